@@ -1,0 +1,4 @@
+"""The operator of TFCluster: it materialises TensorFlow clusters on Kubernetes.
+
+The story is told in :mod:`tfcluster_operator.reconcile`; what is decided is decided in :mod:`tfcluster_operator.model`.
+"""

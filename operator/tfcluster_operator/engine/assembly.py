@@ -1,0 +1,106 @@
+"""How the parts are put together: informers and TFCluster events mark keys, the queue reconciles them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from tfcluster_operator.engine.reconcile import Reconciler
+from tfcluster_operator.engine.work_queue import WorkQueue
+from tfcluster_operator.kube import errors, wire
+from tfcluster_operator.kube.client import Client
+from tfcluster_operator.kube.informer import Informer
+from tfcluster_operator.kube.parents import Key, Parents
+from tfcluster_operator.kube.store import Name, Stores
+
+_log = logging.getLogger(__name__)
+
+_CLUSTERS_AT_ONCE: Final = 32
+#: After kopf's watch starts anew (its events then carry no type) it takes this long until all have come.
+_SETTLE: Final = 2.0
+#: And this often anyway, in seconds: when every TFCluster has vanished in a gap, no event tells of it.
+_SWEEP_EVERY: Final = 300.0
+
+
+class Engine:
+    """Everything that runs beside kopf.
+
+    Args:
+        client: the requests.
+        namespaces: the namespaces to work in; none means all.
+    """
+
+    def __init__(self, client: Client, namespaces: Sequence[str]) -> None:
+        self._parents = Parents(client)
+        self._stores = Stores(self._child_changed)
+        self._reconciler = Reconciler(client, self._parents, self._stores)
+        self._queue: WorkQueue[Key] = WorkQueue(self._reconciler.reconcile)
+        self._scopes: tuple[str | None, ...] = tuple(namespaces) or (None,)
+        self._listed_anew = asyncio.Event()
+        self.informers = tuple(
+            Informer(client, resource, self._stores.of[resource.kind], scope)
+            for scope in self._scopes
+            for resource in wire.RESOURCES.values()
+        )
+
+    async def run(self) -> None:
+        """Run for ever; nothing is reconciled before every list is in, because absence would be misread."""
+        async with asyncio.TaskGroup() as tasks:
+            for informer in self.informers:
+                tasks.create_task(informer.run())
+            for informer in self.informers:
+                await informer.synced.wait()
+            _log.info("the lists are in; reconciling")
+            tasks.create_task(self._queue.run(_CLUSTERS_AT_ONCE))
+            tasks.create_task(self._sweep())
+
+    def cluster_event(self, kind: str | None, body: Mapping[str, Any]) -> None:
+        """Take in an event of a TFCluster.
+
+        Args:
+            kind: ADDED, MODIFIED, DELETED, or None for an object of a list.
+            body: the TFCluster.
+        """
+        metadata = body["metadata"]
+        key = (metadata["namespace"], metadata["name"])
+        if kind is None:
+            self._listed_anew.set()
+        if kind == "DELETED":
+            self._parents.remove(key, metadata["uid"])
+            self._queue.forget(key)
+            self._queue.mark(key)
+        elif self._parents.put(body):
+            self._reconciler.heard_of(key, metadata["uid"])
+            self._queue.mark(key, urgent=True)
+
+    def _child_changed(self, owner_uid: str, labelled: Name) -> None:
+        owner = self._parents.key_of(owner_uid)
+        if owner is not None:
+            self._queue.mark(owner)
+        if labelled != owner and self._parents.get(labelled) is not None:
+            self._queue.mark(labelled)
+
+    async def _sweep(self) -> None:
+        """Take out the TFClusters that vanished while kopf's watch was down: kopf tells nothing of them."""
+        while True:
+            try:
+                await asyncio.wait_for(self._listed_anew.wait(), _SWEEP_EVERY)
+            except TimeoutError:
+                pass
+            else:
+                await asyncio.sleep(_SETTLE)
+            self._listed_anew.clear()
+            known = {key: body["metadata"]["uid"] for key in self._parents.keys() if (body := self._parents.get(key))}
+            try:
+                alive = set().union(*[await self._parents.uids(scope) for scope in self._scopes])
+            except errors.KubeError as error:
+                _log.warning("sweeping: %s", error)
+                self._listed_anew.set()
+                continue
+            for key, uid in known.items():
+                if uid not in alive:
+                    _log.info("TFCluster %s/%s vanished while its watch was down", *key)
+                    self._parents.remove(key, uid)
+                    self._queue.forget(key)

@@ -1,0 +1,224 @@
+"""One pass over one cluster, whatever caused it: observe, plan, carry out, report.
+
+Read this first.  Every decision is made by the pure functions of :mod:`tfcluster_operator.model`; this is their order.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tfcluster_operator.engine.work_queue import RetryLater
+from tfcluster_operator.kube import errors, events
+from tfcluster_operator.kube.client import Client
+from tfcluster_operator.kube.execute import Executor, Outcome, look_up
+from tfcluster_operator.kube.parents import Key, Parents
+from tfcluster_operator.kube.store import Stores
+from tfcluster_operator.model import naming, reasons
+from tfcluster_operator.model.actions import Plan
+from tfcluster_operator.model.observed import Observed
+from tfcluster_operator.model.plan import plan
+from tfcluster_operator.model.spec import InvalidSpecError, TFCluster, parse
+from tfcluster_operator.model.status import invalid_status, status_of
+
+#: At most one status write a second for each cluster.
+_STATUS_EVERY: Final = 1.0
+#: How often (seconds) an object that blocks a name, and that no watch of ours shows, is looked up again.
+_LOOK_AGAIN: Final = 5.0
+_WARNINGS: Final = (reasons.POD_FAILED, reasons.POD_DISRUPTED, reasons.POD_EDITED, reasons.MADE_ANEW)
+
+
+@dataclass(slots=True)
+class _Memory:
+    """What is remembered of a cluster between passes: never an input to a decision, only to how often we act."""
+
+    uid: str
+    #: Set by an event of the TFCluster itself: until the first pass after it, the cluster is known to exist.
+    heard_of: bool = True
+    status_written_at: float = float("-inf")
+
+
+class Reconciler:
+    """The passes over all clusters.
+
+    Args:
+        client: the requests.
+        parents: the TFClusters.
+        stores: their children.
+        clock: seconds since the epoch.
+    """
+
+    def __init__(
+        self, client: Client, parents: Parents, stores: Stores, *, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._client = client
+        self._parents = parents
+        self._stores = stores
+        self._executor = Executor(client, stores)
+        self._clock = clock
+        self._memories: dict[Key, _Memory] = {}
+
+    def heard_of(self, key: Key, uid: str) -> None:
+        """Note that the API server has just told of this TFCluster."""
+        memory = self._memories.get(key)
+        if memory is None or memory.uid != uid:
+            self._memories[key] = _Memory(uid)
+        else:
+            memory.heard_of = True
+
+    async def reconcile(self, key: Key) -> float | None:
+        """Bring one cluster nearer to what is declared.
+
+        Args:
+            key: its namespace and name.
+
+        Returns:
+            Seconds until it wants another look, or None where events are enough.
+
+        Raises:
+            RetryLater: the API server refused or did not answer; the condition says so where it could be written.
+        """
+        body = self._parents.get(key)
+        if body is None:
+            self._memories.pop(key, None)
+            return None
+        try:
+            return await self._pass(key, body)
+        except errors.KubeError as error:
+            raise RetryLater(str(error)) from error
+
+    async def _pass(self, key: Key, body: Mapping[str, Any]) -> float | None:
+        memory = self._memories.setdefault(key, _Memory(body["metadata"]["uid"]))
+        try:
+            cluster = parse(body)
+        except InvalidSpecError as error:
+            return await self._report_invalid(key, body, error, memory)
+        if cluster.deleting:
+            return None
+        blocked = await self._look_at_blocked_names(cluster)
+        observed = self._stores.observe(cluster)
+        planned = plan(cluster, observed, self._clock())
+        if planned.actions and not memory.heard_of and await self._parents.is_gone(key, cluster.uid):
+            # NB: children vanish when the garbage collector follows a TFCluster whose deletion kopf's watch missed.
+            self._parents.remove(key, cluster.uid)
+            return None
+        memory.heard_of = False
+        outcome = await self._executor.carry_out(planned, cluster)
+        observed = self._stores.observe(cluster)
+        findings = (*planned.findings, *outcome.findings)
+        wait = await self._report(key, cluster, observed, planned, findings, memory)
+        await self._tell(cluster, outcome)
+        if outcome.findings:
+            raise RetryLater("; ".join(finding.message for finding in outcome.findings))
+        waits = (wait, planned.wake_after, _LOOK_AGAIN if blocked else None, 0.0 if outcome.again else None)
+        return min((one for one in waits if one is not None), default=None)
+
+    async def _look_at_blocked_names(self, cluster: TFCluster) -> bool:
+        """Look again at the objects that hold our names without our labels; tell whether there are any."""
+        names = {(kind, name) for kind, name in self._stores.unlabelled if name[0] == cluster.namespace}
+        ours = [(kind, name) for kind, name in names if _is_a_name_of(cluster, name[1])]
+        for kind, name in ours:
+            await look_up(self._client, self._stores, kind, name)
+        return bool(ours)
+
+    async def _report(
+        self,
+        key: Key,
+        cluster: TFCluster,
+        observed: Observed,
+        planned: Plan,
+        findings: Sequence[Any],
+        memory: _Memory,
+    ) -> float | None:
+        """Write the status if it differs and a second has passed; tell when to come back if it has not."""
+        status = status_of(cluster, observed, planned.views, findings, self._clock())
+        return await self._write_status(key, cluster, status, memory)
+
+    async def _write_status(
+        self, key: Key, cluster: TFCluster, status: Mapping[str, Any], memory: _Memory
+    ) -> float | None:
+        before = dict(cluster.status)
+        if before == status:
+            return None
+        due_in = memory.status_written_at + _STATUS_EVERY - self._clock()
+        if due_in > 0:
+            return due_in
+        memory.status_written_at = self._clock()
+        try:
+            await self._parents.write_status(key, cluster.uid, _merge_patch(before, status))
+        except (errors.NotFoundError, errors.ConflictError):
+            return None  # deleted meanwhile: its event is under way
+        await self._tell_conditions(cluster, before, status)
+        return None
+
+    async def _report_invalid(
+        self, key: Key, body: Mapping[str, Any], error: InvalidSpecError, memory: _Memory
+    ) -> float | None:
+        metadata, before = body["metadata"], body.get("status") or {}
+        status = invalid_status(before, generation=metadata["generation"], problems=error.problems, now=self._clock())
+        identity = TFCluster(
+            name=metadata["name"],
+            namespace=metadata["namespace"],
+            uid=metadata["uid"],
+            generation=metadata["generation"],
+            resource_version=0,
+            deleting=False,
+            rpc_layer="",
+            cluster_domain="",
+            suspend=False,
+            jobs=(),
+            status=before,
+        )
+        return await self._write_status(key, identity, status, memory)
+
+    async def _tell(self, cluster: TFCluster, outcome: Outcome) -> None:
+        for reason, message in events.told(outcome.done):
+            severity: events.Severity = "Warning" if reason in _WARNINGS else "Normal"
+            await events.emit(self._client, cluster, severity=severity, reason=reason, message=message)
+
+    async def _tell_conditions(self, cluster: TFCluster, before: Mapping[str, Any], status: Mapping[str, Any]) -> None:
+        """Post an Event for each obstacle that was not there before."""
+        known = {(c["type"], c["reason"]) for c in before.get("conditions") or ()}
+        for condition in status["conditions"]:
+            if condition["type"] != "Ready" or condition["reason"] not in _OBSTACLES:
+                continue
+            if (condition["type"], condition["reason"]) not in known:
+                await events.emit(
+                    self._client,
+                    cluster,
+                    severity="Warning",
+                    reason=condition["reason"],
+                    message=condition["message"],
+                )
+
+
+_OBSTACLES: Final = (
+    reasons.INVALID_SPEC,
+    reasons.VIEW_TOO_LARGE,
+    reasons.NAME_TAKEN,
+    reasons.REFUSED,
+    reasons.WAITING_FOR_PREDECESSOR,
+)
+
+
+def _is_a_name_of(cluster: TFCluster, name: str) -> bool:
+    if name == naming.service_name(cluster.name):
+        return True
+    return any(
+        name == naming.view_name(cluster.name, job.name)
+        or name.startswith(naming.view_name(cluster.name, job.name) + "-")
+        for job in cluster.jobs
+    )
+
+
+def _merge_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """Give the JSON merge patch (RFC 7386) from one object to another."""
+    patch: dict[str, Any] = dict.fromkeys(key for key in before if key not in after)
+    for key, value in after.items():
+        known = before.get(key)
+        if key in before and known == value:
+            continue
+        patch[key] = _merge_patch(known, value) if isinstance(known, Mapping) and isinstance(value, Mapping) else value
+    return patch

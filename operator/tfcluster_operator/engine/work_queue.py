@@ -1,0 +1,135 @@
+"""The keyed work queue: each key is worked on by one worker at a time, however often it was marked.
+
+A key can be marked now or for later; the earlier mark wins.  Between two passes of one key lies a rest that grows with
+what the last pass cost, so that a thousand pod events do not make a thousand passes over a thousand pods; a mark that
+is urgent (the user edited the TFCluster) skips the rest.  A pass that fails is repeated with growing pauses.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import logging
+import random
+import time
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Final, Generic, TypeVar
+
+_log = logging.getLogger(__name__)
+
+Key = TypeVar("Key", bound=Hashable)
+
+_FIRST_PAUSE: Final = 0.5
+_LONGEST_PAUSE: Final = 60.0
+#: A key rests this many times as long as its last pass took.
+_REST: Final = 4.0
+_LONGEST_REST: Final = 1.0
+
+
+class RetryLater(Exception):  # noqa: N818 - it is a wish, not an error of the program
+    """The pass could not finish for a reason that is already told; it is repeated with growing pauses."""
+
+
+class WorkQueue(Generic[Key]):
+    """A queue of keys.
+
+    Args:
+        work: one pass over one key; it gives the seconds until the key wants another pass, or None.
+        clock: seconds, monotonic.
+    """
+
+    def __init__(
+        self, work: Callable[[Key], Awaitable[float | None]], *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._work = work
+        self._clock = clock
+        self._due: dict[Key, float] = {}
+        self._order: list[tuple[float, int, Key]] = []
+        self._sequence = 0
+        self._busy: set[Key] = set()
+        self._marked_while_busy: dict[Key, tuple[float, bool]] = {}
+        self._rest_until: dict[Key, float] = {}
+        self._failures: dict[Key, int] = {}
+        self._wake = asyncio.Event()
+
+    def mark(self, key: Key, *, after: float = 0.0, urgent: bool = False) -> None:
+        """Ask for a pass over a key.
+
+        Args:
+            key: the key.
+            after: in how many seconds.
+            urgent: whether the key's rest is skipped.
+        """
+        due = self._clock() + after
+        if key in self._busy:
+            known, was_urgent = self._marked_while_busy.get(key, (due, False))
+            self._marked_while_busy[key] = (min(known, due), urgent or was_urgent)
+            return
+        if not urgent:
+            due = max(due, self._rest_until.get(key, due))
+        if self._due.get(key, float("inf")) <= due:
+            return
+        self._due[key] = due
+        self._sequence += 1
+        heapq.heappush(self._order, (due, self._sequence, key))
+        self._wake.set()
+
+    def forget(self, key: Key) -> None:
+        """Drop what is remembered of a key that is no more."""
+        self._rest_until.pop(key, None)
+        self._failures.pop(key, None)
+
+    async def run(self, workers: int) -> None:
+        """Work for ever, on so many keys at once."""
+        free = asyncio.Semaphore(workers)
+        async with asyncio.TaskGroup() as passes:
+            while True:
+                key = await self._next()
+                await free.acquire()
+                self._busy.add(key)
+                passes.create_task(self._pass(key)).add_done_callback(lambda _: free.release())
+
+    async def _next(self) -> Key:
+        while True:
+            self._wake.clear()
+            while self._order:
+                due, _, key = self._order[0]
+                if self._due.get(key) != due:
+                    heapq.heappop(self._order)  # marked again for earlier since
+                    continue
+                if due > self._clock():
+                    break
+                heapq.heappop(self._order)
+                del self._due[key]
+                return key
+            wait = self._order[0][0] - self._clock() if self._order else None
+            try:
+                await asyncio.wait_for(self._wake.wait(), wait)
+            except TimeoutError:
+                continue
+
+    async def _pass(self, key: Key) -> None:
+        began = self._clock()
+        after: float | None
+        try:
+            after = await self._work(key)
+            self._failures.pop(key, None)
+        except RetryLater as wish:
+            _log.info("%s: %s", key, wish)
+            after = self._pause(key)
+        except Exception:
+            # NB: the one place that catches anything: a bug that one cluster meets must not stop the others.
+            _log.exception("the pass over %s failed", key)
+            after = self._pause(key)
+        ended = self._clock()
+        self._rest_until[key] = ended + min(_LONGEST_REST, (ended - began) * _REST)
+        self._busy.discard(key)
+        if after is not None:
+            self.mark(key, after=after)
+        due, urgent = self._marked_while_busy.pop(key, (None, False))
+        if due is not None:
+            self.mark(key, after=max(0.0, due - self._clock()), urgent=urgent)
+
+    def _pause(self, key: Key) -> float:
+        failures = self._failures[key] = self._failures.get(key, 0) + 1
+        return min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(failures, 10)) * random.uniform(0.75, 1.25)  # noqa: S311 - jitter, no secret

@@ -1,0 +1,135 @@
+"""The narrow seam to the API server: one session, one request method, errors by name.
+
+Requests are tried again while the server says 429 or 5xx or does not answer, with growing, jittered pauses, for a
+bounded time; what a caller sees is an answer, a refusal by name, or UnreachableError.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Final
+
+import aiohttp
+import msgspec
+
+from tfcluster_operator.kube import errors
+from tfcluster_operator.kube.limiter import AdaptiveLimiter
+
+JSON: Final = "application/json"
+MERGE_PATCH: Final = "application/merge-patch+json"
+
+_FIRST_PAUSE: Final = 0.2
+_LONGEST_PAUSE: Final = 5.0
+_REQUEST_TIMEOUT: Final = aiohttp.ClientTimeout(total=30, connect=10)
+
+
+class Client:
+    """Requests to one API server.
+
+    Args:
+        session: an aiohttp session that knows the credentials; the caller closes it.
+        server: the server's URL, without a path.
+        limiter: the window that all requests of the process share.
+        patience: for how long, in seconds, a request is tried again before UnreachableError.
+    """
+
+    def __init__(
+        self, session: aiohttp.ClientSession, server: str, limiter: AdaptiveLimiter, *, patience: float = 20.0
+    ) -> None:
+        self._session = session
+        self._server = server.rstrip("/")
+        self._limiter = limiter
+        self._patience = patience
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Any = None,
+        params: Mapping[str, str] | None = None,
+        content_type: str = JSON,
+    ) -> bytes:
+        """Make one request.
+
+        Args:
+            method: the HTTP method.
+            path: the path on the server.
+            body: what to send, as JSON; None sends nothing.
+            params: the query.
+            content_type: the kind of the body.
+
+        Returns:
+            The response's body.
+
+        Raises:
+            ApiError: the server refused.
+            UnreachableError: the server gave no useful answer in time.
+        """
+        data = None if body is None else msgspec.json.encode(body)
+        headers = {} if data is None else {"Content-Type": content_type}
+        give_up = time.monotonic() + self._patience
+        pause = _FIRST_PAUSE
+        while True:
+            try:
+                async with (
+                    self._limiter.slot(),
+                    self._session.request(
+                        method,
+                        self._server + path,
+                        data=data,
+                        params=params,
+                        headers=headers,
+                        timeout=_REQUEST_TIMEOUT,
+                    ) as response,
+                ):
+                    answer = await response.read()
+                    status, retry_after = response.status, response.headers.get("Retry-After", "")
+            except (aiohttp.ClientError, TimeoutError) as error:
+                trouble, retry_after = f"{type(error).__name__}: {error}", ""
+            else:
+                if status < 400:
+                    self._limiter.answered()
+                    return answer
+                if status == 429:
+                    self._limiter.throttled()
+                elif status < 500:
+                    raise errors.from_response(status, answer)
+                trouble = f"HTTP {status}"
+            wait = max(pause, float(retry_after) if retry_after.isdigit() else 0.0) * random.uniform(0.5, 1.5)  # noqa: S311 - jitter, no secret
+            if time.monotonic() + wait > give_up:
+                raise errors.UnreachableError(f"{method} {path}: {trouble}")
+            await asyncio.sleep(wait)
+            pause = min(_LONGEST_PAUSE, pause * 2)
+
+    async def watch(self, path: str, *, params: Mapping[str, str], silence: float) -> AsyncIterator[bytes]:
+        """Open a watch and give its events, one line of JSON each.
+
+        Args:
+            path: the path of the list.
+            params: the query, with ``watch`` and ``resourceVersion``.
+            silence: how many seconds without a byte mean that the connection is dead (bookmarks come every minute).
+
+        Yields:
+            The events.
+
+        Raises:
+            ApiError: the server refused the watch.
+            UnreachableError: the connection broke or fell silent.
+        """
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=silence)
+        try:
+            async with self._session.get(self._server + path, params=params, timeout=timeout) as response:
+                if response.status >= 400:
+                    raise errors.from_response(response.status, await response.read())
+                # NB: not readline(): aiohttp bounds a line, and a ConfigMap's event is longer than the bound.
+                rest = b""
+                async for chunk in response.content.iter_any():
+                    *lines, rest = (rest + chunk).split(b"\n") if b"\n" in chunk else (rest + chunk,)
+                    for line in lines:
+                        yield line
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise errors.UnreachableError(f"watch {path}: {type(error).__name__}: {error}") from error

@@ -1,0 +1,77 @@
+"""What can go wrong with a request.
+
+KubeError
+├── ApiError            the API server answered, and refused
+│   ├── NotFoundError       404: there is no such object
+│   ├── AlreadyExistsError  409: an object of this name exists
+│   ├── ConflictError       409: the object is another one, or another version, than the request says
+│   └── GoneError           410: the version to watch from is no longer kept
+└── UnreachableError    no answer, or none but 429 and 5xx, for as long as a request is tried
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class KubeError(Exception):
+    """A request to the API server failed."""
+
+
+class UnreachableError(KubeError):
+    """The API server gave no useful answer for as long as the request was tried."""
+
+
+class ApiError(KubeError):
+    """The API server refused a request: ``status`` is HTTP's, ``reason`` and ``message`` are the server's words."""
+
+    def __init__(self, *, status: int, reason: str, message: str) -> None:
+        super().__init__(f"{status} {reason}: {message}")
+        self.status = status
+        self.reason = reason
+        self.message = message
+
+
+class NotFoundError(ApiError):
+    """There is no such object."""
+
+
+class AlreadyExistsError(ApiError):
+    """An object of this name exists."""
+
+
+class ConflictError(ApiError):
+    """The object is not the one (UID), or not in the version, that the request was made for."""
+
+
+class GoneError(ApiError):
+    """The version to watch from is no longer kept: list again."""
+
+
+class _Status(msgspec.Struct):
+    reason: str = ""
+    message: str = ""
+
+
+def from_response(status: int, body: bytes) -> ApiError:
+    """Make the error of a refusal.
+
+    Args:
+        status: the HTTP status.
+        body: the response's body, a ``Status`` object or whatever a proxy on the way said.
+
+    Returns:
+        The error to raise.
+    """
+    try:
+        told = msgspec.json.decode(body, type=_Status)
+    except msgspec.DecodeError:
+        told = _Status(message=body[:200].decode(errors="replace"))
+    kind: type[ApiError] = ApiError
+    if status == 404:
+        kind = NotFoundError
+    elif status == 410:
+        kind = GoneError
+    elif status == 409:
+        kind = AlreadyExistsError if told.reason == "AlreadyExists" else ConflictError
+    return kind(status=status, reason=told.reason, message=told.message)

@@ -1,0 +1,78 @@
+"""How many requests are under way at once: a window that grows while the server keeps up and shrinks when it says 429.
+
+It starts slowly (one more for each answer), gives up three tenths at a refusal, at most once in a tenth of a second,
+holds for half a second and then climbs carefully.  Waiting requests are served in order, so no cluster starves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+_FLOOR: Final = 2.0
+_SHRINK: Final = 0.7
+_SHRINK_AT_MOST_EVERY: Final = 0.1
+_HOLD: Final = 0.5
+_CLIMB: Final = 0.05
+
+
+class AdaptiveLimiter:
+    """A window over the requests of one process.
+
+    Args:
+        start: how many requests may be under way at first.
+        ceiling: how many at most; more connections than this slow a client down.
+    """
+
+    def __init__(self, *, start: float = 8.0, ceiling: float = 32.0) -> None:
+        self._window = start
+        self._ceiling = ceiling
+        self._under_way = 0
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._throttled_at = float("-inf")
+
+    @asynccontextmanager
+    async def slot(self) -> AsyncIterator[None]:
+        """Hold one place in the window for one request."""
+        if self._waiting or self._under_way >= int(self._window):
+            turn = asyncio.get_running_loop().create_future()
+            self._waiting.append(turn)
+            try:
+                await turn
+            except asyncio.CancelledError:
+                if turn.done() and not turn.cancelled():
+                    self._under_way -= 1
+                    self._admit()
+                raise
+        else:
+            self._under_way += 1
+        try:
+            yield
+        finally:
+            self._under_way -= 1
+            self._admit()
+
+    def answered(self) -> None:
+        """Note that the server kept up with a request."""
+        if self._throttled_at == float("-inf"):
+            self._window = min(self._ceiling, self._window + 1.0)
+        elif time.monotonic() - self._throttled_at > _HOLD:
+            self._window = min(self._ceiling, self._window + _CLIMB)
+
+    def throttled(self) -> None:
+        """Note that the server refused a request because it had too many."""
+        now = time.monotonic()
+        if now - self._throttled_at > _SHRINK_AT_MOST_EVERY:
+            self._window = max(_FLOOR, self._window * _SHRINK)
+            self._throttled_at = now
+
+    def _admit(self) -> None:
+        while self._waiting and self._under_way < int(self._window):
+            turn = self._waiting.popleft()
+            if not turn.done():
+                self._under_way += 1
+                turn.set_result(None)

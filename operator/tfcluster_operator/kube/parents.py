@@ -1,0 +1,118 @@
+"""The TFClusters as kopf's watch tells of them, and the few requests that concern them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from tfcluster_operator.kube import errors
+from tfcluster_operator.kube.client import MERGE_PATCH, Client
+from tfcluster_operator.model import naming
+
+Key = tuple[str, str]
+
+_BASE: Final = f"/apis/{naming.GROUP}/{naming.VERSION}"
+
+
+class _Metadata(msgspec.Struct):
+    uid: str
+    name: str = ""
+    namespace: str = ""
+
+
+class _Item(msgspec.Struct):
+    metadata: _Metadata
+
+
+class _Items(msgspec.Struct):
+    items: list[_Item]
+
+
+class Parents:
+    """Every TFCluster known, as the API gave it, by namespace and name.
+
+    kopf does not tell what vanished while its watch was down: ``is_gone`` and ``uids`` ask the API server.
+
+    Args:
+        client: the requests.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._bodies: dict[Key, Mapping[str, Any]] = {}
+        self._keys: dict[str, Key] = {}
+
+    def get(self, key: Key) -> Mapping[str, Any] | None:
+        """Give the TFCluster of this namespace and name."""
+        return self._bodies.get(key)
+
+    def key_of(self, uid: str) -> Key | None:
+        """Give the namespace and name of the TFCluster with this UID."""
+        return self._keys.get(uid)
+
+    def keys(self) -> list[Key]:
+        """Give the namespace and name of every TFCluster."""
+        return list(self._bodies)
+
+    def put(self, body: Mapping[str, Any]) -> bool:
+        """Take in a TFCluster; tell whether it says anything new."""
+        metadata = body["metadata"]
+        key = (metadata["namespace"], metadata["name"])
+        known = self._bodies.get(key)
+        if known is not None and known["metadata"]["uid"] == metadata["uid"]:
+            if int(known["metadata"]["resourceVersion"]) >= int(metadata["resourceVersion"]):
+                return False
+        elif known is not None:
+            self._keys.pop(known["metadata"]["uid"], None)
+        self._bodies[key] = body
+        self._keys[metadata["uid"]] = key
+        return True
+
+    def remove(self, key: Key, uid: str) -> None:
+        """Take out a TFCluster that was deleted; one reborn under its name stays."""
+        known = self._bodies.get(key)
+        if known is not None and known["metadata"]["uid"] == uid:
+            del self._bodies[key]
+        self._keys.pop(uid, None)
+
+    async def is_gone(self, key: Key, uid: str) -> bool:
+        """Ask the API server whether a TFCluster is no more (or another one has its name)."""
+        return uid not in await self._list(_path(key[0]), {"fieldSelector": f"metadata.name={key[1]}"})
+
+    async def uids(self, namespace: str | None) -> set[str]:
+        """Ask the API server for the UIDs of all TFClusters of a namespace, or (None) of all."""
+        return await self._list(_path(namespace), {})
+
+    async def write_status(self, key: Key, uid: str, change: Mapping[str, Any]) -> None:
+        """Merge a change into a TFCluster's status.
+
+        Args:
+            key: its namespace and name.
+            uid: its UID; another object of the name is not touched.
+            change: the merge patch for ``status``.
+
+        Raises:
+            KubeError: the server refused or did not answer.
+        """
+        answer = await self._client.request(
+            "PATCH",
+            f"{_path(key[0])}/{key[1]}/status",
+            body={"metadata": {"uid": uid}, "status": change},
+            params={"fieldManager": naming.FIELD_MANAGER},
+            content_type=MERGE_PATCH,
+        )
+        self.put(msgspec.json.decode(answer, type=dict))
+
+    async def _list(self, path: str, params: Mapping[str, str]) -> set[str]:
+        try:
+            answer = await self._client.request("GET", path, params=params)
+        except errors.NotFoundError:  # the CRD itself is gone
+            return set()
+        return {item.metadata.uid for item in msgspec.json.decode(answer, type=_Items).items}
+
+
+def _path(namespace: str | None) -> str:
+    middle = f"/namespaces/{namespace}" if namespace else ""
+    return f"{_BASE}{middle}/{naming.PLURAL}"

@@ -1,0 +1,46 @@
+"""Liveness and readiness: alive means that the watches hear the API server, not that the process exists."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Final
+
+from aiohttp import web
+
+from tfcluster_operator.kube.informer import Informer
+
+#: Bookmarks come every minute; a process that heard nothing for this many seconds is started anew.
+_DEAF: Final = 180.0
+
+
+async def serve(port: int, informers: Sequence[Informer]) -> web.AppRunner:
+    """Serve ``/healthz`` and ``/readyz``.
+
+    Args:
+        port: the TCP port, on every address.
+        informers: the watches that are asked.
+
+    Returns:
+        The running server, to be cleaned up at the end.
+    """
+
+    async def healthz(_: web.Request) -> web.Response:
+        silence = max(time.monotonic() - informer.heard_at for informer in informers)
+        return web.Response(
+            status=200 if silence < _DEAF else 503, text=f"last heard of the API server {silence:.0f} s ago\n"
+        )
+
+    async def readyz(_: web.Request) -> web.Response:
+        synced = sum(informer.synced.is_set() for informer in informers)
+        return web.Response(
+            status=200 if synced == len(informers) else 503, text=f"{synced} of {len(informers)} lists are in\n"
+        )
+
+    application = web.Application()
+    application.router.add_get("/healthz", healthz)
+    application.router.add_get("/readyz", readyz)
+    runner = web.AppRunner(application, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, port=port).start()
+    return runner

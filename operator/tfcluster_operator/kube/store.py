@@ -1,0 +1,152 @@
+"""What the operator knows of the children: the informers' caches, with our own writes folded in.
+
+The answer to a write is put into the store as if its event had arrived, and an event older than what is known is
+dropped by its resource version.  So the pass after a write always sees it, and needs no guard against a stale cache.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from typing import Final, cast
+
+from tfcluster_operator.model import naming
+from tfcluster_operator.model.actions import Kind
+from tfcluster_operator.model.observed import (
+    Child,
+    Observed,
+    ObservedConfigMap,
+    ObservedPod,
+    ObservedService,
+)
+from tfcluster_operator.model.spec import TFCluster
+
+#: How many deleted objects are remembered, so that a late answer to a write does not bring one back.
+_TOMBSTONES: Final = 20_000
+
+Name = tuple[str, str]
+
+
+class ChildStore:
+    """The children of one kind, by namespace and name and by the UID of their controller.
+
+    Args:
+        changed: called with the controller's UID and name (namespace, cluster label) of every child that changed.
+    """
+
+    def __init__(self, changed: Callable[[str, Name], None]) -> None:
+        self._changed = changed
+        self._children: dict[Name, Child] = {}
+        self._by_owner: dict[str, set[Name]] = {}
+        self._gone: OrderedDict[str, int] = OrderedDict()
+
+    def get(self, name: Name) -> Child | None:
+        """Give the child of this name, whoever controls it."""
+        return self._children.get(name)
+
+    def owned_by(self, uid: str) -> Iterable[Child]:
+        """Give every child that this UID controls."""
+        return [self._children[name] for name in self._by_owner.get(uid, ())]
+
+    def put(self, child: Child) -> None:
+        """Take in a child from an event or from the answer to a write, unless something newer is known."""
+        meta = child.meta
+        name = (meta.namespace, meta.name)
+        known = self._children.get(name)
+        if self._gone.get(meta.uid, -1) >= meta.version:
+            return
+        if known is not None:
+            if known.meta.version >= meta.version:
+                return
+            self._drop(name, known)
+        self._children[name] = child
+        self._by_owner.setdefault(meta.owner_uid, set()).add(name)
+        self._changed(meta.owner_uid, (meta.namespace, meta.labels.get(naming.LABEL_CLUSTER, "")))
+
+    def remove(self, child: Child) -> None:
+        """Take out a child that was deleted (or left the watch's selector)."""
+        meta = child.meta
+        name = (meta.namespace, meta.name)
+        self._bury(meta.uid, meta.version)
+        known = self._children.get(name)
+        if known is not None and known.meta.uid == meta.uid and known.meta.version <= meta.version:
+            self._drop(name, known)
+            self._changed(meta.owner_uid, (meta.namespace, meta.labels.get(naming.LABEL_CLUSTER, "")))
+
+    def forget(self, name: Name, uid: str) -> None:
+        """Take out a child that a request has just shown to be gone, whatever version we know."""
+        known = self._children.get(name)
+        if known is not None and known.meta.uid == uid:
+            self.remove(known)
+
+    def replace(self, children: list[Child], *, version: int, namespace: str | None) -> None:
+        """Take in a whole list: what it does not hold is gone, unless we made it after the list was taken.
+
+        Args:
+            children: the list's objects.
+            version: the list's resource version.
+            namespace: the namespace that was listed, or None for all.
+        """
+        listed = {(child.meta.namespace, child.meta.name): child.meta.uid for child in children}
+        for name, known in list(self._children.items()):
+            in_scope = namespace is None or name[0] == namespace
+            if in_scope and listed.get(name) != known.meta.uid and known.meta.version <= version:
+                self.remove(known)
+        for child in children:
+            self.put(child)
+
+    def _drop(self, name: Name, known: Child) -> None:
+        del self._children[name]
+        owned = self._by_owner.get(known.meta.owner_uid)
+        if owned is not None:
+            owned.discard(name)
+            if not owned:
+                del self._by_owner[known.meta.owner_uid]
+
+    def _bury(self, uid: str, version: int) -> None:
+        self._gone[uid] = max(version, self._gone.get(uid, -1))
+        self._gone.move_to_end(uid)
+        while len(self._gone) > _TOMBSTONES:
+            self._gone.popitem(last=False)
+
+
+class Stores:
+    """The stores of every kind, and what they hold of one cluster.
+
+    Args:
+        changed: see ChildStore.
+    """
+
+    def __init__(self, changed: Callable[[str, Name], None]) -> None:
+        self.of: dict[Kind, ChildStore] = {
+            "Service": ChildStore(changed),
+            "ConfigMap": ChildStore(changed),
+            "Pod": ChildStore(changed),
+        }
+        #: Objects that hold a name we need and carry none of our labels, so that no watch of ours shows them.
+        self.unlabelled: dict[tuple[Kind, Name], Child] = {}
+
+    def observe(self, cluster: TFCluster) -> Observed:
+        """Gather everything that exists under a cluster's names or under its control."""
+        services = self._gather("Service", cluster, [naming.service_name(cluster.name)])
+        config_maps = self._gather("ConfigMap", cluster, [naming.view_name(cluster.name, j.name) for j in cluster.jobs])
+        pods = self._gather(
+            "Pod", cluster, [naming.pod_name(cluster.name, task.job.name, task.index) for task in cluster.tasks()]
+        )
+        return Observed(
+            services=cast("dict[str, ObservedService]", services),
+            config_maps=cast("dict[str, ObservedConfigMap]", config_maps),
+            pods=cast("dict[str, ObservedPod]", pods),
+        )
+
+    def _gather(self, kind: Kind, cluster: TFCluster, names: list[str]) -> dict[str, Child]:
+        store = self.of[kind]
+        found = {child.meta.name: child for child in store.owned_by(cluster.uid)}
+        for name in names:
+            if name in found:
+                continue
+            key = (cluster.namespace, name)
+            child = store.get(key) or self.unlabelled.get((kind, key))
+            if child is not None:
+                found[name] = child
+        return found

@@ -1,0 +1,7 @@
+"""Builders: values in, the object to write out; one file per kind, nothing here talks to a server."""
+
+from tfcluster_operator.manifests.configmap import build_config_map
+from tfcluster_operator.manifests.pod import build_pod
+from tfcluster_operator.manifests.service import build_service
+
+__all__ = ["build_config_map", "build_pod", "build_service"]

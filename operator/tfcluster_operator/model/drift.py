@@ -1,0 +1,93 @@
+"""How an existing object differs from the wanted one: the patch that puts it right, or None.
+
+Only what we set is compared.  What others add is left alone where it does no harm (labels, annotations), and removed
+where it does: a foreign key in a Service's selector selects nothing, a foreign file in a ConfigMap would be read.
+Merge patches are used because server-side apply cannot remove what another field manager added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tfcluster_operator.model import naming, views
+from tfcluster_operator.model.observed import Meta, ObservedConfigMap, ObservedPod, ObservedService
+from tfcluster_operator.model.spec import Job, Task, TFCluster
+
+
+def service_ports(cluster: TFCluster) -> tuple[tuple[str, int], ...]:
+    """Give the Service's ports: each distinct port of the jobs, named after its number."""
+    return tuple((f"tf-{port}", port) for port in sorted({job.port for job in cluster.jobs}))
+
+
+def service_change(cluster: TFCluster, service: ObservedService) -> dict[str, Any] | None:
+    """Give the patch that puts the headless Service right, or None where nothing differs."""
+    change: dict[str, Any] = {}
+    spec: dict[str, Any] = {}
+    selector = {naming.LABEL_CLUSTER: cluster.name}
+    if dict(service.selector) != selector:
+        spec["selector"] = {**dict.fromkeys(service.selector), **selector}
+    if service.ports != service_ports(cluster):
+        spec["ports"] = [{"name": name, "port": port, "protocol": "TCP"} for name, port in service_ports(cluster)]
+    if not service.publish_not_ready:
+        spec["publishNotReadyAddresses"] = True
+    if spec:
+        change["spec"] = spec
+    if metadata := _metadata_change(service.meta, labels=naming.cluster_labels(cluster.name), annotations={}):
+        change["metadata"] = metadata
+    return change or None
+
+
+def service_is_beyond_repair(service: ObservedService) -> bool:
+    """Tell whether a Service has to be made anew: its cluster IP cannot be edited."""
+    return service.cluster_ip != "None" or service.kind != "ClusterIP"
+
+
+def config_map_change(cluster: TFCluster, wanted: views.JobViews, existing: ObservedConfigMap) -> dict[str, Any] | None:
+    """Give the patch that makes a ConfigMap hold the wanted views, or None where nothing differs."""
+    change: dict[str, Any] = {}
+    data: dict[str, str | None] = {name: None for name in existing.files if name not in wanted.files}
+    for name, file in wanted.files.items():
+        if name not in existing.files or existing.files[name].digest != file.digest:
+            data[name] = file.text
+    if data:
+        change["data"] = data
+    metadata = _metadata_change(
+        existing.meta,
+        labels=naming.job_labels(cluster.name, wanted.job.name),
+        annotations={naming.ANNOTATION_EPOCHS: views.epochs_annotation(wanted.files)},
+    )
+    if metadata:
+        change["metadata"] = metadata
+    return change or None
+
+
+def pod_change(cluster: TFCluster, task: Task, pod: ObservedPod, *, view_digest: str) -> dict[str, Any] | None:
+    """Give the patch that puts a pod's labels right and tells it of its view, or None where nothing differs."""
+    annotations = {naming.ANNOTATION_VIEW: view_digest} if pod.listening else {}
+    metadata = _metadata_change(
+        pod.meta,
+        labels=naming.task_labels(cluster.name, task.job.name, task.index),
+        annotations=annotations,
+    )
+    return {"metadata": metadata} if metadata else None
+
+
+def edited_image(job: Job, pod: ObservedPod) -> str | None:
+    """Name the first container whose image was edited in the running pod, as ``containers[NAME].image``."""
+    spec = job.template.get("spec", {})
+    for group in ("initContainers", "containers"):
+        for container in spec.get(group, ()):
+            for name, image in pod.images:
+                if name == container.get("name") and image != container.get("image", image):
+                    return f"{group}[{name}].image"
+    return None
+
+
+def _metadata_change(meta: Meta, *, labels: Mapping[str, str], annotations: Mapping[str, str]) -> dict[str, Any]:
+    change: dict[str, Any] = {}
+    if wrong := {key: value for key, value in labels.items() if meta.labels.get(key) != value}:
+        change["labels"] = wrong
+    if wrong := {key: value for key, value in annotations.items() if meta.annotations.get(key) != value}:
+        change["annotations"] = wrong
+    return change

@@ -1,0 +1,99 @@
+"""Names, labels and addresses: the only place that formats them.
+
+Names are deterministic, so that a second create of the same task is told apart by the API server (AlreadyExists), and
+addresses are DNS names, never pod IPs: a worker that returns at the same address re-joins a running TensorFlow program
+by itself, at another address never.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+GROUP: Final = "tfcluster.dev"
+VERSION: Final = "v1alpha1"
+API_VERSION: Final = f"{GROUP}/{VERSION}"
+KIND: Final = "TFCluster"
+PLURAL: Final = "tfclusters"
+
+#: The field manager and event source that our writes carry.
+FIELD_MANAGER: Final = "tfcluster-operator"
+
+LABEL_MANAGED_BY: Final = "app.kubernetes.io/managed-by"
+#: The TFCluster's name; every object of ours carries it, and our watches select by it.
+LABEL_CLUSTER: Final = f"{GROUP}/cluster"
+#: The job as TensorFlow spells it.
+LABEL_JOB: Final = f"{GROUP}/job"
+#: The task's index in its job.
+LABEL_TASK_INDEX: Final = f"{GROUP}/task-index"
+
+#: The digest of the view file that the pod was last told of; patching it makes the kubelet refresh the mount at once.
+ANNOTATION_VIEW: Final = f"{GROUP}/view"
+#: What the pod was made from; when it differs from the spec's, the pod is replaced.
+ANNOTATION_TEMPLATE_HASH: Final = f"{GROUP}/template-hash"
+#: How often the task's pod failed in a row before this one; the delay before the next replacement grows with it.
+ANNOTATION_ATTEMPT: Final = f"{GROUP}/attempt"
+#: The epoch of a ConfigMap's files, as {file: epoch} in JSON: a file edited by hand cannot fake it.
+ANNOTATION_EPOCHS: Final = f"{GROUP}/epochs"
+
+
+def service_name(cluster: str) -> str:
+    """Name the headless Service of a cluster."""
+    return cluster
+
+
+def view_name(cluster: str, job: str) -> str:
+    """Name the ConfigMap with the views of one job's tasks."""
+    return f"{cluster}-{dns_job(job)}"
+
+
+def pod_name(cluster: str, job: str, index: int) -> str:
+    """Name the pod of one task; it is also the pod's hostname."""
+    return f"{cluster}-{dns_job(job)}-{index}"
+
+
+def dns_job(job: str) -> str:
+    """Spell a job for DNS: TensorFlow allows no hyphen in a job's name, Kubernetes allows no underscore."""
+    return job.replace("_", "-")
+
+
+def address(*, cluster: str, namespace: str, job: str, index: int, port: int, cluster_domain: str) -> str:
+    """Give the "host:port" at which a task is reached, whatever pod runs it.
+
+    Args:
+        cluster: the TFCluster's name.
+        namespace: its namespace.
+        job: the job as TensorFlow spells it.
+        index: the task's index.
+        port: the job's TCP port.
+        cluster_domain: the DNS domain of the Kubernetes cluster, or "" to leave it to the pod's search path.
+
+    Returns:
+        The address, by the rules of "DNS for Services and Pods" (hostname.subdomain.namespace.svc).
+    """
+    domain = f".{cluster_domain}" if cluster_domain else ""
+    return f"{pod_name(cluster, job, index)}.{service_name(cluster)}.{namespace}.svc{domain}:{port}"
+
+
+def cluster_labels(cluster: str) -> dict[str, str]:
+    """Label an object of the whole cluster, by Kubernetes' recommended labels and our own."""
+    return {
+        "app.kubernetes.io/name": "tfcluster",
+        "app.kubernetes.io/instance": cluster,
+        LABEL_MANAGED_BY: FIELD_MANAGER,
+        LABEL_CLUSTER: cluster,
+    }
+
+
+def job_labels(cluster: str, job: str) -> dict[str, str]:
+    """Label an object of one job."""
+    return {**cluster_labels(cluster), "app.kubernetes.io/component": job, LABEL_JOB: job}
+
+
+def task_labels(cluster: str, job: str, index: int) -> dict[str, str]:
+    """Label the pod of one task."""
+    return {**job_labels(cluster, job), LABEL_TASK_INDEX: str(index)}
+
+
+def job_selector(cluster: str, job: str) -> str:
+    """Give the label selector of a job's pods, as /scale reports it to an autoscaler."""
+    return f"{LABEL_CLUSTER}={cluster},{LABEL_JOB}={job}"

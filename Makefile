@@ -1,0 +1,94 @@
+# The user's commands: make demo, make test.  The developer's: make check, make cluster, make bench.  `make help` lists all.
+
+CACHE := $(or $(TFCLUSTER_CACHE),$(HOME)/.cache/tfcluster)
+# The newest of these that is there: 3.11 is the oldest that runs the project.
+PYTHON := $(or $(shell command -v python3.11),$(shell command -v python3))
+BIN := .venv/bin
+TENSORFLOW := $(CACHE)/tensorflow-$(shell sha256sum requirements/tensorflow-test.txt | cut -c1-16)
+# Only the operator's own dependencies, as its image has them: kopf imports the official client where it finds it.
+OPERATOR := $(CACHE)/operator-$(shell sha256sum requirements/operator.txt | cut -c1-16)
+PYTEST := $(BIN)/python -m pytest
+SOURCES := operator resolver crds scripts tests bench local_kubernetes examples
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check lint types layers unit tensorflow-tests integration chart e2e cluster cluster-down install bench lock crds clean
+
+help: ## list the commands
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
+
+demo: .venv ## set everything up and watch a TensorFlow cluster train, resize and heal
+	$(BIN)/python -m scripts.demo
+
+test: check tensorflow-tests integration chart e2e ## all set-up and all tests; what CI runs
+
+check: lint types layers unit ## lint, types, layers, unit tests: under a minute, no cluster
+
+lint: .venv
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: .venv
+	$(BIN)/mypy operator resolver
+
+layers: .venv
+	$(BIN)/lint-imports
+
+unit: .venv
+	$(PYTEST) tests/unit tests/properties
+
+tensorflow-tests: $(TENSORFLOW)/.complete
+	PYTHONPATH=resolver $(TENSORFLOW)/bin/python -m pytest tests/tensorflow
+
+integration: .venv $(OPERATOR)/.complete
+	TFCLUSTER_OPERATOR_PYTHON=$(OPERATOR)/bin/python $(PYTEST) tests/integration
+
+chart: .venv
+	$(PYTEST) tests/chart
+
+e2e: install ## tests on the node of `make cluster`
+	$(BIN)/python -m scripts.training_image
+	$(PYTEST) tests/e2e
+
+cluster: .venv ## raise (or find) a Kubernetes; leaves .local/kubeconfig, .local/bin/kubectl, .local/bin/helm
+	$(BIN)/python -m local_kubernetes up
+
+cluster-down: .venv ## remove every trace of it
+	$(BIN)/python -m local_kubernetes down
+
+install: cluster ## build the image and install (or upgrade) the chart as release tfcluster
+	$(BIN)/python -m scripts.install
+
+bench: .venv $(OPERATOR)/.complete ## the operator against a bare client on one API server
+	TFCLUSTER_OPERATOR_PYTHON=$(OPERATOR)/bin/python $(BIN)/python -m bench
+
+lock: .venv ## pin the newest dependencies, with hashes
+	for each in operator dev tensorflow tensorflow-test; do \
+	  $(BIN)/uv pip compile --quiet --upgrade --generate-hashes --no-emit-index-url --no-emit-find-links --python-version 3.11 \
+	    --no-header --no-annotate requirements/$$each.in -o requirements/$$each.txt; done
+
+crds: .venv ## generate the CRD from its sources
+	$(BIN)/python crds/generate.py
+
+clean: ## remove what was made in the checkout; caches and a running cluster stay
+	rm -rf .venv .local build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+
+.venv: .venv/.complete
+
+.venv/.complete: requirements/dev.txt pyproject.toml
+	@echo "making .venv: usually half a minute, once per requirements/dev.txt; it is what the tests run in"
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --require-hashes -r requirements/dev.txt
+	$(BIN)/pip install --quiet --no-deps --no-build-isolation -e .
+	touch $@
+
+$(OPERATOR)/.complete:
+	@echo "making the operator's environment: usually ten seconds, once per requirements/operator.txt"
+	$(PYTHON) -m venv $(OPERATOR)
+	$(OPERATOR)/bin/pip install --quiet --require-hashes -r requirements/operator.txt
+	touch $@
+
+$(TENSORFLOW)/.complete:
+	@echo "making TensorFlow's environment: usually a minute or two, once per requirements/tensorflow-test.txt"
+	$(PYTHON) -m venv $(TENSORFLOW)
+	$(TENSORFLOW)/bin/pip install --quiet --require-hashes -r requirements/tensorflow-test.txt
+	touch $@

@@ -7,8 +7,8 @@ kopf (see :mod:`tfcluster_operator.kube.informer`).
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
+import signal
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -21,7 +21,8 @@ from tfcluster_operator.kube.limiter import AdaptiveLimiter
 from tfcluster_operator.model import naming
 from tfcluster_operator.settings import Settings
 
-_log = logging.getLogger(__name__)
+#: Seconds that kopf gets to end its watch.
+_FAREWELL: Final = 1.0
 
 
 class _EndlessBackoffs:
@@ -42,6 +43,7 @@ def _kopf_settings() -> kopf.OperatorSettings:
     settings.networking.error_backoffs = _EndlessBackoffs()
     settings.networking.request_timeout = 30
     settings.queueing.idle_timeout = 1.0
+    settings.queueing.exit_timeout = 0.1
     return settings
 
 
@@ -78,29 +80,37 @@ async def run(settings: Settings) -> None:
     )
     async with session:
         engine = Engine(Client(session, found.server, AdaptiveLimiter()), settings.namespaces)
-        runner = await probes.serve(settings.health_port, engine.informers) if settings.health_port else None
-        own = asyncio.create_task(engine.run())
-        watch = asyncio.create_task(
-            kopf.operator(
-                registry=_registry(engine, kopf.AiohttpSession(server=found.server, aiohttp_session=session)),
-                settings=_SETTINGS,
-                standalone=True,
-                clusterwide=not settings.namespaces,
-                namespaces=settings.namespaces,
-            )
+        runner = await probes.serve(settings.health_port, engine.informers, engine.ready)
+        stop = asyncio.Event()
+        kopf_tasks = await kopf.spawn_tasks(
+            registry=_registry(engine, kopf.AiohttpSession(server=found.server, aiohttp_session=session)),
+            settings=_SETTINGS,
+            standalone=True,
+            clusterwide=not settings.namespaces,
+            namespaces=settings.namespaces,
+            stop_flag=stop,
         )
-        try:
-            # Whichever ends first ends the process: a part that died must not leave the rest half alive.
-            await asyncio.wait([own, watch], return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in (own, watch):
-                task.cancel()
-            results = await asyncio.gather(own, watch, return_exceptions=True)
-            if runner is not None:
-                await runner.cleanup()
-    for result in results:
-        if isinstance(result, Exception):
-            raise result
+        # NB: after spawn_tasks, which installs handlers of its own: kopf closes the session as soon as it stops, so
+        # the engine has to end before it.
+        asked_to_end = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, asked_to_end.set)
+        parts = [
+            asyncio.create_task(engine.run()),
+            asyncio.create_task(kopf.run_tasks(kopf_tasks)),
+            asyncio.create_task(asked_to_end.wait()),
+        ]
+        # Whichever ends first ends the process: a part that died must not leave the rest half alive.
+        await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
+        own, watch, _ = parts
+        own.cancel()
+        await asyncio.wait([own])
+        stop.set()
+        await asyncio.wait([watch], timeout=_FAREWELL)
+        await runner.cleanup()
+    for part in (own, watch):
+        if part.done() and not part.cancelled() and (error := part.exception()) is not None:
+            raise error
 
 
 def _registry(engine: Engine, session: kopf.AiohttpSession) -> kopf.OperatorRegistry:

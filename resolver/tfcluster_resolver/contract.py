@@ -155,7 +155,7 @@ def load(text: str | bytes) -> View:
     """
     try:
         document = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ContractError(f"not JSON: {error}") from error
     root = _mapping(document, "the document")
     version = _integer(root.get("version"), "version")
@@ -245,6 +245,7 @@ def _integer(value: Any, where: str) -> int:
 
 
 def _index(key: str, where: str) -> int:
-    if not (key.isascii() and key.isdigit()):
+    # NB: one spelling for each index, so that no two keys mean one task; int() refuses more than some 4,000 digits.
+    if not (key.isascii() and key.isdigit() and len(key) < 12 and key == str(int(key))):
         raise ContractError(f"{where} has the key {key!r}, which is not a task index")
     return int(key)

@@ -39,6 +39,8 @@ class Engine:
         self._queue: WorkQueue[Key] = WorkQueue(self._reconciler.reconcile)
         self._scopes: tuple[str | None, ...] = tuple(namespaces) or (None,)
         self._listed_anew = asyncio.Event()
+        #: Set when the TFClusters can be listed: the CRD is there and the rights are.
+        self.ready = asyncio.Event()
         self.informers = tuple(
             Informer(client, resource, self._stores.of[resource.kind], scope)
             for scope in self._scopes
@@ -52,9 +54,22 @@ class Engine:
                 tasks.create_task(informer.run())
             for informer in self.informers:
                 await informer.synced.wait()
+            await self._await_parents()
             _log.info("the lists are in; reconciling")
             tasks.create_task(self._queue.run(_CLUSTERS_AT_ONCE))
             tasks.create_task(self._sweep())
+
+    async def _await_parents(self) -> None:
+        while not self.ready.is_set():
+            try:
+                await self._uids()
+                self.ready.set()
+            except errors.KubeError as error:
+                _log.warning("listing the TFClusters: %s", error)
+                await asyncio.sleep(1.0)
+
+    async def _uids(self) -> set[str]:
+        return set().union(*[await self._parents.uids(scope) for scope in self._scopes])
 
     def cluster_event(self, kind: str | None, body: Mapping[str, Any]) -> None:
         """Take in an event of a TFCluster.
@@ -92,9 +107,9 @@ class Engine:
             else:
                 await asyncio.sleep(_SETTLE)
             self._listed_anew.clear()
-            known = {key: body["metadata"]["uid"] for key in self._parents.keys() if (body := self._parents.get(key))}
+            known = self._parents.known()
             try:
-                alive = set().union(*[await self._parents.uids(scope) for scope in self._scopes])
+                alive = await self._uids()
             except errors.KubeError as error:
                 _log.warning("sweeping: %s", error)
                 self._listed_anew.set()

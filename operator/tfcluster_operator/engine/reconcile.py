@@ -6,7 +6,7 @@ Read this first.  Every decision is made by the pure functions of :mod:`tfcluste
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,8 +17,6 @@ from tfcluster_operator.kube.execute import Executor, Outcome, look_up
 from tfcluster_operator.kube.parents import Key, Parents
 from tfcluster_operator.kube.store import Stores
 from tfcluster_operator.model import naming, reasons
-from tfcluster_operator.model.actions import Plan
-from tfcluster_operator.model.observed import Observed
 from tfcluster_operator.model.plan import plan
 from tfcluster_operator.model.spec import InvalidSpecError, TFCluster, parse
 from tfcluster_operator.model.status import invalid_status, status_of
@@ -108,7 +106,8 @@ class Reconciler:
         outcome = await self._executor.carry_out(planned, cluster)
         observed = self._stores.observe(cluster)
         findings = (*planned.findings, *outcome.findings)
-        wait = await self._report(key, cluster, observed, planned, findings, memory)
+        status = status_of(cluster, observed, planned.views, findings, self._clock())
+        wait = await self._write_status(key, cluster, status, memory)
         await self._tell(cluster, outcome)
         if outcome.findings:
             raise RetryLater("; ".join(finding.message for finding in outcome.findings))
@@ -123,22 +122,10 @@ class Reconciler:
             await look_up(self._client, self._stores, kind, name)
         return bool(ours)
 
-    async def _report(
-        self,
-        key: Key,
-        cluster: TFCluster,
-        observed: Observed,
-        planned: Plan,
-        findings: Sequence[Any],
-        memory: _Memory,
-    ) -> float | None:
-        """Write the status if it differs and a second has passed; tell when to come back if it has not."""
-        status = status_of(cluster, observed, planned.views, findings, self._clock())
-        return await self._write_status(key, cluster, status, memory)
-
     async def _write_status(
         self, key: Key, cluster: TFCluster, status: Mapping[str, Any], memory: _Memory
     ) -> float | None:
+        """Write the status if it differs and a second has passed; tell when to come back if it has not."""
         before = dict(cluster.status)
         if before == status:
             return None

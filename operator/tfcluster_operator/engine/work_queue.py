@@ -117,8 +117,7 @@ class WorkQueue(Generic[Key]):
         except RetryLater as wish:
             _log.info("%s: %s", key, wish)
             after = self._pause(key)
-        except Exception:
-            # NB: the one place that catches anything: a bug that one cluster meets must not stop the others.
+        except Exception:  # noqa: BLE001 - the one place that catches anything: one cluster must not stop the others
             _log.exception("the pass over %s failed", key)
             after = self._pause(key)
         ended = self._clock()

@@ -7,7 +7,6 @@ from typing import Any, Final
 
 import msgspec
 
-from tfcluster_operator.kube import errors
 from tfcluster_operator.kube.client import MERGE_PATCH, Client
 from tfcluster_operator.model import naming
 
@@ -52,9 +51,9 @@ class Parents:
         """Give the namespace and name of the TFCluster with this UID."""
         return self._keys.get(uid)
 
-    def keys(self) -> list[Key]:
-        """Give the namespace and name of every TFCluster."""
-        return list(self._bodies)
+    def known(self) -> dict[Key, str]:
+        """Give the UID of every TFCluster, by namespace and name."""
+        return {key: body["metadata"]["uid"] for key, body in self._bodies.items()}
 
     def put(self, body: Mapping[str, Any]) -> bool:
         """Take in a TFCluster; tell whether it says anything new."""
@@ -106,10 +105,7 @@ class Parents:
         self.put(msgspec.json.decode(answer, type=dict))
 
     async def _list(self, path: str, params: Mapping[str, str]) -> set[str]:
-        try:
-            answer = await self._client.request("GET", path, params=params)
-        except errors.NotFoundError:  # the CRD itself is gone
-            return set()
+        answer = await self._client.request("GET", path, params=params)
         return {item.metadata.uid for item in msgspec.json.decode(answer, type=_Items).items}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Sequence
 from typing import Final
@@ -14,12 +15,13 @@ from tfcluster_operator.kube.informer import Informer
 _DEAF: Final = 180.0
 
 
-async def serve(port: int, informers: Sequence[Informer]) -> web.AppRunner:
+async def serve(port: int, informers: Sequence[Informer], ready: asyncio.Event) -> web.AppRunner:
     """Serve ``/healthz`` and ``/readyz``.
 
     Args:
-        port: the TCP port, on every address.
+        port: the TCP port, on every address; 0 serves nothing.
         informers: the watches that are asked.
+        ready: set when the TFClusters can be listed, too.
 
     Returns:
         The running server, to be cleaned up at the end.
@@ -32,9 +34,10 @@ async def serve(port: int, informers: Sequence[Informer]) -> web.AppRunner:
         )
 
     async def readyz(_: web.Request) -> web.Response:
-        synced = sum(informer.synced.is_set() for informer in informers)
+        lists = [ready, *(informer.synced for informer in informers)]
+        synced = sum(one.is_set() for one in lists)
         return web.Response(
-            status=200 if synced == len(informers) else 503, text=f"{synced} of {len(informers)} lists are in\n"
+            status=200 if synced == len(lists) else 503, text=f"{synced} of {len(lists)} lists are in\n"
         )
 
     application = web.Application()
@@ -42,5 +45,6 @@ async def serve(port: int, informers: Sequence[Informer]) -> web.AppRunner:
     application.router.add_get("/readyz", readyz)
     runner = web.AppRunner(application, access_log=None)
     await runner.setup()
-    await web.TCPSite(runner, port=port).start()
+    if port:
+        await web.TCPSite(runner, port=port).start()
     return runner

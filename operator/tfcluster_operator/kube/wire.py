@@ -36,9 +36,11 @@ class Metadata(msgspec.Struct, rename="camel"):
     deletion_timestamp: str | None = None
 
 
-class Port(msgspec.Struct):
+class Port(msgspec.Struct, rename="camel"):
     name: str = ""
     port: int = 0
+    target_port: int | str | None = None
+    protocol: str = "TCP"
 
 
 class ServiceSpec(msgspec.Struct, rename="camel"):
@@ -57,6 +59,7 @@ class Service(msgspec.Struct):
 class ConfigMap(msgspec.Struct, rename="camel"):
     metadata: Metadata
     data: dict[str, str] | None = None
+    binary_data: dict[str, str] | None = None
     immutable: bool | None = None
 
 
@@ -190,7 +193,7 @@ def _service(wire: Service) -> Child:
     return ObservedService(
         meta=_meta(wire.metadata),
         selector=wire.spec.selector or {},
-        ports=tuple((port.name, port.port) for port in wire.spec.ports or ()),
+        ports=tuple((p.name, p.port, p.target_port or p.port, p.protocol) for p in wire.spec.ports or ()),
         cluster_ip=wire.spec.cluster_ip,
         kind=wire.spec.type,
         publish_not_ready=wire.spec.publish_not_ready_addresses,
@@ -201,6 +204,7 @@ def _config_map(wire: ConfigMap) -> Child:
     return ObservedConfigMap(
         meta=_meta(wire.metadata),
         files={name: views.read_file(text) for name, text in (wire.data or {}).items()},
+        binary_files=tuple(wire.binary_data or ()),
         immutable=bool(wire.immutable),
     )
 

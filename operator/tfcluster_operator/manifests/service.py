@@ -29,6 +29,6 @@ def build_service(cluster: TFCluster) -> dict[str, Any]:
             "clusterIP": "None",
             "publishNotReadyAddresses": True,
             "selector": {naming.LABEL_CLUSTER: cluster.name},
-            "ports": [{"name": name, "port": port, "protocol": "TCP"} for name, port in drift.service_ports(cluster)],
+            "ports": drift.service_ports(cluster),
         },
     }

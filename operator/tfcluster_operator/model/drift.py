@@ -15,9 +15,10 @@ from tfcluster_operator.model.observed import Meta, ObservedConfigMap, ObservedP
 from tfcluster_operator.model.spec import Job, Task, TFCluster
 
 
-def service_ports(cluster: TFCluster) -> tuple[tuple[str, int], ...]:
+def service_ports(cluster: TFCluster) -> list[dict[str, Any]]:
     """Give the Service's ports: each distinct port of the jobs, named after its number."""
-    return tuple((f"tf-{port}", port) for port in sorted({job.port for job in cluster.jobs}))
+    ports = sorted({job.port for job in cluster.jobs})
+    return [{"name": f"tf-{port}", "port": port, "targetPort": port, "protocol": "TCP"} for port in ports]
 
 
 def service_change(cluster: TFCluster, service: ObservedService) -> dict[str, Any] | None:
@@ -27,8 +28,9 @@ def service_change(cluster: TFCluster, service: ObservedService) -> dict[str, An
     selector = {naming.LABEL_CLUSTER: cluster.name}
     if dict(service.selector) != selector:
         spec["selector"] = {**dict.fromkeys(service.selector), **selector}
-    if service.ports != service_ports(cluster):
-        spec["ports"] = [{"name": name, "port": port, "protocol": "TCP"} for name, port in service_ports(cluster)]
+    ports = service_ports(cluster)
+    if service.ports != tuple((p["name"], p["port"], p["targetPort"], p["protocol"]) for p in ports):
+        spec["ports"] = ports
     if not service.publish_not_ready:
         spec["publishNotReadyAddresses"] = True
     if spec:
@@ -52,6 +54,9 @@ def config_map_change(cluster: TFCluster, wanted: views.JobViews, existing: Obse
             data[name] = file.text
     if data:
         change["data"] = data
+    if existing.binary_files:
+        # A binary file is mounted beside the views, and task-0.json among them would be read as one.
+        change["binaryData"] = dict.fromkeys(existing.binary_files)
     metadata = _metadata_change(
         existing.meta,
         labels=naming.job_labels(cluster.name, wanted.job.name),

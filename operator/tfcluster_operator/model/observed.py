@@ -29,11 +29,11 @@ class Meta:
 
 @dataclass(frozen=True, slots=True)
 class ObservedService:
-    """The headless Service, in the fields that we set."""
+    """The headless Service, in the fields that we set; a port is (name, port, target port, protocol)."""
 
     meta: Meta
     selector: Mapping[str, str]
-    ports: tuple[tuple[str, int], ...]
+    ports: tuple[tuple[str, int, int | str, str], ...]
     cluster_ip: str
     kind: str
     publish_not_ready: bool
@@ -53,10 +53,11 @@ class ObservedFile:
 
 @dataclass(frozen=True, slots=True)
 class ObservedConfigMap:
-    """A ConfigMap of ours: what its files say, not their text."""
+    """A ConfigMap of ours: what its files say, not their text; ``binary_files`` are none of ours."""
 
     meta: Meta
     files: Mapping[str, ObservedFile]
+    binary_files: tuple[str, ...]
     immutable: bool
 
 

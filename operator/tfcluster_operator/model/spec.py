@@ -150,7 +150,7 @@ def parse(body: Mapping[str, Any]) -> TFCluster:
 def _job(name: str, raw: Mapping[str, Any], *, port: int, domain: str) -> Job:
     replicas = int(raw.get("replicas", 1))
     own_port = int(raw.get("port", port))
-    template = raw["template"] if "template" in raw else {}
+    template = raw.get("template", {})
     made_from = json.dumps([template, own_port, domain], sort_keys=True, separators=(",", ":"))
     return Job(
         name=name,

@@ -21,9 +21,6 @@ from tfcluster_operator.kube.limiter import AdaptiveLimiter
 from tfcluster_operator.model import naming
 from tfcluster_operator.settings import Settings
 
-#: Seconds that kopf gets to end its watch.
-_FAREWELL: Final = 1.0
-
 
 class _EndlessBackoffs:
     """kopf gives a request up, and the process with it, when its back-offs are used up: these never are."""
@@ -43,7 +40,6 @@ def _kopf_settings() -> kopf.OperatorSettings:
     settings.networking.error_backoffs = _EndlessBackoffs()
     settings.networking.request_timeout = 30
     settings.queueing.idle_timeout = 1.0
-    settings.queueing.exit_timeout = 0.1
     return settings
 
 
@@ -81,32 +77,24 @@ async def run(settings: Settings) -> None:
     async with session:
         engine = Engine(Client(session, found.server, AdaptiveLimiter()), settings.namespaces)
         runner = await probes.serve(settings.health_port, engine.informers, engine.ready)
-        stop = asyncio.Event()
         kopf_tasks = await kopf.spawn_tasks(
             registry=_registry(engine, kopf.AiohttpSession(server=found.server, aiohttp_session=session)),
             settings=_SETTINGS,
             standalone=True,
             clusterwide=not settings.namespaces,
             namespaces=settings.namespaces,
-            stop_flag=stop,
         )
-        # NB: after spawn_tasks, which installs handlers of its own: kopf closes the session as soon as it stops, so
-        # the engine has to end before it.
+        # NB: after spawn_tasks, whose own handlers would close the session under the engine's requests.
         asked_to_end = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, asked_to_end.set)
-        parts = [
-            asyncio.create_task(engine.run()),
-            asyncio.create_task(kopf.run_tasks(kopf_tasks)),
-            asyncio.create_task(asked_to_end.wait()),
-        ]
+        own = asyncio.create_task(engine.run())
+        watch = asyncio.create_task(kopf.run_tasks(kopf_tasks))
+        asked = asyncio.create_task(asked_to_end.wait())
         # Whichever ends first ends the process: a part that died must not leave the rest half alive.
-        await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
-        own, watch, _ = parts
+        await asyncio.wait([own, watch, asked], return_when=asyncio.FIRST_COMPLETED)
         own.cancel()
         await asyncio.wait([own])
-        stop.set()
-        await asyncio.wait([watch], timeout=_FAREWELL)
         await runner.cleanup()
     for part in (own, watch):
         if part.done() and not part.cancelled() and (error := part.exception()) is not None:

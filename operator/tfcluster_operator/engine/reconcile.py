@@ -98,8 +98,8 @@ class Reconciler:
         blocked = await self._look_at_blocked_names(cluster)
         observed = self._stores.observe(cluster)
         planned = plan(cluster, observed, self._clock())
-        if planned.actions and not memory.heard_of and await self._parents.is_gone(key, cluster.uid):
-            # NB: children vanish when the garbage collector follows a TFCluster whose deletion kopf's watch missed.
+        if planned.actions and not memory.heard_of and await self._parents.is_leaving(key, cluster.uid):
+            # NB: children vanish when the garbage collector is at work, and it may be ahead of kopf's watch.
             self._parents.remove(key, cluster.uid)
             return None
         memory.heard_of = False

@@ -15,10 +15,9 @@ Key = tuple[str, str]
 _BASE: Final = f"/apis/{naming.GROUP}/{naming.VERSION}"
 
 
-class _Metadata(msgspec.Struct):
+class _Metadata(msgspec.Struct, rename="camel"):
     uid: str
-    name: str = ""
-    namespace: str = ""
+    deletion_timestamp: str | None = None
 
 
 class _Item(msgspec.Struct):
@@ -32,7 +31,7 @@ class _Items(msgspec.Struct):
 class Parents:
     """Every TFCluster known, as the API gave it, by namespace and name.
 
-    kopf does not tell what vanished while its watch was down: ``is_gone`` and ``uids`` ask the API server.
+    kopf does not tell what vanished while its watch was down: ``is_leaving`` and ``uids`` ask the API server.
 
     Args:
         client: the requests.
@@ -76,13 +75,14 @@ class Parents:
             del self._bodies[key]
         self._keys.pop(uid, None)
 
-    async def is_gone(self, key: Key, uid: str) -> bool:
-        """Ask the API server whether a TFCluster is no more (or another one has its name)."""
-        return uid not in await self._list(_path(key[0]), {"fieldSelector": f"metadata.name={key[1]}"})
+    async def is_leaving(self, key: Key, uid: str) -> bool:
+        """Ask the API server whether a TFCluster is no more, is being deleted, or another one has its name."""
+        found = await self._list(_path(key[0]), {"fieldSelector": f"metadata.name={key[1]}"})
+        return not any(one.uid == uid and one.deletion_timestamp is None for one in found)
 
     async def uids(self, namespace: str | None) -> set[str]:
         """Ask the API server for the UIDs of all TFClusters of a namespace, or (None) of all."""
-        return await self._list(_path(namespace), {})
+        return {one.uid for one in await self._list(_path(namespace), {})}
 
     async def write_status(self, key: Key, uid: str, change: Mapping[str, Any]) -> None:
         """Merge a change into a TFCluster's status.
@@ -104,9 +104,9 @@ class Parents:
         )
         self.put(msgspec.json.decode(answer, type=dict))
 
-    async def _list(self, path: str, params: Mapping[str, str]) -> set[str]:
+    async def _list(self, path: str, params: Mapping[str, str]) -> list[_Metadata]:
         answer = await self._client.request("GET", path, params=params)
-        return {item.metadata.uid for item in msgspec.json.decode(answer, type=_Items).items}
+        return [item.metadata for item in msgspec.json.decode(answer, type=_Items).items]
 
 
 def _path(namespace: str | None) -> str:

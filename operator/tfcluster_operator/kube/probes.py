@@ -43,7 +43,7 @@ async def serve(port: int, informers: Sequence[Informer], ready: asyncio.Event) 
     application = web.Application()
     application.router.add_get("/healthz", healthz)
     application.router.add_get("/readyz", readyz)
-    runner = web.AppRunner(application, access_log=None)
+    runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
     await runner.setup()
     if port:
         await web.TCPSite(runner, port=port).start()

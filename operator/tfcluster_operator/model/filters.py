@@ -1,8 +1,8 @@
 """Device filters: which tasks a filter lets a task see.
 
 The grammar is the canonical form of TensorFlow's (DeviceNameUtils::ParseFullName), with each part at most once and in
-this order: ``/job:J/replica:0/task:N/device:T:N``.  TensorFlow matches field by field; a task is visible when one of its
-devices can match, so the device part never hides a task from a view.
+this order: ``/job:J/replica:0/task:N/device:T:N``.  TensorFlow matches field by field; a task is visible when one of
+its devices can match, so the device part never hides a task from a view.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ async def _run(settings: Settings) -> None:
     code = 0
     try:
         await handlers.run(settings)
-    except Exception:  # noqa: BLE001 - whatever it was, the process is started anew
+    except Exception:
         logging.getLogger(__name__).exception("the operator ends")
         code = 1
     logging.shutdown()

@@ -36,6 +36,7 @@ class _Memory:
     #: Set by an event of the TFCluster itself: until the first pass after it, the cluster is known to exist.
     heard_of: bool = True
     status_written_at: float = float("-inf")
+    looked_at_blocked: float = float("-inf")
 
 
 class Reconciler:
@@ -95,7 +96,7 @@ class Reconciler:
             return await self._report_invalid(key, body, error, memory)
         if cluster.deleting:
             return None
-        blocked = await self._look_at_blocked_names(cluster)
+        blocked = await self._look_at_blocked_names(cluster, memory)
         observed = self._stores.observe(cluster)
         planned = plan(cluster, observed, self._clock())
         if planned.actions and not memory.heard_of and await self._parents.is_leaving(key, cluster.uid):
@@ -114,12 +115,14 @@ class Reconciler:
         waits = (wait, planned.wake_after, _LOOK_AGAIN if blocked else None, 0.0 if outcome.again else None)
         return min((one for one in waits if one is not None), default=None)
 
-    async def _look_at_blocked_names(self, cluster: TFCluster) -> bool:
-        """Look again at the objects that hold our names without our labels; tell whether there are any."""
+    async def _look_at_blocked_names(self, cluster: TFCluster, memory: _Memory) -> bool:
+        """Look again, now and then, at the objects that hold our names unlabelled; tell whether there are any."""
         names = {(kind, name) for kind, name in self._stores.unlabelled if name[0] == cluster.namespace}
         ours = [(kind, name) for kind, name in names if _is_a_name_of(cluster, name[1])]
-        for kind, name in ours:
-            await look_up(self._client, self._stores, kind, name)
+        if ours and self._clock() - memory.looked_at_blocked >= _LOOK_AGAIN:
+            memory.looked_at_blocked = self._clock()
+            for kind, name in ours:
+                await look_up(self._client, self._stores, kind, name)
         return bool(ours)
 
     async def _write_status(

@@ -21,6 +21,7 @@ _DISRUPTIONS: Final = ("Evicted", "Preempting", "Preempted", "Shutdown", "NodeSh
 
 class Reference(msgspec.Struct):
     uid: str = ""
+    kind: str = ""
     name: str = ""
     controller: bool | None = None
 
@@ -181,7 +182,7 @@ def _meta(wire: Metadata) -> Meta:
         uid=wire.uid,
         version=int(wire.resource_version),
         owner_uid=owner.uid,
-        owner_name=owner.name,
+        owner_name=owner.name if owner.kind == naming.KIND else "",
         labels=wire.labels or {},
         # Others' annotations can be long, and no decision reads them.
         annotations={k: v for k, v in (wire.annotations or {}).items() if k.startswith(f"{naming.GROUP}/")},

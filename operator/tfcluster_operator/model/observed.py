@@ -14,7 +14,10 @@ from tfcluster_operator.model import naming
 
 @dataclass(frozen=True, slots=True)
 class Meta:
-    """The identity of an object: whose it is, which incarnation, and whether it is on its way out."""
+    """The identity of an object: whose it is, which incarnation, and whether it is on its way out.
+
+    ``owner_uid`` is the UID of its controller, ``owner_name`` that controller's name if it is a TFCluster; "" if not.
+    """
 
     name: str
     namespace: str

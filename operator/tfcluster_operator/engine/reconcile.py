@@ -138,8 +138,10 @@ class Reconciler:
         memory.status_written_at = self._clock()
         try:
             await self._parents.write_status(key, cluster.uid, _merge_patch(before, status))
-        except (errors.NotFoundError, errors.ConflictError):
+        except errors.NotFoundError:
             return None  # deleted meanwhile: its event is under way
+        except errors.ConflictError:
+            return _STATUS_EVERY  # another writer was faster, or another TFCluster has the name: look again
         await self._tell_conditions(cluster, before, status)
         return None
 

@@ -1,0 +1,45 @@
+"""The README promises nothing that is not so: its manifest is accepted and becomes a cluster, its commands exist."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def _manifest() -> str:
+    return re.search(r"```yaml\n(.*?)```", README, re.DOTALL).group(1)
+
+
+def test_the_first_manifest_becomes_pods(kubectl, operator, namespace, objects) -> None:
+    """kubectl applies the README's manifest as it stands, and each of its six tasks gets its pod."""
+    from support.objects import PODS
+    from support.waiting import eventually
+
+    applied = kubectl("-n", namespace, "apply", "-f", "-", stdin=_manifest())
+    assert applied.returncode == 0, applied.stderr
+
+    declared = yaml.safe_load(_manifest())["spec"]["jobs"]
+    expected = {f"mnist-{job}-{i}" for job, of in declared.items() for i in range(of.get("replicas", 1))}
+    eventually(
+        lambda: {pod["metadata"]["name"] for pod in objects.list(PODS, namespace)},
+        lambda names: names == expected,
+        what="the README's pods exist",
+    )
+
+
+def test_the_first_manifest_fits_thirty_lines() -> None:
+    """A newcomer reads the first manifest at one glance."""
+    assert len(_manifest().splitlines()) <= 30
+
+
+def test_every_command_of_the_readme_is_a_target() -> None:
+    """Each `make X` that the README names is a target of the Makefile."""
+    named = set(re.findall(r"\bmake ([a-z]+(?:-[a-z]+)*)", README))
+    targets = set(re.findall(r"^([a-z][a-z-]*):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    assert named
+    assert named <= targets

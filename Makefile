@@ -62,7 +62,7 @@ bench: .venv $(OPERATOR)/.complete ## the operator against a bare client on one 
 	TFCLUSTER_OPERATOR_PYTHON=$(OPERATOR)/bin/python $(BIN)/python -m bench
 
 lock: .venv ## pin the newest dependencies, with hashes
-	for each in operator dev tensorflow tensorflow-test; do \
+	for each in build operator dev tensorflow tensorflow-test; do \
 	  $(BIN)/uv pip compile --quiet --upgrade --generate-hashes --no-emit-index-url --no-emit-find-links --python-version 3.11 \
 	    --no-header --no-annotate requirements/$$each.in -o requirements/$$each.txt; done
 

@@ -16,7 +16,7 @@ def _manifest() -> str:
 
 
 def test_the_first_manifest_becomes_pods(kubectl, operator, namespace, objects) -> None:
-    """kubectl applies the README's manifest as it stands, and each of its six tasks gets its pod."""
+    """The README's manifest is applied as it stands, and each of its six tasks gets its pod."""
     from support.objects import PODS
     from support.waiting import eventually
 

@@ -24,6 +24,8 @@ _LONGEST_PAUSE: Final = 60.0
 #: A key rests this many times as long as its last pass took.
 _REST: Final = 4.0
 _LONGEST_REST: Final = 1.0
+#: Rests that are over are dropped when there are more than this.
+_RESTING_AT_MOST: Final = 1_000
 
 
 class RetryLater(Exception):  # noqa: N818 - it is a wish, not an error of the program
@@ -84,8 +86,9 @@ class WorkQueue(Generic[Key]):
         free = asyncio.Semaphore(workers)
         async with asyncio.TaskGroup() as passes:
             while True:
-                key = await self._next()
+                # NB: the place first: between the pop of a key and its pass nothing may wait, or it is started twice.
                 await free.acquire()
+                key = await self._next()
                 self._busy.add(key)
                 passes.create_task(self._pass(key)).add_done_callback(lambda _: free.release())
 
@@ -123,6 +126,8 @@ class WorkQueue(Generic[Key]):
         ended = self._clock()
         self._rest_until[key] = ended + min(_LONGEST_REST, (ended - began) * _REST)
         self._busy.discard(key)
+        if len(self._rest_until) > _RESTING_AT_MOST:
+            self._rest_until = {known: until for known, until in self._rest_until.items() if until > ended}
         if after is not None:
             self.mark(key, after=after)
         due, urgent = self._marked_while_busy.pop(key, (None, False))

@@ -59,9 +59,11 @@ class ChildStore:
             if known.meta.version >= meta.version:
                 return
             self._drop(name, known)
+            if known.meta.owner_uid != meta.owner_uid:
+                self._tell(known)
         self._children[name] = child
         self._by_owner.setdefault(meta.owner_uid, set()).add(name)
-        self._changed(meta.owner_uid, (meta.namespace, meta.labels.get(naming.LABEL_CLUSTER, "")))
+        self._tell(child)
 
     def remove(self, child: Child) -> None:
         """Take out a child that was deleted (or left the watch's selector)."""
@@ -71,7 +73,7 @@ class ChildStore:
         known = self._children.get(name)
         if known is not None and known.meta.uid == meta.uid and known.meta.version <= meta.version:
             self._drop(name, known)
-            self._changed(meta.owner_uid, (meta.namespace, meta.labels.get(naming.LABEL_CLUSTER, "")))
+            self._tell(child)
 
     def forget(self, name: Name, uid: str) -> None:
         """Take out a child that a request has just shown to be gone, whatever version we know."""
@@ -94,6 +96,10 @@ class ChildStore:
                 self.remove(known)
         for child in children:
             self.put(child)
+
+    def _tell(self, child: Child) -> None:
+        meta = child.meta
+        self._changed(meta.owner_uid, (meta.namespace, meta.labels.get(naming.LABEL_CLUSTER, "")))
 
     def _drop(self, name: Name, known: Child) -> None:
         del self._children[name]

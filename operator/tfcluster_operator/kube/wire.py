@@ -73,6 +73,7 @@ class PodSpec(msgspec.Struct, rename="camel"):
     containers: list[Container] = msgspec.field(default_factory=list)
     init_containers: list[Container] | None = None
     node_name: str = ""
+    restart_policy: str = "Always"
 
 
 class Waiting(msgspec.Struct):
@@ -218,11 +219,14 @@ def _pod(wire: Pod) -> Child:
     disruption = conditions.get("DisruptionTarget", Condition())
     finished = max((_seconds(one.finished_at) for one in ended), default=0.0) or _seconds(ready.last_transition_time)
     worst = next((one for one in ended if one.exit_code), None)
+    # NB: containers that are always started again end for good only when the kubelet takes the pod away; it then calls
+    # the pod succeeded or failed by what their programs made of SIGTERM, and need not give a reason.
+    taken = wire.spec.restart_policy == "Always" and status.phase in ("Succeeded", "Failed") and not status.reason
     return ObservedPod(
         meta=_meta(wire.metadata),
-        phase=status.phase,
+        phase="Failed" if taken else status.phase,
         ready=ready.status == "True",
-        disrupted=status.reason in _DISRUPTIONS or disruption.status == "True",
+        disrupted=taken or status.reason in _DISRUPTIONS or disruption.status == "True",
         reason=status.reason or (f"{worst.reason}, exit code {worst.exit_code}" if worst else ""),
         scheduled=bool(wire.spec.node_name),
         started_at=_seconds(status.start_time),

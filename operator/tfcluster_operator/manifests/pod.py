@@ -36,9 +36,9 @@ def build_pod(cluster: TFCluster, task: Task, *, view_digest: str, attempt: int)
         "metadata": metadata.owned(
             cluster,
             name,
-            labels={**about.get("labels", {}), **naming.task_labels(cluster.name, task.job.name, task.index)},
+            labels={**(about.get("labels") or {}), **naming.task_labels(cluster.name, task.job.name, task.index)},
             annotations={
-                **about.get("annotations", {}),
+                **(about.get("annotations") or {}),
                 naming.ANNOTATION_VIEW: view_digest,
                 naming.ANNOTATION_TEMPLATE_HASH: task.job.template_hash,
                 naming.ANNOTATION_ATTEMPT: str(attempt),
@@ -51,13 +51,13 @@ def build_pod(cluster: TFCluster, task: Task, *, view_digest: str, attempt: int)
             "hostname": name,
             "subdomain": naming.service_name(cluster.name),
             "volumes": [
-                *spec.get("volumes", ()),
+                *(spec.get("volumes") or ()),
                 {"name": VIEW_VOLUME, "configMap": {"name": naming.view_name(cluster.name, task.job.name)}},
             ],
             **{
                 group: [_in_the_cluster(container, cluster, task) for container in spec[group]]
                 for group in ("initContainers", "containers")
-                if group in spec
+                if spec.get(group)
             },
         },
     }
@@ -69,13 +69,13 @@ def _in_the_cluster(container: Mapping[str, Any], cluster: TFCluster, task: Task
         contract.ENV_TASK_INDEX: str(task.index),
         contract.ENV_ADDRESS: cluster.address_of(task),
     }
-    own = [entry for entry in container.get("env", ()) if entry.get("name") not in environment]
+    own = [entry for entry in container.get("env") or () if entry.get("name") not in environment]
     return {
         **container,
         # Ours come first: Kubernetes expands $(NAME) only from variables above, and the user's may build on ours.
         "env": [*({"name": name, "value": value} for name, value in environment.items()), *own],
         "volumeMounts": [
-            *container.get("volumeMounts", ()),
+            *(container.get("volumeMounts") or ()),
             {"name": VIEW_VOLUME, "mountPath": contract.DEFAULT_DIRECTORY, "readOnly": True},
         ],
     }

@@ -80,9 +80,9 @@ def pod_change(cluster: TFCluster, task: Task, pod: ObservedPod, *, view_digest:
 
 def edited_image(job: Job, pod: ObservedPod) -> str | None:
     """Name the first container whose image was edited in the running pod, as ``containers[NAME].image``."""
-    spec = job.template.get("spec", {})
+    spec = job.template.get("spec") or {}
     for group in ("initContainers", "containers"):
-        for container in spec.get(group, ()):
+        for container in spec.get(group) or ():
             for name, image in pod.images:
                 if name == container.get("name") and image != container.get("image", image):
                     return f"{group}[{name}].image"

@@ -8,8 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from tfcluster_operator.model import naming
+
+#: An annotation that anyone can write is believed to be a number only below this many digits.
+_LONGEST_NUMBER: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +98,7 @@ class ObservedPod:
     def attempt(self) -> int:
         """How often the task failed in a row before this pod; 0 where the annotation is missing or no number."""
         text = self.meta.annotations.get(naming.ANNOTATION_ATTEMPT, "0")
-        return int(text) if text.isascii() and text.isdigit() else 0
+        return int(text) if text.isascii() and text.isdigit() and len(text) < _LONGEST_NUMBER else 0
 
     @property
     def listening(self) -> bool:

@@ -63,7 +63,7 @@ def plan(cluster: TFCluster, observed: Observed, now: float) -> Plan:
             for stage in (
                 tuple(foundations.actions),
                 tuple(pods.actions),
-                tuple(_surplus_pods(cluster, observed)),
+                tuple(_surplus_pods(cluster, observed)) if cluster.suspend or not foundations.blocked else (),
                 tuple(_surplus_foundations(cluster, wanted, observed)),
             )
             if stage
@@ -285,5 +285,7 @@ def _surplus_foundations(
         if name not in names and config_map.meta.owner_uid == cluster.uid and not config_map.meta.terminating:
             yield Delete("ConfigMap", name, config_map.meta.uid, reasons.JOB_REMOVED)
     for name, service in observed.services.items():
-        if name != naming.service_name(cluster.name) and service.meta.owner_uid == cluster.uid:
+        if name == naming.service_name(cluster.name) or service.meta.owner_uid != cluster.uid:
+            continue
+        if not service.meta.terminating:
             yield Delete("Service", name, service.meta.uid, reasons.JOB_REMOVED)

@@ -52,8 +52,8 @@ class Job:
     def limits(self) -> dict[str, int]:
         """Count the extended resources that one pod asks for: a device plugin grants them whole or not at all."""
         total: dict[str, int] = {}
-        for container in self.template.get("spec", {}).get("containers", ()):
-            for resource, quantity in container.get("resources", {}).get("limits", {}).items():
+        for container in (self.template.get("spec") or {}).get("containers") or ():
+            for resource, quantity in ((container.get("resources") or {}).get("limits") or {}).items():
                 if _is_extended(resource) and str(quantity).isdigit():
                     total[resource] = total.get(resource, 0) + int(quantity)
         return total
@@ -150,24 +150,26 @@ def parse(body: Mapping[str, Any]) -> TFCluster:
 def _job(name: str, raw: Mapping[str, Any], *, port: int, domain: str) -> Job:
     replicas = int(raw.get("replicas", 1))
     own_port = int(raw.get("port", port))
-    template = raw.get("template", {})
+    template = raw.get("template") or {}
     made_from = json.dumps([template, own_port, domain], sort_keys=True, separators=(",", ":"))
     return Job(
         name=name,
         replicas=replicas,
         max_replicas=max(replicas, int(raw.get("maxReplicas", replicas))),
         port=own_port,
-        filters=tuple(raw.get("deviceFilters", ())),
-        task_filters={int(i): tuple(of_task) for i, of_task in raw.get("taskDeviceFilters", {}).items()},
+        filters=tuple(raw.get("deviceFilters") or ()),
+        task_filters={int(i): tuple(of_task or ()) for i, of_task in (raw.get("taskDeviceFilters") or {}).items()},
         template=template,
         template_hash=hashlib.sha256(made_from.encode()).hexdigest()[:16],
     )
 
 
 def _filter_problems(job: Job, jobs: Mapping[str, Job]) -> Iterator[str]:
-    for text in {*job.filters, *(one for of_task in job.task_filters.values() for one in of_task)}:
+    declared = [(f"spec.jobs.{job.name}.deviceFilters", text) for text in job.filters]
+    for index, of_task in job.task_filters.items():
+        declared += [(f"spec.jobs.{job.name}.taskDeviceFilters.{index}", text) for text in of_task]
+    for where, text in declared:
         parsed = filters.parse(text)
-        where = f"spec.jobs.{job.name}.deviceFilters"
         if parsed is None:
             yield f"{where}: {text!r} is not a device filter in canonical form, such as /job:ps/task:0"
         elif parsed.job is not None and parsed.job not in jobs:

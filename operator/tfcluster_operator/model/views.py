@@ -109,7 +109,8 @@ def _job_views(
         view = _view(cluster, job, texts, healthy)
         before = known.get(file)
         unchanged = before is not None and before.membership == membership_digest(view)
-        view = replace(view, epoch=before.epoch if before is not None and unchanged else cluster.generation)
+        known_epoch = before.epoch if before is not None and unchanged else cluster.generation
+        view = replace(view, epoch=min(known_epoch, cluster.generation))
         text = contract.dump(view)
         files[file] = ViewFile(text=text, digest=digest(text), epoch=view.epoch)
     return JobViews(job=job, name=name, files=files)

@@ -1,0 +1,1 @@
+"""What `make install` and `make demo` run."""

@@ -1,0 +1,203 @@
+"""Building our images: by Docker where it runs, by buildah otherwise, on a base made by debootstrap without a registry.
+
+An archive is kept outside the checkout under the hash of everything it is made from; an unchanged image is not built
+again.
+"""
+
+from __future__ import annotations
+
+import configparser
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from local_kubernetes.cache import cache_root, cached, content_hash
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+
+_DEBIAN: Final = "bookworm"
+_DEBIAN_PACKAGES: Final = "python3,python3-venv,ca-certificates"
+_BASE: Final = "localhost/tfcluster-base"
+_BUILD_TOOLS: Final = ("buildah", "debootstrap")
+#: Variables by which pip is told of the machine it runs on; the build is told the same by a file.
+_TRUST_STORE: Final = Path("/etc/ssl/certs/ca-certificates.crt")
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """One of our images: its name, its Dockerfile, and the files it is made from."""
+
+    name: str
+    dockerfile: Path
+    inputs: tuple[str, ...]
+    usually: str
+    why: str
+
+    def content(self) -> str:
+        """Name what the image is made from."""
+        files = sorted(path for pattern in self.inputs for path in ROOT.glob(pattern) if path.is_file())
+        return content_hash(_DEBIAN, _DEBIAN_PACKAGES, *(part for f in files for part in (str(f.relative_to(ROOT)), f)))
+
+    def archive(self) -> Path:
+        """Build the image, unless it is there, and give its archive."""
+        folder = cached(
+            Path(self.name).name,
+            self.content(),
+            lambda partial: _build(self, partial / "image.tar"),
+            usually=self.usually,
+            why=self.why,
+        )
+        return folder / "image.tar"
+
+
+_SOURCES: Final = ("pyproject.toml", "README.md", "LICENSE", "resolver/**/*.py", "operator/**/*.py")
+
+OPERATOR: Final = Image(
+    name="localhost/tfcluster-operator",
+    dockerfile=ROOT / "Dockerfile",
+    inputs=("Dockerfile", "requirements/operator.txt", "requirements/build.txt", *_SOURCES),
+    usually="half a minute",
+    why="the operator that is installed",
+)
+TRAINING: Final = Image(
+    name="localhost/tfcluster-training",
+    dockerfile=ROOT / "images" / "training.Dockerfile",
+    inputs=(
+        "images/training.Dockerfile",
+        "requirements/tensorflow.txt",
+        "requirements/build.txt",
+        "examples/*.py",
+        *_SOURCES,
+    ),
+    usually="three minutes",
+    why="TensorFlow for the examples' pods",
+)
+
+
+def load(image: Image) -> str:
+    """Build an image and make it known to the cluster of `make cluster`.
+
+    Args:
+        image: which.
+
+    Returns:
+        The name that changes with its content; the cluster knows it under the tag ``dev`` too.
+    """
+    archive = image.archive()
+    tagged = f"{image.name}:{image.content()}"
+    loaded = ROOT / ".local" / f"loaded-{Path(image.name).name}"
+    # The cluster may have been made anew since: its kubeconfig tells one from the other.
+    mark = f"{tagged} {(ROOT / '.local' / 'kubeconfig').stat().st_mtime_ns}"
+    if not (loaded.is_file() and loaded.read_text() == mark):
+        tell(f"loading {tagged} into the cluster")
+        for name in (tagged, f"{image.name}:dev"):
+            _run([sys.executable, "-m", "local_kubernetes", "load-image", str(archive), name])
+        loaded.write_text(mark)
+    return tagged
+
+
+def tell(line: str) -> None:
+    """Print one line of progress."""
+    print(f"tfcluster: {line}", file=sys.stderr, flush=True)
+
+
+def _run(command: Sequence[str | Path], **more: object) -> None:
+    subprocess.run([str(part) for part in command], check=True, cwd=ROOT, **more)  # type: ignore[call-overload]  # passed on
+
+
+def _build(image: Image, archive: Path) -> None:
+    with _lent_secrets() as secrets:
+        if _answers("docker", "info"):
+            tag = f"{image.name}:dev"
+            _run(["docker", "build", *secrets, "-t", tag, "-f", image.dockerfile, "."], env=_with_buildkit())
+            _run(["docker", "save", "-o", archive, tag])
+            return
+        _install_build_tools()
+        tag = f"{image.name}:{image.content()}"
+        base = _debian_base()
+        arguments = ["--isolation", "chroot", "--build-arg", f"BASE_IMAGE={base}", "--format", "docker"]
+        _run([*_buildah(), "bud", "--quiet", *arguments, *secrets, "-t", tag, "-f", image.dockerfile, "."])
+        _run([*_buildah(), "push", "--quiet", tag, f"docker-archive:{archive}:{tag}"])
+        _run([*_buildah(), "rmi", tag], stdout=subprocess.DEVNULL)
+
+
+def _buildah() -> list[str]:
+    state = cache_root() / "buildah"
+    return ["buildah", "--storage-driver", "overlay", "--root", str(state / "root"), "--runroot", str(state / "run")]
+
+
+def _debian_base() -> str:
+    """Make the base image without a registry: Debian's own packages, by debootstrap."""
+
+    def make(partial: Path) -> None:
+        rootfs = partial / "rootfs"
+        options = ["--variant=minbase", f"--include={_DEBIAN_PACKAGES}"]
+        _run(["debootstrap", *options, _DEBIAN, rootfs], stdout=subprocess.DEVNULL)
+        for unneeded in ("var/cache/apt", "var/lib/apt/lists", "usr/share/doc", "usr/share/man", "usr/share/locale"):
+            shutil.rmtree(rootfs / unneeded, ignore_errors=True)
+        _run(["tar", "-C", rootfs, "--numeric-owner", "--exclude=./dev/*", "-cf", partial / "base.tar", "."])
+        shutil.rmtree(rootfs)
+        (partial / "Dockerfile").write_text("FROM scratch\nADD base.tar /\n")
+
+    key = content_hash(_DEBIAN, _DEBIAN_PACKAGES)
+    folder = cached("debian-base", key, make, usually="a minute", why="the base of our images where no registry is")
+    tag = f"{_BASE}:{key}"
+    if not _answers(*_buildah(), "inspect", "--type", "image", tag):
+        _run([*_buildah(), "bud", "--quiet", "-t", tag, folder], stdout=subprocess.DEVNULL)
+    return tag
+
+
+@contextmanager
+def _lent_secrets() -> Iterator[list[str]]:
+    """Lend the build what pip needs on this machine: a trust store and pip's configuration, as secrets."""
+    with tempfile.TemporaryDirectory() as folder:
+        secrets = []
+        configuration = Path(folder) / "pip.conf"
+        configuration.write_text(_pip_configuration())
+        secrets += ["--secret", f"id=pip.conf,src={configuration}"]
+        if _TRUST_STORE.is_file():
+            secrets += ["--secret", f"id=ca.crt,src={_TRUST_STORE}"]
+        yield secrets
+
+
+def _pip_configuration() -> str:
+    said = subprocess.run([sys.executable, "-m", "pip", "config", "list"], check=True, capture_output=True, text=True)
+    settings = {}
+    for line in said.stdout.splitlines():
+        key, _, value = line.partition("=")
+        section, _, name = key.rpartition(".")
+        if section in ("global", "install", ":env:") and name not in ("find-links", "cache-dir"):
+            settings[name] = value.strip("'\"")
+    if _TRUST_STORE.is_file():
+        settings["cert"] = str(_TRUST_STORE)
+    parser = configparser.RawConfigParser()
+    parser["global"] = settings
+    with tempfile.TemporaryFile("w+") as file:
+        parser.write(file)
+        file.seek(0)
+        return file.read()
+
+
+def _install_build_tools() -> None:
+    missing = [tool for tool in _BUILD_TOOLS if shutil.which(tool) is None]
+    if missing:
+        tell(f"installing {', '.join(missing)}: they build the images where there is no Docker")
+        _run(["apt-get", "update", "-q"], stdout=subprocess.DEVNULL)
+        _run(["apt-get", "install", "-qy", "--no-install-recommends", *missing], stdout=subprocess.DEVNULL)
+
+
+def _answers(*command: str) -> bool:
+    if shutil.which(command[0]) is None:
+        return False
+    return subprocess.run(command, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
+
+
+def _with_buildkit() -> dict[str, str]:
+    return {**os.environ, "DOCKER_BUILDKIT": "1"}

@@ -122,7 +122,7 @@ def _build(image: Image, archive: Path) -> None:
         _install_build_tools()
         tag = f"{image.name}:{image.content()}"
         base = _debian_base()
-        arguments = ["--isolation", "chroot", "--build-arg", f"BASE_IMAGE={base}", "--format", "docker"]
+        arguments = ["--layers", "--isolation", "chroot", "--build-arg", f"BASE_IMAGE={base}", "--format", "docker"]
         _run([*_buildah(), "bud", "--quiet", *arguments, *secrets, "-t", tag, "-f", image.dockerfile, "."])
         _run([*_buildah(), "push", "--quiet", tag, f"docker-archive:{archive}:{tag}"])
         _run([*_buildah(), "rmi", tag], stdout=subprocess.DEVNULL)

@@ -1,0 +1,55 @@
+"""What is measured: so many TFClusters of so many tasks, shaped as parameter-server training is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tests.support.manifests import pod_template, tfcluster
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """So many clusters, each of so many tasks."""
+
+    clusters: int
+    tasks: int
+
+    def __str__(self) -> str:
+        return f"{self.clusters}x{self.tasks}"
+
+    @property
+    def name(self) -> str:
+        return f"shape-{self.clusters}-{self.tasks}"
+
+    @property
+    def jobs(self) -> dict[str, int]:
+        """Tasks by job: a chief, a tenth parameter servers, and workers; a small cluster has workers only."""
+        if self.tasks < 10:
+            return {"worker": self.tasks}
+        servers = self.tasks // 10
+        return {"chief": 1, "ps": servers, "worker": self.tasks - servers - 1}
+
+    @property
+    def objects(self) -> int:
+        """How many objects come into being: Service, ConfigMaps and pods."""
+        return self.clusters * (1 + len(self.jobs) + self.tasks)
+
+    @property
+    def total_tasks(self) -> int:
+        return self.clusters * self.tasks
+
+    def manifests(self, namespace: str) -> list[dict[str, Any]]:
+        """Build the TFClusters."""
+        sees: dict[str, list[str]] = {"worker": ["/job:ps", "/job:chief"], "ps": ["/job:worker", "/job:chief"]}
+        template = pod_template(
+            command=["python", "-m", "train", "--steps=1000"], resources={"limits": {"cpu": "1", "memory": "1Gi"}}
+        )
+        made = []
+        for i in range(self.clusters):
+            cluster = tfcluster(f"train-{i:03}").metadata(namespace=namespace)
+            for job, replicas in self.jobs.items():
+                filters = sees.get(job) if "chief" in self.jobs else None
+                cluster.job(job, replicas=replicas, filters=filters, template=template)
+            made.append(cluster.build())
+        return made

@@ -1,0 +1,134 @@
+"""The world of a benchmark: one control plane, the operator as a real process, and a bare client's rights."""
+
+from __future__ import annotations
+
+import ssl
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import aiohttp
+import yaml
+from kubernetes import client, config
+
+from local_kubernetes.control_plane import ControlPlane, start
+from tests.support.audit import AuditLog
+from tests.support.objects import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, CRDS, NAMESPACES, SERVICE_ACCOUNTS, Objects
+from tests.support.operator_process import OperatorProcess
+from tests.support.rbac import OPERATOR_USER, grant_operator_rights
+from tests.support.waiting import eventually
+
+ROOT = Path(__file__).resolve().parent.parent
+BARE_USER = "bare-client-of-bench"
+_QUIET_SECONDS = 0.7
+
+
+@dataclass(frozen=True)
+class World:
+    """What all measurements share."""
+
+    plane: ControlPlane
+    objects: Objects
+    audit: AuditLog
+    operator: OperatorProcess
+    bare_kubeconfig: Path
+
+    def new_namespace(self, name: str) -> str:
+        """Make a namespace that can hold pods, and return its name."""
+        self.objects.create(NAMESPACES, "", {"metadata": {"name": name}})
+        eventually(lambda: self.objects.get(SERVICE_ACCOUNTS, name, "default"), what=f"{name} can hold pods")
+        return name
+
+    def fresh_operator(self) -> None:
+        """Start the operator anew, so that its peak memory is that of one scenario."""
+        if self.operator.running:
+            self.operator.stop()
+        self.operator.start()
+
+    def settle(self) -> None:
+        """Return when nobody has written anything for a while: garbage collection of the last run is over."""
+        position = self.audit.position()
+        quiet_since = time.monotonic()
+        while time.monotonic() - quiet_since < _QUIET_SECONDS:
+            time.sleep(0.1)
+            seen = self.audit.position()
+            if any(r.is_write and r.resource != "leases" for r in self.audit.since(position)):
+                quiet_since = time.monotonic()
+            position = seen
+
+
+@contextmanager
+def raised(directory: Path) -> Iterator[World]:
+    """Raise the control plane, install the CRD and the rights; take all down at the end.
+
+    Args:
+        directory: where the state is kept.
+
+    Yields:
+        The world, with the operator not yet started.
+    """
+    plane = start(directory / "control-plane")
+    configuration = client.Configuration()
+    config.load_kube_config(str(plane.kubeconfig), client_configuration=configuration)
+    objects = Objects(client.ApiClient(configuration))
+    _install(objects)
+    operator = OperatorProcess(kubeconfig=plane.kubeconfig_for(OPERATOR_USER), log=directory / "operator.log")
+    try:
+        yield World(
+            plane=plane,
+            objects=objects,
+            audit=AuditLog(plane.audit_log, objects),
+            operator=operator,
+            bare_kubeconfig=plane.kubeconfig_for(BARE_USER),
+        )
+    finally:
+        operator.kill()
+        plane.stop()
+
+
+def session(kubeconfig: Path, *, connections: int) -> tuple[aiohttp.ClientSession, str]:
+    """Open an aiohttp session with a kubeconfig's credentials; give the server's address with it."""
+    configuration = client.Configuration()
+    config.load_kube_config(str(kubeconfig), client_configuration=configuration)
+    context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
+    if configuration.cert_file:
+        context.load_cert_chain(configuration.cert_file, configuration.key_file)
+    token = configuration.get_api_key_with_prefix("authorization")
+    opened = aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(ssl=context, limit=connections, keepalive_timeout=90),
+        headers={"Authorization": token} if token else {},
+        timeout=aiohttp.ClientTimeout(total=None),
+        read_bufsize=2**20,
+    )
+    return opened, configuration.host
+
+
+def _install(objects: Objects) -> None:
+    definition = yaml.safe_load((ROOT / "crds" / "tfcluster.yaml").read_text(encoding="utf-8"))
+    objects.create(CRDS, "", definition)
+    name = definition["metadata"]["name"]
+
+    def established() -> bool:
+        found = objects.get(CRDS, "", name) or {}
+        told = {c["type"]: c["status"] for c in found.get("status", {}).get("conditions") or []}
+        return told.get("Established") == "True"
+
+    eventually(established, what="the CRD is established")
+    grant_operator_rights(objects)
+    # The bare client goes through the same authorizer with the same rules; its owner objects are ConfigMaps.
+    grant_operator_rights(objects, user=BARE_USER)
+    rule = {"apiGroups": [""], "resources": ["configmaps/finalizers"], "verbs": ["update"]}
+    about = {"metadata": {"name": f"{BARE_USER}-owners"}}
+    group = "rbac.authorization.k8s.io"
+    objects.create(CLUSTER_ROLES, "", {**about, "rules": [rule]})
+    objects.create(
+        CLUSTER_ROLE_BINDINGS,
+        "",
+        {
+            **about,
+            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": f"{BARE_USER}-owners"},
+            "subjects": [{"apiGroup": group, "kind": "User", "name": BARE_USER}],
+        },
+    )

@@ -1,0 +1,234 @@
+"""Make the CustomResourceDefinition: our part by hand, PodSpec from the schema that Kubernetes itself serves.
+
+Usage:
+    python crds/generate.py                     write crds/tfcluster.yaml and the chart's copy of it
+    python crds/generate.py --check             say whether they are up to date; exit status 1 if they are not
+    python crds/generate.py --refresh KUBECONFIG
+                                                first fetch Kubernetes' schemas from that cluster's API server
+
+Our part is sources/definition.yaml, and sources/filter_rules.py for the rules on device filters; they decide what a
+TFCluster is.  This script decides how Kubernetes' schemas become structural, which a CustomResourceDefinition must be.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+from sources import filter_rules
+
+FOLDER: Final = Path(__file__).resolve().parent
+DEFINITION: Final = FOLDER / "sources" / "definition.yaml"
+KUBERNETES: Final = FOLDER / "sources" / "kubernetes.json"
+#: Where the result goes; Helm installs what lies in a chart's folder crds.
+RESULTS: Final = (
+    FOLDER / "tfcluster.yaml",
+    FOLDER.parent / "charts" / "tfcluster-operator" / "crds" / "tfcluster.yaml",
+)
+HEADER: Final = "# Made by crds/generate.py from crds/sources: edit those, then run `make crds`.\n"
+
+#: What of Kubernetes' schemas we use.
+ROOT: Final = "io.k8s.api.core.v1.PodSpec"
+#: Where an API server publishes it.
+OPENAPI_PATH: Final = "/openapi/v3/api/v1"
+#: What a structural schema may not hold, or what means nothing in a CustomResourceDefinition.
+DROPPED: Final = frozenset(
+    {
+        "default",  # the stored template stays what the user wrote
+        "x-kubernetes-group-version-kind",
+        "x-kubernetes-patch-merge-key",
+        "x-kubernetes-patch-strategy",
+        "x-kubernetes-unions",
+    }
+)
+QUANTITY: Final = "io.k8s.apimachinery.pkg.api.resource.Quantity"
+#: The grammar in Quantity's documentation, so that "4GB" is refused here and not when the pod is made.
+QUANTITY_PATTERN: Final = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?$"
+
+#: What definition.yaml may call by `$rules`.
+RULES: Final[Mapping[str, Callable[[], list[dict[str, str]]]]] = {
+    "of_one_list": filter_rules.of_one_list,
+    "of_the_cluster": filter_rules.of_the_cluster,
+}
+
+Schema = dict[str, Any]
+
+
+def generate() -> str:
+    """Make the CustomResourceDefinition from its sources.
+
+    Returns:
+        Its YAML.
+    """
+    kubernetes = json.loads(KUBERNETES.read_text(encoding="utf-8"))
+    definition = inline(yaml.safe_load(DEFINITION.read_text(encoding="utf-8")), kubernetes)
+    return HEADER + yaml.dump(definition, Dumper=_Dumper, sort_keys=False, width=120, allow_unicode=True)
+
+
+def inline(node: Any, kubernetes: Mapping[str, Schema]) -> Any:
+    """Replace each ``$ref`` in our definition by the schema that it names.
+
+    Args:
+        node: a part of our definition.
+        kubernetes: Kubernetes' schemas by name.
+
+    Returns:
+        The part without references and nulls; the keys beside a reference are merged over what it names.
+    """
+    if isinstance(node, list):
+        return [made for entry in node for made in _rules(entry) or [inline(entry, kubernetes)]]
+    if not isinstance(node, dict):
+        return node
+    if "$ref" in node:
+        beside = {key: value for key, value in node.items() if key != "$ref"}
+        return merge(structural(kubernetes[node["$ref"]], kubernetes), beside)
+    return {key: inline(value, kubernetes) for key, value in node.items() if value is not None}
+
+
+def merge(under: Any, over: Any) -> Any:
+    """Merge as RFC 7386 does: maps key by key, null removes, anything else replaces."""
+    if not isinstance(under, dict) or not isinstance(over, dict):
+        return over
+    merged = {**under, **{key: merge(under.get(key), value) for key, value in over.items()}}
+    return {key: value for key, value in merged.items() if value is not None}
+
+
+def structural(schema: Schema, kubernetes: Mapping[str, Schema]) -> Schema:
+    """Make one of Kubernetes' schemas structural, as "Specifying a structural schema" asks.
+
+    Args:
+        schema: the schema, references and all.
+        kubernetes: all of them by name.
+
+    Returns:
+        The same without references, without defaults, and with the mark of an integer or text in place of a choice.
+    """
+    if "allOf" in schema:  # one reference, wrapped so that it can carry a description
+        (only,) = schema["allOf"]
+        return structural(only, kubernetes)
+    if "$ref" in schema:
+        name = _referenced(schema)
+        pattern = {"pattern": QUANTITY_PATTERN} if name == QUANTITY else {}
+        return {**structural(kubernetes[name], kubernetes), **pattern}
+    if "oneOf" in schema:
+        return {"x-kubernetes-int-or-string": True}
+    made = {key: value for key, value in schema.items() if key not in DROPPED}
+    if "properties" in made:
+        made["properties"] = {name: structural(part, kubernetes) for name, part in made["properties"].items()}
+    for part in made.keys() & {"items", "additionalProperties"}:
+        made[part] = structural(made[part], kubernetes)
+    keys = set(made.get("x-kubernetes-list-map-keys", ()))
+    if not keys <= set(made.get("items", {}).get("required", ())):
+        # A key that may be left out would need a default, which would then be stored in the user's template.
+        del made["x-kubernetes-list-map-keys"]
+        made["x-kubernetes-list-type"] = "atomic"
+    return made
+
+
+def fetch(kubeconfig: str) -> dict[str, Schema]:
+    """Read the schemas that ROOT needs from an API server.
+
+    Args:
+        kubeconfig: path of the kubeconfig that leads to it.
+
+    Returns:
+        The schemas by name, without their descriptions.
+    """
+    from kubernetes import client, config  # noqa: PLC0415 - only a refresh needs the client
+
+    configuration = client.Configuration()
+    config.load_kube_config(kubeconfig, client_configuration=configuration)
+    api = client.ApiClient(configuration)
+    request = api.param_serialize("GET", OPENAPI_PATH, header_params={"Accept": "application/json"})
+    answer = api.call_api(*request)
+    body = answer.read()
+    if answer.status != 200:
+        raise SystemExit(f"{OPENAPI_PATH}: the API server answered {answer.status}: {body.decode(errors='replace')}")
+    schemas = json.loads(body)["components"]["schemas"]
+    return {name: without_descriptions(schemas[name]) for name in sorted(reachable(ROOT, schemas))}
+
+
+def reachable(root: str, schemas: Mapping[str, Schema]) -> set[str]:
+    """Name the schemas that one needs, itself included."""
+    found: set[str] = set()
+    waiting = [root]
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting += map(_referenced, _references(schemas[name]))
+    return found
+
+
+def without_descriptions(schema: Schema) -> Schema:
+    """Drop the descriptions of a schema and of all its parts; a property of that name stays."""
+    made = {key: value for key, value in schema.items() if key != "description"}
+    if "properties" in made:
+        made["properties"] = {name: without_descriptions(part) for name, part in made["properties"].items()}
+    for part in made.keys() & {"items", "additionalProperties"}:
+        made[part] = without_descriptions(made[part])
+    return made
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line.
+
+    Args:
+        arguments: the arguments, or None for those of the process.
+
+    Returns:
+        The exit status: 1 if something is not up to date.
+    """
+    parser = argparse.ArgumentParser(prog="crds/generate.py", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if a result is not up to date")
+    parser.add_argument("--refresh", metavar="KUBECONFIG", help="fetch Kubernetes' schemas from that cluster first")
+    chosen = parser.parse_args(arguments)
+    if chosen.refresh:
+        KUBERNETES.write_text(json.dumps(fetch(chosen.refresh), indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    text = generate()
+    stale = [path for path in RESULTS if not path.is_file() or path.read_text(encoding="utf-8") != text]
+    for path in stale:
+        place = path.relative_to(FOLDER.parent)
+        if chosen.check:
+            print(f"{place} is not what its sources say: run `make crds`")  # noqa: T201 - the answer of a command
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+            print(f"wrote {place}")  # noqa: T201 - the answer of a command
+    return 1 if stale and chosen.check else 0
+
+
+def _rules(entry: Any) -> list[dict[str, str]]:
+    name = entry.get("$rules") if isinstance(entry, dict) else None
+    return RULES[name]() if name else []
+
+
+def _references(schema: Any) -> Iterator[Schema]:
+    if isinstance(schema, dict):
+        if isinstance(schema.get("$ref"), str):
+            yield schema
+        for part in schema.values():
+            yield from _references(part)
+    elif isinstance(schema, list):
+        for part in schema:
+            yield from _references(part)
+
+
+def _referenced(schema: Schema) -> str:
+    return str(schema["$ref"]).rpartition("/")[2]
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes no aliases: a reader of the result looks at one place."""
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - the base class's signature
+        return True
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,120 @@
+"""Which programs the clusters run, at which versions, and how each is made.
+
+Versions are pinned here and in hyperkube/go.mod; nothing here starts a program.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from local_kubernetes.cache import cached, content_hash
+from local_kubernetes.go_toolchain import run_go
+from local_kubernetes.oci_image import write_image
+
+HERE = Path(__file__).parent
+HYPERKUBE_SOURCE = HERE / "hyperkube"
+PAUSE_SOURCE = HERE / "pause"
+PAUSE_IMAGE_NAME = "localhost/pause:1"
+
+COREDNS = "github.com/coredns/coredns@v1.14.3"
+KWOK = "sigs.k8s.io/kwok@v0.8.0"
+HELM = "helm.sh/helm/v4/cmd/helm@v4.3.0"
+
+KWOK_STAGES = (
+    "node/fast/node-initialize",
+    "node/heartbeat-with-lease/node-heartbeat-with-lease",
+    "pod/fast/pod-ready",
+    "pod/fast/pod-complete",
+    "pod/fast/pod-delete",
+)
+"""kwok's own descriptions of how nodes and pods behave that need no time for anything."""
+
+
+def kubernetes_version() -> str:
+    """Return the version of Kubernetes that hyperkube/go.mod asks for, as v1.N.P."""
+    found = re.search(r"k8s\.io/kubernetes (v[\d.]+)", (HYPERKUBE_SOURCE / "go.mod").read_text())
+    if not found:
+        raise ValueError("hyperkube/go.mod names no version of k8s.io/kubernetes")
+    return found[1]
+
+
+def hyperkube() -> Path:
+    """Return the one binary with etcd, the control plane, the kubelet, kube-proxy and kubectl."""
+    flags = _hyperkube_flags(kubernetes_version())
+    sources = [*sorted(HYPERKUBE_SOURCE.glob("*.go")), HYPERKUBE_SOURCE / "go.mod", HYPERKUBE_SOURCE / "go.sum"]
+
+    def build(folder: Path) -> None:
+        run_go(["build", *flags, "-o", folder / "hyperkube", "."], folder=HYPERKUBE_SOURCE)
+
+    folder = cached(
+        "hyperkube",
+        content_hash(*sources, *flags),
+        build,
+        usually="5 min (30 s when Go has built this Kubernetes before)",
+        why="the Kubernetes that the tests run on",
+    )
+    return folder / "hyperkube"
+
+
+def _hyperkube_flags(version: str) -> list[str]:
+    _, minor, _ = version.split(".")
+    stamp = {"gitVersion": version, "gitMajor": "1", "gitMinor": minor, "gitTreeState": "clean"}
+    # Two packages hold the version: one for /version and --version, one for the clients' User-Agent.
+    packages = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
+    variables = [f"-X {package}.{name}={value}" for package in packages for name, value in stamp.items()]
+    return ["-trimpath", "-buildvcs=false", "-tags", "grpcnotrace", "-ldflags", " ".join(["-s", "-w", *variables])]
+
+
+def coredns() -> Path:
+    """Return the DNS server of the one-node cluster."""
+    return _installed(COREDNS, "coredns", why="the DNS server of the one-node cluster") / "coredns"
+
+
+def helm() -> Path:
+    """Return the helm command."""
+    return _installed(HELM, "helm", why="the tool that installs our chart") / "helm"
+
+
+def kwok() -> Path:
+    """Return the folder that holds `kwok` and `stages.yaml`, its rules for fake nodes and pods."""
+
+    def build(folder: Path) -> None:
+        module, version = KWOK.split("@")
+        _install(f"{module}/cmd/kwok@{version}", folder)
+        source = Path(run_go(["mod", "download", "-json", KWOK]).split('"Dir": "')[1].split('"')[0])
+        stages = [(source / "kustomize" / "stage" / f"{stage}.yaml").read_text() for stage in KWOK_STAGES]
+        (folder / "stages.yaml").write_text("\n---\n".join(stages))
+
+    key = content_hash(KWOK, *KWOK_STAGES)
+    return cached("kwok", key, build, usually="1 min", why="the simulator of nodes for tests of scale")
+
+
+def pause_image() -> Path:
+    """Return the archive of the image that holds a pod's namespaces, named PAUSE_IMAGE_NAME."""
+    return _pause() / "image.tar"
+
+
+def pause() -> Path:
+    """Return the static program of that image."""
+    return _pause() / "pause"
+
+
+def _pause() -> Path:
+    def build(folder: Path) -> None:
+        run_go(
+            ["build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", folder / "pause", "."],
+            folder=PAUSE_SOURCE,
+        )
+        write_image(folder / "image.tar", PAUSE_IMAGE_NAME, files={"pause": folder / "pause"}, entrypoint=("/pause",))
+
+    key = content_hash(PAUSE_SOURCE / "main.go", PAUSE_SOURCE / "go.mod", HERE / "oci_image.py", PAUSE_IMAGE_NAME)
+    return cached("pause", key, build, usually="10 s", why="the container that holds a pod's namespaces")
+
+
+def _installed(package: str, name: str, *, why: str) -> Path:
+    return cached(name, content_hash(package), lambda folder: _install(package, folder), usually="90 s", why=why)
+
+
+def _install(package: str, folder: Path) -> None:
+    run_go(["install", "-trimpath", "-ldflags", "-s -w", package], bin_folder=folder)

@@ -1,0 +1,89 @@
+"""Things that take long to make, kept by the hash of what they are made from.
+
+The cache lies outside the checkout, so `make clean` keeps it and checkouts share it. A thing is made in a
+folder beside its place and renamed at the end: whoever finds it finds it whole.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from local_kubernetes.progress import tell
+
+
+def cache_root() -> Path:
+    """Return the folder of the cache: $TFCLUSTER_CACHE, or ~/.cache/tfcluster."""
+    return Path(os.environ.get("TFCLUSTER_CACHE") or Path.home() / ".cache" / "tfcluster").absolute()
+
+
+def content_hash(*parts: str | bytes | Path) -> str:
+    """Name a content.
+
+    Args:
+        *parts: What the result depends on; a path stands for the bytes of that file.
+
+    Returns:
+        16 hexadecimal digits; parts that differ only in where one ends and the next begins differ here too.
+    """
+    digest = hashlib.sha256()
+    for part in parts:
+        data = part.read_bytes() if isinstance(part, Path) else part.encode() if isinstance(part, str) else part
+        digest.update(len(data).to_bytes(8, "big") + data)
+    return digest.hexdigest()[:16]
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold a lock that no other process has; the kernel drops it when this process dies.
+
+    Args:
+        path: The lock file, made if absent and removed at the end.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            # NB: the holder before us may have removed the file: then our lock is on a file nobody else opens.
+            if path.exists() and os.fstat(descriptor).st_ino == path.stat().st_ino:
+                try:
+                    yield
+                finally:
+                    path.unlink()
+                return
+        finally:
+            os.close(descriptor)
+
+
+def cached(name: str, key: str, make: Callable[[Path], None], *, usually: str, why: str) -> Path:
+    """Return the folder of a thing that is made once.
+
+    Args:
+        name: What it is, as a file name.
+        key: Hash of everything it is made from.
+        make: Fills the empty folder it is given.
+        usually: How long that takes, for the progress line.
+        why: What it is for, for the progress line.
+
+    Returns:
+        The complete folder.
+    """
+    place = cache_root() / f"{name}-{key}"
+    if place.is_dir():
+        return place
+    with locked(place.with_name(f"{place.name}.lock")):
+        if place.is_dir():
+            return place
+        tell(f"building {name}: usually {usually}, once per version; it is {why}")
+        partial = place.with_name(f"{place.name}.partial")
+        shutil.rmtree(partial, ignore_errors=True)  # a build that was killed
+        partial.mkdir()
+        make(partial)
+        partial.rename(place)
+    return place

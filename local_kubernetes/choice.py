@@ -1,0 +1,186 @@
+"""Which of the three kinds of cluster `up` raises or finds, and the same verbs for each.
+
+The order is fixed: the cluster of $KUBECONFIG if the user says so, kind where Docker runs, else our own node.
+What was chosen is written down in the checkout, so that `down` never meets another cluster.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Protocol
+
+from local_kubernetes import checkout, kind, node
+from local_kubernetes.doctor import install_missing
+from local_kubernetes.node_layout import STATE
+from local_kubernetes.progress import LocalKubernetesError, tell
+
+VARIABLE = "TFCLUSTER_KUBERNETES"
+CHOSEN = checkout.LOCAL / "cluster"
+
+
+class Cluster(Protocol):
+    """A kind of cluster."""
+
+    name: str
+
+    def up(self) -> None:
+        """Raise or find it, and leave its kubeconfig in the checkout."""
+
+    def down(self) -> None:
+        """Remove it."""
+
+    def status(self) -> str:
+        """Return one line; it begins with `running` if the cluster can be used."""
+
+    def load_image(self, archive: Path, name: str | None) -> None:
+        """Make an image archive known to the nodes."""
+
+    def set_device(self, device: str, *, healthy: bool) -> None:
+        """Make a fake device healthy or not."""
+
+
+class NodeCluster:
+    """Our own cluster of one node."""
+
+    name = "node"
+
+    def up(self) -> None:
+        """Raise or find it."""
+        plane = node.up()
+        checkout.leave_kubeconfig(plane.kubeconfig)
+        link = checkout.LOCAL / "audit.log"
+        link.unlink(missing_ok=True)
+        link.symlink_to(plane.audit_log)
+
+    def down(self) -> None:
+        """Remove every trace of it."""
+        node.down()
+        (checkout.LOCAL / "audit.log").unlink(missing_ok=True)
+
+    def status(self) -> str:
+        """Return one line."""
+        trouble = node.whats_wrong()
+        return f"not usable: {trouble}" if trouble else f"running: one node on this machine, state in {STATE}"
+
+    def load_image(self, archive: Path, name: str | None) -> None:
+        """Import it into containerd."""
+        node.load_image(archive, name)
+
+    def set_device(self, device: str, *, healthy: bool) -> None:
+        """Tell the device plugin."""
+        node.set_device(device, healthy=healthy)
+
+
+class KindCluster:
+    """A cluster by kind."""
+
+    name = "kind"
+
+    def up(self) -> None:
+        """Raise or find it."""
+        kind.up()
+
+    def down(self) -> None:
+        """Delete it."""
+        kind.down()
+
+    def status(self) -> str:
+        """Return one line."""
+        return f"running: kind cluster {kind.NAME}" if kind.running() else "not usable: it is not running"
+
+    def load_image(self, archive: Path, name: str | None) -> None:
+        """Import it into the kind node."""
+        kind.load_image(archive, name)
+
+    def set_device(self, device: str, *, healthy: bool) -> None:
+        """Tell the device plugin in the kind node."""
+        kind.set_device(device, healthy=healthy)
+
+
+class CurrentCluster:
+    """The cluster of the user's own kubeconfig; nothing on its nodes is ours to change."""
+
+    name = "current"
+
+    def up(self) -> None:
+        """Copy the kubeconfig's current context."""
+        view: list[str | Path] = [
+            checkout.LOCAL / "bin" / "kubectl",
+            "config",
+            "view",
+            "--raw",
+            "--flatten",
+            "--minify",
+        ]
+        text = subprocess.run(view, check=True, capture_output=True, text=True).stdout
+        source = checkout.LOCAL / "kubeconfig.current"
+        source.write_text(text)
+        checkout.leave_kubeconfig(source)
+        source.unlink()
+        if not self._answers():
+            raise LocalKubernetesError(f"{VARIABLE}=current, but the cluster of $KUBECONFIG does not answer")
+
+    def down(self) -> None:
+        """Leave the cluster as it is."""
+        tell("the cluster is yours: it stays")
+
+    def status(self) -> str:
+        """Return one line."""
+        return "running: the cluster of $KUBECONFIG" if self._answers() else "not usable: it does not answer"
+
+    def load_image(self, archive: Path, name: str | None) -> None:
+        """Refuse."""
+        what = name or archive
+        raise LocalKubernetesError(f"{VARIABLE}=current: push {what} to a registry that the cluster pulls from")
+
+    def set_device(self, device: str, *, healthy: bool) -> None:
+        """Refuse."""
+        state = "healthy" if healthy else "unhealthy"
+        raise LocalKubernetesError(f"{VARIABLE}=current: {device} cannot be made {state}, no fake devices run there")
+
+    def _answers(self) -> bool:
+        kubectl = checkout.LOCAL / "bin" / "kubectl"
+        command: list[str | Path] = [kubectl, f"--kubeconfig={checkout.KUBECONFIG}", "get", "--raw=/readyz"]
+        return subprocess.run(command, check=False, capture_output=True).returncode == 0
+
+
+CLUSTERS: dict[str, type[Cluster]] = {"node": NodeCluster, "kind": KindCluster, "current": CurrentCluster}
+
+
+def choose() -> Cluster:
+    """Return the kind of cluster for this machine and user.
+
+    Raises:
+        LocalKubernetesError: $TFCLUSTER_KUBERNETES has another value than current, kind or node.
+    """
+    wanted = os.environ.get(VARIABLE)
+    if wanted and wanted not in CLUSTERS:
+        raise LocalKubernetesError(f"{VARIABLE}={wanted}: known are {', '.join(CLUSTERS)}, or leave it unset")
+    return CLUSTERS[wanted or ("kind" if kind.usable() else "node")]()
+
+
+def chosen() -> Cluster:
+    """Return the kind of cluster that `up` chose in this checkout; without an `up`, the one it would choose."""
+    if os.environ.get(VARIABLE) or not CHOSEN.exists():
+        return choose()
+    return CLUSTERS[CHOSEN.read_text().strip()]()
+
+
+def up() -> Cluster:
+    """Raise or find a cluster; leave its kubeconfig, kubectl and helm in the checkout."""
+    cluster = choose()
+    if cluster.name != "node" or node.whats_wrong():
+        install_missing(node=cluster.name == "node")
+    checkout.link_tools()
+    cluster.up()
+    CHOSEN.write_text(cluster.name)
+    return cluster
+
+
+def down() -> None:
+    """Remove the cluster and what `up` left in the checkout, except kubectl and helm."""
+    chosen().down()
+    for path in (checkout.KUBECONFIG, CHOSEN):
+        path.unlink(missing_ok=True)

@@ -1,0 +1,142 @@
+"""Command lines of the control plane's programs. Pure: decides flags, starts nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+ADMISSION_PLUGINS = ("NodeRestriction", "OwnerReferencesPermissionEnforcement")
+"""Beside the ones that are on by default; both are what careful clusters run, and hide nothing from our RBAC tests."""
+
+AUDIT_POLICY = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "rules": [{"level": "Metadata"}],
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """Where one control plane listens."""
+
+    host: str
+    """The address by which clients outside reach the API server."""
+    bind: str
+    """The address the API server listens on."""
+    advertise: str
+    """The address of the API server for pods: the endpoint of Service kubernetes.default."""
+    api_port: int
+    etcd_port: int
+    etcd_peer_port: int
+    service_range: str
+    """CIDR of the cluster IPs."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names and addresses for the API server's certificate."""
+        services = [f"kubernetes{end}" for end in ("", ".default", ".default.svc", ".default.svc.cluster.local")]
+        first_service = self.service_range.rpartition(".")[0] + ".1"
+        addresses = dict.fromkeys(("127.0.0.1", self.host, self.advertise, first_service))
+        return ("DNS:localhost", *(f"DNS:{name}" for name in services), *(f"IP:{address}" for address in addresses))
+
+
+def etcd_command(binary: Path, state: Path, addresses: Addresses) -> list[str | Path]:
+    """Return etcd's command line: one member, on loopback only.
+
+    Args:
+        binary: hyperkube.
+        state: The cluster's state folder.
+        addresses: Where it listens.
+    """
+    return [
+        binary,
+        "etcd",
+        f"--data-dir={state / 'etcd'}",
+        f"--client-url=http://127.0.0.1:{addresses.etcd_port}",
+        f"--peer-url=http://127.0.0.1:{addresses.etcd_peer_port}",
+    ]
+
+
+def apiserver_command(binary: Path, state: Path, addresses: Addresses) -> list[str | Path]:
+    """Return kube-apiserver's command line.
+
+    Args:
+        binary: hyperkube.
+        state: The cluster's state folder.
+        addresses: Where it listens.
+    """
+    pki = state / "pki"
+    loopback = addresses.advertise == "127.0.0.1"
+    return [
+        binary,
+        "kube-apiserver",
+        f"--etcd-servers=http://127.0.0.1:{addresses.etcd_port}",
+        f"--bind-address={addresses.bind}",
+        f"--advertise-address={addresses.advertise}",
+        f"--secure-port={addresses.api_port}",
+        # Endpoints on loopback are invalid: without nodes Service kubernetes.default simply has none.
+        *(["--endpoint-reconciler-type=none"] if loopback else []),
+        f"--service-cluster-ip-range={addresses.service_range}",
+        f"--tls-cert-file={pki / 'apiserver.crt'}",
+        f"--tls-private-key-file={pki / 'apiserver.key'}",
+        f"--client-ca-file={pki / 'ca.crt'}",
+        f"--kubelet-client-certificate={pki / 'apiserver-kubelet-client.crt'}",
+        f"--kubelet-client-key={pki / 'apiserver-kubelet-client.key'}",
+        f"--kubelet-certificate-authority={pki / 'ca.crt'}",
+        "--kubelet-preferred-address-types=InternalIP",
+        "--service-account-issuer=https://kubernetes.default.svc",
+        f"--service-account-key-file={pki / 'service-account.pub'}",
+        f"--service-account-signing-key-file={pki / 'service-account.key'}",
+        "--authorization-mode=Node,RBAC",
+        f"--enable-admission-plugins={','.join(ADMISSION_PLUGINS)}",
+        "--allow-privileged=true",
+        f"--audit-policy-file={state / 'audit-policy.json'}",
+        f"--audit-log-path={state / 'audit.log'}",
+        "--audit-log-maxsize=100000",  # megabytes; a log that rotates away loses what a test wants to count
+        f"--cert-dir={state / 'apiserver'}",
+    ]
+
+
+def controller_manager_command(binary: Path, state: Path, *, qps: int = 500) -> list[str | Path]:
+    """Return kube-controller-manager's command line.
+
+    Args:
+        binary: hyperkube.
+        state: The cluster's state folder.
+        qps: Requests per second it may send; the default of 20 would be the slowest part of any test of scale.
+    """
+    pki = state / "pki"
+    return [
+        binary,
+        "kube-controller-manager",
+        f"--kubeconfig={state / 'kubeconfigs' / 'kube-controller-manager'}",
+        "--secure-port=0",
+        "--leader-elect=false",
+        f"--kube-api-qps={qps}",
+        f"--kube-api-burst={2 * qps}",
+        "--use-service-account-credentials",
+        f"--service-account-private-key-file={pki / 'service-account.key'}",
+        f"--root-ca-file={pki / 'ca.crt'}",
+        f"--cluster-signing-cert-file={pki / 'ca.crt'}",
+        f"--cluster-signing-key-file={pki / 'ca.key'}",
+    ]
+
+
+def scheduler_command(binary: Path, state: Path, *, qps: int = 1000) -> list[str | Path]:
+    """Return kube-scheduler's command line.
+
+    Args:
+        binary: hyperkube.
+        state: The cluster's state folder.
+        qps: Requests per second it may send; see controller_manager_command.
+    """
+    return [
+        binary,
+        "kube-scheduler",
+        f"--kubeconfig={state / 'kubeconfigs' / 'kube-scheduler'}",
+        "--secure-port=0",
+        "--leader-elect=false",
+        f"--kube-api-qps={qps}",
+        f"--kube-api-burst={2 * qps}",
+    ]

@@ -1,0 +1,70 @@
+"""Simulated nodes for a control plane: kwok plays the kubelets, and 8 GPUs of each node are numbers in its status."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from local_kubernetes import binaries, processes
+
+if TYPE_CHECKING:
+    from local_kubernetes.control_plane import ControlPlane
+
+POD_RANGE = "198.18.0.0/16"
+"""The addresses kwok gives to pods; nothing routes them."""
+
+RESOURCES = {"cpu": "64", "memory": "512Gi", "pods": "110", "nvidia.com/gpu": "8"}
+MARK = "kwok.x-k8s.io/node"
+
+
+def simulate_nodes(plane: ControlPlane, count: int, *, owner: str = "") -> None:
+    """Start kwok and create nodes; returns when all are Ready.
+
+    Args:
+        plane: A running control plane.
+        count: Number of nodes: fake-0, fake-1, and so on.
+        owner: See processes.Program.
+    """
+    folder = binaries.kwok()
+    processes.launch(
+        [
+            folder / "kwok",
+            f"--kubeconfig={plane.write_component_kubeconfig('kwok', 'kwok', groups=('system:masters',))}",
+            f"--config={folder / 'stages.yaml'}",
+            "--enable-crds=",  # its rules come from the file above and not from objects
+            f"--manage-nodes-with-annotation-selector={MARK}=fake",
+            f"--cidr={POD_RANGE}",
+            "--node-ip=127.0.0.1",
+            "--node-port=0",
+            "--server-address=",
+            "--v=WARN",  # at INFO it writes a line for every patch
+        ],
+        name="kwok",
+        state=plane.state,
+        owner=owner,
+    )
+    api = plane.api
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda index: api.create("/api/v1/nodes", node(f"fake-{index}")), range(count)))
+
+    def all_ready(nodes: dict[str, Any]) -> bool:
+        ready = [c for n in nodes["items"] for c in n["status"].get("conditions", []) if c["type"] == "Ready"]
+        ready_count: int = sum(condition["status"] == "True" for condition in ready)
+        return ready_count >= count
+
+    api.wait_for("/api/v1/nodes", all_ready, what=f"{count} simulated nodes", alive=plane.check_alive)
+
+
+def node(name: str) -> dict[str, Any]:
+    """Return a Node that kwok takes for its own.
+
+    Args:
+        name: The node's name.
+    """
+    labels = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "type": "kwok"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": labels, "annotations": {MARK: "fake"}},
+        "status": {"capacity": RESOURCES, "allocatable": RESOURCES},
+    }

@@ -1,0 +1,129 @@
+"""A cluster of one real node on this machine: containerd, kubelet, kube-proxy, CoreDNS and fake GPUs.
+
+All of it runs in mount, network, PID and IPC namespaces of its own. The kernel then does the clean-up: when the first
+process of the PID namespace ends, every other one in it is killed, and with the last one the mounts and the
+network are gone, however the run ended. What is left are folders and control groups, which clear() removes.
+There is at most one such cluster on a machine, in STATE, whichever checkout started it. Needs root.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from local_kubernetes import node_layout, processes
+from local_kubernetes.api_client import POLL_SECONDS
+from local_kubernetes.cache import locked
+from local_kubernetes.control_plane import ControlPlane
+from local_kubernetes.node_layout import CABLE, COMPLETE, LOCK, MOUNT_POINTS, PROGRAMS, STATE, UNHEALTHY_DEVICES
+from local_kubernetes.node_start import NodeStart, import_image
+from local_kubernetes.progress import LocalKubernetesError, tell
+
+
+def up() -> ControlPlane:
+    """Find the cluster, or start it.
+
+    Returns:
+        The control plane of a cluster whose node is Ready.
+
+    Raises:
+        LocalKubernetesError: It does not start.
+    """
+    _check_root()
+    with locked(LOCK):
+        trouble = whats_wrong()
+        if trouble:
+            if STATE.exists():
+                tell(f"starting the cluster anew: {trouble}")
+            clear()
+            NodeStart().run()
+    return node_layout.plane()
+
+
+def down() -> None:
+    """End the cluster and remove every trace of it."""
+    _check_root()
+    with locked(LOCK):
+        clear()
+
+
+def whats_wrong() -> str:
+    """Return why the cluster cannot be used as it is; empty: it can."""
+    if not COMPLETE.exists():
+        return "an earlier start did not come to its end" if STATE.exists() else "it is not running"
+    if os.geteuid() != 0:
+        return "only root can use it"
+    dead = PROGRAMS - {program.name for program in node_layout.running()}
+    if dead:
+        return f"not running: {', '.join(sorted(dead))}"
+    plane = node_layout.plane()
+    if plane.authority.expires_within(24 * 3600):
+        return "its certificates end within a day"
+    try:
+        status, _ = plane.api.request("GET", "/readyz")
+    except OSError as error:
+        return f"the API server does not answer: {error}"
+    return "" if status == 200 else f"the API server is not ready: status {status}"
+
+
+def clear() -> None:
+    """End whatever runs of the cluster, complete or not, and remove what it left."""
+    programs = node_layout.running()
+    # The first process of the PID namespace goes first and takes the others along; its parent outside buries it.
+    processes.stop(program for program in programs if node_layout.is_first(program))
+    processes.stop(programs)
+    if Path("/sys/class/net", CABLE).exists():
+        subprocess.run(["ip", "link", "delete", CABLE], check=False, capture_output=True)  # it may go by itself now
+    for folder in node_layout.cgroup_folders():
+        _remove_cgroup(folder)
+    if STATE.exists():
+        shutil.rmtree(STATE)
+    for folder in MOUNT_POINTS:
+        with suppress(OSError):  # absent, or somebody's
+            folder.rmdir()
+
+
+def load_image(archive: Path, name: str | None) -> None:
+    """Import an image for pods.
+
+    Args:
+        archive: An OCI or Docker archive.
+        name: The image's name; None: the one in the archive.
+    """
+    import_image(archive, name)
+
+
+def set_device(device: str, *, healthy: bool) -> None:
+    """Make the device plugin report a device's health.
+
+    Args:
+        device: Its ID, such as GPU-0003.
+        healthy: What to report from now on.
+    """
+    mark = UNHEALTHY_DEVICES / device
+    if healthy:
+        mark.unlink(missing_ok=True)
+    else:
+        mark.touch()
+
+
+def _check_root() -> None:
+    if os.geteuid() != 0:
+        raise LocalKubernetesError("the one-node cluster belongs to root: use sudo")
+
+
+def _remove_cgroup(folder: Path) -> None:
+    for path, _, _ in os.walk(folder, topdown=False):
+        for _ in range(100):  # a killed process leaves its group a moment after its end
+            try:
+                Path(path).rmdir()
+            except FileNotFoundError:
+                break
+            except OSError:
+                time.sleep(POLL_SECONDS)
+            else:
+                break

@@ -1,0 +1,73 @@
+"""TensorFlow clusters on Kubernetes, as seen from inside a pod.
+
+The operator mounts a view of the cluster into each task's pod; this package reads it and tells TensorFlow.  Importing it
+imports neither TensorFlow nor anything else but the standard library, and each name below is loaded when it is used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from tfcluster_resolver.cluster_spec import ClusterSpec
+    from tfcluster_resolver.connect import connect_to_cluster
+    from tfcluster_resolver.errors import (
+        AddressError,
+        ClusterChangedError,
+        ConnectError,
+        CoordinatorNotInClusterError,
+        MalformedViewError,
+        NoSuchTaskError,
+        PortTakenError,
+        ServeError,
+        TaskIdentityError,
+        TasksUnreachableError,
+        TensorFlowNotFoundError,
+        TFClusterError,
+        UnsupportedViewError,
+        ViewError,
+        ViewNotFoundError,
+        ViewUnreadableError,
+    )
+    from tfcluster_resolver.resolver import TFClusterResolver
+
+__version__: Final = "0.1.0"
+
+__all__ = [
+    "AddressError",
+    "ClusterChangedError",
+    "ClusterSpec",
+    "ConnectError",
+    "CoordinatorNotInClusterError",
+    "MalformedViewError",
+    "NoSuchTaskError",
+    "PortTakenError",
+    "ServeError",
+    "TFClusterError",
+    "TFClusterResolver",
+    "TaskIdentityError",
+    "TasksUnreachableError",
+    "TensorFlowNotFoundError",
+    "UnsupportedViewError",
+    "ViewError",
+    "ViewNotFoundError",
+    "ViewUnreadableError",
+    "__version__",
+    "connect_to_cluster",
+]
+
+#: The module of each name that is not an error.
+_MODULES: Final = {"ClusterSpec": "cluster_spec", "TFClusterResolver": "resolver", "connect_to_cluster": "connect"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{_MODULES.get(name, 'errors')}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

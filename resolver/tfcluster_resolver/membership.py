@@ -1,0 +1,143 @@
+"""What a view says about the cluster, with the own task put in.  Pure: no files, no environment, no TensorFlow.
+
+It decides which tasks the ClusterSpec has, which device filters each gets, and how many accelerators each holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from tfcluster_resolver import contract
+from tfcluster_resolver.errors import NoSuchTaskError
+from tfcluster_resolver.task import EVALUATOR, OwnTask
+
+_Tasks: TypeAlias = Sequence[str] | Mapping[int, str]
+
+#: What a refused look-up advises.
+_LOOK: Final = "`python -m tfcluster_resolver show` lists what this task sees"
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """One epoch of the cluster as the own task sees it.
+
+    Attributes:
+        view: the view that was read.
+        own: the own task, or None outside the cluster's pods.
+    """
+
+    view: contract.View
+    own: OwnTask | None
+
+    def jobs(self) -> dict[str, list[str] | dict[int, str]]:
+        """List the tasks in the form of ``tf.train.ClusterSpec.as_dict``.
+
+        The own task is always among them, because TensorFlow's servers and strategies need it, even where its own
+        device filters hide it; only an evaluator never is.
+
+        Returns:
+            Each job's addresses: a list where the indices are dense, else a map from index to address.
+        """
+        jobs: dict[str, list[str] | dict[int, str]] = {
+            job: dict(tasks) if isinstance(tasks, Mapping) else list(tasks) for job, tasks in self.view.jobs.items()
+        }
+        own = self.own
+        if own is not None and own.job != EVALUATOR and not _has(self.view.jobs.get(own.job, ()), own.index):
+            tasks = _by_index(self.view.jobs.get(own.job, ())) | {own.index: own.address}
+            dense = max(tasks) + 1 == len(tasks)
+            jobs[own.job] = [tasks[index] for index in range(len(tasks))] if dense else dict(sorted(tasks.items()))
+        return jobs
+
+    def tasks(self) -> Iterator[tuple[str, int, str]]:
+        """Give each task's job, index and address, the jobs by name and the tasks by index."""
+        for job, tasks in sorted(self.jobs().items()):
+            for index, address in sorted(_by_index(tasks).items()):
+                yield job, index, address
+
+    def address_of(self, job: str, index: int) -> str:
+        """Look up a task's "host:port".
+
+        Args:
+            job: the job's name.
+            index: the task's index.
+
+        Returns:
+            The address.
+
+        Raises:
+            NoSuchTaskError: no task of that job and index is in :meth:`jobs`.
+        """
+        tasks = self.jobs().get(job, [])
+        if not _has(tasks, index):
+            raise NoSuchTaskError(f"no task {index!r} of job {job!r} {self._where()}")
+        return tasks[index]
+
+    def device_filters(self) -> dict[str, dict[int, tuple[str, ...]]]:
+        """Spell out the view's device filters task by task.
+
+        They reach up to maxReplicas: TensorFlow keeps the first list that it gets for a task, so the tasks that a
+        later epoch may add are declared now.
+
+        Returns:
+            The filters of each job's tasks; a task without filters is left out.
+        """
+        return {
+            job: {index: one.filters for one in ranges for index in range(one.start, one.stop)}
+            for job, ranges in sorted(self.view.device_filters.items())
+        }
+
+    def accelerators(self, job: str, index: int) -> dict[str, int]:
+        """Count the healthy devices that a task holds.
+
+        Args:
+            job: the job's name.
+            index: the task's index.
+
+        Returns:
+            The count by extended resource, such as {"nvidia.com/gpu": 2}.
+
+        Raises:
+            NoSuchTaskError: the task is neither in the ClusterSpec nor the own one.
+        """
+        own = self.own is not None and (self.own.job, self.own.index) == (job, index)
+        if not own and not _has(self.jobs().get(job, []), index):
+            raise NoSuchTaskError(f"no task {index!r} of job {job!r} {self._where()}")
+        held = self.view.accelerators.get(job, contract.JobAccelerators())
+        return dict(held.limits) | dict(held.tasks.get(index, {}))
+
+    def device_counts(self, job: str, index: int) -> dict[str, int]:
+        """Count a task's accelerators by TensorFlow's device type.
+
+        Args:
+            job: the job's name.
+            index: the task's index.
+
+        Returns:
+            Counts such as {"GPU": 2}; a type of which the task asks for nothing is left out.
+
+        Raises:
+            NoSuchTaskError: the task is neither in the ClusterSpec nor the own one.
+        """
+        counts: dict[str, int] = {}
+        for resource, count in self.accelerators(job, index).items():
+            device = contract.device_type(resource)
+            if device is not None:
+                counts[device] = counts.get(device, 0) + count
+        return counts
+
+    def _where(self) -> str:
+        view = self.view
+        return (
+            f"in the view of cluster {view.namespace}/{view.name}, epoch {view.epoch}: it does not exist, or this "
+            f"task's device filters hide it; {_LOOK}"
+        )
+
+
+def _by_index(tasks: _Tasks) -> dict[int, str]:
+    return dict(tasks) if isinstance(tasks, Mapping) else dict(enumerate(tasks))
+
+
+def _has(tasks: _Tasks, index: int) -> bool:
+    return index in tasks if isinstance(tasks, Mapping) else 0 <= index < len(tasks)

@@ -1,0 +1,132 @@
+"""Reading the mounted view.
+
+The kubelet writes a ConfigMap's files into a new folder and then swaps the symlink ``..data`` to it, so a reader that
+follows the link for each file can see half of the old and half of the new.  Here the link is resolved once, both files
+are looked for behind it, and a folder that vanishes meanwhile means that a newer one is there: look again.
+
+It must not interpret the view: :mod:`tfcluster_resolver.contract` says what one is.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tfcluster_resolver import contract
+from tfcluster_resolver.errors import MalformedViewError, UnsupportedViewError, ViewNotFoundError, ViewUnreadableError
+
+#: The symlink that the kubelet swaps (pkg/volume/util/atomic_writer.go).
+_DATA: Final = "..data"
+
+#: Device, inode, modification and change in ns, size: differs whenever the kubelet has swapped the folder.
+_Stamp = tuple[int, int, int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadView:
+    """A view and the file that it came from."""
+
+    path: Path
+    view: contract.View
+
+
+class ViewFile:
+    """The view in a mounted folder, parsed again only after it changed.
+
+    Args:
+        directory: where the ConfigMap of the task's job is mounted.
+        index: the own task's index; its ``task-<index>.json`` goes before ``cluster.json``.  None outside a pod.
+    """
+
+    def __init__(self, directory: str | os.PathLike[str], index: int | None) -> None:
+        self._directory = os.fspath(directory)
+        own = () if index is None else (contract.task_view_file(index),)
+        self._names = (*own, contract.VIEW_FILE)
+        self._stamped = tuple(os.path.join(self._directory, name) for name in (_DATA, *self._names))  # noqa: PTH118 - text
+        self._last: tuple[_Stamp, ReadView] | None = None
+
+    def read(self) -> ReadView:
+        """Read the view as it is now; one ``stat`` where it has not changed.
+
+        Returns:
+            The view and its file.
+
+        Raises:
+            ViewNotFoundError: nothing is mounted there, or there is no view in it.
+            ViewUnreadableError: the operating system refuses.
+            MalformedViewError: the file is not a view.
+            UnsupportedViewError: a newer operator wrote it.
+        """
+        try:
+            # The stamp is older than the text that is read after it: a swap between the two costs one more reading
+            # at the next call, and never hides a change.
+            stamp = self._stamp()
+            if self._last is None or self._last[0] != stamp:
+                path, content = self._content()
+                self._last = (stamp, ReadView(path=path, view=_parse(path, content)))
+        except FileNotFoundError as error:
+            if isinstance(error, ViewNotFoundError):
+                raise
+            raise self._not_found() from error
+        except OSError as error:
+            raise ViewUnreadableError(
+                f"cannot read the view {error.filename or self._directory}: {error.strerror}; "
+                "the container's user must be able to read it (look at the pod's securityContext and volume)"
+            ) from error
+        return self._last[1]
+
+    def _stamp(self) -> _Stamp:
+        """Look at the folder behind ``..data``, or at the file itself where no kubelet made the folder."""
+        looked_behind = None
+        while True:
+            for path in self._stamped:
+                try:
+                    found = os.stat(path)  # noqa: PTH116 - the hot path of every call
+                except FileNotFoundError:
+                    continue
+                return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size
+            # NB: a folder swapped away between the lookup of its name and its stat is no missing view.
+            link = self._link()
+            if link in ("", looked_behind):
+                raise self._not_found()
+            looked_behind = link
+
+    def _content(self) -> tuple[Path, bytes]:
+        link = self._link()
+        while True:
+            folder = Path(self._directory, link)
+            for name in self._names:
+                try:
+                    return folder / name, (folder / name).read_bytes()
+                except FileNotFoundError:
+                    continue
+            looked_behind, link = link, self._link()
+            # NB: the folder was swapped away while we looked; each further round needs a further swap.
+            if link == looked_behind:
+                raise self._not_found()
+
+    def _link(self) -> str:
+        try:
+            return os.readlink(self._stamped[0])  # noqa: PTH115 - the link's text is compared
+        except FileNotFoundError:
+            return ""
+
+    def _not_found(self) -> ViewNotFoundError:
+        return ViewNotFoundError(
+            f"no view: neither of {', '.join(self._names)} is in {self._directory}. "
+            f"In a TFCluster's pod the operator mounts it at {contract.DEFAULT_DIRECTORY}; elsewhere pass directory= "
+            f"or set {contract.ENV_DIRECTORY} to a folder with a {contract.VIEW_FILE}"
+        )
+
+
+def _parse(path: Path, content: bytes) -> contract.View:
+    try:
+        return contract.load(content)
+    except contract.UnsupportedVersionError as error:
+        raise UnsupportedViewError(f"{path}: {error}") from error
+    except contract.ContractError as error:
+        raise MalformedViewError(
+            f"{path} is not a view: {error}. The operator writes this file, so look who else edits its ConfigMap"
+        ) from error

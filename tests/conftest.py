@@ -1,0 +1,213 @@
+"""The world of the tests that need Kubernetes: one real control plane for the session, a namespace for each test.
+
+Nothing here starts unless a test asks for it, so unit tests stay free of it.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import yaml
+from kubernetes import client, config
+from kubernetes.client.exceptions import ApiException
+
+ROOT = Path(__file__).resolve().parent.parent
+# The test cluster tool is a folder of the repository, not an installed package.
+sys.path.insert(0, str(ROOT))
+
+from support.audit import AuditLog  # noqa: E402 - after the path
+from support.fault_proxy import FaultProxy  # noqa: E402 - after the path
+from support.objects import CRDS, NAMESPACES, SERVICE_ACCOUNTS, TFCLUSTERS, Object, Objects  # noqa: E402 - after the path
+from support.operator_process import OperatorProcess  # noqa: E402 - after the path
+from support.pods import StandInKubelet  # noqa: E402 - after the path
+from support.rbac import OPERATOR_USER, grant_operator_rights  # noqa: E402 - after the path
+from support.waiting import eventually  # noqa: E402 - after the path
+from support.world import World  # noqa: E402 - after the path
+
+TRACEBACK = "Traceback (most recent call last)"
+
+
+@pytest.fixture(scope="session")
+def control_plane(tmp_path_factory: pytest.TempPathFactory):
+    """A real etcd, kube-apiserver and controllers on loopback, without nodes."""
+    from local_kubernetes.control_plane import start
+
+    plane = start(tmp_path_factory.mktemp("control-plane"))
+    yield plane
+    plane.stop()
+
+
+@pytest.fixture(scope="session")
+def admin(control_plane) -> client.ApiClient:
+    """The official client as an administrator, on a server that knows the TFCluster kind."""
+    configuration = client.Configuration()
+    config.load_kube_config(str(control_plane.kubeconfig), client_configuration=configuration)
+    api = client.ApiClient(configuration)
+    install_crd(Objects(api))
+    return api
+
+
+def install_crd(objects: Objects) -> None:
+    """Create the CRD and return when the server serves it."""
+    definition = yaml.safe_load((ROOT / "crds" / "tfcluster.yaml").read_text(encoding="utf-8"))
+    name = definition["metadata"]["name"]
+    if objects.get(CRDS, "", name) is None:
+        objects.create(CRDS, "", definition)
+
+    def conditions() -> dict[str, str]:
+        found: Object = objects.get(CRDS, "", name) or {}
+        return {c["type"]: c["status"] for c in found.get("status", {}).get("conditions") or []}
+
+    eventually(conditions, lambda c: c.get("Established") == "True", what="the CRD is established")
+    eventually(lambda: _is_served(objects), what="TFClusters are served")
+
+
+def _is_served(objects: Objects) -> bool:
+    try:
+        objects.list(TFCLUSTERS)
+    except ApiException as error:
+        if error.status not in {404, 429}:  # not known yet, or its storage is being set up
+            raise
+        return False
+    return True
+
+
+def create_namespace(objects: Objects, name: str) -> None:
+    """Create a namespace and return when pods can be made in it: before its service account exists they are refused."""
+    objects.create(NAMESPACES, "", {"metadata": {"name": name}})
+    eventually(lambda: objects.get(SERVICE_ACCOUNTS, name, "default"), what=f"namespace {name} can hold pods")
+
+
+def delete_namespace(objects: Objects, name: str) -> None:
+    """Delete a namespace, its TFClusters first: else an operator mends what the namespace controller takes apart."""
+    objects.request("DELETE", TFCLUSTERS.path(name))
+    objects.delete(NAMESPACES, "", name)
+
+
+@pytest.fixture(scope="session")
+def objects(admin: client.ApiClient) -> Objects:
+    """The administrator's access to objects as dicts."""
+    return Objects(admin)
+
+
+@pytest.fixture(scope="session")
+def new_namespace(objects: Objects) -> Callable[[], str]:
+    """Makes namespaces for tests that need more than one."""
+
+    def create() -> str:
+        name = f"test-{uuid.uuid4().hex[:8]}"
+        create_namespace(objects, name)
+        return name
+
+    return create
+
+
+@pytest.fixture
+def namespace(new_namespace: Callable[[], str], objects: Objects) -> Iterator[str]:
+    """A fresh namespace, deleted afterwards (nobody waits for that)."""
+    name = new_namespace()
+    yield name
+    delete_namespace(objects, name)
+
+
+@pytest.fixture
+def world(objects: Objects, namespace: str) -> World:
+    """The test's own namespace in the words of a TFCluster."""
+    return World(objects, namespace)
+
+
+@pytest.fixture
+def kubelet(objects: Objects, namespace: str) -> Iterator[StandInKubelet]:
+    """Plays the kubelet for the pods of the test's namespace."""
+    stand_in = StandInKubelet(objects, namespace)
+    yield stand_in
+    stand_in.close()
+
+
+@pytest.fixture(scope="session")
+def kubectl(control_plane, admin) -> Callable[..., subprocess.CompletedProcess[str]]:  # noqa: ARG001 - wants the CRD
+    """Runs kubectl as an administrator; the caller judges the exit status."""
+    from local_kubernetes.binaries import hyperkube
+
+    program = [str(hyperkube()), "kubectl", "--kubeconfig", str(control_plane.kubeconfig)]
+
+    def run(*arguments: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*program, *arguments], input=stdin, capture_output=True, text=True, check=False, timeout=120
+        )
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def audit(control_plane, objects: Objects) -> AuditLog:
+    """The API server's audit log."""
+    return AuditLog(Path(control_plane.audit_log), objects)
+
+
+@pytest.fixture(scope="session")
+def operator_kubeconfig(control_plane, objects: Objects) -> Path:
+    """The kubeconfig of a user who has the operator's rights and no other."""
+    grant_operator_rights(objects)
+    return Path(control_plane.kubeconfig_for(OPERATOR_USER))
+
+
+@pytest.fixture(scope="session")
+def operator_process(operator_kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatorProcess]:
+    """The operator of the session, not started yet."""
+    process = OperatorProcess(kubeconfig=operator_kubeconfig, log=tmp_path_factory.mktemp("operator") / "operator.log")
+    yield process
+    process.kill()
+
+
+@pytest.fixture
+def operator(operator_process: OperatorProcess) -> Iterator[OperatorProcess]:
+    """The running operator; the test may kill and start it as it likes, but the operator may not log a traceback.
+
+    It is shared: a test that leaves it stopped, or started in another way, costs the next one a start.
+    """
+    operator_process.restore()
+    with no_traceback(operator_process):
+        yield operator_process
+
+
+@pytest.fixture
+def lied_to(operator_process: OperatorProcess, fault_proxy: FaultProxy) -> Iterator[OperatorProcess]:
+    """The operator, connected through the fault proxy."""
+    operator_process.restore(fault_proxy.kubeconfig)
+    with no_traceback(operator_process):
+        yield operator_process
+
+
+@contextmanager
+def no_traceback(process: OperatorProcess) -> Iterator[None]:
+    """Fail if the operator logs a traceback in the ``with`` block."""
+    position = process.log.stat().st_size
+    yield
+    said = process.log.read_bytes()[position:].decode(errors="replace")
+    assert TRACEBACK not in said, said[max(0, said.index(TRACEBACK) - 500) :][:5000]
+
+
+@pytest.fixture(scope="module")
+def shared_world(
+    operator_process: OperatorProcess, objects: Objects, new_namespace: Callable[[], str]
+) -> Iterator[World]:
+    """One namespace for the tests of a module that only look, with the operator running."""
+    operator_process.restore()
+    name = new_namespace()
+    yield World(objects, name)
+    delete_namespace(objects, name)
+
+
+@pytest.fixture(scope="session")
+def fault_proxy(operator_kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultProxy]:
+    """A proxy that misbehaves on demand, and forwards with the operator's rights."""
+    proxy = FaultProxy(operator_kubeconfig, tmp_path_factory.mktemp("fault-proxy"))
+    yield proxy
+    proxy.close()

@@ -1,0 +1,163 @@
+"""The world of the end-to-end tests: a cluster with real kubelets, on which ``make install`` has put the operator.
+
+It is the cluster of TFCLUSTER_E2E_KUBECONFIG, else the one of ``make cluster``.  Every test works in namespaces of its
+own and leaves the rest of the cluster as it was.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import failure_report
+import pytest
+from fake_devices import FakeDevices
+from kubernetes import client, config
+from live_world import LiveWorld
+from operator_release import OperatorRelease
+from support.objects import CRDS, NAMESPACES, SERVICE_ACCOUNTS, Objects
+from support.waiting import eventually
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+GPU = "nvidia.com/gpu"
+
+
+@pytest.fixture(scope="session")
+def kubeconfig() -> Path:
+    """The kubeconfig of the cluster under test."""
+    path = Path(os.environ.get("TFCLUSTER_E2E_KUBECONFIG") or ROOT / ".local" / "kubeconfig")
+    if not path.exists():
+        pytest.fail(f"{path} does not exist: run `make install`, or set TFCLUSTER_E2E_KUBECONFIG", pytrace=False)
+    return path.resolve()
+
+
+@pytest.fixture(scope="session")
+def kubectl(kubeconfig: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Runs kubectl on the cluster under test; the caller judges the exit status."""
+    ours = ROOT / ".local" / "bin" / "kubectl"
+    program = str(ours) if ours.exists() else shutil.which("kubectl")
+    if program is None:
+        pytest.fail("there is no kubectl: run `make cluster`, or put one on the PATH", pytrace=False)
+    start = [program, "--kubeconfig", str(kubeconfig)]
+
+    def run(*arguments: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*start, *arguments], input=stdin, capture_output=True, text=True, check=False, timeout=180
+        )
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def api(kubeconfig: Path) -> client.ApiClient:
+    """The official client, with the rights of the kubeconfig."""
+    configuration = client.Configuration()
+    config.load_kube_config(str(kubeconfig), client_configuration=configuration)
+    return client.ApiClient(configuration)
+
+
+@pytest.fixture(scope="session")
+def objects(api: client.ApiClient) -> Objects:
+    """Access to objects as dicts."""
+    return Objects(api)
+
+
+@pytest.fixture(scope="session")
+def new_namespace(objects: Objects) -> Callable[[], str]:
+    """Makes namespaces that can hold pods."""
+
+    def create() -> str:
+        name = f"e2e-{uuid.uuid4().hex[:8]}"
+        objects.create(NAMESPACES, "", {"metadata": {"name": name}})
+        eventually(lambda: objects.get(SERVICE_ACCOUNTS, name, "default"), what=f"namespace {name} can hold pods")
+        return name
+
+    return create
+
+
+@pytest.fixture
+def namespace(new_namespace: Callable[[], str], objects: Objects) -> Iterator[str]:
+    """A fresh namespace, deleted afterwards (nobody waits for that)."""
+    name = new_namespace()
+    yield name
+    objects.delete(NAMESPACES, "", name)
+
+
+@pytest.fixture(scope="session")
+def operator_image() -> str:
+    """An image that the nodes have: the operator and the resolver."""
+    return os.environ.get("TFCLUSTER_E2E_OPERATOR_IMAGE", "localhost/tfcluster-operator:dev")
+
+
+@pytest.fixture(scope="session")
+def training_image() -> str:
+    """An image that the nodes have: TensorFlow, the resolver and the examples' programs."""
+    return os.environ.get("TFCLUSTER_E2E_TRAINING_IMAGE", "localhost/tfcluster-training:dev")
+
+
+@pytest.fixture(scope="session")
+def operator_release(objects: Objects) -> OperatorRelease:
+    """The operator that is installed on the cluster, available."""
+    if objects.get(CRDS, "", "tfclusters.tfcluster.dev") is None:
+        pytest.fail("the cluster does not know the kind TFCluster: run `make install`", pytrace=False)
+    release = OperatorRelease(objects, os.environ.get("TFCLUSTER_E2E_OPERATOR_NAMESPACE", "tfcluster-system"))
+    release.await_available()
+    return release
+
+
+@pytest.fixture(scope="session")
+def live_world(
+    api: client.ApiClient,
+    objects: Objects,
+    operator_image: str,
+    operator_release: OperatorRelease,  # noqa: ARG001 - must be installed
+    kubectl: Callable[..., subprocess.CompletedProcess[str]],  # noqa: ARG001 - the failure report needs it
+) -> Callable[[str], LiveWorld]:
+    """Shows a namespace in the words of a TFCluster."""
+    return lambda namespace: LiveWorld(objects, namespace, api=api, image=operator_image)
+
+
+@pytest.fixture
+def world(live_world: Callable[[str], LiveWorld], namespace: str) -> LiveWorld:
+    """The test's own namespace."""
+    return live_world(namespace)
+
+
+@pytest.fixture(scope="module")
+def shared_world(
+    live_world: Callable[[str], LiveWorld], objects: Objects, new_namespace: Callable[[], str]
+) -> Iterator[LiveWorld]:
+    """One namespace for the tests of a module that only look."""
+    name = new_namespace()
+    yield live_world(name)
+    objects.delete(NAMESPACES, "", name)
+
+
+@pytest.fixture
+def two_gpus(world: LiveWorld) -> None:
+    """Skips the test on a cluster that cannot give two GPUs to a pod."""
+    if world.allocatable(GPU) < 2:
+        pytest.skip(f"no node of this cluster offers two {GPU}")
+
+
+@pytest.fixture
+def fake_devices(kubeconfig: Path) -> Iterator[FakeDevices]:
+    """Makes GPUs unhealthy and healthy again, where they are names of our own device plugin."""
+    devices = FakeDevices(ROOT)
+    if obstacle := devices.obstacle(kubeconfig):
+        pytest.skip(obstacle)
+    yield devices
+    devices.heal()
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """Add to the report of a failed test what its namespace looked like and what the operator said."""
+    outcome = yield
+    report = outcome.get_result()
+    if report.failed and report.when != "teardown":
+        report.sections.extend(failure_report.sections(item.funcargs))

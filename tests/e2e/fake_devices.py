@@ -1,0 +1,42 @@
+"""The fake GPUs of our own one-node cluster: their health can be flipped, which nobody can do to real ones."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+
+class FakeDevices:
+    """The devices that ``python -m local_kubernetes`` plays.
+
+    Args:
+        checkout: the root of the checkout whose cluster it is.
+    """
+
+    def __init__(self, checkout: Path) -> None:
+        self._checkout = checkout
+        self._unhealthy: list[str] = []
+
+    def obstacle(self, kubeconfig: Path) -> str:
+        """Say why the devices of a cluster are not ours to flip; empty if they are."""
+        local = self._checkout / ".local"
+        ours = kubeconfig == (local / "kubeconfig").resolve() and (local / "cluster").exists()
+        if not ours or (local / "cluster").read_text(encoding="utf-8").strip() == "current":
+            return "only a cluster that `make cluster` raised itself has devices whose health can be flipped"
+        return ""
+
+    def sicken(self, device: str) -> None:
+        """Have the device plugin report a device unhealthy."""
+        self._unhealthy.append(device)
+        self._tell("unhealthy", device)
+
+    def heal(self) -> None:
+        """Have it report all devices healthy again."""
+        while self._unhealthy:
+            self._tell("healthy", self._unhealthy.pop())
+
+    def _tell(self, health: str, device: str) -> None:
+        command = [sys.executable, "-m", "local_kubernetes", "device", health, device]
+        result = subprocess.run(command, cwd=self._checkout, capture_output=True, text=True, check=False, timeout=60)
+        assert result.returncode == 0, result.stdout + result.stderr

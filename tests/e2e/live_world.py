@@ -1,0 +1,207 @@
+"""One namespace of a cluster with real kubelets, in the words of a TFCluster: programs run, and can be asked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any, Final
+
+from kubernetes import client, stream
+from kubernetes.watch import Watch
+from support.objects import CONFIG_MAPS, NODES, PODS, Object, Objects
+from support.waiting import eventually
+from support.world import World
+from task_programs import AWAIT_EPOCH, CALL, LISTEN, PORT, RESOLVE, pod_template
+
+#: A guard against hanging, far above what starting a pod takes on two loaded processors.
+POD_DEADLINE_SECONDS: Final = 120.0
+VIEW: Final = "/etc/tfcluster/cluster.json"
+
+
+class LiveWorld(World):
+    """A namespace whose pods run.
+
+    Args:
+        objects: the administrator's access.
+        namespace: its name.
+        api: the same access as the official client.
+        image: an image with python3 and the resolver.
+    """
+
+    def __init__(self, objects: Objects, namespace: str, *, api: client.ApiClient, image: str) -> None:
+        super().__init__(objects, namespace)
+        self.image = image
+        self._core = client.CoreV1Api(api)
+        # NB: stream() swaps the transport of its client while it runs, hence one of its own.
+        self._exec = client.CoreV1Api(client.ApiClient(api.configuration))
+
+    def launch_listeners(self, name: str, jobs: dict[str, Object], *, program: str = LISTEN, **spec: Any) -> Object:
+        """Create a TFCluster whose tasks listen on their ports; what ``jobs`` says of a job comes on top."""
+        template = pod_template(self.image, program)
+        return self.launch(name, {job: {"template": template, **fields} for job, fields in jobs.items()}, **spec)
+
+    # Asking pods.
+
+    def run(self, pod: str, *command: str) -> str:
+        """Run a program in a pod's container and return what it printed; it must end with status 0."""
+        answer = stream.stream(
+            self._exec.connect_get_namespaced_pod_exec,
+            pod,
+            self.namespace,
+            command=list(command),
+            stdout=True,
+            stderr=True,
+            _preload_content=False,
+        )
+        answer.run_forever(timeout=90)
+        printed, complaint = answer.read_stdout(timeout=1) or "", answer.read_stderr(timeout=1) or ""
+        assert answer.returncode == 0, f"{command[0]} in {pod} ended with {answer.returncode}: {printed}{complaint}"
+        return printed
+
+    def python(self, pod: str, program: str, *arguments: str) -> Any:
+        """Run a module's text in a pod and decode the JSON that it prints."""
+        return json.loads(self.run(pod, "python3", "-c", program, *arguments))
+
+    def call(self, pod: str, addresses: Iterable[str]) -> dict[str, str]:
+        """Connect from a pod to each address: who answered there."""
+        return self.python(pod, CALL, *addresses)
+
+    def resolve(self, pod: str, hosts: Iterable[str]) -> dict[str, list[str] | str]:
+        """Look up hosts from a pod: their addresses."""
+        return self.python(pod, RESOLVE, *hosts)
+
+    def read(self, pod: str, file: str = VIEW) -> str:
+        """Read a file in a pod."""
+        return self.run(pod, "cat", file)
+
+    def await_epoch(self, pod: str, epoch: int, *, file: str = VIEW) -> Any:
+        """Return a pod's own view file once it has at least this epoch."""
+        view = self.python(pod, AWAIT_EPOCH, file, str(epoch))
+        assert view["epoch"] >= epoch, f"{pod} still reads epoch {view['epoch']}, not {epoch}"
+        return view
+
+    def logs(self, pod: str) -> str:
+        """Read the log of a pod's container; empty while there is none."""
+        try:
+            return self._core.read_namespaced_pod_log(pod, self.namespace)
+        except client.ApiException as error:
+            if error.status in {400, 404}:
+                return ""
+            raise
+
+    # Names.
+
+    def address(self, pod: str, *, cluster: str = "c") -> str:
+        """Spell the address at which a task is reached, by the rules of "DNS for Services and Pods"."""
+        return f"{pod}.{cluster}.{self.namespace}.svc:{PORT}"
+
+    def hosts(self, pods: Iterable[str], *, cluster: str = "c") -> list[str]:
+        return [self.address(pod, cluster=cluster).rpartition(":")[0] for pod in pods]
+
+    # What there is.
+
+    def ip(self, pod: str) -> str:
+        return self.demand(PODS, pod)["status"].get("podIP", "")
+
+    def declared(self, *names: str) -> dict[str, Object]:
+        """Read all of some pods but what their kubelet reports: equal before and after means that nobody wrote."""
+        return {name: without_status(self.demand(PODS, name)) for name in names}
+
+    def uids(self) -> dict[str, str]:
+        return {name: pod["metadata"]["uid"] for name, pod in self.pods().items()}
+
+    def pods_version(self) -> str:
+        """Read the resourceVersion of the pods as they are now, for :meth:`pod_history`."""
+        return self._core.list_namespaced_pod(self.namespace, limit=1).metadata.resource_version
+
+    def pod_history(self, since: str, *, gone: Iterable[str], times: int = 1, within: float = 60) -> list[Object]:
+        """Replay every state that pods went through since a resourceVersion.
+
+        Args:
+            since: see :meth:`pods_version`.
+            gone: the replay ends when pods of these names are gone.
+            times: how often each of them went.
+            within: seconds until the wait for that is given up.
+        """
+        missing = dict.fromkeys(gone, times)
+        history, watch = [], Watch()
+        for event in watch.stream(
+            self._core.list_namespaced_pod, self.namespace, resource_version=since, timeout_seconds=int(within)
+        ):
+            pod = event["raw_object"]
+            history.append(pod)
+            if event["type"] == "DELETED" and pod["metadata"]["name"] in missing:
+                missing[pod["metadata"]["name"]] -= 1
+            if not any(missing.values()):
+                watch.stop()
+        states = [(p["metadata"]["name"], p["status"].get("phase"), p["status"].get("reason")) for p in history]
+        assert not any(missing.values()), f"the history does not say that these are gone: {missing}\n{states}"
+        return history
+
+    def config_map_history(self, since: str) -> list[tuple[str, Object]]:
+        """Replay what happened to ConfigMaps since a resourceVersion: the type of the event, and the ConfigMap."""
+        self.objects.create(CONFIG_MAPS, self.namespace, {"metadata": {"name": "end-of-the-replay"}})
+        history: list[tuple[str, Object]] = []
+        watch = Watch()
+        for event in watch.stream(
+            self._core.list_namespaced_config_map, self.namespace, resource_version=since, timeout_seconds=60
+        ):
+            history.append((event["type"], event["raw_object"]))
+            if event["raw_object"]["metadata"]["name"] == "end-of-the-replay":
+                watch.stop()
+        return history
+
+    # Waiting.
+
+    def await_ready(self, name: str) -> Object:
+        """Return the TFCluster once it is Ready in its present generation."""
+        return eventually(lambda: self.cluster(name), is_ready, what=f"{name} is Ready", within=POD_DEADLINE_SECONDS)
+
+    def await_replaced(self, pod: str, uid: str) -> Object:
+        """Return the pod that came after the one with this UID, once it is ready."""
+        return eventually(
+            lambda: self.get(PODS, pod),
+            lambda found: found and found["metadata"]["uid"] != uid and is_pod_ready(found),
+            what=f"another {pod} is ready",
+            within=POD_DEADLINE_SECONDS,
+        )
+
+    def await_answer(self, caller: str, pod: str) -> None:
+        """Return once a connection from one pod to the address of another is answered by that one.
+
+        A replaced pod has another IP, and a resolver on the way may keep the old answer for its time to live.
+        """
+        address = self.address(pod)
+        eventually(
+            lambda: self.call(caller, [address])[address],
+            lambda answer: answer == pod,
+            what=f"{caller} reaches {pod} at {address}",
+        )
+
+    def allocatable(self, resource: str) -> int:
+        """Count an extended resource over all nodes."""
+        nodes = self.objects.list(NODES)
+        return sum(int(node["status"].get("allocatable", {}).get(resource, "0")) for node in nodes)
+
+
+def is_ready(cluster: Object) -> bool:
+    """Say whether a TFCluster is Ready in its present generation."""
+    generation = cluster["metadata"]["generation"]
+    conditions = {c["type"]: c for c in cluster.get("status", {}).get("conditions", [])}
+    ready = conditions.get("Ready", {})
+    return (ready.get("status"), ready.get("observedGeneration")) == ("True", generation)
+
+
+def is_pod_ready(pod: Object) -> bool:
+    return any(c["type"] == "Ready" and c["status"] == "True" for c in pod.get("status", {}).get("conditions", []))
+
+
+def without_status(pod: Object) -> Object:
+    """Leave out of a pod what the kubelet writes, which it may do at any time, with the traces of that."""
+    metadata = {key: value for key, value in pod["metadata"].items() if key != "resourceVersion"}
+    metadata["managedFields"] = [entry for entry in metadata["managedFields"] if entry.get("subresource") != "status"]
+    return {"metadata": metadata, "spec": pod["spec"], "restarts": restarts(pod)}
+
+
+def restarts(pod: Object) -> int:
+    return sum(status["restartCount"] for status in pod["status"].get("containerStatuses", []))

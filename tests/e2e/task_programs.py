@@ -1,0 +1,127 @@
+"""Programs for task pods that need nothing but Python: they stand where TensorFlow's server would.
+
+Each is the text of one module, given to ``python3 -c``.  All end at once at SIGTERM, so that no test waits for a grace
+period to pass.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from support.objects import Object
+
+PORT: Final = 2222
+
+_OBEY: Final = """
+import os, signal
+signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+"""
+
+#: Listens on the task's own port and answers every connection with the pod's host name.
+LISTEN: Final = f"""{_OBEY}
+import contextlib, socket
+port = int(os.environ["TFCLUSTER_ADDRESS"].rpartition(":")[2])
+with socket.create_server(("", port)) as server:
+    while True:
+        connection, _ = server.accept()
+        with connection, contextlib.suppress(OSError):
+            connection.sendall(socket.gethostname().encode())
+"""
+
+#: Fails until its task has failed twice in a row, then listens.  The pod's template shows it the attempt.
+FAIL_TWICE: Final = f"""
+import os, sys
+if int(os.environ["ATTEMPT"]) < 2:
+    sys.exit(f"attempt {{os.environ['ATTEMPT']}} fails")
+{LISTEN}
+"""
+
+#: Fails in its first container, and listens in the next one of the same pod, which finds the mark of the first.
+CRASH_ONCE: Final = f"""
+import pathlib, sys
+mark = pathlib.Path("/scratch/mark")
+if not mark.exists():
+    mark.touch()
+    sys.exit("the first container of this pod fails")
+{LISTEN}
+"""
+
+#: Listens, and takes more disk space than its limit when /tmp/overfill appears.
+OVERFILL_ON_DEMAND: Final = f"""
+import pathlib, threading, time
+def overfill():
+    while not pathlib.Path("/tmp/overfill").exists():
+        time.sleep(0.1)
+    pathlib.Path("/tmp/ballast").write_bytes(bytes(8 << 20))
+threading.Thread(target=overfill, daemon=True).start()
+{LISTEN}
+"""
+
+#: Connects to each address given and prints, as JSON, who answered there or why nobody did.
+CALL: Final = """
+import json, socket, sys
+def call(address):
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host, int(port)), timeout=5) as connection:
+            return connection.makefile().read()
+    except OSError as error:
+        return repr(error)
+print(json.dumps({address: call(address) for address in sys.argv[1:]}))
+"""
+
+#: Resolves each host given and prints, as JSON, its addresses or why there are none.
+RESOLVE: Final = """
+import json, socket, sys
+def resolve(host):
+    try:
+        return sorted({info[4][0] for info in socket.getaddrinfo(host, None)})
+    except OSError as error:
+        return repr(error)
+print(json.dumps({host: resolve(host) for host in sys.argv[1:]}))
+"""
+
+#: Waits until the epoch in a file is at least the one given (or 60 s have passed), then prints the file.
+AWAIT_EPOCH: Final = """
+import json, pathlib, sys, time
+path, epoch = pathlib.Path(sys.argv[1]), int(sys.argv[2])
+end = time.monotonic() + 60
+while json.loads(text := path.read_text())["epoch"] < epoch and time.monotonic() < end:
+    time.sleep(0.02)
+print(text)
+"""
+
+
+def pod_template(image: str, program: str = LISTEN, *, restart: str = "Always", **container: Any) -> Object:
+    """Build a pod template that runs one program and is ready when it listens.
+
+    Args:
+        image: an image with python3.
+        program: the module's text.
+        restart: the pod's restartPolicy.
+        container: further fields of the container.
+    """
+    return {
+        "spec": {
+            "restartPolicy": restart,
+            "terminationGracePeriodSeconds": 1,
+            "containers": [
+                {
+                    "name": "task",
+                    "image": image,
+                    "imagePullPolicy": "IfNotPresent",
+                    "command": ["python3", "-c", program],
+                    "readinessProbe": {"tcpSocket": {"port": PORT}, "periodSeconds": 1},
+                    **container,
+                }
+            ],
+        }
+    }
+
+
+def with_scratch(template: Object, **volume: Any) -> Object:
+    """Give a pod template's container an empty folder at /scratch; ``volume`` holds further fields of the emptyDir."""
+    spec = template["spec"]
+    spec["volumes"] = [{"name": "scratch", "emptyDir": volume}]
+    spec["containers"][0]["volumeMounts"] = [{"name": "scratch", "mountPath": "/scratch"}]
+    return template

@@ -1,0 +1,99 @@
+"""Accelerators: what the device plugin granted a pod, and whether it works, reaches the status and the resolver."""
+
+from __future__ import annotations
+
+import pytest
+from live_world import LiveWorld
+from support.objects import PODS
+from support.waiting import eventually
+from task_programs import pod_template
+
+GPU = "nvidia.com/gpu"
+COUNT = """
+import json, sys
+from tfcluster_resolver import TFClusterResolver
+print(json.dumps(dict(TFClusterResolver().num_accelerators(*(() if len(sys.argv) < 2 else (sys.argv[1], 0))))))
+"""
+
+pytestmark = pytest.mark.usefixtures("two_gpus")
+
+
+@pytest.fixture
+def granted(world: LiveWorld) -> LiveWorld:
+    """A running cluster whose worker holds two GPUs, and whose chief holds none."""
+    template = pod_template(world.image, resources={"limits": {GPU: 2}})
+    world.launch_listeners("c", {"chief": {}, "worker": {"template": template}})
+    world.await_ready("c")
+    return world
+
+
+def devices(world: LiveWorld) -> list[str]:
+    """Name the devices that the worker holds, as the device plugin told its container."""
+    return world.run("c-worker-0", "printenv", "NVIDIA_VISIBLE_DEVICES").strip().split(",")
+
+
+def await_gpus(world: LiveWorld, count: int) -> None:
+    """Return when the status, and the resolver in both pods, count so many GPUs of the worker."""
+    world.await_status("c", lambda s: s.get("gpus") == count, what=f"the status counts {count} GPUs")
+    for asked in (("c-worker-0",), ("c-worker-0", "worker"), ("c-chief-0", "worker")):
+        eventually(
+            lambda asked=asked: world.python(asked[0], COUNT, *asked[1:]),
+            lambda found: found == {"GPU": count},
+            what=f"the resolver in {asked[0]} counts {count} GPUs",
+        )
+
+
+def test_granted_devices_are_counted(granted):
+    """Two GPUs that the device plugin granted are two in the status, and two for the resolver in every pod."""
+    assert len(set(devices(granted))) == 2
+    await_gpus(granted, 2)
+
+    assert granted.status("c")["jobs"]["worker"]["accelerators"] == {GPU: 2}
+    assert granted.python("c-chief-0", COUNT) == {}
+
+
+def test_normal_start_rewrites_no_view(world):
+    """The view says how many devices each worker is granted from the start: nothing is rewritten when it has them."""
+    start = world.pods_version()
+    template = pod_template(world.image, resources={"limits": {GPU: 2}})
+    world.launch_listeners("c", {"chief": {}, "worker": {"template": template}})
+    await_gpus(world, 2)
+
+    history = [(kind, found["metadata"]["name"]) for kind, found in world.config_map_history(start)]
+
+    assert sorted(entry for entry in history if entry[1].startswith("c-")) == [
+        ("ADDED", "c-chief"),
+        ("ADDED", "c-worker"),
+    ]
+    assert world.view("c", "chief")["accelerators"] == {"worker": {"limits": {GPU: 2}}}
+
+
+def test_unhealthy_device_is_not_counted(granted, fake_devices):
+    """A device that becomes unhealthy is no longer counted, the pod runs on; healthy again it is counted again."""
+    uids = granted.uids()
+    sick = devices(granted)[0]
+    await_gpus(granted, 2)
+
+    fake_devices.sicken(sick)
+    await_gpus(granted, 1)
+    assert granted.view("c", "chief")["accelerators"]["worker"]["tasks"] == {"0": {GPU: 1}}
+    fake_devices.heal()
+    await_gpus(granted, 2)
+
+    assert granted.uids() == uids
+    assert granted.status("c")["epoch"] == 1
+
+
+def test_device_that_nobody_has_is_waited_for(world):
+    """A task that asks for more GPUs than there are waits, and the condition names the resource."""
+    template = pod_template(world.image, resources={"limits": {GPU: world.allocatable(GPU) + 1}})
+    world.launch_listeners("c", {"worker": {"template": template}})
+
+    ready = world.await_condition("c", "Ready", status="False", reason="TasksNotReady")
+    ready = eventually(
+        lambda: world.condition("c", "Ready"), lambda c: GPU in c["message"], what="the condition names the resource"
+    )
+
+    assert "Unschedulable" in ready["message"]
+    assert world.demand(PODS, "c-worker-0")["status"]["phase"] == "Pending"
+    assert world.status("c")["gpus"] == 0

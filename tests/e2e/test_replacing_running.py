@@ -1,0 +1,165 @@
+"""Pods that end for any cause: the task comes back at the same address, and nobody else notices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from live_world import LiveWorld, restarts
+from support.objects import EVENTS, NODES, PODS, Object
+from support.waiting import eventually
+from support.world import task_names
+from task_programs import CRASH_ONCE, FAIL_TWICE, OVERFILL_ON_DEMAND, pod_template, with_scratch
+
+OTHERS = ("c-chief-0", "c-worker-0")
+JOBS = {"chief": {}, "worker": {"replicas": 2}}
+EVICTION_DEADLINE_SECONDS = 150.0
+
+
+@pytest.fixture
+def running(world: LiveWorld) -> LiveWorld:
+    """A running cluster of a chief and two workers."""
+    world.launch_listeners("c", JOBS)
+    world.await_ready("c")
+    return world
+
+
+@pytest.fixture
+def schedulable(running: LiveWorld) -> Iterator[LiveWorld]:
+    """Lets every node take pods again that a test has cordoned."""
+    yield running
+    for node in running.objects.list(NODES):
+        if node["spec"].get("unschedulable"):
+            running.objects.patch(NODES, "", node["metadata"]["name"], {"spec": {"unschedulable": None}})
+
+
+def attempt(pod: Object) -> str:
+    return pod["metadata"]["annotations"]["tfcluster.dev/attempt"]
+
+
+def test_deleted_pod_comes_back_at_its_address(running):
+    """A worker whose pod is deleted is made anew, and is reached where it was; the others are untouched."""
+    uids, declared = running.uids(), running.declared(*OTHERS)
+    view = running.view("c", "chief")
+
+    running.delete(PODS, "c-worker-1")
+    running.await_replaced("c-worker-1", uids["c-worker-1"])
+
+    running.await_answer("c-chief-0", "c-worker-1")
+    running.await_ready("c")
+    assert running.declared(*OTHERS) == declared
+    assert running.view("c", "chief") == view
+
+
+def test_name_of_a_replaced_pod_gives_the_new_ip_only(running):
+    """The name of a task that came back resolves to its new pod's IP, and no more to the old one's."""
+    uid = running.uids()["c-worker-1"]
+    host = running.hosts(["c-worker-1"])[0]
+    assert running.resolve("c-chief-0", [host]) == {host: [running.ip("c-worker-1")]}
+
+    running.delete(PODS, "c-worker-1")
+    running.await_replaced("c-worker-1", uid)
+
+    eventually(
+        lambda: (running.resolve("c-chief-0", [host])[host], [running.ip("c-worker-1")]),
+        lambda found: found[0] == found[1],
+        what="the name gives the new pod's IP",
+    )
+
+
+def test_drained_pod_waits_for_a_node_and_comes_back(schedulable, kubectl):
+    """``kubectl drain`` needs no force, the replacement waits while no node takes it, and runs when one does."""
+    uids = schedulable.uids()
+    node = schedulable.demand(PODS, "c-worker-1")["spec"]["nodeName"]
+    cordoned = [n["metadata"]["name"] for n in schedulable.objects.list(NODES) if n["metadata"]["name"] != node]
+    for other in cordoned:
+        schedulable.objects.patch(NODES, "", other, {"spec": {"unschedulable": True}})
+    selector = "tfcluster.dev/cluster=c,tfcluster.dev/job=worker,tfcluster.dev/task-index=1"
+
+    drained = kubectl("drain", node, f"--pod-selector={selector}", "--timeout=60s")
+    assert drained.returncode == 0, drained.stderr
+    schedulable.await_status(
+        "c",
+        lambda s: any("worker-1: Unschedulable" in c["message"] for c in s["conditions"] if c["type"] == "Ready"),
+        what="the status says that worker-1 cannot be scheduled",
+    )
+    for name in (node, *cordoned):
+        assert kubectl("uncordon", name).returncode == 0
+    replaced = schedulable.await_replaced("c-worker-1", uids["c-worker-1"])
+
+    assert attempt(replaced) == "0"
+    schedulable.await_answer("c-chief-0", "c-worker-1")
+    assert {name: uid for name, uid in schedulable.uids().items() if uid != uids[name]}.keys() == {"c-worker-1"}
+
+
+def test_failed_pod_is_replaced_and_counts_its_attempts(running):
+    """A task whose pod fails is made anew until it stays, each pod with the number of failures in a row."""
+    template = pod_template(running.image, FAIL_TWICE, restart="Never")
+    template["spec"]["containers"][0]["env"] = [
+        {
+            "name": "ATTEMPT",
+            "valueFrom": {"fieldRef": {"fieldPath": "metadata.annotations['tfcluster.dev/attempt']"}},
+        }
+    ]
+    uids, start = running.uids(), running.pods_version()
+
+    running.edit("c", {"jobs": {"ps": {"template": template}}})
+    running.await_ready("c")
+    history = running.pod_history(start, gone=["c-ps-0"], times=2)
+    failed = {attempt(pod): pod for pod in history if pod["status"]["phase"] == "Failed"}
+
+    assert (sorted(failed), attempt(running.demand(PODS, "c-ps-0"))) == (["0", "1"], "2")
+    assert len({pod["metadata"]["uid"] for pod in failed.values()}) == 2
+    assert running.status("c")["jobs"]["ps"]["failed"] == 0
+    assert {pod: running.uids()[pod] for pod in uids} == uids
+
+
+def test_container_that_the_kubelet_restarts_keeps_its_pod(world):
+    """Where the template lets the kubelet restart a failed container, the operator leaves the pod to it."""
+    template = with_scratch(pod_template(world.image, CRASH_ONCE))
+    world.launch("c", {"worker": {"template": template}})
+    first = world.await_pods(["c-worker-0"])["c-worker-0"]["metadata"]["uid"]
+
+    world.await_ready("c")
+
+    pod = world.demand(PODS, "c-worker-0")
+    assert (pod["metadata"]["uid"], restarts(pod), attempt(pod)) == (first, 1, "0")
+
+
+def test_evicted_pods_are_replaced_and_count_no_failure(world):
+    """A pod that the kubelet evicts is made anew, and that is no failure, whether its program ends well or not.
+
+    NB: the kubelet reports an evicted pod whose program obeys SIGTERM as Succeeded, one that dies of it as Failed.
+    """
+    limits = {"limits": {"ephemeral-storage": "1Mi"}}
+    template = pod_template(world.image, OVERFILL_ON_DEMAND, resources=limits)
+    stubborn = pod_template(world.image, OVERFILL_ON_DEMAND.replace("os._exit(0)", "os._exit(143)"), resources=limits)
+    world.launch("c", {"chief": {"template": template}, "worker": {"template": template}, "ps": {"template": stubborn}})
+    world.await_ready("c")
+    uids, start = world.uids(), world.pods_version()
+
+    for pod in ("c-worker-0", "c-ps-0"):
+        world.run(pod, "touch", "/tmp/overfill")  # noqa: S108 - a path in the pod
+    world.pod_history(start, gone=["c-worker-0", "c-ps-0"], within=EVICTION_DEADLINE_SECONDS)
+    replaced = [world.await_replaced(pod, uids[pod]) for pod in ("c-worker-0", "c-ps-0")]
+    evicted = {
+        e["involvedObject"]["name"] for e in world.objects.list(EVENTS, world.namespace) if e["reason"] == "Evicted"
+    }
+
+    assert evicted == {"c-worker-0", "c-ps-0"}
+    assert [attempt(pod) for pod in replaced] == ["0", "0"]
+    assert world.uids()["c-chief-0"] == uids["c-chief-0"]
+
+
+def test_edited_template_replaces_that_jobs_pods_at_their_addresses(running):
+    """A template edit makes the job's pods anew where they were, and leaves the other jobs' pods running."""
+    uids, declared = running.uids(), running.declared("c-chief-0")
+    template = pod_template(running.image, env=[{"name": "EDITED", "value": "yes"}])
+
+    running.edit("c", {"jobs": {"worker": {"template": template}}})
+    for pod in task_names("c", worker=2):
+        running.await_replaced(pod, uids[pod])
+        running.await_answer("c-chief-0", pod)
+
+    assert running.run("c-worker-0", "printenv", "EDITED").strip() == "yes"
+    assert running.declared("c-chief-0") == declared

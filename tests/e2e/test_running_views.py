@@ -1,0 +1,191 @@
+"""A running cluster seen from inside its pods: names, addresses, and each task's view.  These tests only look."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+from live_world import VIEW, LiveWorld
+from support.objects import Object
+from support.world import task_names
+from task_programs import PORT, pod_template
+
+JOBS = {
+    "chief": {},
+    "worker": {
+        "replicas": 2,
+        "maxReplicas": 4,
+        "deviceFilters": ["/job:ps", "/job:chief"],
+        "taskDeviceFilters": {"1": ["/job:ps", "/job:worker/task:0"]},
+    },
+    "ps": {"deviceFilters": ["/job:worker", "/job:chief"]},
+}
+TASKS = task_names("c", chief=1, ps=1, worker=2)
+OWN_FILE = "/etc/tfcluster/task-1.json"
+
+
+@pytest.fixture(scope="module")
+def running(shared_world: LiveWorld, kubectl) -> LiveWorld:
+    """A cluster with all kinds of views, applied by kubectl and ready."""
+    template = pod_template(shared_world.image)
+    manifest = {
+        "apiVersion": "tfcluster.dev/v1alpha1",
+        "kind": "TFCluster",
+        "metadata": {"name": "c"},
+        "spec": {"jobs": {job: {**fields, "template": template} for job, fields in JOBS.items()}},
+    }
+    applied = kubectl("-n", shared_world.namespace, "apply", "-f", "-", stdin=yaml.safe_dump(manifest))
+    assert applied.returncode == 0, applied.stderr
+    waited = kubectl("-n", shared_world.namespace, "wait", "--for=condition=Ready", "tfcluster/c", "--timeout=120s")
+    assert waited.returncode == 0, waited.stderr
+    return shared_world
+
+
+def addresses(world: LiveWorld, *pods: str) -> list[str]:
+    return [world.address(pod) for pod in pods]
+
+
+def test_ready_means_that_every_pod_is(running):
+    """When ``kubectl wait`` returns, all pods of the cluster exist and are ready, and the status says so."""
+    from live_world import is_pod_ready
+
+    status = running.status("c")
+
+    assert {name: is_pod_ready(pod) for name, pod in running.pods().items()} == dict.fromkeys(TASKS, True)
+    assert (status["ready"], status["epoch"], status["gpus"]) == ("4/4", 1, 0)
+    assert {job: (s["desired"], s["created"], s["ready"]) for job, s in status["jobs"].items()} == {
+        "chief": (1, 1, 1),
+        "worker": (2, 2, 2),
+        "ps": (1, 1, 1),
+    }
+
+
+def test_kubectl_get_shows_ready_tasks_and_epoch(running, kubectl):
+    """``kubectl get tfc`` prints the count of ready tasks, the reason, the GPUs and the epoch."""
+    table = kubectl("-n", running.namespace, "get", "tfc", "c").stdout.splitlines()
+    header, row = table[0].split(), table[1].split()
+
+    assert dict(zip(header, row, strict=True)) | {"AGE": ""} == {
+        "NAME": "c",
+        "READY": "4/4",
+        "REASON": "AllTasksReady",
+        "GPUS": "0",
+        "EPOCH": "1",
+        "AGE": "",
+    }
+
+
+@pytest.mark.parametrize("caller", TASKS)
+def test_every_task_reaches_every_task_at_its_address(running, caller):
+    """From each pod, each task's name resolves and the task that the name says answers at its port."""
+    answers = running.call(caller, addresses(running, *TASKS))
+
+    assert answers == {running.address(pod): pod for pod in TASKS}
+
+
+def test_pod_knows_its_name_job_index_and_address(running):
+    """A pod's host name is its task's name, and its environment says job, index and address."""
+    program = """
+import json, os, socket
+print(json.dumps([socket.gethostname(), *(os.environ.get(f"TFCLUSTER_{n}") for n in ("JOB", "TASK_INDEX", "ADDRESS"))]))
+"""
+
+    assert running.python("c-worker-1", program) == ["c-worker-1", "worker", "1", running.address("c-worker-1")]
+
+
+def test_pod_has_no_credentials_of_the_api_server(running):
+    """A task needs no rights, so no token is mounted, and no Service of the namespace shows in its environment."""
+    program = """
+import json, os, pathlib
+print(json.dumps([pathlib.Path("/var/run/secrets/kubernetes.io").exists(), "C_SERVICE_HOST" in os.environ]))
+"""
+
+    assert running.python("c-chief-0", program) == [False, False]
+
+
+def test_chief_without_filters_sees_every_task(running):
+    """A task without device filters reads all jobs, each as a dense list in the order of the indices."""
+    assert json.loads(running.read("c-chief-0"))["jobs"] == {
+        "chief": addresses(running, "c-chief-0"),
+        "ps": addresses(running, "c-ps-0"),
+        "worker": addresses(running, "c-worker-0", "c-worker-1"),
+    }
+
+
+def test_worker_sees_what_its_filters_let_through(running):
+    """A worker filtered to ps and chief reads these jobs only: not its own, whose other tasks it shall not see."""
+    assert json.loads(running.read("c-worker-0"))["jobs"] == {
+        "chief": addresses(running, "c-chief-0"),
+        "ps": addresses(running, "c-ps-0"),
+    }
+
+
+def test_ps_sees_what_its_filters_let_through(running):
+    """A ps filtered to worker and chief reads these jobs only."""
+    assert json.loads(running.read("c-ps-0"))["jobs"] == {
+        "chief": addresses(running, "c-chief-0"),
+        "worker": addresses(running, "c-worker-0", "c-worker-1"),
+    }
+
+
+def test_task_with_filters_of_its_own_has_a_file_of_its_own(running):
+    """The filters of one task replace its job's: its file shows ps and one worker, and no chief."""
+    assert json.loads(running.read("c-worker-1", OWN_FILE))["jobs"] == {
+        "ps": addresses(running, "c-ps-0"),
+        "worker": {"0": running.address("c-worker-0")},
+    }
+
+
+def test_view_declares_the_filters_of_tasks_that_may_come(running):
+    """Filters are declared up to maxReplicas: TensorFlow keeps the first list that it is given for a task."""
+    declared = json.loads(running.read("c-chief-0"))["deviceFilters"]["worker"]
+
+    assert declared == [
+        {"tasks": [0, 1], "filters": ["/job:ps", "/job:chief"]},
+        {"tasks": [1, 2], "filters": ["/job:ps", "/job:worker/task:0"]},
+        {"tasks": [2, 4], "filters": ["/job:ps", "/job:chief"]},
+    ]
+
+
+def test_file_in_the_pod_is_the_config_maps(running):
+    """What a pod reads is what the job's ConfigMap holds, byte for byte."""
+    published = running.config_maps()["c-worker"]["data"]
+
+    assert {running.read("c-worker-0", f"/etc/tfcluster/{name}") for name in published} == set(published.values())
+
+
+def shown(world: LiveWorld, pod: str) -> Object:
+    return json.loads(world.run(pod, "python3", "-m", "tfcluster_resolver", "show", "--json"))
+
+
+def test_resolver_in_the_pod_adds_the_task_itself(running):
+    """``show --json`` in a filtered worker lists the tasks of its view and, by its index, the worker itself."""
+    assert shown(running, "c-worker-0")["jobs"] == {
+        "chief": addresses(running, "c-chief-0"),
+        "ps": addresses(running, "c-ps-0"),
+        "worker": {"0": running.address("c-worker-0")},
+    }
+
+
+def test_resolver_in_the_pod_reads_the_tasks_own_file(running):
+    """``show --json`` of the task with filters of its own lists what they let through, and the task itself."""
+    assert shown(running, "c-worker-1")["jobs"] == {
+        "ps": addresses(running, "c-ps-0"),
+        "worker": addresses(running, "c-worker-0", "c-worker-1"),
+    }
+
+
+def test_resolver_in_the_pod_says_who_it_is(running):
+    """``show --json`` says the task's job and index, and the epoch of its view."""
+    told = shown(running, "c-ps-0")
+
+    assert told["task"] == {"type": "ps", "index": 0, "address": running.address("c-ps-0")}
+    assert told["epoch"] == json.loads(running.read("c-ps-0", VIEW))["epoch"] == 1
+
+
+def test_every_address_has_the_declared_port(running):
+    """The port of every address is the one that the spec declares by default."""
+    jobs = json.loads(running.read("c-chief-0"))["jobs"]
+
+    assert {address.rpartition(":")[2] for tasks in jobs.values() for address in tasks} == {str(PORT)}

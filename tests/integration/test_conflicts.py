@@ -1,0 +1,179 @@
+"""Objects of our names that are not ours: reported, left alone, and no reason for trouble elsewhere."""
+
+from __future__ import annotations
+
+import pytest
+from support.manifests import pod_template
+from support.objects import CONFIG_MAPS, NAMESPACES, PODS, RESOURCE_QUOTAS, SERVICES, Kind, Object
+from support.rbac import OPERATOR_USER
+from support.waiting import eventually
+from support.world import World, task_names
+
+pytestmark = pytest.mark.usefixtures("operator")
+
+OURS_BY_LABEL = {"tfcluster.dev/cluster": "c", "app.kubernetes.io/managed-by": "tfcluster-operator"}
+
+
+def foreign(kind: Kind, name: str, labels: dict[str, str]) -> Object:
+    bodies: dict[str, Object] = {
+        "services": {"spec": {"ports": [{"port": 80}], "selector": {"app": "web"}}},
+        "configmaps": {"data": {"settings": "mine"}},
+        "pods": pod_template(),
+    }
+    return {"metadata": {"name": name, "labels": labels}, **bodies[kind.plural]}
+
+
+def essence(found: Object | None) -> Object:
+    """What an operator could change: everything but the pod status that a scheduler writes."""
+    assert found is not None
+    metadata = {
+        key: value for key, value in found["metadata"].items() if key not in {"resourceVersion", "managedFields"}
+    }
+    return {**{key: value for key, value in found.items() if key != "status"}, "metadata": metadata}
+
+
+@pytest.mark.parametrize("labels", [{}, OURS_BY_LABEL], ids=["without our labels", "with our labels"])
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [(SERVICES, "c"), (CONFIG_MAPS, "c-worker"), (PODS, "c-worker-1")],
+    ids=["a Service", "a ConfigMap", "a pod"],
+)
+def test_conflict_is_reported_left_alone_and_resolves_by_itself(world, audit, kind, name, labels):
+    """A foreign object of our name gives NameConflict, is never written to, and its removal heals the cluster."""
+    before = essence(world.objects.create(kind, world.namespace, foreign(kind, name, labels)))
+    position = audit.position()
+    world.launch("c", {"worker": {"replicas": 3}})
+
+    condition = world.await_condition("c", "NameConflict", status="True", reason="NameTaken")
+    assert name in condition["message"]
+    assert world.condition("c", "Ready")["status"] == "False"
+    assert essence(world.get(kind, name)) == before
+    world.delete(kind, name)
+    world.await_pods(task_names("c", worker=3))
+    world.await_condition("c", "NameConflict", status="False", reason="NoConflict")
+
+    written = [
+        w
+        for w in audit.writes(position, user=OPERATOR_USER, namespace=world.namespace)
+        if (w.resource, w.name) == (kind.plural, name)
+    ]
+    assert {w.verb for w in written} == {"create"}
+    assert [w.code for w in written if w.code != 409] == [201]
+
+
+def test_conflict_over_one_pod_does_not_hold_up_the_others(world):
+    """The tasks whose names are free get their pods."""
+    world.objects.create(PODS, world.namespace, foreign(PODS, "c-worker-1", {}))
+    world.launch("c", {"worker": {"replicas": 3}})
+    world.await_condition("c", "NameConflict", status="True")
+
+    eventually(
+        lambda: world.status("c")["jobs"]["worker"]["created"], lambda created: created == 2, what="two pods are ours"
+    )
+
+
+def test_conflict_of_two_clusters_for_one_pod_name(world):
+    """Job b_c of cluster a and job c of cluster a-b want one pod name: the later one waits until the first is gone."""
+    world.launch("a", {"b_c": {}})
+    world.await_settled("a")
+    world.launch("a-b", {"c": {}})
+    world.await_condition("a-b", "NameConflict", status="True", reason="NameTaken")
+    assert world.pods()["a-b-c-0"]["metadata"]["ownerReferences"][0]["name"] == "a"
+
+    world.remove("a")
+
+    world.await_condition("a-b", "NameConflict", status="False")
+    assert world.await_pods(["a-b-c-0"])["a-b-c-0"]["metadata"]["ownerReferences"][0]["name"] == "a-b"
+
+
+def test_conflict_of_one_cluster_leaves_the_others_at_work(world):
+    """While one cluster is stuck, another one of the namespace is made and scaled."""
+    world.objects.create(SERVICES, world.namespace, foreign(SERVICES, "stuck", {}))
+    world.launch("stuck", {"worker": {}})
+    world.await_condition("stuck", "NameConflict", status="True")
+
+    world.launch("c", {"worker": {"replicas": 1}})
+    world.await_settled("c")
+    world.scale("c", replicas=2)
+
+    world.await_settled("c")
+
+
+def test_conflict_with_a_pod_made_later_over_a_deleted_one(world):
+    """When somebody takes the name of a pod that was just deleted, his pod is left alone."""
+    world.launch("c", {"worker": {"replicas": 1}})
+    world.await_settled("c")
+    world.edit("c", {"suspend": True})
+    world.await_pods([])
+    before = essence(world.objects.create(PODS, world.namespace, foreign(PODS, "c-worker-0", {})))
+
+    world.edit("c", {"suspend": False})
+    world.await_condition("c", "NameConflict", status="True")
+
+    assert essence(world.get(PODS, "c-worker-0")) == before
+
+
+def test_conflict_with_a_surplus_name_is_none(world):
+    """A foreign pod at an index that is not declared is no conflict, and scaling never deletes it."""
+    pod = foreign(PODS, "c-worker-2", OURS_BY_LABEL)
+    before = essence(world.objects.create(PODS, world.namespace, pod))
+    world.launch("c", {"worker": {"replicas": 2}})
+    world.await_settled("c")
+
+    world.scale("c", replicas=1)
+    world.await_settled("c")
+
+    assert world.condition("c", "NameConflict")["status"] == "False"
+    assert essence(world.get(PODS, "c-worker-2")) == before
+
+
+def quota(world: World, pods: int) -> None:
+    """Limit the namespace's pods, and return when the limit is in force."""
+    body = {"metadata": {"name": "few"}, "spec": {"hard": {"pods": str(pods)}}}
+    if world.get(RESOURCE_QUOTAS, "few") is None:
+        world.objects.create(RESOURCE_QUOTAS, world.namespace, body)
+    else:
+        world.patch(RESOURCE_QUOTAS, "few", body)
+    eventually(
+        lambda: world.demand(RESOURCE_QUOTAS, "few").get("status", {}).get("hard"),
+        lambda hard: hard == {"pods": str(pods)},
+        what="the quota is in force",
+    )
+
+
+def test_conflict_with_a_quota_is_a_reason_and_heals(world):
+    """A quota that refuses pods shows as Ready=False/Refused with the server's words; raising it heals the cluster."""
+    quota(world, 2)
+    world.launch("c", {"worker": {"replicas": 4}})
+
+    condition = world.await_condition("c", "Ready", status="False", reason="Refused")
+    assert "quota" in condition["message"]
+    assert len(world.pods()) == 2
+    quota(world, 10)
+
+    world.await_pods(task_names("c", worker=4))
+    world.await_condition("c", "Ready", status="False", reason="TasksNotReady")
+
+
+def test_conflict_with_pod_security_is_a_reason(world, objects):
+    """Pods that Pod Security refuses show as Ready=False/Refused."""
+    objects.patch(
+        NAMESPACES, "", world.namespace, {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}
+    )
+    world.launch("c", {"worker": {"replicas": 2}})
+
+    condition = world.await_condition("c", "Ready", status="False", reason="Refused")
+
+    assert "PodSecurity" in condition["message"]
+
+
+def test_conflict_with_the_api_server_over_a_template_is_a_reason(world):
+    """A template that only the API server can judge (a volume that no container declares) shows as Refused."""
+    broken = pod_template(volumeMounts=[{"name": "nowhere", "mountPath": "/data"}])
+    world.launch("c", {"worker": {"template": broken}})
+    condition = world.await_condition("c", "Ready", status="False", reason="Refused")
+    assert "nowhere" in condition["message"]
+
+    world.edit("c", {"jobs": {"worker": {"template": pod_template()}}})
+
+    world.await_pods(["c-worker-0"])

@@ -1,0 +1,323 @@
+"""What a TFCluster becomes: the Service, the ConfigMaps and the pods, field by field, on a real API server."""
+
+from __future__ import annotations
+
+import pytest
+from support.manifests import pod_template
+from support.objects import PODS, TFCLUSTERS, Object
+from support.rbac import OPERATOR_USER
+from support.world import World, task_names
+
+INIT = {"name": "fetch", "image": "registry.test/fetch:1", "command": ["fetch", "/data"]}
+MAIN = {
+    "name": "tensorflow",
+    "image": "registry.test/train:1",
+    "command": ["python", "-u"],
+    "args": ["train.py", "--steps=10"],
+    "workingDir": "/src",
+    "env": [{"name": "LEARNING_RATE", "value": "0.1"}, {"name": "STEPS", "value": "10"}],
+    "resources": {"limits": {"cpu": "1", "nvidia.com/gpu": "2"}, "requests": {"cpu": "500m"}},
+    "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+    "ports": [{"name": "profiler", "containerPort": 6009}],
+}
+SIDECAR = {"name": "logs", "image": "registry.test/logs:1"}
+WORKER = {
+    "metadata": {"labels": {"team": "vision"}, "annotations": {"example.test/note": "kept"}},
+    "spec": {
+        "initContainers": [INIT],
+        "containers": [MAIN, SIDECAR],
+        "volumes": [{"name": "data", "emptyDir": {}}],
+        "tolerations": [{"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}],
+        "nodeSelector": {"pool": "gpu"},
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": 5,
+    },
+}
+ASKS_FOR_A_TOKEN = pod_template(spec={"automountServiceAccountToken": True, "enableServiceLinks": True})
+ENVIRONMENT = ("TFCLUSTER_JOB", "TFCLUSTER_TASK_INDEX", "TFCLUSTER_ADDRESS")
+COMMON_LABELS = {
+    "app.kubernetes.io/name": "tfcluster",
+    "app.kubernetes.io/instance": "mnist",
+    "app.kubernetes.io/managed-by": "tfcluster-operator",
+    "tfcluster.dev/cluster": "mnist",
+}
+
+
+@pytest.fixture(scope="module")
+def since(audit, shared_world: World) -> int:  # noqa: ARG001 - the operator runs before the log is marked
+    return audit.position()
+
+
+@pytest.fixture(scope="module")
+def mnist(shared_world: World, since: int) -> World:  # noqa: ARG001 - marked before the cluster exists
+    shared_world.launch(
+        "mnist",
+        {
+            "chief": {"template": ASKS_FOR_A_TOKEN},
+            "worker": {"replicas": 3, "port": 3333, "template": WORKER},
+            "parameter_server": {"replicas": 2},
+        },
+        clusterDomain="cluster.test",
+    )
+    shared_world.await_settled("mnist")
+    return shared_world
+
+
+@pytest.fixture(scope="module")
+def worker(mnist: World) -> Object:
+    """The pod of worker 1."""
+    return mnist.demand(PODS, "mnist-worker-1")
+
+
+def container(pod: Object, name: str) -> Object:
+    return next(
+        found for found in [*pod["spec"].get("initContainers", []), *pod["spec"]["containers"]] if found["name"] == name
+    )
+
+
+def environment(found: Object) -> dict[str, str]:
+    return {entry["name"]: entry["value"] for entry in found["env"]}
+
+
+def test_creation_one_pod_a_task(mnist):
+    """There is one pod for each task, named by cluster, job and index, and no other pod."""
+    assert sorted(mnist.pods()) == sorted(task_names("mnist", chief=1, worker=3, parameter_server=2))
+
+
+def test_creation_one_config_map_a_job(mnist):
+    """There is one ConfigMap for each job, with one file where no task has filters of its own."""
+    found = {name: sorted(config_map["data"]) for name, config_map in mnist.config_maps().items()}
+
+    assert found == {name: ["cluster.json"] for name in ("mnist-chief", "mnist-parameter-server", "mnist-worker")}
+
+
+def test_creation_service_is_headless_and_publishes_early(mnist):
+    """The Service has no cluster IP, publishes pods before they are ready, and selects the cluster's pods."""
+    spec = mnist.services()["mnist"]["spec"]
+
+    assert (spec["clusterIP"], spec["type"], spec["publishNotReadyAddresses"], spec["selector"]) == (
+        "None",
+        "ClusterIP",
+        True,
+        {"tfcluster.dev/cluster": "mnist"},
+    )
+
+
+def test_creation_service_lists_every_distinct_port(mnist):
+    """The Service names each distinct port of the jobs once."""
+    assert sorted(port["port"] for port in mnist.services()["mnist"]["spec"]["ports"]) == [2222, 3333]
+
+
+def test_creation_only_one_service(mnist):
+    """There is no Service beside the cluster's."""
+    assert list(mnist.services()) == ["mnist"]
+
+
+def test_creation_labels_of_the_service(mnist):
+    """The Service carries exactly the labels of the cluster."""
+    assert mnist.services()["mnist"]["metadata"]["labels"] == COMMON_LABELS
+
+
+def test_creation_labels_of_a_config_map(mnist):
+    """A ConfigMap carries the labels of the cluster and of its job, spelt as TensorFlow does."""
+    assert mnist.config_maps()["mnist-parameter-server"]["metadata"]["labels"] == {
+        **COMMON_LABELS,
+        "app.kubernetes.io/component": "parameter_server",
+        "tfcluster.dev/job": "parameter_server",
+    }
+
+
+def test_creation_labels_of_a_pod(worker):
+    """A pod carries the labels of the template, the cluster, the job and the task."""
+    assert worker["metadata"]["labels"] == {
+        **COMMON_LABELS,
+        "app.kubernetes.io/component": "worker",
+        "tfcluster.dev/job": "worker",
+        "tfcluster.dev/task-index": "1",
+        "team": "vision",
+    }
+
+
+def test_creation_annotations_of_a_pod(worker):
+    """A pod carries the template's annotations and the operator's three."""
+    annotations = worker["metadata"]["annotations"]
+
+    assert sorted(annotations) == [
+        "example.test/note",
+        "tfcluster.dev/attempt",
+        "tfcluster.dev/template-hash",
+        "tfcluster.dev/view",
+    ]
+    assert (annotations["example.test/note"], annotations["tfcluster.dev/attempt"]) == ("kept", "0")
+
+
+@pytest.mark.parametrize("kind", ["pods", "config_maps", "services"])
+def test_creation_everything_is_controlled_by_the_cluster(mnist, kind):
+    """Every object has the TFCluster as its only owner, as controller, blocking its deletion."""
+    owner = {
+        "apiVersion": "tfcluster.dev/v1alpha1",
+        "kind": "TFCluster",
+        "name": "mnist",
+        "uid": mnist.cluster("mnist")["metadata"]["uid"],
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+    found = getattr(mnist, kind)()
+
+    assert {name: thing["metadata"].get("ownerReferences") for name, thing in found.items()} == {
+        name: [owner] for name in found
+    }
+
+
+def test_creation_pods_have_stable_dns_names(mnist):
+    """Each pod's hostname is its name and its subdomain is the Service."""
+    found = {name: (pod["spec"]["hostname"], pod["spec"]["subdomain"]) for name, pod in mnist.pods().items()}
+
+    assert found == {name: (name, "mnist") for name in found}
+
+
+@pytest.mark.parametrize("name", ["fetch", "tensorflow", "logs"])
+def test_creation_environment_of_every_container(mnist, worker, name):
+    """Every container, init containers too, knows its job, its index and its address."""
+    found = environment(container(worker, name))
+
+    assert [found[key] for key in ENVIRONMENT] == [
+        "worker",
+        "1",
+        f"mnist-worker-1.mnist.{mnist.namespace}.svc.cluster.test:3333",
+    ]
+
+
+def test_creation_environment_spells_the_job_as_tensorflow_does(mnist):
+    """A job with an underscore keeps it in the environment and loses it in DNS names."""
+    found = environment(container(mnist.demand(PODS, "mnist-parameter-server-1"), "tensorflow"))
+
+    assert [found[key] for key in ENVIRONMENT] == [
+        "parameter_server",
+        "1",
+        f"mnist-parameter-server-1.mnist.{mnist.namespace}.svc.cluster.test:2222",
+    ]
+
+
+@pytest.mark.parametrize("name", ["fetch", "tensorflow", "logs"])
+def test_creation_view_is_mounted_whole_in_every_container(worker, name):
+    """Every container sees the job's ConfigMap at /etc/tfcluster, never by subPath: that would never be refreshed."""
+    mounts = [m for m in container(worker, name)["volumeMounts"] if m["name"] == "tfcluster-view"]
+
+    assert [(m["mountPath"], m.get("readOnly"), m.get("subPath")) for m in mounts] == [("/etc/tfcluster", True, None)]
+
+
+def test_creation_view_volume_is_the_jobs_config_map(worker):
+    """The volume tfcluster-view is the ConfigMap of the pod's job, beside the template's own volumes."""
+    volumes = {v["name"]: v for v in worker["spec"]["volumes"]}
+
+    assert sorted(volumes) == ["data", "tfcluster-view"]
+    assert volumes["tfcluster-view"]["configMap"]["name"] == "mnist-worker"
+
+
+@pytest.mark.parametrize(("name", "declared"), [("fetch", INIT), ("tensorflow", MAIN), ("logs", SIDECAR)])
+def test_creation_containers_are_left_as_declared(worker, name, declared):
+    """Image, command, arguments, resources and ports are the user's; his environment and mounts keep their order."""
+    found = container(worker, name)
+    untouched = {
+        key: value for key, value in declared.items() if key not in {"env", "volumeMounts", "ports", "resources"}
+    }
+
+    assert {key: found[key] for key in untouched} == untouched
+    assert ("command" in found, "args" in found) == ("command" in declared, "args" in declared)
+    assert [entry for entry in found["env"] if entry["name"] not in ENVIRONMENT] == declared.get("env", [])
+    assert [m for m in found["volumeMounts"] if m["name"] != "tfcluster-view"] == declared.get("volumeMounts", [])
+    assert [port["containerPort"] for port in found.get("ports", [])] == [
+        port["containerPort"] for port in declared.get("ports", [])
+    ]
+    assert found["resources"].get("limits") == declared.get("resources", {}).get("limits")
+
+
+def test_creation_pod_spec_is_left_as_declared(worker):
+    """Node selector, restart policy and grace period of the template are kept; tolerations are among the pod's."""
+    spec = worker["spec"]
+
+    assert {key: spec[key] for key in ("nodeSelector", "restartPolicy", "terminationGracePeriodSeconds")} == {
+        key: WORKER["spec"][key] for key in ("nodeSelector", "restartPolicy", "terminationGracePeriodSeconds")
+    }
+    assert WORKER["spec"]["tolerations"][0] in spec["tolerations"]
+
+
+def test_creation_no_token_and_no_service_links_by_default(worker):
+    """A task gets no API token and no Service environment unless its template asks for them."""
+    assert (worker["spec"]["automountServiceAccountToken"], worker["spec"]["enableServiceLinks"]) == (False, False)
+
+
+def test_creation_template_may_ask_for_a_token(mnist):
+    """A template that asks for the token and the Service environment gets them."""
+    spec = mnist.demand(PODS, "mnist-chief-0")["spec"]
+
+    assert (spec["automountServiceAccountToken"], spec["enableServiceLinks"]) == (True, True)
+
+
+def test_creation_leaves_no_trace_on_the_cluster_object(mnist):
+    """The operator adds no finalizer, annotation or label to the TFCluster."""
+    metadata = mnist.cluster("mnist")["metadata"]
+
+    assert [metadata.get(key) for key in ("finalizers", "annotations", "labels")] == [None, None, None]
+
+
+def test_creation_writes_each_object_once(mnist, audit, since):
+    """Service, ConfigMaps and pods are created by one request each, and nothing else is written but the status."""
+    writes = audit.writes(since, user=OPERATOR_USER, namespace=mnist.namespace)
+    created = sorted((w.target, w.name) for w in writes if w.verb == "create" and w.resource != "events")
+
+    assert created == sorted(
+        [("services", "mnist")]
+        + [("configmaps", name) for name in mnist.config_maps()]
+        + [("pods", name) for name in mnist.pods()]
+    )
+    assert {(w.verb, w.target) for w in writes if w.verb != "create"} == {("patch", "tfclusters/status")}
+
+
+def test_creation_foundations_come_before_pods(mnist, audit, since):
+    """Service and ConfigMaps are there before the first pod is asked for, so that a pod starts with name and view."""
+    writes = [w for w in audit.writes(since, user=OPERATOR_USER, namespace=mnist.namespace) if w.verb == "create"]
+    foundations = max(w.finished for w in writes if w.resource in {"services", "configmaps"})
+
+    assert foundations <= min(w.received for w in writes if w.resource == "pods")
+
+
+def test_creation_in_two_namespaces_of_one_name(mnist, world, operator):  # noqa: ARG001 - it must run
+    """A cluster of the same name in another namespace is another cluster."""
+    world.launch("mnist", {"worker": {"replicas": 1}})
+    pods = world.await_pods(["mnist-worker-0"])
+
+    assert environment(container(pods["mnist-worker-0"], "tensorflow"))["TFCLUSTER_ADDRESS"] == (
+        f"mnist-worker-0.mnist.{world.namespace}.svc:2222"
+    )
+    assert len(mnist.pods()) == 6
+
+
+def test_creation_replicas_default_to_one(world, operator):  # noqa: ARG001 - it must run
+    """A job that says nothing of replicas has one task."""
+    world.launch("c", {"chief": {}})
+
+    world.await_pods(["c-chief-0"])
+
+
+def test_creation_of_an_empty_job(world, operator):  # noqa: ARG001 - it must run
+    """A job of 0 tasks has its ConfigMap and no pod, and the cluster is ready."""
+    world.launch("c", {"chief": {}, "worker": {"replicas": 0}})
+    world.await_settled("c")
+
+    assert sorted(world.pods()) == ["c-chief-0"]
+    assert sorted(world.config_maps()) == ["c-chief", "c-worker"]
+
+
+def test_creation_of_twenty_clusters_at_once(world, operator):  # noqa: ARG001 - it must run
+    """Twenty clusters declared together all get their pods, each its own."""
+    names = [f"c{i:02}" for i in range(20)]
+    for name in names:
+        world.launch(name, {"worker": {"replicas": 2}})
+
+    pods = world.await_pods(pod for name in names for pod in task_names(name, worker=2))
+    owners = {name: pod["metadata"]["ownerReferences"][0]["name"] for name, pod in pods.items()}
+
+    assert owners == {name: name.split("-")[0] for name in pods}
+    assert len(world.objects.list(TFCLUSTERS, world.namespace)) == 20

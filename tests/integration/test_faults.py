@@ -1,0 +1,286 @@
+"""What the operator is told is late, cut short or wrong: a proxy in front of the API server lies to it."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from support.fault_proxy import Fault, FaultProxy
+from support.objects import CONFIG_MAPS, PODS, SERVICES, TFCLUSTERS
+from support.operator_process import OperatorProcess
+from support.rbac import OPERATOR_USER
+from support.snapshot import snapshot
+from support.waiting import eventually
+from support.world import World, task_names
+
+WATCHED = ["configmaps", "pods", "services", "tfclusters"]
+RESOURCES = {"pods": (PODS, "c-worker-1"), "configmaps": (CONFIG_MAPS, "c-worker"), "services": (SERVICES, "c")}
+
+
+@pytest.fixture
+def launched(lied_to: OperatorProcess, world: World) -> World:  # noqa: ARG001 - it must run
+    world.launch("c", {"worker": {"replicas": 3}})
+    world.await_settled("c")
+    world.await_condition("c", "MembershipPublished", status="True")
+    return world
+
+
+def settle_another(world: World, name: str = "later") -> None:
+    """Have the operator finish a cluster that was declared after all else."""
+    world.launch(name, {"worker": {}})
+    world.await_settled(name)
+
+
+@pytest.mark.parametrize("end", ["dropped", "expired", "cut in the middle of a line"])
+@pytest.mark.parametrize("resource", RESOURCES)
+def test_watch_gap_hides_no_deletion(launched, fault_proxy, resource, end):
+    """An object deleted while its watch was down is made again once the watch is back."""
+    kind, name = RESOURCES[resource]
+    old = launched.demand(kind, name)["metadata"]["uid"]
+    with fault_proxy.fault(Fault("refuse", resource=resource, method="GET", status=503)):
+        end_watches(fault_proxy, resource, end)
+        launched.delete(kind, name)
+
+    eventually(
+        lambda: (launched.get(kind, name) or {}).get("metadata", {}).get("uid"),
+        lambda uid: uid not in {None, old},
+        what=f"{name} is made again",
+    )
+
+
+@pytest.mark.parametrize("end", ["dropped", "expired"])
+def test_watch_gap_hides_no_edit_of_the_cluster(launched, fault_proxy, end):
+    """An edit of a TFCluster that happened while its watch was down is carried out."""
+    with fault_proxy.fault(Fault("refuse", resource="tfclusters", method="GET", status=503)):
+        end_watches(fault_proxy, "tfclusters", end)
+        launched.scale("c", replicas=5)
+
+    launched.await_pods(task_names("c", worker=5))
+
+
+@pytest.mark.parametrize("end", ["dropped", "expired"])
+def test_watch_gap_does_not_resurrect_a_deleted_cluster(launched, fault_proxy, audit, end):
+    """A TFCluster deleted while its watch was down stays deleted: in the end nothing of it exists, or is made."""
+    with fault_proxy.fault(Fault("refuse", resource="tfclusters", method="GET", status=503)) as gap:
+        end_watches(fault_proxy, "tfclusters", end)
+        launched.remove("c")
+        eventually(lambda: launched.get(TFCLUSTERS, "c"), lambda cluster: cluster is None, what="the cluster is gone")
+        eventually(lambda: len(gap.met), lambda met: met >= 1, what="the operator has missed the deletion")
+    settle_another(launched)
+
+    eventually(
+        lambda: sorted([*launched.pods(), *launched.config_maps(), *launched.services()]),
+        lambda left: left == ["later", "later-worker", "later-worker-0"],
+        what="nothing is left of the deleted cluster",
+    )
+    position = audit.position()
+    settle_another(launched, "last")
+    late = audit.writes(position, user=OPERATOR_USER, namespace=launched.namespace)
+    assert [str(w) for w in late if w.name == "c" or w.name.startswith("c-")] == []
+
+
+def test_watch_gap_with_rebirth_is_noticed(launched, fault_proxy):
+    """A TFCluster deleted and declared anew while its watch was down gets objects of its own."""
+    with fault_proxy.fault(Fault("refuse", resource="tfclusters", method="GET", status=503)):
+        end_watches(fault_proxy, "tfclusters", "expired")
+        launched.remove("c")
+        new = launched.launch("c", {"worker": {"replicas": 2}})["metadata"]["uid"]
+
+    launched.await_pods(task_names("c", worker=2))
+    eventually(
+        lambda: {p["metadata"]["ownerReferences"][0]["uid"] for p in launched.pods().values()},
+        lambda owners: owners == {new},
+        what="all pods belong to the new cluster",
+    )
+
+
+def end_watches(proxy: FaultProxy, resource: str, how: str) -> None:
+    eventually(proxy.open_watches, lambda found: resource in found, what=f"{resource} are watched")
+    match how:
+        case "dropped":
+            proxy.drop_watches(resource)
+        case "expired":
+            proxy.expire_watches(resource)
+        case _:
+            proxy.drop_watches(resource, farewell=b'{"type":"MODIFIED","object":{"meta')
+
+
+def test_watches_dropped_again_and_again_are_opened_again(launched, fault_proxy):
+    """Watches cut twenty times in a row are opened again, and the operator still follows."""
+    for _ in range(20):
+        eventually(fault_proxy.open_watches, lambda found: found == WATCHED, what="all four are watched")
+        fault_proxy.drop_watches()
+
+    launched.scale("c", replicas=4)
+    launched.await_pods(task_names("c", worker=4))
+
+
+def test_watch_that_is_dropped_writes_nothing(launched, fault_proxy, audit):
+    """Lists and watches begun anew are no reason to write."""
+    position = audit.position()
+    for drop in (fault_proxy.drop_watches, fault_proxy.expire_watches):
+        eventually(fault_proxy.open_watches, lambda found: found == WATCHED, what="all four are watched")
+        drop()
+    eventually(fault_proxy.open_watches, lambda found: found == WATCHED, what="all four are watched")
+    settle_another(launched)
+
+    written = audit.writes(position, user=OPERATOR_USER, namespace=launched.namespace)
+    late = [w for w in written if w.resource != "events" and not w.name.startswith("later")]
+    assert [str(w) for w in late] == []
+
+
+def test_restart_of_the_api_server_is_survived(launched, control_plane, lied_to):
+    """When the API server restarts and its history is compacted, the operator follows again without a restart."""
+    pid = lied_to.pid
+    control_plane.restart_apiserver()
+    control_plane.compact_etcd()
+
+    launched.scale("c", replicas=5)
+
+    launched.await_pods(task_names("c", worker=5))
+    assert (lied_to.running, lied_to.pid) == (True, pid)
+
+
+@pytest.mark.parametrize("status", [409, 429, 500, 503, 504])
+@pytest.mark.parametrize("resource", ["pods", "configmaps", "services"])
+@pytest.mark.usefixtures("lied_to")
+def test_refused_creates_are_tried_again(world, fault_proxy, resource, status):
+    """A create that is refused a few times is carried out in the end, and the world is whole."""
+    fault = Fault("refuse", resource=resource, method="POST", status=status, times=3)
+    with fault_proxy.fault(fault):
+        world.launch("c", {"worker": {"replicas": 3}, "ps": {"replicas": 2}})
+        world.await_pods(task_names("c", ps=2, worker=3))
+        world.await_settled("c")
+
+    assert len(fault.met) == 3
+    assert (sorted(world.config_maps()), list(world.services())) == (["c-ps", "c-worker"], ["c"])
+
+
+@pytest.mark.parametrize("status", [409, 429, 500, 503])
+@pytest.mark.parametrize("resource", ["pods", "configmaps", "tfclusters"])
+def test_refused_patches_are_tried_again(launched, fault_proxy, resource, status):
+    """A patch of a pod, a ConfigMap or the status that is refused is carried out in the end."""
+    fault = Fault("refuse", resource=resource, method="PATCH", status=status, times=2)
+    with fault_proxy.fault(fault):
+        launched.scale("c", replicas=4)
+        launched.await_pods(task_names("c", worker=4))
+        launched.await_condition("c", "MembershipPublished", status="True")
+        launched.await_settled("c")
+
+    assert len(fault.met) == 2
+    assert len(launched.view("c", "worker")["jobs"]["worker"]) == 4
+
+
+@pytest.mark.parametrize("resource", ["pods", "configmaps", "services", "tfclusters"])
+def test_refused_lists_are_tried_again(world, lied_to, fault_proxy, resource):
+    """An operator whose first lists fail is not ready until they succeed, and then works."""
+    lied_to.kill()
+    with fault_proxy.fault(Fault("refuse", resource=resource, method="GET", status=500)) as fault:
+        lied_to.start(kubeconfig=fault_proxy.kubeconfig, wait=False)
+        eventually(lambda: len(fault.met), lambda met: met >= 2, what="two lists were refused")
+        assert lied_to.readiness() != "200"
+    lied_to.wait_ready()
+
+    world.launch("c", {"worker": {}})
+    world.await_pods(["c-worker-0"])
+
+
+@pytest.mark.usefixtures("lied_to")
+def test_storm_of_too_many_requests_is_weathered(world, fault_proxy, audit):
+    """Forty writes answered by 429 with Retry-After: everything is made, each object once."""
+    position = audit.position()
+    fault = Fault("refuse", writes=True, status=429, retry_after=1, times=40)
+    with fault_proxy.fault(fault):
+        world.launch("c", {"worker": {"replicas": 40}, "ps": {"replicas": 20}})
+        world.await_pods(task_names("c", ps=20, worker=40))
+
+    assert len(fault.met) == 40
+    made = [w for w in audit.writes(position, user=OPERATOR_USER, namespace=world.namespace) if w.resource == "pods"]
+    assert [(w.verb, w.code) for w in made] == [("create", 201)] * 60
+
+
+def test_unavailable_server_of_ten_seconds_is_survived(launched, lied_to, fault_proxy):
+    """Ten seconds in which every request is refused by 503 cost no process, and what was missed is carried out."""
+    pid = lied_to.pid
+    with fault_proxy.fault(Fault("refuse", status=503)) as outage:
+        fault_proxy.drop_watches()
+        begin = time.monotonic()
+        launched.scale("c", replicas=5)
+        launched.delete(PODS, "c-worker-0")
+        eventually(
+            lambda: (lied_to.running, time.monotonic() - begin >= 10),
+            lambda state: state[1] or not state[0],
+            what="ten seconds are over",
+        )
+        assert outage.met
+
+    launched.await_pods(task_names("c", worker=5))
+    launched.await_settled("c")
+    assert (lied_to.running, lied_to.pid) == (True, pid)
+
+
+@pytest.mark.parametrize("resource", ["pods", "configmaps", "services"])
+@pytest.mark.usefixtures("lied_to")
+def test_create_whose_answer_is_lost_is_not_repeated(world, fault_proxy, audit, resource):
+    """A create that the server carried out, and whose answer was lost, ends in one object and no conflict."""
+    position = audit.position()
+    with fault_proxy.fault(Fault("commit-and-reset", resource=resource, method="POST", times=2)) as fault:
+        world.launch("c", {"worker": {"replicas": 3}, "ps": {"replicas": 1}})
+        world.await_pods(task_names("c", ps=1, worker=3))
+        world.await_settled("c")
+        assert fault.met
+
+    assert world.condition("c", "NameConflict")["status"] == "False"
+    made = [
+        w.name
+        for w in audit.writes(position, user=OPERATOR_USER, namespace=world.namespace)
+        if (w.verb, w.code) == ("create", 201) and w.resource != "events"
+    ]
+    assert sorted(made) == sorted([*world.pods(), *world.config_maps(), *world.services()])
+
+
+def test_patch_whose_answer_is_lost_does_no_harm(launched, fault_proxy):
+    """A view rewritten by a patch whose answer was lost is published, and its pods are told."""
+    with fault_proxy.fault(Fault("commit-and-reset", resource="configmaps", method="PATCH", times=1)) as fault:
+        launched.scale("c", replicas=2)
+        launched.await_pods(task_names("c", worker=2))
+        launched.await_settled("c")
+        launched.await_condition("c", "MembershipPublished", status="True")
+
+    assert len(fault.met) == 1
+
+
+@pytest.mark.usefixtures("lied_to")
+def test_late_watch_of_pods_causes_no_second_pod(world, fault_proxy, audit):
+    """Pods whose watch is down are made once: the operator trusts the answers to its own writes."""
+    position = audit.position()
+    with fault_proxy.fault(Fault("hang", resource="pods", watch=True)):
+        fault_proxy.drop_watches("pods")
+        world.launch("c", {"worker": {"replicas": 5}})
+        world.await_pods(task_names("c", worker=5))
+    world.await_settled("c")
+
+    made = [w for w in audit.writes(position, user=OPERATOR_USER, namespace=world.namespace) if w.resource == "pods"]
+    assert [(w.verb, w.code) for w in made] == [("create", 201)] * 5
+
+
+@pytest.mark.usefixtures("operator")
+def test_two_operators_at_once_agree(world, operator_kubeconfig, tmp_path):
+    """A second operator, as while the old pod is not dead yet, leads to the same world and to no duplicate."""
+    second = OperatorProcess(kubeconfig=operator_kubeconfig, log=tmp_path / "second.log")
+    second.start()
+    try:
+        world.launch("c", {"worker": {"replicas": 6}, "ps": {"replicas": 2}})
+        world.await_settled("c")
+        world.scale("c", replicas=2)
+        world.await_pods(task_names("c", ps=2, worker=2))
+        world.await_settled("c")
+        world.await_condition("c", "NameConflict", status="False")
+        both = snapshot(world, "c")
+    finally:
+        second.kill()
+    world.launch("c2", {"worker": {"replicas": 6}, "ps": {"replicas": 2}})
+    world.await_settled("c2")
+
+    assert snapshot(world, "c") == both
+    assert "Traceback" not in second.log.read_text(encoding="utf-8")

@@ -1,0 +1,360 @@
+"""The life of a cluster and of the operator: deletion, rebirth, restarts, scope, rights, and doing nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from kubernetes.client.exceptions import ApiException
+from support.manifests import pod_template
+from support.objects import CONFIG_MAPS, EVENTS, PODS, ROLE_BINDINGS, SERVICES, TFCLUSTERS, Object
+from support.rbac import OPERATOR_RULES, OPERATOR_USER
+from support.snapshot import snapshot
+from support.waiting import eventually
+from support.world import World, task_names
+
+#: The garbage collector looks for new kinds of owners only every 30 seconds.
+COLLECTED = 75.0
+
+FILTERED = {
+    "chief": {},
+    "worker": {"replicas": 3, "deviceFilters": ["/job:ps", "/job:chief"]},
+    "ps": {"replicas": 1, "deviceFilters": ["/job:worker", "/job:chief"]},
+}
+
+
+def everything(world: World) -> list[str]:
+    return sorted([*world.pods(), *world.config_maps(), *world.services()])
+
+
+def settle_another(world: World, name: str) -> None:
+    """Have the operator finish a cluster that was declared after all else: it has then seen all else."""
+    world.launch(name, {"worker": {}})
+    world.await_settled(name)
+
+
+@pytest.mark.usefixtures("operator")
+def test_delete_removes_everything(world):
+    """Deleting a TFCluster removes its pods, ConfigMaps and Service, and the operator deletes none of them itself."""
+    world.launch("c", FILTERED)
+    world.await_settled("c")
+
+    world.remove("c")
+
+    eventually(lambda: everything(world), lambda left: not left, what="nothing is left", within=COLLECTED)
+
+
+@pytest.mark.usefixtures("operator")
+def test_delete_leaves_other_clusters_alone(world):
+    """Deleting one cluster does not touch another one of the namespace."""
+    world.launch("c", {"worker": {"replicas": 2}})
+    world.launch("c-worker", {"worker": {"replicas": 1}})
+    world.await_settled("c")
+    world.await_settled("c-worker")
+    before = snapshot(world, "c-worker")
+
+    world.remove("c")
+    eventually(
+        lambda: sorted(world.pods()),
+        lambda left: left == ["c-worker-worker-0"],
+        what="c's pods are gone",
+        within=COLLECTED,
+    )
+
+    assert snapshot(world, "c-worker") == before
+
+
+def test_delete_without_an_operator_removes_everything(world, operator):
+    """Owner references do the clean-up: no operator and no finalizer is needed."""
+    world.launch("c", FILTERED)
+    world.await_settled("c")
+    operator.stop()
+
+    world.remove("c")
+
+    eventually(lambda: everything(world), lambda left: not left, what="nothing is left", within=COLLECTED)
+
+
+@pytest.mark.usefixtures("operator")
+def test_delete_in_the_foreground_is_not_fought(world, kubelet, audit):
+    """While a cluster is deleted in the foreground, the operator makes none of its objects again."""
+    world.launch("c", {"worker": {"replicas": 3}})
+    world.await_settled("c")
+    kubelet.run(*task_names("c", worker=3))
+    world.await_status("c", lambda s: s["ready"] == "3/3", what="all are ready")
+    position = audit.position()
+
+    world.objects.request("DELETE", TFCLUSTERS.path(world.namespace, "c") + "?propagationPolicy=Foreground")
+    eventually(
+        lambda: [p for p in world.pods().values() if "deletionTimestamp" not in p["metadata"]],
+        lambda left: not left,
+        what="the pods are asked to go",
+    )
+    kubelet.stop(*task_names("c", worker=3))
+    eventually(lambda: everything(world), lambda left: not left, what="nothing is left", within=COLLECTED)
+    eventually(lambda: world.get(TFCLUSTERS, "c"), lambda cluster: cluster is None, what="the cluster is gone")
+
+    assert [
+        w for w in audit.writes(position, user=OPERATOR_USER, namespace=world.namespace) if w.verb == "create"
+    ] == []
+
+
+@pytest.mark.usefixtures("operator")
+def test_recreate_of_the_same_name_is_a_new_cluster(world):
+    """A cluster deleted and declared again at once gets objects of its own; none of the old one survives."""
+    old = world.launch("c", FILTERED)["metadata"]["uid"]
+    world.await_settled("c")
+
+    world.remove("c")
+    new = world.launch("c", FILTERED)["metadata"]["uid"]
+
+    assert new != old
+    await_owned_by(world, new)
+    assert world.view("c", "worker")["cluster"]["uid"] == new
+
+
+@pytest.mark.usefixtures("operator")
+def test_recreate_waits_for_the_predecessors_pods(world, kubelet):
+    """While a pod of the deleted cluster terminates, its name is waited for, and it is no conflict."""
+    world.launch("c", {"worker": {"replicas": 2}})
+    world.await_settled("c")
+    kubelet.run(*task_names("c", worker=2))
+    world.remove("c")
+    new = world.launch("c", {"worker": {"replicas": 2}})["metadata"]["uid"]
+
+    world.await_condition("c", "Ready", status="False", reason="WaitingForPredecessor")
+    assert world.condition("c", "NameConflict")["status"] == "False"
+    eventually(
+        lambda: [p for p in world.pods().values() if "deletionTimestamp" not in p["metadata"]],
+        lambda left: not left,
+        what="the garbage collector asked the old pods to go",
+    )
+    kubelet.stop(*task_names("c", worker=2))
+
+    world.await_pods(task_names("c", worker=2))
+    await_owned_by(world, new)
+
+
+def test_recreate_while_the_operator_is_away(world, operator):
+    """A cluster that was deleted and declared anew while no operator ran gets its own objects."""
+    world.launch("c", FILTERED)
+    world.await_settled("c")
+    operator.kill()
+    world.remove("c")
+    smaller = {**FILTERED, "worker": {**FILTERED["worker"], "replicas": 1}}
+    new = world.launch("c", smaller)["metadata"]["uid"]
+
+    operator.start()
+
+    world.await_pods(task_names("c", chief=1, worker=1, ps=1))
+    await_owned_by(world, new)
+
+
+def await_owned_by(world: World, uid: str) -> None:
+    def owners() -> Counter[str]:
+        found = [*world.pods().values(), *world.config_maps().values(), *world.services().values()]
+        return Counter(thing["metadata"]["ownerReferences"][0]["uid"] for thing in found)
+
+    world.await_settled("c")
+    tasks = sum(job.get("replicas", 1) for job in world.cluster("c")["spec"]["jobs"].values())
+    count = 1 + len(world.cluster("c")["spec"]["jobs"]) + tasks
+    eventually(owners, lambda found: found == {uid: count}, what=f"all {count} objects belong to {uid}")
+
+
+@pytest.mark.usefixtures("operator")
+def test_idle_writes_nothing(world, audit):
+    """When nothing changes the operator writes nothing, though another cluster comes and goes."""
+    world.launch("c", FILTERED)
+    world.await_settled("c")
+    world.await_condition("c", "MembershipPublished", status="True")
+    settle_another(world, "first")
+    position = audit.await_quiet(OPERATOR_USER, namespace=world.namespace)
+
+    settle_another(world, "second")
+    world.remove("first")
+    eventually(lambda: world.get(SERVICES, "first"), lambda found: found is None, what="the first one is gone")
+
+    assert [str(w) for w in about(audit, world, position, "c")] == []
+
+
+def test_restart_writes_nothing(world, operator, audit, kubelet):
+    """After a restart with nothing changed the operator writes nothing about any cluster, running or suspended."""
+    world.launch("c", FILTERED)
+    world.launch("asleep", {"worker": {"replicas": 2}}, suspend=True)
+    world.await_settled("c")
+    world.await_condition("asleep", "Suspended", status="True")
+    kubelet.run(*task_names("c", chief=1, worker=2))
+    world.await_status("c", lambda s: s["ready"] == "3/5", what="three tasks are ready")
+    settle_another(world, "first")
+    audit.await_quiet(OPERATOR_USER, namespace=world.namespace)
+    operator.stop()
+    position = audit.position()
+
+    operator.start()
+    settle_another(world, "second")
+
+    for name in ("c", "asleep", "first"):
+        assert [str(w) for w in about(audit, world, position, name)] == []
+
+
+def about(audit, world: World, position: int, cluster: str) -> list:
+    """The operator's writes on a cluster and its objects; pods of ``c`` are not those of ``c2``."""
+    return [
+        w
+        for w in audit.writes(position, user=OPERATOR_USER, namespace=world.namespace)
+        if w.name == cluster or w.name.startswith(f"{cluster}-")
+    ]
+
+
+def test_restart_catches_up_with_what_was_missed(world, operator):
+    """Edits, deletions and new clusters of the time without an operator are carried out after the start."""
+    world.launch("c", FILTERED)
+    world.launch("doomed", {"worker": {}})
+    world.await_settled("c")
+    world.await_settled("doomed")
+    operator.stop()
+    world.scale("c", replicas=5)
+    world.delete(PODS, "c-chief-0")
+    world.delete(CONFIG_MAPS, "c-ps")
+    world.remove("doomed")
+    world.launch("late", {"worker": {"replicas": 2}})
+
+    operator.start()
+
+    world.await_pods([*task_names("c", chief=1, worker=5, ps=1), *task_names("late", worker=2)])
+    world.await_settled("c")
+    assert len(world.view("c", "ps")["jobs"]["worker"]) == 5
+
+
+def test_stop_is_clean(operator):
+    """SIGTERM ends the operator with status 0."""
+    assert operator.stop() == 0
+
+
+def test_health_answers(operator):
+    """/healthz and /readyz answer 200 while the operator works."""
+    assert (operator.get_health("healthz"), operator.get_health("readyz")) == ("200", "200")
+
+
+def test_scope_of_one_namespace(  # noqa: PLR0917 - fixtures, by name
+    world, operator, new_namespace, objects, control_plane, audit
+):
+    """With --namespace, and rights in that namespace only, clusters of it are made and others are not looked at."""
+    elsewhere = World(objects, new_namespace())
+    user = f"operator-{world.namespace}"
+    subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": OPERATOR_USER}
+    objects.create(ROLE_BINDINGS, world.namespace, {"metadata": {"name": user}, "roleRef": role, "subjects": [subject]})
+    operator.kill()
+    position = audit.position()
+    operator.start(kubeconfig=control_plane.kubeconfig_for(user), arguments=["--namespace", world.namespace])
+
+    elsewhere.launch("c", {"worker": {}})
+    world.launch("c", {"worker": {"replicas": 2}})
+    world.await_pods(task_names("c", worker=2))
+    world.await_settled("c")
+
+    assert everything(elsewhere) == []
+    assert "status" not in elsewhere.cluster("c")
+    requests = audit.since(position, user=user)
+    assert [str(r) for r in requests if r.code == 403] == []
+    assert {r.namespace for r in requests if r.resource in {"pods", "tfclusters"}} == {world.namespace}
+
+
+def test_scope_of_two_namespaces(world, operator, new_namespace, objects):
+    """--namespace can be given more than once."""
+    second, third = World(objects, new_namespace()), World(objects, new_namespace())
+    operator.kill()
+    operator.start(arguments=["--namespace", world.namespace, "--namespace", second.namespace])
+
+    for each in (third, second, world):
+        each.launch("c", {"worker": {}})
+    for each in (second, world):
+        each.await_pods(["c-worker-0"])
+        each.await_settled("c")
+
+    assert everything(third) == []
+
+
+#: Checked by the API server on the create of an object that blocks its owner's deletion; never a request of its own.
+IMPLIED = {("tfclusters/finalizers", "update")}
+
+
+def test_rights_used_are_the_rights_granted(world, operator, audit, kubelet):
+    """A life with every kind of event uses each right that the operator has, and asks for none that it lacks."""
+    operator.kill()
+    position = audit.position()
+    operator.start()
+    live_through_everything(world, kubelet)
+    operator.kill()  # its watches end, and are logged
+
+    requests = [r for r in audit.since(position, user=OPERATOR_USER) if r.resource]
+    used = {(r.target, r.verb) for r in requests}
+    granted = {(target, verb) for _, target, verbs in OPERATOR_RULES for verb in verbs}
+
+    assert [str(r) for r in requests if r.code == 403 and r.namespace in {"", world.namespace}] == []
+    assert sorted(used) == sorted(granted - IMPLIED)
+
+
+def live_through_everything(world: World, kubelet) -> None:
+    world.launch("c", FILTERED)
+    world.await_settled("c")
+    kubelet.run("c-worker-2")
+    world.await_status("c", lambda s: s["ready"] == "1/5", what="one is ready")
+    world.scale("c", replicas=1)
+    kubelet.stop("c-worker-2")
+    world.await_settled("c")
+    world.patch(SERVICES, "c", {"spec": {"selector": {"color": "blue"}}})
+    eventually(
+        lambda: world.services()["c"]["spec"]["selector"], lambda s: "color" not in s, what="the selector is repaired"
+    )
+    owned = {key: world.demand(SERVICES, "c")["metadata"][key] for key in ("name", "labels", "ownerReferences")}
+    replace_by_a_cluster_ip_service(world, owned)
+    eventually(
+        lambda: world.services().get("c", {}).get("spec", {}).get("clusterIP"),
+        lambda address: address == "None",
+        what="the Service is headless again",
+    )
+    world.edit("c", {"jobs": {"chief": None, "worker": {"deviceFilters": None}, "ps": {"deviceFilters": None}}})
+    eventually(lambda: sorted(world.config_maps()), lambda names: names == ["c-ps", "c-worker"], what="c-chief is gone")
+
+
+def replace_by_a_cluster_ip_service(world: World, metadata: Object) -> None:
+    """Put a Service with a cluster IP in the place of ours, racing the operator for the name."""
+
+    def attempt() -> bool:
+        world.delete(SERVICES, "c")
+        try:
+            world.objects.create(SERVICES, world.namespace, {"metadata": metadata, "spec": {"ports": [{"port": 2222}]}})
+        except ApiException as error:
+            if error.status != 409:
+                raise
+            return False
+        return True
+
+    eventually(attempt, what="a Service with a cluster IP is in place")
+
+
+@pytest.mark.usefixtures("operator")
+def test_events_tell_what_was_done(world):
+    """Kubernetes events on the TFCluster tell of what the operator did."""
+    world.launch("c", {"worker": {"replicas": 2}})
+    world.await_settled("c")
+
+    def told() -> list[Object]:
+        return [e for e in world.objects.list(EVENTS, world.namespace) if e["involvedObject"]["kind"] == "TFCluster"]
+
+    events = eventually(told, what="an event is there")
+    assert {(e["involvedObject"]["name"], e["involvedObject"]["uid"]) for e in events} == {
+        ("c", world.cluster("c")["metadata"]["uid"])
+    }
+
+
+@pytest.mark.usefixtures("operator")
+def test_large_cluster_is_whole(world):
+    """Three hundred tasks are all made and all in the view."""
+    world.launch("c", {"worker": {"replicas": 299}, "chief": {"template": pod_template()}})
+    world.await_settled("c")
+
+    assert len(world.pods()) == 300
+    assert len(world.view("c", "chief")["jobs"]["worker"]) == 299

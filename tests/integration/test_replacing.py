@@ -1,0 +1,162 @@
+"""Pods that end: what is replaced, at once or after a delay, and what is left as it is."""
+
+from __future__ import annotations
+
+import pytest
+from support.manifests import pod_template
+from support.objects import PODS
+from support.waiting import eventually
+from support.world import World, task_names
+
+pytestmark = pytest.mark.usefixtures("operator")
+
+RUNS_ONCE = pod_template(spec={"restartPolicy": "Never"})
+
+
+@pytest.fixture
+def running(world, kubelet) -> World:
+    """A cluster of two running workers."""
+    world.launch("c", {"worker": {"replicas": 2, "template": RUNS_ONCE}})
+    world.await_settled("c")
+    kubelet.run(*task_names("c", worker=2))
+    world.await_status("c", lambda s: s["ready"] == "2/2", what="both workers are ready")
+    return world
+
+
+def uid_of(world: World, name: str) -> str | None:
+    pod = world.get(PODS, name)
+    return None if pod is None else pod["metadata"]["uid"]
+
+
+def await_replacement(world: World, name: str, old: str | None) -> dict:
+    eventually(lambda: uid_of(world, name), lambda uid: uid not in {None, old}, what=f"{name} is replaced")
+    return world.demand(PODS, name)
+
+
+@pytest.mark.parametrize("how", ["fail", "evict"])
+def test_replacing_an_ended_pod(running, kubelet, how):
+    """A pod that failed or was evicted is replaced by a fresh one of the same name; its neighbour stays."""
+    old, neighbour = uid_of(running, "c-worker-1"), uid_of(running, "c-worker-0")
+
+    getattr(kubelet, how)("c-worker-1")
+    new = await_replacement(running, "c-worker-1", old)
+
+    assert new["status"]["phase"] == "Pending"
+    assert new["spec"]["hostname"] == "c-worker-1"
+    assert uid_of(running, "c-worker-0") == neighbour
+
+
+def test_replacing_a_failed_pod_counts_the_attempt(running, kubelet):
+    """The replacement of a pod that failed by itself says that it is one attempt further."""
+    old = uid_of(running, "c-worker-1")
+    kubelet.fail("c-worker-1")
+    new = await_replacement(running, "c-worker-1", old)
+
+    assert new["metadata"]["annotations"]["tfcluster.dev/attempt"] == "1"
+
+
+def test_replacing_a_pod_that_fails_again_and_again_counts_on(running, kubelet):
+    """Failures in a row are counted, so that the delay can grow."""
+    for attempt in ("1", "2"):
+        old = uid_of(running, "c-worker-1")
+        kubelet.fail("c-worker-1")
+        new = await_replacement(running, "c-worker-1", old)
+        assert new["metadata"]["annotations"]["tfcluster.dev/attempt"] == attempt
+
+
+def test_replacing_an_evicted_pod_counts_no_attempt(running, kubelet):
+    """An eviction is nobody's failure: the count stays."""
+    old = uid_of(running, "c-worker-1")
+    kubelet.evict("c-worker-1")
+    new = await_replacement(running, "c-worker-1", old)
+
+    assert new["metadata"]["annotations"]["tfcluster.dev/attempt"] == "0"
+
+
+def test_replacing_leaves_a_succeeded_pod(running, kubelet, operator):
+    """A pod that has finished its work is not made again, not even after a restart of the operator."""
+    old = uid_of(running, "c-worker-1")
+    kubelet.succeed("c-worker-1")
+    running.await_status("c", lambda s: s["jobs"]["worker"]["succeeded"] == 1, what="one has succeeded")
+
+    operator.stop()
+    operator.start()
+    running.launch("later", {"worker": {}})
+    running.await_settled("later")
+
+    assert uid_of(running, "c-worker-1") == old
+
+
+def test_replacing_changes_no_view(running, kubelet):
+    """A replaced pod returns at its address: no ConfigMap is written and no other pod is told anything."""
+    config_map = running.config_maps()["c-worker"]["metadata"]["resourceVersion"]
+    neighbour = running.demand(PODS, "c-worker-0")["metadata"]["annotations"]
+    old = uid_of(running, "c-worker-1")
+
+    kubelet.fail("c-worker-1")
+    await_replacement(running, "c-worker-1", old)
+
+    assert running.config_maps()["c-worker"]["metadata"]["resourceVersion"] == config_map
+    assert running.demand(PODS, "c-worker-0")["metadata"]["annotations"] == neighbour
+
+
+def test_replacing_a_deleted_pod(running, kubelet):
+    """A pod that somebody deleted returns when its name is free."""
+    old = uid_of(running, "c-worker-0")
+    running.delete(PODS, "c-worker-0")
+    eventually(
+        lambda: running.demand(PODS, "c-worker-0")["metadata"].get("deletionTimestamp"), what="the pod terminates"
+    )
+
+    kubelet.stop("c-worker-0")
+
+    await_replacement(running, "c-worker-0", old)
+
+
+def test_replacing_waits_for_a_terminating_pod(running, kubelet):
+    """While a pod terminates it counts as not created, and no second pod of its task is made."""
+    old = uid_of(running, "c-worker-0")
+    running.delete(PODS, "c-worker-0")
+
+    running.await_status("c", lambda s: s["jobs"]["worker"]["created"] == 1, what="the terminating pod counts no more")
+    assert sorted(running.pods()) == task_names("c", worker=2)
+    assert uid_of(running, "c-worker-0") == old
+    kubelet.stop("c-worker-0")
+
+    await_replacement(running, "c-worker-0", old)
+
+
+def test_replacing_all_pods_at_once(running, kubelet):
+    """When every pod is deleted at once, every one returns."""
+    before = {name: uid_of(running, name) for name in task_names("c", worker=2)}
+    for name in before:
+        running.delete(PODS, name)
+    kubelet.stop(*before)
+
+    for name, old in before.items():
+        await_replacement(running, name, old)
+
+
+def test_replacing_drained_pods_through_the_eviction_api(running, kubelet):
+    """A pod evicted as ``kubectl drain`` does it is replaced."""
+    old = uid_of(running, "c-worker-1")
+    eviction = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": "c-worker-1", "namespace": running.namespace},
+    }
+    running.objects.request("POST", PODS.path(running.namespace, "c-worker-1", "eviction"), eviction)
+    kubelet.stop("c-worker-1")
+
+    await_replacement(running, "c-worker-1", old)
+
+
+def test_replacing_says_so_while_it_waits(running, kubelet):
+    """While a failed pod waits for its replacement, Ready says ReplacingFailedPod."""
+    for _ in range(2):  # the second delay is long enough to be seen
+        old = uid_of(running, "c-worker-1")
+        kubelet.fail("c-worker-1")
+        await_replacement(running, "c-worker-1", old)
+    kubelet.fail("c-worker-1")
+
+    running.await_condition("c", "Ready", status="False", reason="ReplacingFailedPod")

@@ -1,0 +1,377 @@
+"""Scaling and editing a living cluster: what is touched, what is not, and in which order."""
+
+from __future__ import annotations
+
+import pytest
+from support.manifests import IMAGE, pod_template
+from support.objects import MERGE, TFCLUSTERS, Object
+from support.rbac import OPERATOR_USER
+from support.waiting import eventually
+from support.world import World, task_names
+
+pytestmark = pytest.mark.usefixtures("operator")
+
+#: The operator keeps at most so many requests under way.
+REQUESTS_AT_ONCE = 32
+
+FILTERED = {
+    "chief": {},
+    "worker": {"replicas": 3, "maxReplicas": 8, "deviceFilters": ["/job:ps", "/job:chief"]},
+    "ps": {"replicas": 2, "deviceFilters": ["/job:worker", "/job:chief"]},
+}
+
+
+def launch(world: World, jobs: dict[str, Object] | None = None, **spec: object) -> None:
+    world.launch("c", jobs or {"worker": {"replicas": 3}}, **spec)
+    world.await_settled("c")
+
+
+def versions(world: World) -> dict[str, str]:
+    return {name: found["metadata"]["resourceVersion"] for name, found in world.config_maps().items()}
+
+
+def uids(world: World) -> dict[str, str]:
+    return {name: pod["metadata"]["uid"] for name, pod in world.pods().items()}
+
+
+def told(world: World) -> dict[str, str]:
+    return {name: pod["metadata"]["annotations"]["tfcluster.dev/view"] for name, pod in world.pods().items()}
+
+
+def writes(audit, world: World, position: int) -> list:
+    return [w for w in audit.writes(position, user=OPERATOR_USER, namespace=world.namespace) if w.resource != "events"]
+
+
+def test_scale_up_adds_the_next_indices(world):
+    """Scaling up makes the pods of the next indices and leaves the others as they are."""
+    launch(world)
+    before = uids(world)
+
+    world.scale("c", replicas=5)
+    world.await_pods(task_names("c", worker=5))
+
+    assert {name: uid for name, uid in uids(world).items() if name in before} == before
+
+
+def test_scale_up_publishes_the_new_tasks(world):
+    """After scaling up the view has the new tasks and the generation of the edit as its epoch."""
+    launch(world)
+
+    generation = world.scale("c", replicas=4)
+    world.await_settled("c")
+    view = world.view("c", "worker")
+
+    assert (len(view["jobs"]["worker"]), view["epoch"], world.status("c")["epoch"]) == (4, generation, generation)
+
+
+def test_scale_up_rewrites_changed_views_only(world):
+    """Adding a filtered worker rewrites the views of chief and ps, not that of the workers, who cannot see it."""
+    launch(world, FILTERED)
+    before = versions(world)
+
+    world.scale("c", replicas=4)
+    world.await_settled("c")
+    after = versions(world)
+
+    assert {name for name in after if after[name] != before[name]} == {"c-chief", "c-ps"}
+
+
+def test_scale_up_touches_only_pods_whose_view_changed(world, audit):
+    """Adding a filtered worker tells chief and ps of it, and no worker."""
+    launch(world, FILTERED)
+    position = audit.position()
+
+    world.scale("c", replicas=4)
+    world.await_settled("c")
+    world.await_condition("c", "MembershipPublished", status="True")
+    touched = {w.name for w in writes(audit, world, position) if (w.verb, w.target) == ("patch", "pods")}
+
+    assert touched == set(task_names("c", chief=1, ps=2))
+
+
+def test_scale_up_leaves_the_epoch_of_unchanged_views(world):
+    """A view that did not change keeps its epoch; the cluster's epoch is the newest."""
+    launch(world, FILTERED)
+
+    world.scale("c", replicas=4)
+    world.await_settled("c")
+
+    assert {job: world.view("c", job)["epoch"] for job in FILTERED} == {"chief": 2, "worker": 1, "ps": 2}
+    assert world.status("c")["epoch"] == 2
+
+
+def test_scale_down_removes_the_highest_indices(world):
+    """Scaling down removes the pods of the highest indices and keeps the others as they are."""
+    launch(world, {"worker": {"replicas": 5}})
+    before = uids(world)
+
+    world.scale("c", replicas=2)
+    world.await_pods(task_names("c", worker=2))
+
+    assert uids(world) == {name: before[name] for name in task_names("c", worker=2)}
+
+
+def test_scale_down_deletes_highest_first(world, audit):
+    """Pods are asked to go in the order of falling indices, as far as requests side by side have an order."""
+    launch(world, {"worker": {"replicas": 90, "maxReplicas": 90}})
+    position = audit.position()
+
+    world.scale("c", replicas=10)
+    world.await_pods(task_names("c", worker=10))
+    deleted = [w.name for w in writes(audit, world, position) if (w.verb, w.resource) == ("delete", "pods")]
+
+    wanted = [f"c-worker-{i}" for i in range(89, 9, -1)]
+    assert sorted(deleted) == sorted(wanted)
+    assert max(abs(deleted.index(name) - wanted.index(name)) for name in wanted) <= REQUESTS_AT_ONCE
+
+
+def test_scale_down_tells_survivors_before_pods_go(world, kubelet, audit):
+    """The smaller view is written, then every survivor is touched, and only then is the first pod deleted."""
+    launch(world, {"chief": {}, "worker": {"replicas": 5}})
+    kubelet.run(*task_names("c", chief=1, worker=5))
+    world.await_status("c", lambda s: s["ready"] == "6/6", what="all are ready")
+    position = audit.position()
+
+    world.scale("c", replicas=2)
+    eventually(lambda: world.view("c", "chief")["epoch"], lambda epoch: epoch == 2, what="the view is rewritten")
+    going = task_names("c", worker=5)[2:]
+    eventually(
+        lambda: [name for name in going if "deletionTimestamp" not in world.pods()[name]["metadata"]],
+        lambda left: not left,
+        what="the surplus pods are asked to go",
+    )
+    log = writes(audit, world, position)
+    kubelet.stop(*going)
+    published = [w for w in log if w.resource == "configmaps"]
+    touched = [w for w in log if (w.verb, w.target) == ("patch", "pods")]
+    deleted = [w for w in log if (w.verb, w.resource) == ("delete", "pods")]
+
+    assert {w.name for w in published} == {"c-chief", "c-worker"}
+    assert {w.name for w in touched} == set(task_names("c", chief=1, worker=2))
+    assert max(w.finished for w in published) <= min(w.received for w in touched)
+    assert max(w.finished for w in touched) <= min(w.received for w in deleted)
+
+
+def test_scale_down_below_what_filters_name_is_allowed_up_to_max_replicas(world):
+    """A filter may name a task below maxReplicas that does not exist now: the view then leaves it out."""
+    launch(world, {"ps": {"deviceFilters": ["/job:worker/task:2"]}, "worker": {"replicas": 3, "maxReplicas": 3}})
+
+    world.scale("c", replicas=1)
+    world.await_settled("c")
+
+    assert world.view("c", "ps")["jobs"] == {}
+
+
+def test_scale_to_zero_and_back(world):
+    """A job scaled to 0 has no pods and its ConfigMap stays; scaled up again it has them."""
+    launch(world, {"chief": {}, "worker": {"replicas": 2}})
+
+    world.scale("c", replicas=0)
+    world.await_pods(["c-chief-0"])
+    assert sorted(world.config_maps()) == ["c-chief", "c-worker"]
+    world.scale("c", replicas=2)
+
+    world.await_pods(task_names("c", chief=1, worker=2))
+
+
+def test_scale_through_the_scale_subresource(world, kubectl):
+    """``kubectl scale`` changes the number of workers."""
+    launch(world, {"chief": {}, "worker": {"replicas": 1, "maxReplicas": 4}})
+
+    result = kubectl("scale", "tfcluster/c", "--replicas=3", "-n", world.namespace)
+
+    assert result.returncode == 0, result.stderr
+    world.await_pods(task_names("c", chief=1, worker=3))
+
+
+def test_scale_and_back_before_anything_happened_ends_where_it_began(world):
+    """Edits that follow each other closely end in the last one's state."""
+    launch(world)
+    for replicas in (6, 1, 5, 2, 4):
+        world.scale("c", replicas=replicas)
+
+    world.await_pods(task_names("c", worker=4))
+    world.await_settled("c")
+    assert len(world.view("c", "worker")["jobs"]["worker"]) == 4
+
+
+def test_edit_of_filters_rewrites_views_without_replacing_pods(world):
+    """A change of device filters reaches running pods as a changed file: no pod is replaced, all are told."""
+    launch(world, FILTERED)
+    before, told_before = uids(world), told(world)
+
+    generation = world.edit("c", {"jobs": {"worker": {"deviceFilters": ["/job:ps"]}}})
+    world.await_condition("c", "MembershipPublished", status="True")
+    world.await_settled("c")
+
+    assert uids(world) == before
+    assert sorted(world.view("c", "worker")["jobs"]) == ["ps"]
+    assert world.view("c", "worker")["epoch"] == generation
+    assert {name for name, digest in told(world).items() if digest == told_before[name]} == set()
+
+
+def test_edit_that_gives_a_task_filters_adds_a_file(world):
+    """Giving one task its own filters adds its file and tells its pod; taking them away removes the file."""
+    launch(world, FILTERED)
+    before = uids(world)
+
+    world.edit("c", {"jobs": {"worker": {"taskDeviceFilters": {"1": ["/job:ps"]}}}})
+    world.await_settled("c")
+    assert sorted(world.config_maps()["c-worker"]["data"]) == ["cluster.json", "task-1.json"]
+    world.edit("c", {"jobs": {"worker": {"taskDeviceFilters": None}}})
+    world.await_settled("c")
+
+    assert sorted(world.config_maps()["c-worker"]["data"]) == ["cluster.json"]
+    assert uids(world) == before
+    assert len({told(world)[name] for name in task_names("c", worker=3)}) == 1
+
+
+def test_edit_of_a_template_replaces_that_jobs_pods_only(world):
+    """A template edit makes the job's pods anew and leaves the other jobs' pods alone."""
+    launch(world, {"chief": {}, "worker": {"replicas": 2}})
+    before = uids(world)
+
+    world.edit("c", {"jobs": {"worker": {"template": pod_template(image="registry.test/train:2")}}})
+    eventually(
+        lambda: {n: p["spec"]["containers"][0]["image"] for n, p in world.pods().items()},
+        lambda images: (
+            images
+            == {
+                "c-chief-0": IMAGE,
+                "c-worker-0": "registry.test/train:2",
+                "c-worker-1": "registry.test/train:2",
+            }
+        ),
+        what="the workers run the new image",
+    )
+
+    assert uids(world)["c-chief-0"] == before["c-chief-0"]
+
+
+def test_edit_of_a_template_changes_no_view(world):
+    """A template edit changes no membership: no ConfigMap is written and the epoch stays."""
+    launch(world, {"chief": {}, "worker": {"replicas": 2}})
+    before = versions(world)
+    old = uids(world)
+
+    world.edit("c", {"jobs": {"worker": {"template": pod_template(image="registry.test/train:2")}}})
+    eventually(
+        lambda: uids(world),
+        lambda new: sorted(new) == sorted(old) and new["c-worker-0"] != old["c-worker-0"] != new["c-worker-1"],
+        what="the workers are made anew",
+    )
+    world.await_settled("c")
+
+    assert versions(world) == before
+    assert world.status("c")["epoch"] == 1
+
+
+def test_edit_of_a_port_replaces_pods_and_addresses(world):
+    """A port edit makes the job's pods anew, rewrites every view that shows them, and updates the Service."""
+    launch(world, {"chief": {}, "worker": {"replicas": 2}})
+    old = uids(world)
+
+    world.edit("c", {"jobs": {"worker": {"port": 7000}}})
+    eventually(
+        lambda: uids(world),
+        lambda new: sorted(new) == sorted(old) and new["c-worker-0"] != old["c-worker-0"],
+        what="the workers are made anew",
+    )
+    world.await_settled("c")
+
+    assert world.view("c", "chief")["jobs"]["worker"] == [
+        f"c-worker-{i}.c.{world.namespace}.svc:7000" for i in range(2)
+    ]
+    assert sorted(port["port"] for port in world.services()["c"]["spec"]["ports"]) == [2222, 7000]
+    assert uids(world)["c-chief-0"] == old["c-chief-0"]
+
+
+def test_edit_that_adds_a_job(world):
+    """A new job gets its ConfigMap and pods, and appears in the others' views."""
+    launch(world)
+
+    world.edit("c", {"jobs": {"ps": {"replicas": 2, "template": pod_template()}}})
+    world.await_pods(task_names("c", ps=2, worker=3))
+    world.await_settled("c")
+
+    assert sorted(world.config_maps()) == ["c-ps", "c-worker"]
+    assert len(world.view("c", "worker")["jobs"]["ps"]) == 2
+
+
+def test_edit_that_removes_a_job(world):
+    """A removed job loses its pods and its ConfigMap, and disappears from the others' views and the status."""
+    launch(world, {"worker": {"replicas": 2}, "ps": {"replicas": 2}})
+
+    world.edit("c", {"jobs": {"ps": None}})
+    world.await_pods(task_names("c", worker=2))
+    eventually(lambda: sorted(world.config_maps()), lambda names: names == ["c-worker"], what="c-ps is gone")
+    world.await_status("c", lambda s: list(s["jobs"]) == ["worker"], what="the status knows the workers only")
+
+    assert list(world.view("c", "worker")["jobs"]) == ["worker"]
+
+
+def test_suspend_deletes_pods_and_keeps_the_rest(world):
+    """A suspended cluster has no pods; Service and ConfigMaps stay as they are."""
+    launch(world, FILTERED)
+    before = versions(world)
+
+    world.edit("c", {"suspend": True})
+    world.await_pods([])
+    world.await_condition("c", "Suspended", status="True", reason="Suspended")
+
+    assert (versions(world), list(world.services())) == (before, ["c"])
+    assert world.condition("c", "Ready")["status"] == "False"
+
+
+def test_suspend_from_the_start_makes_no_pods(world):
+    """A cluster declared suspended gets Service and ConfigMaps, and no pod is ever made."""
+    world.launch("c", {"worker": {"replicas": 2}}, suspend=True)
+    world.await_condition("c", "Suspended", status="True")
+
+    assert (list(world.pods()), list(world.services()), list(world.config_maps())) == ([], ["c"], ["c-worker"])
+
+
+def test_suspend_and_resume_keep_the_epoch(world):
+    """Suspending changes no membership: resumed pods read the same view, of the same epoch."""
+    launch(world)
+    world.edit("c", {"suspend": True})
+    world.await_pods([])
+
+    world.edit("c", {"suspend": False})
+    world.await_pods(task_names("c", worker=3))
+    world.await_condition("c", "Suspended", status="False", reason="NotSuspended")
+
+    assert world.view("c", "worker")["epoch"] == 1
+
+
+def test_suspend_while_pods_still_terminate_resumes_cleanly(world, kubelet):
+    """A cluster resumed while its old pods terminate waits for their names and then has all its pods."""
+    launch(world, {"worker": {"replicas": 2}})
+    kubelet.run(*task_names("c", worker=2))
+    old = uids(world)
+    world.edit("c", {"suspend": True})
+    eventually(
+        lambda: [p for p in world.pods().values() if "deletionTimestamp" not in p["metadata"]],
+        lambda left: not left,
+        what="the pods are asked to go",
+    )
+
+    world.edit("c", {"suspend": False})
+    kubelet.stop(*task_names("c", worker=2))
+    world.await_pods(task_names("c", worker=2))
+
+    assert not set(uids(world).values()) & set(old.values())
+
+
+def test_edit_while_a_scale_subresource_would_break_a_filter_is_refused(world):
+    """/scale is validated by the same rules as an edit: it cannot exceed maxReplicas."""
+    from kubernetes.client.exceptions import ApiException
+
+    launch(world, {"worker": {"replicas": 1, "maxReplicas": 2}})
+
+    with pytest.raises(ApiException) as refusal:
+        world.objects.patch(
+            TFCLUSTERS, world.namespace, "c", {"spec": {"replicas": 3}}, subresource="scale", content=MERGE
+        )
+
+    assert refusal.value.status == 422

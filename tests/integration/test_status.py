@@ -1,0 +1,223 @@
+"""What the status says: counts, conditions, epoch, GPUs and what /scale reads."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import pytest
+from support.manifests import pod_template
+from support.objects import PODS, TFCLUSTERS
+from support.world import task_names
+
+pytestmark = pytest.mark.usefixtures("operator")
+
+GPU = pod_template(resources={"limits": {"nvidia.com/gpu": "2"}})
+EMPTY = {"ready": 0, "succeeded": 0, "failed": 0, "accelerators": {}}
+
+
+def selector(job: str) -> str:
+    return f"tfcluster.dev/cluster=c,tfcluster.dev/job={job}"
+
+
+def test_status_counts_of_pending_pods(world):
+    """Pods that nobody runs yet are created, and neither ready nor finished."""
+    world.launch("c", {"chief": {}, "worker": {"replicas": 3}})
+    status = world.await_settled("c")["status"]
+
+    assert status["jobs"] == {
+        "chief": {"desired": 1, "created": 1, **EMPTY, "selector": selector("chief")},
+        "worker": {"desired": 3, "created": 3, **EMPTY, "selector": selector("worker")},
+    }
+    assert (status["ready"], status["epoch"], status["gpus"], status["observedGeneration"]) == ("0/4", 1, 0, 1)
+
+
+def test_status_ready_counts_tasks(world, kubelet):
+    """``ready`` is ready tasks of declared tasks, over all jobs."""
+    world.launch("c", {"chief": {}, "worker": {"replicas": 3}})
+    world.await_settled("c")
+    kubelet.run("c-chief-0", "c-worker-0", "c-worker-2")
+
+    status = world.await_status("c", lambda s: s["ready"] == "3/4", what="3 of 4 tasks are ready")
+
+    assert {job: found["ready"] for job, found in status["jobs"].items()} == {"chief": 1, "worker": 2}
+    assert world.condition("c", "Ready")["status"] == "False"
+
+
+def test_status_ready_when_every_task_is(world, kubelet):
+    """Ready is True when every task's pod is ready, with the reason AllTasksReady."""
+    world.launch("c", {"chief": {}, "worker": {"replicas": 2}})
+    world.await_settled("c")
+    kubelet.run(*task_names("c", chief=1, worker=2))
+
+    world.await_condition("c", "Ready", status="True", reason="AllTasksReady")
+
+
+def test_status_ready_falls_with_a_pod(world, kubelet):
+    """A pod that stops being ready makes the cluster not ready again."""
+    world.launch("c", {"worker": {"replicas": 2}})
+    world.await_settled("c")
+    kubelet.run(*task_names("c", worker=2))
+    world.await_condition("c", "Ready", status="True")
+
+    kubelet.unready("c-worker-1")
+
+    world.await_condition("c", "Ready", status="False", reason="TasksNotReady")
+
+
+def test_status_running_is_not_succeeded(world, kubelet):
+    """A pod that has exited with 0 is succeeded and no longer ready; a running one is never succeeded."""
+    world.launch("c", {"worker": {"replicas": 2, "template": template_that_ends()}})
+    world.await_settled("c")
+    kubelet.run(*task_names("c", worker=2))
+    world.await_status("c", lambda s: s["ready"] == "2/2", what="both run")
+
+    kubelet.succeed("c-worker-0")
+    status = world.await_status("c", lambda s: s["jobs"]["worker"]["succeeded"] == 1, what="one has succeeded")
+
+    assert (status["ready"], status["jobs"]["worker"]["ready"], status["jobs"]["worker"]["failed"]) == ("1/2", 1, 0)
+
+
+def test_status_finished_tasks_leave_the_cluster_ready(world, kubelet):
+    """A task that has finished with exit code 0 does not keep the cluster from being Ready."""
+    world.launch("c", {"worker": {"replicas": 2, "template": template_that_ends()}})
+    world.await_settled("c")
+    kubelet.run("c-worker-0")
+    kubelet.succeed("c-worker-1")
+
+    world.await_condition("c", "Ready", status="True", reason="AllTasksReady")
+
+
+def template_that_ends() -> dict:
+    return pod_template(spec={"restartPolicy": "Never"})
+
+
+def test_status_message_names_what_is_missing(world, kubelet):
+    """The Ready condition names a task that is not ready."""
+    world.launch("c", {"worker": {"replicas": 2}})
+    world.await_settled("c")
+    kubelet.run("c-worker-0")
+
+    world.await_status("c", lambda s: s["ready"] == "1/2", what="one is ready")
+
+    assert "worker-1" in world.condition("c", "Ready")["message"]
+
+
+def test_status_conditions_are_the_four(world):
+    """A new cluster has exactly the four conditions, each complete and of this generation."""
+    world.launch("c", {"worker": {}})
+    world.await_settled("c")
+    found = {c["type"]: c for c in world.status("c")["conditions"]}
+
+    assert {kind: (c["status"], c["reason"], c["observedGeneration"]) for kind, c in found.items()} == {
+        "Ready": ("False", "TasksNotReady", 1),
+        "Suspended": ("False", "NotSuspended", 1),
+        "MembershipPublished": ("True", "Published", 1),
+        "NameConflict": ("False", "NoConflict", 1),
+    }
+    assert all(c["message"] and datetime.fromisoformat(c["lastTransitionTime"]) for c in found.values())
+
+
+def test_status_transition_time_stays_while_the_status_does(world):
+    """LastTransitionTime moves only when a condition's status does."""
+    world.launch("c", {"worker": {"replicas": 1}})
+    world.await_settled("c")
+    before = world.condition("c", "NameConflict")["lastTransitionTime"]
+
+    world.scale("c", replicas=2)
+    world.await_settled("c")
+
+    assert world.condition("c", "NameConflict")["lastTransitionTime"] == before
+    assert world.condition("c", "NameConflict")["observedGeneration"] == 2
+
+
+def test_status_keeps_a_condition_of_somebody_else(world):
+    """A condition that another controller wrote stays."""
+    world.launch("c", {"worker": {"replicas": 1}})
+    conditions = world.await_settled("c")["status"]["conditions"]
+    foreign = {
+        "type": "example.test/Audited",
+        "status": "True",
+        "reason": "Seen",
+        "message": "by an auditor",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    world.objects.patch(
+        TFCLUSTERS, world.namespace, "c", {"status": {"conditions": [*conditions, foreign]}}, subresource="status"
+    )
+
+    world.scale("c", replicas=2)
+    world.await_settled("c")
+
+    assert world.condition("c", "example.test/Audited").get("reason") == "Seen"
+
+
+def test_status_edited_by_hand_is_put_right(world, kubelet):
+    """A status that somebody edited is the truth again after the next event."""
+    world.launch("c", {"worker": {"replicas": 2}})
+    world.await_settled("c")
+    world.objects.patch(TFCLUSTERS, world.namespace, "c", {"status": {"ready": "9/9", "gpus": 7}}, subresource="status")
+
+    kubelet.run("c-worker-0")
+
+    world.await_status("c", lambda s: (s["ready"], s["gpus"]) == ("1/2", 0), what="the status is true again")
+
+
+def test_status_gpus_are_the_healthy_ones_that_pods_hold(world, kubelet):
+    """``gpus`` and a job's accelerators count healthy devices of running pods."""
+    world.launch("c", {"worker": {"replicas": 2, "template": GPU}, "ps": {}})
+    world.await_settled("c")
+    kubelet.run("c-worker-0", devices={"nvidia.com/gpu": [("GPU-0", "Healthy"), ("GPU-1", "Healthy")]})
+    kubelet.run("c-worker-1", devices={"nvidia.com/gpu": [("GPU-2", "Healthy"), ("GPU-3", "Unhealthy")]})
+
+    status = world.await_status("c", lambda s: s["gpus"] == 3, what="three GPUs are counted")
+
+    assert {job: found["accelerators"] for job, found in status["jobs"].items()} == {
+        "worker": {"nvidia.com/gpu": 3},
+        "ps": {},
+    }
+
+
+def test_status_gpus_fall_back_to_the_limit(world, kubelet):
+    """On a server that does not tell devices, a running pod holds what its containers ask for."""
+    world.launch("c", {"worker": {"replicas": 2, "template": GPU}})
+    world.await_settled("c")
+    kubelet.run("c-worker-0")
+
+    world.await_status("c", lambda s: s["gpus"] == 2, what="the limit of one running pod is counted")
+
+
+def test_status_scale_subresource_reads_worker(world):
+    """/scale on a cluster gives the workers' replicas, their created pods and a selector that finds them."""
+    world.launch("c", {"chief": {}, "worker": {"replicas": 3}})
+    world.await_settled("c")
+    scale = world.objects.get(TFCLUSTERS, world.namespace, "c", "scale")
+
+    assert (scale["spec"], scale["status"]) == ({"replicas": 3}, {"replicas": 3, "selector": selector("worker")})
+
+
+def test_status_selector_finds_exactly_the_jobs_pods(world):
+    """The selector in the status finds the job's pods and no other."""
+    world.launch("c", {"chief": {}, "worker": {"replicas": 3}})
+    world.launch("d", {"worker": {"replicas": 1}})
+    world.await_settled("d")
+    status = world.await_settled("c")["status"]
+    found = world.objects.list(PODS, world.namespace, selector=status["jobs"]["worker"]["selector"])
+
+    assert sorted(pod["metadata"]["name"] for pod in found) == task_names("c", worker=3)
+
+
+def test_status_table_columns(world, kubectl):
+    """``kubectl get tfc`` shows ready tasks, the reason, GPUs and the epoch."""
+    world.launch("c", {"worker": {"replicas": 2}})
+    world.await_settled("c")
+    table = kubectl("get", "tfc", "-n", world.namespace)
+    header, row = (line.split() for line in table.stdout.splitlines())
+
+    assert dict(zip(header, row, strict=True)) | {"AGE": ""} == {
+        "NAME": "c",
+        "READY": "0/2",
+        "REASON": "TasksNotReady",
+        "GPUS": "0",
+        "EPOCH": "1",
+        "AGE": "",
+    }

@@ -1,0 +1,298 @@
+"""The planner against worlds that Hypothesis makes: from anywhere, through any interruption, to the declared world."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from properties.strategies import (
+    FOREIGN_UID,
+    POD_FATES,
+    TAMPERINGS,
+    Spoiling,
+    clusters,
+    edits,
+    make_child,
+    spoil,
+    spoilings,
+)
+from unit.in_memory import CLUSTER_UID, InMemoryWorld, RefusedError, settled
+
+from tfcluster_operator.model import naming, reasons, views
+from tfcluster_operator.model.actions import CreatePod, Delete, Patch
+from tfcluster_operator.model.spec import TFCluster
+from tfcluster_resolver import contract
+
+MANY = settings(max_examples=150, deadline=None)
+SOME = settings(max_examples=100, deadline=None)
+
+_SERVERS_OWN = ("uid", "resourceVersion", "deletionTimestamp")
+_MAY_DIFFER = (naming.ANNOTATION_ATTEMPT, naming.ANNOTATION_VIEW, naming.ANNOTATION_EPOCHS)
+
+
+def masked(world: InMemoryWorld, *, epochs: bool) -> dict[str, Any]:
+    """Give all objects without what the server adds and without attempts; without epochs and devices if told so."""
+    return {f"{kind}/{name}": _mask(kind, found, epochs=epochs) for (kind, name), found in sorted(world.objects.items())}
+
+
+def _mask(kind: str, found: dict[str, Any], *, epochs: bool) -> dict[str, Any]:
+    metadata = {key: value for key, value in found["metadata"].items() if key not in _SERVERS_OWN}
+    metadata["annotations"] = {k: v for k, v in metadata.get("annotations", {}).items() if k not in _MAY_DIFFER}
+    rest = {key: value for key, value in found.items() if key not in {"metadata", "status", "binaryData", "immutable"}}
+    if kind == "Pod":
+        rest["spec"] = {key: value for key, value in found["spec"].items() if key != "nodeName"}
+    if kind == "ConfigMap":
+        rest["data"] = {name: _mask_view(text, epochs=epochs) for name, text in found["data"].items()}
+        rest["binaryData"] = found.get("binaryData") or {}
+    return {"metadata": metadata, **rest}
+
+
+def _mask_view(text: str, *, epochs: bool) -> str:
+    if epochs:
+        return text
+    view = contract.load(text)
+    accelerators = {job: replace(held, tasks={}) for job, held in view.accelerators.items()}
+    return contract.dump(replace(view, epoch=0, accelerators=accelerators))
+
+
+def from_nothing(cluster: TFCluster) -> InMemoryWorld:
+    """Make the world that an undisturbed operator makes."""
+    world = InMemoryWorld()
+    world.settle(cluster)
+    return world
+
+
+def spoiled(cluster: TFCluster, spoils: list[Spoiling]) -> InMemoryWorld:
+    """Make a running cluster to which things have happened."""
+    world = settled(cluster)
+    for one in spoils:
+        spoil(world, one)
+    return world
+
+
+def assert_told(world: InMemoryWorld, cluster: TFCluster) -> None:
+    """Every pod that may read its view was told of the file that is published."""
+    for job in cluster.jobs:
+        for index in range(0 if cluster.suspend else job.replicas):
+            pod = world.read("Pod", naming.pod_name(cluster.name, job.name, index))
+            files = world.objects["ConfigMap", naming.view_name(cluster.name, job.name)]["data"]
+            text = files.get(contract.task_view_file(index), files[contract.VIEW_FILE])
+            assert not pod.listening or pod.told == views.digest(text)
+
+
+@MANY
+@given(cluster=clusters)
+def test_a_plan_carried_out_leaves_nothing_to_plan(cluster):
+    """From nothing, one plan makes the whole cluster, and the plan after it is empty."""
+    world = InMemoryWorld()
+    world.apply_all(world.plan(cluster).actions, cluster)
+
+    after = world.plan(cluster)
+
+    assert () == after.actions
+    assert () == after.findings
+    declared = set() if cluster.suspend else {naming.pod_name("demo", t.job.name, t.index) for t in cluster.tasks()}
+    assert declared == world.names("Pod")
+    assert {naming.view_name("demo", job.name) for job in cluster.jobs} == world.names("ConfigMap")
+    assert {"demo"} == world.names("Service")
+    assert_told(world, cluster)
+
+
+@MANY
+@given(edit=edits(), spoils=spoilings(*TAMPERINGS, *POD_FATES))
+def test_every_spoiled_world_converges_to_the_world_made_from_nothing(edit, spoils):
+    """Whatever was deleted, edited, relabelled, added or failed, and however the spec changed: the end is the same."""
+    before, after = edit
+    world = settled(before)
+    # NB: a pod without our label that is declared no more is beyond every watch and every name we look for.
+    shrunk = world.names("Pod") - from_nothing(after).names("Pod")
+    for one in spoils:
+        if not (one.what == "drop our labels" and (shrunk or _holds_surplus(world))):
+            spoil(world, one)
+
+    rounds = world.settle(after)
+
+    assert rounds <= 6
+    assert masked(from_nothing(after), epochs=False) == masked(world, epochs=False)
+    assert_told(world, after)
+
+
+def _holds_surplus(world: InMemoryWorld) -> bool:
+    return any(name.startswith(("demo-old", "demo-worker-7")) or name[12:].isdigit() for _, name in world.objects)
+
+
+@MANY
+@given(edit=edits(), spoils=spoilings(*POD_FATES, *TAMPERINGS, most=3), data=st.data())
+def test_a_crash_between_any_two_writes_changes_nothing_in_the_end(edit, spoils, data):
+    """Any part of a plan, its stages in order and the actions of a stage in any, leads to the same world, epochs too."""
+    before, after = edit
+    spoils = [one for one in spoils if one.what != "drop our labels"]
+    undisturbed, crashed = spoiled(before, spoils), spoiled(before, spoils)
+
+    for _ in range(data.draw(st.integers(1, 3), label="crashes")):
+        planned = crashed.plan(after)
+        order = [one for stage in planned.stages for one in data.draw(st.permutations(stage), label="order")]
+        crashed.apply_all(order[: data.draw(st.integers(0, len(order)), label="writes before the crash")], after)
+        if data.draw(st.booleans(), label="terminating pods vanish"):
+            crashed.end_graceful_deletions()
+    undisturbed.settle(after)
+    crashed.settle(after)
+
+    assert masked(undisturbed, epochs=True) == masked(crashed, epochs=True)
+    assert_told(crashed, after)
+
+
+@SOME
+@given(edit=edits(), spoils=spoilings(*POD_FATES, "delete", "edit an image", most=3), data=st.data())
+def test_two_operators_that_act_on_one_observation_do_no_harm(edit, spoils, data):
+    """A plan carried out twice, interleaved, with every lost race refused, converges as one carried out once."""
+    before, after = edit
+    undisturbed, raced = spoiled(before, spoils), spoiled(before, spoils)
+
+    operators = [list(raced.plan(after).actions) for _ in range(2)]
+    while any(operators):
+        one = data.draw(st.sampled_from([left for left in operators if left]), label="who writes next")
+        try:
+            raced.apply(one.pop(0), after)
+        except RefusedError:
+            continue
+    undisturbed.settle(after)
+    raced.settle(after)
+
+    assert masked(undisturbed, epochs=True) == masked(raced, epochs=True)
+
+
+@MANY
+@given(
+    edit=edits(),
+    spoils=spoilings(*POD_FATES, *TAMPERINGS, most=3),
+    foreign=st.lists(
+        st.tuples(
+            st.sampled_from(["Service", "ConfigMap", "Pod"]), st.integers(0, 20), st.sampled_from(["", FOREIGN_UID])
+        ),
+        min_size=1,
+        max_size=4,
+    ),
+)
+def test_what_the_cluster_does_not_control_is_never_touched(edit, spoils, foreign):
+    """Objects of other owners under our names stay byte for byte, and NameTaken tells of each kind."""
+    before, after = edit
+    world = spoiled(before, [one for one in spoils if one.what != "drop our labels"])
+    wanted = from_nothing(after)
+    taken = {}
+    for kind, pick, owner in foreign:
+        names = sorted(wanted.names(kind)) or ["demo-unrelated-0"]
+        name = names[pick % len(names)]
+        world.objects.pop((kind, name), None)
+        taken[kind, name] = world.create(kind, make_child(kind, name, owner=owner))
+
+    for _ in range(6):
+        planned = world.plan(after)
+        world.now += planned.wake_after or 0.0
+        world.apply_all(planned.actions, after)
+        world.end_graceful_deletions()
+
+    planned = world.plan(after)
+    assert () == planned.actions
+    assert taken == {key: world.objects[key] for key in taken}
+    told = {finding.message.split()[1] for finding in planned.findings if finding.reason == reasons.NAME_TAKEN}
+    foundations = {name for kind, name in taken if kind != "Pod" and name != "demo-unrelated-0"}
+    pods = {name for kind, name in taken if kind == "Pod" and name in wanted.names("Pod")}
+    assert foundations <= told
+    assert foundations or pods == told
+
+
+@MANY
+@given(edit=edits(), spoils=spoilings(*POD_FATES, *TAMPERINGS))
+def test_every_write_names_an_object_of_ours_by_its_uid(edit, spoils):
+    """Each patch and delete carries the UID of an object that exists and that the cluster controls."""
+    before, after = edit
+    world = spoiled(before, spoils)
+
+    for action in world.plan(after).actions:
+        uid = action.uid if isinstance(action, Patch | Delete) else getattr(action, "replaces", "")
+        if uid:
+            kind = action.kind if isinstance(action, Patch | Delete) else "Pod"
+            meta = world.read(kind, action.name).meta
+            assert (uid, CLUSTER_UID) == (meta.uid, meta.owner_uid)
+
+
+@MANY
+@given(edit=edits(), spoils=spoilings(*POD_FATES, *TAMPERINGS))
+def test_a_pod_is_created_only_where_its_name_and_its_view_exist(edit, spoils):
+    """When a pod is created, the Service is there and the ConfigMap holds the very view that the pod is told of."""
+    before, after = edit
+    world = spoiled(before, spoils)
+    for _ in range(6):
+        planned = world.plan(after)
+        for action in planned.actions:
+            if isinstance(action, CreatePod):
+                service = world.read("Service", "demo")
+                assert ("None", CLUSTER_UID) == (service.cluster_ip, service.meta.owner_uid)
+                files = world.objects["ConfigMap", naming.view_name("demo", action.task.job.name)]["data"]
+                text = files.get(contract.task_view_file(action.task.index), files[contract.VIEW_FILE])
+                assert action.view_digest == views.digest(text)
+            world.apply(action, after)
+        world.end_graceful_deletions()
+
+
+@MANY
+@given(edit=edits(), spoils=spoilings("runs", "freeze", "give a cluster IP", "delete", "loses a GPU", most=3))
+def test_survivors_are_told_before_a_surplus_pod_goes(edit, spoils):
+    """Whenever the next action deletes a pod that is no longer declared, every pod that stays knows its view."""
+    before, after = edit
+    assume(not after.suspend)
+    world = spoiled(before, spoils)
+    surplus = world.names("Pod") - from_nothing(after).names("Pod")
+    for _ in range(6):
+        for action in world.plan(after).actions:
+            if isinstance(action, Delete) and action.name in surplus:
+                _assert_survivors_know(world, after)
+            world.apply(action, after)
+        world.end_graceful_deletions()
+
+
+def _assert_survivors_know(world: InMemoryWorld, cluster: TFCluster) -> None:
+    for job_views in views.views_of(cluster, world.observe(cluster)):
+        for index in range(job_views.job.replicas):
+            name = naming.pod_name(cluster.name, job_views.job.name, index)
+            if ("Pod", name) in world.objects and (pod := world.read("Pod", name)).listening:
+                assert job_views.digest_for(index) == pod.told, f"{name} was not told"
+
+
+@MANY
+@given(edit=edits(), spoils=spoilings(*TAMPERINGS, *POD_FATES))
+def test_no_pod_outside_the_declared_indices_remains(edit, spoils):
+    """After convergence the pods are exactly the declared tasks', each name carrying its own job and index."""
+    before, after = edit
+    world = spoiled(before, [one for one in spoils if one.what != "drop our labels"])
+
+    world.settle(after)
+
+    declared = {} if after.suspend else {naming.pod_name("demo", t.job.name, t.index): t for t in after.tasks()}
+    assert set(declared) == world.names("Pod")
+    for name, task in declared.items():
+        labels = world.objects["Pod", name]["metadata"]["labels"]
+        assert (task.job.name, str(task.index)) == (labels[naming.LABEL_JOB], labels[naming.LABEL_TASK_INDEX])
+
+
+@SOME
+@given(edit=edits())
+def test_an_edit_that_changes_no_view_costs_no_write_of_a_view(edit):
+    """A view's text changes exactly when its membership, filters or accelerators do, and only then its epoch."""
+    before, after = edit
+    world = settled(before)
+    was = {name: dict(world.objects["ConfigMap", name]["data"]) for name in world.names("ConfigMap")}
+
+    world.settle(after)
+
+    for name in world.names("ConfigMap"):
+        for file, text in world.objects["ConfigMap", name]["data"].items():
+            old = was.get(name, {}).get(file)
+            view = contract.load(text)
+            same = old is not None and (
+                views.membership_digest(contract.load(old)) == views.membership_digest(view)
+            )
+            assert (1 if same else 2) == view.epoch

@@ -1,0 +1,137 @@
+"""The API server's audit log: who asked for what, when it was received, and when it was done."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from .objects import NAMESPACES, Objects
+from .waiting import eventually
+
+WRITE_VERBS = frozenset({"create", "update", "patch", "delete", "deletecollection"})
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One finished request, from its audit event."""
+
+    user: str
+    verb: str
+    group: str
+    resource: str
+    subresource: str
+    namespace: str
+    name: str
+    code: int
+    received: datetime
+    finished: datetime
+    uri: str
+
+    @property
+    def is_write(self) -> bool:
+        return self.verb in WRITE_VERBS
+
+    @property
+    def target(self) -> str:
+        """The resource as an RBAC rule spells it ("pods", "tfclusters/status")."""
+        return f"{self.resource}/{self.subresource}" if self.subresource else self.resource
+
+    def __str__(self) -> str:
+        return f"{self.received:%H:%M:%S.%f} {self.verb} {self.target} {self.namespace}/{self.name} -> {self.code}"
+
+
+class AuditLog:
+    """Reads the log from a remembered place on."""
+
+    def __init__(self, path: Path, objects: Objects) -> None:
+        self._path = path
+        self._objects = objects
+
+    def position(self) -> int:
+        """Remember where the log ends now; every request finished so far is before it."""
+        marker = f"audit-marker-{uuid.uuid4().hex}"
+        start = self._path.stat().st_size
+        self._objects.get(NAMESPACES, "", marker)
+        eventually(
+            lambda: marker.encode() in self._bytes_since(start), what="the audit log holds the request just made"
+        )
+        return self._path.stat().st_size
+
+    def since(self, position: int, *, user: str = "", namespace: str | None = None) -> list[Request]:
+        """List the requests that finished after a position, in the order in which they were received.
+
+        Args:
+            position: from :meth:`position`.
+            user: only this user's requests, if given.
+            namespace: only requests on objects of this namespace, if given.
+
+        Returns:
+            One entry for each audit ID; a watch that is still open has none.
+        """
+        self.position()
+        requests = [
+            request
+            for request in _parse(self._bytes_since(position))
+            if (not user or request.user == user) and (namespace is None or request.namespace == namespace)
+        ]
+        return sorted(requests, key=lambda request: request.received)
+
+    def writes(self, position: int, *, user: str, namespace: str | None = None) -> list[Request]:
+        """List what a user tried to write after a position."""
+        return [request for request in self.since(position, user=user, namespace=namespace) if request.is_write]
+
+    def await_quiet(self, user: str, *, namespace: str | None = None, seconds: float = 1.5) -> int:
+        """Return when a user has written nothing for a while: nothing that it had put off is left.
+
+        Args:
+            user: whose writes.
+            namespace: only its writes on objects of this namespace, if given.
+            seconds: the while; the operator puts a status write off for a second at most.
+
+        Returns:
+            The position of the end of the log.
+        """
+        position, since = self.position(), time.monotonic()
+
+        def quiet_for() -> float:
+            nonlocal position, since
+            if self.writes(position, user=user, namespace=namespace):
+                position, since = self.position(), time.monotonic()
+            return time.monotonic() - since
+
+        eventually(quiet_for, lambda quiet: quiet >= seconds, what=f"{user} writes nothing for {seconds} s")
+        return self.position()
+
+    def _bytes_since(self, position: int) -> bytes:
+        with self._path.open("rb") as log:
+            log.seek(position)
+            return log.read()
+
+
+def _parse(data: bytes) -> Iterator[Request]:
+    for line in data.split(b"\n")[:-1]:  # what follows the last newline is half a line
+        if b'"stage":"ResponseComplete"' in line:
+            yield _request(json.loads(line))
+
+
+def _request(event: dict[str, Any]) -> Request:
+    reference = event.get("objectRef", {})
+    return Request(
+        user=event.get("user", {}).get("username", ""),
+        verb=event["verb"],
+        group=reference.get("apiGroup", ""),
+        resource=reference.get("resource", ""),
+        subresource=reference.get("subresource", ""),
+        namespace=reference.get("namespace", ""),
+        name=reference.get("name", ""),
+        code=event.get("responseStatus", {}).get("code", 0),
+        received=datetime.fromisoformat(event["requestReceivedTimestamp"]),
+        finished=datetime.fromisoformat(event["stageTimestamp"]),
+        uri=event["requestURI"],
+    )

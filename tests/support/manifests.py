@@ -1,0 +1,88 @@
+"""Builders of TFCluster manifests: a valid one in a line, and an invalid one by saying only what is wrong with it.
+
+It decides what a manifest looks like when a test does not care; it knows nothing of the operator, and it checks
+nothing, so that a test can write whatever the API server should refuse.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .objects import Object
+
+#: Pulled by nobody: most tests have no kubelet.
+IMAGE = "registry.k8s.io/pause:3.10"
+
+
+def pod_template(*, metadata: Object | None = None, spec: Object | None = None, **container: Any) -> Object:
+    """Build a pod template with one container, called tensorflow.
+
+    Args:
+        metadata: the template's labels and annotations.
+        spec: further fields of the pod; they win over the default ones.
+        container: further fields of the container.
+    """
+    about = {} if metadata is None else {"metadata": metadata}
+    return {**about, "spec": {"containers": [{"name": "tensorflow", "image": IMAGE, **container}], **(spec or {})}}
+
+
+class TFClusterBuilder:
+    """Builds one TFCluster, fluently: ``tfcluster("mnist").job("worker", replicas=4).build()``."""
+
+    def __init__(self, name: str) -> None:
+        self._manifest: Object = {
+            "apiVersion": "tfcluster.dev/v1alpha1",
+            "kind": "TFCluster",
+            "metadata": {"name": name},
+            "spec": {"jobs": {}},
+        }
+
+    def job(
+        self,
+        name: str,
+        *,
+        filters: Sequence[Any] | None = None,
+        task_filters: Mapping[Any, Any] | None = None,
+        template: Object | None = None,
+        **fields: Any,
+    ) -> TFClusterBuilder:
+        """Add a job, or replace the one of that name.
+
+        Args:
+            name: the job as TensorFlow spells it.
+            filters: its ``deviceFilters``; left out where None.
+            task_filters: its ``taskDeviceFilters`` by index; left out where None.
+            template: its pod template, or one with a single container.
+            fields: further fields of the job, such as ``replicas``.
+
+        Returns:
+            This builder.
+        """
+        job: Object = {**fields, "template": pod_template() if template is None else template}
+        if filters is not None:
+            job["deviceFilters"] = list(filters)
+        if task_filters is not None:
+            job["taskDeviceFilters"] = {str(index): of_task for index, of_task in task_filters.items()}
+        self._manifest["spec"]["jobs"][name] = job
+        return self
+
+    def spec(self, **fields: Any) -> TFClusterBuilder:
+        """Set fields of the spec, such as ``suspend=True``."""
+        self._manifest["spec"].update(fields)
+        return self
+
+    def metadata(self, **fields: Any) -> TFClusterBuilder:
+        """Set fields of the object's own metadata, such as ``labels``."""
+        self._manifest["metadata"].update(fields)
+        return self
+
+    def build(self) -> Object:
+        """Give the manifest as a dict of its own: changing it changes no other."""
+        return copy.deepcopy(self._manifest)
+
+
+def tfcluster(name: str) -> TFClusterBuilder:
+    """Start a TFCluster without jobs."""
+    return TFClusterBuilder(name)

@@ -1,0 +1,124 @@
+"""Kubernetes objects as plain dicts, through the transport of the official client.
+
+Tests compare whole objects, so they want the JSON as the API server sent it.  Nothing here knows of a TFCluster.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+from kubernetes.client import ApiClient
+from kubernetes.client.exceptions import ApiException
+
+Object = dict[str, Any]
+
+MERGE = "application/merge-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Where the objects of one kind live in the API."""
+
+    group_version: str
+    plural: str
+    namespaced: bool = True
+
+    def path(self, namespace: str, name: str = "", subresource: str = "") -> str:
+        root = "api" if "/" not in self.group_version else "apis"
+        scope = ("namespaces", namespace) if self.namespaced and namespace else ()
+        return "/" + "/".join(filter(None, (root, self.group_version, *scope, self.plural, name, subresource)))
+
+
+TFCLUSTERS = Kind("tfcluster.dev/v1alpha1", "tfclusters")
+PODS = Kind("v1", "pods")
+SERVICES = Kind("v1", "services")
+CONFIG_MAPS = Kind("v1", "configmaps")
+EVENTS = Kind("v1", "events")
+RESOURCE_QUOTAS = Kind("v1", "resourcequotas")
+SERVICE_ACCOUNTS = Kind("v1", "serviceaccounts")
+NAMESPACES = Kind("v1", "namespaces", namespaced=False)
+NODES = Kind("v1", "nodes", namespaced=False)
+CLUSTER_ROLES = Kind("rbac.authorization.k8s.io/v1", "clusterroles", namespaced=False)
+CLUSTER_ROLE_BINDINGS = Kind("rbac.authorization.k8s.io/v1", "clusterrolebindings", namespaced=False)
+ROLE_BINDINGS = Kind("rbac.authorization.k8s.io/v1", "rolebindings")
+CRDS = Kind("apiextensions.k8s.io/v1", "customresourcedefinitions", namespaced=False)
+
+
+class Objects:
+    """Reads and writes objects; every refusal of the API server is an ApiException."""
+
+    def __init__(self, api: ApiClient) -> None:
+        self._api = api
+
+    def request(self, method: str, path: str, body: Any = None, *, content: str = "application/json") -> Any:
+        """Send one request to the API server.
+
+        Args:
+            method: the HTTP method.
+            path: path and query.
+            body: what to send as JSON, or nothing.
+            content: the Content-Type of the body.
+
+        Returns:
+            The decoded JSON.
+
+        Raises:
+            ApiException: the answer is not 2xx.
+        """
+        return json.loads(self._send(method, path, body, content=content))
+
+    def text(self, path: str) -> str:
+        """GET what is no JSON, such as a pod's log."""
+        return self._send("GET", path, None, content="*/*").decode(errors="replace")
+
+    def _send(self, method: str, path: str, body: Any, *, content: str) -> bytes:
+        headers = {"Accept": "*/*", "Content-Type": content}
+        answer = self._api.call_api(
+            *self._api.param_serialize(method, path, header_params=headers, body=body, auth_settings=["BearerToken"])
+        )
+        data = answer.read()
+        if not 200 <= answer.status <= 299:
+            raise ApiException(http_resp=answer, body=data.decode(errors="replace"), data=None)
+        return data
+
+    def get(self, kind: Kind, namespace: str, name: str, subresource: str = "") -> Object | None:
+        """Read one object, or None where there is none."""
+        try:
+            return self.request("GET", kind.path(namespace, name, subresource))
+        except ApiException as error:
+            if error.status == 404:
+                return None
+            raise
+
+    def list(self, kind: Kind, namespace: str = "", *, selector: str = "") -> list[Object]:
+        """List objects of one namespace (all namespaces if empty), by label selector."""
+        query = f"?{urlencode({'labelSelector': selector})}" if selector else ""
+        return self.request("GET", kind.path(namespace) + query)["items"]
+
+    def create(self, kind: Kind, namespace: str, body: Object) -> Object:
+        """POST one object."""
+        return self.request("POST", kind.path(namespace), body)
+
+    def patch(
+        self, kind: Kind, namespace: str, name: str, body: Any, *, subresource: str = "", content: str = MERGE
+    ) -> Object:
+        """PATCH one object, by JSON merge patch unless told otherwise."""
+        return self.request("PATCH", kind.path(namespace, name, subresource), body, content=content)
+
+    def replace(self, kind: Kind, namespace: str, body: Object) -> Object:
+        """PUT one object over the one of its name."""
+        return self.request("PUT", kind.path(namespace, body["metadata"]["name"]), body)
+
+    def delete(self, kind: Kind, namespace: str, name: str, *, grace_seconds: int | None = None) -> None:
+        """DELETE one object; that it is gone already is no error."""
+        query = "" if grace_seconds is None else f"?gracePeriodSeconds={grace_seconds}"
+        try:
+            self.request("DELETE", kind.path(namespace, name) + query)
+        except ApiException as error:
+            if error.status != 404:
+                raise

@@ -1,0 +1,148 @@
+"""The operator as the real process that it is in production: started, killed, measured, and its log read."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from .waiting import eventually
+
+ALL_NAMESPACES: Final = ("--all-namespaces",)
+
+
+class OperatorProcess:
+    """One operator at a time; every run appends to the same log.
+
+    Args:
+        kubeconfig: what the operator connects with unless a start says otherwise.
+        log: the file for its output.
+    """
+
+    def __init__(self, *, kubeconfig: Path, log: Path) -> None:
+        self.log = log
+        self.kubeconfig = kubeconfig
+        self._process: subprocess.Popen[bytes] | None = None
+        self._port = 0
+        self._start_as: tuple[Path, tuple[str, ...]] = (kubeconfig, ALL_NAMESPACES)
+        log.touch()
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "the operator was never started"
+        return self._process.pid
+
+    def start(
+        self, *, kubeconfig: Path | None = None, arguments: Sequence[str] = ALL_NAMESPACES, wait: bool = True
+    ) -> None:
+        """Start the operator.
+
+        Args:
+            kubeconfig: what it connects with, if not the usual one.
+            arguments: its scope.
+            wait: whether to return only when it says that it is ready.
+        """
+        assert not self.running, "the operator runs already"
+        self._start_as = (kubeconfig or self.kubeconfig, tuple(arguments))
+        self._port = _free_port()
+        command = [sys.executable, "-m", "tfcluster_operator", *arguments, "--health-port", str(self._port)]
+        environment = {**os.environ, "KUBECONFIG": str(self._start_as[0]), "PYTHONUNBUFFERED": "1"}
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
+            )
+        if wait:
+            self.wait_ready()
+
+    def restore(self, kubeconfig: Path | None = None) -> None:
+        """Have it run for all namespaces, whatever was done to it before.
+
+        Args:
+            kubeconfig: what it connects with, if not the usual one.
+        """
+        if not self.running or self._start_as != (kubeconfig or self.kubeconfig, ALL_NAMESPACES):
+            self.kill()
+            self.start(kubeconfig=kubeconfig)
+
+    def wait_ready(self) -> None:
+        """Return when the operator says that it is ready; fail at once if it has ended."""
+
+        def probe() -> str:
+            if not self.running:
+                raise AssertionError(f"the operator ended with {self.exit_code}:\n{self.tail()}")
+            return self.readiness()
+
+        eventually(probe, lambda answer: answer == "200", what="the operator is ready")
+
+    def readiness(self) -> str:
+        """Ask /readyz: the status code, or why there is none."""
+        return self.get_health("readyz")
+
+    def get_health(self, path: str) -> str:
+        """Ask a path of the health port: the status code, or why there is none."""
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/{path}", timeout=5) as answer:
+                return str(answer.status)
+        except urllib.error.HTTPError as error:
+            return str(error.code)
+        except OSError as error:
+            return repr(error)
+
+    @property
+    def exit_code(self) -> int | None:
+        return self._process.poll() if self._process else None
+
+    def kill(self) -> None:
+        """End the operator as a crash does, by SIGKILL."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+
+    def stop(self, *, within: float = 20) -> int:
+        """Ask the operator to end, by SIGTERM.
+
+        Args:
+            within: seconds until the wait is given up.
+
+        Returns:
+            Its exit status.
+        """
+        assert self._process is not None, "the operator was never started"
+        self._process.send_signal(signal.SIGTERM)
+        return self._process.wait(within)
+
+    def tail(self, *, start: int = 0, characters: int = 4000) -> str:
+        """Read the end of the log, from a position on."""
+        return self.log.read_bytes()[start:].decode(errors="replace")[-characters:]
+
+    def cpu_seconds(self) -> float:
+        """Measure the processor time used so far, user and system, in seconds."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def forget_peak(self) -> None:
+        """Begin a new measurement of the peak of resident memory."""
+        Path(f"/proc/{self.pid}/clear_refs").write_text("5", encoding="ascii")
+
+    def memory(self) -> tuple[int, int]:
+        """Measure the resident memory: now and at its peak, in bytes."""
+        status = Path(f"/proc/{self.pid}/status").read_text(encoding="ascii")
+        values = dict(line.split(":", 1) for line in status.splitlines())
+        return tuple(int(values[key].split()[0]) * 1024 for key in ("VmRSS", "VmHWM"))  # type: ignore[return-value]  # two keys
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]

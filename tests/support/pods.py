@@ -1,0 +1,124 @@
+"""The kubelet's and the scheduler's part, played on a control plane without nodes.
+
+A pod without a node is deleted at once; one that is bound stays terminating until its kubelet has stopped it, so bind
+first whatever shall terminate visibly.  It writes what a kubelet writes (bindings and ``status``) and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from .objects import NAMESPACES, NODES, PODS, STRATEGIC, TFCLUSTERS, Object, Objects
+
+#: What the device plugin says of each device: its ID and "Healthy", "Unhealthy" or "Unknown".
+Devices = Mapping[str, Sequence[tuple[str, str]]]
+
+
+class StandInKubelet:
+    """Plays the kubelet of one node for the pods of one namespace."""
+
+    def __init__(self, objects: Objects, namespace: str) -> None:
+        self._objects = objects
+        self._namespace = namespace
+        self._node = f"node-{namespace}"
+        # The node must exist, else the pod garbage collector removes its pods; nobody else may be scheduled to it.
+        objects.create(NODES, "", {"metadata": {"name": self._node}, "spec": {"unschedulable": True}})
+
+    def close(self) -> None:
+        """Take the namespace, its pods and the node away, in this order, so that nobody replaces the pods."""
+        self._objects.request("DELETE", TFCLUSTERS.path(self._namespace))
+        self._objects.delete(NAMESPACES, "", self._namespace)
+        for pod in self._objects.list(PODS, self._namespace):
+            self.stop(pod["metadata"]["name"])
+        self._objects.delete(NODES, "", self._node)
+
+    def bind(self, *names: str) -> None:
+        """Assign pods to the node, as the scheduler does."""
+        for name in names:
+            pod = self._objects.get(PODS, self._namespace, name)
+            assert pod is not None, f"there is no pod {name} to bind"
+            if not pod["spec"].get("nodeName"):
+                body = {
+                    "metadata": {"name": name, "uid": pod["metadata"]["uid"]},
+                    "target": {"kind": "Node", "name": self._node},
+                }
+                self._objects.request("POST", PODS.path(self._namespace, name, "binding"), body)
+
+    def run(self, *names: str, devices: Devices | None = None) -> None:
+        """Let pods run and be ready; all their containers hold the devices."""
+        self.bind(*names)
+        for name in names:
+            self._report(name, phase="Running", state={"running": {"startedAt": _now()}}, ready=True, devices=devices)
+
+    def unready(self, name: str) -> None:
+        """Let a running pod fail its readiness probe."""
+        self._report(name, phase="Running", state={"running": {"startedAt": _now()}}, ready=False)
+
+    def fail(self, name: str, *, exit_code: int = 1) -> None:
+        """Let all containers of a pod end with an error."""
+        self.bind(name)
+        self._report(name, phase="Failed", state=_ended(exit_code), ready=False)
+
+    def succeed(self, name: str) -> None:
+        """Let all containers of a pod end with exit code 0."""
+        self.bind(name)
+        self._report(name, phase="Succeeded", state=_ended(0), ready=False)
+
+    def evict(self, name: str) -> None:
+        """Evict a pod for node pressure: it fails with the reason Evicted, and its object stays."""
+        self.bind(name)
+        body = {"status": {"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory."}}
+        self._objects.patch(PODS, self._namespace, name, body, subresource="status")
+
+    def stop(self, *names: str) -> None:
+        """Finish the termination of pods that somebody deleted."""
+        for name in names:
+            self._objects.delete(PODS, self._namespace, name, grace_seconds=0)
+
+    def _report(
+        self, name: str, *, phase: str, state: dict[str, Any], ready: bool, devices: Devices | None = None
+    ) -> None:
+        pod = self._objects.get(PODS, self._namespace, name)
+        assert pod is not None, f"there is no pod {name} to run"
+        status = {
+            "phase": phase,
+            "startTime": _now(),
+            "conditions": [
+                {"type": kind, "status": str(ready), "lastTransitionTime": _now()}
+                for kind in ("Ready", "ContainersReady")
+            ],
+            "containerStatuses": [
+                _container_status(container, state=state, ready=ready, devices=devices)
+                for container in pod["spec"]["containers"]
+            ],
+        }
+        self._objects.patch(PODS, self._namespace, name, {"status": status}, subresource="status", content=STRATEGIC)
+
+
+def _container_status(container: Object, *, state: dict[str, Any], ready: bool, devices: Devices | None) -> Object:
+    status = {
+        "name": container["name"],
+        "image": container["image"],
+        "imageID": "",
+        "ready": ready,
+        "started": ready,
+        "restartCount": 0,
+        "state": state,
+    }
+    if devices is not None:
+        status["allocatedResourcesStatus"] = [
+            {"name": resource, "resources": [{"resourceID": held, "health": health} for held, health in ids]}
+            for resource, ids in devices.items()
+        ]
+    return status
+
+
+def _ended(exit_code: int) -> dict[str, Any]:
+    reason = "Completed" if exit_code == 0 else "Error"
+    return {"terminated": {"exitCode": exit_code, "reason": reason, "startedAt": _now(), "finishedAt": _now()}}
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

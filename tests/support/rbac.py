@@ -1,0 +1,44 @@
+"""The rights of the operator, as a literal list, and the binding of them to a user."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kubernetes.client.exceptions import ApiException
+
+from .objects import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, Objects
+
+OPERATOR_USER: Final = "tfcluster-operator"
+
+#: API group, resource, verbs: all that the operator may do, and all that it needs.
+OPERATOR_RULES: Final = (
+    ("tfcluster.dev", "tfclusters", ("list", "watch")),
+    ("tfcluster.dev", "tfclusters/status", ("patch",)),
+    ("tfcluster.dev", "tfclusters/finalizers", ("update",)),
+    ("", "pods", ("create", "delete", "list", "patch", "watch")),
+    ("", "services", ("create", "delete", "list", "patch", "watch")),
+    ("", "configmaps", ("create", "delete", "list", "patch", "watch")),
+    ("", "events", ("create",)),
+)
+
+
+def grant_operator_rights(objects: Objects, *, user: str = OPERATOR_USER) -> None:
+    """Bind the operator's rules to a user in all namespaces; repeating it changes nothing.
+
+    Args:
+        objects: an administrator's access.
+        user: who gets the rights.
+    """
+    meta = {"metadata": {"name": user}}
+    rules = [{"apiGroups": [group], "resources": [kind], "verbs": list(verbs)} for group, kind, verbs in OPERATOR_RULES]
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": user}
+    subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}
+    for kind, body in (
+        (CLUSTER_ROLES, {**meta, "rules": rules}),
+        (CLUSTER_ROLE_BINDINGS, {**meta, "roleRef": reference, "subjects": [subject]}),
+    ):
+        try:
+            objects.create(kind, "", body)
+        except ApiException as error:
+            if error.status != 409:
+                raise

@@ -1,0 +1,55 @@
+"""Awaiting a condition of the world: poll tightly, give up at a deadline, and show the last state seen.
+
+It decides how a test waits; a deadline here is only a guard against hanging, never an assertion about speed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pprint import pformat
+from typing import TypeVar
+
+State = TypeVar("State")
+
+#: Far above anything a healthy system needs on a loaded two-core machine.
+DEADLINE_SECONDS = 30.0
+_POLL_SECONDS = 0.05
+
+
+def eventually(
+    probe: Callable[[], State],
+    accept: Callable[[State], object] = bool,
+    *,
+    what: str,
+    within: float = DEADLINE_SECONDS,
+) -> State:
+    """Read a state again and again until it is accepted.
+
+    Args:
+        probe: reads the state of the world.
+        accept: says by a true value that the state is the one awaited; an AssertionError counts as "not yet".
+        what: the fact awaited, for the error.
+        within: seconds until the wait is given up.
+
+    Returns:
+        The accepted state.
+
+    Raises:
+        AssertionError: the deadline passed; the message holds the last state.
+    """
+    end = time.monotonic() + within
+    while True:
+        state = probe()
+        refusal = ""
+        try:
+            if accept(state):
+                return state
+        except AssertionError as error:
+            refusal = f"\nlast refusal: {error}"
+        if time.monotonic() >= end:
+            raise AssertionError(
+                f"within {within:g} s it never came true that {what}; last state:\n"
+                f"{pformat(state, width=140)[:6000]}{refusal}"
+            )
+        time.sleep(_POLL_SECONDS)

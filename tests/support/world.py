@@ -1,0 +1,155 @@
+"""What one namespace holds, in the words of a TFCluster: its pods, ConfigMaps, Service, views and conditions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from .manifests import tfcluster
+from .objects import CONFIG_MAPS, JSON_PATCH, PODS, SERVICES, TFCLUSTERS, Kind, Object, Objects
+from .waiting import eventually
+
+
+class World:
+    """One namespace as a test sees it."""
+
+    def __init__(self, objects: Objects, namespace: str) -> None:
+        self.objects = objects
+        self.namespace = namespace
+
+    # The user's part.
+
+    def apply(self, manifest: Object) -> Object:
+        """Create a TFCluster in this namespace."""
+        return self.objects.create(TFCLUSTERS, self.namespace, manifest)
+
+    def launch(self, name: str, jobs: dict[str, Object], **spec: Any) -> Object:
+        """Create a TFCluster whose jobs have a template with one container unless they bring their own.
+
+        Args:
+            name: its name.
+            jobs: what differs from the default, by job.
+            spec: further fields of the spec.
+        """
+        builder = tfcluster(name).spec(**spec)
+        for job, fields in jobs.items():
+            builder.job(job, **fields)
+        return self.apply(builder.build())
+
+    def edit(self, name: str, spec: Object) -> int:
+        """Merge-patch the spec of a TFCluster, as ``kubectl edit`` does.
+
+        Returns:
+            The generation after the edit.
+        """
+        edited = self.objects.patch(TFCLUSTERS, self.namespace, name, {"spec": spec})
+        return edited["metadata"]["generation"]
+
+    def scale(self, name: str, *, replicas: int, job: str = "worker") -> int:
+        """Change the replicas of one job; returns the generation after it."""
+        return self.edit(name, {"jobs": {job: {"replicas": replicas}}})
+
+    def remove(self, name: str) -> None:
+        """Delete a TFCluster."""
+        self.objects.delete(TFCLUSTERS, self.namespace, name)
+
+    # What there is.
+
+    def get(self, kind: Kind, name: str) -> Object | None:
+        return self.objects.get(kind, self.namespace, name)
+
+    def demand(self, kind: Kind, name: str) -> Object:
+        """Read an object that must exist."""
+        found = self.get(kind, name)
+        assert found is not None, f"{kind.plural} {name} does not exist"
+        return found
+
+    def patch(self, kind: Kind, name: str, body: Any) -> Object:
+        return self.objects.patch(kind, self.namespace, name, body)
+
+    def json_patch(self, kind: Kind, name: str, *operations: Object) -> Object:
+        return self.objects.patch(kind, self.namespace, name, list(operations), content=JSON_PATCH)
+
+    def delete(self, kind: Kind, name: str) -> None:
+        self.objects.delete(kind, self.namespace, name)
+
+    def pods(self) -> dict[str, Object]:
+        """All pods by name, those that terminate too."""
+        return {pod["metadata"]["name"]: pod for pod in self.objects.list(PODS, self.namespace)}
+
+    def config_maps(self) -> dict[str, Object]:
+        """All ConfigMaps by name, except the one that Kubernetes puts into every namespace."""
+        found = {found["metadata"]["name"]: found for found in self.objects.list(CONFIG_MAPS, self.namespace)}
+        found.pop("kube-root-ca.crt", None)
+        return found
+
+    def services(self) -> dict[str, Object]:
+        return {found["metadata"]["name"]: found for found in self.objects.list(SERVICES, self.namespace)}
+
+    def cluster(self, name: str) -> Object:
+        return self.demand(TFCLUSTERS, name)
+
+    def status(self, name: str) -> Object:
+        return self.cluster(name).get("status", {})
+
+    def condition(self, name: str, kind: str) -> Object:
+        """Read one condition; an empty object where there is none."""
+        return next((c for c in self.status(name).get("conditions", []) if c["type"] == kind), {})
+
+    def view(self, cluster: str, job: str, file: str = "cluster.json") -> Any:
+        """Read a view from its ConfigMap; None where the file or the ConfigMap is missing."""
+        found = self.get(CONFIG_MAPS, f"{cluster}-{job.replace('_', '-')}")
+        text = (found or {}).get("data", {}).get(file)
+        return None if text is None else json.loads(text)
+
+    # Waiting.
+
+    def await_pods(self, names: Iterable[str]) -> dict[str, Object]:
+        """Return the pods once exactly these exist and none of them terminates."""
+        wanted = sorted(names)
+
+        def probe() -> list[str]:
+            self._last = self.pods()
+            return sorted(n + _terminating(pod) for n, pod in self._last.items())
+
+        eventually(probe, lambda found: found == wanted, what=f"the pods are {_short(wanted)}")
+        return self._last
+
+    def await_settled(self, name: str) -> Object:
+        """Return the TFCluster once its status speaks of its present generation and every pod of it is there."""
+        return eventually(lambda: self.cluster(name), is_settled, what=f"{name} is settled")
+
+    def await_condition(self, name: str, kind: str, *, status: str, reason: str = "") -> Object:
+        return eventually(
+            lambda: self.condition(name, kind),
+            lambda c: c.get("status") == status and reason in {"", c.get("reason")},
+            what=f"{name} has {kind}={status} {reason}",
+        )
+
+    def await_status(self, name: str, accept: Callable[[Object], object], *, what: str) -> Object:
+        return eventually(lambda: self.status(name), accept, what=what)
+
+
+def is_settled(cluster: Object) -> bool:
+    """Say whether the operator has made of a TFCluster all that it asks for."""
+    status = cluster.get("status", {})
+    jobs = cluster["spec"]["jobs"]
+    return status.get("observedGeneration") == cluster["metadata"]["generation"] and all(
+        status.get("jobs", {}).get(job, {}).get("created")
+        == (0 if cluster["spec"].get("suspend") else spec.get("replicas", 1))
+        for job, spec in jobs.items()
+    )
+
+
+def task_names(cluster: str, **replicas: int) -> list[str]:
+    """Name the pods of a cluster: ``task_names("c", worker=2)`` is ``["c-worker-0", "c-worker-1"]``."""
+    return [f"{cluster}-{job.replace('_', '-')}-{i}" for job, count in replicas.items() for i in range(count)]
+
+
+def _terminating(pod: Object) -> str:
+    return " (terminating)" if pod["metadata"].get("deletionTimestamp") else ""
+
+
+def _short(names: list[str]) -> str:
+    return ", ".join(names) if len(names) <= 12 else f"{names[0]} … {names[-1]} ({len(names)})"

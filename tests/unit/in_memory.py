@@ -1,0 +1,253 @@
+"""A Kubernetes small enough for a property test: objects as JSON in a dict, read through the operator's own readers.
+
+It keeps what the API server would (UIDs, versions, merge patches, preconditions, graceful deletion) and decides nothing:
+plans come from the real planner, manifests from the real builders, observations from the real stores.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from tfcluster_operator.kube import wire
+from tfcluster_operator.kube.store import Stores
+from tfcluster_operator.manifests import build_config_map, build_pod, build_service
+from tfcluster_operator.model import naming
+from tfcluster_operator.model.actions import (
+    Action,
+    CreateConfigMap,
+    CreatePod,
+    CreateService,
+    Delete,
+    Kind,
+    Patch,
+    Plan,
+)
+from tfcluster_operator.model.observed import Child, Observed
+from tfcluster_operator.model.plan import plan
+from tfcluster_operator.model.spec import TFCluster, parse
+
+Object = dict[str, Any]
+
+NOW = 1_800_000_000.0
+CLUSTER_UID = "uid-of-the-cluster"
+TEMPLATE = {"spec": {"containers": [{"name": "task", "image": "image:1"}]}}
+
+
+class RefusedError(Exception):
+    """The API server would have answered 404 or 409."""
+
+
+def timestamp(seconds: float) -> str:
+    """Spell a time as Kubernetes does."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def make_body(jobs: Mapping[str, Any] | None = None, *, generation: int = 1, status: Any = None, **spec: Any) -> Object:
+    """Make a TFCluster as the API server gives it; a job given as a number is that many replicas."""
+    wanted = {"chief": 1, "worker": 2} if jobs is None else jobs
+    return {
+        "metadata": {
+            "name": "demo",
+            "namespace": "default",
+            "uid": CLUSTER_UID,
+            "generation": generation,
+            "resourceVersion": "1",
+        },
+        "spec": {
+            "jobs": {
+                name: {"template": TEMPLATE, **({"replicas": job} if isinstance(job, int) else job)}
+                for name, job in wanted.items()
+            },
+            **spec,
+        },
+        **({"status": status} if status is not None else {}),
+    }
+
+
+def make_cluster(jobs: Mapping[str, Any] | None = None, **spec: Any) -> TFCluster:
+    """Make a TFCluster as values; see make_body."""
+    return parse(make_body(jobs, **spec))
+
+
+class InMemoryWorld:
+    """The namespace "default"."""
+
+    def __init__(self) -> None:
+        self.objects: dict[tuple[Kind, str], Object] = {}
+        self.version = 0
+        self.now = NOW
+
+    # --- what the API server does
+
+    def create(self, kind: Kind, body: Object) -> Object:
+        """Create an object; a name that exists is refused."""
+        made = copy.deepcopy(body)
+        name = made["metadata"]["name"]
+        if (kind, name) in self.objects:
+            raise RefusedError(f"AlreadyExists: {kind} {name}")
+        made["metadata"].setdefault("namespace", "default")
+        made["metadata"]["uid"] = f"uid-{self.version + 1}"
+        self._store(kind, made)
+        return made
+
+    def edit(self, kind: Kind, name: str, change: Mapping[str, Any], *, uid: str | None = None) -> None:
+        """Merge a change into an object by RFC 7386; with ``uid`` only into that incarnation."""
+        known = self._get(kind, name, uid)
+        self._store(kind, merge_patch(known, change))
+
+    def delete(self, kind: Kind, name: str, *, uid: str | None = None) -> None:
+        """Delete an object; a pod that a node runs terminates first."""
+        known = self._get(kind, name, uid)
+        phase = known.get("status", {}).get("phase", "Pending")
+        if kind == "Pod" and known["spec"].get("nodeName") and phase in {"Pending", "Running"}:
+            self._store(kind, merge_patch(known, {"metadata": {"deletionTimestamp": timestamp(self.now)}}))
+        else:
+            del self.objects[kind, name]
+
+    def end_graceful_deletions(self) -> None:
+        """Let what terminates vanish."""
+        for key in [k for k, found in self.objects.items() if "deletionTimestamp" in found["metadata"]]:
+            del self.objects[key]
+
+    def _get(self, kind: Kind, name: str, uid: str | None) -> Object:
+        known = self.objects.get((kind, name))
+        if known is None or (uid is not None and known["metadata"]["uid"] != uid):
+            raise RefusedError(f"no {kind} {name} with uid {uid}")
+        return known
+
+    def _store(self, kind: Kind, body: Object) -> None:
+        self.version += 1
+        body["metadata"]["resourceVersion"] = str(self.version)
+        self.objects[kind, body["metadata"]["name"]] = body
+
+    # --- what the kubelet does
+
+    def pod_runs(self, name: str, **status: Any) -> None:
+        """Let a pod run and be ready; ``status`` is merged into its status."""
+        ready = [{"type": "Ready", "status": "True"}]
+        running = {"phase": "Running", "startTime": timestamp(self.now), "conditions": ready}
+        self.edit("Pod", name, {"spec": {"nodeName": "node"}, "status": {**running, **status}})
+
+    def pod_ends(self, name: str, phase: str, *, lasted: float = 1.0, **status: Any) -> None:
+        """Let a pod end now, ``lasted`` seconds after its start."""
+        ended = {"exitCode": 0 if phase == "Succeeded" else 1, "reason": "Error", "finishedAt": timestamp(self.now)}
+        self.edit(
+            "Pod",
+            name,
+            {
+                "spec": {"nodeName": "node"},
+                "status": {
+                    "phase": phase,
+                    "startTime": timestamp(self.now - lasted),
+                    "conditions": [{"type": "Ready", "status": "False"}],
+                    "containerStatuses": [{"name": "task", "state": {"terminated": ended}}],
+                    **status,
+                },
+            },
+        )
+
+    def pod_holds(self, name: str, resource: str, *healths: str) -> None:
+        """Let the device plugin tell of the health of each device that a running pod holds."""
+        devices = [{"resourceID": f"device-{i}", "health": health} for i, health in enumerate(healths)]
+        self.pod_runs(
+            name,
+            containerStatuses=[
+                {"name": "task", "allocatedResourcesStatus": [{"name": resource, "resources": devices}]}
+            ],
+        )
+
+    def all_pods_run(self) -> None:
+        """Let every pod that is on its way run and be ready."""
+        for (kind, name), found in list(self.objects.items()):
+            if kind == "Pod" and found.get("status", {}).get("phase", "Pending") == "Pending":
+                self.pod_runs(name)
+
+    # --- what the operator does
+
+    def read(self, kind: Kind, name: str) -> Child:
+        """Read one object as the operator does."""
+        return wire.RESOURCES[kind].read(msgspec.json.encode(self.objects[kind, name]))
+
+    def observe(self, cluster: TFCluster) -> Observed:
+        """Observe through the operator's own readers and stores."""
+        stores = Stores(lambda _owner, _name: None)
+        for kind, name in self.objects:
+            child = self.read(kind, name)
+            if naming.LABEL_CLUSTER in child.meta.labels:
+                stores.of[kind].put(child)
+            else:
+                stores.unlabelled[kind, (child.meta.namespace, name)] = child
+        return stores.observe(cluster)
+
+    def plan(self, cluster: TFCluster) -> Plan:
+        """Plan for what exists now."""
+        return plan(cluster, self.observe(cluster), self.now)
+
+    def apply(self, action: Action, cluster: TFCluster) -> None:
+        """Carry out one action as the executor does, request by request."""
+        match action:
+            case CreateService():
+                self.create("Service", build_service(cluster))
+            case CreateConfigMap(views=views):
+                self.create("ConfigMap", build_config_map(cluster, views))
+            case CreatePod(task=task, name=name, view_digest=digest, attempt=attempt, replaces=replaces):
+                if replaces:
+                    self.delete("Pod", name, uid=replaces)
+                self.create("Pod", build_pod(cluster, task, view_digest=digest, attempt=attempt))
+            case Patch(kind=kind, name=name, uid=uid, change=change):
+                self.edit(kind, name, change, uid=uid)
+            case Delete(kind=kind, name=name, uid=uid):
+                self.delete(kind, name, uid=uid)
+
+    def apply_all(self, actions: Iterable[Action], cluster: TFCluster) -> None:
+        """Carry out actions in their order."""
+        for action in actions:
+            self.apply(action, cluster)
+
+    def settle(self, cluster: TFCluster, *, rounds: int = 8) -> int:
+        """Plan and carry out until nothing is left to do; give the number of plans that had actions."""
+        for done in range(rounds):
+            self.end_graceful_deletions()
+            planned = self.plan(cluster)
+            if not planned.actions and planned.wake_after is None:
+                return done
+            self.now += planned.wake_after or 0.0
+            self.apply_all(planned.actions, cluster)
+        left = self.plan(cluster)
+        raise AssertionError(f"after {rounds} plans there is still something to do: {left.actions} {left.findings}")
+
+    # --- what a test asks
+
+    def names(self, kind: Kind) -> set[str]:
+        """Give the names of all objects of a kind."""
+        return {name for of, name in self.objects if of == kind}
+
+    def annotation(self, kind: Kind, name: str, key: str) -> str:
+        """Give an annotation of an object."""
+        return self.objects[kind, name]["metadata"]["annotations"][key]
+
+
+def settled(cluster: TFCluster) -> InMemoryWorld:
+    """Make a world in which a cluster is as declared and every pod runs."""
+    world = InMemoryWorld()
+    world.settle(cluster)
+    world.all_pods_run()
+    return world
+
+
+def merge_patch(known: Any, change: Any) -> Any:
+    """Merge by RFC 7386, without touching what is given."""
+    if not isinstance(change, Mapping):
+        return copy.deepcopy(change)
+    merged = dict(known) if isinstance(known, Mapping) else {}
+    for key, value in change.items():
+        if value is None:
+            merged.pop(key, None)
+        else:
+            merged[key] = merge_patch(merged.get(key), value)
+    return merged

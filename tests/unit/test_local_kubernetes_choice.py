@@ -1,0 +1,176 @@
+"""Which cluster is chosen, what is said about a machine that lacks something, and what kind is asked to do."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from local_kubernetes import __main__ as command_line
+from local_kubernetes import checkout, choice, doctor, kind
+from local_kubernetes.progress import LocalKubernetesError
+
+RECORDER = """#!/bin/sh
+printf '%s\\n' "${0##*/} $*" >>"$RECORD"
+case "$*" in
+  *"get clusters"*) printf '%s' "$KIND_CLUSTERS" ;;
+  *" test -e "*|*" pgrep "*) exit 1 ;;
+  info*) exit "$DOCKER_STATUS" ;;
+  *"images import"*) cat >>"$RECORD" ;;
+esac
+"""
+
+
+@pytest.fixture
+def local(tmp_path, monkeypatch) -> Path:
+    """A checkout without a cluster, for a user who has chosen nothing."""
+    monkeypatch.delenv(choice.VARIABLE, raising=False)
+    folder = tmp_path / ".local"
+    folder.mkdir()
+    monkeypatch.setattr(checkout, "LOCAL", folder)
+    monkeypatch.setattr(checkout, "KUBECONFIG", folder / "kubeconfig")
+    monkeypatch.setattr(choice, "CHOSEN", folder / "cluster")
+    return folder
+
+
+@pytest.fixture
+def record(tmp_path, monkeypatch) -> Path:
+    """Commands `docker` and `kind` that write down what they are asked; Docker answers, no cluster exists."""
+    commands = tmp_path / "commands"
+    commands.mkdir()
+    for name in ("docker", "kind"):
+        (commands / name).write_text(RECORDER)
+        (commands / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{commands}:/usr/bin:/bin")
+    monkeypatch.setenv("RECORD", str(tmp_path / "record"))
+    monkeypatch.setenv("KIND_CLUSTERS", "")
+    monkeypatch.setenv("DOCKER_STATUS", "0")
+    monkeypatch.setattr(kind.binaries, "hyperkube", lambda: Path("/cache/hyperkube"))
+    return tmp_path / "record"
+
+
+def test_choice_is_kind_where_docker_answers(local, record):  # noqa: ARG001 - the fixtures make the machine
+    """With Docker running and kind installed, the cluster is kind's."""
+    assert choice.choose().name == "kind"
+
+
+def test_choice_is_our_node_where_docker_does_not_answer(local, record, monkeypatch):  # noqa: ARG001 - likewise
+    """A docker command without a daemon counts as no Docker."""
+    monkeypatch.setenv("DOCKER_STATUS", "1")
+
+    assert choice.choose().name == "node"
+
+
+@pytest.mark.parametrize("name", ["current", "node", "kind"])
+def test_choice_of_the_user_goes_first(local, record, monkeypatch, name):  # noqa: ARG001 - likewise
+    """What TFCLUSTER_KUBERNETES says is taken, whatever the machine has."""
+    monkeypatch.setenv(choice.VARIABLE, name)
+
+    assert choice.choose().name == name
+
+
+def test_choice_of_the_user_is_checked(local, monkeypatch):  # noqa: ARG001 - likewise
+    """A value that names no kind of cluster is refused with the ones that exist."""
+    monkeypatch.setenv(choice.VARIABLE, "minikube")
+
+    with pytest.raises(LocalKubernetesError, match="node, kind, current"):
+        choice.choose()
+
+
+def test_choice_is_remembered_for_down(local, record):  # noqa: ARG001 - likewise
+    """After an `up` with our node, later commands mean our node, even if Docker has come up since."""
+    (local / "cluster").write_text("node")
+
+    assert choice.chosen().name == "node"
+
+
+def test_current_cluster_is_not_changed(local, monkeypatch, capsys):  # noqa: ARG001 - likewise
+    """On the user's own cluster, loading an image or breaking a device is an error that says what to do."""
+    monkeypatch.setenv(choice.VARIABLE, "current")
+
+    assert command_line.main(["load-image", "x.tar", "localhost/x:1"]) == 1
+    assert "push localhost/x:1 to a registry" in capsys.readouterr().err
+    assert command_line.main(["device", "unhealthy", "GPU-0003"]) == 1
+    assert "no fake devices run there" in capsys.readouterr().err
+
+
+def test_device_must_exist(capsys):
+    """A device that no node has is refused before anything is asked."""
+    with pytest.raises(SystemExit):
+        command_line.main(["device", "unhealthy", "GPU-0008"])
+
+    assert "GPU-0007" in capsys.readouterr().err
+
+
+def test_kind_cluster_is_created_with_devices(local, record):
+    """A first `up` creates the cluster and starts the device plugin in its node."""
+    kind.up()
+
+    assert record.read_text().splitlines() == [
+        "kind get clusters",
+        f"kind create cluster --wait=3m --name=tfcluster --kubeconfig={local}/kubeconfig",
+        "docker exec tfcluster-control-plane test -e /usr/local/bin/fake-gpu-plugin",
+        "docker cp --quiet /cache/hyperkube tfcluster-control-plane:/usr/local/bin/fake-gpu-plugin",
+        "docker exec tfcluster-control-plane pgrep -f /usr/local/bin/fake-gpu-plugin",
+        f"docker exec --detach tfcluster-control-plane {kind.PLUGIN} --unhealthy-dir={kind.UNHEALTHY}",
+    ]
+
+
+def test_kind_cluster_is_found(local, record, monkeypatch):
+    """A second `up` only asks for the kubeconfig again."""
+    monkeypatch.setenv("KIND_CLUSTERS", "other\ntfcluster\n")
+
+    kind.up()
+
+    commands = record.read_text().splitlines()
+    assert f"kind export kubeconfig --name=tfcluster --kubeconfig={local}/kubeconfig" in commands
+    assert not any("create" in command for command in commands)
+
+
+def test_kind_node_gets_the_image_under_its_name(local, record, tmp_path):  # noqa: ARG001 - likewise
+    """The archive goes into the node's containerd, and the name with it."""
+    archive = tmp_path / "image.tar"
+    archive.write_text("the archive\n")
+
+    kind.load_image(archive, "localhost/x:1")
+
+    assert record.read_text().splitlines() == [
+        f"docker exec --interactive {kind.NODE} ctr --namespace=k8s.io images import --index-name localhost/x:1 -",
+        "the archive",
+    ]
+
+
+def test_current_kubeconfig_is_copied_whole(local):
+    """With TFCLUSTER_KUBERNETES=current the checkout's kubeconfig is what kubectl makes of the user's."""
+    (local / "bin").mkdir()
+    kubectl = local / "bin" / "kubectl"
+    kubectl.write_text('#!/bin/sh\n[ "$1" = config ] && printf \'{"flags": "%s"}\' "$*"\nexit 0\n')
+    kubectl.chmod(0o755)
+
+    choice.CurrentCluster().up()
+
+    assert json.loads((local / "kubeconfig").read_text()) == {"flags": "config view --raw --flatten --minify"}
+    assert sorted(path.name for path in local.iterdir()) == ["bin", "kubeconfig"]
+
+
+def test_doctor_names_the_package_of_a_missing_command(monkeypatch, tmp_path):
+    """Each missing command comes with the line that installs it, and each found one is ok."""
+    (tmp_path / "runc").touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    assert str(doctor._command("runc")) == "ok      command runc"
+    assert str(doctor._command("ctr")) == "MISSING command ctr: apt-get install --no-install-recommends containerd"
+
+
+def test_doctor_refuses_what_no_package_cures(monkeypatch):
+    """Something that apt-get cannot bring is an error that says what to do, and nothing is installed."""
+    lacking = [
+        doctor.Check("root", present=False, remedy="run as root"),
+        doctor.Check("Linux", present=True, remedy=""),
+    ]
+    monkeypatch.setattr(doctor, "examine", lambda *, node: lacking)  # noqa: ARG005 - the real one's argument
+    monkeypatch.setattr(doctor, "_apt_install", lambda packages: pytest.fail(f"installed {packages}"))
+
+    with pytest.raises(LocalKubernetesError, match="MISSING root: run as root"):
+        doctor.install_missing(node=True)

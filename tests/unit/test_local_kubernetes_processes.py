@@ -1,0 +1,151 @@
+"""The test cluster's programs: found by their mark, ended for certain, and never mistaken for others."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.waiting import eventually
+
+from local_kubernetes import processes
+from local_kubernetes.control_plane import PortTakenError, check_alive, stop_orphans
+from local_kubernetes.progress import LocalKubernetesError
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the programs are found in /proc")
+
+STUBBORN = "trap '' TERM; echo ready; while :; do sleep 1; done"
+
+
+@pytest.fixture
+def state(tmp_path) -> Iterator[Path]:
+    """A state folder; its programs end with the test."""
+    yield tmp_path
+    processes.stop(processes.running(tmp_path))
+
+
+def names(state: Path) -> list[str]:
+    return sorted(program.name for program in processes.running(state))
+
+
+def started(state: Path, *programs: str) -> None:
+    eventually(lambda: names(state), lambda found: found == sorted(programs), what="the programs run")
+
+
+def test_processes_finds_what_it_launched_and_nothing_else(state):
+    """A program is found by its state folder; one that another folder's mark names, or no mark, is not."""
+    (state / "other").mkdir()
+    processes.launch(["sleep", "1000"], name="one", state=state)
+    processes.launch(["sleep", "1000"], name="two", state=state / "other")
+    unmarked = subprocess.Popen(["sleep", "1000"])
+    try:
+        started(state, "one")
+        started(state / "other", "two")
+
+        assert unmarked.pid not in {program.pid for program in processes.running()}
+    finally:
+        unmarked.kill()
+        unmarked.wait()
+        processes.stop(processes.running(state / "other"))
+
+
+def test_processes_outlive_the_process_that_launched_them(state):
+    """A launched program is no child of ours, so it neither dies with us nor becomes a zombie of ours."""
+    processes.launch(["sleep", "1000"], name="one", state=state)
+    started(state, "one")
+
+    [program] = processes.running(state)
+
+    parent = int(Path(f"/proc/{program.pid}/stat").read_text().rpartition(")")[2].split()[1])
+    assert parent != os.getpid()
+
+
+def test_processes_stop_kills_what_ignores_sigterm(state):
+    """After the time of grace a program that ignores SIGTERM is killed; stop returns when it is gone."""
+    processes.launch(["sh", "-c", STUBBORN], name="stubborn", state=state)
+    log = state / "log" / "stubborn.log"
+    eventually(log.read_text, lambda text: text == "ready\n", what="the trap is set")
+    programs = [
+        program for program in processes.running(state) if Path(f"/proc/{program.pid}/comm").read_text() == "sh\n"
+    ]
+
+    processes.stop(programs, grace=0.2)
+
+    assert [processes.identity(program.pid) for program in programs] == [""]
+
+
+def test_processes_stop_spares_a_process_that_has_only_the_number(state):
+    """A process that took over the number of an ended program is left alone."""
+    stranger = subprocess.Popen(["sleep", "1000"])
+    try:
+        processes.stop([processes.Program(pid=stranger.pid, name="etcd", state=state, owner="")])
+
+        assert stranger.poll() is None
+    finally:
+        stranger.kill()
+        stranger.wait()
+
+
+def test_processes_identity_is_empty_for_the_dead():
+    """A living process has an identity that stays the same; an ended or unburied one has none."""
+    child = subprocess.Popen(["sleep", "1000"])
+    alive = processes.identity(child.pid)
+    assert alive.startswith(f"{child.pid}:")
+    assert alive == processes.identity(child.pid)
+
+    child.kill()
+    eventually(lambda: processes.identity(child.pid), lambda found: found == "", what="the zombie counts as dead")
+    child.wait()
+    assert processes.identity(child.pid) == ""
+
+
+def test_processes_of_a_dead_owner_are_orphans(state):
+    """Programs whose owner has died are ended; those of a living owner, or of none, stay."""
+    ended = subprocess.Popen(["true"])
+    owner = f"{ended.pid}:1"
+    ended.wait()
+    processes.launch(["sleep", "1000"], name="orphan", state=state, owner=owner)
+    processes.launch(["sleep", "1000"], name="child", state=state, owner=processes.identity(os.getpid()))
+    processes.launch(["sleep", "1000"], name="free", state=state)
+    # Another start on this machine may end the orphan before us, so it is not waited for.
+    eventually(lambda: names(state), lambda found: {"child", "free"} <= set(found), what="the programs run")
+
+    stop_orphans()
+
+    assert names(state) == ["child", "free"]
+
+
+def test_processes_get_none_of_the_users_variables(state, monkeypatch):
+    """A proxy or kubeconfig of the user's does not reach the programs."""
+    monkeypatch.setenv("HTTPS_PROXY", "http://192.0.2.1:1")
+    monkeypatch.setenv("KUBECONFIG", "/nowhere")
+    processes.launch(["env"], name="env", state=state)
+
+    log = state / "log" / "env.log"
+    text = eventually(log.read_text, lambda text: "PATH=" in text, what="the variables are printed")
+
+    assert "HTTPS_PROXY" not in (text or log.read_text())
+    assert "KUBECONFIG" not in log.read_text()
+
+
+def test_processes_death_is_told_with_the_log(state):
+    """A program that died is named together with the end of its log."""
+    processes.launch(["sh", "-c", "echo cannot work"], name="broken", state=state)
+    eventually(lambda: names(state), lambda found: found == [], what="the program has ended")
+
+    with pytest.raises(LocalKubernetesError, match=r"(?s)broken has died.*cannot work") as raised:
+        check_alive(state)
+
+    assert not isinstance(raised.value, PortTakenError)
+
+
+def test_processes_death_by_a_taken_port_is_told_apart(state):
+    """The one death that another try can cure has an error of its own."""
+    processes.launch(["sh", "-c", "echo listen: address already in use"], name="etcd", state=state)
+    eventually(lambda: names(state), lambda found: found == [], what="the program has ended")
+
+    with pytest.raises(PortTakenError):
+        check_alive(state)

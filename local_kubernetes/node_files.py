@@ -63,9 +63,7 @@ default_runtime_name = "runc"
 
 [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
 runtime_type = "io.containerd.runc.v2"
-
-[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
-SystemdCgroup = false
+options = {{ SystemdCgroup = false }}
 """
 
 

@@ -60,6 +60,10 @@ def write_image(
     manifest = blob(manifest_type, {"schemaVersion": 2, "mediaType": manifest_type, "config": config, "layers": layers})
     annotations = {"io.containerd.image.name": name, "org.opencontainers.image.ref.name": name.rpartition(":")[2]}
     index = {"schemaVersion": 2, "manifests": [{**manifest, "platform": platform_, "annotations": annotations}]}
+    _write_layout(archive, index, blobs)
+
+
+def _write_layout(archive: Path, index: Mapping[str, Any], blobs: Mapping[str, bytes]) -> None:
     with tarfile.open(archive, "w") as tar:
         _add(tar, "oci-layout", b'{"imageLayoutVersion": "1.0.0"}')
         _add(tar, "index.json", json.dumps(index).encode())

@@ -23,7 +23,8 @@ sys.path.insert(0, str(ROOT))
 
 from support.audit import AuditLog  # noqa: E402 - after the path
 from support.fault_proxy import FaultProxy  # noqa: E402 - after the path
-from support.objects import CRDS, NAMESPACES, SERVICE_ACCOUNTS, TFCLUSTERS, Object, Objects  # noqa: E402 - after the path
+from support.manifests import tfcluster  # noqa: E402 - after the path
+from support.objects import CONFIG_MAPS, CRDS, NAMESPACES, SERVICE_ACCOUNTS, TFCLUSTERS, Object, Objects  # noqa: E402 - after the path
 from support.operator_process import OperatorProcess  # noqa: E402 - after the path
 from support.pods import StandInKubelet  # noqa: E402 - after the path
 from support.rbac import OPERATOR_USER, grant_operator_rights  # noqa: E402 - after the path
@@ -106,6 +107,22 @@ def new_namespace(objects: Objects) -> Callable[[], str]:
         return name
 
     return create
+
+
+@pytest.fixture(scope="session")
+def garbage_collector(objects: Objects, new_namespace: Callable[[], str]) -> None:
+    """The garbage collector has noticed that there are TFClusters: it looks for new kinds of owners every 30 s only."""
+    name = new_namespace()
+    owner = objects.create(TFCLUSTERS, name, tfcluster("owner").job("worker").spec(suspend=True).build())
+    reference = {key: owner[key] for key in ("apiVersion", "kind")} | {
+        key: owner["metadata"][key] for key in ("name", "uid")
+    }
+    objects.create(CONFIG_MAPS, name, {"metadata": {"name": "owned", "ownerReferences": [reference]}})
+    objects.delete(TFCLUSTERS, name, "owner")
+    eventually(
+        lambda: objects.get(CONFIG_MAPS, name, "owned"), lambda found: found is None, what="it is collected", within=90
+    )
+    delete_namespace(objects, name)
 
 
 @pytest.fixture

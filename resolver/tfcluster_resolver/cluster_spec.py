@@ -57,7 +57,10 @@ class ClusterSpec:
             Each job's addresses: a list where its indices run from 0 without a gap, else a map from index to address
             (empty for a job without tasks).
         """
-        return {job: self.job_tasks(job) if _dense(tasks) else dict(sorted(tasks.items())) for job, tasks in self._jobs.items()}
+        return {
+            job: self.job_tasks(job) if _dense(tasks) else dict(sorted(tasks.items()))
+            for job, tasks in self._jobs.items()
+        }
 
     def num_tasks(self, job_name: Any) -> int:
         """Count the tasks of a job.

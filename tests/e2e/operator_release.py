@@ -35,12 +35,16 @@ class OperatorRelease:
         """Read the operator's pods by name."""
         return {p["metadata"]["name"]: p for p in self._objects.list(PODS, self.namespace, selector=SELECTOR)}
 
+    def readiness(self) -> dict[str, bool]:
+        """Say of each of the operator's pods whether it is ready."""
+        return {name: is_pod_ready(pod) for name, pod in self.pods().items()}
+
     def await_available(self) -> None:
         """Return when the operator's only pods are those that the Deployment wants, all ready."""
         wanted = self.deployment()["spec"]["replicas"]
         eventually(
-            self.pods,
-            lambda pods: len(pods) == wanted and all(is_pod_ready(pod) for pod in pods.values()),
+            self.readiness,
+            lambda ready: list(ready.values()) == [True] * wanted,
             what="the operator is available",
             within=POD_DEADLINE_SECONDS,
         )
@@ -51,8 +55,8 @@ class OperatorRelease:
         for name in before:
             self._objects.delete(PODS, self.namespace, name, grace_seconds=0)
         eventually(
-            self.pods,
-            lambda pods: pods and not pods.keys() & before.keys() and all(is_pod_ready(p) for p in pods.values()),
+            self.readiness,
+            lambda ready: ready and all(ready.values()) and not ready.keys() & before.keys(),
             what="another operator is ready",
             within=POD_DEADLINE_SECONDS,
         )
@@ -63,7 +67,7 @@ class OperatorRelease:
         name, wanted = self.deployment()["metadata"]["name"], self.deployment()["spec"]["replicas"]
         self._scale(name, 0)
         try:
-            eventually(self.pods, lambda pods: not pods, what="the operator is gone", within=POD_DEADLINE_SECONDS)
+            eventually(self.readiness, lambda pods: not pods, what="the operator is gone", within=POD_DEADLINE_SECONDS)
             yield
         finally:
             self._scale(name, wanted)

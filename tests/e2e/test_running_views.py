@@ -164,7 +164,7 @@ def test_resolver_in_the_pod_adds_the_task_itself(running):
     assert shown(running, "c-worker-0")["jobs"] == {
         "chief": addresses(running, "c-chief-0"),
         "ps": addresses(running, "c-ps-0"),
-        "worker": {"0": running.address("c-worker-0")},
+        "worker": addresses(running, "c-worker-0"),
     }
 
 
@@ -180,7 +180,7 @@ def test_resolver_in_the_pod_says_who_it_is(running):
     """``show --json`` says the task's job and index, and the epoch of its view."""
     told = shown(running, "c-ps-0")
 
-    assert told["task"] == {"type": "ps", "index": 0, "address": running.address("c-ps-0")}
+    assert told["task"] == {"job": "ps", "index": 0, "address": running.address("c-ps-0")}
     assert told["epoch"] == json.loads(running.read("c-ps-0", VIEW))["epoch"] == 1
 
 

@@ -143,9 +143,7 @@ COUNTS = [
     refused("replicas may not be negative", worker(replicas=-1), f"{WORKER}.replicas", "greater than or equal to 0"),
     refused("10,001 replicas are absurd", worker(replicas=10001), f"{WORKER}.replicas", "less than or equal to 10000"),
     refused("replicas is a number", worker(replicas="3"), f"{WORKER}.replicas", "must be of type integer"),
-    refused(
-        "maxReplicas may not be 0", worker(maxReplicas=0), f"{WORKER}.maxReplicas", "greater than or equal to 1"
-    ),
+    refused("maxReplicas may not be 0", worker(maxReplicas=0), f"{WORKER}.maxReplicas", "greater than or equal to 1"),
     refused(
         "maxReplicas has the bound of replicas",
         worker(maxReplicas=10001),
@@ -185,9 +183,7 @@ FIELDS = [
         "spec.restartPolicy",
         "unknown field",
     ),
-    refused(
-        "a field that a job does not have is refused", worker(replcas=3), f"{WORKER}.replcas", "unknown field"
-    ),
+    refused("a field that a job does not have is refused", worker(replcas=3), f"{WORKER}.replcas", "unknown field"),
 ]
 TEMPLATES = [
     refused(
@@ -238,6 +234,12 @@ TEMPLATES = [
         worker(template=pod_template(resources={"limits": {"memory": "4GB"}})),
         f"{TEMPLATE}.spec.containers[0].resources.limits.memory",
         "should match",
+    ),
+    refused(
+        "a fraction of a CPU is to be quoted, because a definition's schema knows no number that may be text",
+        worker(template=pod_template(resources={"limits": {"cpu": 0.5}})),
+        f"{TEMPLATE}.spec.containers[0].resources.limits.cpu",
+        "must be of type integer,string",
     ),
     refused(
         "tasks do not share their node's network",
@@ -371,9 +373,7 @@ FILTERS = [
     )
 ]
 FILTER_LISTS = [
-    refused(
-        "a filter is text", worker_and_ps(filters=[7]), f"{WORKER}.deviceFilters[0]", "must be of type string"
-    ),
+    refused("a filter is text", worker_and_ps(filters=[7]), f"{WORKER}.deviceFilters[0]", "must be of type string"),
     refused(
         "a filter has 64 characters at most",
         worker_and_ps(filters=[f"/job:{'w' * 60}"]),

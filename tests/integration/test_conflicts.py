@@ -72,6 +72,7 @@ def test_conflict_over_one_pod_does_not_hold_up_the_others(world):
     )
 
 
+@pytest.mark.usefixtures("garbage_collector")
 def test_conflict_of_two_clusters_for_one_pod_name(world):
     """Job b_c of cluster a and job c of cluster a-b want one pod name: the later one waits until the first is gone."""
     world.launch("a", {"b_c": {}})

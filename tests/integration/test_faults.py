@@ -59,6 +59,7 @@ def test_watch_gap_hides_no_edit_of_the_cluster(launched, fault_proxy, end):
 
 
 @pytest.mark.parametrize("end", ["dropped", "expired"])
+@pytest.mark.usefixtures("garbage_collector")
 def test_watch_gap_does_not_resurrect_a_deleted_cluster(launched, fault_proxy, audit, end):
     """A TFCluster deleted while its watch was down stays deleted: in the end nothing of it exists, or is made."""
     with fault_proxy.fault(Fault("refuse", resource="tfclusters", method="GET", status=503)) as gap:
@@ -79,6 +80,7 @@ def test_watch_gap_does_not_resurrect_a_deleted_cluster(launched, fault_proxy, a
     assert [str(w) for w in late if w.name == "c" or w.name.startswith("c-")] == []
 
 
+@pytest.mark.usefixtures("garbage_collector")
 def test_watch_gap_with_rebirth_is_noticed(launched, fault_proxy):
     """A TFCluster deleted and declared anew while its watch was down gets objects of its own."""
     with fault_proxy.fault(Fault("refuse", resource="tfclusters", method="GET", status=503)):
@@ -187,9 +189,9 @@ def test_refused_lists_are_tried_again(world, lied_to, fault_proxy, resource):
 
 @pytest.mark.usefixtures("lied_to")
 def test_storm_of_too_many_requests_is_weathered(world, fault_proxy, audit):
-    """Forty writes answered by 429 with Retry-After: everything is made, each object once."""
+    """Forty writes of pods answered by 429 with Retry-After: every pod is made, and once."""
     position = audit.position()
-    fault = Fault("refuse", writes=True, status=429, retry_after=1, times=40)
+    fault = Fault("refuse", resource="pods", writes=True, status=429, retry_after=1, times=40)
     with fault_proxy.fault(fault):
         world.launch("c", {"worker": {"replicas": 40}, "ps": {"replicas": 20}})
         world.await_pods(task_names("c", ps=20, worker=40))

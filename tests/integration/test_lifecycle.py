@@ -13,8 +13,7 @@ from support.snapshot import snapshot
 from support.waiting import eventually
 from support.world import World, task_names
 
-#: The garbage collector looks for new kinds of owners only every 30 seconds.
-COLLECTED = 75.0
+pytestmark = pytest.mark.usefixtures("garbage_collector")
 
 FILTERED = {
     "chief": {},
@@ -41,7 +40,7 @@ def test_delete_removes_everything(world):
 
     world.remove("c")
 
-    eventually(lambda: everything(world), lambda left: not left, what="nothing is left", within=COLLECTED)
+    eventually(lambda: everything(world), lambda left: not left, what="nothing is left")
 
 
 @pytest.mark.usefixtures("operator")
@@ -54,12 +53,7 @@ def test_delete_leaves_other_clusters_alone(world):
     before = snapshot(world, "c-worker")
 
     world.remove("c")
-    eventually(
-        lambda: sorted(world.pods()),
-        lambda left: left == ["c-worker-worker-0"],
-        what="c's pods are gone",
-        within=COLLECTED,
-    )
+    eventually(lambda: sorted(world.pods()), lambda left: left == ["c-worker-worker-0"], what="c's pods are gone")
 
     assert snapshot(world, "c-worker") == before
 
@@ -72,7 +66,7 @@ def test_delete_without_an_operator_removes_everything(world, operator):
 
     world.remove("c")
 
-    eventually(lambda: everything(world), lambda left: not left, what="nothing is left", within=COLLECTED)
+    eventually(lambda: everything(world), lambda left: not left, what="nothing is left")
 
 
 @pytest.mark.usefixtures("operator")
@@ -91,7 +85,7 @@ def test_delete_in_the_foreground_is_not_fought(world, kubelet, audit):
         what="the pods are asked to go",
     )
     kubelet.stop(*task_names("c", worker=3))
-    eventually(lambda: everything(world), lambda left: not left, what="nothing is left", within=COLLECTED)
+    eventually(lambda: everything(world), lambda left: not left, what="nothing is left")
     eventually(lambda: world.get(TFCLUSTERS, "c"), lambda cluster: cluster is None, what="the cluster is gone")
 
     assert [

@@ -19,97 +19,110 @@ GPU = "nvidia.com/gpu"
 FOREIGN_UID = "uid-of-somebody-else"
 
 
-@st.composite
-def device_filters(draw: st.DrawFn, sizes: dict[str, int]) -> str:
-    """Draw a canonical device filter that names declared tasks only."""
-    job = draw(st.sampled_from([None, *sizes]))
+# NB: what is drawn is numbers and choices; the specs are made of them by plain functions.  Strategies that are built
+# while drawing cost more than everything that is tested.
+
+#: A device filter: which job (0 is none), whether a replica is named, which task (0 is none), which device.
+_FILTERS = st.lists(
+    st.tuples(st.integers(0, 4), st.booleans(), st.integers(0, 9), st.sampled_from(["", "/device:GPU:0", "/cpu:0"])),
+    max_size=3,
+)
+_TEMPLATES = st.tuples(
+    st.sampled_from(["image:1", "image:2"]), st.sampled_from([0, 0, 1, 4]), st.sampled_from(["Never", "Always"])
+)
+_JOBS = st.fixed_dictionaries(
+    {
+        "replicas": st.integers(0, 4),
+        "room": st.sampled_from([None, 0, 2]),
+        "filters": st.none() | _FILTERS,
+        "task_filters": st.none() | st.dictionaries(st.integers(0, 9), _FILTERS, max_size=2),
+        "template": _TEMPLATES,
+        "port": st.sampled_from([None, 2222, 3000]),
+    }
+)
+_SPECS = st.fixed_dictionaries(
+    {
+        "jobs": st.dictionaries(st.sampled_from(JOBS), _JOBS, min_size=1, max_size=3),
+        "suspend": st.sampled_from([False, False, False, True]),
+        "port": st.sampled_from([None, 8000]),
+        "domain": st.sampled_from([None, "cluster.local"]),
+    }
+)
+
+
+def _spec(drawn: dict[str, Any]) -> dict[str, Any]:
+    """Make a spec that the CRD lets through: filters name declared tasks only."""
+    sizes = {name: max(1, job["replicas"] + (job["room"] or 0)) for name, job in drawn["jobs"].items()}
+    jobs = {name: _job(job, size=sizes[name], sizes=sizes) for name, job in drawn["jobs"].items()}
+    optional = {"port": drawn["port"], "clusterDomain": drawn["domain"]}
+    return {"jobs": jobs, "suspend": drawn["suspend"], **{k: v for k, v in optional.items() if v is not None}}
+
+
+def _job(drawn: dict[str, Any], *, size: int, sizes: dict[str, int]) -> dict[str, Any]:
+    job: dict[str, Any] = {"replicas": drawn["replicas"], "template": _template(drawn["template"])}
+    if drawn["room"] is not None or size != drawn["replicas"]:
+        job["maxReplicas"] = size
+    if drawn["filters"] is not None:
+        job["deviceFilters"] = [_filter(one, sizes) for one in drawn["filters"]]
+    if drawn["task_filters"] is not None:
+        job["taskDeviceFilters"] = {
+            str(index % size): [_filter(one, sizes) for one in of_task]
+            for index, of_task in drawn["task_filters"].items()
+        }
+    if drawn["port"] is not None:
+        job["port"] = drawn["port"]
+    return job
+
+
+def _filter(drawn: tuple[int, bool, int, str], sizes: dict[str, int]) -> str:
+    which, replica, task, device = drawn
+    names = [None, *sorted(sizes)]
+    job = names[which % len(names)]
     most = sizes[job] if job else max(sizes.values())
-    parts = [
-        f"/job:{job}" if job else "",
-        draw(st.sampled_from(["", "/replica:0"])),
-        draw(st.sampled_from(["", *(f"/task:{i}" for i in range(most))])),
-        draw(st.sampled_from(["", "/device:GPU:0", "/device:CPU:0", "/cpu:0", "/gpu:1"])),
-    ]
-    return "".join(parts) or "/device:CPU:0"
+    parts = [f"/job:{job}" if job else "", "/replica:0" if replica else "", f"/task:{task % most}" if task else ""]
+    return "".join([*parts, device]) or "/device:CPU:0"
 
 
-@st.composite
-def templates(draw: st.DrawFn) -> dict[str, Any]:
-    """Draw a pod template; GPUs are asked for in some."""
-    container: dict[str, Any] = {"name": "task", "image": draw(st.sampled_from(["image:1", "image:2"]))}
-    if gpus := draw(st.sampled_from([0, 0, 1, 4])):
+def _template(drawn: tuple[str, int, str]) -> dict[str, Any]:
+    image, gpus, restart = drawn
+    container: dict[str, Any] = {"name": "task", "image": image}
+    if gpus:
         container["resources"] = {"limits": {GPU: gpus, "memory": "1Gi"}}
-    return {"spec": {"containers": [container]}}
-
-
-@st.composite
-def specs(draw: st.DrawFn, *, suspend: st.SearchStrategy[bool] | None = None) -> dict[str, Any]:
-    """Draw a spec that the CRD lets through."""
-    names = draw(st.lists(st.sampled_from(JOBS), min_size=1, max_size=3, unique=True))
-    replicas = {name: draw(st.integers(0, 4)) for name in names}
-    room = {name: draw(st.sampled_from([None, 0, 2])) for name in names}
-    sizes = {name: max(1, replicas[name] + (room[name] or 0)) for name in names}
-    lists = st.lists(device_filters(sizes), max_size=3)
-    jobs: dict[str, Any] = {}
-    for name in names:
-        job: dict[str, Any] = {"replicas": replicas[name], "template": draw(templates())}
-        if room[name] is not None or sizes[name] != replicas[name]:
-            job["maxReplicas"] = sizes[name]
-        if draw(st.booleans()):
-            job["deviceFilters"] = draw(lists)
-        if draw(st.booleans()):
-            indices = st.integers(0, sizes[name] - 1).map(str)
-            job["taskDeviceFilters"] = draw(st.dictionaries(indices, lists, max_size=2))
-        if draw(st.booleans()):
-            job["port"] = draw(st.sampled_from([2222, 3000]))
-        jobs[name] = job
-    spec: dict[str, Any] = {"jobs": jobs, "suspend": draw(suspend or st.sampled_from([False, False, False, True]))}
-    if draw(st.booleans()):
-        spec["port"] = 8000
-    if draw(st.booleans()):
-        spec["clusterDomain"] = "cluster.local"
-    return spec
+    return {"spec": {"containers": [container], "restartPolicy": restart}}
 
 
 def declare(spec: dict[str, Any], *, generation: int = 1) -> TFCluster:
-    """Read a drawn spec as the TFCluster "demo"."""
+    """Read a spec as the TFCluster "demo"."""
     body = make_body(generation=generation)
     body["spec"] = spec
     return parse(body)
 
 
-clusters = specs().map(declare)
+#: TFClusters as the CRD lets them through.
+clusters = _SPECS.map(_spec).map(declare)
+
+_EDITS = st.tuples(
+    _SPECS,
+    st.sampled_from(["replicas", "replicas", "filters", "template", "suspend", "port", "nothing", "everything"]),
+    st.integers(0, 5),
+    _JOBS,
+    _SPECS,
+)
 
 
-@st.composite
-def edits(draw: st.DrawFn) -> tuple[TFCluster, TFCluster]:
-    """Draw a TFCluster before and after an edit: often one field of one job, sometimes everything."""
-    before = draw(specs())
-    if draw(st.integers(0, 3)) == 0:
-        after = draw(specs())
-    else:
-        after = copy.deepcopy(before)
-        name = draw(st.sampled_from(sorted(after["jobs"])))
-        job = after["jobs"][name]
-        match draw(st.sampled_from(["replicas", "filters", "template", "suspend", "port", "nothing"])):
-            case "replicas":
-                job["replicas"] = draw(st.integers(0, 5))
-                job["maxReplicas"] = max(job["replicas"], job.get("maxReplicas", 1), _named(before))
-            case "filters":
-                sizes = {n: declare(before).jobs[i].max_replicas or 1 for i, n in enumerate(sorted(before["jobs"]))}
-                job["deviceFilters"] = draw(st.lists(device_filters(sizes), max_size=2))
-            case "template":
-                job["template"] = draw(templates())
-            case "suspend":
-                after["suspend"] = not after["suspend"]
-            case "port":
-                job["port"] = draw(st.sampled_from([2222, 4000]))
-    return declare(before), declare(after, generation=2)
+def _edit(drawn: tuple[dict[str, Any], str, int, dict[str, Any], dict[str, Any]]) -> tuple[TFCluster, TFCluster]:
+    before, field, pick, other, everything = drawn
+    after = copy.deepcopy(everything if field == "everything" else before)
+    job = after["jobs"][sorted(after["jobs"])[pick % len(after["jobs"])]]
+    if field == "suspend":
+        after["suspend"] = not after["suspend"]
+    elif field in job:
+        job[field] = other[field]
+    return declare(_spec(before)), declare(_spec(after), generation=2)
 
 
-def _named(spec: dict[str, Any]) -> int:
-    """How many tasks the filters of a spec may name, so that a smaller job stays valid."""
-    return max(max(1, job["replicas"], job.get("maxReplicas", 1)) for job in spec["jobs"].values())
+#: A TFCluster before and after an edit: mostly of one field of one job, now and then of everything.
+edits = _EDITS.map(_edit)
 
 
 # --- spoiling a world

@@ -25,8 +25,8 @@ from tfcluster_operator.model.actions import CreatePod, Delete, Patch
 from tfcluster_operator.model.spec import TFCluster
 from tfcluster_resolver import contract
 
-MANY = settings(max_examples=150, deadline=None)
-SOME = settings(max_examples=100, deadline=None)
+MANY = settings(max_examples=120, deadline=None)
+SOME = settings(max_examples=70, deadline=None)
 
 _SERVERS_OWN = ("uid", "resourceVersion", "deletionTimestamp")
 _MAY_DIFFER = (naming.ANNOTATION_ATTEMPT, naming.ANNOTATION_VIEW, naming.ANNOTATION_EPOCHS)
@@ -101,7 +101,7 @@ def test_a_plan_carried_out_leaves_nothing_to_plan(cluster):
 
 
 @MANY
-@given(edit=edits(), spoils=spoilings(*TAMPERINGS, *POD_FATES))
+@given(edit=edits, spoils=spoilings(*TAMPERINGS, *POD_FATES))
 def test_every_spoiled_world_converges_to_the_world_made_from_nothing(edit, spoils):
     """Whatever was deleted, edited, relabelled, added or failed, and however the spec changed: the end is the same."""
     before, after = edit
@@ -124,7 +124,7 @@ def _holds_surplus(world: InMemoryWorld) -> bool:
 
 
 @MANY
-@given(edit=edits(), spoils=spoilings(*POD_FATES, *TAMPERINGS, most=3), data=st.data())
+@given(edit=edits, spoils=spoilings(*POD_FATES, *TAMPERINGS, most=3), data=st.data())
 def test_a_crash_between_any_two_writes_changes_nothing_in_the_end(edit, spoils, data):
     """Any part of a plan, its stages in order and the actions of a stage in any, leads to the same world, epochs too."""
     before, after = edit
@@ -145,7 +145,7 @@ def test_a_crash_between_any_two_writes_changes_nothing_in_the_end(edit, spoils,
 
 
 @SOME
-@given(edit=edits(), spoils=spoilings(*POD_FATES, "delete", "edit an image", most=3), data=st.data())
+@given(edit=edits, spoils=spoilings(*POD_FATES, "delete", "edit an image", most=3), data=st.data())
 def test_two_operators_that_act_on_one_observation_do_no_harm(edit, spoils, data):
     """A plan carried out twice, interleaved, with every lost race refused, converges as one carried out once."""
     before, after = edit
@@ -166,7 +166,7 @@ def test_two_operators_that_act_on_one_observation_do_no_harm(edit, spoils, data
 
 @MANY
 @given(
-    edit=edits(),
+    edit=edits,
     spoils=spoilings(*POD_FATES, *TAMPERINGS, most=3),
     foreign=st.lists(
         st.tuples(
@@ -205,7 +205,7 @@ def test_what_the_cluster_does_not_control_is_never_touched(edit, spoils, foreig
 
 
 @MANY
-@given(edit=edits(), spoils=spoilings(*POD_FATES, *TAMPERINGS))
+@given(edit=edits, spoils=spoilings(*POD_FATES, *TAMPERINGS))
 def test_every_write_names_an_object_of_ours_by_its_uid(edit, spoils):
     """Each patch and delete carries the UID of an object that exists and that the cluster controls."""
     before, after = edit
@@ -220,7 +220,7 @@ def test_every_write_names_an_object_of_ours_by_its_uid(edit, spoils):
 
 
 @MANY
-@given(edit=edits(), spoils=spoilings(*POD_FATES, *TAMPERINGS))
+@given(edit=edits, spoils=spoilings(*POD_FATES, *TAMPERINGS))
 def test_a_pod_is_created_only_where_its_name_and_its_view_exist(edit, spoils):
     """When a pod is created, the Service is there and the ConfigMap holds the very view that the pod is told of."""
     before, after = edit
@@ -239,7 +239,7 @@ def test_a_pod_is_created_only_where_its_name_and_its_view_exist(edit, spoils):
 
 
 @MANY
-@given(edit=edits(), spoils=spoilings("runs", "freeze", "give a cluster IP", "delete", "loses a GPU", most=3))
+@given(edit=edits, spoils=spoilings("runs", "freeze", "give a cluster IP", "delete", "loses a GPU", most=3))
 def test_survivors_are_told_before_a_surplus_pod_goes(edit, spoils):
     """Whenever the next action deletes a pod that is no longer declared, every pod that stays knows its view."""
     before, after = edit
@@ -263,7 +263,7 @@ def _assert_survivors_know(world: InMemoryWorld, cluster: TFCluster) -> None:
 
 
 @MANY
-@given(edit=edits(), spoils=spoilings(*TAMPERINGS, *POD_FATES))
+@given(edit=edits, spoils=spoilings(*TAMPERINGS, *POD_FATES))
 def test_no_pod_outside_the_declared_indices_remains(edit, spoils):
     """After convergence the pods are exactly the declared tasks', each name carrying its own job and index."""
     before, after = edit
@@ -279,7 +279,7 @@ def test_no_pod_outside_the_declared_indices_remains(edit, spoils):
 
 
 @SOME
-@given(edit=edits())
+@given(edit=edits)
 def test_an_edit_that_changes_no_view_costs_no_write_of_a_view(edit):
     """A view's text changes exactly when its membership, filters or accelerators do, and only then its epoch."""
     before, after = edit

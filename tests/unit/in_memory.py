@@ -35,7 +35,7 @@ Object = dict[str, Any]
 
 NOW = 1_800_000_000.0
 CLUSTER_UID = "uid-of-the-cluster"
-TEMPLATE = {"spec": {"containers": [{"name": "task", "image": "image:1"}]}}
+TEMPLATE = {"spec": {"containers": [{"name": "task", "image": "image:1"}], "restartPolicy": "Never"}}
 
 
 class RefusedError(Exception):

@@ -1,0 +1,99 @@
+"""Train a small network on scikit-learn's digits with parameter servers, from the chief's pod.
+
+The workers and the ps run ``python -m tfcluster_resolver serve``; this program drives them.  A worker that is lost and
+comes back at its address joins again by itself.  A resize arrives as a new epoch of the view: this program tells of it
+and goes on with the workers it has (to use new ones, start it again from a checkpoint).
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import time
+
+import numpy as np
+import tensorflow as tf
+from sklearn.datasets import load_digits
+from sklearn.model_selection import train_test_split
+
+from tfcluster_resolver import TFClusterResolver, connect_to_cluster
+
+HIDDEN = 64
+BATCH = 64
+RATE = 0.1
+
+
+def main() -> None:
+    """Train, and print a line of loss and accuracy an epoch."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--epochs", type=int, default=10, help="passes over the data before the accuracy is judged")
+    parser.add_argument("--keep-running", action="store_true", help="go on training until SIGTERM")
+    parser.add_argument("--connect-timeout", type=float, default=300.0, help="seconds to wait for the other tasks")
+    options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+
+    resolver = TFClusterResolver()
+    cluster = resolver.snapshot()  # one epoch for all of what follows: a strategy cannot change its workers
+    connect_to_cluster(cluster, timeout=options.connect_timeout)
+    strategy = tf.distribute.ParameterServerStrategy(cluster)
+    coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
+
+    images, labels = load_digits(return_X_y=True)
+    images = (images / 16.0).astype(np.float32)
+    labels = labels.astype(np.int64)
+    data = train_test_split(images, labels, test_size=0.25, random_state=0)
+    train_images, test_images, train_labels, test_labels = data
+
+    with strategy.scope():
+        random = np.random.default_rng(0)
+        layers = [
+            tf.Variable(random.normal(scale=0.1, size=shape), dtype=tf.float32)
+            for shape in ((64, HIDDEN), (HIDDEN,), (HIDDEN, 10), (10,))
+        ]
+
+    def logits(batch: tf.Tensor) -> tf.Tensor:
+        hidden = tf.nn.relu(batch @ layers[0] + layers[1])
+        return hidden @ layers[2] + layers[3]
+
+    def loss_of(batch: tf.Tensor, wanted: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=wanted, logits=logits(batch)))
+
+    @tf.function
+    def batches() -> tf.data.Dataset:
+        pairs = tf.data.Dataset.from_tensor_slices((train_images, train_labels))
+        return pairs.shuffle(len(train_labels)).repeat().batch(BATCH)
+
+    @tf.function
+    def step(iterator: tf.data.Iterator) -> None:
+        batch, wanted = next(iterator)
+        with tf.GradientTape() as tape:
+            loss = loss_of(batch, wanted)
+        for layer, gradient in zip(layers, tape.gradient(loss, layers), strict=True):
+            layer.assign_sub(RATE * gradient)
+
+    iterator = iter(coordinator.create_per_worker_dataset(batches))
+    workers = cluster.cluster_spec().num_tasks("worker")
+    print(f"training with {workers} workers, cluster epoch {cluster.epoch}", flush=True)
+    known, passes, accuracy = cluster.epoch, 0, 0.0
+    while options.keep_running or passes < options.epochs:
+        began = time.monotonic()
+        for _ in range(len(train_labels) // BATCH):
+            coordinator.schedule(step, args=(iterator,))
+        coordinator.join()
+        passes += 1
+        loss = float(loss_of(test_images, test_labels))
+        accuracy = float(np.mean(np.argmax(logits(test_images), axis=1) == test_labels))
+        took = time.monotonic() - began
+        print(f"pass {passes}: loss {loss:.3f}, accuracy {accuracy:.3f}, {took:.2f} s", flush=True)
+        if resolver.epoch != known:
+            known = resolver.epoch
+            declared = resolver.cluster_spec().num_tasks("worker")
+            print(f"cluster epoch {known}: {declared} workers are declared, {workers} train", flush=True)
+        if passes > options.epochs:
+            time.sleep(1)  # the demonstration goes on; the machine need not be busy with it
+    print(f"done: accuracy {accuracy:.3f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,142 @@
+"""The examples, applied as a reader of them would, and what each says that it becomes.
+
+One run of each serves all tests of it, because a pod with TensorFlow takes long to start.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from live_world import LiveWorld, restarts
+from support.objects import PODS
+from support.waiting import eventually
+from support.world import task_names
+
+EXAMPLES = Path(__file__).resolve().parent.parent.parent / "examples"
+GPU_EXAMPLE, MIRRORED, PARAMETER_SERVER = "gpu.yaml", "multi-worker-mirrored.yaml", "parameter-server.yaml"
+#: A guard against hanging, far above what some pods with TensorFlow need on two loaded processors.
+TRAINING_DEADLINE_SECONDS = 300.0
+CHIEF = "digits-chief-0"
+
+Apply = Callable[[str], LiveWorld]
+
+
+@pytest.fixture(scope="module")
+def apply_example(shared_world: LiveWorld, kubectl, operator_image: str, training_image: str) -> Apply:
+    """Applies an example by kubectl, once, with the images of this cluster, and awaits that it is Ready."""
+    applied = set()
+
+    def apply(name: str) -> LiveWorld:
+        if name in applied:
+            return shared_world
+        text = (EXAMPLES / name).read_text(encoding="utf-8")
+        text = text.replace("localhost/tfcluster-operator:dev", operator_image)
+        text = text.replace("localhost/tfcluster-training:dev", training_image)
+        done = kubectl("-n", shared_world.namespace, "apply", "-f", "-", stdin=text)
+        assert done.returncode == 0, done.stderr
+        applied.add(name)
+        return shared_world
+
+    return apply
+
+
+def await_training(world: LiveWorld, pod: str, enough: Callable[[str], object], *, what: str) -> str:
+    """Return a pod's log once it says enough."""
+    return eventually(lambda: world.logs(pod), enough, what=what, within=TRAINING_DEADLINE_SECONDS)
+
+
+def numbers(name: str, log: str) -> list[float]:
+    """Read the numbers that a log gives after a word, in their order."""
+    return [float(number) for number in re.findall(rf"{name}[ =:]+(\d+\.\d+)", log)]
+
+
+def test_every_example_is_tested_here():
+    """No example is without a test in this module."""
+    assert sorted(path.name for path in EXAMPLES.glob("*.yaml")) == sorted([GPU_EXAMPLE, MIRRORED, PARAMETER_SERVER])
+
+
+@pytest.fixture(scope="module")
+def gpu_example(apply_example: Apply) -> LiveWorld:
+    """The GPU example, applied."""
+    world = apply_example(GPU_EXAMPLE)
+    if world.allocatable("nvidia.com/gpu") < 2:
+        pytest.skip("no node of this cluster offers two nvidia.com/gpu")
+    world.await_ready("digits-gpu")
+    return world
+
+
+def test_gpu_example_counts_a_gpu_in_each_worker(gpu_example):
+    """Each worker prints the one GPU that it holds, and the column GPUs shows both."""
+    for index, pod in enumerate(task_names("digits-gpu", worker=2)):
+        await_training(
+            gpu_example, pod, lambda log, i=index: f"worker {i} holds {{'GPU': 1}}" in log, what=f"{pod} counts its GPU"
+        )
+
+    gpu_example.await_status("digits-gpu", lambda s: s["gpus"] == 2, what="the status counts two GPUs")
+
+
+def test_mirrored_example_learns_and_ends(apply_example):
+    """Two equal workers train together and exit 0: both report an accuracy of at least 0.8, none is restarted."""
+    world = apply_example(MIRRORED)
+    pods = task_names("digits-mirrored", worker=2)
+
+    status = eventually(
+        lambda: world.status("digits-mirrored"),
+        lambda s: s.get("jobs", {}).get("worker", {}).get("succeeded") == 2,
+        what="both workers have succeeded",
+        within=TRAINING_DEADLINE_SECONDS,
+    )
+
+    assert all(max(numbers("accuracy", world.logs(pod)), default=0) >= 0.8 for pod in pods)
+    assert {pod: restarts(world.demand(PODS, pod)) for pod in pods} == dict.fromkeys(pods, 0)
+    assert status["jobs"]["worker"]["failed"] == 0
+
+
+@pytest.fixture(scope="module")
+def training(apply_example: Apply, kubectl) -> LiveWorld:
+    """The parameter-server example, ready and training."""
+    world = apply_example(PARAMETER_SERVER)
+    waited = kubectl("-n", world.namespace, "wait", "--for=condition=Ready", "tfcluster/digits", "--timeout=300s")
+    assert waited.returncode == 0, waited.stderr
+    return world
+
+
+def test_parameter_server_example_learns(training):
+    """The chief trains on the digits across workers and ps: the loss falls, and the accuracy reaches 0.8."""
+    log = await_training(
+        training, CHIEF, lambda log: max(numbers("accuracy", log), default=0) >= 0.8, what="the accuracy is 0.8"
+    )
+
+    losses = numbers("loss", log)
+    assert len(losses) >= 2
+    assert losses[-1] < losses[0]
+
+
+def test_parameter_server_example_hears_of_new_workers(training, kubectl):
+    """While it trains, ``kubectl scale`` brings a worker, and the chief's own program reports the new epoch."""
+    uid = training.uids()[CHIEF]
+    workers = training.cluster("digits")["spec"]["jobs"]["worker"]["replicas"]
+    scaled = kubectl("-n", training.namespace, "scale", "tfcluster/digits", f"--replicas={workers + 1}")
+    assert scaled.returncode == 0, scaled.stderr
+    epoch = training.cluster("digits")["metadata"]["generation"]
+
+    assert len(training.await_epoch(CHIEF, epoch)["jobs"]["worker"]) == workers + 1
+    await_training(training, CHIEF, lambda log: re.search(rf"epoch {epoch}\b", log), what="the chief reports the epoch")
+    training.await_ready("digits")
+
+    assert (training.uids()[CHIEF], restarts(training.demand(PODS, CHIEF))) == (uid, 0)
+
+
+def test_parameter_server_example_survives_the_loss_of_a_worker(training):
+    """A worker whose pod is deleted comes back at its address and rejoins: the chief trains on, in the same process."""
+    uids = training.uids()
+
+    training.delete(PODS, "digits-worker-1")
+    training.await_replaced("digits-worker-1", uids["digits-worker-1"])
+    seen = len(numbers("loss", training.logs(CHIEF)))
+    await_training(training, CHIEF, lambda log: len(numbers("loss", log)) >= seen + 3, what="the chief trains on")
+
+    assert (training.uids()[CHIEF], restarts(training.demand(PODS, CHIEF))) == (uids[CHIEF], 0)

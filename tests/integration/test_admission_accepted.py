@@ -1,0 +1,223 @@
+"""Admission on a real API server: what a TFCluster may be, and that the server stores what its author wrote."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from support.manifests import TFClusterBuilder, pod_template, tfcluster
+from support.objects import TFCLUSTERS, Object, Objects
+
+DRY_RUN = TFCLUSTERS.path("default") + "?dryRun=All&fieldValidation=Strict"
+
+
+def accepted(fact: str, manifest: TFClusterBuilder) -> Any:
+    """Make one row: the id is the fact."""
+    return pytest.param(manifest.build(), id=fact)
+
+
+def worker(**fields: Any) -> TFClusterBuilder:
+    """A cluster of one job, worker."""
+    return tfcluster("mnist").job("worker", **fields)
+
+
+def training(**fields: Any) -> TFClusterBuilder:
+    """A parameter-server cluster; the fields are the workers'."""
+    return tfcluster("mnist").job("chief").job("worker", replicas=4, **fields).job("ps", replicas=2, maxReplicas=3)
+
+
+#: A template that uses many corners of the schema, with nothing that Kubernetes would fill in left out on purpose.
+RICH_TEMPLATE: Object = {
+    "metadata": {"labels": {"team": "vision", "app.kubernetes.io/part-of": "search"}, "annotations": {"a.b/c": "d"}},
+    "spec": {
+        "serviceAccountName": "trainer",
+        "automountServiceAccountToken": True,
+        "restartPolicy": "OnFailure",
+        "terminationGracePeriodSeconds": 30,
+        "hostNetwork": False,
+        "nodeSelector": {"gpu": "h100"},
+        "imagePullSecrets": [{"name": "registry"}],
+        "tolerations": [{"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}],
+        "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
+        "affinity": {
+            "podAntiAffinity": {
+                "preferredDuringSchedulingIgnoredDuringExecution": [
+                    {
+                        "weight": 1,
+                        "podAffinityTerm": {
+                            "topologyKey": "kubernetes.io/hostname",
+                            "labelSelector": {"matchLabels": {"team": "vision"}},
+                        },
+                    }
+                ]
+            }
+        },
+        "topologySpreadConstraints": [
+            {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": {}}
+        ],
+        "initContainers": [{"name": "fetch", "image": "fetch:1", "restartPolicy": "Always"}],
+        "containers": [
+            {
+                "name": "tensorflow",
+                "image": "train:1",
+                "command": ["python", "train.py"],
+                "ports": [{"containerPort": 2222}, {"containerPort": 6006, "name": "board"}],
+                "env": [
+                    {"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
+                    {"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k", "optional": True}}},
+                ],
+                "resources": {
+                    "limits": {"nvidia.com/gpu": 8, "memory": "64Gi", "cpu": "7500m"},
+                    "requests": {"cpu": 4, "memory": "1.5e9"},
+                },
+                "readinessProbe": {"tcpSocket": {"port": 2222}, "periodSeconds": 1},
+                "livenessProbe": {"httpGet": {"port": "board", "path": "/"}},
+                "volumeMounts": [{"name": "data", "mountPath": "/data", "readOnly": True}],
+            }
+        ],
+        "volumes": [
+            {"name": "data", "persistentVolumeClaim": {"claimName": "mnist"}},
+            {
+                "name": "scratch",
+                "ephemeral": {
+                    "volumeClaimTemplate": {
+                        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Ti"}}}
+                    }
+                },
+            },
+            {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "2Gi"}},
+        ],
+    },
+}
+
+FILTERS = (
+    "/job:ps",
+    "/job:worker/task:0",
+    "/job:worker/task:3",
+    "/job:ps/replica:0",
+    "/job:ps/replica:0/task:2",
+    "/job:ps/task:1/device:CPU:0",
+    "/job:ps/replica:0/task:0/device:GPU:0",
+    "/job:ps/device:GPU",
+    "/job:ps/device:TPU_SYSTEM:0",
+    "/job:ps/gpu:7",
+    "/job:ps/cpu:0",
+    "/task:3",
+    "/replica:0/task:1",
+    "/replica:0/device:GPU:0",
+    "/device:GPU:0",
+    "/gpu:1",
+)
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        accepted("one job with a template is enough", worker()),
+        accepted("a parameter-server cluster", training()),
+        accepted(
+            "the design's example",
+            tfcluster("mnist")
+            .spec(rpcLayer="grpc", port=2222)
+            .job("chief", replicas=1)
+            .job(
+                "worker",
+                replicas=4,
+                maxReplicas=16,
+                filters=["/job:ps", "/job:chief"],
+                task_filters={0: ["/job:ps", "/job:chief", "/job:worker/task:1"]},
+            )
+            .job("ps", replicas=2, filters=["/job:worker", "/job:chief"]),
+        ),
+        accepted("a job may have no tasks now", worker(replicas=0)),
+        accepted("a job may have no tasks now and some later", worker(replicas=0, maxReplicas=1)),
+        accepted("10,000 tasks", worker(replicas=10000)),
+        accepted("maxReplicas may equal replicas", worker(replicas=3, maxReplicas=3)),
+        accepted("a job's name may hold an underscore and digits", tfcluster("mnist").job("parameter_server_2")),
+        accepted("two underscores in a row", tfcluster("mnist").job("a__b")),
+        accepted("a job's name may be one letter", tfcluster("mnist").job("w")),
+        accepted("a pod's name of 63 characters", tfcluster("m" * 54).job("worker")),
+        accepted("a pod's name of 63 characters at the last index", tfcluster("m" * 53).job("worker", replicas=100)),
+        accepted("a cluster's name may be one letter", tfcluster("m").job("worker")),
+        accepted("a cluster's name may hold digits and hyphens", tfcluster("m-2--x").job("worker")),
+        accepted("16 jobs", tfcluster("mnist").spec(jobs={f"job{i}": {"template": pod_template()} for i in range(16)})),
+        accepted("the highest ports", worker(port=65535).spec(port=65535)),
+        accepted("a cluster domain", worker().spec(clusterDomain="cluster.local")),
+        accepted("a cluster domain of one label", worker().spec(clusterDomain="k8s")),
+        accepted("a cluster that begins suspended", worker().spec(suspend=True)),
+        accepted("another rpc layer", worker().spec(rpcLayer="grpc+verbs")),
+        accepted("hostNetwork said to be off", worker(template=pod_template(spec={"hostNetwork": False}))),
+        accepted(
+            "recommended labels that the operator does not set",
+            worker(template=pod_template(metadata={"labels": {"app.kubernetes.io/version": "1"}})),
+        ),
+        accepted(
+            "labels of other domains that end like ours",
+            worker(template=pod_template(metadata={"labels": {"not-tfcluster.dev/x": "1"}})),
+        ),
+        accepted("labels on the cluster itself", worker().metadata(labels={"app.kubernetes.io/name": "anything"})),
+        accepted("a template that uses many corners of the schema", worker(template=RICH_TEMPLATE)),
+        accepted("16 filters", training(filters=FILTERS)),
+        accepted("filters of single tasks, in any order of indices", training(task_filters={3: FILTERS, 0: FILTERS})),
+        accepted("an empty list of filters", training(filters=[], task_filters={1: []})),
+        accepted("a filter that is said twice", training(filters=["/job:ps", "/job:ps"])),
+        accepted("filters of a task that exists only at maxReplicas", worker(maxReplicas=9, task_filters={8: []})),
+        accepted("a filter of 64 characters", tfcluster("m").job("w" * 59, filters=[f"/job:{'w' * 59}"])),
+        accepted(
+            "512 tasks with 16 filters each",
+            training(task_filters={}).job(
+                "evaluator", replicas=512, task_filters={index: 16 * ["/job:ps/task:2"] for index in range(512)}
+            ),
+        ),
+    ],
+)
+def test_accepted(objects: Objects, manifest: Object) -> None:
+    """A good manifest is taken, without an unknown field in it."""
+    taken = objects.request("POST", DRY_RUN, manifest)
+
+    assert taken["metadata"]["name"] == manifest["metadata"]["name"]
+
+
+@pytest.mark.parametrize("text", FILTERS)
+def test_accepted_filter(objects: Objects, text: str) -> None:
+    """Every canonical form of a filter is taken, for a job and for a single task."""
+    manifest = training(filters=[text], task_filters={0: [text]}).build()
+
+    taken = objects.request("POST", DRY_RUN, manifest)
+
+    assert taken["spec"]["jobs"]["worker"]["deviceFilters"] == [text]
+    assert taken["spec"]["jobs"]["worker"]["taskDeviceFilters"] == {"0": [text]}
+
+
+def test_stored_template_is_what_the_user_wrote(objects: Objects, namespace: str) -> None:
+    """The server adds no default to a template and drops nothing from it."""
+    objects.create(TFCLUSTERS, namespace, worker(template=RICH_TEMPLATE).build())
+
+    stored = objects.get(TFCLUSTERS, namespace, "mnist") or {}
+
+    assert stored["spec"]["jobs"]["worker"]["template"] == RICH_TEMPLATE
+
+
+def test_defaults_of_our_fields(objects: Objects, namespace: str) -> None:
+    """A cluster that says nothing of them gets grpc, port 2222, no suspension and one task a job, and no more."""
+    objects.create(TFCLUSTERS, namespace, worker().build())
+
+    spec = (objects.get(TFCLUSTERS, namespace, "mnist") or {})["spec"]
+
+    template = spec["jobs"]["worker"]["template"]
+    assert spec == {
+        "rpcLayer": "grpc",
+        "port": 2222,
+        "suspend": False,
+        "jobs": {"worker": {"replicas": 1, "template": template}},
+    }
+
+
+def test_generated_name_is_checked_as_a_given_one(objects: Objects) -> None:
+    """A cluster may be named by the server."""
+    manifest = worker().build()
+    manifest["metadata"] = {"generateName": "mnist-"}
+
+    taken = objects.request("POST", DRY_RUN, manifest)
+
+    assert taken["metadata"]["name"].startswith("mnist-")

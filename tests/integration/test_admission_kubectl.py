@@ -1,0 +1,226 @@
+"""What a user meets at the command line: plain apply, explain, get and scale, with a real kubectl and API server."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+from support.manifests import pod_template, tfcluster
+from support.objects import CRDS, TFCLUSTERS, Object, Objects
+
+DEFINITION = Path(__file__).resolve().parents[2] / "crds" / "tfcluster.yaml"
+NAME = "tfclusters.tfcluster.dev"
+#: What client-side apply adds to an object: the whole of it, as one annotation.
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+#: All annotations of an object together, by Kubernetes' validation.
+ANNOTATIONS_LIMIT = 262_144
+
+Kubectl = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def told(result: subprocess.CompletedProcess[str]) -> str:
+    """Give what kubectl printed, after it succeeded."""
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+def refused(result: subprocess.CompletedProcess[str]) -> str:
+    """Give what kubectl complained of, after it failed."""
+    assert result.returncode != 0, result.stdout
+    return result.stderr
+
+
+def words(text: str) -> str:
+    """Undo kubectl's line breaks."""
+    return " ".join(text.split())
+
+
+def test_plain_apply_of_the_definition_works_again_and_again(kubectl: Kubectl, objects: Objects) -> None:
+    """Client-side apply takes the definition, and what it notes of it is far below the limit of annotations."""
+    told(kubectl("apply", "-f", str(DEFINITION)))
+    told(kubectl("apply", "-f", str(DEFINITION)))
+
+    noted = (objects.get(CRDS, "", NAME) or {})["metadata"]["annotations"][LAST_APPLIED]
+    assert json.loads(noted)["spec"] == yaml.safe_load(DEFINITION.read_text(encoding="utf-8"))["spec"]
+    assert len(noted) < ANNOTATIONS_LIMIT / 2
+
+
+def test_definition_is_structural_and_has_no_other_complaint(objects: Objects) -> None:
+    """The server reports no condition against the definition: its schema is structural and its names are free."""
+    conditions = (objects.get(CRDS, "", NAME) or {})["status"]["conditions"]
+
+    assert {c["type"]: c["status"] for c in conditions} == {"NamesAccepted": "True", "Established": "True"}
+
+
+def test_vendored_schemas_are_the_servers_own(control_plane, tmp_path: Path) -> None:
+    """Fetching Kubernetes' schemas anew changes neither them nor the definition."""
+    folder = DEFINITION.parent
+    copy = shutil.copytree(folder, tmp_path / "crds")
+
+    told(
+        subprocess.run(
+            [sys.executable, str(copy / "generate.py"), "--refresh", str(control_plane.kubeconfig)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    )
+
+    for name in ("sources/kubernetes.json", "tfcluster.yaml"):
+        assert (copy / name).read_bytes() == (folder / name).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("path", "says"),
+    [
+        ("tfcluster", "A TensorFlow cluster: named jobs of numbered tasks."),
+        ("tfcluster.spec.suspend", "true deletes its pods and keeps its Service and ConfigMaps"),
+        ("tfcluster.spec.jobs", "How many tasks the job has now, with the indices from 0 up."),
+        ("tfcluster.spec.jobs", "What every task of the job sees of the cluster besides itself"),
+        ("tfcluster.spec.jobs.maxReplicas", "TensorFlow keeps the first filters that it is given"),
+        ("tfcluster.spec.jobs.template.spec", "kubectl explain pod.spec"),
+        ("tfc.status.conditions", "MembershipPublished: every running pod was told of its newest view."),
+    ],
+)
+def test_explain_shows_our_descriptions(kubectl: Kubectl, path: str, says: str) -> None:
+    """``kubectl explain`` says in our words what a field is for."""
+    assert says in words(told(kubectl("explain", path)))
+
+
+def test_typo_in_a_template_is_refused_with_its_path(kubectl: Kubectl, namespace: str) -> None:
+    """``kubectl apply`` of a template with a typo fails and names the place, instead of dropping the field."""
+    template = pod_template(resources={"limit": {"nvidia.com/gpu": 1}})
+    manifest = tfcluster("mnist").job("worker", template=template).build()
+
+    complaint = refused(kubectl("apply", "-n", namespace, "-f", "-", stdin=json.dumps(manifest)))
+
+    assert 'unknown field "spec.jobs.worker.template.spec.containers[0].resources.limit"' in complaint
+
+
+def test_plain_apply_creates_and_edits_a_cluster(kubectl: Kubectl, namespace: str) -> None:
+    """``kubectl apply`` creates, edits, and says when nothing changed."""
+
+    def apply(replicas: int) -> str:
+        manifest = tfcluster("mnist").job("worker", replicas=replicas).build()
+        return told(kubectl("apply", "-n", namespace, "-f", "-", stdin=json.dumps(manifest)))
+
+    assert apply(1) == "tfcluster.tfcluster.dev/mnist created\n"
+    assert apply(2) == "tfcluster.tfcluster.dev/mnist configured\n"
+    assert apply(2) == "tfcluster.tfcluster.dev/mnist unchanged\n"
+
+
+def status(ready: str, *, reason: str, replicas: int) -> Object:
+    """A status as the operator writes it."""
+    return {
+        "observedGeneration": 1,
+        "epoch": 7,
+        "ready": ready,
+        "gpus": 12,
+        "jobs": {
+            "worker": {
+                "desired": replicas,
+                "created": replicas,
+                "ready": replicas - 1,
+                "succeeded": 0,
+                "failed": 0,
+                "accelerators": {"nvidia.com/gpu": 12},
+                "selector": "tfcluster.dev/cluster=mnist,tfcluster.dev/job=worker",
+            }
+        },
+        "conditions": [
+            {
+                "type": kind,
+                "status": "False",
+                "reason": reason,
+                "message": f"{ready} tasks are ready",
+                "observedGeneration": 1,
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }
+            for kind in ("Suspended", "Ready")
+        ],
+    }
+
+
+def test_columns_tell_the_state_of_a_cluster(kubectl: Kubectl, objects: Objects, namespace: str) -> None:
+    """``kubectl get tfc`` has the columns Ready, Reason, GPUs, Epoch and Age."""
+    objects.create(TFCLUSTERS, namespace, tfcluster("mnist").job("worker", replicas=4).build())
+    written = {"status": status("3/4", reason="TasksNotReady", replicas=4)}
+    objects.patch(TFCLUSTERS, namespace, "mnist", written, subresource="status")
+
+    head, row = told(kubectl("get", "tfc", "-n", namespace)).splitlines()
+
+    assert head.split() == ["NAME", "READY", "REASON", "GPUS", "EPOCH", "AGE"]
+    assert row.split()[:5] == ["mnist", "3/4", "TasksNotReady", "12", "7"]
+
+
+def test_cluster_is_listed_among_all(kubectl: Kubectl, objects: Objects, namespace: str) -> None:
+    """``kubectl get all`` shows TFClusters too."""
+    objects.create(TFCLUSTERS, namespace, tfcluster("mnist").job("worker").build())
+
+    assert "tfcluster.tfcluster.dev/mnist" in told(kubectl("get", "all", "-n", namespace, "-o", "name"))
+
+
+def test_status_is_stored_whole_and_apart_from_the_spec(objects: Objects, namespace: str) -> None:
+    """Writing the status drops none of its fields, raises no generation and changes no spec."""
+    created = objects.create(TFCLUSTERS, namespace, tfcluster("mnist").job("worker", replicas=4).build())
+    written = status("3/4", reason="TasksNotReady", replicas=4)
+    change = {"status": written, "spec": {"suspend": True}}
+
+    objects.patch(TFCLUSTERS, namespace, "mnist", change, subresource="status")
+
+    stored = objects.get(TFCLUSTERS, namespace, "mnist") or {}
+    assert stored["status"] == written
+    assert stored["spec"] == created["spec"]
+    assert stored["metadata"]["generation"] == 1
+
+
+def test_scale_changes_the_workers_and_reports_them(kubectl: Kubectl, objects: Objects, namespace: str) -> None:
+    """``kubectl scale`` sets the replicas of job worker; /scale reports how many were created and their selector."""
+    objects.create(TFCLUSTERS, namespace, tfcluster("mnist").job("worker", replicas=2, maxReplicas=5).build())
+    written = {"status": status("1/2", reason="TasksNotReady", replicas=2)}
+    objects.patch(TFCLUSTERS, namespace, "mnist", written, subresource="status")
+
+    told(kubectl("scale", "tfcluster/mnist", "--replicas=5", "-n", namespace))
+
+    scale = objects.get(TFCLUSTERS, namespace, "mnist", "scale") or {}
+    cluster = objects.get(TFCLUSTERS, namespace, "mnist") or {}
+    assert cluster["spec"]["jobs"]["worker"]["replicas"] == 5
+    assert scale["spec"] == {"replicas": 5}
+    assert scale["status"] == {"replicas": 2, "selector": "tfcluster.dev/cluster=mnist,tfcluster.dev/job=worker"}
+
+
+@pytest.mark.parametrize(
+    ("replicas", "complaint"),
+    [
+        (6, "is 5, below replicas, which is 6: raise maxReplicas or lower replicas"),
+        (10_001, "less than or equal to 10000"),
+    ],
+)
+def test_scale_beyond_the_bounds_is_refused(
+    kubectl: Kubectl, objects: Objects, namespace: str, replicas: int, complaint: str
+) -> None:
+    """``kubectl scale`` is held to the rules of the spec, and the cluster stays as it was."""
+    objects.create(TFCLUSTERS, namespace, tfcluster("mnist").job("worker", replicas=2, maxReplicas=5).build())
+
+    told_why = refused(kubectl("scale", "tfcluster/mnist", f"--replicas={replicas}", "-n", namespace))
+
+    assert complaint in told_why
+    assert (objects.get(TFCLUSTERS, namespace, "mnist") or {})["spec"]["jobs"]["worker"]["replicas"] == 2
+
+
+def test_scale_down_below_a_filter_is_refused(kubectl: Kubectl, objects: Objects, namespace: str) -> None:
+    """Without maxReplicas, workers that a filter names cannot be scaled away; with it they can."""
+    builder = tfcluster("mnist").job("ps", filters=["/job:worker/task:2"])
+    objects.create(TFCLUSTERS, namespace, builder.job("worker", replicas=3).build())
+
+    told_why = refused(kubectl("scale", "tfcluster/mnist", "--replicas=2", "-n", namespace))
+    objects.patch(TFCLUSTERS, namespace, "mnist", {"spec": {"jobs": {"worker": {"maxReplicas": 3}}}})
+
+    assert "names a task that the job does not have" in told_why
+    told(kubectl("scale", "tfcluster/mnist", "--replicas=2", "-n", namespace))

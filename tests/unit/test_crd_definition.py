@@ -1,0 +1,184 @@
+"""The committed CustomResourceDefinition: it is what its sources say, it is small, and it explains itself."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+DEFINITION = ROOT / "crds" / "tfcluster.yaml"
+CHART_COPY = ROOT / "charts" / "tfcluster-operator" / "crds" / "tfcluster.yaml"
+#: Kubernetes' part: from here down the schema is the API server's own.
+POD = "spec.jobs.*.template.spec"
+#: The API server allows no description here.
+METADATA = "metadata"
+
+
+@pytest.fixture(scope="module")
+def definition() -> dict[str, Any]:
+    return yaml.safe_load(DEFINITION.read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def schema(definition: dict[str, Any]) -> dict[str, Any]:
+    (version,) = definition["spec"]["versions"]
+    return version["schema"]["openAPIV3Schema"]
+
+
+def walk(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Give every schema under one, with its path: * for the values of a map, [] for the items of a list."""
+    yield path, schema
+    for name, part in schema.get("properties", {}).items():
+        yield from walk(part, f"{path}.{name}".lstrip("."))
+    for key, step in (("items", "[]"), ("additionalProperties", ".*")):
+        if key in schema:
+            yield from walk(schema[key], path + step)
+
+
+def of_ours(schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Give every schema that we wrote."""
+    return ((path, part) for path, part in walk(schema) if not path.startswith(f"{POD}."))
+
+
+def generate(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(folder / "crds" / "generate.py"), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """A copy of the definition with its sources and results, to be changed."""
+    for result in ("crds", "charts/tfcluster-operator/crds"):
+        shutil.copytree(ROOT / result, tmp_path / result)
+    return tmp_path
+
+
+def test_definition_is_up_to_date() -> None:
+    """The committed definition and the chart's copy are what the sources give."""
+    checked = generate(ROOT, "--check")
+
+    assert (checked.returncode, checked.stdout + checked.stderr) == (0, "")
+
+
+def test_chart_has_the_same_bytes() -> None:
+    """Helm installs exactly the definition that ``kubectl apply`` does."""
+    assert CHART_COPY.read_bytes() == DEFINITION.read_bytes()
+
+
+@pytest.mark.parametrize("changed", ["crds/tfcluster.yaml", "charts/tfcluster-operator/crds/tfcluster.yaml"])
+def test_check_finds_an_edited_result(copy: Path, changed: str) -> None:
+    """An edit of a result by hand is found and named, and the check writes nothing."""
+    result = copy / changed
+    edited = result.read_text(encoding="utf-8").replace("maximum: 10000", "maximum: 10001")
+    result.write_text(edited, encoding="utf-8")
+
+    checked = generate(copy, "--check")
+
+    assert checked.returncode == 1
+    assert f"{changed} is not what its sources say" in checked.stdout
+    assert result.read_text(encoding="utf-8") == edited
+
+
+def test_an_edited_source_reaches_both_results(copy: Path) -> None:
+    """An edit of the sources is found by the check, and generating brings it into both results."""
+    source = copy / "crds" / "sources" / "definition.yaml"
+    source.write_text(source.read_text(encoding="utf-8").replace("maximum: 10000", "maximum: 9"), encoding="utf-8")
+
+    found = generate(copy, "--check")
+    generated = generate(copy)
+    again = generate(copy, "--check")
+
+    assert (found.returncode, generated.returncode, again.returncode) == (1, 0, 0)
+    results = {path.read_bytes() for path in copy.rglob("tfcluster.yaml")}
+    assert len(results) == 1
+    assert results.pop().count(b"maximum: 9\n") == 2
+
+
+def test_every_field_of_ours_has_a_description(schema: dict[str, Any]) -> None:
+    """``kubectl explain`` has words for each of our fields, items and map values: sentences that end."""
+    silent = [
+        path for path, part in of_ours(schema) if path != METADATA and not part.get("description", "").endswith(".")
+    ]
+
+    assert silent == []
+
+
+def test_every_printer_column_but_age_has_a_description(definition: dict[str, Any]) -> None:
+    """Each column of ours says what it counts."""
+    (version,) = definition["spec"]["versions"]
+
+    columns = {column["name"]: column.get("description", "") for column in version["additionalPrinterColumns"]}
+
+    assert list(columns) == ["Ready", "Reason", "GPUs", "Epoch", "Age"]
+    assert [name for name, description in columns.items() if not description] == ["Age"]
+
+
+def test_no_field_of_ours_leads_to_another_namespace(schema: dict[str, Any]) -> None:
+    """All objects of a cluster live in its own namespace, so no field can name one."""
+    named = [path for path, _ in of_ours(schema) if path.rpartition(".")[2].lower().endswith("namespace")]
+
+    assert named == []
+
+
+def test_every_list_map_and_text_of_the_spec_is_bounded(schema: dict[str, Any]) -> None:
+    """Nothing of ours in the spec can grow without end."""
+    bounds = {"string": "maxLength", "array": "maxItems", "integer": "maximum"}
+    unbounded = [
+        path
+        for path, part in of_ours(schema["properties"]["spec"] | {"type": "object"})
+        if not path.startswith(("jobs.*.template",))
+        and (
+            (part["type"] in bounds and bounds[part["type"]] not in part)
+            or ("additionalProperties" in part and "maxProperties" not in part)
+        )
+    ]
+
+    assert unbounded == []
+
+
+def test_nothing_unknown_is_preserved(schema: dict[str, Any]) -> None:
+    """The schema is strict everywhere, so a typo is found wherever it is."""
+    loose = [path for path, part in walk(schema) if part.get("x-kubernetes-preserve-unknown-fields")]
+
+    assert loose == []
+
+
+def test_template_gets_no_defaults(schema: dict[str, Any]) -> None:
+    """Nothing in the pod's schema has a default: the stored template stays what the user wrote."""
+    assert [path for path, part in walk(schema) if "default" in part] == [
+        "spec.rpcLayer",
+        "spec.port",
+        "spec.suspend",
+        "spec.jobs.*.replicas",
+    ]
+
+
+def test_conditions_merge_by_type(schema: dict[str, Any]) -> None:
+    """Conditions are a map by type, as in Kubernetes' own objects."""
+    conditions = schema["properties"]["status"]["properties"]["conditions"]
+
+    assert conditions["x-kubernetes-list-type"] == "map"
+    assert conditions["x-kubernetes-list-map-keys"] == ["type"]
+
+
+def test_definition_is_small(definition: dict[str, Any]) -> None:
+    """As JSON the definition fits three times into the annotation of a plain ``kubectl apply``."""
+    assert len(json.dumps(definition, separators=(",", ":"))) * 3 < 262_144
+
+
+def test_pod_template_is_kubernetes_own(schema: dict[str, Any]) -> None:
+    """The template has every field that the vendored PodSpec has, but for ephemeral containers."""
+    kubernetes = json.loads((ROOT / "crds" / "sources" / "kubernetes.json").read_text(encoding="utf-8"))
+    pod = dict(walk(schema))[POD]
+
+    expected = kubernetes["io.k8s.api.core.v1.PodSpec"]["properties"].keys() - {"ephemeralContainers"}
+
+    assert pod["properties"].keys() == expected

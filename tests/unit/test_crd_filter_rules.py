@@ -1,0 +1,110 @@
+"""The canonical form of device filters in the definition, against the operator's reading of them.
+
+The API server evaluates the rules in CEL; here their patterns are tried on far more texts than a server could be asked
+about.  That the server refuses and takes the same is the admission tests' matter.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from tfcluster_operator.model import filters
+
+SOURCE = Path(__file__).resolve().parents[2] / "crds" / "sources" / "filter_rules.py"
+
+
+def load() -> ModuleType:
+    """Load the rules from the generator's folder, which is no package."""
+    spec = importlib.util.spec_from_file_location("crd_filter_rules", SOURCE)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+RULES = load()
+FORM = re.compile(RULES.FORM.removeprefix("^").removesuffix("$"), re.ASCII)
+NOT_A_NUMBER = re.compile(RULES.NOT_A_NUMBER)
+
+JOBS = st.from_regex(r"[a-z][a-z0-9_]{0,5}", fullmatch=True)
+NUMBERS = st.integers(min_value=0, max_value=9999).map(str)
+DEVICES = st.sampled_from(["/device:GPU", "/device:CPU:0", "/device:TPU_SYSTEM:0", "/cpu:0", "/gpu:7"])
+
+
+def admitted(text: str) -> bool:
+    """Apply the three rules on one filter as the API server does."""
+    return bool(FORM.fullmatch(text)) and text not in RULES.EVERYTHING and not NOT_A_NUMBER.search(text)
+
+
+@st.composite
+def canonical(draw: st.DrawFn) -> tuple[str, str | None, int | None]:
+    """Draw a canonical filter with the job and the index that it names."""
+    job = draw(st.none() | JOBS)
+    task = draw(st.none() | NUMBERS)
+    device = draw(DEVICES | st.just("") if job or task else DEVICES)
+    replica = draw(st.sampled_from(["", "/replica:0"]))
+    text = (f"/job:{job}" if job else "") + replica + (f"/task:{task}" if task else "") + device
+    return text, job, None if task is None else int(task)
+
+
+@given(canonical())
+def test_canonical_filters_are_admitted_and_read_alike(drawn: tuple[str, str | None, int | None]) -> None:
+    """Every canonical filter is admitted, and the operator reads in it the job and task that it names."""
+    text, job, task = drawn
+
+    assert admitted(text)
+    assert filters.parse(text) == filters.DeviceFilter(job=job, task=task)
+
+
+PARTS = st.sampled_from(
+    ["/", "job", "task", "replica", "device", "cpu", "gpu", "CPU", "GPU", ":", "*", "0", "1", "00", "ps", "-", " ", "_"]
+)
+
+
+@given(st.lists(PARTS, max_size=9).map("".join))
+@example("/job:ps/task:0/")
+@example("/job:ps\n")
+def test_what_is_admitted_is_understood_by_the_operator(text: str) -> None:
+    """No text that admission lets through is one that the operator cannot read."""
+    if admitted(text):
+        assert filters.parse(text) is not None
+
+
+@given(canonical(), st.integers(min_value=0), st.sampled_from("/:*- ,\nA\u0431"))
+def test_one_stray_character_is_noticed_or_still_canonical(
+    drawn: tuple[str, str | None, int | None], place: int, stray: str
+) -> None:
+    """A slip of the keyboard in a filter is refused, unless what comes of it is canonical too."""
+    text, _, _ = drawn
+    place %= len(text) + 1
+    slipped = text[:place] + stray + text[place:]
+
+    if admitted(slipped):
+        assert filters.parse(slipped) is not None
+        assert stray == "A"
+
+
+@pytest.mark.parametrize("text", RULES.EVERYTHING)
+def test_what_says_nothing_is_not_admitted(text: str) -> None:
+    """A filter that names no job, no task and no device would match everything."""
+    assert not admitted(text)
+
+
+def test_every_rule_gives_advice() -> None:
+    """Each rule has a message for when its expression fails, and both carry the advice."""
+    rules = RULES.of_one_list() + RULES.of_the_cluster()
+    advice = [check.advice for check in (*RULES.OF_ONE_FILTER, *RULES.OF_THE_CLUSTER)]
+
+    for rule in rules:
+        assert any(words in rule["message"] and words in rule["messageExpression"] for words in advice)
+    assert len(rules) == len(RULES.OF_ONE_FILTER) + 2 * len(RULES.OF_THE_CLUSTER)

@@ -52,12 +52,20 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="two runs of small shapes, 10 s of steady state")
     parser.add_argument("--runs", type=int, default=0, help="runs of each measurement (default 5, quick 2)")
+    parser.add_argument(
+        "--shape", type=_shape, action="append", help="create only this, such as 100x2; may be repeated"
+    )
     parser.add_argument("--node", action="store_true", help="measure delivery on the cluster of .local/kubeconfig, too")
     parser.add_argument("--only-node", action="store_true", help="measure nothing but delivery")
     parser.add_argument("--write", action="store_true", help="write the tables to docs/benchmarks.md")
     options = parser.parse_args()
     options.runs = options.runs or (2 if options.quick else 5)
     return options
+
+
+def _shape(text: str) -> Shape:
+    clusters, _, tasks = text.partition("x")
+    return Shape(int(clusters), int(tasks))
 
 
 def _heading(options: argparse.Namespace) -> str:
@@ -71,7 +79,7 @@ def _heading(options: argparse.Namespace) -> str:
 
 async def _on_the_control_plane(world: World, options: argparse.Namespace, directory: Path, tell: Told) -> None:
     measured = []
-    for shape in QUICK_SHAPES if options.quick else SHAPES:
+    for shape in options.shape or (QUICK_SHAPES if options.quick else SHAPES):
         print(f"measuring {shape} …", file=sys.stderr, flush=True)
         measured.append(await creation.measure(world, shape, runs=options.runs, directory=directory))
     tell(
@@ -80,6 +88,8 @@ async def _on_the_control_plane(world: World, options: argparse.Namespace, direc
         "both are timed by the same independent watch.\n\n" + report.creations(measured)
     )
     tell("## What creation costs\n\n" + report.costs(measured) + "\n" + report.calls_line(measured))
+    if options.shape:
+        return
     print("measuring suspend, delete and steady state …", file=sys.stderr, flush=True)
     figures = await living.measure(
         world,

@@ -77,12 +77,14 @@ async def opened(world: World, name: str) -> AsyncIterator[Arena]:
 
 
 async def declare(arena: Arena, shape: Shape) -> None:
-    """POST the TFClusters of a shape, as its users would."""
+    """POST the TFClusters of a shape, a few at a time, as its users would."""
     url = f"{arena.server}{TFCLUSTERS.path(arena.namespace)}"
     bodies = [json.dumps(manifest).encode() for manifest in shape.manifests(arena.namespace)]
 
+    few = asyncio.Semaphore(16)
+
     async def post(body: bytes) -> None:
-        async with arena.admin.post(url, data=body, headers={"Content-Type": "application/json"}) as answer:
+        async with few, arena.admin.post(url, data=body, headers={"Content-Type": "application/json"}) as answer:
             assert answer.status == 201, await answer.text()
 
     await asyncio.gather(*map(post, bodies))

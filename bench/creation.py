@@ -29,6 +29,8 @@ class Creation:
     concurrency: int = 0
     bare: list[float] = field(default_factory=list)
     ours: list[float] = field(default_factory=list)
+    #: Of ``ours``, until the last TFCluster's POST was answered.
+    declared: list[float] = field(default_factory=list)
     calls: list[int] = field(default_factory=list)
     calls_by_kind: Counter[str] = field(default_factory=Counter)
     cpu_seconds: list[float] = field(default_factory=list)
@@ -90,6 +92,7 @@ async def _ours(arena: Arena, figures: Creation) -> None:
     reached = arena.observer.reached(added=shape.objects)
     begin = time.perf_counter()
     await declare(arena, shape)
+    figures.declared.append(time.perf_counter() - begin)
     figures.ours.append(await reached - begin)
     await settled(arena, shape)
     figures.cpu_seconds.append(world.operator.cpu_seconds() - cpu)

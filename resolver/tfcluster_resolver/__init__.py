@@ -1,7 +1,7 @@
 """TensorFlow clusters on Kubernetes, as seen from inside a pod.
 
-The operator mounts a view of the cluster into each task's pod; this package reads it and tells TensorFlow.  Importing it
-imports neither TensorFlow nor anything else but the standard library, and each name below is loaded when it is used.
+The operator mounts a view of the cluster into each task's pod; this package reads it and tells TensorFlow.  Importing
+it imports neither TensorFlow nor anything else but the standard library, and each name below is loaded when it is used.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """``tf.train.ClusterSpec`` without TensorFlow.
 
-It decides what a ClusterSpec holds and when two are equal, as TensorFlow 2.21 does.  It knows no protobuf, so it neither
-takes nor makes a ClusterDef; and where TensorFlow's behaviour is an accident, it refuses with a clear error.
+It decides what a ClusterSpec holds and when two are equal, as TensorFlow 2.21 does.  It knows no protobuf, so it
+neither takes nor makes a ClusterDef; and where TensorFlow's behaviour is an accident, it refuses with a clear error.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ class ClusterSpec:
     TensorFlow takes and then loses or misplaces.
 
     Args:
-        cluster: job names mapped to lists of addresses ("host:port"), or to maps from index to address; or a ClusterSpec.
+        cluster: job names mapped to lists of addresses ("host:port") or to maps from index to address; or a
+            ClusterSpec.
 
     Raises:
-        TypeError: ``cluster`` is neither, a job's tasks are no list, tuple or dict, or a name or an address is not text.
+        TypeError: ``cluster`` is neither, a job's tasks are no list, tuple or dict, or a name or an address is no text.
         ValueError: an index is no whole number, is negative, or exceeds 2**31 - 1; or bytes are not UTF-8.
     """
 
@@ -34,7 +35,7 @@ class ClusterSpec:
             # A copy goes through the protobuf in TensorFlow: text instead of bytes, jobs in order.
             self._jobs: dict[Any, dict[int, Any]] = {
                 _text(job): {index: _text(address) for index, address in sorted(tasks.items())}
-                for job, tasks in sorted(cluster._jobs.items())
+                for job, tasks in sorted(cluster._jobs.items())  # noqa: SLF001 - of the same class
             }
         elif isinstance(cluster, dict):
             self._jobs = {job: _tasks_of(job, tasks) for job, tasks in cluster.items()}

@@ -1,90 +1,115 @@
-"""Who answers: waiting, bounded, until tasks accept TCP connections, and naming the cause where they do not.
+"""Waiting until the tasks of a cluster listen.
 
-TensorFlow connects lazily and waits for ever for a task that is not there; this says so in time.
+TensorFlow connects lazily and blocks for ever, without a word, while one task is missing: be it a name that does not
+resolve or a port that nobody listens on.  This module finds out which, and stops waiting in time.  It speaks TCP only,
+so it does not tell a TensorFlow server from anything else that listens.
 """
 
 from __future__ import annotations
 
-import errno
 import socket
 import time
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from enum import Enum
 from typing import Final
 
 from tfcluster_resolver.errors import AddressError
 
-#: Seconds for one try, and between two.
-_TRY: Final = 2.0
-_PAUSE: Final = 0.1
-_AT_ONCE: Final = 64
+#: Probes at one time: a thread each, mostly waiting.
+_PARALLEL: Final = 32
+#: Seconds that one connection attempt may take; a live pod answers in milliseconds.
+_ATTEMPT: Final = 3.0
+#: Seconds between two rounds, first and at most: the start of a cluster is quick to notice, a long wait is cheap.
+_FIRST_PAUSE: Final = 0.1
+_LONGEST_PAUSE: Final = 1.0
+
+
+class Cause(Enum):
+    """Why a task could not be reached, and where to look."""
+
+    UNRESOLVED = "name does not resolve (is there a pod of that name, and does the cluster's DNS answer?)"
+    REFUSED = "connection refused (the pod is there and nothing listens: look at its log)"
+    TIMED_OUT = "timed out (nothing answers: is the pod running, does a NetworkPolicy drop it?)"
+    UNREACHABLE = "network error"
 
 
 @dataclass(frozen=True, slots=True)
 class MissingTask:
-    """A task that does not answer, and why."""
+    """A task that did not accept a connection: its job, index and address, and the cause at the last attempt."""
 
     job: str
     index: int
     address: str
-    cause: str
+    cause: Cause
 
     def __str__(self) -> str:
-        return f"/job:{self.job}/task:{self.index} at {self.address}: {self.cause}"
+        return f"/job:{self.job}/task:{self.index} at {self.address}: {self.cause.value}"
 
 
-def await_tasks(tasks: Iterable[tuple[str, int, str]], *, timeout: float) -> tuple[MissingTask, ...]:
-    """Wait until tasks accept TCP connections.
+def host_and_port(address: str) -> tuple[str, int]:
+    """Take an address apart.
 
     Args:
-        tasks: job, index and "host:port" of each.
-        timeout: how long to wait for all of them together, in seconds.
+        address: "host:port"; an IPv6 host stands in brackets.
 
     Returns:
-        The tasks that did not answer in time, each with its last cause; none when all did.
+        Host and port.
 
     Raises:
-        AddressError: an address is no "host:port".
+        AddressError: the text is no such address.
     """
-    wanted = [(job, index, address, *_host_and_port(address)) for job, index, address in tasks]
-    if not wanted:
-        return ()
-    end = time.monotonic() + timeout
-    with ThreadPoolExecutor(max_workers=min(_AT_ONCE, len(wanted))) as threads:
-        causes = threads.map(lambda task: _await_one(task[3], task[4], end), wanted)
-        return tuple(
-            MissingTask(job, index, address, cause)
-            for (job, index, address, _, _), cause in zip(wanted, causes, strict=True)
-            if cause
-        )
-
-
-def _await_one(host: str, port: int, end: float) -> str:
-    """Give "" when the task answers, else the last cause."""
-    while True:
-        cause = _why_not(host, port, min(_TRY, max(0.1, end - time.monotonic())))
-        if not cause or time.monotonic() >= end:
-            return cause
-        time.sleep(_PAUSE)
-
-
-def _why_not(host: str, port: int, timeout: float) -> str:
-    try:
-        with socket.create_connection((host, port), timeout=timeout):
-            return ""
-    except socket.gaierror as error:
-        return f"its name does not resolve ({error.strerror}): is there a pod of that name?"
-    except TimeoutError:
-        return "no answer: its pod may not run, or a NetworkPolicy is in the way"
-    except OSError as error:
-        if error.errno == errno.ECONNREFUSED:
-            return "refused: its pod runs and nothing listens on the port yet"
-        return error.strerror or str(error)
-
-
-def _host_and_port(address: str) -> tuple[str, int]:
     host, colon, port = address.rpartition(":")
-    if not (host and colon and port.isascii() and port.isdigit() and int(port) < 2**16):
-        raise AddressError(f'{address!r} is not of the form "host:port"')
-    return host.strip("[]"), int(port)
+    if not (host and colon and port.isascii() and port.isdigit() and len(port) < 6 and int(port) < 65536):
+        raise AddressError(f"{address!r} is not an address of the form host:port, as TensorFlow wants it")
+    if "/" in host:
+        raise AddressError(f"{address!r} has a scheme or a path; TensorFlow's addresses are host:port alone")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def wait_for_tasks(tasks: Iterable[tuple[str, int, str]], *, timeout: float) -> tuple[MissingTask, ...]:
+    """Wait until every task accepts a TCP connection.
+
+    Args:
+        tasks: job, index and address of each.
+        timeout: how long to wait for all of them together, in seconds; 0 looks once.
+
+    Returns:
+        The tasks that did not answer by then, in the order given; none if all are up.
+
+    Raises:
+        AddressError: an address is not "host:port".
+    """
+    deadline = time.monotonic() + timeout
+    waiting = [(job, index, address, host_and_port(address)) for job, index, address in tasks]
+    pause = _FIRST_PAUSE
+    pool = ThreadPoolExecutor(max_workers=_PARALLEL, thread_name_prefix="tfcluster-probe")
+    try:
+        while True:
+            probes = [pool.submit(_probe, target, _ATTEMPT) for *_, target in waiting]
+            # NB: looking up a name cannot be interrupted, so a probe may outlive the deadline; it is not waited for.
+            wait(probes, timeout=max(deadline - time.monotonic(), _ATTEMPT))
+            causes = [probe.result() if probe.done() else Cause.TIMED_OUT for probe in probes]
+            down = [(task, cause) for task, cause in zip(waiting, causes, strict=True) if cause is not None]
+            if not down or time.monotonic() + pause > deadline:
+                return tuple(MissingTask(job, index, address, cause) for (job, index, address, _), cause in down)
+            waiting = [task for task, _ in down]
+            time.sleep(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE)
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _probe(target: tuple[str, int], timeout: float) -> Cause | None:
+    try:
+        with socket.create_connection(target, timeout=timeout):
+            return None
+    except (socket.gaierror, UnicodeError):
+        return Cause.UNRESOLVED
+    except ConnectionRefusedError:
+        return Cause.REFUSED
+    except TimeoutError:
+        return Cause.TIMED_OUT
+    except OSError:
+        return Cause.UNREACHABLE

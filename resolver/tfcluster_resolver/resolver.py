@@ -1,12 +1,12 @@
 """The cluster resolver of a TFCluster's pods.
 
-It decides what TensorFlow is told: the ClusterSpec, the own task, the addresses, the accelerators and the device filters
-of the mounted view.  It connects to nothing.
+It decides what TensorFlow is told: the ClusterSpec, the own task, the addresses, the accelerators and the device
+filters of the mounted view.  It connects to nothing.
 
 TensorFlow's callers check ``isinstance(resolver, tf.distribute.cluster_resolver.ClusterResolver)``, and importing this
-module must not import TensorFlow, which takes seconds.  So the class is plain, and its *instances* are of a subclass that
-has TensorFlow's base as well: it is made at the first instantiation, which is early enough because nobody can check an
-instance before.  That holds whichever of the two packages was imported first, and for subclasses of users too.
+module must not import TensorFlow, which takes seconds.  So the class is plain, and its *instances* are of a subclass
+that has TensorFlow's base as well: it is made at the first instantiation, which is early enough because nobody can
+check an instance before.  That holds whichever of the two packages was imported first, and for subclasses of users too.
 """
 
 from __future__ import annotations
@@ -158,7 +158,9 @@ class TFClusterResolver:
             ViewError: the view is missing, unreadable, malformed or too new.
         """
         jobs = self.membership().jobs()
-        return tensorflow_api.load("cluster_spec()").train.ClusterSpec(jobs) if _has_base(self) else ClusterSpec(jobs)
+        if not tensorflow_api.is_installed():
+            return ClusterSpec(jobs)
+        return tensorflow_api.load("cluster_spec()").train.ClusterSpec(jobs)
 
     def master(self, task_type: str | None = None, task_id: int | None = None, rpc_layer: str | None = None) -> str:
         """Give the URL of a task.
@@ -203,8 +205,8 @@ class TFClusterResolver:
             config_proto: not used; TensorFlow's signature has it.
 
         Returns:
-            Counts by TensorFlow's device type, such as {"GPU": 2}, zero for any other key; of all visible tasks together
-            where no task is given and the own one is unknown.
+            Counts by TensorFlow's device type, such as {"GPU": 2}, zero for any other key; of all visible tasks
+            together where no task is given and the own one is unknown.
 
         Raises:
             NoSuchTaskError: the view does not show that task, or only half of a task is known.
@@ -251,11 +253,12 @@ class TFClusterResolver:
 
     def __repr__(self) -> str:
         view = self.membership().view
-        return f"<TFClusterResolver {view.namespace}/{view.name} epoch {view.epoch}, /job:{self._task_type}/task:{self._task_id}>"
+        task = f"/job:{self._task_type}/task:{self._task_id}"
+        return f"<{type(self).__name__} {view.namespace}/{view.name} epoch {view.epoch}, {task}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copy and pickle by the class that has a name: the one with TensorFlow's base is made on the fly."""
-        return _restore, (_declared(type(self)), self.__dict__.copy())
+        return _restore, (type(self).__dict__.get("_declared_as", type(self)), self.__dict__.copy())
 
 
 def _concrete(cls: type) -> type:
@@ -265,17 +268,10 @@ def _concrete(cls: type) -> type:
     if issubclass(cls, base):
         return cls
     if cls not in _with_tensorflow:
-        body = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, "__doc__": cls.__doc__}
+        body = {name: getattr(cls, name) for name in ("__module__", "__qualname__", "__doc__")}
+        body["_declared_as"] = cls
         _with_tensorflow[cls] = type(base)(cls.__name__, (cls, base), body)
     return _with_tensorflow[cls]
-
-
-def _declared(concrete: type) -> type:
-    return next((declared for declared, made in _with_tensorflow.items() if made is concrete), concrete)
-
-
-def _has_base(resolver: TFClusterResolver) -> bool:
-    return type(resolver) in _with_tensorflow.values() or _declared(type(resolver)) is not type(resolver)
 
 
 def _restore(cls: type[TFClusterResolver], state: dict[str, Any]) -> TFClusterResolver:

@@ -1,8 +1,7 @@
-"""The task server: TensorFlow's ``tf.distribute.Server`` for the pod's own task.
+"""The task server: TensorFlow's ``tf.distribute.Server`` for this pod's task.
 
-A server needs to know nothing but its own address: the coordinator that connects tells it the rest, so a resize never
-restarts one.  SIGTERM ends it at once, also as process 1 of a container, where a signal without a handler is ignored and
-``Server.join()`` would never run one.
+A server needs to know nobody but itself, because the coordinator tells it of the others when it connects; so a resize
+never touches the pods that stay.
 """
 
 from __future__ import annotations
@@ -13,61 +12,71 @@ import socket
 import sys
 import threading
 from types import FrameType
+from typing import NoReturn
 
 from tfcluster_resolver import tensorflow_api
-from tfcluster_resolver.errors import NoSuchTaskError, PortTakenError
-from tfcluster_resolver.resolver import TFClusterResolver
-from tfcluster_resolver.task import EVALUATOR
+from tfcluster_resolver.errors import PortTakenError, ServeError, TaskIdentityError
+from tfcluster_resolver.membership import Membership
+from tfcluster_resolver.reachability import host_and_port
 
 
-def serve() -> None:
-    """Serve the own task until SIGTERM or SIGINT, then end the process with exit code 0.
+def serve(membership: Membership) -> NoReturn:
+    """Run the task server until SIGTERM or SIGINT; the process then exits with 128 plus the signal's number.
+
+    Args:
+        membership: the cluster; only the own task's entry is used.
 
     Raises:
-        ViewError: the view cannot be used.
-        TaskIdentityError: the environment names the own task wrongly.
-        NoSuchTaskError: this process is no task that can be served.
-        PortTakenError: the task's port is taken.
+        TaskIdentityError: the process is not in a TFCluster's pod.
+        AddressError: the own address is not "host:port".
+        PortTakenError: something else listens on the task's port.
+        ServeError: TensorFlow cannot start the server.
         TensorFlowNotFoundError: TensorFlow is not installed.
     """
-    stop = threading.Event()
-    # NB: before TensorFlow is imported, which takes seconds in which a pod may be told to end.
+    # TensorFlow's Server.join() never returns and keeps Python's handlers from running, and process 1 of a container
+    # ignores a signal that it has no handler for; so the handler comes before the slow import and ends the process.
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _end_at_once)
-    resolver = TFClusterResolver()
-    own = resolver.own_task()
+        signal.signal(number, _end)
+    own = membership.own
     if own is None:
-        raise NoSuchTaskError("this process is no task of a TFCluster: run it in one of its pods")
-    if own.job == EVALUATOR:
-        raise NoSuchTaskError("an evaluator is no task of the ClusterSpec, so there is nothing to serve")
-    port = int(own.address.rpartition(":")[2])
-    _check_that_the_port_is_free(port)
-    server = tensorflow_api.load("serve").distribute.Server(
-        {own.job: {own.index: own.address}},
-        job_name=own.job,
-        task_index=own.index,
-        protocol=resolver.rpc_layer,
-        start=True,
-    )
-    print(f"serving {own} on port {port}", flush=True)  # noqa: T201 - the log of the pod
-    del server  # TensorFlow keeps a started server for the life of the process
-    stop.wait()
+        raise TaskIdentityError(
+            "this process is not in a TFCluster's pod (TFCLUSTER_JOB, TFCLUSTER_TASK_INDEX and TFCLUSTER_ADDRESS are "
+            "unset), so there is no task to serve"
+        )
+    _, port = host_and_port(own.address)
+    _check_port(port)
+    tensorflow = tensorflow_api.load("the task server")
+    try:
+        server = tensorflow.distribute.Server(
+            {own.job: {own.index: own.address}},
+            job_name=own.job,
+            task_index=own.index,
+            protocol=membership.view.rpc_layer,
+        )
+    except tensorflow.errors.OpError as error:
+        raise ServeError(f"TensorFlow cannot serve {own} on port {port}: {error.message}") from error
+    view = membership.view
+    print(f"serving {own} of {view.namespace}/{view.name} at {server.target}, port {port}", flush=True)  # noqa: T201 - the log's one line
+    threading.Event().wait()
+    sys.exit(0)
 
 
-def _end_at_once(number: int, frame: FrameType | None) -> None:
-    del frame
-    sys.stderr.write(f"ending on {signal.Signals(number).name}\n")
-    sys.stderr.flush()
-    # NB: TensorFlow's threads do not end by themselves, and the server holds nothing that must be saved.
-    os._exit(0)
-
-
-def _check_that_the_port_is_free(port: int) -> None:
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
+def _check_port(port: int) -> None:
+    """Fail in milliseconds with a clear text, instead of after TensorFlow's import with an unclear one."""
+    try:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(("", port))
-        except OSError as error:
-            raise PortTakenError(
-                f"port {port} of this task cannot be opened ({error.strerror}): another process of the pod listens on it"
-            ) from error
+    except PermissionError as error:
+        raise ServeError(f"this user may not listen on port {port}: choose one above 1023 in the TFCluster") from error
+    except OSError as error:
+        raise PortTakenError(
+            f"port {port} is taken: another process of this pod listens there, so either that one is the task's server "
+            "already, or the TFCluster needs another port"
+        ) from error
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    del frame
+    # NB: not sys.exit(): taking TensorFlow's server down can hang, and the coordinator copes with a vanished one.
+    os._exit(128 + number)

@@ -1,86 +1,87 @@
-"""What a task sees of its cluster, for people and for scripts."""
+"""What ``show`` prints: the cluster as this task sees it, for people or as JSON.  It needs no TensorFlow."""
 
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
-from tfcluster_resolver import contract
 from tfcluster_resolver.membership import Membership
-from tfcluster_resolver.task import own_task
-from tfcluster_resolver.view_file import ViewFile
 
 
-def look() -> Membership:
-    """Read this process's view; TensorFlow, which takes seconds to import, is not needed for it.
-
-    Returns:
-        What the own task sees now.
-
-    Raises:
-        ViewError: the view cannot be used.
-        TaskIdentityError: the environment names the own task wrongly.
-    """
-    own = own_task(os.environ)
-    directory = os.environ.get(contract.ENV_DIRECTORY) or contract.DEFAULT_DIRECTORY
-    return Membership(view=ViewFile(directory, None if own is None else own.index).read().view, own=own)
-
-
-def describe(membership: Membership) -> dict[str, Any]:
-    """Gather what ``show`` tells.
+def as_json(membership: Membership, path: Path) -> str:
+    """Describe the cluster for programs.
 
     Args:
-        membership: what the own task sees.
+        membership: the cluster.
+        path: the file that the view was read from.
 
     Returns:
-        Plain values: cluster, epoch, rpc layer, own task, jobs with addresses, device filters, accelerators.
+        A JSON object: ``cluster``, ``epoch``, ``view`` (the file), ``rpcLayer``, ``task`` (own job, index and address,
+        or null), ``jobs`` (as ``ClusterSpec.as_dict()``), ``deviceFilters`` (job, index, filters) and ``accelerators``
+        (job, index, resource, healthy devices).
     """
     view, own = membership.view, membership.own
-    holders = [(job, index) for job, index, _ in membership.tasks()]
-    if own is not None and (own.job, own.index) not in holders:
-        holders.append((own.job, own.index))
-    return {
+    document: dict[str, Any] = {
         "cluster": {"name": view.name, "namespace": view.namespace, "uid": view.uid},
         "epoch": view.epoch,
+        "view": str(path),
         "rpcLayer": view.rpc_layer,
         "task": None if own is None else {"job": own.job, "index": own.index, "address": own.address},
-        "jobs": {
-            job: {str(i): address for i, address in tasks.items()} if isinstance(tasks, dict) else tasks
-            for job, tasks in membership.jobs().items()
-        },
-        "deviceFilters": {
-            job: {str(index): list(texts) for index, texts in tasks.items()}
-            for job, tasks in membership.device_filters().items()
-        },
-        "accelerators": {
-            f"/job:{job}/task:{index}": held for job, index in holders if (held := membership.accelerators(job, index))
-        },
+        "jobs": membership.jobs(),
+        "deviceFilters": membership.device_filters(),
+        "accelerators": _accelerators(membership),
     }
+    return json.dumps(document, indent=2)
 
 
-def as_text(membership: Membership) -> str:
-    """Spell what ``show`` tells for a person."""
-    return "\n".join(_lines(describe(membership)))
+def as_text(membership: Membership, path: Path) -> str:
+    """Describe the cluster for people.
+
+    Args:
+        membership: the cluster.
+        path: the file that the view was read from.
+
+    Returns:
+        Lines of text.
+    """
+    view, own = membership.view, membership.own
+    here = f"/job:{own.job}/task:{own.index} at {own.address}" if own is not None else "none (not in one of its pods)"
+    lines = [
+        f"cluster      {view.namespace}/{view.name}, epoch {view.epoch}, rpc layer {view.rpc_layer}",
+        f"view         {path}",
+        f"this task    {here}",
+        "tasks",
+    ]
+    held = _accelerators(membership)
+    tasks = list(membership.tasks())
+    width = max((len(f"/job:{job}/task:{index}") for job, index, _ in tasks), default=0)
+    for job, index, address in tasks:
+        counts = "".join(f"  {resource}={count}" for resource, count in held.get(job, {}).get(index, {}).items())
+        mark = "  (this task)" if own is not None and (own.job, own.index) == (job, index) else ""
+        lines.append(f"  {f'/job:{job}/task:{index}':{width}}  {address}{counts}{mark}")
+    lines += ["  none"] * (not tasks)
+    return "\n".join([*lines, "device filters", *_filter_lines(membership)])
 
 
-def as_json(membership: Membership) -> str:
-    """Spell what ``show`` tells for a script."""
-    return json.dumps(describe(membership), indent=2)
+def _filter_lines(membership: Membership) -> list[str]:
+    lines = []
+    for job, ranges in sorted(membership.view.device_filters.items()):
+        for one in ranges:
+            last = one.stop - 1
+            tasks = f"task:{one.start}" if last == one.start else f"task:{one.start} to task:{last}"
+            lines.append(f"  /job:{job}/{tasks} sees {', '.join(one.filters)}")
+    return lines or ["  none: every task sees every other"]
 
 
-def _lines(told: dict[str, Any]) -> Iterator[str]:
-    cluster, own = told["cluster"], told["task"]
-    yield f"cluster  {cluster['namespace']}/{cluster['name']}, epoch {told['epoch']}, {told['rpcLayer']}"
-    if own is None:
-        yield "task     none: this is no pod of the cluster"
-    else:
-        yield f"task     /job:{own['job']}/task:{own['index']} at {own['address']}"
-    for job, tasks in sorted(told["jobs"].items()):
-        by_index = tasks.items() if isinstance(tasks, dict) else enumerate(tasks)
-        for index, address in by_index:
-            name = f"/job:{job}/task:{index}"
-            notes = [f"filters {' '.join(told['deviceFilters'].get(job, {}).get(str(index), []))}"]
-            notes += [f"{resource} {count}" for resource, count in told["accelerators"].get(name, {}).items()]
-            yield "  ".join([f"{name:<24} {address}", *(note for note in notes if note != "filters ")])
+def _accelerators(membership: Membership) -> dict[str, dict[int, dict[str, int]]]:
+    """Count what each task holds; a task that holds nothing is left out."""
+    own = membership.own
+    tasks = [(job, index) for job, index, _ in membership.tasks()]
+    if own is not None and (own.job, own.index) not in tasks:
+        tasks.append((own.job, own.index))
+    held: dict[str, dict[int, dict[str, int]]] = {}
+    for job, index in tasks:
+        if counts := membership.accelerators(job, index):
+            held.setdefault(job, {})[index] = counts
+    return held

@@ -1,6 +1,6 @@
 """Which task of the cluster this process is.
 
-The operator says so by three environment variables, because views are shared between tasks.  This module reads no files.
+The operator says so by three environment variables, because views are shared between tasks.  No files are read here.
 """
 
 from __future__ import annotations

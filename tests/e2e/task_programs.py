@@ -81,6 +81,18 @@ def resolve(host):
 print(json.dumps({host: resolve(host) for host in sys.argv[1:]}))
 """
 
+#: Prints, as JSON, the IPv4 addresses that hold a connection to the port given, as the kernel lists them.
+PEERS: Final = """
+import json, pathlib, socket, sys
+peers = set()
+for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+    for line in pathlib.Path(table).read_text().splitlines()[1:]:
+        _, local, remote, state = line.split()[:4]
+        if state == "01" and int(local.rpartition(":")[2], 16) == int(sys.argv[1]):
+            peers.add(socket.inet_ntoa(bytes.fromhex(remote.partition(":")[0][-8:])[::-1]))
+print(json.dumps(sorted(peers)))
+"""
+
 #: Waits until the epoch in a file is at least the one given (or 60 s have passed), then prints the file.
 AWAIT_EPOCH: Final = """
 import json, pathlib, sys, time

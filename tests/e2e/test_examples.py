@@ -14,6 +14,7 @@ from live_world import LiveWorld, restarts
 from support.objects import PODS
 from support.waiting import eventually
 from support.world import task_names
+from task_programs import PEERS, PORT
 
 EXAMPLES = Path(__file__).resolve().parent.parent.parent / "examples"
 GPU_EXAMPLE, MIRRORED, PARAMETER_SERVER = "gpu.yaml", "multi-worker-mirrored.yaml", "parameter-server.yaml"
@@ -124,7 +125,7 @@ def test_parameter_server_example_hears_of_new_workers(training, kubectl):
     epoch = training.cluster("digits")["metadata"]["generation"]
 
     assert len(training.await_epoch(CHIEF, epoch)["jobs"]["worker"]) == workers + 1
-    await_training(training, CHIEF, lambda log: re.search(rf"epoch {epoch}\b", log), what="the chief reports the epoch")
+    await_training(training, CHIEF, lambda log: f"cluster epoch {epoch}: " in log, what="the chief reports the epoch")
     training.await_ready("digits")
 
     assert (training.uids()[CHIEF], restarts(training.demand(PODS, CHIEF))) == (uid, 0)
@@ -136,6 +137,11 @@ def test_parameter_server_example_survives_the_loss_of_a_worker(training):
 
     training.delete(PODS, "digits-worker-1")
     training.await_replaced("digits-worker-1", uids["digits-worker-1"])
+    eventually(
+        lambda: training.python("digits-worker-1", PEERS, str(PORT)),
+        lambda peers: training.ip(CHIEF) in peers,
+        what="the chief is connected to the worker's new pod",
+    )
     seen = len(numbers("loss", training.logs(CHIEF)))
     await_training(training, CHIEF, lambda log: len(numbers("loss", log)) >= seen + 3, what="the chief trains on")
 

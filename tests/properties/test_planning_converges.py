@@ -34,7 +34,9 @@ _MAY_DIFFER = (naming.ANNOTATION_ATTEMPT, naming.ANNOTATION_VIEW, naming.ANNOTAT
 
 def masked(world: InMemoryWorld, *, epochs: bool) -> dict[str, Any]:
     """Give all objects without what the server adds and without attempts; without epochs and devices if told so."""
-    return {f"{kind}/{name}": _mask(kind, found, epochs=epochs) for (kind, name), found in sorted(world.objects.items())}
+    return {
+        f"{kind}/{name}": _mask(kind, found, epochs=epochs) for (kind, name), found in sorted(world.objects.items())
+    }
 
 
 def _mask(kind: str, found: dict[str, Any], *, epochs: bool) -> dict[str, Any]:
@@ -292,7 +294,5 @@ def test_an_edit_that_changes_no_view_costs_no_write_of_a_view(edit):
         for file, text in world.objects["ConfigMap", name]["data"].items():
             old = was.get(name, {}).get(file)
             view = contract.load(text)
-            same = old is not None and (
-                views.membership_digest(contract.load(old)) == views.membership_digest(view)
-            )
+            same = old is not None and (views.membership_digest(contract.load(old)) == views.membership_digest(view))
             assert (1 if same else 2) == view.epoch

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
+from unittest import mock
 
 import msgspec
 from hypothesis import given, settings
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from unit.virtual_time import run_in_virtual_time
 
 from tfcluster_operator.engine.work_queue import RetryLater, WorkQueue
+from tfcluster_operator.kube import limiter as limiter_module
 from tfcluster_operator.kube import wire
 from tfcluster_operator.kube.limiter import AdaptiveLimiter
 from tfcluster_operator.kube.store import ChildStore
@@ -236,7 +238,9 @@ def test_no_place_in_the_window_is_lost_or_given_twice(requests):
             pass
         return limiter
 
-    limiter = run_in_virtual_time(scenario())
+    with mock.patch.object(limiter_module, "time") as time:
+        time.monotonic = lambda: asyncio.get_running_loop().time()
+        limiter = run_in_virtual_time(scenario())
 
     assert limiter._under_way == 0
     assert not [turn for turn in limiter._waiting if not turn.done()]

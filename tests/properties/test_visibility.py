@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 
@@ -157,7 +158,8 @@ _VIEWS = st.builds(
     rpc_layer=_TEXTS,
     jobs=st.dictionaries(
         _NAMES,
-        st.lists(_TEXTS, max_size=3).map(tuple) | st.dictionaries(st.integers(0, 10**6), _TEXTS, min_size=1, max_size=3),
+        st.lists(_TEXTS, max_size=3).map(tuple)
+        | st.dictionaries(st.integers(0, 10**6), _TEXTS, min_size=1, max_size=3),
         max_size=3,
     ),
     device_filters=st.dictionaries(
@@ -211,13 +213,12 @@ _PATHS = st.lists(
 @given(view=_VIEWS, path=_PATHS, value=_JSON)
 def test_a_view_with_any_part_replaced_is_read_or_refused(view, path, value):
     """Whatever JSON stands anywhere in a view, load gives a view or a ContractError and nothing else."""
-    import json
-
     document = json.loads(contract.dump(view))
     *way, last = path
     part = document
     for step in way:
-        part = part.get(step, part) if isinstance(part, dict) else part
+        inner = part.get(str(step))
+        part = inner if isinstance(inner, dict) else part
     part[str(last)] = value
 
     try:

@@ -17,6 +17,11 @@ from .waiting import eventually
 
 ALL_NAMESPACES: Final = ("--all-namespaces",)
 
+#: An environment that holds no more than the operator's own dependencies: kopf loads the official client where it is.
+_PYTHON: Final = os.environ.get("TFCLUSTER_OPERATOR_PYTHON", sys.executable)
+_ROOT: Final = Path(__file__).resolve().parents[2]
+_PACKAGES: Final = os.pathsep.join(str(_ROOT / folder) for folder in ("operator", "resolver"))
+
 
 class OperatorProcess:
     """One operator at a time; every run appends to the same log.
@@ -56,8 +61,13 @@ class OperatorProcess:
         assert not self.running, "the operator runs already"
         self._start_as = (kubeconfig or self.kubeconfig, tuple(arguments))
         self._port = _free_port()
-        command = [sys.executable, "-m", "tfcluster_operator", *arguments, "--health-port", str(self._port)]
-        environment = {**os.environ, "KUBECONFIG": str(self._start_as[0]), "PYTHONUNBUFFERED": "1"}
+        command = [_PYTHON, "-m", "tfcluster_operator", *arguments, "--health-port", str(self._port)]
+        environment = {
+            **os.environ,
+            "KUBECONFIG": str(self._start_as[0]),
+            "PYTHONPATH": _PACKAGES,
+            "PYTHONUNBUFFERED": "1",
+        }
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT

@@ -1,11 +1,15 @@
-"""An event loop whose clock jumps to the next timer instead of waiting for it: hours pass in no time, exactly."""
+"""An event loop whose clock jumps to the next timer instead of waiting for it: hours pass in no time."""
 
 from __future__ import annotations
 
 import asyncio
 import selectors
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, Final
+
+
+#: What one turn of the loop takes, in seconds: where time stood still, a timer that is due in no time would never be.
+TICK: Final = 1e-6
 
 
 class _Jumping(selectors.SelectSelector):
@@ -16,7 +20,7 @@ class _Jumping(selectors.SelectSelector):
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout is None:
             raise AssertionError("every task waits and no timer is set: a deadlock")
-        self._of.now += timeout
+        self._of.now += timeout + TICK
         return super().select(0)
 
 

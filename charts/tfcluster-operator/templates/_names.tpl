@@ -1,0 +1,41 @@
+{{/* The name of everything in a release: the release's name, and the chart's unless it is in there already. */}}
+{{- define "tfcluster-operator.fullname" -}}
+{{- if contains .Chart.Name .Release.Name -}}
+{{- .Release.Name | trunc 63 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name .Chart.Name | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{/*
+The name of what is in no namespace.  Releases of one name in two namespaces must not share it.
+*/}}
+{{- define "tfcluster-operator.clusterName" -}}
+{{- printf "%s:%s" .Release.Namespace (include "tfcluster-operator.fullname" .) -}}
+{{- end -}}
+
+{{/* What tells the operator's pods from all others; a Deployment can never change it. */}}
+{{- define "tfcluster-operator.selectorLabels" -}}
+app.kubernetes.io/name: {{ .Chart.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
+{{- end -}}
+
+{{- define "tfcluster-operator.labels" -}}
+{{ include "tfcluster-operator.selectorLabels" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+{{- end -}}
+
+{{- define "tfcluster-operator.serviceAccountName" -}}
+{{- .Values.serviceAccount.name | default (include "tfcluster-operator.fullname" .) -}}
+{{- end -}}
+
+{{/* The namespaces that the operator works in, as a JSON list; an empty one means all. */}}
+{{- define "tfcluster-operator.namespaces" -}}
+{{- if .Values.clusterWide -}}
+[]
+{{- else -}}
+{{- .Values.watchNamespaces | default (list .Release.Namespace) | toJson -}}
+{{- end -}}
+{{- end -}}

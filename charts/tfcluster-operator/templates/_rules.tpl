@@ -1,0 +1,27 @@
+{{/*
+All that the operator may do, and all that it does.  It reads no Secret and no Node, and can give nobody a right.
+*/}}
+{{- define "tfcluster-operator.rules" -}}
+- apiGroups: [tfcluster.dev]
+  resources: [tfclusters]
+  verbs: [list, watch]
+- apiGroups: [tfcluster.dev]
+  resources: [tfclusters/status]
+  verbs: [patch]
+# Owner references with blockOwnerDeletion are refused without it; it permits nothing else.
+- apiGroups: [tfcluster.dev]
+  resources: [tfclusters/finalizers]
+  verbs: [update]
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [create, delete, list, patch, watch]
+- apiGroups: [""]
+  resources: [services]
+  verbs: [create, delete, list, patch, watch]
+- apiGroups: [""]
+  resources: [configmaps]
+  verbs: [create, delete, list, patch, watch]
+- apiGroups: [""]
+  resources: [events]
+  verbs: [create]
+{{- end -}}

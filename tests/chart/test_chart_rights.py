@@ -1,0 +1,132 @@
+"""What the chart lets the operator do: exactly what it needs, where it is asked to work, and nothing else."""
+
+from __future__ import annotations
+
+import pytest
+from rendering import Helm, Object, look, of_kind, the_only
+from support.rbac import OPERATOR_RULES
+
+#: API group, resource: verbs.  Whoever changes this list changes what a stolen token is worth.
+RULES = {
+    ("tfcluster.dev", "tfclusters"): ["list", "watch"],
+    ("tfcluster.dev", "tfclusters/status"): ["patch"],
+    ("tfcluster.dev", "tfclusters/finalizers"): ["update"],
+    ("", "pods"): ["create", "delete", "list", "patch", "watch"],
+    ("", "services"): ["create", "delete", "list", "patch", "watch"],
+    ("", "configmaps"): ["create", "delete", "list", "patch", "watch"],
+    ("", "events"): ["create"],
+}
+VIEWER_RULES = {
+    ("tfcluster.dev", "tfclusters"): ["get", "list", "watch"],
+    ("tfcluster.dev", "tfclusters/status"): ["get", "list", "watch"],
+    ("tfcluster.dev", "tfclusters/scale"): ["get", "list", "watch"],
+}
+EDITOR_RULES = {
+    ("tfcluster.dev", "tfclusters"): [
+        "create",
+        "delete",
+        "deletecollection",
+        "get",
+        "list",
+        "patch",
+        "update",
+        "watch",
+    ],
+    ("tfcluster.dev", "tfclusters/status"): ["get"],
+    ("tfcluster.dev", "tfclusters/scale"): ["get", "patch", "update"],
+}
+AGGREGATION = "rbac.authorization.k8s.io/aggregate-to-"
+
+
+def rights(role: Object) -> dict[tuple[str, str], list[str]]:
+    """Spell a role's rules by group and resource; a rule may say nothing but these three."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for rule in role["rules"]:
+        assert rule.keys() == {"apiGroups", "resources", "verbs"}
+        for group in rule["apiGroups"]:
+            for resource in rule["resources"]:
+                assert (group, resource) not in found
+                found[group, resource] = sorted(rule["verbs"])
+    return found
+
+
+def aggregated_to(role: Object) -> list[str]:
+    labels = role["metadata"]["labels"]
+    return [label.removeprefix(AGGREGATION) for label, on in labels.items() if label.startswith(AGGREGATION) and on]
+
+
+def test_rules_are_those_of_the_tests():
+    """The integration tests run the operator with the rights that the chart gives."""
+    assert {(group, kind): list(verbs) for group, kind, verbs in OPERATOR_RULES} == RULES
+
+
+@pytest.mark.parametrize(
+    ("values", "namespaces"),
+    [
+        pytest.param({}, ["home"], id="the release's own namespace"),
+        pytest.param({"watchNamespaces": ["one", "two"]}, ["one", "two"], id="the namespaces named"),
+    ],
+)
+def test_rights_are_given_per_namespace(helm: Helm, values, namespaces):
+    """The operator has the rules in the namespaces that it watches, and no right anywhere else."""
+    objects = helm.render({**values, "aggregateRoles": False})
+
+    roles, bindings = of_kind(objects, "Role"), of_kind(objects, "RoleBinding")
+    assert [role["metadata"]["namespace"] for role in roles] == namespaces
+    assert [binding["metadata"]["namespace"] for binding in bindings] == namespaces
+    assert [rights(role) for role in roles] == [RULES] * len(namespaces)
+    assert not of_kind(objects, "ClusterRole")
+    assert not of_kind(objects, "ClusterRoleBinding")
+    for role, binding in zip(roles, bindings, strict=True):
+        assert_binds(binding, role, objects)
+
+
+def test_rights_are_given_cluster_wide_on_demand(helm: Helm):
+    """Cluster-wide, the operator has the same rules, in one ClusterRole."""
+    objects = helm.render({"clusterWide": True, "aggregateRoles": False})
+
+    role = the_only(objects, "ClusterRole")
+    assert rights(role) == RULES
+    assert aggregated_to(role) == []
+    assert_binds(the_only(objects, "ClusterRoleBinding"), role, objects)
+    assert not of_kind(objects, "Role")
+    assert not of_kind(objects, "RoleBinding")
+
+
+def assert_binds(binding: Object, role: Object, objects: list[Object]) -> None:
+    """A binding gives a role to the account that the operator runs as, and to nobody else."""
+    assert binding["roleRef"] == {
+        "apiGroup": "rbac.authorization.k8s.io",
+        "kind": role["kind"],
+        "name": role["metadata"]["name"],
+    }
+    account = the_only(objects, "ServiceAccount")["metadata"]
+    assert binding["subjects"] == [
+        {"kind": "ServiceAccount", "name": account["name"], "namespace": account["namespace"]}
+    ]
+    assert look(objects, "Deployment.spec.template.spec.serviceAccountName") == account["name"]
+    assert look(objects, "Deployment.metadata.namespace") == account["namespace"]
+
+
+def test_users_rights_are_aggregated(helm: Helm):
+    """The roles view and edit, and no other, gain rights on TFClusters."""
+    roles = of_kind(helm.render(), "ClusterRole")
+
+    assert {tuple(aggregated_to(role)): rights(role) for role in roles} == {
+        ("view",): VIEWER_RULES,
+        ("edit",): EDITOR_RULES,
+    }
+
+
+def test_releases_share_no_role(helm: Helm):
+    """Releases of one name in two namespaces differ in the names of all that is in no namespace."""
+
+    def names(namespace: str) -> set[str]:
+        return {
+            found["metadata"]["name"]
+            for found in helm.render({"clusterWide": True}, namespace=namespace)
+            if found["kind"].startswith("Cluster")
+        }
+
+    assert len(names("one")) == 3
+    assert not names("one") & names("two")

@@ -1,0 +1,243 @@
+"""The chart's values: each has an effect, each is described, and what is wrong is refused before anything is sent."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from typing import Any
+
+import pytest
+import yaml
+from rendering import CHART, ROOT, Helm, Object, leaves, look, nest, of_kind
+
+from tfcluster_operator.settings import Settings, parse_arguments
+
+POD = "Deployment.spec.template"
+CONTAINER = f"{POD}.spec.containers[0]"
+TOLERATION = {
+    "key": "gpu",
+    "operator": "Equal",
+    "value": "a",
+    "effect": "NoExecute",
+    "tolerationSeconds": 60,
+}
+AFFINITY = {
+    "nodeAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [{"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]}]
+        }
+    }
+}
+
+#: A value, what the user sets it to, where that shows, and what is there then.
+EFFECTS: list[tuple[str, Any, str, Any]] = [
+    ("image.repository", "registry.example:5000/x/tf", f"{CONTAINER}.image", "registry.example:5000/x/tf:0.1.0"),
+    ("image.tag", "v2", f"{CONTAINER}.image", "tfcluster-operator:v2"),
+    ("image.pullPolicy", "Never", f"{CONTAINER}.imagePullPolicy", "Never"),
+    ("imagePullSecrets", [{"name": "key"}], f"{POD}.spec.imagePullSecrets", [{"name": "key"}]),
+    ("clusterWide", True, f"{CONTAINER}.args[0]", "--all-namespaces"),
+    ("watchNamespaces", ["research"], f"{CONTAINER}.args[1]", "research"),
+    ("watchNamespaces", ["research"], "Role.metadata.namespace", "research"),
+    ("logLevel", "debug", f"{CONTAINER}.args[5]", "debug"),
+    ("serviceAccount.name", "robot", "ServiceAccount.metadata.name", "robot"),
+    ("serviceAccount.name", "robot", f"{POD}.spec.serviceAccountName", "robot"),
+    ("serviceAccount.name", "robot", "RoleBinding.subjects[0].name", "robot"),
+    ("serviceAccount.annotations", {"iam": "role"}, "ServiceAccount.metadata.annotations", {"iam": "role"}),
+    ("networkPolicy", True, "NetworkPolicy.spec.policyTypes", ["Ingress"]),
+    ("resources.requests.cpu", 2, f"{CONTAINER}.resources.requests.cpu", 2),
+    ("resources.requests.memory", "1Gi", f"{CONTAINER}.resources.requests.memory", "1Gi"),
+    ("resources.limits.memory", "2Gi", f"{CONTAINER}.resources.limits.memory", "2Gi"),
+    ("resources.limits.cpu", "1500m", f"{CONTAINER}.resources.limits.cpu", "1500m"),
+    ("nodeSelector", {"disk": "ssd"}, f"{POD}.spec.nodeSelector", {"disk": "ssd"}),
+    ("tolerations", [TOLERATION], f"{POD}.spec.tolerations", [TOLERATION]),
+    ("affinity", AFFINITY, f"{POD}.spec.affinity", AFFINITY),
+    ("priorityClassName", "high", f"{POD}.spec.priorityClassName", "high"),
+    ("podAnnotations", {"a.example/b": "c"}, f"{POD}.metadata.annotations", {"a.example/b": "c"}),
+    ("podLabels", {"team": "vision"}, f"{POD}.metadata.labels.team", "vision"),
+]
+#: Values whose effect is that objects come or go; a test of their own shows it.
+OTHER_EFFECTS = {"serviceAccount.create", "aggregateRoles"}
+
+#: Values that must be refused, and the place that the message names.
+REFUSED: list[tuple[Object, str]] = [
+    ({"replicas": 2}, "replicas"),
+    ({"image": {"digest": "sha256:1"}}, "/image"),
+    ({"image": {"repository": ""}}, "/image/repository"),
+    ({"image": {"repository": "Upper/case"}}, "/image/repository"),
+    ({"image": {"repository": 7}}, "/image/repository"),
+    ({"image": {"tag": 1.0}}, "/image/tag"),
+    ({"image": {"tag": "a b"}}, "/image/tag"),
+    ({"image": {"pullPolicy": "Sometimes"}}, "/image/pullPolicy"),
+    ({"imagePullSecrets": ["key"]}, "/imagePullSecrets/0"),
+    ({"imagePullSecrets": [{}]}, "/imagePullSecrets/0"),
+    ({"imagePullSecrets": [{"name": "key", "namespace": "x"}]}, "/imagePullSecrets/0"),
+    ({"clusterWide": "yes"}, "/clusterWide"),
+    ({"clusterWide": True, "watchNamespaces": ["a"]}, "/watchNamespaces"),
+    ({"watchNamespaces": "a"}, "/watchNamespaces"),
+    ({"watchNamespaces": ["A"]}, "/watchNamespaces/0"),
+    ({"watchNamespaces": ["a", "a"]}, "/watchNamespaces"),
+    ({"watchNamespaces": ["*"]}, "/watchNamespaces/0"),
+    ({"watchNamespaces": ["a" * 64]}, "/watchNamespaces/0"),
+    ({"logLevel": "loud"}, "/logLevel"),
+    ({"serviceAccount": {"create": False}}, "/serviceAccount/name"),
+    ({"serviceAccount": {"create": False, "name": "x", "annotations": {"a": "b"}}}, "/serviceAccount/annotations"),
+    ({"serviceAccount": {"annotations": {"a": 1}}}, "/serviceAccount/annotations/a"),
+    ({"serviceAccount": {"token": "x"}}, "/serviceAccount"),
+    ({"aggregateRoles": 1}, "/aggregateRoles"),
+    ({"networkPolicy": {"enabled": True}}, "/networkPolicy"),
+    ({"resources": {"requests": {"memory": "much"}}}, "/resources/requests/memory"),
+    ({"resources": {"limits": {"cpu": -1}}}, "/resources/limits/cpu"),
+    ({"resources": {"claims": []}}, "/resources"),
+    ({"nodeSelector": {"gpu": True}}, "/nodeSelector/gpu"),
+    ({"tolerations": [{"keys": "a"}]}, "/tolerations/0"),
+    ({"tolerations": [{"operator": "In"}]}, "/tolerations/0/operator"),
+    ({"affinity": {"zone": {}}}, "/affinity"),
+    ({"priorityClassName": "High Priority"}, "/priorityClassName"),
+    ({"podAnnotations": {"a": 1}}, "/podAnnotations/a"),
+    ({"podLabels": {"a": None, "b": 1}}, "/podLabels/b"),
+    ({"podLabels": {"app.kubernetes.io/name": "mine"}}, "/podLabels"),
+    ({"podLabels": {"app.kubernetes.io/instance": "mine"}}, "/podLabels"),
+]
+
+
+@pytest.fixture(scope="module")
+def default(helm: Helm) -> list[Object]:
+    """What the chart renders when the user sets nothing."""
+    return helm.render()
+
+
+@pytest.fixture(scope="module")
+def values() -> Object:
+    """The defaults."""
+    return yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def schema() -> Object:
+    return json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("effect", EFFECTS, ids=[f"{path} in {where}" for path, _, where, _ in EFFECTS])
+def test_value_has_its_effect(helm: Helm, default, effect):
+    """What the user sets shows in the rendered objects, and only because it was set."""
+    path, value, where, expected = effect
+    assert look(default, where) != expected
+
+    assert look(helm.render(nest(path, value)), where) == expected
+
+
+def test_account_of_the_user_is_taken(helm: Helm):
+    """With ``serviceAccount.create: false`` the operator runs as an account that the chart does not make."""
+    objects = helm.render({"serviceAccount": {"create": False, "name": "robot"}})
+
+    assert not of_kind(objects, "ServiceAccount")
+    assert look(objects, f"{POD}.spec.serviceAccountName") == "robot"
+    assert look(objects, "RoleBinding.subjects") == [{"kind": "ServiceAccount", "name": "robot", "namespace": "home"}]
+
+
+def test_roles_for_users_can_be_left_out(helm: Helm, default):
+    """With ``aggregateRoles: false`` the roles of users stay as they were."""
+    assert len(of_kind(default, "ClusterRole")) == 2
+    assert not of_kind(helm.render({"aggregateRoles": False}), "ClusterRole")
+
+
+def test_every_value_is_shown_to_have_an_effect(values):
+    """No value is without a test of its effect."""
+    tested = {path for path, *_ in EFFECTS} | OTHER_EFFECTS
+    assert tested - {"resources.limits.cpu"} == dict(leaves(values)).keys()
+
+
+def test_schema_describes_every_value_and_no_other(values, schema):
+    """The schema has exactly the values of values.yaml, and ``global``, which is helm's own."""
+
+    def compare(given: Object, described: Object) -> None:
+        assert described["properties"].keys() == given.keys()
+        for name, value in given.items():
+            assert described["properties"][name]["description"]
+            if "properties" in described["properties"][name] and value:
+                compare(value, described["properties"][name])
+
+    compare({**values, "global": {}}, schema)
+
+
+def test_schema_is_strict(schema):
+    """Every object says what it may hold; only Kubernetes' affinity and helm's ``global`` hold anything."""
+    open_ended = []
+
+    def visit(part: Any, path: str) -> None:
+        if isinstance(part, dict):
+            if part.get("type") == "object":
+                assert "additionalProperties" in part, path
+                if part["additionalProperties"] is True:
+                    open_ended.append(path)
+            for name, inner in part.items():
+                visit(inner, f"{path}/{name}")
+
+    visit(schema, "")
+    affinity = "/properties/affinity/properties"
+    assert open_ended == [
+        f"{affinity}/nodeAffinity",
+        f"{affinity}/podAffinity",
+        f"{affinity}/podAntiAffinity",
+        "/properties/global",
+    ]
+
+
+@pytest.mark.parametrize(("given", "place"), REFUSED, ids=[json.dumps(given)[:60] for given, _ in REFUSED])
+def test_bad_values_are_refused(helm: Helm, given, place):
+    """A value that cannot work is refused before anything is sent, and the message names its place."""
+    answer = helm.run("template", "r", CHART, values=given)
+
+    assert answer.returncode != 0
+    assert answer.stdout == ""
+    assert "don't meet the specifications of the schema" in answer.stderr
+    assert place in answer.stderr
+
+
+def test_readme_describes_the_values(values):
+    """The README's table has every value with its default, in the order of values.yaml."""
+    text = (CHART / "README.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `([\w.]+)` \| `(.*?)` \| (.+) \|$", text, flags=re.MULTILINE)
+
+    assert [(path, json.loads(default)) for path, default, _ in rows] == list(leaves(values))
+
+
+@pytest.mark.parametrize("level", ["debug", "info", "warning", "error"])
+@pytest.mark.parametrize(
+    ("given", "namespaces"),
+    [({}, ("home",)), ({"watchNamespaces": ["a", "b"]}, ("a", "b")), ({"clusterWide": True}, ())],
+    ids=["own namespace", "two namespaces", "all namespaces"],
+)
+def test_operator_understands_its_arguments(helm: Helm, given, namespaces, level):
+    """The operator reads from its arguments what the user has set, and serves its health where the probes ask."""
+    objects = helm.render({**given, "logLevel": level})
+
+    settings = parse_arguments(look(objects, f"{CONTAINER}.args"))
+    assert settings == Settings(namespaces=namespaces, health_port=8080, log_level=level)
+    assert look(objects, f"{CONTAINER}.ports") == [{"name": "health", "containerPort": 8080}]
+
+
+def test_schema_knows_the_log_levels(schema):
+    """The levels that the schema allows are those of the test above."""
+    assert schema["properties"]["logLevel"]["enum"] == ["debug", "info", "warning", "error"]
+
+
+def test_tag_is_the_version_of_the_project(default):
+    """Unless told otherwise the chart runs the image of its own version, which is the project's."""
+    project = re.search(r'^version = "(.+)"$', (ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.MULTILINE)
+    assert look(default, f"{CONTAINER}.image") == f"tfcluster-operator:{project[1]}"
+
+
+def test_chart_can_be_part_of_another(helm: Helm, tmp_path):
+    """A chart that depends on this one can be installed: helm gives each dependency a value named ``global``."""
+    parent = tmp_path / "parent"
+    shutil.copytree(CHART, parent / "charts" / CHART.name)
+    (parent / "Chart.yaml").write_text("{apiVersion: v2, name: parent, version: 1.0.0}")
+    answer = helm.run(
+        "template", "r", parent, values={"global": {"a": 1}, CHART.name: {"image": {"tag": "of-the-parent"}}}
+    )
+
+    assert answer.returncode == 0, answer.stderr
+    objects = list(yaml.safe_load_all(answer.stdout))
+    assert look(objects, f"{CONTAINER}.image") == "tfcluster-operator:of-the-parent"

@@ -1,0 +1,144 @@
+"""The life of a release beside running clusters: helm installs, upgrades and uninstalls, and no task notices.
+
+The release watches its own namespace alone, and the namespace enforces the restricted Pod Security Standard.  The
+operator that watches all namespaces is away meanwhile: else nobody could tell whose work the pods are.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from live_world import LiveWorld
+from operator_release import OperatorRelease
+from support.objects import CRDS, NAMESPACES, Object, Objects
+from support.waiting import eventually
+from support.world import task_names
+from task_programs import LISTEN, pod_template
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+CHART = ROOT / "charts" / "tfcluster-operator"
+CRD = "tfclusters.tfcluster.dev"
+RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
+RELEASE = "life"
+#: What the namespace asks of the tasks' pods too.
+HARMLESS = {
+    "runAsNonRoot": True,
+    "runAsUser": 65532,
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+
+Helm = Callable[..., str]
+
+
+@pytest.fixture
+def helm(kubeconfig: Path, namespace: str) -> Helm:
+    """Runs helm in the test's namespace; it must succeed."""
+    ours = ROOT / ".local" / "bin" / "helm"
+    program = str(ours) if ours.exists() else shutil.which("helm")
+    if program is None:
+        pytest.fail("there is no helm: run `make cluster`, or put one on the PATH", pytrace=False)
+
+    def run(*arguments: str | Path) -> str:
+        answer = subprocess.run(
+            [program, *arguments, "--kubeconfig", str(kubeconfig), "--namespace", namespace],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=300,
+        )
+        assert answer.returncode == 0, answer.stderr
+        return answer.stdout
+
+    return run
+
+
+@pytest.fixture
+def upgrade(helm: Helm, operator_image: str) -> Iterator[Callable[..., None]]:
+    """Installs or upgrades the release, and returns when helm says that the operator is ready."""
+    repository, _, tag = operator_image.rpartition(":")
+
+    def run(verb: str, *settings: str) -> None:
+        given = ",".join((f"image.repository={repository},image.tag={tag}", *settings))
+        helm(verb, RELEASE, CHART, "--set", given, "--wait", "--timeout", "3m")
+
+    yield run
+    # Not all of it goes with the namespace.
+    helm("uninstall", RELEASE, "--ignore-not-found")
+
+
+@pytest.fixture
+def foreign(live_world: Callable[[str], LiveWorld], new_namespace: Callable[[], str], objects: Objects):
+    """Another namespace."""
+    name = new_namespace()
+    yield live_world(name)
+    objects.delete(NAMESPACES, "", name)
+
+
+@pytest.fixture
+def alone(namespace: str, objects: Objects, operator_release: OperatorRelease) -> Iterator[OperatorRelease]:
+    """The release in the test's namespace, to be installed there while the cluster-wide operator is away."""
+    objects.patch(NAMESPACES, "", namespace, {"metadata": {"labels": RESTRICTED}})
+    with operator_release.absent():
+        yield OperatorRelease(objects, namespace)
+
+
+def launch(world: LiveWorld, name: str, *, workers: int = 2) -> Object:
+    """Create a TFCluster of tasks that a restricted namespace takes."""
+    template = pod_template(world.image, LISTEN, securityContext=HARMLESS)
+    return world.launch(name, {"chief": {"template": template}, "worker": {"replicas": workers, "template": template}})
+
+
+def tasks(world: LiveWorld, cluster: str = "c") -> dict[str, Object]:
+    """Read the pods of a cluster, without the operator's own beside them and without what their kubelet writes."""
+    return world.declared(*(name for name in world.pods() if name.startswith(f"{cluster}-")))
+
+
+def test_life_of_a_release(alone, upgrade, helm, world, objects):
+    """Installed, the operator makes a cluster's pods; an upgrade replaces it, uninstall removes it, and they stay."""
+    names = task_names("c", chief=1, worker=2)
+
+    upgrade("install")
+    assert objects.get(CRDS, "", CRD) is not None
+    assert list(alone.readiness().values()) == [True]
+
+    launch(world, "c")
+    world.await_ready("c")
+    before = tasks(world)
+    assert sorted(before) == sorted(names)
+    assert world.call("c-chief-0", [world.address("c-worker-1")]) == {world.address("c-worker-1"): "c-worker-1"}
+
+    first = set(alone.pods())
+    upgrade("upgrade", "logLevel=debug")
+    eventually(alone.readiness, lambda ready: list(ready.values()) == [True], what="one operator is ready")
+    assert not first & set(alone.pods())
+    launch(world, "after-upgrade", workers=0)
+    world.await_ready("after-upgrade")
+    assert tasks(world) == before
+
+    definition = objects.get(CRDS, "", CRD)["metadata"]["uid"]
+    helm("uninstall", RELEASE, "--wait")
+    eventually(alone.pods, lambda pods: not pods, what="the operator is gone", within=120)
+    assert objects.get(CRDS, "", CRD)["metadata"]["uid"] == definition
+    assert world.cluster("c")["metadata"].get("deletionTimestamp") is None
+    assert tasks(world) == before
+    assert world.call("c-worker-0", map(world.address, names)) == {world.address(name): name for name in names}
+
+
+def test_release_keeps_to_its_namespaces(alone, upgrade, world, foreign):
+    """A TFCluster where the release does not watch gets no pod, until the release is told to watch there too."""
+    upgrade("install")
+    launch(foreign, "c", workers=1)
+    launch(world, "c", workers=1)
+    world.await_ready("c")
+    assert foreign.pods() == {}
+    assert foreign.status("c") == {}
+
+    upgrade("upgrade", f"watchNamespaces={{{world.namespace},{foreign.namespace}}}")
+    foreign.await_ready("c")
+    assert list(alone.readiness().values()) == [True]

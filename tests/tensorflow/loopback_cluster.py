@@ -1,0 +1,167 @@
+"""A TensorFlow cluster of real processes on loopback, each with the view and environment that the operator would give."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from tfcluster_resolver import contract
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+#: A guard against hanging, in seconds: far above what TensorFlow's import and a few steps take on a loaded machine.
+DEADLINE = 240.0
+
+
+def free_ports(count: int) -> list[int]:
+    """Let the operating system choose ports that nobody uses."""
+    sockets = [socket.socket() for _ in range(count)]
+    for one in sockets:
+        one.bind(("127.0.0.1", 0))
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
+
+
+class LoopbackCluster:
+    """Tasks on loopback: their addresses, their mounted views, and the processes that were started.
+
+    Args:
+        folder: where views and logs are written.
+        jobs: how many tasks each job has.
+        filters: the device filters of all tasks of a job.
+        limits: the extended resources that each task of a job asks for.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        jobs: Mapping[str, int],
+        *,
+        filters: Mapping[str, tuple[str, ...]] | None = None,
+        limits: Mapping[str, Mapping[str, int]] | None = None,
+    ) -> None:
+        self.folder = folder
+        ports = iter(free_ports(sum(jobs.values())))
+        self.addresses = {job: [f"127.0.0.1:{next(ports)}" for _ in range(count)] for job, count in jobs.items()}
+        self.filters = dict(filters or {})
+        self.limits = dict(limits or {})
+        self._processes: dict[tuple[str, int], subprocess.Popen[str]] = {}
+        self._written = 0
+        self.publish(epoch=1)
+
+    def view(self, epoch: int) -> contract.View:
+        """Say what every task sees."""
+        return contract.View(
+            name="loopback",
+            namespace="tests",
+            uid="0",
+            epoch=epoch,
+            rpc_layer="grpc",
+            jobs={job: tuple(tasks) for job, tasks in self.addresses.items()},
+            device_filters={
+                job: (contract.FilterRange(0, len(self.addresses[job]) + 2, texts),)
+                for job, texts in self.filters.items()
+            },
+            accelerators={job: contract.JobAccelerators(limits=counts) for job, counts in self.limits.items()},
+        )
+
+    def publish(self, epoch: int) -> None:
+        """Write the view as the kubelet does: a new folder, then the swap of ``..data``."""
+        self._written += 1
+        new = self.folder / f"..view-{self._written}"
+        new.mkdir(parents=True)
+        (new / contract.VIEW_FILE).write_text(contract.dump(self.view(epoch)), encoding="utf-8")
+        link = self.folder / "..data_tmp"
+        link.symlink_to(new.name)
+        before = (self.folder / "..data").resolve() if (self.folder / "..data").is_symlink() else None
+        link.replace(self.folder / "..data")
+        if before is not None:
+            shutil.rmtree(before)
+
+    def add_task(self, job: str) -> int:
+        """Declare one more task of a job, and give its index; it is not published yet."""
+        self.addresses[job].append(f"127.0.0.1:{free_ports(1)[0]}")
+        return len(self.addresses[job]) - 1
+
+    def environment(self, job: str, index: int) -> dict[str, str]:
+        """Give the environment of a task's container."""
+        return os.environ | {
+            contract.ENV_DIRECTORY: str(self.folder),
+            contract.ENV_JOB: job,
+            contract.ENV_TASK_INDEX: str(index),
+            contract.ENV_ADDRESS: self.addresses[job][index],
+            "PYTHONPATH": str(ROOT / "resolver"),
+            "TF_CPP_MIN_LOG_LEVEL": "2",
+            "CUDA_VISIBLE_DEVICES": "-1",
+        }
+
+    def start(self, job: str, index: int, *arguments: str) -> subprocess.Popen[str]:
+        """Start a task's process: Python with these arguments."""
+        process = subprocess.Popen(
+            [sys.executable, *arguments],
+            env=self.environment(job, index),
+            stdout=subprocess.PIPE,
+            stderr=(self.folder / f"{job}-{index}.log").open("a"),
+            text=True,
+        )
+        self._processes[job, index] = process
+        return process
+
+    def serve(self, job: str, index: int) -> subprocess.Popen[str]:
+        """Start a task server without waiting for it."""
+        return self.start(job, index, "-m", "tfcluster_resolver", "serve")
+
+    def serve_all(self, *jobs: str) -> None:
+        """Start every task server of some jobs and wait until each says that it serves."""
+        servers = [self.serve(job, index) for job in jobs for index in range(len(self.addresses[job]))]
+        for server in servers:
+            self.await_line(server, "serving")
+
+    def await_line(self, process: subprocess.Popen[str], words: str) -> str:
+        """Read a process's output up to the line with some words."""
+        assert process.stdout is not None
+        for line in process.stdout:
+            if words in line:
+                return line
+        raise AssertionError(f"{process.args} ended with {process.wait()} before it said {words!r}; {self.logs()}")
+
+    def run(self, job: str, index: int, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run a task's process to its end."""
+        return subprocess.run(
+            [sys.executable, *arguments],
+            env=self.environment(job, index),
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE,
+            check=False,
+        )
+
+    def program(self, text: str, job: str = "chief", index: int = 0) -> str:
+        """Run a program in a task, and give what it prints."""
+        done = self.run(job, index, "-c", text)
+        assert done.returncode == 0, done.stderr[-6000:] + self.logs()
+        return done.stdout
+
+    def process(self, job: str, index: int) -> subprocess.Popen[str]:
+        """Give the process of a task that was started."""
+        return self._processes[job, index]
+
+    def logs(self) -> str:
+        """Give what the tasks' processes said, for a failed assertion."""
+        return "\n".join(f"--- {log.name}\n{log.read_text()[-3000:]}" for log in sorted(self.folder.glob("*.log")))
+
+    def end(self) -> None:
+        """End every process."""
+        for process in self._processes.values():
+            if process.poll() is None:
+                process.send_signal(signal.SIGKILL)
+            process.wait()
+            if process.stdout is not None:
+                process.stdout.close()

@@ -1,0 +1,292 @@
+"""Connecting real TensorFlow processes: filters, repairs, refusals, strategies."""
+
+from __future__ import annotations
+
+import json
+import signal
+
+from loopback_cluster import ROOT, LoopbackCluster
+
+CONNECT = """
+import json
+import tensorflow as tf
+from tfcluster_resolver import TFClusterResolver, connect_to_cluster
+resolver = TFClusterResolver()
+connect_to_cluster(resolver, timeout=120)
+"""
+
+
+def outcome(expression: str) -> str:
+    """Write a program's lines that print how a TensorFlow function ended."""
+    return f"""
+try:
+    print(json.dumps(float({expression})))
+except tf.errors.InvalidArgumentError as error:
+    print(json.dumps(error.message))
+"""
+
+
+def read_from(worker: int, ps: int) -> str:
+    """Write a program in which a worker's function reads a variable on a ps."""
+    return (
+        CONNECT
+        + f"""
+with tf.device("/job:ps/task:{ps}"):
+    variable = tf.Variable(7.0)
+
+@tf.function
+def read():
+    return variable * 2.0
+
+def on_worker():
+    with tf.device("/job:worker/task:{worker}"):
+        return read()
+"""
+        + outcome("on_worker()")
+    )
+
+
+def test_connected_tasks_are_the_view(parameter_servers: LoopbackCluster):
+    """After connecting, TensorFlow's devices are those of every task of the view, and the own task is local."""
+    printed = parameter_servers.program(
+        CONNECT
+        + """
+names = sorted({device.name.split("/replica")[0] + "/task:" + device.name.split("/task:")[1].split("/")[0]
+                for device in tf.config.list_logical_devices("CPU")})
+print(json.dumps([names, tf.constant(1.0).device]))
+"""
+    )
+
+    assert json.loads(printed) == [
+        ["/job:chief/task:0", "/job:ps/task:0", "/job:ps/task:1", "/job:worker/task:0", "/job:worker/task:1"],
+        "/job:chief/replica:0/task:0/device:CPU:0",
+    ]
+
+
+def test_function_reaches_what_its_filters_show(parameter_servers: LoopbackCluster):
+    """A worker's function reads a variable on the ps that the worker's filters show."""
+    assert json.loads(parameter_servers.program(read_from(worker=1, ps=0))) == 14.0
+
+
+def test_function_cannot_reach_what_its_filters_hide(parameter_servers: LoopbackCluster):
+    """A worker's function that reads a variable on a hidden ps fails in TensorFlow, with the device's name."""
+    message = json.loads(parameter_servers.program(read_from(worker=1, ps=1)))
+
+    assert "/job:ps/replica:0/task:1/device:CPU:0 unknown device" in message
+
+
+def test_operation_on_a_hidden_task_is_refused(parameter_servers: LoopbackCluster):
+    """A worker's function that places an operation on another worker fails: the filters show it only ps and chief."""
+    text = (
+        CONNECT
+        + """
+@tf.function
+def elsewhere():
+    with tf.device("/job:worker/task:0"):
+        return tf.random.uniform([]) + 1.0
+
+def on_worker():
+    with tf.device("/job:worker/task:1"):
+        return elsewhere()
+"""
+        + outcome("on_worker()")
+    )
+
+    message = json.loads(parameter_servers.program(text))
+
+    assert "was explicitly assigned to /job:worker/task:0" in message
+    assert "/job:ps/replica:0/task:0" in message
+
+
+def test_filters_hold_under_parameter_server_strategy(parameter_servers: LoopbackCluster):
+    """ParameterServerStrategy's own filters would show a worker every ps; after our connect the TFCluster's hold."""
+    text = read_from(worker=0, ps=1).replace(
+        "connect_to_cluster(resolver, timeout=120)",
+        "connect_to_cluster(resolver, timeout=120)\nstrategy = tf.distribute.ParameterServerStrategy(resolver)",
+    )
+
+    assert "unknown device" in json.loads(parameter_servers.program(text))
+
+
+def test_tensorflow_connects_by_the_resolver_itself(parameter_servers: LoopbackCluster):
+    """TensorFlow's own ``experimental_connect_to_cluster`` takes the resolver and makes the own task the default."""
+    printed = parameter_servers.program(
+        """
+import json
+import tensorflow as tf
+from tfcluster_resolver import TFClusterResolver
+resolver = TFClusterResolver()
+tf.config.experimental_connect_to_cluster(resolver, job_name="chief", protocol=resolver.rpc_layer)
+with tf.device("/job:worker/task:1"):
+    there = tf.constant(1.0) + 1.0
+print(json.dumps([tf.constant(1.0).device, there.device, float(there)]))
+"""
+    )
+
+    assert json.loads(printed) == [
+        "/job:chief/replica:0/task:0/device:CPU:0",
+        "/job:worker/replica:0/task:1/device:CPU:0",
+        2.0,
+    ]
+
+
+def test_parameter_server_strategy_trains_a_step(parameter_servers: LoopbackCluster):
+    """ParameterServerStrategy by the resolver places variables on the ps and takes a step on the workers."""
+    printed = parameter_servers.program(
+        CONNECT
+        + """
+strategy = tf.distribute.ParameterServerStrategy(resolver)
+coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
+with strategy.scope():
+    weight = tf.Variable(1.0)
+
+@tf.function
+def step():
+    with tf.GradientTape() as tape:
+        loss = (weight - 3.0) ** 2
+    weight.assign_sub(0.25 * tape.gradient(loss, weight))
+
+coordinator.schedule(step)
+coordinator.join()
+print(json.dumps([weight.device, float(weight.numpy())]))
+"""
+    )
+
+    assert json.loads(printed) == ["/job:ps/replica:0/task:0/device:CPU:0", 2.0]
+
+
+def test_multi_worker_mirrored_strategy_averages_over_processes(make_cluster):
+    """Two processes build MultiWorkerMirroredStrategy from the resolver and reduce their values together."""
+    cluster = make_cluster(jobs={"worker": 2})
+    text = """
+import json
+import tensorflow as tf
+from tfcluster_resolver import TFClusterResolver
+resolver = TFClusterResolver().snapshot()
+strategy = tf.distribute.MultiWorkerMirroredStrategy(cluster_resolver=resolver)
+mine = tf.constant(float(resolver.task_id + 1))
+total = strategy.run(lambda: tf.distribute.get_replica_context().all_reduce("SUM", mine))
+print(json.dumps([strategy.num_replicas_in_sync, float(total)]), flush=True)
+"""
+    first, second = cluster.start("worker", 0, "-c", text), cluster.start("worker", 1, "-c", text)
+
+    assert json.loads(cluster.await_line(first, "[")) == [2, 3.0]
+    assert json.loads(cluster.await_line(second, "[")) == [2, 3.0]
+
+
+def test_changed_cluster_is_refused(make_cluster):
+    """A second connect after the view got a task is refused by name, and the old cluster goes on working."""
+    cluster = make_cluster(jobs={"chief": 1, "worker": 1})
+    cluster.serve_all("worker")
+    chief = cluster.start(
+        "chief",
+        0,
+        "-c",
+        CONNECT
+        + """
+from tfcluster_resolver import ClusterChangedError
+with tf.device("/job:worker/task:0"):
+    variable = tf.Variable(5.0)
+print("connected", flush=True)
+epoch = resolver.epoch
+while resolver.epoch == epoch:
+    pass
+try:
+    connect_to_cluster(resolver, timeout=120)
+except ClusterChangedError as error:
+    print(json.dumps(["refused", "checkpoint" in str(error), float(variable.numpy())]), flush=True)
+""",
+    )
+    cluster.await_line(chief, "connected")
+
+    cluster.add_task("worker")
+    cluster.publish(epoch=2)
+
+    assert json.loads(cluster.await_line(chief, "[")) == ["refused", True, 5.0]
+
+
+def test_second_connect_repairs(make_cluster):
+    """A worker that came back at its address is usable after a second connect, and the ps keeps its variables."""
+    cluster = make_cluster(jobs={"chief": 1, "worker": 1, "ps": 1})
+    cluster.serve_all("worker", "ps")
+    chief = cluster.start(
+        "chief",
+        0,
+        "-c",
+        CONNECT
+        + """
+with tf.device("/job:ps/task:0"):
+    variable = tf.Variable(5.0)
+with tf.device("/job:worker/task:0"):
+    before = float(variable + 1.0)
+print("connected", flush=True)
+epoch = resolver.epoch
+while resolver.epoch == epoch:
+    pass
+connect_to_cluster(resolver, timeout=120)
+with tf.device("/job:worker/task:0"):
+    print(json.dumps([before, float(variable + 2.0)]), flush=True)
+""",
+    )
+    cluster.await_line(chief, "connected")
+
+    worker = cluster.process("worker", 0)
+    worker.send_signal(signal.SIGKILL)
+    worker.wait()
+    cluster.await_line(cluster.serve("worker", 0), "serving")
+    cluster.publish(epoch=2)
+
+    assert json.loads(cluster.await_line(chief, "[")) == [6.0, 7.0]
+
+
+def test_missing_task_is_named(make_cluster):
+    """Connecting while a task does not listen ends with an error that names the task, its address and the cause."""
+    cluster = make_cluster(jobs={"chief": 1, "ps": 1})
+
+    done = cluster.run("chief", 0, "-c", CONNECT.replace("timeout=120", "timeout=1"))
+
+    assert done.returncode == 1
+    assert f"/job:ps/task:0 at {cluster.addresses['ps'][0]}: connection refused" in done.stderr
+
+
+def test_evaluator_does_not_connect(make_cluster):
+    """An evaluator is told that it is no task of the ClusterSpec, instead of waiting for ever."""
+    cluster = make_cluster(jobs={"chief": 1, "evaluator": 1})
+    own = cluster.addresses.pop("evaluator")
+    cluster.publish(epoch=1)
+    cluster.addresses["evaluator"] = own
+
+    done = cluster.run("evaluator", 0, "-c", CONNECT)
+
+    assert "CoordinatorNotInClusterError: /job:evaluator/task:0 is not in the ClusterSpec" in done.stderr
+
+
+def test_training_example_learns(make_cluster):
+    """The parameter server example trains on the digits to an accuracy above 0.9, by real tasks."""
+    cluster = make_cluster(
+        jobs={"chief": 1, "worker": 2, "ps": 1},
+        filters={"worker": ("/job:ps", "/job:chief"), "ps": ("/job:worker", "/job:chief")},
+    )
+    cluster.serve_all("worker", "ps")
+
+    done = cluster.run("chief", 0, str(ROOT / "examples" / "train_digits.py"), "--epochs", "20")
+
+    assert done.returncode == 0, done.stderr[-6000:]
+    lines = done.stdout.splitlines()
+    assert "2 workers" in lines[0]
+    assert lines[-1].startswith("done: accuracy ")
+    assert float(lines[-1].split()[-1]) > 0.9
+
+
+def test_multi_worker_example_learns(make_cluster):
+    """The equal-workers example trains on the digits in two processes to an accuracy above 0.85."""
+    cluster = make_cluster(jobs={"worker": 2})
+    program = str(ROOT / "examples" / "train_digits_multiworker.py")
+    first = cluster.start("worker", 0, program, "--epochs", "10")
+    second = cluster.start("worker", 1, program, "--epochs", "10")
+
+    passes = [cluster.await_line(one, "pass 10:") for one in (first, second)]
+
+    assert all(float(line.split()[-1]) > 0.85 for line in passes)
+    assert cluster.await_line(first, "done")
+    assert cluster.await_line(second, "done")

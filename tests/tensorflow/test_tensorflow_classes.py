@@ -1,0 +1,193 @@
+"""Ours and TensorFlow's classes: the resolver is TensorFlow's, and the ClusterSpecs agree."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from loopback_cluster import LoopbackCluster
+
+from tfcluster_resolver import TFClusterResolver
+from tfcluster_resolver.cluster_spec import ClusterSpec
+
+CHECK = """
+base = tf.distribute.cluster_resolver.ClusterResolver
+resolver = TFClusterResolver()
+print(isinstance(resolver, base), isinstance(resolver, TFClusterResolver), isinstance(resolver.snapshot(), base))
+"""
+OURS = "import sys\nfrom tfcluster_resolver import TFClusterResolver\nassert 'tensorflow' not in sys.modules\n"
+THEIRS = "import tensorflow as tf\n"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> LoopbackCluster:
+    """A cluster that is only written down."""
+    return LoopbackCluster(
+        tmp_path_factory.mktemp("written"),
+        {"chief": 1, "worker": 12, "ps": 1},
+        filters={"worker": ("/job:ps", "/job:chief")},
+        limits={"worker": {"nvidia.com/gpu": 2}},
+    )
+
+
+@pytest.fixture
+def as_chief(cluster: LoopbackCluster, monkeypatch) -> TFClusterResolver:
+    """The resolver of the chief, in this process."""
+    for name, value in cluster.environment("chief", 0).items():
+        if name.startswith("TFCLUSTER_"):
+            monkeypatch.setenv(name, value)
+    return TFClusterResolver()
+
+
+@pytest.mark.parametrize("program", [OURS + THEIRS, THEIRS + OURS.splitlines()[1] + "\n"], ids=["ours", "theirs"])
+def test_resolver_is_tensorflows_in_either_order_of_import(cluster, program):
+    """An instance is TensorFlow's ClusterResolver and ours, whichever package was imported first."""
+    assert cluster.program(program + CHECK) == "True True True\n"
+
+
+def test_resolver_made_before_tensorflow_is_imported_is_tensorflows(cluster):
+    """An instance from before the program's own ``import tensorflow`` is TensorFlow's ClusterResolver too."""
+    text = OURS + "resolver = TFClusterResolver()\n" + THEIRS
+    text += "print(isinstance(resolver, tf.distribute.cluster_resolver.ClusterResolver))\n"
+
+    assert cluster.program(text) == "True\n"
+
+
+def test_subclass_of_a_user_is_tensorflows(as_chief):
+    """A user's subclass is TensorFlow's as well, keeps its name, and its snapshots are of it."""
+    import tensorflow as tf
+
+    class Mine(TFClusterResolver):
+        """A user's."""
+
+        @property
+        def environment(self) -> str:
+            return "mine"
+
+    mine = Mine()
+
+    assert isinstance(mine, tf.distribute.cluster_resolver.ClusterResolver)
+    assert isinstance(mine.snapshot(), Mine)
+    assert (type(mine).__name__, mine.snapshot().environment) == ("Mine", "mine")
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])
+def test_copies_are_whole(as_chief, duplicate):
+    """A copied, deep-copied or pickled resolver is of the same class and answers the same."""
+    other = duplicate(as_chief)
+
+    assert type(other) is type(as_chief)
+    assert other.cluster_spec() == as_chief.cluster_spec()
+    assert other.task_type == "chief"
+
+
+def test_spec_is_tensorflows_own(as_chief, cluster):
+    """``cluster_spec()`` gives a new ``tf.train.ClusterSpec`` each time, so that nobody's change reaches another."""
+    import tensorflow as tf
+
+    spec = as_chief.cluster_spec()
+
+    assert type(spec) is tf.train.ClusterSpec
+    assert spec.as_dict() == cluster.addresses
+    assert as_chief.cluster_spec().as_cluster_def() is not spec.as_cluster_def()
+
+
+def test_filters_reach_beyond_the_present_tasks(as_chief):
+    """The filters that connecting passes on cover the tasks that a later epoch may add."""
+    definition = as_chief.device_filters()._as_cluster_device_filters()
+
+    told = {job.name: {index: list(one.device_filters) for index, one in job.tasks.items()} for job in definition.jobs}
+    assert told == {"worker": {index: ["/job:ps", "/job:chief"] for index in range(14)}}
+
+
+def test_union_resolver_takes_it(as_chief, cluster):
+    """TensorFlow's UnionResolver joins it with another resolver."""
+    import tensorflow as tf
+
+    other = tf.distribute.cluster_resolver.SimpleClusterResolver(tf.train.ClusterSpec({"more": ["h:1"]}))
+    union = tf.distribute.cluster_resolver.UnionResolver(as_chief, other)
+
+    assert union.cluster_spec().as_dict() == cluster.addresses | {"more": ["h:1"]}
+    assert union.master() == f"grpc://{cluster.addresses['chief'][0]}"
+
+
+def test_example_views_are_what_tensorflow_takes(cluster):
+    """``show --json`` prints jobs that ``tf.train.ClusterSpec`` takes as they are, also after JSON."""
+    import tensorflow as tf
+
+    shown = json.loads(cluster.run("worker", 3, "-m", "tfcluster_resolver", "show", "--json").stdout)
+
+    assert tf.train.ClusterSpec(shown["jobs"]) == tf.train.ClusterSpec(cluster.addresses)
+
+
+NAMES = st.sampled_from(["ps", "worker", "chief", "w", ""]) | st.text(max_size=3)
+ADDRESSES = st.sampled_from(["a:1", "b:2", b"c:3", bytearray(b"d:4"), ""]) | st.text(max_size=4)
+INDICES = st.integers(0, 6) | st.integers(0, 6).map(str) | st.sampled_from([True, 1.9, " 2 ", b"3", "1_0", 2**31 - 1])
+TASKS = st.lists(ADDRESSES, max_size=4) | st.lists(ADDRESSES, max_size=3).map(tuple)
+CLUSTERS = st.dictionaries(NAMES, TASKS | st.dictionaries(INDICES, ADDRESSES, max_size=4), max_size=4)
+NOT_TEXT = st.sampled_from([None, 3, 1.5, ["a:1"], {}, b"\xff", "\ud800"])
+NOT_TASKS = st.sampled_from([None, 3, "a:1", b"a:1", {"a:1"}, range(2), iter(["a:1"])])
+NOT_INDICES = st.sampled_from(["a", "", "1.0", None, float("nan"), float("inf"), 2**31, 2**40])
+MALFORMED = (
+    st.dictionaries(NAMES, st.lists(NOT_TEXT, min_size=1, max_size=2), min_size=1, max_size=2)
+    | st.dictionaries(NAMES, NOT_TASKS, min_size=1, max_size=2)
+    | st.dictionaries(NAMES, st.dictionaries(NOT_INDICES, ADDRESSES, min_size=1, max_size=2), min_size=1, max_size=2)
+    | st.dictionaries(st.sampled_from([None, 3, 1.5, b"w", b"\xff", "w", "\ud800"]), TASKS, min_size=1, max_size=3)
+    | st.sampled_from([None, [], "w", 3, iter([])])
+)
+
+
+def observed(make, cluster) -> object:
+    """Give all that a ClusterSpec tells of itself, or the type of the exception that made it impossible."""
+    try:
+        spec = make(cluster)
+    except (TypeError, ValueError, OverflowError) as error:
+        return type(error)
+    told = [spec.jobs, bool(spec), spec.as_dict(), repr(spec), spec == make(spec), spec != make(cluster), make(spec).jobs]
+    for job in [*spec.jobs, "no such job"]:
+        for ask in (spec.num_tasks, spec.task_indices, lambda name: spec.task_address(name, 1)):
+            try:
+                told.append(ask(job))
+            except ValueError:
+                told.append(ValueError)
+    return told
+
+
+@settings(max_examples=3000, deadline=None)
+@given(CLUSTERS | MALFORMED)
+def test_specs_agree(cluster):
+    """Our ClusterSpec tells the same of every input as TensorFlow's, and refuses it with the same exception type."""
+    import tensorflow as tf
+
+    assert observed(ClusterSpec, cluster) == observed(tf.train.ClusterSpec, cluster)
+
+
+@settings(max_examples=300, deadline=None)
+@given(CLUSTERS)
+def test_specs_equal_each_other(cluster):
+    """Ours and TensorFlow's of the same tasks are equal, from either side, and hash to nothing."""
+    import tensorflow as tf
+
+    ours, theirs = ClusterSpec(cluster), tf.train.ClusterSpec(cluster)
+
+    assert ours == theirs
+    assert theirs == ours
+    assert not ours != theirs
+    with pytest.raises(TypeError):
+        hash(ours)
+
+
+def test_written_view_is_read_by_every_task(cluster, tmp_path: Path):
+    """A worker that its own filters do not hide, and one beyond the published tasks, both find themselves."""
+    lone = LoopbackCluster(tmp_path / "lone", {"worker": 1})
+    index = lone.add_task("worker")
+
+    assert json.loads(lone.run("worker", index, "-m", "tfcluster_resolver", "show", "--json").stdout)["jobs"] == {
+        "worker": lone.addresses["worker"]
+    }
+    assert cluster.addresses["worker"][11] in cluster.run("worker", 11, "-m", "tfcluster_resolver", "show").stdout

@@ -1,0 +1,198 @@
+"""The contract of cluster.json: its exact spelling, and that whatever is malformed is named by its place."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tfcluster_resolver import contract
+from tfcluster_resolver.contract import ContractError, FilterRange, JobAccelerators, View
+
+VIEW = View(
+    name="demo",
+    namespace="default",
+    uid="u",
+    epoch=3,
+    rpc_layer="grpc",
+    jobs={"worker": {10: "w10:1", 2: "w2:1"}, "chief": ("c0:1",)},
+    device_filters={"worker": (FilterRange(0, 5, ("/job:chief", "/job:ps")),)},
+    accelerators={
+        "worker": JobAccelerators(limits={"nvidia.com/gpu": 2}, tasks={10: {"nvidia.com/gpu": 1}, 2: {}}),
+        "chief": JobAccelerators(limits={"google.com/tpu": 4}),
+    },
+)
+TEXT = (
+    '{"accelerators":{"chief":{"limits":{"google.com/tpu":4}},'
+    '"worker":{"limits":{"nvidia.com/gpu":2},"tasks":{"10":{"nvidia.com/gpu":1},"2":{}}}},'
+    '"cluster":{"name":"demo","namespace":"default","uid":"u"},'
+    '"deviceFilters":{"worker":[{"filters":["/job:chief","/job:ps"],"tasks":[0,5]}]},'
+    '"epoch":3,'
+    '"jobs":{"chief":["c0:1"],"worker":{"10":"w10:1","2":"w2:1"}},'
+    '"rpcLayer":"grpc","version":1}\n'
+)
+
+
+def document(**changes: Any) -> dict[str, Any]:
+    """Make a smallest view as JSON; a change of None leaves the key out."""
+    whole = {
+        "version": 1,
+        "cluster": {"name": "demo", "namespace": "default", "uid": "u"},
+        "epoch": 1,
+        "rpcLayer": "grpc",
+        "jobs": {},
+        **changes,
+    }
+    return {key: value for key, value in whole.items() if value is not None}
+
+
+def test_a_view_is_spelled_in_one_way():
+    """Sorted keys, no spaces, one newline: the same view always gives the same bytes."""
+    assert TEXT == contract.dump(VIEW)
+
+
+def test_a_view_is_read_as_it_was_written():
+    """Reading gives the view back, from text and from bytes."""
+    assert VIEW == contract.load(TEXT) == contract.load(TEXT.encode())
+
+
+def test_optional_parts_may_be_missing():
+    """A view without filters and accelerators has none; keys that are not known are left out."""
+    view = contract.load(json.dumps(document(later={"a": 1})))
+
+    assert ({}, {}, {}) == (view.jobs, view.device_filters, view.accelerators)
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("", "not JSON"),
+        ("{", "not JSON"),
+        ("[" * 200_000, "not JSON"),
+        (b"\xff\xfe\x00", "not JSON"),
+        ("[]", "the document must be an object, not list"),
+        ("null", "the document must be an object, not NoneType"),
+        ("{}", "version must be a whole number of 0 or more, not None"),
+    ],
+    ids=["empty", "cut short", "too deep", "no text", "a list", "null", "no version"],
+)
+def test_what_is_no_document_is_refused(text, place):
+    """Anything but a JSON object with a version is told as such."""
+    with pytest.raises(ContractError, match=place):
+        contract.load(text)
+
+
+MALFORMED: list[tuple[dict[str, Any], str]] = [
+    ({"version": "1"}, "version must be a whole number of 0 or more, not '1'"),
+    ({"version": True}, "version must be a whole number of 0 or more, not True"),
+    ({"version": -1}, "version must be a whole number of 0 or more, not -1"),
+    ({"version": 1.0}, "version must be a whole number of 0 or more, not 1.0"),
+    ({"cluster": None}, "cluster must be an object, not NoneType"),
+    ({"cluster": []}, "cluster must be an object, not list"),
+    ({"cluster": {"namespace": "n", "uid": "u"}}, "cluster.name must be a string, not NoneType"),
+    ({"cluster": {"name": "n", "uid": "u"}}, "cluster.namespace must be a string, not NoneType"),
+    ({"cluster": {"name": "n", "namespace": "n", "uid": 5}}, "cluster.uid must be a string, not int"),
+    ({"epoch": None}, "epoch must be a whole number of 0 or more, not None"),
+    ({"epoch": 1.5}, "epoch must be a whole number of 0 or more, not 1.5"),
+    ({"rpcLayer": None}, "rpcLayer must be a string, not NoneType"),
+    ({"jobs": None}, "jobs must be an object, not NoneType"),
+    ({"jobs": ["c0:1"]}, "jobs must be an object, not list"),
+    (
+        {"jobs": {"worker": "c0:1"}},
+        "jobs.worker (a list of addresses, or a map from index to address) must be an object, not str",
+    ),
+    ({"jobs": {"worker": ["a:1", 2]}}, "jobs.worker[1] must be a string, not int"),
+    ({"jobs": {"worker": {"0": 2}}}, "jobs.worker.0 must be a string, not int"),
+    ({"jobs": {"worker": {"one": "a:1"}}}, "jobs.worker has the key 'one', which is not a task index"),
+    ({"jobs": {"worker": {"01": "a:1"}}}, "jobs.worker has the key '01', which is not a task index"),
+    ({"jobs": {"worker": {"-1": "a:1"}}}, "jobs.worker has the key '-1', which is not a task index"),
+    ({"jobs": {"worker": {"٣": "a:1"}}}, "jobs.worker has the key '٣', which is not a task index"),
+    ({"jobs": {"worker": {"": "a:1"}}}, "jobs.worker has the key '', which is not a task index"),
+    ({"deviceFilters": []}, "deviceFilters must be an object, not list"),
+    ({"deviceFilters": {"ps": {}}}, "deviceFilters.ps must be a list, not dict"),
+    ({"deviceFilters": {"ps": ["x"]}}, "deviceFilters.ps[0] must be an object, not str"),
+    ({"deviceFilters": {"ps": [{}]}}, "deviceFilters.ps[0].tasks must be a list, not NoneType"),
+    (
+        {"deviceFilters": {"ps": [{"tasks": [1], "filters": []}]}},
+        "deviceFilters.ps[0].tasks must be [start, stop], not [1]",
+    ),
+    (
+        {"deviceFilters": {"ps": [{"tasks": ["0", 1], "filters": []}]}},
+        "deviceFilters.ps[0].tasks[0] must be a whole number of 0 or more, not '0'",
+    ),
+    (
+        {"deviceFilters": {"ps": [{"tasks": [0, None], "filters": []}]}},
+        "deviceFilters.ps[0].tasks[1] must be a whole number of 0 or more, not None",
+    ),
+    ({"deviceFilters": {"ps": [{"tasks": [0, 1]}]}}, "deviceFilters.ps[0].filters must be a list, not NoneType"),
+    (
+        {"deviceFilters": {"ps": [{"tasks": [0, 1], "filters": ["/job:ps", 1]}]}},
+        "deviceFilters.ps[0].filters[1] must be a string, not int",
+    ),
+    ({"accelerators": []}, "accelerators must be an object, not list"),
+    ({"accelerators": {"ps": 1}}, "accelerators.ps must be an object, not int"),
+    ({"accelerators": {"ps": {"limits": []}}}, "accelerators.ps.limits must be an object, not list"),
+    (
+        {"accelerators": {"ps": {"limits": {"nvidia.com/gpu": "1"}}}},
+        "accelerators.ps.limits.nvidia.com/gpu must be a whole number of 0 or more, not '1'",
+    ),
+    ({"accelerators": {"ps": {"tasks": []}}}, "accelerators.ps.tasks must be an object, not list"),
+    (
+        {"accelerators": {"ps": {"tasks": {"x": {}}}}},
+        "accelerators.ps.tasks has the key 'x', which is not a task index",
+    ),
+    ({"accelerators": {"ps": {"tasks": {"0": 1}}}}, "accelerators.ps.tasks.0 must be an object, not int"),
+    (
+        {"accelerators": {"ps": {"tasks": {"0": {"a/b": -1}}}}},
+        "accelerators.ps.tasks.0.a/b must be a whole number of 0 or more, not -1",
+    ),
+]
+
+
+@pytest.mark.parametrize(("changes", "message"), MALFORMED, ids=[message for _, message in MALFORMED])
+def test_a_malformed_part_is_named_by_its_place(changes, message):
+    """The message says where, what was expected and what stands there."""
+    with pytest.raises(ContractError) as error:
+        contract.load(json.dumps(document(**changes)))
+
+    assert message in str(error.value)
+
+
+def test_a_newer_version_says_what_to_do():
+    """A view of a newer operator is refused before anything else of it is read."""
+    with pytest.raises(contract.UnsupportedVersionError, match="version 2 is newer than 1.*update tfcluster"):
+        contract.load('{"version":2,"jobs":"in another form"}')
+
+
+def test_an_index_of_thousands_of_digits_is_refused():
+    """A key that int() itself would refuse is a malformed view like any other."""
+    with pytest.raises(ContractError, match="not a task index"):
+        contract.load(json.dumps(document(jobs={"worker": {"9" * 5000: "a:1"}})))
+
+
+@pytest.mark.parametrize(
+    ("resource", "device"),
+    [
+        ("nvidia.com/gpu", "GPU"),
+        ("nvidia.com/gpu.shared", "GPU"),
+        ("nvidia.com/mig-1g.5gb", "GPU"),
+        ("amd.com/gpu", "GPU"),
+        ("gpu.intel.com/i915", "GPU"),
+        ("gpu.intel.com/xe", "GPU"),
+        ("google.com/tpu", "TPU"),
+        ("amd.com/mig-1", None),
+        ("nvidia.com/gpumem", None),
+        ("rdma/hca", None),
+        ("cpu", None),
+        ("", None),
+    ],
+)
+def test_a_resource_is_a_device_of_tensorflows_or_none(resource, device):
+    """GPUs of every vendor and their slices are GPUs, TPUs are TPUs, a network card is nothing."""
+    assert device == contract.device_type(resource)
+
+
+def test_a_tasks_own_file_is_named_after_its_index():
+    """The file beside cluster.json that one task reads instead."""
+    assert "task-12.json" == contract.task_view_file(12)

@@ -1,0 +1,46 @@
+"""Refusals of the API server by name."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from tfcluster_operator.kube import errors
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "kind"),
+    [
+        (404, "NotFound", errors.NotFoundError),
+        (409, "AlreadyExists", errors.AlreadyExistsError),
+        (409, "Conflict", errors.ConflictError),
+        (409, "", errors.ConflictError),
+        (410, "Expired", errors.GoneError),
+        (403, "Forbidden", errors.ApiError),
+        (422, "Invalid", errors.ApiError),
+        (401, "Unauthorized", errors.ApiError),
+    ],
+)
+def test_a_refusal_has_a_name(status, reason, kind):
+    """Each kind of refusal that is acted on differently has its own class; all keep the server's words."""
+    body = msgspec.json.encode({"kind": "Status", "reason": reason, "message": "why", "code": status})
+
+    error = errors.from_response(status, body)
+
+    assert type(error) is kind
+    assert (status, reason, "why") == (error.status, error.reason, error.message)
+    assert f"{status} {reason}: why" == str(error)
+
+
+@pytest.mark.parametrize("body", [b"<html>Bad Gateway</html>", b"", b"[]", b'{"reason": 5}', b"\xff" * 300])
+def test_an_answer_that_is_no_status_is_told_as_it_is(body):
+    """A proxy on the way may say anything; its first 200 bytes are the message."""
+    error = errors.from_response(403, body)
+
+    assert ("", body[:200].decode(errors="replace")) == (error.reason, error.message)
+
+
+def test_every_refusal_is_a_kube_error():
+    """Whoever only wants to know that a request failed catches one class."""
+    assert all(issubclass(kind, errors.KubeError) for kind in (errors.ApiError, errors.UnreachableError))
+    assert not issubclass(errors.UnreachableError, errors.ApiError)

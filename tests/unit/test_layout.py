@@ -1,0 +1,51 @@
+"""The layout of the sources: what would break imports or hide where things are decided."""
+
+from __future__ import annotations
+
+import ast
+import operator
+import sysconfig
+from pathlib import Path
+
+from tfcluster_operator.model import reasons
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = ROOT / "operator"
+
+
+def test_the_folder_operator_is_no_package():
+    """An __init__.py in operator/ would hide the standard library's module from every program started here."""
+    assert not (SOURCES / "__init__.py").exists()
+    assert [] == [path.name for path in SOURCES.glob("*.py")]
+    assert ["tfcluster_operator"] == sorted(path.name for path in SOURCES.iterdir() if path.name != "__pycache__")
+
+
+def test_import_operator_is_the_standard_librarys():
+    """The folder of our sources does not stand in for the module."""
+    assert Path(sysconfig.get_path("stdlib")) == Path(operator.__file__).parent
+
+
+def test_no_module_has_a_name_that_says_nothing():
+    """A module is named after what it decides."""
+    vague = {"utils", "util", "helpers", "helper", "manager", "common", "misc", "base"}
+
+    assert [] == [p for p in [*SOURCES.rglob("*.py"), *(ROOT / "resolver").rglob("*.py")] if p.stem in vague]
+
+
+def test_every_reason_is_used_and_distinct():
+    """A reason that nothing gives misleads whoever alerts on it; two names for one are one too many."""
+    declared = {name: value for name, value in vars(reasons).items() if name.isupper()}
+    used = {
+        node.attr
+        for path in SOURCES.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "reasons"
+    }
+
+    assert set() == set(declared) - used
+    assert len(set(declared.values())) == len(declared)
+
+
+def test_every_reason_is_camel_case():
+    """Scripts and alerts match on reasons, so they look as Kubernetes' conventions say."""
+    assert [] == [v for n, v in vars(reasons).items() if n.isupper() and not (v.isalpha() and v[0].isupper())]

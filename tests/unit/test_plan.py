@@ -1,0 +1,601 @@
+"""The planner, decision by decision: what exists, what is declared, and the exact plan."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from unit.in_memory import CLUSTER_UID, NOW, TEMPLATE, InMemoryWorld, make_cluster, settled
+
+from tfcluster_operator.model import naming, reasons, views
+from tfcluster_operator.model.actions import Action, CreateConfigMap, CreatePod, Delete, Finding, Patch
+from tfcluster_operator.model.spec import TFCluster
+
+OTHER_IMAGE = {"spec": {**TEMPLATE["spec"], "containers": [{"name": "task", "image": "image:2"}]}}
+GPU_TEMPLATE = {
+    "spec": {"containers": [{"name": "task", "image": "i", "resources": {"limits": {"nvidia.com/gpu": "2"}}}]}
+}
+
+
+def brief(action: Action) -> str:
+    """Shorten an action to "verb Kind name reason"."""
+    verb = "Create" if type(action).__name__.startswith("Create") else type(action).__name__
+    kind = getattr(action, "kind", type(action).__name__.removeprefix("Create"))
+    name = action.views.name if isinstance(action, CreateConfigMap) else action.name
+    return f"{verb} {kind} {name} {action.reason}"
+
+
+def stages(cluster: TFCluster, world: InMemoryWorld) -> list[list[str]]:
+    """Plan, and shorten every action."""
+    return [[brief(action) for action in stage] for stage in world.plan(cluster).stages]
+
+
+def only_action(cluster: TFCluster, world: InMemoryWorld) -> Any:
+    """Plan, and give the one action of the plan."""
+    (action,) = world.plan(cluster).actions
+    return action
+
+
+def owned_by(uid: str, name: str, kind: str = naming.KIND) -> dict[str, Any]:
+    """Make metadata that hands an object to another controller."""
+    return {"metadata": {"ownerReferences": [{"uid": uid, "name": name, "kind": kind, "controller": True}]}}
+
+
+# --- from nothing
+
+
+def test_a_new_cluster_gets_foundations_first_and_then_pods():
+    """The first stage makes the Service and the ConfigMaps, the second the pods, in the order of jobs and indices."""
+    assert [
+        [
+            "Create Service demo Created",
+            "Create ConfigMap demo-chief Created",
+            "Create ConfigMap demo-worker Created",
+        ],
+        ["Create Pod demo-chief-0 Created", "Create Pod demo-worker-0 Created", "Create Pod demo-worker-1 Created"],
+    ] == stages(make_cluster(), InMemoryWorld())
+
+
+def test_a_settled_cluster_needs_nothing():
+    """Where all is as declared the plan has no stage, no finding and no time to wake."""
+    cluster = make_cluster()
+
+    planned = settled(cluster).plan(cluster)
+
+    assert ((), (), None) == (planned.stages, planned.findings, planned.wake_after)
+
+
+def test_an_absent_pod_is_created_with_the_digest_of_its_view():
+    """A pod that was deleted is made again, told of the published view, with no failures counted."""
+    cluster = make_cluster()
+    world = settled(cluster)
+    told = world.read("Pod", "demo-worker-1").told
+    world.objects.pop(("Pod", "demo-worker-1"))
+
+    action = only_action(cluster, world)
+
+    assert ("demo-worker-1", told, 0, reasons.CREATED, "") == (
+        action.name,
+        action.view_digest,
+        action.attempt,
+        action.reason,
+        action.replaces,
+    )
+
+
+def test_a_job_of_no_tasks_still_has_its_views():
+    """A job with 0 replicas has a ConfigMap, so that an autoscaler can start its first task."""
+    cluster = make_cluster({"worker": 0})
+    world = settled(cluster)
+
+    assert {"demo-worker"} == world.names("ConfigMap")
+    assert set() == world.names("Pod")
+
+
+# --- what is not ours
+
+FOREIGN = {
+    "nobody's": {"metadata": {"ownerReferences": None}},
+    "another controller's": owned_by("uid-rs", "demo", "ReplicaSet"),
+    "another TFCluster's": owned_by("uid-other", "other"),
+}
+
+
+@pytest.mark.parametrize("change", FOREIGN.values(), ids=FOREIGN)
+@pytest.mark.parametrize("key", [("Service", "demo"), ("ConfigMap", "demo-worker"), ("Pod", "demo-worker-1")])
+def test_a_taken_name_is_told_and_left_alone(key, change):
+    """An object of our name that we do not control gives NameTaken with its kind and name, and no action."""
+    cluster = make_cluster()
+    world = settled(cluster)
+    world.edit(*key, change)
+
+    planned = world.plan(cluster)
+
+    assert () == planned.actions
+    assert [reasons.NAME_TAKEN] == [finding.reason for finding in planned.findings]
+    assert planned.findings[0].message.startswith(f"{key[0]} {key[1]} exists and is not controlled by this TFCluster")
+
+
+@pytest.mark.parametrize("key", [("Service", "demo"), ("ConfigMap", "demo-worker"), ("Pod", "demo-worker-1")])
+def test_an_object_of_a_deleted_cluster_of_our_name_is_waited_for(key):
+    """What an earlier TFCluster of the same name left behind is the garbage collector's, not a conflict."""
+    cluster = make_cluster()
+    world = settled(cluster)
+    world.edit(*key, owned_by("uid-before", "demo"))
+
+    planned = world.plan(cluster)
+
+    assert () == planned.actions
+    assert [reasons.WAITING_FOR_PREDECESSOR] == [finding.reason for finding in planned.findings]
+
+
+def test_a_foreign_pod_that_terminates_is_waited_for():
+    """A foreign pod on its way out is no conflict: its name will be free."""
+    cluster = make_cluster()
+    world = settled(cluster)
+    world.edit("Pod", "demo-worker-1", FOREIGN["nobody's"])
+    world.delete("Pod", "demo-worker-1")
+
+    planned = world.plan(cluster)
+
+    assert () == planned.actions
+    assert [reasons.WAITING_FOR_PREDECESSOR] == [finding.reason for finding in planned.findings]
+
+
+@pytest.mark.parametrize("key", [("Service", "demo"), ("ConfigMap", "demo-worker")])
+def test_without_its_foundations_no_pod_is_made(key):
+    """While the Service or a ConfigMap is another's, no pod is created: it would have no name or no view."""
+    cluster = make_cluster()
+    world = settled(cluster)
+    world.edit(*key, FOREIGN["nobody's"])
+    world.objects.pop(("Pod", "demo-chief-0"))
+
+    assert () == world.plan(cluster).actions
+
+
+def test_a_taken_pod_name_stops_no_other_pod():
+    """One task whose name is taken does not keep the others from being made."""
+    cluster = make_cluster()
+    world = settled(cluster)
+    world.edit("Pod", "demo-worker-0", FOREIGN["nobody's"])
+    world.objects.pop(("Pod", "demo-worker-1"))
+
+    assert [["Create Pod demo-worker-1 Created"]] == stages(cluster, world)
+
+
+# --- our own pods
+
+
+def test_a_terminating_pod_is_left_to_end():
+    """While our own pod terminates nothing is done: its name is free when it is gone."""
+    cluster = make_cluster()
+    world = settled(cluster)
+    world.delete("Pod", "demo-worker-1")
+
+    planned = world.plan(cluster)
+    world.end_graceful_deletions()
+
+    assert ((), ()) == (planned.actions, planned.findings)
+    assert [["Create Pod demo-worker-1 Created"]] == stages(cluster, world)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        {"chief": 1, "worker": {"replicas": 2, "template": OTHER_IMAGE}},
+        {"chief": 1, "worker": {"replicas": 2, "port": 3333}},
+    ],
+    ids=["another template", "another port"],
+)
+def test_an_edit_that_a_pod_is_made_from_replaces_the_pods_of_that_job(edit):
+    """A changed template or port deletes the job's pods by UID, and no other job's."""
+    world = settled(make_cluster())
+
+    deleted = [one for one in world.plan(make_cluster(edit, generation=2)).actions if isinstance(one, Delete)]
+
+    assert [
+        Delete("Pod", name, world.read("Pod", name).meta.uid, reasons.TEMPLATE_CHANGED)
+        for name in ("demo-worker-0", "demo-worker-1")
+    ] == deleted
+
+
+def test_another_cluster_domain_replaces_every_pod():
+    """Every task's address changes with the cluster domain, so every pod is made anew."""
+    world = settled(make_cluster())
+
+    planned = world.plan(make_cluster(clusterDomain="cluster.local", generation=2))
+
+    assert world.names("Pod") == {one.name for one in planned.actions if isinstance(one, Delete)}
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        {"worker": {"replicas": 2, "deviceFilters": ["/job:worker"]}},
+        {"worker": {"replicas": 2, "maxReplicas": 9}},
+        {"worker": {"replicas": 3}},
+    ],
+    ids=["filters", "maxReplicas", "replicas"],
+)
+def test_an_edit_of_the_membership_costs_no_pod(edit):
+    """Filters and sizes change the views alone: no running pod is deleted."""
+    world = settled(make_cluster({"worker": 2}))
+
+    planned = world.plan(make_cluster(edit, generation=2))
+
+    assert [] == [one for one in planned.actions if isinstance(one, Delete)]
+
+
+def test_a_pod_whose_image_was_edited_is_replaced():
+    """An image that somebody set in the running pod is not what was declared."""
+    cluster = make_cluster()
+    world = settled(cluster)
+    edited = [{**world.objects["Pod", "demo-chief-0"]["spec"]["containers"][0], "image": "image:mine"}]
+    world.edit("Pod", "demo-chief-0", {"spec": {"containers": edited}})
+
+    assert [["Delete Pod demo-chief-0 PodEdited"]] == stages(cluster, world)
+
+
+@pytest.mark.parametrize("label", [*naming.task_labels("demo", "worker", 1)])
+@pytest.mark.parametrize("value", [None, "other"], ids=["removed", "altered"])
+def test_each_label_of_a_pod_is_put_right(label, value):
+    """A label of ours that was removed or altered is patched back, alone."""
+    cluster = make_cluster()
+    world = settled(cluster)
+    world.edit("Pod", "demo-worker-1", {"metadata": {"labels": {label: value}}})
+
+    action = only_action(cluster, world)
+
+    wanted = {"metadata": {"labels": {label: naming.task_labels("demo", "worker", 1)[label]}}}
+    uid = world.read("Pod", "demo-worker-1").meta.uid
+    assert Patch("Pod", "demo-worker-1", uid, wanted, reasons.REPAIRED) == action
+
+
+def test_the_labels_of_others_stay():
+    """A label that is none of ours is nobody's business but its author's."""
+    cluster = make_cluster()
+    world = settled(cluster)
+    world.edit("Pod", "demo-worker-1", {"metadata": {"labels": {"team": "blue"}, "annotations": {"note": "x"}}})
+
+    assert () == world.plan(cluster).actions
+
+
+@pytest.mark.parametrize("told", [None, "0123456789abcdef"], ids=["removed", "stale"])
+def test_a_pod_with_a_stale_view_digest_is_told(told):
+    """A pod whose annotation is not the published view's digest is touched, so that the kubelet delivers."""
+    cluster = make_cluster()
+    world = settled(cluster)
+    right = world.read("Pod", "demo-worker-1").told
+    world.edit("Pod", "demo-worker-1", {"metadata": {"annotations": {naming.ANNOTATION_VIEW: told}}})
+
+    action = only_action(cluster, world)
+
+    assert {"metadata": {"annotations": {naming.ANNOTATION_VIEW: right}}} == action.change
+    assert reasons.VIEW_CHANGED == action.reason
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Unknown"])
+def test_a_pod_that_no_longer_listens_is_not_told(phase):
+    """No program reads the view in a pod that has ended or cannot be reached."""
+    cluster = make_cluster()
+    world = settled(cluster)
+    stale = {"metadata": {"annotations": {naming.ANNOTATION_VIEW: "stale"}}, "status": {"phase": phase}}
+    world.edit("Pod", "demo-worker-1", stale)
+
+    assert () == world.plan(cluster).actions
+
+
+def test_a_succeeded_pod_stays():
+    """A task that has finished its work is not started again."""
+    cluster = make_cluster()
+    world = settled(cluster)
+    world.pod_ends("demo-worker-1", "Succeeded")
+
+    assert () == world.plan(cluster).actions
+
+
+# --- failed pods
+
+
+@pytest.mark.parametrize(
+    ("attempt", "delay"),
+    [("0", 1), ("1", 2), ("2", 4), ("5", 32), ("8", 256), ("9", 300), ("40", 300), ("9" * 9, 300), ("nonsense", 1)],
+)
+def test_the_delay_before_a_failed_pod_is_replaced_doubles_up_to_five_minutes(attempt, delay):
+    """Each failure in a row doubles the delay, from one second to 300."""
+    cluster = make_cluster()
+    world = settled(cluster)
+    world.edit("Pod", "demo-worker-1", {"metadata": {"annotations": {naming.ANNOTATION_ATTEMPT: attempt}}})
+    world.pod_ends("demo-worker-1", "Failed")
+
+    planned = world.plan(cluster)
+    world.now += delay - 0.5
+    almost = world.plan(cluster)
+    world.now += 0.5
+
+    assert (float(delay), ()) == (planned.wake_after, planned.actions)
+    assert (0.5, ()) == (almost.wake_after, almost.actions)
+    assert (
+        Finding(
+            reasons.REPLACING_FAILED_POD,
+            f"worker-1 failed (Error, exit code 1): it is replaced {delay} s after its end",
+        ),
+    ) == planned.findings
+    assert ["Create Pod demo-worker-1 PodFailed"] == [brief(one) for one in world.plan(cluster).actions]
+
+
+@pytest.mark.parametrize(
+    ("lasted", "before", "after"),
+    [(1.0, "0", 1), (1.0, "4", 5), (599.0, "4", 5), (600.0, "4", 1), (7200.0, "4", 1), (1.0, "junk", 1)],
+)
+def test_failures_in_a_row_are_counted_until_a_pod_ran_ten_minutes(lasted, before, after):
+    """The replacement carries one more failure; a pod that ran 600 seconds starts the count anew."""
+    cluster = make_cluster()
+    world = settled(cluster)
+    world.edit("Pod", "demo-worker-1", {"metadata": {"annotations": {naming.ANNOTATION_ATTEMPT: before}}})
+    world.pod_ends("demo-worker-1", "Failed", lasted=lasted)
+    uid = world.read("Pod", "demo-worker-1").meta.uid
+    world.now += 400
+
+    action = only_action(cluster, world)
+    world.apply(action, cluster)
+
+    assert (after, uid) == (action.attempt, action.replaces)
+    assert after == world.read("Pod", "demo-worker-1").attempt
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        {"reason": "Evicted"},
+        {"reason": "NodeShutdown"},
+        {"conditions": [{"type": "DisruptionTarget", "status": "True"}]},
+    ],
+    ids=["evicted", "node shut down", "disruption target"],
+)
+def test_a_disrupted_pod_is_replaced_at_once_and_costs_no_attempt(status):
+    """A pod that was taken away did not fail by itself: no delay, and the count of failures stays."""
+    cluster = make_cluster()
+    world = settled(cluster)
+    world.edit("Pod", "demo-worker-1", {"metadata": {"annotations": {naming.ANNOTATION_ATTEMPT: "3"}}})
+    world.pod_ends("demo-worker-1", "Failed", **status)
+
+    action = only_action(cluster, world)
+
+    assert (reasons.POD_DISRUPTED, 3) == (action.reason, action.attempt)
+
+
+def test_a_failed_pod_of_an_old_template_is_replaced_without_delay():
+    """The edit that should cure a crash is not made to wait for the crash's delay."""
+    world = settled(make_cluster())
+    world.pod_ends("demo-worker-1", "Failed")
+
+    planned = world.plan(make_cluster({"chief": 1, "worker": {"replicas": 2, "template": OTHER_IMAGE}}, generation=2))
+
+    assert "Delete Pod demo-worker-1 TemplateChanged" in map(brief, planned.actions)
+    assert None is planned.wake_after
+
+
+def test_the_first_of_several_delays_wakes():
+    """With several failed pods the plan wakes for the one whose delay ends first."""
+    cluster = make_cluster()
+    world = settled(cluster)
+    world.edit("Pod", "demo-worker-1", {"metadata": {"annotations": {naming.ANNOTATION_ATTEMPT: "4"}}})
+    world.pod_ends("demo-worker-1", "Failed")
+    world.pod_ends("demo-worker-0", "Failed")
+
+    assert 1.0 == world.plan(cluster).wake_after
+
+
+# --- views that change
+
+
+def test_a_changed_view_is_written_before_the_pods_are_told_and_these_before_pods_go():
+    """On scale-down: rewrite, touch the survivors, then delete the surplus, highest index first."""
+    world = settled(make_cluster({"chief": 1, "worker": 4}))
+
+    assert [
+        ["Patch ConfigMap demo-chief ViewChanged", "Patch ConfigMap demo-worker ViewChanged"],
+        ["Patch Pod demo-chief-0 ViewChanged", "Patch Pod demo-worker-0 ViewChanged"],
+        [
+            "Delete Pod demo-worker-3 ScaledDown",
+            "Delete Pod demo-worker-2 ScaledDown",
+            "Delete Pod demo-worker-1 ScaledDown",
+        ],
+    ] == stages(make_cluster({"chief": 1, "worker": 1}, generation=2), world)
+
+
+def test_surplus_pods_go_in_numerical_order():
+    """Index 10 goes before index 9, though it sorts before it as text."""
+    world = settled(make_cluster({"worker": 12}))
+
+    *_, deleted = stages(make_cluster({"worker": 8}, generation=2), world)
+
+    assert [f"Delete Pod demo-worker-{i} ScaledDown" for i in (11, 10, 9, 8)] == deleted
+
+
+def test_more_workers_touch_only_those_who_see_them():
+    """Workers that see the ps alone are not told of another worker."""
+    workers = {"deviceFilters": ["/job:ps"]}
+    world = settled(make_cluster({"ps": 1, "worker": {"replicas": 2, **workers}}))
+
+    assert [
+        ["Patch ConfigMap demo-ps ViewChanged"],
+        ["Patch Pod demo-ps-0 ViewChanged", "Create Pod demo-worker-2 Created"],
+    ] == stages(make_cluster({"ps": 1, "worker": {"replicas": 3, **workers}}, generation=2), world)
+
+
+@pytest.mark.parametrize("state", ["immutable", "terminating", "taken"])
+def test_without_a_written_view_no_surplus_pod_goes(state):
+    """While a view cannot be published, the survivors do not know, and a scale-down waits."""
+    world = settled(make_cluster({"worker": 3}))
+    change: dict[str, Any] = {
+        "immutable": {"immutable": True},
+        "terminating": {"metadata": {"deletionTimestamp": "2027-01-01T00:00:00Z"}},
+        "taken": {"metadata": {"ownerReferences": None}},
+    }[state]
+    world.edit("ConfigMap", "demo-worker", change)
+
+    planned = world.plan(make_cluster({"worker": 1}, generation=2))
+
+    assert [] == [one for one in planned.actions if one.kind == "Pod"]
+
+
+def test_a_removed_job_takes_its_pods_and_then_its_views_along():
+    """The pods of a job that is declared no more go first, its ConfigMap last."""
+    world = settled(make_cluster({"chief": 1, "ps": 2}))
+
+    assert [
+        ["Patch ConfigMap demo-chief ViewChanged"],
+        ["Patch Pod demo-chief-0 ViewChanged"],
+        ["Delete Pod demo-ps-1 JobRemoved", "Delete Pod demo-ps-0 JobRemoved"],
+        ["Delete ConfigMap demo-ps JobRemoved"],
+    ] == stages(make_cluster({"chief": 1}, generation=2), world)
+
+
+def test_suspend_deletes_the_pods_and_keeps_the_rest():
+    """A suspended cluster has no pods; its Service and views stay, unchanged."""
+    world = settled(make_cluster())
+
+    (deleted,) = stages(make_cluster(suspend=True, generation=2), world)
+
+    assert {f"Delete Pod {name} Suspended" for name in ("demo-chief-0", "demo-worker-0", "demo-worker-1")} == set(
+        deleted
+    )
+    assert "Delete Pod demo-worker-1 Suspended" == deleted[0]
+
+
+def test_a_suspended_cluster_comes_back():
+    """Ending the suspension makes every pod again and rewrites no view."""
+    world = settled(make_cluster())
+    world.settle(make_cluster(suspend=True, generation=2))
+
+    planned = world.plan(make_cluster(generation=3))
+
+    assert ["CreatePod"] * 3 == [type(one).__name__ for one in planned.actions]
+
+
+def test_a_view_that_fits_no_config_map_is_refused_with_its_size(monkeypatch):
+    """A cluster whose views are too large is told so, by job and size, and nothing at all is written."""
+    cluster = make_cluster({"chief": 1, "worker": {"replicas": 2, "deviceFilters": ["/job:chief"]}})
+    size = views.views_of(cluster, InMemoryWorld().observe(cluster))[0].size
+    monkeypatch.setattr(views, "LARGEST_CONFIG_MAP", size - 1)
+
+    planned = InMemoryWorld().plan(cluster)
+
+    assert () == planned.stages
+    assert [reasons.VIEW_TOO_LARGE] == [finding.reason for finding in planned.findings]
+    assert f"the views of job chief take {size} bytes, more than the {size - 1}" in planned.findings[0].message
+
+
+def test_a_view_of_exactly_the_largest_size_is_published(monkeypatch):
+    """The bound itself still fits."""
+    cluster = make_cluster({"chief": 1})
+    size = views.views_of(cluster, InMemoryWorld().observe(cluster))[0].size
+    monkeypatch.setattr(views, "LARGEST_CONFIG_MAP", size)
+
+    assert () == InMemoryWorld().plan(cluster).findings
+
+
+def test_five_thousand_tasks_with_filters_fit():
+    """The largest sensible cluster fits: only the chief and the ps see all workers."""
+    seen = {"deviceFilters": ["/job:ps", "/job:chief"]}
+    cluster = make_cluster({"chief": 1, "ps": 50, "worker": {"replicas": 5000, **seen}})
+
+    assert () == InMemoryWorld().plan(cluster).findings
+
+
+# --- foundations
+
+
+def test_a_service_of_the_wrong_kind_is_made_anew_before_any_pod():
+    """A cluster IP cannot be edited: the Service is deleted, and nothing is made until it is back."""
+    cluster = make_cluster()
+    world = settled(cluster)
+    world.edit("Service", "demo", {"spec": {"clusterIP": "10.0.0.1"}})
+    world.objects.pop(("Pod", "demo-chief-0"))
+
+    first = stages(cluster, world)
+    world.apply_all(world.plan(cluster).actions, cluster)
+
+    assert [["Delete Service demo MadeAnew"]] == first
+    assert [["Create Service demo Created"], ["Create Pod demo-chief-0 Created"]] == stages(cluster, world)
+
+
+def test_an_immutable_config_map_that_is_right_stays():
+    """Somebody froze a ConfigMap that says what it should: there is nothing to do yet."""
+    cluster = make_cluster()
+    world = settled(cluster)
+    world.edit("ConfigMap", "demo-worker", {"immutable": True})
+
+    assert () == world.plan(cluster).actions
+
+
+def test_an_immutable_config_map_that_must_change_is_made_anew():
+    """A frozen ConfigMap whose view changed is deleted by UID and created again by the next plan."""
+    world = settled(make_cluster({"worker": 2}))
+    world.edit("ConfigMap", "demo-worker", {"immutable": True})
+    after = make_cluster({"worker": 3}, generation=2)
+
+    first = stages(after, world)
+    world.apply_all(world.plan(after).actions, after)
+
+    assert [["Delete ConfigMap demo-worker MadeAnew"]] == first
+    assert "Create ConfigMap demo-worker Created" == stages(after, world)[0][0]
+
+
+@pytest.mark.parametrize("key", [("Service", "demo"), ("ConfigMap", "demo-worker")])
+def test_foundations_that_terminate_are_waited_for(key):
+    """While our own Service or ConfigMap is on its way out, no pod is made and the message says why."""
+    cluster = make_cluster()
+    world = settled(cluster)
+    world.edit(*key, {"metadata": {"deletionTimestamp": "2027-01-01T00:00:00Z"}})
+    world.objects.pop(("Pod", "demo-chief-0"))
+
+    planned = world.plan(cluster)
+
+    assert () == planned.actions
+    assert (
+        Finding(reasons.TASKS_NOT_READY, f"{key[0]} {key[1]} is being deleted and will be made anew"),
+    ) == planned.findings
+
+
+@pytest.mark.parametrize("kind", ["Service", "ConfigMap", "Pod"])
+def test_a_surplus_object_under_our_control_goes_once(kind):
+    """What we control and do not declare is deleted; while it terminates it is not deleted again."""
+    cluster = make_cluster()
+    world = settled(cluster)
+    labels = naming.cluster_labels("demo")
+    world.create(kind, {"metadata": {"name": "stray", "labels": labels, **owned_by(CLUSTER_UID, "demo")["metadata"]}})
+
+    action = only_action(cluster, world)
+    world.edit(kind, "stray", {"metadata": {"deletionTimestamp": "2027-01-01T00:00:00Z"}})
+
+    assert Delete(kind, "stray", world.read(kind, "stray").meta.uid, action.reason) == action
+    assert () == world.plan(cluster).actions
+
+
+# --- devices
+
+
+def test_a_lost_device_rewrites_the_views_that_show_the_task():
+    """When a GPU of a worker fails, whoever sees that worker is told of one healthy device less."""
+    seen = {"deviceFilters": ["/job:chief"]}
+    cluster = make_cluster({"chief": 1, "worker": {"replicas": 1, "template": GPU_TEMPLATE, **seen}})
+    world = settled(cluster)
+    world.pod_holds("demo-worker-0", "nvidia.com/gpu", "Healthy", "Unhealthy")
+
+    planned = world.plan(cluster)
+
+    assert ["demo-chief", "demo-worker", "demo-chief-0", "demo-worker-0"] == [one.name for one in planned.actions]
+
+
+def test_times_are_the_callers():
+    """The same world and the same time give the same plan."""
+    cluster = make_cluster()
+    world = settled(cluster)
+    world.pod_ends("demo-worker-1", "Failed")
+
+    assert world.plan(cluster) == world.plan(cluster)
+    assert NOW == world.now
+    assert not [one for one in world.plan(cluster).actions if isinstance(one, CreatePod)]

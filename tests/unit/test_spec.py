@@ -1,0 +1,221 @@
+"""Reading a TFCluster: defaults, what pods are made from, and every problem told at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from unit.in_memory import TEMPLATE, make_body, make_cluster
+
+from tfcluster_operator.model.observed import Observed
+from tfcluster_operator.model.plan import plan
+from tfcluster_operator.model.spec import InvalidSpecError, Task, parse
+
+
+def problems(body: dict[str, Any]) -> tuple[str, ...]:
+    """Give what is wrong with a TFCluster."""
+    with pytest.raises(InvalidSpecError) as error:
+        parse(body)
+    return error.value.problems
+
+
+def test_what_is_left_out_has_its_default():
+    """One replica, port 2222, grpc, no domain, not suspended, room for the replicas alone."""
+    cluster = parse({"metadata": make_body()["metadata"], "spec": {"jobs": {"worker": {"template": TEMPLATE}}}})
+    (job,) = cluster.jobs
+
+    assert ("grpc", "", False, {}) == (cluster.rpc_layer, cluster.cluster_domain, cluster.suspend, cluster.status)
+    assert (1, 1, 2222, (), {}) == (job.replicas, job.max_replicas, job.port, job.filters, job.task_filters)
+
+
+def test_what_is_declared_is_read():
+    """Every field of the spec arrives as a value."""
+    worker = {
+        "replicas": 2,
+        "maxReplicas": 5,
+        "port": 9000,
+        "deviceFilters": ["/job:worker"],
+        "taskDeviceFilters": {"4": ["/job:worker/task:0"]},
+        "template": TEMPLATE,
+    }
+    cluster = make_cluster({"worker": worker}, rpcLayer="grpc+gdr", clusterDomain="a.b", suspend=True, generation=6)
+    (job,) = cluster.jobs
+
+    assert ("demo", "default", "uid-of-the-cluster", 6, 1, False) == (
+        cluster.name,
+        cluster.namespace,
+        cluster.uid,
+        cluster.generation,
+        cluster.resource_version,
+        cluster.deleting,
+    )
+    assert ("grpc+gdr", "a.b", True) == (cluster.rpc_layer, cluster.cluster_domain, cluster.suspend)
+    assert (2, 5, 9000, ("/job:worker",), {4: ("/job:worker/task:0",)}, TEMPLATE) == (
+        job.replicas,
+        job.max_replicas,
+        job.port,
+        job.filters,
+        job.task_filters,
+        job.template,
+    )
+
+
+def test_a_job_takes_the_clusters_port_unless_it_has_its_own():
+    """The port of the spec is every job's default."""
+    cluster = make_cluster({"chief": 1, "worker": {"port": 3000}}, port=8000)
+
+    assert {"chief": 8000, "worker": 3000} == {job.name: job.port for job in cluster.jobs}
+
+
+def test_a_deletion_timestamp_means_that_the_cluster_goes():
+    """A TFCluster in deletion is read as such."""
+    body = make_body()
+    body["metadata"]["deletionTimestamp"] = "2027-01-01T00:00:00Z"
+
+    assert parse(body).deleting
+
+
+def test_tasks_come_by_job_and_index():
+    """Jobs are in the order of their names, tasks in that of their indices."""
+    cluster = make_cluster({"worker": 2, "chief": 1, "ps": 0})
+
+    assert ["chief-0", "worker-0", "worker-1"] == [str(task) for task in cluster.tasks()]
+
+
+def test_the_filters_of_a_task_replace_the_jobs():
+    """A task with its own list has that list alone, be it empty."""
+    filters = {"deviceFilters": ["/job:ps"], "taskDeviceFilters": {"1": ["/job:worker"], "2": []}}
+    (_, job) = make_cluster({"ps": 1, "worker": {"replicas": 4, **filters}}).jobs
+
+    assert [("/job:ps",), ("/job:worker",), (), ("/job:ps",)] == [job.filters_of(i) for i in range(4)]
+
+
+@pytest.mark.parametrize(
+    ("jobs", "spec", "same"),
+    [
+        ({"worker": {"replicas": 5}}, {}, True),
+        ({"worker": {"maxReplicas": 9}}, {}, True),
+        ({"worker": {"deviceFilters": ["/job:worker"]}}, {}, True),
+        ({"worker": {"template": {"spec": {**TEMPLATE["spec"]}}}}, {}, True),
+        ({"worker": {"port": 2222}}, {}, True),
+        ({"worker": {}}, {"suspend": True}, True),
+        ({"worker": {}}, {"rpcLayer": "grpc+mpi"}, True),
+        ({"worker": {"template": {**TEMPLATE, "metadata": {"labels": {"a": "b"}}}}}, {}, False),
+        ({"worker": {"port": 2223}}, {}, False),
+        ({"worker": {}}, {"port": 2223}, False),
+        ({"worker": {}}, {"clusterDomain": "a.b"}, False),
+    ],
+)
+def test_the_hash_changes_exactly_when_a_pod_must_be_made_anew(jobs, spec, same):
+    """Template, port and domain are what a pod is made from; nothing else costs a pod."""
+    was = make_cluster({"worker": {}}).jobs[0].template_hash
+
+    assert same == (was == make_cluster(jobs, **spec).jobs[0].template_hash)
+
+
+def test_the_hash_does_not_depend_on_the_order_of_keys():
+    """The same template written in another order is the same template."""
+    turned = {"spec": dict(reversed(TEMPLATE["spec"].items()))}
+
+    assert (
+        make_cluster({"a": {}}).jobs[0].template_hash == make_cluster({"a": {"template": turned}}).jobs[0].template_hash
+    )
+
+
+def test_an_address_is_the_tasks_dns_name_and_port():
+    """Pod, Service, namespace, "svc", domain if any, port."""
+    cluster = make_cluster({"data_loader": 3}, clusterDomain="cluster.local")
+
+    assert "demo-data-loader-2.demo.default.svc.cluster.local:2222" == cluster.address_of(Task(cluster.jobs[0], 2))
+
+
+@pytest.mark.parametrize("spec", [None, {}, {"jobs": None}, {"jobs": {}}])
+def test_a_cluster_without_jobs_is_told(spec):
+    """There is nothing to materialise, and the message says what to do."""
+    assert ("spec.jobs: declare at least one job",) == problems({**make_body(), "spec": spec})
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        {"replicas": "many"},
+        {"replicas": None},
+        {"port": []},
+        {"deviceFilters": 5},
+        {"taskDeviceFilters": {"x": []}},
+        {"taskDeviceFilters": ["/job:worker"]},
+        {"deviceFilters": [5]},
+        {"template": "pod"},
+        None,
+        "job",
+    ],
+)
+def test_a_part_of_the_wrong_type_is_told_and_no_crash(job):
+    """What an old CRD lets through is an InvalidSpecError that begins with the path."""
+    body = make_body()
+    body["spec"]["jobs"]["worker"] = job
+
+    told = problems(body)
+
+    assert len(told) == 1
+    assert told[0].startswith("spec: ")
+
+
+def test_every_bad_filter_is_told_with_its_place_in_the_order_of_declaration():
+    """All problems come at once, each with its path and text, in an order that no restart changes."""
+    worker = {
+        "replicas": 2,
+        "deviceFilters": ["worker", "/job:ps", "/job:worker/task:2"],
+        "taskDeviceFilters": {"1": ["/task:1/job:worker", "/job:chief"]},
+    }
+
+    assert (
+        "spec.jobs.worker.deviceFilters: 'worker' is not a device filter in canonical form, such as /job:ps/task:0",
+        "spec.jobs.worker.deviceFilters: '/job:ps' names a job that is not declared",
+        "spec.jobs.worker.deviceFilters: '/job:worker/task:2' names a task at or above maxReplicas",
+        "spec.jobs.worker.taskDeviceFilters.1: '/task:1/job:worker' is not a device filter in canonical form, "
+        "such as /job:ps/task:0",
+        "spec.jobs.worker.taskDeviceFilters.1: '/job:chief' names a job that is not declared",
+    ) == problems(make_body({"worker": worker}))
+
+
+NULLS: dict[str, Any] = {
+    "template": None,
+    "template.spec": {"spec": None},
+    "containers": {"spec": {"containers": None, "initContainers": None}},
+    "resources": {"spec": {"containers": [{"name": "a", "resources": None}]}},
+    "limits": {"spec": {"containers": [{"name": "a", "resources": {"limits": None}}]}},
+    "env": {"spec": {"containers": [{"name": "a", "env": None, "volumeMounts": None}], "volumes": None}},
+    "metadata": {"metadata": {"labels": None, "annotations": None}, "spec": {"containers": []}},
+}
+
+
+@pytest.mark.parametrize("template", NULLS.values(), ids=NULLS)
+def test_an_empty_key_of_the_template_is_as_good_as_none(template):
+    """Kubernetes takes null as absent, and so do we: the cluster is planned, not crashed over."""
+    from tfcluster_operator.manifests import build_pod
+
+    cluster = make_cluster({"worker": {"template": template}})
+
+    assert 3 == len(plan(cluster, Observed(), 0.0).actions)
+    (task,) = cluster.tasks()
+    assert "demo-worker-0" == build_pod(cluster, task, view_digest="d", attempt=0)["metadata"]["name"]
+
+
+@pytest.mark.parametrize(
+    ("limits", "counted"),
+    [
+        ({"nvidia.com/gpu": 2}, {"nvidia.com/gpu": 2}),
+        ({"nvidia.com/gpu": "2"}, {"nvidia.com/gpu": 2}),
+        ({"cpu": "4", "memory": "1Gi", "ephemeral-storage": "1Gi", "hugepages-2Mi": "2Mi"}, {}),
+        ({"kubernetes.io/batch": 1, "attach.kubernetes.io/x": 1}, {}),
+        ({"nvidia.com/gpu": "1k"}, {}),
+        (None, {}),
+    ],
+)
+def test_extended_resources_alone_are_accelerators(limits, counted):
+    """A limit counts when its name has a domain that is not Kubernetes' own, and its quantity is a whole number."""
+    container = {"name": "a", "image": "i", "resources": {"limits": limits}}
+    (job,) = make_cluster({"worker": {"template": {"spec": {"containers": [container]}}}}).jobs
+
+    assert counted == job.limits()

@@ -1,0 +1,382 @@
+"""The status: counts that tell the truth, conditions that say why, times that move only when they should."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from unit.in_memory import NOW, TEMPLATE, InMemoryWorld, make_cluster, settled
+
+from tfcluster_operator.model import naming, reasons
+from tfcluster_operator.model.actions import Finding
+from tfcluster_operator.model.spec import TFCluster
+from tfcluster_operator.model.status import invalid_status, status_of
+
+LATER = NOW + 3600
+NOW_TEXT, LATER_TEXT = "2027-01-15T08:00:00Z", "2027-01-15T09:00:00Z"
+GPU_TEMPLATE = {
+    "spec": {
+        "containers": [
+            {"name": "task", "image": "i", "resources": {"limits": {"nvidia.com/gpu": "2", "rdma/hca": "1"}}}
+        ]
+    }
+}
+
+
+def report(cluster: TFCluster, world: InMemoryWorld, *more: Finding, now: float = NOW) -> dict[str, Any]:
+    """Give the status after one plan that is not carried out."""
+    planned = world.plan(cluster)
+    return status_of(cluster, world.observe(cluster), planned.views, (*planned.findings, *more), now)
+
+
+def condition(status: dict[str, Any], kind: str) -> tuple[str, str, str]:
+    """Give (status, reason, message) of one condition."""
+    (found,) = [one for one in status["conditions"] if one["type"] == kind]
+    return found["status"], found["reason"], found["message"]
+
+
+def test_a_running_cluster_is_ready():
+    """Every task's pod is ready: the whole status, to the letter."""
+    cluster = make_cluster({"chief": 1, "worker": 2}, generation=4)
+
+    status = report(cluster, settled(cluster))
+
+    def job(name: str, count: int) -> dict[str, Any]:
+        return {
+            "desired": count,
+            "created": count,
+            "ready": count,
+            "succeeded": 0,
+            "failed": 0,
+            "accelerators": {},
+            "selector": f"tfcluster.dev/cluster=demo,tfcluster.dev/job={name}",
+        }
+
+    def says(kind: str, value: str, reason: str, message: str) -> dict[str, Any]:
+        return {
+            "type": kind,
+            "status": value,
+            "reason": reason,
+            "message": message,
+            "observedGeneration": 4,
+            "lastTransitionTime": NOW_TEXT,
+        }
+
+    assert {
+        "observedGeneration": 4,
+        "epoch": 4,
+        "ready": "3/3",
+        "gpus": 0,
+        "jobs": {"chief": job("chief", 1), "worker": job("worker", 2)},
+        "conditions": [
+            says("Ready", "True", "AllTasksReady", "3 of 3 ready"),
+            says("Suspended", "False", "NotSuspended", "spec.suspend is false"),
+            says("MembershipPublished", "True", "Published", "every running pod was told of its view; newest epoch 4"),
+            says("NameConflict", "False", "NoConflict", "no name is taken by others"),
+        ],
+    } == status
+
+
+@pytest.mark.parametrize(
+    ("happens", "counts"),
+    [
+        (lambda world: None, {"created": 2, "ready": 2, "succeeded": 0, "failed": 0}),
+        (
+            lambda world: world.pod_runs("demo-worker-1", conditions=[{"type": "Ready", "status": "False"}]),
+            {"created": 2, "ready": 1, "succeeded": 0, "failed": 0},
+        ),
+        (
+            lambda world: world.pod_ends("demo-worker-1", "Failed"),
+            {"created": 2, "ready": 1, "succeeded": 0, "failed": 1},
+        ),
+        (
+            lambda world: world.pod_ends("demo-worker-1", "Succeeded"),
+            {"created": 2, "ready": 1, "succeeded": 1, "failed": 0},
+        ),
+        (
+            lambda world: world.pod_ends(
+                "demo-worker-1", "Succeeded", conditions=[{"type": "Ready", "status": "True"}]
+            ),
+            {"created": 2, "ready": 1, "succeeded": 1, "failed": 0},
+        ),
+        (
+            lambda world: world.delete("Pod", "demo-worker-1"),
+            {"created": 1, "ready": 1, "succeeded": 0, "failed": 0},
+        ),
+        (
+            lambda world: world.edit("Pod", "demo-worker-1", {"metadata": {"ownerReferences": None}}),
+            {"created": 1, "ready": 1, "succeeded": 0, "failed": 0},
+        ),
+    ],
+    ids=["all run", "one is not ready", "one failed", "one succeeded", "ready to the last", "one goes", "one is taken"],
+)
+def test_counts_tell_what_is_there(happens, counts):
+    """Only pods of ours that stay count, each under what it is now."""
+    cluster = make_cluster({"worker": 2})
+    world = settled(cluster)
+    happens(world)
+
+    found = report(cluster, world)["jobs"]["worker"]
+
+    assert counts == {key: found[key] for key in counts}
+    assert 2 == found["desired"]
+
+
+def test_finished_tasks_count_as_done():
+    """When one task has finished and the other runs, nothing is waited for."""
+    cluster = make_cluster({"worker": 2})
+    world = settled(cluster)
+    world.pod_ends("demo-worker-0", "Succeeded")
+
+    status = report(cluster, world)
+
+    assert ("True", "AllTasksReady", "1 of 2 ready, 1 finished") == condition(status, "Ready")
+    assert "1/2" == status["ready"]
+
+
+def test_waiting_tasks_are_named_the_telling_ones_first():
+    """The message names three tasks, those with a cause before those that are merely starting."""
+    cluster = make_cluster({"worker": 5})
+    world = InMemoryWorld()
+    world.settle(cluster)
+    waiting = {"reason": "ImagePullBackOff", "message": "no such image"}
+    world.pod_runs(
+        "demo-worker-3",
+        phase="Pending",
+        conditions=[],
+        containerStatuses=[{"name": "task", "state": {"waiting": waiting}}],
+    )
+
+    assert (
+        "False",
+        "TasksNotReady",
+        "0 of 5 tasks are ready; worker-3: ImagePullBackOff: no such image; worker-0: not ready yet; "
+        "worker-1: not ready yet; and 2 more",
+    ) == condition(report(cluster, world), "Ready")
+
+
+def test_the_gravest_finding_is_told():
+    """Of several findings the one that stops the most is Ready's reason."""
+    cluster = make_cluster({"worker": 2})
+    world = settled(cluster)
+    grave, grace = Finding(reasons.NAME_TAKEN, "grave"), Finding(reasons.TASKS_NOT_READY, "light")
+
+    assert ("False", "NameTaken", "grave") == condition(report(cluster, world, grace, grave), "Ready")
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        reasons.VIEW_TOO_LARGE,
+        reasons.NAME_TAKEN,
+        reasons.REFUSED,
+        reasons.WAITING_FOR_PREDECESSOR,
+        reasons.REPLACING_FAILED_POD,
+        reasons.TASKS_NOT_READY,
+    ],
+)
+def test_every_finding_makes_the_cluster_unready(reason):
+    """Whatever is found is told as Ready's reason, though every pod be ready."""
+    cluster = make_cluster({"worker": 2})
+
+    status = report(cluster, settled(cluster), Finding(reason, "why"))
+
+    assert ("False", reason, "why") == condition(status, "Ready")
+    assert (reason == reasons.NAME_TAKEN) == (condition(status, "NameConflict")[0] == "True")
+
+
+def test_many_findings_of_one_reason_are_cut_short():
+    """Three messages are told, the rest counted."""
+    cluster = make_cluster({"worker": 1})
+    found = [Finding(reasons.REFUSED, f"no {i}") for i in range(5)]
+
+    assert "no 0; no 1; no 2; and 2 more" == condition(report(cluster, settled(cluster), *found), "Ready")[2]
+
+
+def test_a_suspended_cluster_is_not_ready_and_says_why():
+    """Suspended is true, Ready false by the user's wish, and nothing is unpublished."""
+    cluster = make_cluster({"worker": 2}, suspend=True)
+    world = InMemoryWorld()
+    world.settle(cluster)
+
+    status = report(cluster, world)
+
+    assert ("False", "Suspended", "suspended by spec.suspend: no pods") == condition(status, "Ready")
+    assert ("True", "Suspended", "spec.suspend is true") == condition(status, "Suspended")
+    assert "True" == condition(status, "MembershipPublished")[0]
+    assert ("0/2", 2, 0) == (status["ready"], status["jobs"]["worker"]["desired"], status["jobs"]["worker"]["created"])
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (
+            lambda world: world.edit("ConfigMap", "demo-worker", {"data": {"cluster.json": "x"}}),
+            "ConfigMap demo-worker",
+        ),
+        (lambda world: world.objects.pop(("ConfigMap", "demo-worker")), "ConfigMap demo-worker"),
+        (
+            lambda world: world.edit(
+                "ConfigMap", "demo-worker", {"metadata": {"deletionTimestamp": "2027-01-01T00:00:00Z"}}
+            ),
+            "ConfigMap demo-worker",
+        ),
+        (
+            lambda world: world.edit(
+                "Pod", "demo-worker-1", {"metadata": {"annotations": {naming.ANNOTATION_VIEW: "old"}}}
+            ),
+            "worker-1",
+        ),
+    ],
+    ids=["a stale file", "no ConfigMap", "a ConfigMap that goes", "a pod that was not told"],
+)
+def test_membership_is_published_when_every_view_is_written_and_told(edit, message):
+    """One stale view or one pod that was not told is named."""
+    cluster = make_cluster({"worker": 2})
+    world = settled(cluster)
+    edit(world)
+
+    assert ("False", "Publishing", f"1 not told yet: {message}") == condition(
+        report(cluster, world), "MembershipPublished"
+    )
+
+
+def test_a_pod_that_has_ended_need_not_be_told():
+    """Nobody reads the view in a pod that has finished."""
+    cluster = make_cluster({"worker": 2})
+    world = settled(cluster)
+    world.pod_ends("demo-worker-1", "Succeeded")
+    world.edit("Pod", "demo-worker-1", {"metadata": {"annotations": {naming.ANNOTATION_VIEW: "old"}}})
+
+    assert "True" == condition(report(cluster, world), "MembershipPublished")[0]
+
+
+# --- accelerators
+
+
+def test_running_pods_hold_their_limits_where_the_server_does_not_tell():
+    """A device plugin grants a limit whole: without word of devices a running pod holds what it asked for."""
+    cluster = make_cluster({"chief": 1, "worker": {"replicas": 2, "template": GPU_TEMPLATE}})
+
+    status = report(cluster, settled(cluster))
+
+    assert {"nvidia.com/gpu": 4, "rdma/hca": 2} == status["jobs"]["worker"]["accelerators"]
+    assert ({}, 4) == (status["jobs"]["chief"]["accelerators"], status["gpus"])
+
+
+def test_healthy_devices_count_and_sick_ones_do_not():
+    """Where the kubelet tells of devices, the healthy ones are counted; what the template does not ask for is not."""
+    cluster = make_cluster({"worker": {"replicas": 2, "template": GPU_TEMPLATE}})
+    world = settled(cluster)
+    world.pod_holds("demo-worker-0", "nvidia.com/gpu", "Healthy", "Unhealthy")
+    world.pod_holds("demo-worker-1", "example.com/other", "Healthy")
+
+    status = report(cluster, world)
+
+    assert {"nvidia.com/gpu": 3, "rdma/hca": 2} == status["jobs"]["worker"]["accelerators"]
+    assert 3 == status["gpus"]
+
+
+@pytest.mark.parametrize("phase", ["Pending", "Succeeded", "Failed"])
+def test_a_pod_that_does_not_run_holds_nothing(phase):
+    """Devices are held by running pods alone."""
+    cluster = make_cluster({"worker": {"replicas": 1, "template": {"spec": {**GPU_TEMPLATE["spec"], **_NEVER}}}})
+    world = settled(cluster)
+    world.edit("Pod", "demo-worker-0", {"status": {"phase": phase}})
+
+    assert 0 == report(cluster, world)["gpus"]
+
+
+_NEVER = {"restartPolicy": TEMPLATE["spec"]["restartPolicy"]}
+
+
+# --- times
+
+
+def _with_status(cluster: TFCluster, status: dict[str, Any], **changes: Any) -> TFCluster:
+    body = {field: getattr(cluster, field) for field in TFCluster.__slots__}
+    return TFCluster(**{**body, "status": copy.deepcopy(status), **changes})
+
+
+def test_a_status_in_which_nothing_changed_is_the_same():
+    """An hour later the same world gives the same status, so nothing is written."""
+    cluster = make_cluster({"worker": 2})
+    world = settled(cluster)
+    before = report(cluster, world)
+
+    assert before == report(_with_status(cluster, before), world, now=LATER)
+
+
+def test_the_time_moves_with_the_status_of_the_condition_alone():
+    """Ready turns false: its time moves; the others' times stay."""
+    cluster = make_cluster({"worker": 2})
+    world = settled(cluster)
+    before = report(cluster, world)
+    world.objects.pop(("Pod", "demo-worker-1"))
+
+    after = report(_with_status(cluster, before), world, now=LATER)
+
+    assert {
+        "Ready": LATER_TEXT,
+        "Suspended": NOW_TEXT,
+        "MembershipPublished": NOW_TEXT,
+        "NameConflict": NOW_TEXT,
+    } == {one["type"]: one["lastTransitionTime"] for one in after["conditions"]}
+
+
+def test_another_reason_for_the_same_status_keeps_the_time():
+    """Not ready before and not ready after: reason, message and generation move, the time does not."""
+    cluster = make_cluster({"worker": 2})
+    world = settled(cluster)
+    world.objects.pop(("Pod", "demo-worker-1"))
+    before = report(cluster, world)
+
+    after = report(_with_status(cluster, before, generation=9), world, Finding(reasons.REFUSED, "no quota"), now=LATER)
+
+    (ready,) = [one for one in after["conditions"] if one["type"] == "Ready"]
+    assert ("Refused", "no quota", 9, NOW_TEXT) == (
+        ready["reason"],
+        ready["message"],
+        ready["observedGeneration"],
+        ready["lastTransitionTime"],
+    )
+
+
+def test_conditions_of_others_are_kept():
+    """A condition of a type that is not ours stays as it is, after ours."""
+    foreign = {"type": "example.com/Audited", "status": "True", "reason": "ByHand", "lastTransitionTime": "x"}
+    cluster = make_cluster({"worker": 2})
+    world = settled(cluster)
+    before = report(cluster, world)
+    before["conditions"].insert(0, foreign)
+
+    after = report(_with_status(cluster, before), world, now=LATER)
+
+    assert ["Ready", "Suspended", "MembershipPublished", "NameConflict"] == [
+        one["type"] for one in after["conditions"][:-1]
+    ]
+    assert foreign == after["conditions"][-1]
+
+
+def test_an_invalid_spec_keeps_what_was_reported_and_says_why():
+    """Counts and other conditions stay as they were; Ready names every problem."""
+    cluster = make_cluster({"worker": 2})
+    before = report(cluster, settled(cluster))
+
+    after = invalid_status(before, generation=5, problems=["first", "second"], now=LATER)
+
+    assert ("False", "InvalidSpec", "first; second") == condition(after, "Ready")
+    assert 5 == after["observedGeneration"]
+    assert {key: before[key] for key in ("epoch", "ready", "gpus", "jobs")} == {
+        key: after[key] for key in ("epoch", "ready", "gpus", "jobs")
+    }
+    assert before["conditions"][1:] == after["conditions"][1:]
+
+
+def test_an_invalid_spec_is_told_on_a_cluster_without_a_status():
+    """A TFCluster that was never materialised gets its first condition."""
+    after = invalid_status({}, generation=1, problems=["no jobs"], now=NOW)
+
+    assert {"observedGeneration", "conditions"} == set(after)
+    assert NOW_TEXT == after["conditions"][0]["lastTransitionTime"]

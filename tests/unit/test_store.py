@@ -1,0 +1,237 @@
+"""The operator's caches: what is believed after old, late and repeated news, and who is told of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from unit.in_memory import make_cluster
+
+from tfcluster_operator.kube import store as store_module
+from tfcluster_operator.kube import wire
+from tfcluster_operator.kube.store import ChildStore, Stores
+from tfcluster_operator.model import naming
+from tfcluster_operator.model.observed import Child
+
+NAME = ("ns", "a")
+
+
+def child(
+    version: int, *, uid: str = "u1", owner: str = "owner", name: str = "a", namespace: str = "ns", label: str = "demo"
+) -> Child:
+    """Read a pod of this version."""
+    metadata: dict[str, Any] = {"name": name, "namespace": namespace, "uid": uid, "resourceVersion": str(version)}
+    metadata["ownerReferences"] = [{"uid": owner, "kind": "TFCluster", "name": "demo", "controller": True}]
+    metadata["labels"] = {naming.LABEL_CLUSTER: label} if label else {}
+    return wire.PODS.read(msgspec.json.encode({"metadata": metadata}))
+
+
+def make_store(*children: Child) -> tuple[ChildStore, list[tuple[str, tuple[str, str]]]]:
+    """Make a store that knows these children, and the list of what it tells from then on."""
+    told: list[tuple[str, tuple[str, str]]] = []
+    store = ChildStore(lambda owner, name: told.append((owner, name)))
+    for one in children:
+        store.put(one)
+    told.clear()
+    return store, told
+
+
+def test_a_child_is_found_by_name_and_by_owner():
+    """Both indices hold what was put."""
+    store, _ = make_store(child(1), child(2, name="b"), child(3, name="c", owner="other"))
+
+    assert child(1) == store.get(NAME)
+    assert {"a", "b"} == {one.meta.name for one in store.owned_by("owner")}
+    assert () == tuple(store.owned_by("nobody"))
+    assert None is store.get(("ns", "d"))
+
+
+def test_every_change_is_told_with_owner_and_label():
+    """A new child, a newer version and a deletion wake the controller and the cluster of the label."""
+    store, told = make_store()
+    store.put(child(1))
+    store.put(child(2))
+    store.remove(child(3))
+
+    assert [("owner", ("ns", "demo"))] * 3 == told
+
+
+def test_an_old_event_after_a_newer_one_is_dropped():
+    """The answer to a write is newer than the events before it, which come late."""
+    store, told = make_store(child(5))
+
+    store.put(child(4))
+    store.put(child(5))
+
+    assert child(5) == store.get(NAME)
+    assert [] == told
+
+
+def test_a_deleted_child_is_not_brought_back_by_a_late_answer():
+    """The tombstone is of the UID: what is older than the deletion stays dead, a new incarnation lives."""
+    store, _ = make_store(child(5))
+    store.remove(child(7))
+
+    store.put(child(6))
+    assert None is store.get(NAME)
+
+    store.put(child(8, uid="u2"))
+    assert "u2" == store.get(NAME).meta.uid
+
+
+def test_a_deletion_that_was_seen_before_its_object_stays():
+    """DELETED may overtake the answer to our own create."""
+    store, _ = make_store()
+    store.remove(child(7))
+
+    store.put(child(6))
+
+    assert None is store.get(NAME)
+
+
+def test_a_late_deletion_does_not_take_the_successor():
+    """The deletion of an old incarnation leaves the object that has its name now."""
+    store, told = make_store(child(9, uid="u2"))
+
+    store.remove(child(7, uid="u1"))
+
+    assert "u2" == store.get(NAME).meta.uid
+    assert [] == told
+
+
+def test_a_deletion_older_than_what_is_known_is_dropped():
+    """A child that left the watch's selector and came back is there."""
+    store, _ = make_store(child(9))
+
+    store.remove(child(7))
+
+    assert child(9) == store.get(NAME)
+
+
+def test_a_child_that_changes_hands_is_told_to_both():
+    """The former controller must learn that it lost a child, the new one that it has one."""
+    store, told = make_store(child(1))
+
+    store.put(child(2, owner="other", label="elsewhere"))
+
+    assert {("owner", ("ns", "demo")), ("other", ("ns", "elsewhere"))} == set(told)
+    assert [] == list(store.owned_by("owner"))
+    assert ["a"] == [one.meta.name for one in store.owned_by("other")]
+
+
+def test_forgetting_takes_out_one_incarnation():
+    """A request has shown that it is gone: whatever its version, and only if it is that one."""
+    store, told = make_store(child(5))
+
+    store.forget(NAME, "u2")
+    assert child(5) == store.get(NAME)
+    store.forget(NAME, "u1")
+    store.forget(NAME, "u1")
+
+    assert None is store.get(NAME)
+    assert [("owner", ("ns", "demo"))] == told
+
+
+def test_a_list_removes_what_it_does_not_hold():
+    """What vanished in a gap of the watch is gone, and its owner is told."""
+    store, told = make_store(child(1), child(2, name="b"))
+
+    store.replace([child(2, name="b")], version=9, namespace=None)
+
+    assert None is store.get(NAME)
+    assert [("owner", ("ns", "demo"))] == told
+
+
+def test_a_list_keeps_what_was_made_after_it_was_taken():
+    """Our own create may be answered before an older list is."""
+    store, told = make_store(child(8))
+
+    store.replace([], version=7, namespace=None)
+
+    assert child(8) == store.get(NAME)
+    assert [] == told
+
+
+def test_a_list_replaces_an_incarnation_of_the_same_name():
+    """The object was deleted and made again in a gap: the new UID counts."""
+    store, _ = make_store(child(3, uid="u1"))
+
+    store.replace([child(6, uid="u2")], version=7, namespace=None)
+    store.put(child(3, uid="u1"))
+
+    assert "u2" == store.get(NAME).meta.uid
+
+
+def test_a_list_of_one_namespace_leaves_the_others():
+    """Each namespace has its own list."""
+    store, _ = make_store(child(1), child(2, namespace="else"))
+
+    store.replace([], version=9, namespace="ns")
+
+    assert None is store.get(NAME)
+    assert child(2, namespace="else") == store.get(("else", "a"))
+
+
+def test_tombstones_are_bounded(monkeypatch):
+    """The oldest deletions are forgotten first; a deletion that is seen again counts as new."""
+    monkeypatch.setattr(store_module, "_TOMBSTONES", 2)
+    store, _ = make_store()
+    for uid, version in [("u1", 1), ("u2", 2), ("u1", 3), ("u3", 4)]:
+        store.remove(child(version, uid=uid))
+
+    assert ["u1", "u3"] == list(store._gone)
+
+
+# --- what exists of one cluster
+
+
+def observed_names(stores: Stores, **spec: Any) -> dict[str, set[str]]:
+    """Give the names that are observed of the cluster "demo" with one worker."""
+    observed = stores.observe(make_cluster({"worker": 1}, **spec))
+    return {"Service": set(observed.services), "ConfigMap": set(observed.config_maps), "Pod": set(observed.pods)}
+
+
+def test_a_cluster_is_what_it_controls_and_what_has_its_names():
+    """Surplus pods under our control and others' objects under our names are observed, and nothing else."""
+    stores = Stores(lambda _owner, _name: None)
+    ours, others = "uid-of-the-cluster", "uid-other"
+    for kind, name, owner in [
+        ("Service", "demo", others),
+        ("Service", "other", others),
+        ("ConfigMap", "demo-worker", ours),
+        ("Pod", "demo-worker-0", others),
+        ("Pod", "demo-worker-7", ours),
+        ("Pod", "demo-worker-8", others),
+    ]:
+        metadata = {
+            "name": name,
+            "namespace": "default",
+            "uid": name,
+            "ownerReferences": [{"uid": owner, "controller": True}],
+        }
+        stores.of[kind].put(wire.RESOURCES[kind].read(msgspec.json.encode({"metadata": metadata})))
+
+    assert {
+        "Service": {"demo"},
+        "ConfigMap": {"demo-worker"},
+        "Pod": {"demo-worker-0", "demo-worker-7"},
+    } == observed_names(stores)
+
+
+def test_an_object_without_our_label_that_holds_our_name_is_observed():
+    """No watch of ours shows it; it was looked up when the name was found taken."""
+    stores = Stores(lambda _owner, _name: None)
+    unlabelled = child(1, name="demo-worker-0", namespace="default", label="")
+    stores.unlabelled["Pod", ("default", "demo-worker-0")] = unlabelled
+
+    assert unlabelled == stores.observe(make_cluster({"worker": 1})).pods["demo-worker-0"]
+
+
+def test_the_labelled_object_of_a_name_goes_before_the_unlabelled():
+    """What a watch shows is newer than what was looked up once."""
+    stores = Stores(lambda _owner, _name: None)
+    name = ("default", "demo-worker-0")
+    stores.unlabelled["Pod", name] = child(1, name=name[1], namespace=name[0], label="")
+    stores.of["Pod"].put(child(2, name=name[1], namespace=name[0]))
+
+    assert 2 == stores.observe(make_cluster({"worker": 1})).pods[name[1]].meta.version

@@ -1,0 +1,257 @@
+"""Reading the API's bytes: every field that a decision needs, and nothing lost on sparse objects."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from tfcluster_operator.kube import wire
+from tfcluster_operator.model import naming, views
+from tfcluster_operator.model.observed import Meta, ObservedConfigMap, ObservedPod, ObservedService
+
+METADATA = {"name": "a", "namespace": "n", "uid": "u", "resourceVersion": "12"}
+META = Meta("a", "n", "u", 12, "", "", {}, {}, terminating=False)
+
+
+def pod(status: dict[str, Any] | None = None, **spec: Any) -> ObservedPod:
+    """Read a pod with this status; it is not restarted unless ``spec`` says so."""
+    body = {"metadata": METADATA, "spec": {"restartPolicy": "Never", **spec}, "status": status or {}}
+    found = wire.PODS.read(msgspec.json.encode(body))
+    assert isinstance(found, ObservedPod)
+    return found
+
+
+def container(state: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """Make a container's status."""
+    return {"name": "task", "state": state, **more}
+
+
+def test_an_object_with_nothing_but_its_name_is_read():
+    """What the API leaves out has its default; a Service's cluster IP is then none of ours."""
+    bare = msgspec.json.encode({"metadata": METADATA})
+
+    assert ObservedService(META, {}, (), "", "ClusterIP", publish_not_ready=False) == wire.SERVICES.read(bare)
+    assert ObservedConfigMap(META, {}, (), immutable=False) == wire.CONFIG_MAPS.read(bare)
+    assert ObservedPod(
+        meta=META,
+        phase="Pending",
+        ready=False,
+        disrupted=False,
+        reason="",
+        scheduled=False,
+        started_at=0.0,
+        finished_at=0.0,
+        images=(),
+        devices=None,
+        trouble="",
+    ) == wire.PODS.read(bare)
+
+
+@pytest.mark.parametrize(
+    ("references", "owner"),
+    [
+        (None, ("", "")),
+        ([{"uid": "x", "kind": "TFCluster", "name": "c"}], ("", "")),
+        ([{"uid": "x", "kind": "TFCluster", "name": "c", "controller": False}], ("", "")),
+        ([{"uid": "x", "kind": "TFCluster", "name": "c", "controller": True}], ("x", "c")),
+        ([{"uid": "x", "kind": "ReplicaSet", "name": "c", "controller": True}], ("x", "")),
+        ([{"uid": "w"}, {"uid": "x", "kind": "TFCluster", "name": "c", "controller": True}], ("x", "c")),
+    ],
+)
+def test_the_owner_is_the_controller(references, owner):
+    """Of several owner references the controller's counts; its name counts if it is a TFCluster."""
+    body = {"metadata": {**METADATA, "ownerReferences": references}}
+
+    meta = wire.CONFIG_MAPS.read(msgspec.json.encode(body)).meta
+
+    assert owner == (meta.owner_uid, meta.owner_name)
+
+
+def test_labels_are_kept_and_annotations_only_ours():
+    """Others' annotations can be long, and no decision reads them."""
+    annotations = {naming.ANNOTATION_VIEW: "d", "kubectl.kubernetes.io/last-applied-configuration": "x" * 1000}
+    metadata = {
+        **METADATA,
+        "labels": {"team": "blue"},
+        "annotations": annotations,
+        "deletionTimestamp": "2027-01-01T00:00:00Z",
+    }
+
+    meta = wire.PODS.read(msgspec.json.encode({"metadata": metadata})).meta
+
+    assert ({"team": "blue"}, {naming.ANNOTATION_VIEW: "d"}, True) == (meta.labels, meta.annotations, meta.terminating)
+
+
+def test_a_service_is_read_in_the_fields_that_we_set():
+    """Selector, ports with target and protocol, cluster IP, type, early publication."""
+    spec = {
+        "selector": {"a": "b"},
+        "clusterIP": "None",
+        "publishNotReadyAddresses": True,
+        "ports": [{"name": "x", "port": 1, "targetPort": "named", "protocol": "UDP"}, {"port": 2}],
+    }
+
+    assert ObservedService(
+        META, {"a": "b"}, (("x", 1, "named", "UDP"), ("", 2, 2, "TCP")), "None", "ClusterIP", publish_not_ready=True
+    ) == wire.SERVICES.read(msgspec.json.encode({"metadata": METADATA, "spec": spec}))
+
+
+def test_a_config_map_is_read_as_digests():
+    """Of a file its digest and meaning are kept, of a binary file the name."""
+    body = {"metadata": METADATA, "data": {"a": "text"}, "binaryData": {"b": "AA=="}, "immutable": True}
+
+    found = wire.CONFIG_MAPS.read(msgspec.json.encode(body))
+
+    assert ObservedConfigMap(META, {"a": views.read_file("text")}, ("b",), immutable=True) == found
+
+
+def test_a_list_gives_its_objects_and_where_it_goes_on():
+    """The resource version and the continue token are the list's."""
+    body = {"metadata": {"resourceVersion": "99", "continue": "more"}, "items": [{"metadata": METADATA}]}
+
+    found, meta = wire.SERVICES.read_list(msgspec.json.encode(body))
+
+    assert ([META], "99", "more") == ([one.meta for one in found], meta.resource_version, meta.continue_token)
+
+
+@pytest.mark.parametrize(
+    ("namespace", "name", "path"),
+    [
+        (None, "", "/api/v1/pods"),
+        ("n", "", "/api/v1/namespaces/n/pods"),
+        ("n", "a", "/api/v1/namespaces/n/pods/a"),
+    ],
+)
+def test_paths_are_of_all_namespaces_one_or_an_object(namespace, name, path):
+    """Where a kind is served."""
+    assert path == wire.PODS.path(namespace, name)
+
+
+# --- pods
+
+
+@pytest.mark.parametrize(("value", "ready"), [("True", True), ("False", False), ("Unknown", False)])
+def test_a_pod_is_ready_by_its_condition(value, ready):
+    """Only the condition Ready=True means ready."""
+    assert ready == pod({"phase": "Running", "conditions": [{"type": "Ready", "status": value}]}).ready
+
+
+def test_times_are_seconds_since_the_epoch():
+    """The pod starts with its start time and ends with its last container."""
+    ended = [
+        container({"terminated": {"exitCode": 0, "finishedAt": "2027-01-15T08:00:01Z"}}),
+        container({"terminated": {"exitCode": 0, "finishedAt": "2027-01-15T08:00:09.5Z"}}),
+    ]
+
+    found = pod({"phase": "Failed", "startTime": "2027-01-15T08:00:00Z", "containerStatuses": ended})
+
+    assert (1_800_000_000.0, 1_800_000_009.5) == (found.started_at, found.finished_at)
+
+
+def test_a_pod_without_ended_containers_ended_when_it_was_last_ready():
+    """An evicted pod's containers may tell nothing; the Ready condition's last change stands in."""
+    ready = {"type": "Ready", "status": "False", "lastTransitionTime": "2027-01-15T08:00:00Z"}
+
+    assert 1_800_000_000.0 == pod({"phase": "Failed", "conditions": [ready]}).finished_at
+
+
+@pytest.mark.parametrize(
+    ("status", "disrupted"),
+    [
+        ({"phase": "Failed"}, False),
+        ({"phase": "Failed", "reason": "Evicted"}, True),
+        ({"phase": "Failed", "reason": "Preempting"}, True),
+        ({"phase": "Failed", "reason": "NodeShutdown"}, True),
+        ({"phase": "Failed", "reason": "OutOfmemory"}, False),
+        ({"phase": "Failed", "conditions": [{"type": "DisruptionTarget", "status": "True"}]}, True),
+        ({"phase": "Failed", "conditions": [{"type": "DisruptionTarget", "status": "False"}]}, False),
+    ],
+)
+def test_a_disruption_is_told_by_reason_or_condition(status, disrupted):
+    """Somebody took the pod away: eviction, preemption, node shutdown."""
+    assert disrupted == pod(status).disrupted
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_a_pod_that_is_always_restarted_ends_only_by_disruption(phase):
+    """With restartPolicy Always an end means that the kubelet took the pod away, whatever the exit code was."""
+    found = pod({"phase": phase}, restartPolicy="Always")
+
+    assert ("Failed", True) == (found.phase, found.disrupted)
+
+
+@pytest.mark.parametrize("policy", ["Never", "OnFailure"])
+def test_a_pod_that_may_end_and_ends_well_has_succeeded(policy):
+    """A program that is not to be restarted has finished its work."""
+    found = pod({"phase": "Succeeded"}, restartPolicy=policy)
+
+    assert ("Succeeded", False) == (found.phase, found.disrupted)
+
+
+def test_the_reason_is_the_pods_or_the_first_failed_containers():
+    """Why it ended, in the words of the server."""
+    ended = [
+        container({"terminated": {"exitCode": 0, "reason": "Completed"}}),
+        container({"terminated": {"exitCode": 137, "reason": "OOMKilled"}}),
+    ]
+
+    assert "OOMKilled, exit code 137" == pod({"phase": "Failed", "containerStatuses": ended}).reason
+    assert "Evicted" == pod({"phase": "Failed", "reason": "Evicted", "containerStatuses": ended}).reason
+
+
+def test_images_are_those_of_the_spec():
+    """Init containers first, each by its name."""
+    spec = {"containers": [{"name": "a", "image": "i"}], "initContainers": [{"name": "b", "image": "j"}]}
+
+    assert (("b", "j"), ("a", "i")) == pod(**spec).images
+    assert pod(nodeName="node").scheduled
+
+
+def test_healthy_devices_are_summed_over_containers():
+    """Unhealthy devices do not count, those of unknown health do."""
+
+    def allocated(*healths: str) -> dict[str, Any]:
+        resources = [{"resourceID": str(i), "health": health} for i, health in enumerate(healths)]
+        return container({}, allocatedResourcesStatus=[{"name": "nvidia.com/gpu", "resources": resources}])
+
+    status = {"containerStatuses": [allocated("Healthy", "Unhealthy"), allocated("Unknown"), container({})]}
+
+    assert {"nvidia.com/gpu": 2} == pod(status).devices
+    assert None is pod({"containerStatuses": [container({})]}).devices
+
+
+@pytest.mark.parametrize(
+    ("status", "trouble"),
+    [
+        ({"containerStatuses": [container({"waiting": {"reason": "ContainerCreating"}})]}, ""),
+        ({"initContainerStatuses": [container({"waiting": {"reason": "PodInitializing"}})]}, ""),
+        ({"containerStatuses": [container({"running": {}})]}, ""),
+        ({"containerStatuses": [container({"waiting": {"reason": "CrashLoopBackOff"}})]}, "CrashLoopBackOff"),
+        (
+            {"initContainerStatuses": [container({"waiting": {"reason": "ErrImagePull", "message": "x" * 300}})]},
+            "ErrImagePull: " + "x" * 200,
+        ),
+        (
+            {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3"}]},
+            "Unschedulable: 0/3",
+        ),
+        ({"conditions": [{"type": "PodScheduled", "status": "True"}]}, ""),
+        ({"reason": "NodeLost"}, "NodeLost"),
+    ],
+)
+def test_the_most_telling_trouble_is_named(status, trouble):
+    """A container that waits for more than its start, a pod that finds no node, or the pod's own reason."""
+    assert trouble == pod(status).trouble
+
+
+@pytest.mark.parametrize(
+    ("text", "attempt"),
+    [("0", 0), ("7", 7), ("-1", 0), ("", 0), ("x", 0), ("٣", 0), ("9" * 5000, 0)],
+)
+def test_an_attempt_that_is_no_number_is_none(text, attempt):
+    """Anyone can write the annotation; only a sane number counts."""
+    metadata = {**METADATA, "annotations": {naming.ANNOTATION_ATTEMPT: text}}
+
+    assert attempt == wire.PODS.read(msgspec.json.encode({"metadata": metadata})).attempt

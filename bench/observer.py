@@ -7,6 +7,7 @@ makes the objects.
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -30,14 +31,18 @@ class Observer:
     async def _watch(self, kind: str, ready: asyncio.Event) -> None:
         async with self._http.get(f"{self._base}/{kind}?limit=1", headers={"Accept": _METADATA_LIST}) as answer:
             version = (await answer.json())["metadata"]["resourceVersion"]
-        query = f"?watch=true&resourceVersion={version}"
-        async with self._http.get(f"{self._base}/{kind}{query}", headers={"Accept": _METADATA}) as stream:
-            ready.set()
-            rest = b""
-            async for chunk in stream.content.iter_any():
-                *lines, rest = (rest + chunk).split(b"\n")
-                for line in lines:
-                    self._count(line)
+        while True:
+            # NB: the server may end a watch when it likes; nothing is lost if the next begins where it ended.
+            query = f"?watch=true&resourceVersion={version}"
+            async with self._http.get(f"{self._base}/{kind}{query}", headers={"Accept": _METADATA}) as stream:
+                ready.set()
+                last = rest = b""
+                async for chunk in stream.content.iter_any():
+                    *lines, rest = (rest + chunk).split(b"\n")
+                    for line in lines:
+                        self._count(line)
+                        last = line
+            version = json.loads(last)["object"]["metadata"]["resourceVersion"] if last else version
 
     def _count(self, line: bytes) -> None:
         kind = line[: line.index(b",")]

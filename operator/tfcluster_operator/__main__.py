@@ -15,6 +15,8 @@ from tfcluster_operator.settings import Settings, parse_arguments
 def main() -> None:
     """Run the operator; the process exits with 0 when it was told to stop, with 1 when a part of it died."""
     settings = parse_arguments(sys.argv[1:])
+    # kopf asks for the user's name, and a container's user need not have one.
+    os.environ.setdefault("USER", "tfcluster-operator")
     logging.basicConfig(
         level=settings.log_level.upper(), format="%(asctime)s %(levelname)-7s %(name)s: %(message)s", stream=sys.stderr
     )

@@ -21,6 +21,9 @@ from tfcluster_operator.kube.limiter import AdaptiveLimiter
 from tfcluster_operator.model import naming
 from tfcluster_operator.settings import Settings
 
+#: Seconds that the requests under way get to end.
+_FAREWELL: Final = 3.0
+
 
 class _EndlessBackoffs:
     """kopf gives a request up, and the process with it, when its back-offs are used up: these never are."""
@@ -94,7 +97,7 @@ async def run(settings: Settings) -> None:
         # Whichever ends first ends the process: a part that died must not leave the rest half alive.
         await asyncio.wait([own, watch, asked], return_when=asyncio.FIRST_COMPLETED)
         own.cancel()
-        await asyncio.wait([own])
+        await asyncio.wait([own], timeout=_FAREWELL)
         await runner.cleanup()
     for part in (own, watch):
         if part.done() and not part.cancelled() and (error := part.exception()) is not None:

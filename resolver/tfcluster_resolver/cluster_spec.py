@@ -39,7 +39,7 @@ class ClusterSpec:
             }
         elif isinstance(cluster, dict):
             self._jobs = {job: _tasks_of(job, tasks) for job, tasks in cluster.items()}
-            _check_text(self._jobs)
+            _check(self._jobs)
         else:
             raise TypeError(
                 "a ClusterSpec is made from a dict of job names to tasks, or from a ClusterSpec, "
@@ -153,24 +153,22 @@ def _tasks_of(job: Any, tasks: Any) -> dict[int, Any]:
             f"the tasks of job {job!r} must be a list or tuple of addresses, or a dict from index to address, "
             f"not {type(tasks).__name__}"
         )
-    by_index = {int(index): address for index, address in tasks.items()}
-    for index in by_index:
-        if not 0 <= index < _INDEX_LIMIT:
-            raise ValueError(f"task index {index} of job {job!r} is not between 0 and {_INDEX_LIMIT - 1}")
-    return by_index
+    return {int(index): address for index, address in tasks.items()}
 
 
-def _check_text(jobs: dict[Any, dict[int, Any]]) -> None:
+def _check(jobs: dict[Any, dict[int, Any]]) -> None:
     """Refuse what a ClusterDef could not hold; sorting refuses names that mix text and bytes, as TensorFlow does."""
     for job, tasks in sorted(jobs.items(), key=itemgetter(0)):
         if not isinstance(job, (str, bytes)):
             raise TypeError(f"the job name {job!r} must be text, not {type(job).__name__}")
         _check_encoding(job)
-        for index, address in tasks.items():
+        for index, address in sorted(tasks.items()):
             if not isinstance(address, (str, bytes, bytearray)):
                 raise TypeError(
                     f"the address {address!r} of task {index} of job {job!r} must be text, not {type(address).__name__}"
                 )
+            if not 0 <= index < _INDEX_LIMIT:
+                raise ValueError(f"task index {index} of job {job!r} is not between 0 and {_INDEX_LIMIT - 1}")
             _check_encoding(address)
 
 

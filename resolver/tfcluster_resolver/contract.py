@@ -173,7 +173,10 @@ def load(text: str | bytes) -> View:
         rpc_layer=_text(root.get("rpcLayer"), "rpcLayer"),
         jobs={job: _tasks(tasks, f"jobs.{job}") for job, tasks in _mapping(root.get("jobs"), "jobs").items()},
         device_filters={
-            job: tuple(_filter_range(r, f"deviceFilters.{job}[{i}]") for i, r in enumerate(_list(ranges, job)))
+            job: tuple(
+                _filter_range(r, f"deviceFilters.{job}[{i}]")
+                for i, r in enumerate(_list(ranges, f"deviceFilters.{job}"))
+            )
             for job, ranges in _mapping(root.get("deviceFilters", {}), "deviceFilters").items()
         },
         accelerators={
@@ -210,7 +213,7 @@ def _accelerators(value: Any, where: str) -> JobAccelerators:
     return JobAccelerators(
         limits=_counts(entry.get("limits", {}), f"{where}.limits"),
         tasks={
-            _index(key, where): _counts(counts, f"{where}.tasks.{key}")
+            _index(key, f"{where}.tasks"): _counts(counts, f"{where}.tasks.{key}")
             for key, counts in _mapping(entry.get("tasks", {}), f"{where}.tasks").items()
         },
     )

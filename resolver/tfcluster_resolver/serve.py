@@ -9,8 +9,6 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import sys
-import threading
 from types import FrameType
 from typing import NoReturn
 
@@ -35,6 +33,9 @@ def serve(membership: Membership) -> NoReturn:
     """
     # TensorFlow's Server.join() never returns and keeps Python's handlers from running, and process 1 of a container
     # ignores a signal that it has no handler for; so the handler comes before the slow import and ends the process.
+    woken, waker = socket.socketpair()
+    waker.setblocking(False)
+    signal.set_wakeup_fd(waker.fileno())
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _end)
     own = membership.own
@@ -57,8 +58,10 @@ def serve(membership: Membership) -> NoReturn:
         raise ServeError(f"TensorFlow cannot serve {own} on port {port}: {error.message}") from error
     view = membership.view
     print(f"serving {own} of {view.namespace}/{view.name} at {server.target}, port {port}", flush=True)  # noqa: T201 - the log's one line
-    threading.Event().wait()
-    sys.exit(0)
+    # NB: a signal just before a wait on a lock, or one that a thread of TensorFlow takes, would not end that wait; a byte
+    # in the socket does, and then the handler runs.
+    while True:
+        woken.recv(1)
 
 
 def _check_port(port: int) -> None:

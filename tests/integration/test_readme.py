@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -15,7 +16,8 @@ def _manifest() -> str:
     return re.search(r"```yaml\n(.*?)```", README, re.DOTALL).group(1)
 
 
-def test_the_first_manifest_becomes_pods(kubectl, operator, namespace, objects) -> None:
+@pytest.mark.usefixtures("operator")
+def test_the_first_manifest_becomes_pods(kubectl, namespace, objects) -> None:
     """The README's manifest is applied as it stands, and each of its six tasks gets its pod."""
     from support.objects import PODS
     from support.waiting import eventually

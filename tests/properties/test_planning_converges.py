@@ -93,8 +93,8 @@ def test_a_plan_carried_out_leaves_nothing_to_plan(cluster):
 
     after = world.plan(cluster)
 
-    assert () == after.actions
-    assert () == after.findings
+    assert after.actions == ()
+    assert after.findings == ()
     declared = set() if cluster.suspend else {naming.pod_name("demo", t.job.name, t.index) for t in cluster.tasks()}
     assert declared == world.names("Pod")
     assert {naming.view_name("demo", job.name) for job in cluster.jobs} == world.names("ConfigMap")
@@ -128,7 +128,7 @@ def _holds_surplus(world: InMemoryWorld) -> bool:
 @MANY
 @given(edit=edits, spoils=spoilings(*POD_FATES, *TAMPERINGS, most=3), data=st.data())
 def test_a_crash_between_any_two_writes_changes_nothing_in_the_end(edit, spoils, data):
-    """Any part of a plan, its stages in order and the actions of a stage in any, leads to the same world, epochs too."""
+    """Any part of a plan, a stage after the other and its actions in any order, leads to the same world and epochs."""
     before, after = edit
     spoils = [one for one in spoils if one.what != "drop our labels"]
     undisturbed, crashed = spoiled(before, spoils), spoiled(before, spoils)
@@ -197,7 +197,7 @@ def test_what_the_cluster_does_not_control_is_never_touched(edit, spoils, foreig
         world.end_graceful_deletions()
 
     planned = world.plan(after)
-    assert () == planned.actions
+    assert planned.actions == ()
     assert taken == {key: world.objects[key] for key in taken}
     told = {finding.message.split()[1] for finding in planned.findings if finding.reason == reasons.NAME_TAKEN}
     foundations = {name for kind, name in taken if kind != "Pod" and name != "demo-unrelated-0"}
@@ -232,7 +232,7 @@ def test_a_pod_is_created_only_where_its_name_and_its_view_exist(edit, spoils):
         for action in planned.actions:
             if isinstance(action, CreatePod):
                 service = world.read("Service", "demo")
-                assert ("None", CLUSTER_UID) == (service.cluster_ip, service.meta.owner_uid)
+                assert (service.cluster_ip, service.meta.owner_uid) == ("None", CLUSTER_UID)
                 files = world.objects["ConfigMap", naming.view_name("demo", action.task.job.name)]["data"]
                 text = files.get(contract.task_view_file(action.task.index), files[contract.VIEW_FILE])
                 assert action.view_digest == views.digest(text)

@@ -190,7 +190,7 @@ def test_a_key_never_has_two_passes_at_once_and_every_mark_is_followed_by_one(ma
 
     twice, due, began = run_in_virtual_time(scenario())
 
-    assert [] == twice
+    assert twice == []
     assert {key for key, at in due.items() if began.get(key, 0.0) < at} == set()
 
 
@@ -209,7 +209,7 @@ _REQUESTS = st.lists(
 @MANY
 @given(requests=_REQUESTS)
 def test_no_place_in_the_window_is_lost_or_given_twice(requests):
-    """However requests come, end or are cancelled while they wait or run: the window is kept, and is free in the end."""
+    """However requests come, end or are cancelled, waiting or running: the window is kept, and free in the end."""
 
     async def scenario() -> AdaptiveLimiter:
         limiter = AdaptiveLimiter(start=2.0, ceiling=4.0)

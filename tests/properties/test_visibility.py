@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -29,7 +31,7 @@ def shows(text: str, *, job: str, index: int) -> bool:
     )
 
 
-def sees(cluster: TFCluster, texts: tuple[str, ...], task: Task) -> bool:
+def sees(texts: tuple[str, ...], task: Task) -> bool:
     """Tell whether a task with these filters has another task in its view."""
     if task.job.name == EVALUATOR:
         return False
@@ -89,9 +91,7 @@ def test_a_task_is_in_a_view_exactly_when_it_is_visible(cluster):
             for index, address in (tasks.items() if isinstance(tasks, dict) else enumerate(tasks))
         }
         assert {
-            (task.job.name, task.index): cluster.address_of(task)
-            for task in cluster.tasks()
-            if sees(cluster, texts, task)
+            (task.job.name, task.index): cluster.address_of(task) for task in cluster.tasks() if sees(texts, task)
         } == listed
         for job in cluster.jobs:
             if job.name in jobs:
@@ -115,7 +115,7 @@ def test_filter_ranges_give_each_visible_task_its_own_filters(cluster):
             (job.name, index, job.filters_of(index))
             for job in cluster.jobs
             for index in range(job.max_replicas)
-            if job.filters_of(index) and sees(cluster, texts, Task(job, index))
+            if job.filters_of(index) and sees(texts, Task(job, index))
         ) == sorted(spelled)
 
 
@@ -127,7 +127,7 @@ def test_equal_neighbours_share_one_range(cluster):
         for ranges in view.device_filters.values():
             assert all(
                 one.stop < other.start or (one.stop == other.start and one.filters != other.filters)
-                for one, other in zip(ranges, ranges[1:], strict=False)
+                for one, other in itertools.pairwise(ranges)
             )
 
 
@@ -221,7 +221,5 @@ def test_a_view_with_any_part_replaced_is_read_or_refused(view, path, value):
         part = inner if isinstance(inner, dict) else part
     part[str(last)] = value
 
-    try:
-        contract.load(json.dumps(document))
-    except contract.ContractError as error:
-        assert str(error)
+    with suppress(contract.ContractError):
+        assert isinstance(contract.load(json.dumps(document)), contract.View)

@@ -143,11 +143,12 @@ MALFORMED = (
 
 
 def observed(make, cluster) -> object:
-    """Give all that a ClusterSpec tells of itself, or the type of the exception that made it impossible."""
+    """Give all that a ClusterSpec tells of itself, or the kind of exception that made it impossible."""
+    kinds = (TypeError, ValueError, OverflowError)
     try:
         spec = make(cluster)
-    except (TypeError, ValueError, OverflowError) as error:
-        return type(error)
+    except kinds as error:
+        return next(kind for kind in kinds if isinstance(error, kind))
     told = [spec.jobs, bool(spec), spec.as_dict(), repr(spec), spec == make(spec), spec != make(cluster), make(spec).jobs]
     for job in [*spec.jobs, "no such job"]:
         for ask in (spec.num_tasks, spec.task_indices, lambda name: spec.task_address(name, 1)):

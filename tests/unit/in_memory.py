@@ -1,6 +1,6 @@
 """A Kubernetes small enough for a property test: objects as JSON in a dict, read through the operator's own readers.
 
-It keeps what the API server would (UIDs, versions, merge patches, preconditions, graceful deletion) and decides nothing:
+It keeps what the API server would (UIDs, versions, merge patches, preconditions, graceful deletion), decides nothing:
 plans come from the real planner, manifests from the real builders, observations from the real stores.
 """
 

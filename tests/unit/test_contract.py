@@ -49,7 +49,7 @@ def document(**changes: Any) -> dict[str, Any]:
 
 def test_a_view_is_spelled_in_one_way():
     """Sorted keys, no spaces, one newline: the same view always gives the same bytes."""
-    assert TEXT == contract.dump(VIEW)
+    assert contract.dump(VIEW) == TEXT
 
 
 def test_a_view_is_read_as_it_was_written():
@@ -61,7 +61,7 @@ def test_optional_parts_may_be_missing():
     """A view without filters and accelerators has none; keys that are not known are left out."""
     view = contract.load(json.dumps(document(later={"a": 1})))
 
-    assert ({}, {}, {}) == (view.jobs, view.device_filters, view.accelerators)
+    assert (view.jobs, view.device_filters, view.accelerators) == ({}, {}, {})
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_a_malformed_part_is_named_by_its_place(changes, message):
 
 def test_a_newer_version_says_what_to_do():
     """A view of a newer operator is refused before anything else of it is read."""
-    with pytest.raises(contract.UnsupportedVersionError, match="version 2 is newer than 1.*update tfcluster"):
+    with pytest.raises(contract.UnsupportedVersionError, match=r"version 2 is newer than 1.*update tfcluster"):
         contract.load('{"version":2,"jobs":"in another form"}')
 
 
@@ -195,4 +195,4 @@ def test_a_resource_is_a_device_of_tensorflows_or_none(resource, device):
 
 def test_a_tasks_own_file_is_named_after_its_index():
     """The file beside cluster.json that one task reads instead."""
-    assert "task-12.json" == contract.task_view_file(12)
+    assert contract.task_view_file(12) == "task-12.json"

@@ -15,9 +15,10 @@ def test_a_service_has_each_distinct_port_once():
     """The Service's ports are the jobs' ports, ascending, without repetition, named after their number."""
     cluster = make_cluster({"chief": {"port": 9000}, "ps": 2, "worker": 2})
 
-    assert [PORT, {"name": "tf-9000", "port": 9000, "targetPort": 9000, "protocol": "TCP"}] == drift.service_ports(
-        cluster
-    )
+    assert drift.service_ports(cluster) == [
+        PORT,
+        {"name": "tf-9000", "port": 9000, "targetPort": 9000, "protocol": "TCP"},
+    ]
 
 
 @pytest.mark.parametrize(
@@ -102,7 +103,7 @@ def test_a_binary_file_is_removed():
     """A binary file would be mounted beside the views, and be read as one."""
     change, _ = _config_map_change({"binaryData": {"task-0.json": "e30="}})
 
-    assert {"binaryData": {"task-0.json": None}} == change
+    assert change == {"binaryData": {"task-0.json": None}}
 
 
 def test_a_changed_view_brings_its_epochs_along():
@@ -121,7 +122,7 @@ def test_a_label_of_a_config_map_is_put_right_alone():
     """A removed label gives a patch of that label; the data stay."""
     change, _ = _config_map_change({"metadata": {"labels": {naming.LABEL_JOB: None}}})
 
-    assert {"metadata": {"labels": {naming.LABEL_JOB: "worker"}}} == change
+    assert change == {"metadata": {"labels": {naming.LABEL_JOB: "worker"}}}
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,8 @@ SOURCES = ROOT / "operator"
 def test_the_folder_operator_is_no_package():
     """An __init__.py in operator/ would hide the standard library's module from every program started here."""
     assert not (SOURCES / "__init__.py").exists()
-    assert [] == [path.name for path in SOURCES.glob("*.py")]
-    assert ["tfcluster_operator"] == sorted(path.name for path in SOURCES.iterdir() if path.name != "__pycache__")
+    assert [path.name for path in SOURCES.glob("*.py")] == []
+    assert sorted(path.name for path in SOURCES.iterdir() if path.name != "__pycache__") == ["tfcluster_operator"]
 
 
 def test_import_operator_is_the_standard_librarys():
@@ -29,7 +29,7 @@ def test_no_module_has_a_name_that_says_nothing():
     """A module is named after what it decides."""
     vague = {"utils", "util", "helpers", "helper", "manager", "common", "misc", "base"}
 
-    assert [] == [p for p in [*SOURCES.rglob("*.py"), *(ROOT / "resolver").rglob("*.py")] if p.stem in vague]
+    assert [p for p in [*SOURCES.rglob("*.py"), *(ROOT / "resolver").rglob("*.py")] if p.stem in vague] == []
 
 
 def test_every_reason_is_used_and_distinct():
@@ -48,4 +48,4 @@ def test_every_reason_is_used_and_distinct():
 
 def test_every_reason_is_camel_case():
     """Scripts and alerts match on reasons, so they look as Kubernetes' conventions say."""
-    assert [] == [v for n, v in vars(reasons).items() if n.isupper() and not (v.isalpha() and v[0].isupper())]
+    assert [v for n, v in vars(reasons).items() if n.isupper() and not (v.isalpha() and v[0].isupper())] == []

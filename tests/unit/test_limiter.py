@@ -47,7 +47,7 @@ def window(limiter: AdaptiveLimiter) -> int:
 
 def test_the_window_starts_small():
     """Eight requests at once at first."""
-    assert 8 == window(AdaptiveLimiter())
+    assert window(AdaptiveLimiter()) == 8
 
 
 def test_each_answer_lets_one_more_through_up_to_the_ceiling():
@@ -55,10 +55,10 @@ def test_each_answer_lets_one_more_through_up_to_the_ceiling():
     limiter = AdaptiveLimiter()
     for _ in range(5):
         limiter.answered()
-    assert 13 == window(limiter)
+    assert window(limiter) == 13
     for _ in range(100):
         limiter.answered()
-    assert 32 == window(limiter)
+    assert window(limiter) == 32
 
 
 def test_a_refusal_takes_three_tenths():
@@ -66,7 +66,7 @@ def test_a_refusal_takes_three_tenths():
     limiter = AdaptiveLimiter(start=20)
     limiter.throttled()
 
-    assert 14 == window(limiter)
+    assert window(limiter) == 14
 
 
 def test_refusals_of_one_moment_count_once(now):
@@ -74,10 +74,10 @@ def test_refusals_of_one_moment_count_once(now):
     limiter = AdaptiveLimiter(start=20)
     for _ in range(20):
         limiter.throttled()
-    assert 14 == window(limiter)
+    assert window(limiter) == 14
     now.seconds += 0.11
     limiter.throttled()
-    assert 9 == window(limiter)
+    assert window(limiter) == 9
 
 
 def test_two_requests_always_go_through(now):
@@ -87,7 +87,7 @@ def test_two_requests_always_go_through(now):
         now.seconds += 1
         limiter.throttled()
 
-    assert 2 == window(limiter)
+    assert window(limiter) == 2
 
 
 def test_after_a_refusal_the_window_holds_and_then_climbs_slowly(now):
@@ -97,14 +97,14 @@ def test_after_a_refusal_the_window_holds_and_then_climbs_slowly(now):
     now.seconds += 0.5
     for _ in range(100):
         limiter.answered()
-    assert 14 == window(limiter)
+    assert window(limiter) == 14
     now.seconds += 0.01
     for _ in range(21):
         limiter.answered()
-    assert 15 == window(limiter)
+    assert window(limiter) == 15
     for _ in range(1000):
         limiter.answered()
-    assert 32 == window(limiter)
+    assert window(limiter) == 32
 
 
 def test_waiting_requests_are_served_in_order():
@@ -140,7 +140,7 @@ def test_a_request_that_fails_frees_its_place():
                     raise ValueError("refused")
         return await count_admitted(limiter, 9)
 
-    assert 2 == run_in_virtual_time(scenario())
+    assert run_in_virtual_time(scenario()) == 2
 
 
 def test_cancelling_requests_that_wait_loses_no_place():
@@ -156,7 +156,7 @@ def test_cancelling_requests_that_wait_loses_no_place():
         await asyncio.wait([*holders, *waiters])
         return sum(not waiter.cancelled() for waiter in waiters), await count_admitted(limiter, 9)
 
-    assert (1, 2) == run_in_virtual_time(scenario())
+    assert run_in_virtual_time(scenario()) == (1, 2)
 
 
 def test_cancelling_a_request_in_the_moment_of_its_turn_passes_the_turn_on():
@@ -179,7 +179,7 @@ def test_cancelling_a_request_in_the_moment_of_its_turn_passes_the_turn_on():
         await asyncio.wait([*holders, first, second])
         return first.cancelled() and not second.cancelled(), await count_admitted(limiter, 9)
 
-    assert (True, 2) == run_in_virtual_time(scenario())
+    assert run_in_virtual_time(scenario()) == (True, 2)
 
 
 async def _hold(limiter: AdaptiveLimiter, seconds: float) -> None:

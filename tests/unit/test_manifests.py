@@ -136,18 +136,18 @@ def test_our_names_win_over_the_templates():
         }
     )
 
-    assert ("demo-worker-1", "default", OWNER) == (
+    assert (
         built["metadata"]["name"],
         built["metadata"]["namespace"],
         built["metadata"]["ownerReferences"],
-    )
+    ) == ("demo-worker-1", "default", OWNER)
     assert "finalizers" not in built["metadata"]
     assert {**naming.task_labels("demo", "worker", 1), "team": "blue"} == built["metadata"]["labels"]
-    assert ("digest", "x") == (
+    assert (
         built["metadata"]["annotations"][naming.ANNOTATION_VIEW],
         built["metadata"]["annotations"]["note"],
-    )
-    assert ("demo-worker-1", "demo") == (built["spec"]["hostname"], built["spec"]["subdomain"])
+    ) == ("digest", "x")
+    assert (built["spec"]["hostname"], built["spec"]["subdomain"]) == ("demo-worker-1", "demo")
 
 
 def test_our_environment_comes_first_and_wins():
@@ -156,8 +156,8 @@ def test_our_environment_comes_first_and_wins():
 
     built = pod({"spec": {"containers": [{"name": "task", "env": env}]}})["spec"]["containers"][0]["env"]
 
-    assert ["TFCLUSTER_JOB", "TFCLUSTER_TASK_INDEX", "TFCLUSTER_ADDRESS", "ME"] == [one["name"] for one in built]
-    assert "worker" == built[0]["value"]
+    assert [one["name"] for one in built] == ["TFCLUSTER_JOB", "TFCLUSTER_TASK_INDEX", "TFCLUSTER_ADDRESS", "ME"]
+    assert built[0]["value"] == "worker"
 
 
 def test_every_container_is_in_the_cluster():
@@ -166,7 +166,7 @@ def test_every_container_is_in_the_cluster():
 
     built = pod({"spec": spec})["spec"]
 
-    assert [3, 3, 3] == [len(one["env"]) for one in (*built["containers"], *built["initContainers"])]
+    assert [len(one["env"]) for one in (*built["containers"], *built["initContainers"])] == [3, 3, 3]
     assert {"/etc/tfcluster"} == {
         mount["mountPath"] for one in (*built["containers"], *built["initContainers"]) for mount in one["volumeMounts"]
     }
@@ -192,7 +192,7 @@ def test_the_template_is_not_written_to():
 
     pod(template)
 
-    assert {
+    assert template == {
         "metadata": {"labels": {"a": "b"}},
         "spec": {"containers": [{"name": "a", "env": []}], "volumes": []},
-    } == template
+    }

@@ -14,9 +14,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def test_names_are_made_of_cluster_job_and_index():
     """An underscore of TensorFlow's job names becomes a hyphen."""
-    assert "demo" == naming.service_name("demo")
-    assert "demo-data-loader" == naming.view_name("demo", "data_loader")
-    assert "demo-data-loader-7" == naming.pod_name("demo", "data_loader", 7)
+    assert naming.service_name("demo") == "demo"
+    assert naming.view_name("demo", "data_loader") == "demo-data-loader"
+    assert naming.pod_name("demo", "data_loader", 7) == "demo-data-loader-7"
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_labels_grow_from_cluster_to_job_to_task():
 
 def test_a_jobs_selector_selects_by_its_labels():
     """What /scale reports selects exactly the job's pods."""
-    assert "tfcluster.dev/cluster=c,tfcluster.dev/job=ps" == naming.job_selector("c", "ps")
+    assert naming.job_selector("c", "ps") == "tfcluster.dev/cluster=c,tfcluster.dev/job=ps"
 
 
 def test_the_group_is_spelled_in_one_place_only():
@@ -56,4 +56,4 @@ def test_the_group_is_spelled_in_one_place_only():
         if re.search(r"tfcluster\.dev|app\.kubernetes\.io", path.read_text(encoding="utf-8"))
     ]
 
-    assert ["operator/tfcluster_operator/model/naming.py"] == spelled
+    assert spelled == ["operator/tfcluster_operator/model/naming.py"]

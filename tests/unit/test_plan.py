@@ -46,14 +46,14 @@ def owned_by(uid: str, name: str, kind: str = naming.KIND) -> dict[str, Any]:
 
 def test_a_new_cluster_gets_foundations_first_and_then_pods():
     """The first stage makes the Service and the ConfigMaps, the second the pods, in the order of jobs and indices."""
-    assert [
+    assert stages(make_cluster(), InMemoryWorld()) == [
         [
             "Create Service demo Created",
             "Create ConfigMap demo-chief Created",
             "Create ConfigMap demo-worker Created",
         ],
         ["Create Pod demo-chief-0 Created", "Create Pod demo-worker-0 Created", "Create Pod demo-worker-1 Created"],
-    ] == stages(make_cluster(), InMemoryWorld())
+    ]
 
 
 def test_a_settled_cluster_needs_nothing():
@@ -62,7 +62,7 @@ def test_a_settled_cluster_needs_nothing():
 
     planned = settled(cluster).plan(cluster)
 
-    assert ((), (), None) == (planned.stages, planned.findings, planned.wake_after)
+    assert (planned.stages, planned.findings, planned.wake_after) == ((), (), None)
 
 
 def test_an_absent_pod_is_created_with_the_digest_of_its_view():
@@ -111,8 +111,8 @@ def test_a_taken_name_is_told_and_left_alone(key, change):
 
     planned = world.plan(cluster)
 
-    assert () == planned.actions
-    assert [reasons.NAME_TAKEN] == [finding.reason for finding in planned.findings]
+    assert planned.actions == ()
+    assert [finding.reason for finding in planned.findings] == [reasons.NAME_TAKEN]
     assert planned.findings[0].message.startswith(f"{key[0]} {key[1]} exists and is not controlled by this TFCluster")
 
 
@@ -125,8 +125,8 @@ def test_an_object_of_a_deleted_cluster_of_our_name_is_waited_for(key):
 
     planned = world.plan(cluster)
 
-    assert () == planned.actions
-    assert [reasons.WAITING_FOR_PREDECESSOR] == [finding.reason for finding in planned.findings]
+    assert planned.actions == ()
+    assert [finding.reason for finding in planned.findings] == [reasons.WAITING_FOR_PREDECESSOR]
 
 
 def test_a_foreign_pod_that_terminates_is_waited_for():
@@ -138,8 +138,8 @@ def test_a_foreign_pod_that_terminates_is_waited_for():
 
     planned = world.plan(cluster)
 
-    assert () == planned.actions
-    assert [reasons.WAITING_FOR_PREDECESSOR] == [finding.reason for finding in planned.findings]
+    assert planned.actions == ()
+    assert [finding.reason for finding in planned.findings] == [reasons.WAITING_FOR_PREDECESSOR]
 
 
 @pytest.mark.parametrize("key", [("Service", "demo"), ("ConfigMap", "demo-worker")])
@@ -150,7 +150,7 @@ def test_without_its_foundations_no_pod_is_made(key):
     world.edit(*key, FOREIGN["nobody's"])
     world.objects.pop(("Pod", "demo-chief-0"))
 
-    assert () == world.plan(cluster).actions
+    assert world.plan(cluster).actions == ()
 
 
 def test_a_taken_pod_name_stops_no_other_pod():
@@ -160,7 +160,7 @@ def test_a_taken_pod_name_stops_no_other_pod():
     world.edit("Pod", "demo-worker-0", FOREIGN["nobody's"])
     world.objects.pop(("Pod", "demo-worker-1"))
 
-    assert [["Create Pod demo-worker-1 Created"]] == stages(cluster, world)
+    assert stages(cluster, world) == [["Create Pod demo-worker-1 Created"]]
 
 
 # --- our own pods
@@ -175,8 +175,8 @@ def test_a_terminating_pod_is_left_to_end():
     planned = world.plan(cluster)
     world.end_graceful_deletions()
 
-    assert ((), ()) == (planned.actions, planned.findings)
-    assert [["Create Pod demo-worker-1 Created"]] == stages(cluster, world)
+    assert (planned.actions, planned.findings) == ((), ())
+    assert stages(cluster, world) == [["Create Pod demo-worker-1 Created"]]
 
 
 @pytest.mark.parametrize(
@@ -223,7 +223,7 @@ def test_an_edit_of_the_membership_costs_no_pod(edit):
 
     planned = world.plan(make_cluster(edit, generation=2))
 
-    assert [] == [one for one in planned.actions if isinstance(one, Delete)]
+    assert [one for one in planned.actions if isinstance(one, Delete)] == []
 
 
 def test_a_pod_whose_image_was_edited_is_replaced():
@@ -233,7 +233,7 @@ def test_a_pod_whose_image_was_edited_is_replaced():
     edited = [{**world.objects["Pod", "demo-chief-0"]["spec"]["containers"][0], "image": "image:mine"}]
     world.edit("Pod", "demo-chief-0", {"spec": {"containers": edited}})
 
-    assert [["Delete Pod demo-chief-0 PodEdited"]] == stages(cluster, world)
+    assert stages(cluster, world) == [["Delete Pod demo-chief-0 PodEdited"]]
 
 
 @pytest.mark.parametrize("label", [*naming.task_labels("demo", "worker", 1)])
@@ -257,7 +257,7 @@ def test_the_labels_of_others_stay():
     world = settled(cluster)
     world.edit("Pod", "demo-worker-1", {"metadata": {"labels": {"team": "blue"}, "annotations": {"note": "x"}}})
 
-    assert () == world.plan(cluster).actions
+    assert world.plan(cluster).actions == ()
 
 
 @pytest.mark.parametrize("told", [None, "0123456789abcdef"], ids=["removed", "stale"])
@@ -271,7 +271,7 @@ def test_a_pod_with_a_stale_view_digest_is_told(told):
     action = only_action(cluster, world)
 
     assert {"metadata": {"annotations": {naming.ANNOTATION_VIEW: right}}} == action.change
-    assert reasons.VIEW_CHANGED == action.reason
+    assert action.reason == reasons.VIEW_CHANGED
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Unknown"])
@@ -282,7 +282,7 @@ def test_a_pod_that_no_longer_listens_is_not_told(phase):
     stale = {"metadata": {"annotations": {naming.ANNOTATION_VIEW: "stale"}}, "status": {"phase": phase}}
     world.edit("Pod", "demo-worker-1", stale)
 
-    assert () == world.plan(cluster).actions
+    assert world.plan(cluster).actions == ()
 
 
 def test_a_succeeded_pod_stays():
@@ -291,7 +291,7 @@ def test_a_succeeded_pod_stays():
     world = settled(cluster)
     world.pod_ends("demo-worker-1", "Succeeded")
 
-    assert () == world.plan(cluster).actions
+    assert world.plan(cluster).actions == ()
 
 
 # --- failed pods
@@ -314,14 +314,14 @@ def test_the_delay_before_a_failed_pod_is_replaced_doubles_up_to_five_minutes(at
     world.now += 0.5
 
     assert (float(delay), ()) == (planned.wake_after, planned.actions)
-    assert (0.5, ()) == (almost.wake_after, almost.actions)
+    assert (almost.wake_after, almost.actions) == (0.5, ())
     assert (
         Finding(
             reasons.REPLACING_FAILED_POD,
             f"worker-1 failed (Error, exit code 1): it is replaced {delay} s after its end",
         ),
     ) == planned.findings
-    assert ["Create Pod demo-worker-1 PodFailed"] == [brief(one) for one in world.plan(cluster).actions]
+    assert [brief(one) for one in world.plan(cluster).actions] == ["Create Pod demo-worker-1 PodFailed"]
 
 
 @pytest.mark.parametrize(
@@ -362,7 +362,7 @@ def test_a_disrupted_pod_is_replaced_at_once_and_costs_no_attempt(status):
 
     action = only_action(cluster, world)
 
-    assert (reasons.POD_DISRUPTED, 3) == (action.reason, action.attempt)
+    assert (action.reason, action.attempt) == (reasons.POD_DISRUPTED, 3)
 
 
 def test_a_failed_pod_of_an_old_template_is_replaced_without_delay():
@@ -384,7 +384,7 @@ def test_the_first_of_several_delays_wakes():
     world.pod_ends("demo-worker-1", "Failed")
     world.pod_ends("demo-worker-0", "Failed")
 
-    assert 1.0 == world.plan(cluster).wake_after
+    assert world.plan(cluster).wake_after == 1.0
 
 
 # --- views that change
@@ -394,7 +394,7 @@ def test_a_changed_view_is_written_before_the_pods_are_told_and_these_before_pod
     """On scale-down: rewrite, touch the survivors, then delete the surplus, highest index first."""
     world = settled(make_cluster({"chief": 1, "worker": 4}))
 
-    assert [
+    assert stages(make_cluster({"chief": 1, "worker": 1}, generation=2), world) == [
         ["Patch ConfigMap demo-chief ViewChanged", "Patch ConfigMap demo-worker ViewChanged"],
         ["Patch Pod demo-chief-0 ViewChanged", "Patch Pod demo-worker-0 ViewChanged"],
         [
@@ -402,7 +402,7 @@ def test_a_changed_view_is_written_before_the_pods_are_told_and_these_before_pod
             "Delete Pod demo-worker-2 ScaledDown",
             "Delete Pod demo-worker-1 ScaledDown",
         ],
-    ] == stages(make_cluster({"chief": 1, "worker": 1}, generation=2), world)
+    ]
 
 
 def test_surplus_pods_go_in_numerical_order():
@@ -419,10 +419,10 @@ def test_more_workers_touch_only_those_who_see_them():
     workers = {"deviceFilters": ["/job:ps"]}
     world = settled(make_cluster({"ps": 1, "worker": {"replicas": 2, **workers}}))
 
-    assert [
+    assert stages(make_cluster({"ps": 1, "worker": {"replicas": 3, **workers}}, generation=2), world) == [
         ["Patch ConfigMap demo-ps ViewChanged"],
         ["Patch Pod demo-ps-0 ViewChanged", "Create Pod demo-worker-2 Created"],
-    ] == stages(make_cluster({"ps": 1, "worker": {"replicas": 3, **workers}}, generation=2), world)
+    ]
 
 
 @pytest.mark.parametrize("state", ["immutable", "terminating", "taken"])
@@ -438,19 +438,19 @@ def test_without_a_written_view_no_surplus_pod_goes(state):
 
     planned = world.plan(make_cluster({"worker": 1}, generation=2))
 
-    assert [] == [one for one in planned.actions if one.kind == "Pod"]
+    assert [one for one in planned.actions if one.kind == "Pod"] == []
 
 
 def test_a_removed_job_takes_its_pods_and_then_its_views_along():
     """The pods of a job that is declared no more go first, its ConfigMap last."""
     world = settled(make_cluster({"chief": 1, "ps": 2}))
 
-    assert [
+    assert stages(make_cluster({"chief": 1}, generation=2), world) == [
         ["Patch ConfigMap demo-chief ViewChanged"],
         ["Patch Pod demo-chief-0 ViewChanged"],
         ["Delete Pod demo-ps-1 JobRemoved", "Delete Pod demo-ps-0 JobRemoved"],
         ["Delete ConfigMap demo-ps JobRemoved"],
-    ] == stages(make_cluster({"chief": 1}, generation=2), world)
+    ]
 
 
 def test_suspend_deletes_the_pods_and_keeps_the_rest():
@@ -462,7 +462,7 @@ def test_suspend_deletes_the_pods_and_keeps_the_rest():
     assert {f"Delete Pod {name} Suspended" for name in ("demo-chief-0", "demo-worker-0", "demo-worker-1")} == set(
         deleted
     )
-    assert "Delete Pod demo-worker-1 Suspended" == deleted[0]
+    assert deleted[0] == "Delete Pod demo-worker-1 Suspended"
 
 
 def test_a_suspended_cluster_comes_back():
@@ -472,7 +472,7 @@ def test_a_suspended_cluster_comes_back():
 
     planned = world.plan(make_cluster(generation=3))
 
-    assert ["CreatePod"] * 3 == [type(one).__name__ for one in planned.actions]
+    assert [type(one).__name__ for one in planned.actions] == ["CreatePod"] * 3
 
 
 def test_a_view_that_fits_no_config_map_is_refused_with_its_size(monkeypatch):
@@ -483,8 +483,8 @@ def test_a_view_that_fits_no_config_map_is_refused_with_its_size(monkeypatch):
 
     planned = InMemoryWorld().plan(cluster)
 
-    assert () == planned.stages
-    assert [reasons.VIEW_TOO_LARGE] == [finding.reason for finding in planned.findings]
+    assert planned.stages == ()
+    assert [finding.reason for finding in planned.findings] == [reasons.VIEW_TOO_LARGE]
     assert f"the views of job chief take {size} bytes, more than the {size - 1}" in planned.findings[0].message
 
 
@@ -494,7 +494,7 @@ def test_a_view_of_exactly_the_largest_size_is_published(monkeypatch):
     size = views.views_of(cluster, InMemoryWorld().observe(cluster))[0].size
     monkeypatch.setattr(views, "LARGEST_CONFIG_MAP", size)
 
-    assert () == InMemoryWorld().plan(cluster).findings
+    assert InMemoryWorld().plan(cluster).findings == ()
 
 
 def test_five_thousand_tasks_with_filters_fit():
@@ -502,7 +502,7 @@ def test_five_thousand_tasks_with_filters_fit():
     seen = {"deviceFilters": ["/job:ps", "/job:chief"]}
     cluster = make_cluster({"chief": 1, "ps": 50, "worker": {"replicas": 5000, **seen}})
 
-    assert () == InMemoryWorld().plan(cluster).findings
+    assert InMemoryWorld().plan(cluster).findings == ()
 
 
 # --- foundations
@@ -518,8 +518,8 @@ def test_a_service_of_the_wrong_kind_is_made_anew_before_any_pod():
     first = stages(cluster, world)
     world.apply_all(world.plan(cluster).actions, cluster)
 
-    assert [["Delete Service demo MadeAnew"]] == first
-    assert [["Create Service demo Created"], ["Create Pod demo-chief-0 Created"]] == stages(cluster, world)
+    assert first == [["Delete Service demo MadeAnew"]]
+    assert stages(cluster, world) == [["Create Service demo Created"], ["Create Pod demo-chief-0 Created"]]
 
 
 def test_an_immutable_config_map_that_is_right_stays():
@@ -528,7 +528,7 @@ def test_an_immutable_config_map_that_is_right_stays():
     world = settled(cluster)
     world.edit("ConfigMap", "demo-worker", {"immutable": True})
 
-    assert () == world.plan(cluster).actions
+    assert world.plan(cluster).actions == ()
 
 
 def test_an_immutable_config_map_that_must_change_is_made_anew():
@@ -540,8 +540,8 @@ def test_an_immutable_config_map_that_must_change_is_made_anew():
     first = stages(after, world)
     world.apply_all(world.plan(after).actions, after)
 
-    assert [["Delete ConfigMap demo-worker MadeAnew"]] == first
-    assert "Create ConfigMap demo-worker Created" == stages(after, world)[0][0]
+    assert first == [["Delete ConfigMap demo-worker MadeAnew"]]
+    assert stages(after, world)[0][0] == "Create ConfigMap demo-worker Created"
 
 
 @pytest.mark.parametrize("key", [("Service", "demo"), ("ConfigMap", "demo-worker")])
@@ -554,7 +554,7 @@ def test_foundations_that_terminate_are_waited_for(key):
 
     planned = world.plan(cluster)
 
-    assert () == planned.actions
+    assert planned.actions == ()
     assert (
         Finding(reasons.TASKS_NOT_READY, f"{key[0]} {key[1]} is being deleted and will be made anew"),
     ) == planned.findings
@@ -572,7 +572,7 @@ def test_a_surplus_object_under_our_control_goes_once(kind):
     world.edit(kind, "stray", {"metadata": {"deletionTimestamp": "2027-01-01T00:00:00Z"}})
 
     assert Delete(kind, "stray", world.read(kind, "stray").meta.uid, action.reason) == action
-    assert () == world.plan(cluster).actions
+    assert world.plan(cluster).actions == ()
 
 
 # --- devices
@@ -587,7 +587,7 @@ def test_a_lost_device_rewrites_the_views_that_show_the_task():
 
     planned = world.plan(cluster)
 
-    assert ["demo-chief", "demo-worker", "demo-chief-0", "demo-worker-0"] == [one.name for one in planned.actions]
+    assert [one.name for one in planned.actions] == ["demo-chief", "demo-worker", "demo-chief-0", "demo-worker-0"]
 
 
 def test_times_are_the_callers():
@@ -596,6 +596,5 @@ def test_times_are_the_callers():
     world = settled(cluster)
     world.pod_ends("demo-worker-1", "Failed")
 
-    assert world.plan(cluster) == world.plan(cluster)
-    assert NOW == world.now
+    assert (world.plan(cluster), NOW) == (world.plan(cluster), world.now)
     assert not [one for one in world.plan(cluster).actions if isinstance(one, CreatePod)]

@@ -24,8 +24,8 @@ def test_what_is_left_out_has_its_default():
     cluster = parse({"metadata": make_body()["metadata"], "spec": {"jobs": {"worker": {"template": TEMPLATE}}}})
     (job,) = cluster.jobs
 
-    assert ("grpc", "", False, {}) == (cluster.rpc_layer, cluster.cluster_domain, cluster.suspend, cluster.status)
-    assert (1, 1, 2222, (), {}) == (job.replicas, job.max_replicas, job.port, job.filters, job.task_filters)
+    assert (cluster.rpc_layer, cluster.cluster_domain, cluster.suspend, cluster.status) == ("grpc", "", False, {})
+    assert (job.replicas, job.max_replicas, job.port, job.filters, job.task_filters) == (1, 1, 2222, (), {})
 
 
 def test_what_is_declared_is_read():
@@ -41,30 +41,30 @@ def test_what_is_declared_is_read():
     cluster = make_cluster({"worker": worker}, rpcLayer="grpc+gdr", clusterDomain="a.b", suspend=True, generation=6)
     (job,) = cluster.jobs
 
-    assert ("demo", "default", "uid-of-the-cluster", 6, 1, False) == (
+    assert (
         cluster.name,
         cluster.namespace,
         cluster.uid,
         cluster.generation,
         cluster.resource_version,
         cluster.deleting,
-    )
-    assert ("grpc+gdr", "a.b", True) == (cluster.rpc_layer, cluster.cluster_domain, cluster.suspend)
-    assert (2, 5, 9000, ("/job:worker",), {4: ("/job:worker/task:0",)}, TEMPLATE) == (
+    ) == ("demo", "default", "uid-of-the-cluster", 6, 1, False)
+    assert (cluster.rpc_layer, cluster.cluster_domain, cluster.suspend) == ("grpc+gdr", "a.b", True)
+    assert (
         job.replicas,
         job.max_replicas,
         job.port,
         job.filters,
         job.task_filters,
         job.template,
-    )
+    ) == (2, 5, 9000, ("/job:worker",), {4: ("/job:worker/task:0",)}, TEMPLATE)
 
 
 def test_a_job_takes_the_clusters_port_unless_it_has_its_own():
     """The port of the spec is every job's default."""
     cluster = make_cluster({"chief": 1, "worker": {"port": 3000}}, port=8000)
 
-    assert {"chief": 8000, "worker": 3000} == {job.name: job.port for job in cluster.jobs}
+    assert {job.name: job.port for job in cluster.jobs} == {"chief": 8000, "worker": 3000}
 
 
 def test_a_deletion_timestamp_means_that_the_cluster_goes():
@@ -79,7 +79,7 @@ def test_tasks_come_by_job_and_index():
     """Jobs are in the order of their names, tasks in that of their indices."""
     cluster = make_cluster({"worker": 2, "chief": 1, "ps": 0})
 
-    assert ["chief-0", "worker-0", "worker-1"] == [str(task) for task in cluster.tasks()]
+    assert [str(task) for task in cluster.tasks()] == ["chief-0", "worker-0", "worker-1"]
 
 
 def test_the_filters_of_a_task_replace_the_jobs():
@@ -87,7 +87,7 @@ def test_the_filters_of_a_task_replace_the_jobs():
     filters = {"deviceFilters": ["/job:ps"], "taskDeviceFilters": {"1": ["/job:worker"], "2": []}}
     (_, job) = make_cluster({"ps": 1, "worker": {"replicas": 4, **filters}}).jobs
 
-    assert [("/job:ps",), ("/job:worker",), (), ("/job:ps",)] == [job.filters_of(i) for i in range(4)]
+    assert [job.filters_of(i) for i in range(4)] == [("/job:ps",), ("/job:worker",), (), ("/job:ps",)]
 
 
 @pytest.mark.parametrize(
@@ -126,13 +126,13 @@ def test_an_address_is_the_tasks_dns_name_and_port():
     """Pod, Service, namespace, "svc", domain if any, port."""
     cluster = make_cluster({"data_loader": 3}, clusterDomain="cluster.local")
 
-    assert "demo-data-loader-2.demo.default.svc.cluster.local:2222" == cluster.address_of(Task(cluster.jobs[0], 2))
+    assert cluster.address_of(Task(cluster.jobs[0], 2)) == "demo-data-loader-2.demo.default.svc.cluster.local:2222"
 
 
 @pytest.mark.parametrize("spec", [None, {}, {"jobs": None}, {"jobs": {}}])
 def test_a_cluster_without_jobs_is_told(spec):
     """There is nothing to materialise, and the message says what to do."""
-    assert ("spec.jobs: declare at least one job",) == problems({**make_body(), "spec": spec})
+    assert problems({**make_body(), "spec": spec}) == ("spec.jobs: declare at least one job",)
 
 
 @pytest.mark.parametrize(
@@ -169,14 +169,16 @@ def test_every_bad_filter_is_told_with_its_place_in_the_order_of_declaration():
         "taskDeviceFilters": {"1": ["/task:1/job:worker", "/job:chief"]},
     }
 
-    assert (
+    assert problems(make_body({"worker": worker})) == (
         "spec.jobs.worker.deviceFilters: 'worker' is not a device filter in canonical form, such as /job:ps/task:0",
         "spec.jobs.worker.deviceFilters: '/job:ps' names a job that is not declared",
         "spec.jobs.worker.deviceFilters: '/job:worker/task:2' names a task at or above maxReplicas",
-        "spec.jobs.worker.taskDeviceFilters.1: '/task:1/job:worker' is not a device filter in canonical form, "
-        "such as /job:ps/task:0",
+        (
+            "spec.jobs.worker.taskDeviceFilters.1: '/task:1/job:worker' is not a device filter in canonical form, "
+            "such as /job:ps/task:0"
+        ),
         "spec.jobs.worker.taskDeviceFilters.1: '/job:chief' names a job that is not declared",
-    ) == problems(make_body({"worker": worker}))
+    )
 
 
 NULLS: dict[str, Any] = {
@@ -197,9 +199,9 @@ def test_an_empty_key_of_the_template_is_as_good_as_none(template):
 
     cluster = make_cluster({"worker": {"template": template}})
 
-    assert 3 == len(plan(cluster, Observed(), 0.0).actions)
+    assert len(plan(cluster, Observed(), 0.0).actions) == 3
     (task,) = cluster.tasks()
-    assert "demo-worker-0" == build_pod(cluster, task, view_digest="d", attempt=0)["metadata"]["name"]
+    assert build_pod(cluster, task, view_digest="d", attempt=0)["metadata"]["name"] == "demo-worker-0"
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,7 @@ def test_a_running_cluster_is_ready():
 @pytest.mark.parametrize(
     ("happens", "counts"),
     [
-        (lambda world: None, {"created": 2, "ready": 2, "succeeded": 0, "failed": 0}),
+        (lambda _: None, {"created": 2, "ready": 2, "succeeded": 0, "failed": 0}),
         (
             lambda world: world.pod_runs("demo-worker-1", conditions=[{"type": "Ready", "status": "False"}]),
             {"created": 2, "ready": 1, "succeeded": 0, "failed": 0},
@@ -120,7 +120,7 @@ def test_counts_tell_what_is_there(happens, counts):
     found = report(cluster, world)["jobs"]["worker"]
 
     assert counts == {key: found[key] for key in counts}
-    assert 2 == found["desired"]
+    assert found["desired"] == 2
 
 
 def test_finished_tasks_count_as_done():
@@ -131,8 +131,8 @@ def test_finished_tasks_count_as_done():
 
     status = report(cluster, world)
 
-    assert ("True", "AllTasksReady", "1 of 2 ready, 1 finished") == condition(status, "Ready")
-    assert "1/2" == status["ready"]
+    assert condition(status, "Ready") == ("True", "AllTasksReady", "1 of 2 ready, 1 finished")
+    assert status["ready"] == "1/2"
 
 
 def test_waiting_tasks_are_named_the_telling_ones_first():
@@ -148,12 +148,14 @@ def test_waiting_tasks_are_named_the_telling_ones_first():
         containerStatuses=[{"name": "task", "state": {"waiting": waiting}}],
     )
 
-    assert (
+    assert condition(report(cluster, world), "Ready") == (
         "False",
         "TasksNotReady",
-        "0 of 5 tasks are ready; worker-3: ImagePullBackOff: no such image; worker-0: not ready yet; "
-        "worker-1: not ready yet; and 2 more",
-    ) == condition(report(cluster, world), "Ready")
+        (
+            "0 of 5 tasks are ready; worker-3: ImagePullBackOff: no such image; worker-0: not ready yet; "
+            "worker-1: not ready yet; and 2 more"
+        ),
+    )
 
 
 def test_the_gravest_finding_is_told():
@@ -162,7 +164,7 @@ def test_the_gravest_finding_is_told():
     world = settled(cluster)
     grave, grace = Finding(reasons.NAME_TAKEN, "grave"), Finding(reasons.TASKS_NOT_READY, "light")
 
-    assert ("False", "NameTaken", "grave") == condition(report(cluster, world, grace, grave), "Ready")
+    assert condition(report(cluster, world, grace, grave), "Ready") == ("False", "NameTaken", "grave")
 
 
 @pytest.mark.parametrize(
@@ -191,7 +193,7 @@ def test_many_findings_of_one_reason_are_cut_short():
     cluster = make_cluster({"worker": 1})
     found = [Finding(reasons.REFUSED, f"no {i}") for i in range(5)]
 
-    assert "no 0; no 1; no 2; and 2 more" == condition(report(cluster, settled(cluster), *found), "Ready")[2]
+    assert condition(report(cluster, settled(cluster), *found), "Ready")[2] == "no 0; no 1; no 2; and 2 more"
 
 
 def test_a_suspended_cluster_is_not_ready_and_says_why():
@@ -202,10 +204,10 @@ def test_a_suspended_cluster_is_not_ready_and_says_why():
 
     status = report(cluster, world)
 
-    assert ("False", "Suspended", "suspended by spec.suspend: no pods") == condition(status, "Ready")
-    assert ("True", "Suspended", "spec.suspend is true") == condition(status, "Suspended")
-    assert "True" == condition(status, "MembershipPublished")[0]
-    assert ("0/2", 2, 0) == (status["ready"], status["jobs"]["worker"]["desired"], status["jobs"]["worker"]["created"])
+    assert condition(status, "Ready") == ("False", "Suspended", "suspended by spec.suspend: no pods")
+    assert condition(status, "Suspended") == ("True", "Suspended", "spec.suspend is true")
+    assert condition(status, "MembershipPublished")[0] == "True"
+    assert (status["ready"], status["jobs"]["worker"]["desired"], status["jobs"]["worker"]["created"]) == ("0/2", 2, 0)
 
 
 @pytest.mark.parametrize(
@@ -249,7 +251,7 @@ def test_a_pod_that_has_ended_need_not_be_told():
     world.pod_ends("demo-worker-1", "Succeeded")
     world.edit("Pod", "demo-worker-1", {"metadata": {"annotations": {naming.ANNOTATION_VIEW: "old"}}})
 
-    assert "True" == condition(report(cluster, world), "MembershipPublished")[0]
+    assert condition(report(cluster, world), "MembershipPublished")[0] == "True"
 
 
 # --- accelerators
@@ -261,8 +263,8 @@ def test_running_pods_hold_their_limits_where_the_server_does_not_tell():
 
     status = report(cluster, settled(cluster))
 
-    assert {"nvidia.com/gpu": 4, "rdma/hca": 2} == status["jobs"]["worker"]["accelerators"]
-    assert ({}, 4) == (status["jobs"]["chief"]["accelerators"], status["gpus"])
+    assert status["jobs"]["worker"]["accelerators"] == {"nvidia.com/gpu": 4, "rdma/hca": 2}
+    assert (status["jobs"]["chief"]["accelerators"], status["gpus"]) == ({}, 4)
 
 
 def test_healthy_devices_count_and_sick_ones_do_not():
@@ -274,8 +276,8 @@ def test_healthy_devices_count_and_sick_ones_do_not():
 
     status = report(cluster, world)
 
-    assert {"nvidia.com/gpu": 3, "rdma/hca": 2} == status["jobs"]["worker"]["accelerators"]
-    assert 3 == status["gpus"]
+    assert status["jobs"]["worker"]["accelerators"] == {"nvidia.com/gpu": 3, "rdma/hca": 2}
+    assert status["gpus"] == 3
 
 
 @pytest.mark.parametrize("phase", ["Pending", "Succeeded", "Failed"])
@@ -285,7 +287,7 @@ def test_a_pod_that_does_not_run_holds_nothing(phase):
     world = settled(cluster)
     world.edit("Pod", "demo-worker-0", {"status": {"phase": phase}})
 
-    assert 0 == report(cluster, world)["gpus"]
+    assert report(cluster, world)["gpus"] == 0
 
 
 _NEVER = {"restartPolicy": TEMPLATE["spec"]["restartPolicy"]}
@@ -317,12 +319,12 @@ def test_the_time_moves_with_the_status_of_the_condition_alone():
 
     after = report(_with_status(cluster, before), world, now=LATER)
 
-    assert {
+    assert {one["type"]: one["lastTransitionTime"] for one in after["conditions"]} == {
         "Ready": LATER_TEXT,
         "Suspended": NOW_TEXT,
         "MembershipPublished": NOW_TEXT,
         "NameConflict": NOW_TEXT,
-    } == {one["type"]: one["lastTransitionTime"] for one in after["conditions"]}
+    }
 
 
 def test_another_reason_for_the_same_status_keeps_the_time():
@@ -335,12 +337,12 @@ def test_another_reason_for_the_same_status_keeps_the_time():
     after = report(_with_status(cluster, before, generation=9), world, Finding(reasons.REFUSED, "no quota"), now=LATER)
 
     (ready,) = [one for one in after["conditions"] if one["type"] == "Ready"]
-    assert ("Refused", "no quota", 9, NOW_TEXT) == (
+    assert (
         ready["reason"],
         ready["message"],
         ready["observedGeneration"],
         ready["lastTransitionTime"],
-    )
+    ) == ("Refused", "no quota", 9, NOW_TEXT)
 
 
 def test_conditions_of_others_are_kept():
@@ -353,8 +355,11 @@ def test_conditions_of_others_are_kept():
 
     after = report(_with_status(cluster, before), world, now=LATER)
 
-    assert ["Ready", "Suspended", "MembershipPublished", "NameConflict"] == [
-        one["type"] for one in after["conditions"][:-1]
+    assert [one["type"] for one in after["conditions"][:-1]] == [
+        "Ready",
+        "Suspended",
+        "MembershipPublished",
+        "NameConflict",
     ]
     assert foreign == after["conditions"][-1]
 
@@ -366,8 +371,8 @@ def test_an_invalid_spec_keeps_what_was_reported_and_says_why():
 
     after = invalid_status(before, generation=5, problems=["first", "second"], now=LATER)
 
-    assert ("False", "InvalidSpec", "first; second") == condition(after, "Ready")
-    assert 5 == after["observedGeneration"]
+    assert condition(after, "Ready") == ("False", "InvalidSpec", "first; second")
+    assert after["observedGeneration"] == 5
     assert {key: before[key] for key in ("epoch", "ready", "gpus", "jobs")} == {
         key: after[key] for key in ("epoch", "ready", "gpus", "jobs")
     }
@@ -379,4 +384,4 @@ def test_an_invalid_spec_is_told_on_a_cluster_without_a_status():
     after = invalid_status({}, generation=1, problems=["no jobs"], now=NOW)
 
     assert {"observedGeneration", "conditions"} == set(after)
-    assert NOW_TEXT == after["conditions"][0]["lastTransitionTime"]
+    assert after["conditions"][0]["lastTransitionTime"] == NOW_TEXT

@@ -42,7 +42,7 @@ def test_a_child_is_found_by_name_and_by_owner():
 
     assert child(1) == store.get(NAME)
     assert {"a", "b"} == {one.meta.name for one in store.owned_by("owner")}
-    assert () == tuple(store.owned_by("nobody"))
+    assert tuple(store.owned_by("nobody")) == ()
     assert None is store.get(("ns", "d"))
 
 
@@ -53,7 +53,7 @@ def test_every_change_is_told_with_owner_and_label():
     store.put(child(2))
     store.remove(child(3))
 
-    assert [("owner", ("ns", "demo"))] * 3 == told
+    assert told == [("owner", ("ns", "demo"))] * 3
 
 
 def test_an_old_event_after_a_newer_one_is_dropped():
@@ -64,7 +64,7 @@ def test_an_old_event_after_a_newer_one_is_dropped():
     store.put(child(5))
 
     assert child(5) == store.get(NAME)
-    assert [] == told
+    assert told == []
 
 
 def test_a_deleted_child_is_not_brought_back_by_a_late_answer():
@@ -76,7 +76,7 @@ def test_a_deleted_child_is_not_brought_back_by_a_late_answer():
     assert None is store.get(NAME)
 
     store.put(child(8, uid="u2"))
-    assert "u2" == store.get(NAME).meta.uid
+    assert store.get(NAME).meta.uid == "u2"
 
 
 def test_a_deletion_that_was_seen_before_its_object_stays():
@@ -95,8 +95,8 @@ def test_a_late_deletion_does_not_take_the_successor():
 
     store.remove(child(7, uid="u1"))
 
-    assert "u2" == store.get(NAME).meta.uid
-    assert [] == told
+    assert store.get(NAME).meta.uid == "u2"
+    assert told == []
 
 
 def test_a_deletion_older_than_what_is_known_is_dropped():
@@ -115,8 +115,8 @@ def test_a_child_that_changes_hands_is_told_to_both():
     store.put(child(2, owner="other", label="elsewhere"))
 
     assert {("owner", ("ns", "demo")), ("other", ("ns", "elsewhere"))} == set(told)
-    assert [] == list(store.owned_by("owner"))
-    assert ["a"] == [one.meta.name for one in store.owned_by("other")]
+    assert list(store.owned_by("owner")) == []
+    assert [one.meta.name for one in store.owned_by("other")] == ["a"]
 
 
 def test_forgetting_takes_out_one_incarnation():
@@ -129,7 +129,7 @@ def test_forgetting_takes_out_one_incarnation():
     store.forget(NAME, "u1")
 
     assert None is store.get(NAME)
-    assert [("owner", ("ns", "demo"))] == told
+    assert told == [("owner", ("ns", "demo"))]
 
 
 def test_a_list_removes_what_it_does_not_hold():
@@ -139,7 +139,7 @@ def test_a_list_removes_what_it_does_not_hold():
     store.replace([child(2, name="b")], version=9, namespace=None)
 
     assert None is store.get(NAME)
-    assert [("owner", ("ns", "demo"))] == told
+    assert told == [("owner", ("ns", "demo"))]
 
 
 def test_a_list_keeps_what_was_made_after_it_was_taken():
@@ -149,7 +149,7 @@ def test_a_list_keeps_what_was_made_after_it_was_taken():
     store.replace([], version=7, namespace=None)
 
     assert child(8) == store.get(NAME)
-    assert [] == told
+    assert told == []
 
 
 def test_a_list_replaces_an_incarnation_of_the_same_name():
@@ -159,7 +159,7 @@ def test_a_list_replaces_an_incarnation_of_the_same_name():
     store.replace([child(6, uid="u2")], version=7, namespace=None)
     store.put(child(3, uid="u1"))
 
-    assert "u2" == store.get(NAME).meta.uid
+    assert store.get(NAME).meta.uid == "u2"
 
 
 def test_a_list_of_one_namespace_leaves_the_others():
@@ -179,7 +179,7 @@ def test_tombstones_are_bounded(monkeypatch):
     for uid, version in [("u1", 1), ("u2", 2), ("u1", 3), ("u3", 4)]:
         store.remove(child(version, uid=uid))
 
-    assert ["u1", "u3"] == list(store._gone)
+    assert list(store._gone) == ["u1", "u3"]
 
 
 # --- what exists of one cluster
@@ -234,4 +234,4 @@ def test_the_labelled_object_of_a_name_goes_before_the_unlabelled():
     stores.unlabelled["Pod", name] = child(1, name=name[1], namespace=name[0], label="")
     stores.of["Pod"].put(child(2, name=name[1], namespace=name[0]))
 
-    assert 2 == stores.observe(make_cluster({"worker": 1})).pods[name[1]].meta.version
+    assert stores.observe(make_cluster({"worker": 1})).pods[name[1]].meta.version == 2

@@ -90,14 +90,14 @@ def test_a_filter_below_max_replicas_names_a_task_that_may_come():
     ps = {"replicas": 1, "maxReplicas": 3}
     worker = {"deviceFilters": ["/job:ps/task:2"]}
 
-    assert {} == view(make_cluster({"ps": ps, "worker": worker}), "worker").jobs
+    assert view(make_cluster({"ps": ps, "worker": worker}), "worker").jobs == {}
     assert {"ps": {2: address("ps", 2)}} == view(
         make_cluster({"ps": {**ps, "replicas": 3}, "worker": worker}), "worker"
     ).jobs
 
 
 def test_a_task_with_filters_of_its_own_has_its_own_file():
-    """taskDeviceFilters give one file each; the other tasks read the job's."""
+    """TaskDeviceFilters give one file each; the other tasks read the job's."""
     cluster = make_cluster({"ps": 2, "worker": {"replicas": 3, "taskDeviceFilters": {"1": ["/job:ps/task:1"]}}})
     (wanted,) = [one for one in views.views_of(cluster, Observed()) if one.job.name == "worker"]
 
@@ -120,7 +120,7 @@ def test_the_evaluator_is_in_nobodys_view_and_has_one():
     cluster = make_cluster({"chief": 1, "evaluator": {"deviceFilters": ["/job:chief"]}})
 
     assert {"chief"} == set(view(cluster, "chief").jobs) == set(view(cluster, "evaluator").jobs)
-    assert {} == view(cluster, "chief").device_filters
+    assert view(cluster, "chief").device_filters == {}
 
 
 def test_a_job_of_no_tasks_is_in_no_view():
@@ -134,23 +134,23 @@ def test_ports_and_the_cluster_domain_are_in_the_addresses():
         {"chief": 1, "data_loader": {"replicas": 1, "port": 3000}}, port=8000, clusterDomain="cluster.local"
     )
 
-    assert {
+    assert view(cluster, "chief").jobs == {
         "chief": ("demo-chief-0.demo.default.svc.cluster.local:8000",),
         "data_loader": ("demo-data-loader-0.demo.default.svc.cluster.local:3000",),
-    } == view(cluster, "chief").jobs
+    }
 
 
 def test_a_view_says_whose_it_is():
     """Name, namespace, UID, rpc layer and epoch are the TFCluster's."""
     found = view(make_cluster(rpcLayer="grpc+verbs", generation=7), "chief")
 
-    assert ("demo", "default", "uid-of-the-cluster", "grpc+verbs", 7) == (
+    assert (
         found.name,
         found.namespace,
         found.uid,
         found.rpc_layer,
         found.epoch,
-    )
+    ) == ("demo", "default", "uid-of-the-cluster", "grpc+verbs", 7)
 
 
 # --- filters in a view
@@ -220,8 +220,8 @@ def test_devices_of_tasks_that_a_view_hides_are_not_told():
     world = settled(cluster)
     world.pod_holds("demo-worker-0", GPU, "Unhealthy", "Unhealthy")
 
-    assert {} == view(cluster, "ps", world=world).accelerators
-    assert {0: {GPU: 0}} == view(cluster, "worker", world=world).accelerators["worker"].tasks
+    assert view(cluster, "ps", world=world).accelerators == {}
+    assert view(cluster, "worker", world=world).accelerators["worker"].tasks == {0: {GPU: 0}}
 
 
 @pytest.mark.parametrize("change", [{"ownerReferences": None}, {"deletionTimestamp": "2027-01-01T00:00:00Z"}])
@@ -232,7 +232,7 @@ def test_devices_of_pods_that_are_not_ours_or_go_do_not_count(change):
     world.pod_holds("demo-worker-0", GPU, "Unhealthy", "Unhealthy")
     world.edit("Pod", "demo-worker-0", {"metadata": change})
 
-    assert {} == view(cluster, "worker", world=world).accelerators["worker"].tasks
+    assert view(cluster, "worker", world=world).accelerators["worker"].tasks == {}
 
 
 # --- epochs
@@ -244,7 +244,7 @@ def test_a_view_that_does_not_change_keeps_its_epoch():
     template = {"spec": {"containers": [{"name": "task", "image": "image:9"}]}}
     after = make_cluster({"chief": {"template": template}, "worker": 2}, generation=5)
 
-    assert {"chief/cluster.json": 1, "worker/cluster.json": 1} == epochs(after, world)
+    assert epochs(after, world) == {"chief/cluster.json": 1, "worker/cluster.json": 1}
 
 
 def test_only_the_views_that_change_get_the_generation():
@@ -253,8 +253,8 @@ def test_only_the_views_that_change_get_the_generation():
     world = settled(make_cluster({"ps": 1, "worker": {"replicas": 1, **worker}}))
     after = make_cluster({"ps": 1, "worker": {"replicas": 2, **worker}}, generation=4)
 
-    assert {"ps/cluster.json": 4, "worker/cluster.json": 1} == epochs(after, world)
-    assert 4 == views.epoch_of(views.views_of(after, world.observe(after)))
+    assert epochs(after, world) == {"ps/cluster.json": 4, "worker/cluster.json": 1}
+    assert views.epoch_of(views.views_of(after, world.observe(after))) == 4
 
 
 @pytest.mark.parametrize(
@@ -270,7 +270,7 @@ def test_filters_and_addresses_count_for_the_epoch(edit):
     """Whatever a program would have to connect anew for gives a new epoch."""
     world = settled(make_cluster({"worker": 2}))
 
-    assert {"worker/cluster.json": 3} == epochs(make_cluster(edit, generation=3), world)
+    assert epochs(make_cluster(edit, generation=3), world) == {"worker/cluster.json": 3}
 
 
 def test_accelerators_do_not_count_for_the_epoch():
@@ -304,7 +304,7 @@ def test_an_edit_behind_our_back_cannot_fake_an_epoch(change):
     world = settled(cluster)
     world.edit("ConfigMap", "demo-worker", change)
 
-    assert {"worker/cluster.json": 8} == epochs(make_cluster({"worker": 1}, generation=8), world)
+    assert epochs(make_cluster({"worker": 1}, generation=8), world) == {"worker/cluster.json": 8}
 
 
 def test_an_epoch_that_was_edited_in_the_text_alone_is_not_believed():
@@ -314,7 +314,7 @@ def test_an_epoch_that_was_edited_in_the_text_alone_is_not_believed():
     text = world.objects["ConfigMap", "demo-worker"]["data"]["cluster.json"]
     world.edit("ConfigMap", "demo-worker", {"data": {"cluster.json": text.replace('"epoch":3', '"epoch":2')}})
 
-    assert {"worker/cluster.json": 3} == epochs(cluster, world)
+    assert epochs(cluster, world) == {"worker/cluster.json": 3}
 
 
 def test_an_epoch_of_the_future_is_not_believed():
@@ -328,7 +328,7 @@ def test_an_epoch_of_the_future_is_not_believed():
     }
     world.edit("ConfigMap", "demo-worker", change)
 
-    assert {"worker/cluster.json": 3} == epochs(cluster, world)
+    assert epochs(cluster, world) == {"worker/cluster.json": 3}
 
 
 def test_the_epochs_of_another_owners_config_map_are_not_ours():
@@ -337,7 +337,7 @@ def test_the_epochs_of_another_owners_config_map_are_not_ours():
     world = settled(cluster)
     world.edit("ConfigMap", "demo-worker", {"metadata": {"ownerReferences": None}})
 
-    assert {"worker/cluster.json": 8} == epochs(make_cluster({"worker": 1}, generation=8), world)
+    assert epochs(make_cluster({"worker": 1}, generation=8), world) == {"worker/cluster.json": 8}
 
 
 def test_a_text_that_is_no_view_has_no_membership():
@@ -354,10 +354,10 @@ def test_the_annotation_lists_the_epoch_of_each_file():
 
     spelled = world.annotation("ConfigMap", "demo-worker", naming.ANNOTATION_EPOCHS)
 
-    assert '{"cluster.json":3,"task-1.json":3}' == spelled
-    assert ["cluster.json", "task-1.json"] == list(json.loads(spelled))
+    assert spelled == '{"cluster.json":3,"task-1.json":3}'
+    assert list(json.loads(spelled)) == ["cluster.json", "task-1.json"]
 
 
 def test_no_views_have_epoch_nothing():
     """Without any view the epoch is 0."""
-    assert 0 == views.epoch_of(())
+    assert views.epoch_of(()) == 0

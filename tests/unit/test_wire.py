@@ -81,7 +81,7 @@ def test_labels_are_kept_and_annotations_only_ours():
 
     meta = wire.PODS.read(msgspec.json.encode({"metadata": metadata})).meta
 
-    assert ({"team": "blue"}, {naming.ANNOTATION_VIEW: "d"}, True) == (meta.labels, meta.annotations, meta.terminating)
+    assert (meta.labels, meta.annotations, meta.terminating) == ({"team": "blue"}, {naming.ANNOTATION_VIEW: "d"}, True)
 
 
 def test_a_service_is_read_in_the_fields_that_we_set():
@@ -113,7 +113,7 @@ def test_a_list_gives_its_objects_and_where_it_goes_on():
 
     found, meta = wire.SERVICES.read_list(msgspec.json.encode(body))
 
-    assert ([META], "99", "more") == ([one.meta for one in found], meta.resource_version, meta.continue_token)
+    assert ([one.meta for one in found], meta.resource_version, meta.continue_token) == ([META], "99", "more")
 
 
 @pytest.mark.parametrize(
@@ -147,14 +147,14 @@ def test_times_are_seconds_since_the_epoch():
 
     found = pod({"phase": "Failed", "startTime": "2027-01-15T08:00:00Z", "containerStatuses": ended})
 
-    assert (1_800_000_000.0, 1_800_000_009.5) == (found.started_at, found.finished_at)
+    assert (found.started_at, found.finished_at) == (1_800_000_000.0, 1_800_000_009.5)
 
 
 def test_a_pod_without_ended_containers_ended_when_it_was_last_ready():
     """An evicted pod's containers may tell nothing; the Ready condition's last change stands in."""
     ready = {"type": "Ready", "status": "False", "lastTransitionTime": "2027-01-15T08:00:00Z"}
 
-    assert 1_800_000_000.0 == pod({"phase": "Failed", "conditions": [ready]}).finished_at
+    assert pod({"phase": "Failed", "conditions": [ready]}).finished_at == 1_800_000_000.0
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_a_pod_that_is_always_restarted_ends_only_by_disruption(phase):
     """With restartPolicy Always an end means that the kubelet took the pod away, whatever the exit code was."""
     found = pod({"phase": phase}, restartPolicy="Always")
 
-    assert ("Failed", True) == (found.phase, found.disrupted)
+    assert (found.phase, found.disrupted) == ("Failed", True)
 
 
 @pytest.mark.parametrize("policy", ["Never", "OnFailure"])
@@ -187,7 +187,7 @@ def test_a_pod_that_may_end_and_ends_well_has_succeeded(policy):
     """A program that is not to be restarted has finished its work."""
     found = pod({"phase": "Succeeded"}, restartPolicy=policy)
 
-    assert ("Succeeded", False) == (found.phase, found.disrupted)
+    assert (found.phase, found.disrupted) == ("Succeeded", False)
 
 
 def test_the_reason_is_the_pods_or_the_first_failed_containers():
@@ -197,15 +197,15 @@ def test_the_reason_is_the_pods_or_the_first_failed_containers():
         container({"terminated": {"exitCode": 137, "reason": "OOMKilled"}}),
     ]
 
-    assert "OOMKilled, exit code 137" == pod({"phase": "Failed", "containerStatuses": ended}).reason
-    assert "Evicted" == pod({"phase": "Failed", "reason": "Evicted", "containerStatuses": ended}).reason
+    assert pod({"phase": "Failed", "containerStatuses": ended}).reason == "OOMKilled, exit code 137"
+    assert pod({"phase": "Failed", "reason": "Evicted", "containerStatuses": ended}).reason == "Evicted"
 
 
 def test_images_are_those_of_the_spec():
     """Init containers first, each by its name."""
     spec = {"containers": [{"name": "a", "image": "i"}], "initContainers": [{"name": "b", "image": "j"}]}
 
-    assert (("b", "j"), ("a", "i")) == pod(**spec).images
+    assert pod(**spec).images == (("b", "j"), ("a", "i"))
     assert pod(nodeName="node").scheduled
 
 
@@ -218,7 +218,7 @@ def test_healthy_devices_are_summed_over_containers():
 
     status = {"containerStatuses": [allocated("Healthy", "Unhealthy"), allocated("Unknown"), container({})]}
 
-    assert {"nvidia.com/gpu": 2} == pod(status).devices
+    assert pod(status).devices == {"nvidia.com/gpu": 2}
     assert None is pod({"containerStatuses": [container({})]}).devices
 
 

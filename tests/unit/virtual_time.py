@@ -7,7 +7,6 @@ import selectors
 from collections.abc import Coroutine
 from typing import Any, Final
 
-
 #: What one turn of the loop takes, in seconds: where time stood still, a timer that is due in no time would never be.
 TICK: Final = 1e-6
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -100,12 +101,10 @@ class Engine:
     async def _sweep(self) -> None:
         """Take out the TFClusters that vanished while kopf's watch was down: kopf tells nothing of them."""
         while True:
-            try:
-                await asyncio.wait_for(self._listed_anew.wait(), _SWEEP_EVERY)
-            except TimeoutError:
-                pass
-            else:
-                await asyncio.sleep(_SETTLE)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_SWEEP_EVERY):
+                    await self._listed_anew.wait()
+                    await asyncio.sleep(_SETTLE)
             self._listed_anew.clear()
             known = self._parents.known()
             try:

@@ -8,6 +8,7 @@ is urgent (the user edited the TFCluster) skips the rest.  A pass that fails is 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import heapq
 import logging
 import random
@@ -106,10 +107,10 @@ class WorkQueue(Generic[Key]):
                 del self._due[key]
                 return key
             wait = self._order[0][0] - self._clock() if self._order else None
-            try:
-                await asyncio.wait_for(self._wake.wait(), wait)
-            except TimeoutError:
-                continue
+            # NB: not wait_for(), which on Python 3.11 loses a cancellation that comes together with the event.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait):
+                    await self._wake.wait()
 
     async def _pass(self, key: Key) -> None:
         began = self._clock()

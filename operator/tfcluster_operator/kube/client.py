@@ -52,6 +52,7 @@ class Client:
         body: Any = None,
         params: Mapping[str, str] | None = None,
         content_type: str = JSON,
+        urgent: bool = True,
     ) -> bytes:
         """Make one request.
 
@@ -61,6 +62,7 @@ class Client:
             body: what to send, as JSON; None sends nothing.
             params: the query.
             content_type: the kind of the body.
+            urgent: False for what only reports, and waits for what builds.
 
         Returns:
             The response's body.
@@ -76,7 +78,7 @@ class Client:
         while True:
             try:
                 async with (
-                    self._limiter.slot(),
+                    self._limiter.slot(urgent=urgent),
                     self._session.request(
                         method,
                         self._server + path,

@@ -51,13 +51,14 @@ async def emit(client: Client, cluster: TFCluster, *, severity: Severity, reason
         "count": 1,
     }
     try:
-        await client.request("POST", f"/api/v1/namespaces/{cluster.namespace}/events", body=body)
+        path = f"/api/v1/namespaces/{cluster.namespace}/events"
+        await client.request("POST", path, body=body, urgent=False)
     except errors.KubeError:
         return
 
 
 def told(actions: Iterable[Action]) -> Iterator[tuple[str, str]]:
-    """Sum up what was done as (reason, message), one for each reason and kind of action."""
+    """Sum up what was done as (reason, message), one for each reason: a new cluster is one Event."""
     groups: dict[tuple[str, str, str], list[str]] = defaultdict(list)  # reason, verb, kind
     for action in actions:
         match action:
@@ -71,6 +72,9 @@ def told(actions: Iterable[Action]) -> Iterator[tuple[str, str]]:
                 groups[action.reason, "updated", action.kind].append(name)
             case Delete(name=name):
                 groups[action.reason, "deleted", action.kind].append(name)
+    messages: dict[str, list[str]] = defaultdict(list)
     for (reason, verb, kind), names in groups.items():
         listed = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
-        yield reason, f"{verb} {len(names)} {kind}{'s' if len(names) > 1 else ''}: {listed}"
+        messages[reason].append(f"{verb} {len(names)} {kind}{'s' if len(names) > 1 else ''}: {listed}")
+    for reason, parts in messages.items():
+        yield reason, "; ".join(parts)

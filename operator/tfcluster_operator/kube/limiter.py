@@ -1,7 +1,8 @@
 """How many requests are under way at once: a window that grows while the server keeps up and shrinks when it says 429.
 
 It starts slowly (one more for each answer), gives up three tenths at a refusal, at most once in a tenth of a second,
-holds for half a second and then climbs carefully.  Waiting requests are served in order, so no cluster starves.
+holds for half a second and then climbs carefully.  Waiting requests are served in order, so no cluster starves; what
+only reports (status, events) waits until nothing that builds a cluster does.
 """
 
 from __future__ import annotations
@@ -33,14 +34,19 @@ class AdaptiveLimiter:
         self._ceiling = ceiling
         self._under_way = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
+        self._waiting_to_report: deque[asyncio.Future[None]] = deque()
         self._throttled_at = float("-inf")
 
     @asynccontextmanager
-    async def slot(self) -> AsyncIterator[None]:
-        """Hold one place in the window for one request."""
-        if self._waiting or self._under_way >= int(self._window):
+    async def slot(self, *, urgent: bool = True) -> AsyncIterator[None]:
+        """Hold one place in the window for one request.
+
+        Args:
+            urgent: False for what only reports.
+        """
+        if self._waiting or self._waiting_to_report or self._under_way >= int(self._window):
             turn = asyncio.get_running_loop().create_future()
-            self._waiting.append(turn)
+            (self._waiting if urgent else self._waiting_to_report).append(turn)
             try:
                 await turn
             except asyncio.CancelledError:
@@ -71,8 +77,8 @@ class AdaptiveLimiter:
             self._throttled_at = now
 
     def _admit(self) -> None:
-        while self._waiting and self._under_way < int(self._window):
-            turn = self._waiting.popleft()
+        while (queue := self._waiting or self._waiting_to_report) and self._under_way < int(self._window):
+            turn = queue.popleft()
             if not turn.done():
                 self._under_way += 1
                 turn.set_result(None)

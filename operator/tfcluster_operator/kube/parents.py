@@ -101,6 +101,7 @@ class Parents:
             body={"metadata": {"uid": uid}, "status": change},
             params={"fieldManager": naming.FIELD_MANAGER},
             content_type=MERGE_PATCH,
+            urgent=False,
         )
         self.put(msgspec.json.decode(answer, type=dict))
 

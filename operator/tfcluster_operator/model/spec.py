@@ -124,12 +124,12 @@ def parse(body: Mapping[str, Any]) -> TFCluster:
         port = int(spec.get("port", DEFAULT_PORT))
         domain = str(spec.get("clusterDomain", ""))
         jobs = [_job(name, job, port=port, domain=domain) for name, job in sorted((spec.get("jobs") or {}).items())]
+        for job in jobs:
+            problems.extend(_filter_problems(job, {other.name: other for other in jobs}))
     except (TypeError, ValueError, AttributeError) as error:
         problems.append(f"spec: {error}")
     if not jobs and not problems:
         problems.append("spec.jobs: declare at least one job")
-    for job in jobs:
-        problems.extend(_filter_problems(job, {other.name: other for other in jobs}))
     if problems:
         raise InvalidSpecError(tuple(problems))
     return TFCluster(
@@ -151,6 +151,8 @@ def _job(name: str, raw: Mapping[str, Any], *, port: int, domain: str) -> Job:
     replicas = int(raw.get("replicas", 1))
     own_port = int(raw.get("port", port))
     template = raw.get("template") or {}
+    if not isinstance(template, Mapping):
+        raise TypeError(f"jobs.{name}.template must be an object, not {type(template).__name__}")
     made_from = json.dumps([template, own_port, domain], sort_keys=True, separators=(",", ":"))
     return Job(
         name=name,

@@ -84,7 +84,7 @@ def invalid_status(
     status: Mapping[str, Any], *, generation: int, problems: Sequence[str], now: float
 ) -> dict[str, Any]:
     """Work out the status of a TFCluster whose spec cannot be read: what was reported stays, Ready says why."""
-    said = (_Says("Ready", status=False, reason=reasons.INVALID_SPEC, message="; ".join(problems)),)
+    said = (_Says("Ready", status=False, reason=reasons.INVALID_SPEC, message=_shorten(problems)),)
     return {
         **status,
         "observedGeneration": generation,

@@ -88,16 +88,18 @@ def load(image: Image) -> str:
         image: which.
 
     Returns:
-        The name that changes with its content; the cluster knows it under the tag ``dev`` too.
+        The name that changes with its content, by which a release is upgraded; the examples say ``:dev``.
     """
     archive = image.archive()
     tagged = f"{image.name}:{image.content()}"
+    # A large image is imported once: nothing is upgraded to it.
+    names = [f"{image.name}:dev"] if image is TRAINING else [tagged, f"{image.name}:dev"]
     loaded = ROOT / ".local" / f"loaded-{Path(image.name).name}"
     # The cluster may have been made anew since: its kubeconfig tells one from the other.
     mark = f"{tagged} {(ROOT / '.local' / 'kubeconfig').stat().st_mtime_ns}"
     if not (loaded.is_file() and loaded.read_text() == mark):
         tell(f"loading {tagged} into the cluster")
-        for name in (tagged, f"{image.name}:dev"):
+        for name in names:
             _run([sys.executable, "-m", "local_kubernetes", "load-image", str(archive), name])
         loaded.write_text(mark)
     return tagged

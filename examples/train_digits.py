@@ -8,8 +8,8 @@ and goes on with the workers it has (to use new ones, start it again from a chec
 from __future__ import annotations
 
 import argparse
+import os
 import signal
-import sys
 import time
 
 import numpy as np
@@ -31,7 +31,8 @@ def main() -> None:
     parser.add_argument("--keep-running", action="store_true", help="go on training until SIGTERM")
     parser.add_argument("--connect-timeout", type=float, default=300.0, help="seconds to wait for the other tasks")
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    # The coordinator's threads can keep a process from ending after a worker was lost, so this does not wait for them.
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
 
     resolver = TFClusterResolver()
     cluster = resolver.snapshot()  # one epoch for all of what follows: a strategy cannot change its workers

@@ -26,8 +26,8 @@ _PARAMETER_SERVER_SETTINGS: Final = {
     "TF_PS_DISABLE_ASYNC_EXECUTOR_GLOBALLY": "True",
 }
 
-# NB: there is no way to connect anew in the same process: TensorFlow never closes the server that it opened on this task's
-# own port, so the second one cannot open it.
+# NB: there is no way to connect anew in the same process: TensorFlow never closes the server that it opened on this
+# task's own port, so the second one cannot open it.
 _WAYS_TO_RESIZE: Final = """The ways to go on:
   1. end this process and start it again, restoring a checkpoint: the other tasks' servers need no restart;
   2. stay on the old cluster: give everything the snapshot() that this process connected with."""

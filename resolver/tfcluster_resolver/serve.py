@@ -58,8 +58,8 @@ def serve(membership: Membership) -> NoReturn:
         raise ServeError(f"TensorFlow cannot serve {own} on port {port}: {error.message}") from error
     view = membership.view
     print(f"serving {own} of {view.namespace}/{view.name} at {server.target}, port {port}", flush=True)  # noqa: T201 - the log's one line
-    # NB: a signal just before a wait on a lock, or one that a thread of TensorFlow takes, would not end that wait; a byte
-    # in the socket does, and then the handler runs.
+    # NB: a signal just before a wait on a lock, or one that a thread of TensorFlow takes, would not end that wait; a
+    # byte in the socket does, and then the handler runs.
     while True:
         woken.recv(1)
 

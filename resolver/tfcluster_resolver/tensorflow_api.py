@@ -16,9 +16,9 @@ from tfcluster_resolver.errors import TensorFlowNotFoundError
 
 def is_installed() -> bool:
     """Tell whether this Python can import TensorFlow, without importing it."""
-    if "tensorflow" in sys.modules:
-        return sys.modules["tensorflow"] is not None
-    return importlib.util.find_spec("tensorflow") is not None
+    spec = importlib.util.find_spec("tensorflow")
+    # NB: a folder of that name on the path is found too, as a namespace package, which has no origin.
+    return spec is not None and spec.origin is not None
 
 
 def load(purpose: str) -> Any:

@@ -10,7 +10,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent / "resolver"))
 
-from loopback_cluster import LoopbackCluster  # noqa: E402 - after the path
+from loopback_cluster import LoopbackCluster
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""A TensorFlow cluster of real processes on loopback, each with the view and environment that the operator would give."""
+"""A TensorFlow cluster of real processes on loopback, each with the view and environment that the operator gives."""
 
 from __future__ import annotations
 

@@ -58,7 +58,8 @@ def test_resolver_made_before_tensorflow_is_imported_is_tensorflows(cluster):
     assert cluster.program(text) == "True\n"
 
 
-def test_subclass_of_a_user_is_tensorflows(as_chief):
+@pytest.mark.usefixtures("as_chief")
+def test_subclass_of_a_user_is_tensorflows():
     """A user's subclass is TensorFlow's as well, keeps its name, and its snapshots are of it."""
     import tensorflow as tf
 
@@ -76,7 +77,10 @@ def test_subclass_of_a_user_is_tensorflows(as_chief):
     assert (type(mine).__name__, mine.snapshot().environment) == ("Mine", "mine")
 
 
-@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])
+@pytest.mark.parametrize(
+    "duplicate",
+    [copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))],  # noqa: S301 - our own bytes
+)
 def test_copies_are_whole(as_chief, duplicate):
     """A copied, deep-copied or pickled resolver is of the same class and answers the same."""
     other = duplicate(as_chief)
@@ -149,7 +153,15 @@ def observed(make, cluster) -> object:
         spec = make(cluster)
     except kinds as error:
         return next(kind for kind in kinds if isinstance(error, kind))
-    told = [spec.jobs, bool(spec), spec.as_dict(), repr(spec), spec == make(spec), spec != make(cluster), make(spec).jobs]
+    told = [
+        spec.jobs,
+        bool(spec),
+        spec.as_dict(),
+        repr(spec),
+        spec == make(spec),
+        spec != make(cluster),
+        make(spec).jobs,
+    ]
     for job in [*spec.jobs, "no such job"]:
         for ask in (spec.num_tasks, spec.task_indices, lambda name: spec.task_address(name, 1)):
             try:
@@ -178,7 +190,7 @@ def test_specs_equal_each_other(cluster):
 
     assert ours == theirs
     assert theirs == ours
-    assert not ours != theirs
+    assert (ours != theirs, theirs != ours) == (False, False)
     with pytest.raises(TypeError):
         hash(ours)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from unit.in_memory import CLUSTER_UID, NOW, TEMPLATE, InMemoryWorld, make_cluster, settled
+from unit.in_memory import CLUSTER_UID, TEMPLATE, InMemoryWorld, make_cluster, settled
 
 from tfcluster_operator.model import naming, reasons, views
-from tfcluster_operator.model.actions import Action, CreateConfigMap, CreatePod, Delete, Finding, Patch
+from tfcluster_operator.model.actions import Action, CreateConfigMap, Delete, Finding, Patch
 from tfcluster_operator.model.spec import TFCluster
 
 OTHER_IMAGE = {"spec": {**TEMPLATE["spec"], "containers": [{"name": "task", "image": "image:2"}]}}
@@ -465,6 +465,16 @@ def test_suspend_deletes_the_pods_and_keeps_the_rest():
     assert deleted[0] == "Delete Pod demo-worker-1 Suspended"
 
 
+def test_suspend_leaves_a_pod_of_others_alone():
+    """A pod under our name that another controls stays when the cluster rests."""
+    world = settled(make_cluster())
+    world.edit("Pod", "demo-worker-1", FOREIGN["another controller's"])
+
+    deleted = world.plan(make_cluster(suspend=True, generation=2)).actions
+
+    assert {one.name for one in deleted} == {"demo-chief-0", "demo-worker-0"}
+
+
 def test_a_suspended_cluster_comes_back():
     """Ending the suspension makes every pod again and rewrites no view."""
     world = settled(make_cluster())
@@ -588,13 +598,3 @@ def test_a_lost_device_rewrites_the_views_that_show_the_task():
     planned = world.plan(cluster)
 
     assert [one.name for one in planned.actions] == ["demo-chief", "demo-worker", "demo-chief-0", "demo-worker-0"]
-
-
-def test_times_are_the_callers():
-    """The same world and the same time give the same plan."""
-    cluster = make_cluster()
-    world = settled(cluster)
-    world.pod_ends("demo-worker-1", "Failed")
-
-    assert (world.plan(cluster), NOW) == (world.plan(cluster), world.now)
-    assert not [one for one in world.plan(cluster).actions if isinstance(one, CreatePod)]

@@ -224,6 +224,17 @@ def test_devices_of_tasks_that_a_view_hides_are_not_told():
     assert view(cluster, "worker", world=world).accelerators["worker"].tasks == {0: {GPU: 0}}
 
 
+def test_of_a_job_that_is_seen_in_part_only_that_part_is_told():
+    """A reader that sees worker 0 alone learns nothing of worker 1's devices."""
+    worker = {"replicas": 2, "template": gpu_template(**{"nvidia.com_gpu": "1"})}
+    cluster = make_cluster({"ps": {"deviceFilters": ["/job:worker/task:0"]}, "worker": worker})
+    world = settled(cluster)
+    for name in ("demo-worker-0", "demo-worker-1"):
+        world.pod_holds(name, GPU, "Unhealthy", "Unhealthy")
+
+    assert view(cluster, "ps", world=world).accelerators["worker"].tasks == {0: {GPU: 0}}
+
+
 @pytest.mark.parametrize("change", [{"ownerReferences": None}, {"deletionTimestamp": "2027-01-01T00:00:00Z"}])
 def test_devices_of_pods_that_are_not_ours_or_go_do_not_count(change):
     """A foreign or terminating pod of the name says nothing about the task's devices."""

@@ -94,9 +94,9 @@ def main() -> None:
         if passes > options.epochs:
             time.sleep(1)  # the demonstration goes on; the machine need not be busy with it
     print(f"done: accuracy {accuracy:.3f}", flush=True)
-    # NB: after a worker was lost and came back, the coordinator's threads can keep a finished process from ending.
-    os._exit(0)
 
 
 if __name__ == "__main__":
     main()
+    # NB: after a worker was lost and came back, the coordinator's threads can keep a finished process from ending.
+    os._exit(0)

@@ -129,6 +129,31 @@ def test_waiting_requests_are_served_in_order():
     assert list(range(9)) == served
 
 
+def test_what_only_reports_waits_for_what_builds():
+    """A report that came first is served after every request that builds."""
+    served: list[str] = []
+
+    async def scenario() -> None:
+        limiter = AdaptiveLimiter(start=1)
+
+        async def request(name: str, *, urgent: bool) -> None:
+            async with limiter.slot(urgent=urgent):
+                served.append(name)
+                await asyncio.sleep(1)
+
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(request("first", urgent=True))
+            await asyncio.sleep(0.1)
+            tasks.create_task(request("report", urgent=False))
+            await asyncio.sleep(0.1)
+            tasks.create_task(request("create", urgent=True))
+            tasks.create_task(request("another create", urgent=True))
+
+    run_in_virtual_time(scenario())
+
+    assert ["first", "create", "another create", "report"] == served
+
+
 def test_a_request_that_fails_frees_its_place():
     """An exception in a request costs no place."""
 

@@ -151,7 +151,7 @@ def test_what_only_reports_waits_for_what_builds():
 
     run_in_virtual_time(scenario())
 
-    assert ["first", "create", "another create", "report"] == served
+    assert served == ["first", "create", "another create", "report"]
 
 
 def test_a_request_that_fails_frees_its_place():

@@ -112,6 +112,8 @@ class Reconciler:
         await self._tell(cluster, outcome)
         if outcome.findings:
             raise RetryLater("; ".join(finding.message for finding in outcome.findings))
+        # NB: who holds a name may be another TFCluster's object, whose events wake that one and not us.
+        blocked = blocked or any(finding.reason == reasons.NAME_TAKEN for finding in planned.findings)
         waits = (wait, planned.wake_after, _LOOK_AGAIN if blocked else None, 0.0 if outcome.again else None)
         return min((one for one in waits if one is not None), default=None)
 

@@ -7,6 +7,8 @@ BIN := .venv/bin
 TENSORFLOW := $(CACHE)/tensorflow-$(shell sha256sum requirements/tensorflow-test.txt | cut -c1-16)
 # Only the operator's own dependencies, as its image has them: kopf imports the official client where it finds it.
 OPERATOR := $(CACHE)/operator-$(shell sha256sum requirements/operator.txt | cut -c1-16)
+# The newest of each major version: the resolver's messages work with all of them.
+PROTOBUFS := $(foreach major,5 6 7,$(CACHE)/protobuf-$(major)-$(shell sha256sum requirements/protobuf-$(major).txt | cut -c1-16))
 PYTEST := $(BIN)/python -m pytest
 SOURCES := operator resolver crds scripts tests bench local_kubernetes examples
 
@@ -36,8 +38,8 @@ layers: .venv
 unit: .venv
 	$(PYTEST) tests/unit tests/properties
 
-tensorflow-tests: $(TENSORFLOW)/.complete
-	PYTHONPATH=resolver $(TENSORFLOW)/bin/python -m pytest tests/tensorflow
+tensorflow-tests: $(TENSORFLOW)/.complete $(PROTOBUFS:=/.complete)
+	TFCLUSTER_PROTOBUFS="$(PROTOBUFS)" PYTHONPATH=resolver $(TENSORFLOW)/bin/python -m pytest tests/tensorflow
 
 integration: .venv $(OPERATOR)/.complete
 	TFCLUSTER_OPERATOR_PYTHON=$(OPERATOR)/bin/python $(PYTEST) tests/integration
@@ -62,7 +64,7 @@ bench: .venv $(OPERATOR)/.complete ## the operator against a bare client on one 
 	TFCLUSTER_OPERATOR_PYTHON=$(OPERATOR)/bin/python $(BIN)/python -m bench
 
 lock: .venv ## pin the newest dependencies, with hashes
-	for each in build operator dev tensorflow tensorflow-test; do \
+	for each in build operator dev tensorflow tensorflow-test protobuf-5 protobuf-6 protobuf-7; do \
 	  $(BIN)/uv pip compile --quiet --upgrade --generate-hashes --no-emit-index-url --no-emit-find-links --python-version 3.11 \
 	    --no-header --no-annotate requirements/$$each.in -o requirements/$$each.txt; done
 
@@ -91,4 +93,11 @@ $(TENSORFLOW)/.complete:
 	@echo "making TensorFlow's environment: usually a minute or two, once per requirements/tensorflow-test.txt"
 	$(PYTHON) -m venv $(TENSORFLOW)
 	$(TENSORFLOW)/bin/pip install --quiet --require-hashes -r requirements/tensorflow-test.txt
+	touch $@
+
+# NB: --no-deps, or pip complains of the TensorFlow that it is installed beside and wants another version.
+$(CACHE)/protobuf-%/.complete: $(TENSORFLOW)/.complete
+	@echo "fetching protobuf $(firstword $(subst -, ,$*)): usually a second, once per requirements/protobuf-$(firstword $(subst -, ,$*)).txt"
+	rm -rf $(@D)
+	$(TENSORFLOW)/bin/pip install --quiet --no-deps --require-hashes --target $(@D) -r requirements/protobuf-$(firstword $(subst -, ,$*)).txt
 	touch $@

@@ -32,8 +32,8 @@ class Shape:
 
     @property
     def objects(self) -> int:
-        """How many objects come into being: Service, ConfigMaps and pods."""
-        return self.clusters * (1 + len(self.jobs) + self.tasks)
+        """How many objects come into being: Service, ConfigMaps with views, the resolver's ConfigMap, and pods."""
+        return self.clusters * (1 + len(self.jobs) + 1 + self.tasks)
 
     @property
     def total_tasks(self) -> int:

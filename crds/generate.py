@@ -6,8 +6,9 @@ Usage:
     python crds/generate.py --refresh KUBECONFIG
                                                 first fetch Kubernetes' schemas from that cluster's API server
 
-Our part is sources/definition.yaml, and sources/filter_rules.py for the rules on device filters; they decide what a
-TFCluster is.  This script decides how Kubernetes' schemas become structural, which a CustomResourceDefinition must be.
+Our part is sources/definition.yaml, with sources/filter_rules.py for the rules on device filters and start_rules.py for
+those on the order in which jobs start; they decide what a TFCluster is.  This script decides how Kubernetes' schemas
+become structural, which a CustomResourceDefinition must be.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import yaml
-from sources import filter_rules
+from sources import filter_rules, start_rules
 
 FOLDER: Final = Path(__file__).resolve().parent
 DEFINITION: Final = FOLDER / "sources" / "definition.yaml"
@@ -54,6 +55,7 @@ QUANTITY_PATTERN: Final = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([KMGTPE]i|[numkMGTP
 RULES: Final[Mapping[str, Callable[[], list[dict[str, str]]]]] = {
     "of_one_list": filter_rules.of_one_list,
     "of_the_cluster": filter_rules.of_the_cluster,
+    "of_the_start": start_rules.of_the_jobs,
 }
 
 Schema = dict[str, Any]

@@ -2,7 +2,8 @@
 
 The workers and the ps run ``python -m tfcluster_resolver serve``; this program drives them.  A worker that is lost and
 comes back at its address joins again by itself.  A resize arrives as a new epoch of the view: this program tells of it
-and goes on with the workers it has (to use new ones, start it again from a checkpoint).
+and goes on with the workers it has (to use new ones, start it again from a checkpoint).  With --checkpoints it goes on
+from the last pass that it finished, after a failure as after a suspension.
 """
 
 from __future__ import annotations
@@ -24,13 +25,41 @@ BATCH = 64
 RATE = 0.1
 
 
-def main() -> None:
-    """Train, and print a line of loss and accuracy an epoch."""
+class Checkpoints:
+    """The newest states of some variables in a folder; what is there is restored.  Without a folder nothing is kept."""
+
+    def __init__(self, folder: str | None, cluster: TFClusterResolver, **kept: object) -> None:
+        # NB: unless told otherwise, each ps writes its variables into its own file system, where nobody finds them.
+        here = f"/job:{cluster.task_type}/task:{cluster.task_id}"
+        self._options = tf.train.CheckpointOptions(experimental_io_device=here)
+        checkpoint = tf.train.Checkpoint(**kept)
+        self._manager = tf.train.CheckpointManager(checkpoint, folder, max_to_keep=2) if folder else None
+        if self._manager and self._manager.latest_checkpoint:
+            checkpoint.restore(self._manager.latest_checkpoint, options=self._options).assert_consumed()
+
+    def save(self) -> None:
+        """Write a checkpoint, and delete the last but two."""
+        if self._manager:
+            self._manager.save(options=self._options)
+
+
+def read_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--epochs", type=int, default=10, help="passes over the data before the accuracy is judged")
     parser.add_argument("--keep-running", action="store_true", help="go on training until SIGTERM")
+    parser.add_argument("--checkpoints", help="a folder on a volume that outlives the pods")
     parser.add_argument("--connect-timeout", type=float, default=300.0, help="seconds to wait for the other tasks")
-    options = parser.parse_args()
+    return parser.parse_args()
+
+
+def read_digits() -> list[np.ndarray]:
+    images, labels = load_digits(return_X_y=True)
+    return train_test_split((images / 16.0).astype(np.float32), labels.astype(np.int64), test_size=0.25, random_state=0)
+
+
+def main() -> None:
+    """Train, and print a line of loss and accuracy an epoch."""
+    options = read_options()
     # The coordinator's threads can keep a process from ending after a worker was lost, so this does not wait for them.
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
 
@@ -40,12 +69,7 @@ def main() -> None:
     strategy = tf.distribute.ParameterServerStrategy(cluster)
     coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
 
-    images, labels = load_digits(return_X_y=True)
-    images = (images / 16.0).astype(np.float32)
-    labels = labels.astype(np.int64)
-    data = train_test_split(images, labels, test_size=0.25, random_state=0)
-    train_images, test_images, train_labels, test_labels = data
-
+    train_images, test_images, train_labels, test_labels = read_digits()
     with strategy.scope():
         random = np.random.default_rng(0)
         layers = [
@@ -73,10 +97,13 @@ def main() -> None:
         for layer, gradient in zip(layers, tape.gradient(loss, layers), strict=True):
             layer.assign_sub(RATE * gradient)
 
+    passed = tf.Variable(0, dtype=tf.int64)
+    checkpoints = Checkpoints(options.checkpoints, cluster, layers=layers, passed=passed)
     iterator = iter(coordinator.create_per_worker_dataset(batches))
     workers = cluster.cluster_spec().num_tasks("worker")
     print(f"training with {workers} workers, cluster epoch {cluster.epoch}", flush=True)
-    known, passes, accuracy = cluster.epoch, 0, 0.0
+    known, passes, accuracy = cluster.epoch, int(passed), 0.0
+    print(f"{passes} passes were made before", flush=True)
     while options.keep_running or passes < options.epochs:
         began = time.monotonic()
         for _ in range(len(train_labels) // BATCH):
@@ -87,6 +114,8 @@ def main() -> None:
         accuracy = float(np.mean(np.argmax(logits(test_images), axis=1) == test_labels))
         took = time.monotonic() - began
         print(f"pass {passes}: loss {loss:.3f}, accuracy {accuracy:.3f}, {took:.2f} s", flush=True)
+        passed.assign(passes)
+        checkpoints.save()
         if resolver.epoch != known:
             known = resolver.epoch
             declared = resolver.cluster_spec().num_tasks("worker")

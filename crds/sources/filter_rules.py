@@ -57,6 +57,10 @@ OF_ONE_FILTER: Final = (
         holds=f"!f.matches('{NOT_A_NUMBER}')",
         advice="holds a number that is not written as 0 to 9999 without leading zeros: correct it",
     ),
+    Check(
+        holds="f != '/job:evaluator' && !f.startsWith('/job:evaluator/')",
+        advice="matches nothing, because an evaluator sees the cluster and is not in it: remove the filter",
+    ),
 )
 
 OF_THE_CLUSTER: Final = (

@@ -19,6 +19,7 @@ from tfcluster_operator.kube import connection, probes
 from tfcluster_operator.kube.client import Client
 from tfcluster_operator.kube.limiter import AdaptiveLimiter
 from tfcluster_operator.model import naming
+from tfcluster_operator.resolver_sources import read_archive
 from tfcluster_operator.settings import Settings
 
 #: Seconds that the requests under way get to end.
@@ -78,7 +79,7 @@ async def run(settings: Settings) -> None:
         token=connection.SERVICE_ACCOUNT_TOKEN if in_pod else None,
     )
     async with session:
-        engine = Engine(Client(session, found.server, AdaptiveLimiter()), settings.namespaces)
+        engine = Engine(Client(session, found.server, AdaptiveLimiter()), settings.namespaces, read_archive())
         runner = await probes.serve(settings.health_port, engine.informers, engine.ready)
         kopf_tasks = await kopf.spawn_tasks(
             registry=_registry(engine, kopf.AiohttpSession(server=found.server, aiohttp_session=session)),

@@ -12,14 +12,30 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from tfcluster_resolver.cluster_spec import ClusterSpec
     from tfcluster_resolver.connect import connect_to_cluster
+    from tfcluster_resolver.device_filters import ClusterDeviceFilters
+    from tfcluster_resolver.device_names import device_filter_matches
+    from tfcluster_resolver.epochs import NewEpoch
     from tfcluster_resolver.errors import (
+        AcceleratorMismatchWarning,
         AddressError,
         ClusterChangedError,
+        ConnectedTooLateError,
         ConnectError,
         CoordinatorNotInClusterError,
+        DeviceFilterError,
+        DeviceNameError,
+        DeviceScopeError,
+        KubernetesClientNotFoundError,
+        KubernetesConfigurationError,
+        KubernetesError,
+        KubernetesRightsError,
+        KubernetesUnreachableError,
         MalformedViewError,
+        NoSuchClusterError,
         NoSuchTaskError,
+        NotPublishedError,
         PortTakenError,
+        ProtobufNotFoundError,
         ServeError,
         TaskIdentityError,
         TasksUnreachableError,
@@ -35,14 +51,29 @@ if TYPE_CHECKING:
 __version__: Final = "0.1.0"
 
 __all__ = [
+    "AcceleratorMismatchWarning",
     "AddressError",
     "ClusterChangedError",
+    "ClusterDeviceFilters",
     "ClusterSpec",
     "ConnectError",
+    "ConnectedTooLateError",
     "CoordinatorNotInClusterError",
+    "DeviceFilterError",
+    "DeviceNameError",
+    "DeviceScopeError",
+    "KubernetesClientNotFoundError",
+    "KubernetesConfigurationError",
+    "KubernetesError",
+    "KubernetesRightsError",
+    "KubernetesUnreachableError",
     "MalformedViewError",
+    "NewEpoch",
+    "NoSuchClusterError",
     "NoSuchTaskError",
+    "NotPublishedError",
     "PortTakenError",
+    "ProtobufNotFoundError",
     "ServeError",
     "TFClusterError",
     "TFClusterResolver",
@@ -55,10 +86,18 @@ __all__ = [
     "ViewUnreadableError",
     "__version__",
     "connect_to_cluster",
+    "device_filter_matches",
 ]
 
 #: The module of each name that is not an error.
-_MODULES: Final = {"ClusterSpec": "cluster_spec", "TFClusterResolver": "resolver", "connect_to_cluster": "connect"}
+_MODULES: Final = {
+    "ClusterDeviceFilters": "device_filters",
+    "ClusterSpec": "cluster_spec",
+    "NewEpoch": "epochs",
+    "TFClusterResolver": "resolver",
+    "connect_to_cluster": "connect",
+    "device_filter_matches": "device_names",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,13 +1,16 @@
 """``tf.train.ClusterSpec`` without TensorFlow.
 
-It decides what a ClusterSpec holds and when two are equal, as TensorFlow 2.21 does.  It knows no protobuf, so it
-neither takes nor makes a ClusterDef; and where TensorFlow's behaviour is an accident, it refuses with a clear error.
+It decides what a ClusterSpec holds and when two are equal, as TensorFlow 2.21 does; where TensorFlow's behaviour is an
+accident, it refuses with a clear error.  It needs no protobuf but to make a ClusterDef.
 """
 
 from __future__ import annotations
 
+import sys
 from operator import itemgetter
 from typing import Any, Final
+
+from tfcluster_resolver import protobuf
 
 #: What a protobuf's int32 key can hold.
 _INDEX_LIMIT: Final = 2**31
@@ -17,34 +20,37 @@ class ClusterSpec:
     """The tasks of a cluster and their addresses, by job; behaves as ``tf.train.ClusterSpec``.
 
     It equals a TensorFlow ClusterSpec with the same tasks.  Unlike TensorFlow's, it refuses negative indices, which
-    TensorFlow takes and then loses or misplaces.
+    TensorFlow takes and then loses or misplaces, and it shares no message with its maker or its readers.
 
     Args:
-        cluster: job names mapped to lists of addresses ("host:port") or to maps from index to address; or a
-            ClusterSpec.
+        cluster: job names mapped to lists of addresses ("host:port") or to maps from index to address; or a ClusterDef
+            message, or a ClusterSpec, both of TensorFlow's classes or ours.
 
     Raises:
         TypeError: ``cluster`` is neither, a job's tasks are no list, tuple or dict, or a name or an address is no text.
-        ValueError: an index is no whole number, is negative, or exceeds 2**31 - 1; or bytes are not UTF-8.
+        ValueError: an index is no whole number, is negative, or exceeds 2**31 - 1; bytes are not UTF-8; or a ClusterDef
+            names a job twice.
+        OverflowError: an index is infinite.
     """
 
     __hash__ = None  # type: ignore[assignment]  # equal to dictionaries, as TensorFlow's is, so it cannot be hashed
 
-    def __init__(self, cluster: dict[Any, Any] | ClusterSpec) -> None:
-        if isinstance(cluster, ClusterSpec):
-            # A copy goes through the protobuf in TensorFlow: text instead of bytes, jobs in order.
-            self._jobs: dict[Any, dict[int, Any]] = {
-                _text(job): {index: _text(address) for index, address in sorted(tasks.items())}
-                for job, tasks in sorted(cluster._jobs.items())  # noqa: SLF001 - of the same class
-            }
-        elif isinstance(cluster, dict):
+    def __init__(self, cluster: dict[Any, Any] | ClusterSpec | Any) -> None:
+        #: Whether a ClusterDef has the jobs in the order in which they were given.
+        self._keeps_order = not isinstance(cluster, dict)
+        self._jobs: dict[Any, dict[int, Any]]
+        if isinstance(cluster, dict):
             self._jobs = {job: _tasks_of(job, tasks) for job, tasks in cluster.items()}
             _check(self._jobs)
+        elif isinstance(cluster, ClusterSpec):
+            # NB: TensorFlow copies by way of the message: bytes become text, and the jobs get the message's order.
+            self._jobs = {
+                _text(job): {index: _text(address) for index, address in tasks.items()}
+                for job, tasks in cluster._in_message_order()  # noqa: SLF001 - of the same class
+            }
         else:
-            raise TypeError(
-                "a ClusterSpec is made from a dict of job names to tasks, or from a ClusterSpec, "
-                f"not from {type(cluster).__name__}"
-            )
+            self._jobs = _jobs_of_message(cluster)
+        _refuse_negative(self._jobs)
 
     @property
     def jobs(self) -> list[Any]:
@@ -124,7 +130,29 @@ class ClusterSpec:
         tasks = self._job(job_name)
         if not tasks:
             raise ValueError(f"job {job_name!r} has no tasks to list")
-        return [tasks.get(index) for index in range(max(tasks) + 1)]
+        addresses = [None] * (max(tasks) + 1)
+        for index, address in tasks.items():
+            addresses[index] = address
+        return addresses
+
+    def as_cluster_def(self) -> Any:
+        """Give the tasks as a protobuf message, as TensorFlow's servers take it.
+
+        Returns:
+            A new ``ClusterDef``, of TensorFlow's class where it is installed, else of ours with the same fields.  Its
+            jobs are sorted by name, or as they were in the ClusterDef that this ClusterSpec was made from.
+
+        Raises:
+            ProtobufNotFoundError: protobuf is not installed.
+        """
+        message = protobuf.messages("as_cluster_def()").ClusterDef()
+        for job, tasks in self._in_message_order():
+            message.job.add(name=_text(job)).tasks.update({index: _text(address) for index, address in tasks.items()})
+        return message
+
+    def _in_message_order(self) -> list[tuple[Any, dict[int, Any]]]:
+        jobs = list(self._jobs.items())
+        return jobs if self._keeps_order else sorted(jobs, key=itemgetter(0))
 
     def _job(self, name: Any) -> dict[int, Any]:
         if name not in self._jobs:
@@ -134,11 +162,12 @@ class ClusterSpec:
     def __bool__(self) -> bool:
         return bool(self._jobs)
 
-    def __eq__(self, other: object) -> bool:
+    def __eq__(self, other: object) -> Any:
+        # NB: this leaves the answer to others, such as TensorFlow's ClusterSpec, as TensorFlow does.
         return self._jobs == (other._jobs if isinstance(other, ClusterSpec) else other)
 
-    def __ne__(self, other: object) -> bool:
-        return not self == other
+    def __ne__(self, other: object) -> Any:
+        return self._jobs != (other._jobs if isinstance(other, ClusterSpec) else other)
 
     def __repr__(self) -> str:
         tasks = self.as_dict()
@@ -156,27 +185,54 @@ def _tasks_of(job: Any, tasks: Any) -> dict[int, Any]:
     return {int(index): address for index, address in tasks.items()}
 
 
+def _jobs_of_message(cluster: Any) -> dict[str, dict[int, str]]:
+    """Read a ClusterDef, or that of TensorFlow's ClusterSpec, which TensorFlow copies by way of it too."""
+    message = cluster.as_cluster_def() if _is_tensorflows(cluster) else cluster
+    if not protobuf.is_cluster_def(message):
+        raise TypeError(
+            "a ClusterSpec is made from a dict of job names to tasks, a ClusterDef message or a ClusterSpec, "
+            f"not from {type(cluster).__name__}"
+        )
+    jobs: dict[str, dict[int, str]] = {}
+    for job in message.job:
+        if job.name in jobs:
+            raise ValueError(f"the ClusterDef names the job {job.name!r} twice: only one of both could be seen")
+        jobs[job.name] = dict(job.tasks)
+    return jobs
+
+
+def _is_tensorflows(cluster: object) -> bool:
+    """Tell whether it is TensorFlow's ClusterSpec: there is none before TensorFlow is imported."""
+    tensorflow: Any = sys.modules.get("tensorflow")
+    kind = getattr(getattr(tensorflow, "train", None), "ClusterSpec", None)
+    return isinstance(kind, type) and isinstance(cluster, kind)
+
+
 def _check(jobs: dict[Any, dict[int, Any]]) -> None:
-    """Refuse what a ClusterDef could not hold; sorting refuses names that mix text and bytes, as TensorFlow does."""
+    """Refuse what a ClusterDef could not hold, in TensorFlow's order; sorting refuses names that mix text and bytes."""
     for job, tasks in sorted(jobs.items(), key=itemgetter(0)):
         if not isinstance(job, (str, bytes)):
             raise TypeError(f"the job name {job!r} must be text, not {type(job).__name__}")
-        _check_encoding(job)
-        for index, address in sorted(tasks.items()):
-            if not isinstance(address, (str, bytes, bytearray)):
+        _text(job).encode()
+        for index, address in sorted(tasks.items(), key=itemgetter(0)):
+            if isinstance(address, str):
+                address.encode()
+            elif not isinstance(address, (bytes, bytearray)):
                 raise TypeError(
                     f"the address {address!r} of task {index} of job {job!r} must be text, not {type(address).__name__}"
                 )
-            if not 0 <= index < _INDEX_LIMIT:
+            if not -_INDEX_LIMIT <= index < _INDEX_LIMIT:
                 raise ValueError(f"task index {index} of job {job!r} is not between 0 and {_INDEX_LIMIT - 1}")
-            _check_encoding(address)
+            _text(address)
 
 
-def _check_encoding(text: str | bytes | bytearray) -> None:
-    if isinstance(text, str):
-        text.encode()
-    else:
-        text.decode()
+def _refuse_negative(jobs: dict[Any, dict[int, Any]]) -> None:
+    for job, tasks in jobs.items():
+        if tasks and min(tasks) < 0:
+            raise ValueError(
+                f"task index {min(tasks)} of job {job!r} is below 0: TensorFlow would count it from the end of "
+                "the job, or lose it"
+            )
 
 
 def _text(text: str | bytes | bytearray) -> str:

@@ -1,23 +1,18 @@
 """Connecting to the cluster, bounded in time and with the view's device filters.
 
-It decides when TensorFlow may be asked to connect: when every task listens, when this process is a task of the cluster,
-and when no tensor of an earlier cluster can be left to crash it.
+It decides when TensorFlow may be asked to connect: when every task listens, when the process may connect at all, and
+when no tensor of an earlier cluster can be left to crash it.
 """
 
 from __future__ import annotations
 
 import os
-from typing import Any, Final
+from typing import Any, Final, Literal
 
-from tfcluster_resolver import tensorflow_api
-from tfcluster_resolver.errors import (
-    ClusterChangedError,
-    CoordinatorNotInClusterError,
-    TasksUnreachableError,
-)
-from tfcluster_resolver.membership import Membership
+from tfcluster_resolver import reconnect, tensorflow_api
+from tfcluster_resolver.connect_target import Target, target_of
+from tfcluster_resolver.errors import DeviceScopeError, TasksUnreachableError
 from tfcluster_resolver.reachability import wait_for_tasks
-from tfcluster_resolver.resolver import TFClusterResolver
 
 #: What ParameterServerStrategy sets before it connects.  TensorFlow reads them when it connects, which we do first:
 #: without them an operation's failure can surface in the next one, and the strategy blames the wrong worker.
@@ -26,14 +21,18 @@ _PARAMETER_SERVER_SETTINGS: Final = {
     "TF_PS_DISABLE_ASYNC_EXECUTOR_GLOBALLY": "True",
 }
 
-# NB: there is no way to connect anew in the same process: TensorFlow never closes the server that it opened on this
-# task's own port, so the second one cannot open it.
-_WAYS_TO_RESIZE: Final = """The ways to go on:
-  1. end this process and start it again, restoring a checkpoint: the other tasks' servers need no restart;
-  2. stay on the old cluster: give everything the snapshot() that this process connected with."""
 
-
-def connect_to_cluster(resolver: TFClusterResolver, *, timeout: float = 300.0) -> None:
+def connect_to_cluster(  # noqa: PLR0917 - the signature of TensorFlow's function
+    cluster_spec_or_resolver: Any,
+    job_name: str | None = None,
+    task_index: int | None = None,
+    protocol: str | None = None,
+    make_master_device_default: bool = True,
+    cluster_device_filters: Any = None,
+    *,
+    timeout: float = 300.0,
+    on_change: Literal["refuse", "reset"] = "refuse",
+) -> None:
     """Connect this process to its cluster, as ``tf.config.experimental_connect_to_cluster`` does but bounded.
 
     It waits until every task of the ClusterSpec but the own one accepts connections, and then really connects
@@ -46,77 +45,97 @@ def connect_to_cluster(resolver: TFClusterResolver, *, timeout: float = 300.0) -
     variables stay.
 
     Args:
-        resolver: the cluster, and the task that this process is.
+        cluster_spec_or_resolver: a TFClusterResolver; or, as TensorFlow's function takes them, any ClusterResolver or a
+            ClusterSpec, TensorFlow's or ours.
+        job_name: the job of this process; by default that of the TFClusterResolver, else "localhost".  A job outside of
+            the ClusterSpec works as long as no other task has to reach this process.
+        task_index: its task index; by default that of the TFClusterResolver, else 0.
+        protocol: TensorFlow's protocol; by default the TFClusterResolver's rpc layer, else "grpc".
+        make_master_device_default: with a resolver, enter ``tf.device`` of its master's CPU for good, in this thread.
+        cluster_device_filters: ClusterDeviceFilters of TensorFlow's or ours, or a mapping from job to a mapping from
+            index to a list of filters; by default those of the TFClusterResolver, declared up to maxReplicas.
         timeout: how long to wait for the tasks, in seconds.
+        on_change: what to do where this process is connected to another ClusterSpec already: "refuse", or "reset" the
+            connection, which only a process outside of both can, after it dropped all that lives on the old tasks.
 
     Raises:
         TasksUnreachableError: some tasks did not answer in time; each is listed with its cause.
         CoordinatorNotInClusterError: the resolver's task is not in the ClusterSpec (an evaluator never is).
-        ClusterChangedError: the ClusterSpec differs from the one that this process is connected to.
+        ClusterChangedError: the ClusterSpec or its device filters differ from those that this process is connected
+            with, and a reset was not asked for or is not possible.
+        ConnectedTooLateError: variables were made before, which the process's new job name would break.
+        DeviceScopeError: it is called in a ``tf.device`` scope of another device than the master's CPU.
+        NoSuchTaskError: ``task_index`` is none of that job.
         AddressError: an address is not "host:port".
         TensorFlowNotFoundError: TensorFlow is not installed.
         ViewError: the view is missing, unreadable, malformed or too new.
-        TypeError: ``resolver`` is not a TFClusterResolver.
+        TypeError: the cluster or the filters are of no such type.
+        ValueError: it is called in a graph or a ``tf.function``, or ``on_change`` is another word.
     """
-    if not isinstance(resolver, TFClusterResolver):
-        raise TypeError(f"connect_to_cluster takes a TFClusterResolver, not {type(resolver).__name__}")
+    if on_change not in ("refuse", "reset"):
+        raise ValueError(f'on_change is "refuse" or "reset", not {on_change!r}')
     tensorflow = tensorflow_api.load("connect_to_cluster()")
-    now = resolver.snapshot()
-    membership = now.membership()
-    job, index = _coordinator(now, membership)
-    spec = now.cluster_spec()
-    _refuse_change(spec, job, index)
-    _await_tasks(membership, job, index, timeout)
-    if "ps" in spec.jobs:
+    if not tensorflow.executing_eagerly():
+        raise ValueError("connect_to_cluster() works in eager mode only: call it outside of graphs and tf.functions")
+    target = target_of(
+        cluster_spec_or_resolver,
+        job=job_name,
+        index=task_index,
+        protocol=protocol,
+        filters=cluster_device_filters,
+        master=make_master_device_default,
+    )
+    if target is None:  # TensorFlow's resolver says that its cluster is this process alone
+        return
+    _check_scope(target, tensorflow)
+    reconnect.permit(target, on_change=on_change)
+    _await_tasks(target, timeout)
+    _connect(target, tensorflow)
+
+
+def _connect(target: Target, tensorflow: Any) -> None:
+    if "ps" in target.spec.jobs:
         for name, value in _PARAMETER_SERVER_SETTINGS.items():
             os.environ.setdefault(name, value)
-    # NB: TensorFlow would find this task's address by substring if it were given the resolver, so it gets the spec; and
-    # the default device needs no setting, since it is this task's already.
+    # NB: TensorFlow would find the master by substring if it were given the resolver, so it gets the spec.
     tensorflow.config.experimental_connect_to_cluster(
-        spec,
-        job_name=job,
-        task_index=index,
-        protocol=now.rpc_layer or None,
+        target.spec,
+        job_name=target.job,
+        task_index=target.index,
+        protocol=target.protocol,
         make_master_device_default=False,
-        cluster_device_filters=now.device_filters(),
+        cluster_device_filters=tensorflow_api.device_filters(target.filters),
     )
+    reconnect.remember(target)
     tensorflow.config.list_logical_devices()
+    if target.master is not None and not tensorflow_api.current_device():
+        tensorflow.device(_device(target.master)).__enter__()
 
 
-def _coordinator(resolver: TFClusterResolver, membership: Membership) -> tuple[str, int]:
-    job, index = resolver.task_type, resolver.task_id
-    if job is None or index is None:
-        raise CoordinatorNotInClusterError(
-            "this process is no task of the cluster: run it in one of the TFCluster's pods, or give the resolver "
-            "the task_type and task_id of a task whose address leads here"
-        )
-    if (job, index) not in {(job, index) for job, index, _ in membership.tasks()}:
-        raise CoordinatorNotInClusterError(
-            f"/job:{job}/task:{index} is not in the ClusterSpec of {membership.view.namespace}/{membership.view.name}, "
-            "so the other tasks could not reach it: let a job such as chief connect (an evaluator never does)"
-        )
-    return job, index
+def _device(task: tuple[str, int]) -> str:
+    return f"/job:{task[0]}/replica:0/task:{task[1]}/device:CPU:0"
 
 
-def _refuse_change(spec: Any, job: str, index: int) -> None:
-    connected = tensorflow_api.connected_to()
-    if connected is None or connected == (spec, job, index):
+def _check_scope(target: Target, tensorflow: Any) -> None:
+    """Refuse another device scope before anything is connected; TensorFlow does so after."""
+    current = tensorflow_api.current_device()
+    if target.master is None or not current:
         return
-    before = connected[0]
-    raise ClusterChangedError(
-        f"this process is connected to {before} as /job:{connected[1]}/task:{connected[2]}, and the cluster is now "
-        f"{spec} with /job:{job}/task:{index} here. The next use of anything on the old tasks would crash it.\n"
-        f"{_WAYS_TO_RESIZE}"
-    )
+    inside = tensorflow.DeviceSpec.from_string(current)
+    wanted = tensorflow.DeviceSpec.from_string(_device(target.master))
+    if wanted.make_merged_spec(inside) != wanted:
+        raise DeviceScopeError(
+            f"connect_to_cluster() is called in the tf.device scope {current}, so {_device(target.master)} cannot "
+            "become the default: call it outside of the scope, or pass make_master_device_default=False"
+        )
 
 
-def _await_tasks(membership: Membership, job: str, index: int, timeout: float) -> None:
-    others = [task for task in membership.tasks() if task[:2] != (job, index)]
+def _await_tasks(target: Target, timeout: float) -> None:
+    others = target.others()
     missing = wait_for_tasks(others, timeout=timeout)
     if missing:
-        view = membership.view
         raise TasksUnreachableError(
-            f"{len(missing)} of {len(others)} other tasks of {view.namespace}/{view.name} (epoch {view.epoch}) did not "
-            f"accept a connection within {timeout:g} s:\n" + "\n".join(f"  {one}" for one in missing),
+            f"{len(missing)} of {len(others)} other tasks of {target.name} did not accept a connection within "
+            f"{timeout:g} s:\n" + "\n".join(f"  {one}" for one in missing),
             missing,
         )

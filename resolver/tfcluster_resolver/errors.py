@@ -10,15 +10,27 @@ The tree (in brackets the standard exception that it also is)::
      │    ├── ViewNotFoundError          [FileNotFoundError]
      │    ├── ViewUnreadableError        [OSError]
      │    ├── MalformedViewError         [ValueError]
-     │    └── UnsupportedViewError       [ValueError] written by a newer operator
+     │    ├── UnsupportedViewError       [ValueError] written by a newer operator
+     │    └── KubernetesError            the view cannot be had from the API server (from_kubernetes)
+     │         ├── KubernetesClientNotFoundError  [ImportError] the package kubernetes is not installed
+     │         ├── KubernetesConfigurationError   [ValueError] no kubeconfig, no service account, no such context
+     │         ├── KubernetesRightsError          [PermissionError] the API server refuses this user
+     │         ├── KubernetesUnreachableError     [ConnectionError] the API server does not answer
+     │         ├── NoSuchClusterError             [LookupError] there is no such TFCluster
+     │         └── NotPublishedError              there is, and its views are not out yet
      ├── TaskIdentityError               [ValueError] TFCLUSTER_JOB, _TASK_INDEX or _ADDRESS is wrong
      ├── NoSuchTaskError                 [ValueError] the view does not show that task
      ├── TensorFlowNotFoundError         [ImportError] the call needs TensorFlow
+     ├── ProtobufNotFoundError           [ImportError] the call needs protobuf
+     ├── DeviceNameError                 [ValueError] TensorFlow cannot read it; with .position
+     │    └── DeviceFilterError
      ├── ConnectError                    the cluster cannot be connected to
      │    ├── CoordinatorNotInClusterError
      │    ├── AddressError               [ValueError] an address is no "host:port"
      │    ├── TasksUnreachableError      [TimeoutError] with .missing, each task and its cause
-     │    └── ClusterChangedError        this process is connected to another ClusterSpec
+     │    ├── ClusterChangedError        this process is connected to another ClusterSpec
+     │    ├── ConnectedTooLateError      variables were made before the process became a task of the cluster
+     │    └── DeviceScopeError           [ValueError] called inside a tf.device scope of another task
      └── ServeError                      the task server cannot start
           └── PortTakenError
 """
@@ -55,6 +67,34 @@ class UnsupportedViewError(ViewError, ValueError):
     """The view was written by an operator newer than this package."""
 
 
+class KubernetesError(ViewError):
+    """The view cannot be had from the API server."""
+
+
+class KubernetesClientNotFoundError(KubernetesError, ImportError):
+    """The call needs the official Kubernetes client, and this Python has none."""
+
+
+class KubernetesConfigurationError(KubernetesError, ValueError):
+    """There is no configuration for the Kubernetes client, or an unusable one."""
+
+
+class KubernetesRightsError(KubernetesError, PermissionError):
+    """The API server does not let this user read the cluster's views."""
+
+
+class KubernetesUnreachableError(KubernetesError, ConnectionError):
+    """The API server does not answer, or answers with a failure of its own."""
+
+
+class NoSuchClusterError(KubernetesError, LookupError):
+    """There is no TFCluster of that name in that namespace."""
+
+
+class NotPublishedError(KubernetesError):
+    """The TFCluster exists, and the operator has not published its views yet."""
+
+
 class TaskIdentityError(TFClusterError, ValueError):
     """The environment that names this pod's own task is incomplete or wrong."""
 
@@ -65,6 +105,26 @@ class NoSuchTaskError(TFClusterError, ValueError):
 
 class TensorFlowNotFoundError(TFClusterError, ImportError):
     """The call needs TensorFlow, and this Python has none."""
+
+
+class ProtobufNotFoundError(TFClusterError, ImportError):
+    """The call needs protobuf, and this Python has none, or one that is too old."""
+
+
+class DeviceNameError(TFClusterError, ValueError):
+    """A text is no device name that TensorFlow can read.
+
+    Attributes:
+        position: where in the text it is wrong, counted from 0.
+    """
+
+    def __init__(self, message: str, position: int = 0) -> None:
+        super().__init__(message)
+        self.position = position
+
+
+class DeviceFilterError(DeviceNameError):
+    """A text is no device filter that TensorFlow can read."""
 
 
 class ConnectError(TFClusterError):
@@ -95,9 +155,21 @@ class ClusterChangedError(ConnectError):
     """This process is connected to another ClusterSpec; tensors and variables that live there would crash it."""
 
 
+class ConnectedTooLateError(ConnectError):
+    """Variables of this process were made before it got another job's name; connecting would break them."""
+
+
+class DeviceScopeError(ConnectError, ValueError):
+    """The master's device cannot become the default inside a ``tf.device`` scope of another task."""
+
+
 class ServeError(TFClusterError):
     """The task server cannot start."""
 
 
 class PortTakenError(ServeError):
     """Another process of this pod listens on the task's port."""
+
+
+class AcceleratorMismatchWarning(UserWarning):
+    """The view counts other accelerators for this pod than the pod shows."""

@@ -129,6 +129,8 @@ class Membership:
 
     def _where(self) -> str:
         view = self.view
+        if not view.name:
+            return "in the given ClusterSpec"
         return (
             f"in the view of cluster {view.namespace}/{view.name}, epoch {view.epoch}: it does not exist, or this "
             f"task's device filters hide it; {_LOOK}"

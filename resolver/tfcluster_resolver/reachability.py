@@ -30,7 +30,8 @@ class Cause(Enum):
     """Why a task could not be reached, and where to look."""
 
     UNRESOLVED = "name does not resolve (is there a pod of that name, and does the cluster's DNS answer?)"
-    REFUSED = "connection refused (the pod is there and nothing listens: look at its log)"
+    NO_POD = "no pod (its Service's name resolves and its own does not: look at `kubectl get pods` and their events)"
+    REFUSED = "connection refused (the pod is not ready: it is there and nothing listens; look at its log)"
     TIMED_OUT = "timed out (nothing answers: is the pod running, does a NetworkPolicy drop it?)"
     UNREACHABLE = "network error"
 
@@ -106,10 +107,21 @@ def _probe(target: tuple[str, int], timeout: float) -> Cause | None:
         with socket.create_connection(target, timeout=timeout):
             return None
     except (socket.gaierror, UnicodeError):
-        return Cause.UNRESOLVED
+        return Cause.NO_POD if _service_resolves(target) else Cause.UNRESOLVED
     except ConnectionRefusedError:
         return Cause.REFUSED
     except TimeoutError:
         return Cause.TIMED_OUT
     except OSError:
         return Cause.UNREACHABLE
+
+
+def _service_resolves(target: tuple[str, int]) -> bool:
+    """Look up the headless Service of a task's name: it resolves while any pod of the cluster has an address."""
+    _, _, service = target[0].partition(".")
+    if "." not in service:
+        return False
+    try:
+        return bool(socket.getaddrinfo(service, target[1], type=socket.SOCK_STREAM))
+    except (OSError, UnicodeError):
+        return False

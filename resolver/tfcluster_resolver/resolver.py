@@ -1,49 +1,26 @@
 """The cluster resolver of a TFCluster's pods.
 
-It decides what TensorFlow is told: the ClusterSpec, the own task, the addresses, the accelerators and the device
-filters of the mounted view.  It connects to nothing.
-
-TensorFlow's callers check ``isinstance(resolver, tf.distribute.cluster_resolver.ClusterResolver)``, and importing this
-module must not import TensorFlow, which takes seconds.  So the class is plain, and its *instances* are of a subclass
-that has TensorFlow's base as well: it is made at the first instantiation, which is early enough because nobody can
-check an instance before.  That holds whichever of the two packages was imported first, and for subclasses of users too.
+It decides where a resolver's view comes from, what a snapshot is, and what a watch yields;
+:mod:`tfcluster_resolver.answers` holds what TensorFlow is told.  It connects to nothing.
 """
 
 from __future__ import annotations
 
 import os
-from collections import defaultdict
-from typing import Any, Protocol, Self
+from collections.abc import Iterator
+from typing import Any, Self
 
-from tfcluster_resolver import contract, tensorflow_api
-from tfcluster_resolver.cluster_spec import ClusterSpec
-from tfcluster_resolver.errors import NoSuchTaskError
+from tfcluster_resolver import contract, tensorflow_class
+from tfcluster_resolver.answers import ClusterAnswers
+from tfcluster_resolver.epochs import NewEpoch, difference, memberships
+from tfcluster_resolver.kubernetes_source import KubernetesViews
 from tfcluster_resolver.membership import Membership
-from tfcluster_resolver.task import EVALUATOR, OwnTask, own_task
-from tfcluster_resolver.view_file import ReadView, ViewFile
-
-#: The subclass with TensorFlow's base, for each class that was instantiated.
-_with_tensorflow: dict[type, type] = {}
+from tfcluster_resolver.task import own_task
+from tfcluster_resolver.view_file import ViewFile
+from tfcluster_resolver.view_source import FrozenView, ViewSource, view_of
 
 
-class ViewSource(Protocol):
-    """Where a resolver's view comes from."""
-
-    def read(self) -> ReadView:
-        """Give the view as it is now."""
-
-
-class _Frozen:
-    """The view of one moment."""
-
-    def __init__(self, view: ReadView) -> None:
-        self._view = view
-
-    def read(self) -> ReadView:
-        return self._view
-
-
-class TFClusterResolver:
+class TFClusterResolver(ClusterAnswers):
     """Tells TensorFlow of the TFCluster that this pod is a task of.
 
     It is a ``tf.distribute.cluster_resolver.ClusterResolver`` wherever TensorFlow is installed, and works the same
@@ -69,7 +46,7 @@ class TFClusterResolver:
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         """Make an instance that is TensorFlow's ClusterResolver too, where TensorFlow is installed."""
         del args, kwargs
-        return object.__new__(_concrete(cls))
+        return object.__new__(tensorflow_class.concrete(cls))
 
     def __init__(
         self,
@@ -84,56 +61,115 @@ class TFClusterResolver:
         self._task_id = task_id if task_id is not None or self._own is None else self._own.index
         self._rpc_layer = rpc_layer
         mounted = directory or os.environ.get(contract.ENV_DIRECTORY) or contract.DEFAULT_DIRECTORY
-        self._source: ViewSource = ViewFile(mounted, self._own.index if self._own is not None else self._task_id)
-        self._source.read()
+        self._source = ViewFile(mounted, self._own.index if self._own is not None else self._task_id)
+        self._source.view()
 
-    @property
-    def task_type(self) -> str | None:
-        """The job of the task that this resolver speaks for; None if unknown."""
-        return self._task_type
+    @classmethod
+    def from_spec(
+        cls,
+        cluster: Any,
+        task_type: str | None = None,
+        task_id: int | None = None,
+        rpc_layer: str = "grpc",
+        device_filters: Any = None,
+    ) -> Self:
+        """Make a resolver of a written cluster: for tests and laptops.  No file and no environment is looked at.
 
-    @task_type.setter
-    def task_type(self, task_type: str | None) -> None:
-        self._task_type = task_type
+        Its accelerators are those that this process sees, for the given task, and none for any other.
 
-    @property
-    def task_id(self) -> int | None:
-        """The index of the task that this resolver speaks for; None if unknown."""
-        return self._task_id
-
-    @task_id.setter
-    def task_id(self, task_id: int | None) -> None:
-        self._task_id = task_id
-
-    @property
-    def rpc_layer(self) -> str:
-        """TensorFlow's rpc layer: what was set, else what the TFCluster says."""
-        return self.membership().view.rpc_layer if self._rpc_layer is None else self._rpc_layer
-
-    @rpc_layer.setter
-    def rpc_layer(self, rpc_layer: str | None) -> None:
-        self._rpc_layer = rpc_layer
-
-    @property
-    def environment(self) -> str:
-        """Always empty, as TensorFlow's resolvers have it outside of Google."""
-        return ""
-
-    @property
-    def epoch(self) -> int:
-        """The edit of the TFCluster that last changed this view's tasks or filters; it only grows."""
-        return self.membership().view.epoch
-
-    def membership(self) -> Membership:
-        """Read the view as it is now.
+        Args:
+            cluster: what ``tf.train.ClusterSpec`` takes, or a ClusterSpec of ours or TensorFlow's, or a ClusterDef.
+            task_type: the job of the task to speak for.
+            task_id: that task's index.
+            rpc_layer: TensorFlow's rpc layer.
+            device_filters: ClusterDeviceFilters of ours or TensorFlow's, or a mapping from job to a mapping from index
+                to a list of filters.
 
         Returns:
-            Every answer of one epoch, as plain values.
+            A resolver at epoch 0 for ever.
 
         Raises:
-            ViewError: the view is missing, unreadable, malformed or too new.
+            TypeError: an argument is of another type, or holds one.
+            ValueError: a task index is no number of 0 or more.
         """
-        return Membership(view=self._source.read().view, own=self._own)
+        view = view_of(cluster, rpc_layer=rpc_layer, device_filters=device_filters)
+        return cls._of(FrozenView(view), task_type, task_id, None)
+
+    @classmethod
+    def from_file(
+        cls,
+        path: str | os.PathLike[str],
+        task_type: str | None = None,
+        task_id: int | None = None,
+        rpc_layer: str | None = None,
+    ) -> Self:
+        """Make a resolver of one view file, such as a copy of a pod's.  The environment is not looked at.
+
+        Args:
+            path: the file; it is read anew at each call.
+            task_type: the job of the task to speak for.
+            task_id: that task's index.
+            rpc_layer: TensorFlow's rpc layer; the file's by default.
+
+        Returns:
+            A resolver.
+
+        Raises:
+            ViewError: the file is missing, unreadable, malformed or too new.
+        """
+        source = ViewFile.at(path)
+        source.view()
+        return cls._of(source, task_type, task_id, rpc_layer)
+
+    @classmethod
+    def from_kubernetes(
+        cls,
+        name: str,
+        namespace: str | None = None,
+        *,
+        task_type: str | None = None,
+        task_id: int | None = None,
+        rpc_layer: str | None = None,
+        kubeconfig: str | os.PathLike[str] | None = None,
+        context: str | None = None,
+    ) -> Self:
+        """Make a resolver of a TFCluster through the API server: for a notebook outside of its pods.
+
+        It needs the package ``kubernetes`` and the right to list ConfigMaps in the namespace; with the right to get
+        TFClusters it also tells a cluster that is not published yet from one that is not there.  It sees what a task
+        without device filters sees; a task that every view hides is not in it.  Each call asks the API server, so give
+        a strategy a :meth:`snapshot`.
+
+        Args:
+            name: the TFCluster's name.
+            namespace: its namespace; by default the pod's own, or that of the kubeconfig's context.
+            task_type: the job of the task to speak for.
+            task_id: that task's index.
+            rpc_layer: TensorFlow's rpc layer; the TFCluster's by default.
+            kubeconfig: a kubeconfig file; by default the pod's service account, else that of ``kubectl``.
+            context: a context in it; its current one by default.
+
+        Returns:
+            A resolver.
+
+        Raises:
+            KubernetesClientNotFoundError: the package is not installed.
+            KubernetesConfigurationError: there is no kubeconfig and no service account, or no such context.
+            KubernetesRightsError: the API server refuses the user.
+            KubernetesUnreachableError: it does not answer.
+            NoSuchClusterError: there is no such TFCluster.
+            NotPublishedError: its views are not published yet.
+        """
+        source = KubernetesViews(name, namespace, kubeconfig=kubeconfig, context=context)
+        source.view()
+        return cls._of(source, task_type, task_id, rpc_layer)
+
+    @classmethod
+    def _of(cls, source: ViewSource, task_type: str | None, task_id: int | None, rpc_layer: str | None) -> Self:
+        made = cls.__new__(cls)
+        made._source, made._own = source, None  # noqa: SLF001 - of the same class
+        made._task_type, made._task_id, made._rpc_layer = task_type, task_id, rpc_layer  # noqa: SLF001 - likewise
+        return made
 
     def snapshot(self) -> Self:
         """Freeze what the resolver answers now.
@@ -141,137 +177,63 @@ class TFClusterResolver:
         Returns:
             A resolver of the same class and task that gives the same epoch for ever.
         """
+        return self._frozen_at(self._source.view())
+
+    def _frozen_at(self, view: contract.View) -> Self:
         frozen = type(self).__new__(type(self))
         frozen.__dict__.update(self.__dict__)
-        frozen._source = _Frozen(self._source.read())  # noqa: SLF001 - of the same class
+        frozen._source = FrozenView(view, live=self._live())  # noqa: SLF001 - of the same class
         return frozen
 
-    def cluster_spec(self) -> Any:
-        """Give the tasks that this task sees, itself included; read anew at each call.
+    def _live(self) -> ViewSource | None:
+        return self._source.live if isinstance(self._source, FrozenView) else self._source
 
-        An evaluator sees the cluster and is not in it, as in TensorFlow.
+    def watch(self, timeout: float | None = None) -> Iterator[NewEpoch]:
+        """Wait for the cluster to change; each new epoch is yielded as it comes.
 
-        Returns:
-            A new ``tf.train.ClusterSpec``, or our :class:`ClusterSpec` without TensorFlow.
+        A new epoch is known within 100 ms after the kubelet swapped the mounted files, and within a second or so by
+        :meth:`from_kubernetes`.  Of several quick ones the last is never missed.  The watch of a :meth:`snapshot`
+        begins at the snapshot's epoch, so nothing is lost between freezing and watching::
 
-        Raises:
-            ViewError: the view is missing, unreadable, malformed or too new.
-        """
-        jobs = self.membership().jobs()
-        if not tensorflow_api.is_installed():
-            return ClusterSpec(jobs)
-        return tensorflow_api.load("cluster_spec()").train.ClusterSpec(jobs)
+            cluster = TFClusterResolver().snapshot()
+            for change in cluster.watch():
+                print(change.epoch, change.added, change.removed)
 
-    def master(self, task_type: str | None = None, task_id: int | None = None, rpc_layer: str | None = None) -> str:
-        """Give the URL of a task.
-
-        It is never empty: TensorFlow's ``experimental_connect_to_cluster`` takes an empty one as "nothing to do".
+        A lost accelerator is no epoch.  The descriptor of the watch is open while the iterator is in use; it may be
+        used in a thread, by one thread at a time.
 
         Args:
-            task_type: the job; this resolver's own by default.
-            task_id: the index; this resolver's own by default.
-            rpc_layer: the scheme; this resolver's own by default, none at all if "".
+            timeout: end after so many seconds without a new epoch, counted anew from each time that the next one is
+                asked for; 0 looks once, None never ends.
 
         Returns:
-            A URL such as "grpc://host:port".
+            An iterator over the new epochs; empty for :meth:`from_spec`, which never changes.
 
         Raises:
-            NoSuchTaskError: the view does not show that task, or no task is given and the own one is unknown.
-            ViewError: the view is missing, unreadable, malformed or too new.
+            ViewError: at once where the view cannot be read, and from the iterator where it could not for 5 seconds.
         """
-        membership = self.membership()
-        job, index = self._named(task_type, task_id)
-        if job is None or index is None:
-            raise NoSuchTaskError(
-                "no task is named and this process is none of the cluster's: give task_type and task_id"
-            )
-        if job == EVALUATOR:
-            raise NoSuchTaskError("an evaluator is no task of the cluster, so it has no address there")
-        layer = rpc_layer if rpc_layer is not None else self._rpc_layer
-        layer = layer if layer is not None else membership.view.rpc_layer
-        address = membership.address_of(job, index)
-        return f"{layer}://{address}" if layer else address
+        return self._new_epochs(self.membership(), timeout)
 
-    def num_accelerators(
-        self, task_type: str | None = None, task_id: int | None = None, config_proto: object = None
-    ) -> dict[str, int]:
-        """Count the healthy accelerators that the device plugin granted a task.
+    def _new_epochs(self, first: Membership, timeout: float | None) -> Iterator[NewEpoch]:
+        live = self._live()
+        if live is None:
+            return
 
-        TensorFlow's own resolvers match tasks by substring (task 1 counts 10 too); here a task is matched exactly.
+        def read() -> Membership:
+            return Membership(view=live.view(), own=self._own)
 
-        Args:
-            task_type: the job; this resolver's own by default.
-            task_id: the index; this resolver's own by default.
-            config_proto: not used; TensorFlow's signature has it.
-
-        Returns:
-            Counts by TensorFlow's device type, such as {"GPU": 2}, zero for any other key; of all visible tasks
-            together where no task is given and the own one is unknown.
-
-        Raises:
-            NoSuchTaskError: the view does not show that task, or only half of a task is known.
-            ViewError: the view is missing, unreadable, malformed or too new.
-        """
-        del config_proto
-        membership = self.membership()
-        job, index = self._named(task_type, task_id)
-        if (job is None) != (index is None):
-            raise NoSuchTaskError(f"half a task: task_type is {job!r} and task_id is {index!r}; give both or neither")
-        every = ((job, index) for job, index, _ in membership.tasks())
-        total: defaultdict[str, int] = defaultdict(int)
-        for one_job, one_index in every if job is None or index is None else [(job, index)]:
-            for device, count in membership.device_counts(one_job, one_index).items():
-                total[device] += count
-        return total
-
-    def device_filters(self) -> Any:
-        """Give the view's device filters in the form that TensorFlow takes, declared up to maxReplicas.
-
-        Returns:
-            A ``tf.config.experimental.ClusterDeviceFilters``, or None where the TFCluster declares none.
-
-        Raises:
-            TensorFlowNotFoundError: TensorFlow is not installed.
-            ViewError: the view is missing, unreadable, malformed or too new.
-        """
-        declared = self.membership().device_filters()
-        filters = tensorflow_api.load("device_filters()").config.experimental.ClusterDeviceFilters()
-        for job, tasks in declared.items():
-            for index, texts in tasks.items():
-                filters.set_device_filters(job, index, list(texts))
-        return filters if any(declared.values()) else None
-
-    def own_task(self) -> OwnTask | None:
-        """Tell which task of the cluster this pod is, whatever task the resolver speaks for; None outside its pods."""
-        return self._own
-
-    def _named(self, task_type: str | None, task_id: int | None) -> tuple[str | None, int | None]:
-        return (
-            self._task_type if task_type is None else task_type,
-            self._task_id if task_id is None else task_id,
-        )
+        for before, now in memberships(read, first, live.notice(), timeout):
+            added, removed, filters_changed = difference(before, now)
+            yield NewEpoch(now.view.epoch, added, removed, filters_changed, self._frozen_at(now.view))
 
     def __repr__(self) -> str:
         view = self.membership().view
-        task = f"/job:{self._task_type}/task:{self._task_id}"
-        return f"<{type(self).__name__} {view.namespace}/{view.name} epoch {view.epoch}, {task}>"
+        cluster = f"{view.namespace}/{view.name} epoch {view.epoch}" if view.name else "of a given ClusterSpec"
+        return f"<{type(self).__name__} {cluster}, /job:{self._task_type}/task:{self._task_id}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copy and pickle by the class that has a name: the one with TensorFlow's base is made on the fly."""
-        return _restore, (type(self).__dict__.get("_declared_as", type(self)), self.__dict__.copy())
-
-
-def _concrete(cls: type) -> type:
-    if not tensorflow_api.is_installed():
-        return cls
-    base = tensorflow_api.load("TFClusterResolver").distribute.cluster_resolver.ClusterResolver
-    if issubclass(cls, base):
-        return cls
-    if cls not in _with_tensorflow:
-        body = {name: getattr(cls, name) for name in ("__module__", "__qualname__", "__doc__")}
-        body["_declared_as"] = cls
-        _with_tensorflow[cls] = type(base)(cls.__name__, (cls, base), body)
-    return _with_tensorflow[cls]
+        return _restore, (tensorflow_class.declared(type(self)), self.__dict__.copy())
 
 
 def _restore(cls: type[TFClusterResolver], state: dict[str, Any]) -> TFClusterResolver:

@@ -15,6 +15,7 @@ from typing import NoReturn
 from tfcluster_resolver import tensorflow_api
 from tfcluster_resolver.errors import PortTakenError, ServeError, TaskIdentityError
 from tfcluster_resolver.membership import Membership
+from tfcluster_resolver.own_port import PortState, port_state
 from tfcluster_resolver.reachability import host_and_port
 
 
@@ -66,17 +67,14 @@ def serve(membership: Membership) -> NoReturn:
 
 def _check_port(port: int) -> None:
     """Fail in milliseconds with a clear text, instead of after TensorFlow's import with an unclear one."""
-    try:
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(("", port))
-    except PermissionError as error:
-        raise ServeError(f"this user may not listen on port {port}: choose one above 1023 in the TFCluster") from error
-    except OSError as error:
+    state = port_state(port)
+    if state is PortState.FORBIDDEN:
+        raise ServeError(f"this user may not listen on port {port}: choose one above 1023 in the TFCluster")
+    if state is PortState.TAKEN:
         raise PortTakenError(
             f"port {port} is taken: another process of this pod listens there, so either that one is the task's server "
             "already, or the TFCluster needs another port"
-        ) from error
+        )
 
 
 def _end(number: int, frame: FrameType | None) -> None:

@@ -6,7 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from tfcluster_resolver import contract
 from tfcluster_resolver.membership import Membership
+from tfcluster_resolver.visible_devices import visible_accelerators
 
 
 def as_json(membership: Membership, path: Path) -> str:
@@ -18,8 +20,9 @@ def as_json(membership: Membership, path: Path) -> str:
 
     Returns:
         A JSON object: ``cluster``, ``epoch``, ``view`` (the file), ``rpcLayer``, ``task`` (own job, index and address,
-        or null), ``jobs`` (as ``ClusterSpec.as_dict()``), ``deviceFilters`` (job, index, filters) and ``accelerators``
-        (job, index, resource, healthy devices).
+        or null), ``jobs`` (as ``ClusterSpec.as_dict()``), ``deviceFilters`` (job, index, filters), ``accelerators``
+        (job, index, resource, then ``requested``, ``granted`` and ``healthy``; ``granted`` is null while it is not
+        known that the task runs) and ``visible`` (device type and count in this container, or null).
     """
     view, own = membership.view, membership.own
     document: dict[str, Any] = {
@@ -31,6 +34,7 @@ def as_json(membership: Membership, path: Path) -> str:
         "jobs": membership.jobs(),
         "deviceFilters": membership.device_filters(),
         "accelerators": _accelerators(membership),
+        "visible": visible_accelerators(),
     }
     return json.dumps(document, indent=2)
 
@@ -57,11 +61,15 @@ def as_text(membership: Membership, path: Path) -> str:
     tasks = list(membership.tasks())
     width = max((len(f"/job:{job}/task:{index}") for job, index, _ in tasks), default=0)
     for job, index, address in tasks:
-        counts = "".join(f"  {resource}={count}" for resource, count in held.get(job, {}).get(index, {}).items())
+        counts = "".join(f"  {_spell(*each)}" for each in held.get(job, {}).get(index, {}).items())
         mark = "  (this task)" if own is not None and (own.job, own.index) == (job, index) else ""
         lines.append(f"  {f'/job:{job}/task:{index}':{width}}  {address}{counts}{mark}")
     lines += ["  none"] * (not tasks)
-    return "\n".join([*lines, "device filters", *_filter_lines(membership)])
+    seen = visible_accelerators()
+    visible = (
+        "not known" if seen is None else ", ".join(f"{n} {device}" for device, n in sorted(seen.items())) or "none"
+    )
+    return "\n".join([*lines, f"accelerators visible here: {visible}", "device filters", *_filter_lines(membership)])
 
 
 def _filter_lines(membership: Membership) -> list[str]:
@@ -74,14 +82,29 @@ def _filter_lines(membership: Membership) -> list[str]:
     return lines or ["  none: every task sees every other"]
 
 
-def _accelerators(membership: Membership) -> dict[str, dict[int, dict[str, int]]]:
-    """Count what each task holds; a task that holds nothing is left out."""
+def _accelerators(membership: Membership) -> dict[str, dict[int, dict[str, dict[str, int | None]]]]:
+    """Count what each task holds; a task that asks for nothing is left out."""
     own = membership.own
+    here = None if own is None else (own.job, own.index)
     tasks = [(job, index) for job, index, _ in membership.tasks()]
-    if own is not None and (own.job, own.index) not in tasks:
-        tasks.append((own.job, own.index))
-    held: dict[str, dict[int, dict[str, int]]] = {}
+    if here is not None and here not in tasks:
+        tasks.append(here)
+    held: dict[str, dict[int, dict[str, dict[str, int | None]]]] = {}
     for job, index in tasks:
-        if counts := membership.accelerators(job, index):
-            held.setdefault(job, {})[index] = counts
+        healthy = membership.accelerators(job, index)
+        declared = membership.view.accelerators.get(job, contract.JobAccelerators())
+        # A device plugin grants the whole request or none of it, and a pod that was granted none does not start.
+        runs = (job, index) == here or index in declared.tasks
+        for resource, count in healthy.items():
+            requested = declared.limits.get(resource)
+            held.setdefault(job, {}).setdefault(index, {})[resource] = {
+                "requested": requested,
+                "granted": requested if runs else None,
+                "healthy": count,
+            }
     return held
+
+
+def _spell(resource: str, counts: dict[str, int | None]) -> str:
+    told = [f"{count} {word}" for word, count in counts.items() if count is not None]
+    return f"{resource}: {', '.join(told)}"

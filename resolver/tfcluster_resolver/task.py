@@ -16,6 +16,18 @@ from tfcluster_resolver.errors import TaskIdentityError
 EVALUATOR: Final = "evaluator"
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Task:
+    """A task of the cluster: its job, its index there, and its "host:port"."""
+
+    job: str
+    index: int
+    address: str
+
+    def __str__(self) -> str:
+        return f"/job:{self.job}/task:{self.index} at {self.address}"
+
+
 @dataclass(frozen=True, slots=True)
 class OwnTask:
     """The task that this pod is: its job, its index there, and its "host:port"."""

@@ -12,10 +12,11 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from tfcluster_resolver import contract
 from tfcluster_resolver.errors import MalformedViewError, UnsupportedViewError, ViewNotFoundError, ViewUnreadableError
+from tfcluster_resolver.watch import FolderNotice
 
 #: The symlink that the kubelet swaps (pkg/volume/util/atomic_writer.go).
 _DATA: Final = "..data"
@@ -41,11 +42,37 @@ class ViewFile:
     """
 
     def __init__(self, directory: str | os.PathLike[str], index: int | None) -> None:
-        self._directory = os.fspath(directory)
         own = () if index is None else (contract.task_view_file(index),)
-        self._names = (*own, contract.VIEW_FILE)
-        self._stamped = tuple(os.path.join(self._directory, name) for name in (_DATA, *self._names))  # noqa: PTH118 - text
+        self._look_for(os.fspath(directory), (*own, contract.VIEW_FILE))
+
+    @classmethod
+    def at(cls, path: str | os.PathLike[str]) -> Self:
+        """Read one file, whatever its name.
+
+        Args:
+            path: the file, in a mounted folder or a plain one.
+
+        Returns:
+            Its reader.
+        """
+        folder, name = os.path.split(os.fspath(path))
+        one = cls.__new__(cls)
+        one._look_for(folder or os.curdir, (name,))  # noqa: SLF001 - of the same class
+        return one
+
+    def _look_for(self, directory: str, names: tuple[str, ...]) -> None:
+        self._directory = directory
+        self._names = names
+        self._stamped = tuple(os.path.join(directory, name) for name in (_DATA, *names))  # noqa: PTH118 - text
         self._last: tuple[_Stamp, ReadView] | None = None
+
+    def view(self) -> contract.View:
+        """Give the view alone; see :meth:`read`."""
+        return self.read().view
+
+    def notice(self) -> FolderNotice:
+        """Give what tells that the view may have changed."""
+        return FolderNotice(self._directory)
 
     def read(self) -> ReadView:
         """Read the view as it is now; one ``stat`` where it has not changed.
@@ -115,7 +142,7 @@ class ViewFile:
 
     def _not_found(self) -> ViewNotFoundError:
         return ViewNotFoundError(
-            f"no view: neither of {', '.join(self._names)} is in {self._directory}. "
+            f"no view: none of {', '.join(self._names)} is in {self._directory}. "
             f"In a TFCluster's pod the operator mounts it at {contract.DEFAULT_DIRECTORY}; elsewhere pass directory= "
             f"or set {contract.ENV_DIRECTORY} to a folder with a {contract.VIEW_FILE}"
         )

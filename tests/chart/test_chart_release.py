@@ -100,7 +100,7 @@ FORBIDDEN = [
     ("", "nodes", "list"),
     ("", "namespaces", "list"),
     ("tfcluster.dev", "tfclusters", "patch"),
-    ("tfcluster.dev", "tfclusters", "delete"),
+    ("tfcluster.dev", "tfclusters", "deletecollection"),
     ("rbac.authorization.k8s.io", "rolebindings", "create"),
     ("apiextensions.k8s.io", "customresourcedefinitions", "patch"),
 ]

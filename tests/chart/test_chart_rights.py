@@ -8,7 +8,7 @@ from support.rbac import OPERATOR_RULES
 
 #: API group, resource: verbs.  Whoever changes this list changes what a stolen token is worth.
 RULES = {
-    ("tfcluster.dev", "tfclusters"): ["list", "watch"],
+    ("tfcluster.dev", "tfclusters"): ["delete", "list", "watch"],
     ("tfcluster.dev", "tfclusters/status"): ["patch"],
     ("tfcluster.dev", "tfclusters/finalizers"): ["update"],
     ("", "pods"): ["create", "delete", "list", "patch", "watch"],

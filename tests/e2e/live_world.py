@@ -58,6 +58,10 @@ class LiveWorld(World):
         assert answer.returncode == 0, f"{command[0]} in {pod} ended with {answer.returncode}: {printed}{complaint}"
         return printed
 
+    def end(self, pod: str, how: int | str) -> None:
+        """Tell a pod that runs END_ON_DEMAND how to end."""
+        self.run(pod, "sh", "-c", f"echo {how} > /tmp/end")
+
     def python(self, pod: str, program: str, *arguments: str) -> Any:
         """Run a module's text in a pod and decode the JSON that it prints."""
         return json.loads(self.run(pod, "python3", "-c", program, *arguments))

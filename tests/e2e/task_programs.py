@@ -36,6 +36,33 @@ if int(os.environ["ATTEMPT"]) < 2:
 {LISTEN}
 """
 
+#: Listens, and ends with the exit code that appears in /tmp/end, or takes more and more memory where that says "eat".
+END_ON_DEMAND: Final = f"""
+import pathlib, threading, time
+order = pathlib.Path("/tmp/end")
+def end():
+    while not (text := order.read_text().strip() if order.exists() else ""):
+        time.sleep(0.05)
+    held = []
+    while text == "eat":
+        held.append(b"x" * (8 << 20))
+    print(f"ends with {{text}}", flush=True)
+    os._exit(int(text))
+threading.Thread(target=end, daemon=True).start()
+{LISTEN}
+"""
+
+#: Prints its result and ends well.
+FINISH: Final = """
+print("the result is 42", flush=True)
+"""
+
+#: Gives a program its attempt: how many failures in a row went before this pod.
+ATTEMPT: Final = {
+    "name": "ATTEMPT",
+    "valueFrom": {"fieldRef": {"fieldPath": "metadata.annotations['tfcluster.dev/attempt']"}},
+}
+
 #: Fails in its first container, and listens in the next one of the same pod, which finds the mark of the first.
 CRASH_ONCE: Final = f"""
 import pathlib, sys
@@ -105,18 +132,16 @@ print(text)
 """
 
 
-def pod_template(image: str, program: str = LISTEN, *, restart: str = "Always", **container: Any) -> Object:
+def pod_template(image: str, program: str = LISTEN, **container: Any) -> Object:
     """Build a pod template that runs one program and is ready when it listens.
 
     Args:
         image: an image with python3.
         program: the module's text.
-        restart: the pod's restartPolicy.
         container: further fields of the container.
     """
     return {
         "spec": {
-            "restartPolicy": restart,
             "terminationGracePeriodSeconds": 1,
             "containers": [
                 {

@@ -9,7 +9,7 @@ from live_world import LiveWorld, restarts
 from support.objects import EVENTS, NODES, PODS, Object
 from support.waiting import eventually
 from support.world import task_names
-from task_programs import CRASH_ONCE, FAIL_TWICE, OVERFILL_ON_DEMAND, pod_template, with_scratch
+from task_programs import ATTEMPT, CRASH_ONCE, FAIL_TWICE, OVERFILL_ON_DEMAND, pod_template, with_scratch
 
 OTHERS = ("c-chief-0", "c-worker-0")
 JOBS = {"chief": {}, "worker": {"replicas": 2}}
@@ -94,13 +94,7 @@ def test_drained_pod_waits_for_a_node_and_comes_back(schedulable, kubectl):
 
 def test_failed_pod_is_replaced_and_counts_its_attempts(running):
     """A task whose pod fails is made anew until it stays, each pod with the number of failures in a row."""
-    template = pod_template(running.image, FAIL_TWICE, restart="Never")
-    template["spec"]["containers"][0]["env"] = [
-        {
-            "name": "ATTEMPT",
-            "valueFrom": {"fieldRef": {"fieldPath": "metadata.annotations['tfcluster.dev/attempt']"}},
-        }
-    ]
+    template = pod_template(running.image, FAIL_TWICE, env=[ATTEMPT])
     uids, start = running.uids(), running.pods_version()
 
     running.edit("c", {"jobs": {"ps": {"template": template}}})
@@ -115,8 +109,8 @@ def test_failed_pod_is_replaced_and_counts_its_attempts(running):
 
 
 def test_container_that_the_kubelet_restarts_keeps_its_pod(world):
-    """Where the template lets the kubelet restart a failed container, the operator leaves the pod to it."""
-    template = with_scratch(pod_template(world.image, CRASH_ONCE))
+    """Where the container's own restartPolicy lets the kubelet restart it, the operator leaves the pod to it."""
+    template = with_scratch(pod_template(world.image, CRASH_ONCE, restartPolicy="OnFailure"))
     world.launch("c", {"worker": {"template": template}})
     first = world.await_pods(["c-worker-0"])["c-worker-0"]["metadata"]["uid"]
 

@@ -5,15 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from support.admission import accepted, taken
 from support.manifests import TFClusterBuilder, pod_template, tfcluster
 from support.objects import TFCLUSTERS, Object, Objects
-
-DRY_RUN = TFCLUSTERS.path("default") + "?dryRun=All&fieldValidation=Strict"
-
-
-def accepted(fact: str, manifest: TFClusterBuilder) -> Any:
-    """Make one row: the id is the fact."""
-    return pytest.param(manifest.build(), id=fact)
 
 
 def worker(**fields: Any) -> TFClusterBuilder:
@@ -157,6 +151,49 @@ FILTERS = (
         ),
         accepted("labels on the cluster itself", worker().metadata(labels={"app.kubernetes.io/name": "anything"})),
         accepted("a template that uses many corners of the schema", worker(template=RICH_TEMPLATE)),
+        accepted(
+            "paths and variables that begin like the operator's",
+            worker(
+                template=pod_template(
+                    env=[{"name": "TFCLUSTER_JOBS", "value": "1"}, {"name": "TF_CONFIG", "value": "{}"}],
+                    volumeMounts=[
+                        {"name": "data", "mountPath": path}
+                        for path in (
+                            "/etc/tfclusters",
+                            "/opt/tfcluster",
+                            "/opt/tfcluster-resolver2",
+                            "/etc",
+                            "etc/tfcluster",
+                        )
+                    ],
+                    spec={"volumes": [{"name": "tfcluster-views", "emptyDir": {}}]},
+                )
+            ),
+        ),
+        accepted(
+            "as many containers, variables and mounts as there may be",
+            worker(
+                template=pod_template(
+                    spec={
+                        "containers": [{"name": f"c{number}", "image": "train:1"} for number in range(31)]
+                        + [
+                            {
+                                "name": "tensorflow",
+                                "image": "train:1",
+                                "env": [{"name": f"E{number}"} for number in range(1024)],
+                                "volumeMounts": [{"name": "d", "mountPath": f"/d/{number}"} for number in range(256)],
+                            }
+                        ],
+                        "initContainers": [{"name": f"i{number}", "image": "fetch:1"} for number in range(32)],
+                    }
+                )
+            ),
+        ),
+        accepted("filters of an evaluator", tfcluster("m").job("worker").job("evaluator", filters=["/job:worker"])),
+        accepted(
+            "a filter of a job whose name begins like evaluator",
+            tfcluster("m").job("worker", filters=["/job:evaluators/task:0"]).job("evaluators"),
+        ),
         accepted("16 filters", training(filters=FILTERS)),
         accepted("filters of single tasks, in any order of indices", training(task_filters={3: FILTERS, 0: FILTERS})),
         accepted("an empty list of filters", training(filters=[], task_filters={1: []})),
@@ -173,9 +210,7 @@ FILTERS = (
 )
 def test_accepted(objects: Objects, manifest: Object) -> None:
     """A good manifest is taken, without an unknown field in it."""
-    taken = objects.request("POST", DRY_RUN, manifest)
-
-    assert taken["metadata"]["name"] == manifest["metadata"]["name"]
+    assert taken(objects, manifest)["metadata"]["name"] == manifest["metadata"]["name"]
 
 
 @pytest.mark.parametrize("text", FILTERS)
@@ -183,10 +218,10 @@ def test_accepted_filter(objects: Objects, text: str) -> None:
     """Every canonical form of a filter is taken, for a job and for a single task."""
     manifest = training(filters=[text], task_filters={0: [text]}).build()
 
-    taken = objects.request("POST", DRY_RUN, manifest)
+    stored = taken(objects, manifest)["spec"]["jobs"]["worker"]
 
-    assert taken["spec"]["jobs"]["worker"]["deviceFilters"] == [text]
-    assert taken["spec"]["jobs"]["worker"]["taskDeviceFilters"] == {"0": [text]}
+    assert stored["deviceFilters"] == [text]
+    assert stored["taskDeviceFilters"] == {"0": [text]}
 
 
 def test_stored_template_is_what_the_user_wrote(objects: Objects, namespace: str) -> None:
@@ -199,7 +234,7 @@ def test_stored_template_is_what_the_user_wrote(objects: Objects, namespace: str
 
 
 def test_defaults_of_our_fields(objects: Objects, namespace: str) -> None:
-    """A cluster that says nothing of them gets grpc, port 2222, no suspension and one task a job, and no more."""
+    """A cluster that says nothing of them gets these values stored, and no more: what is left out has no limit."""
     objects.create(TFCLUSTERS, namespace, worker().build())
 
     spec = (objects.get(TFCLUSTERS, namespace, "mnist") or {})["spec"]
@@ -209,7 +244,18 @@ def test_defaults_of_our_fields(objects: Objects, namespace: str) -> None:
         "rpcLayer": "grpc",
         "port": 2222,
         "suspend": False,
-        "jobs": {"worker": {"replicas": 1, "template": template}},
+        "cleanPodPolicy": "Running",
+        "updateStrategy": {"type": "Recreate"},
+        "resolver": {"inject": True},
+        "jobs": {
+            "worker": {
+                "replicas": 1,
+                "restartPolicy": "OnFailure",
+                "restartScope": "Task",
+                "drainSeconds": 0,
+                "template": template,
+            }
+        },
     }
 
 
@@ -218,6 +264,4 @@ def test_generated_name_is_checked_as_a_given_one(objects: Objects) -> None:
     manifest = worker().build()
     manifest["metadata"] = {"generateName": "mnist-"}
 
-    taken = objects.request("POST", DRY_RUN, manifest)
-
-    assert taken["metadata"]["name"].startswith("mnist-")
+    assert taken(objects, manifest)["metadata"]["name"].startswith("mnist-")

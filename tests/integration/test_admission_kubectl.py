@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+from kubernetes.client.exceptions import ApiException
+from support.admission import message_of
 from support.manifests import pod_template, tfcluster
 from support.objects import CRDS, TFCLUSTERS, Object, Objects
 
@@ -83,6 +85,26 @@ def test_vendored_schemas_are_the_servers_own(control_plane, tmp_path: Path) -> 
         ("tfcluster.spec.suspend", "true deletes its pods and keeps its Service and ConfigMaps"),
         ("tfcluster.spec.jobs", "How many tasks the job has now, with the indices from 0 up."),
         ("tfcluster.spec.jobs", "What every task of the job sees of the cluster besides itself"),
+        ("tfcluster.spec", "Left out, there is no deadline."),
+        ("tfcluster.spec.successPolicy", "Left out, that is job chief if there is one, else job worker"),
+        ("tfcluster.spec.successPolicy.tasks", "Any: one task of any of them is enough."),
+        ("tfcluster.spec.backoffLimit", "are disruptions and never count. Left out, there is no limit."),
+        ("tfcluster.spec.activeDeadlineSeconds", "with reason DeadlineExceeded"),
+        ("tfcluster.spec.cleanPodPolicy", "Running: those that still run, so that the logs of the others can be read."),
+        ("tfcluster.spec.ttlSecondsAfterFinished", "How many seconds after its end the TFCluster is deleted"),
+        ("tfcluster.spec.updateStrategy.type", "OnDelete: each is replaced when somebody deletes it."),
+        ("tfcluster.spec.updateStrategy.maxUnavailable", "left out, 1. The other types have no use for it."),
+        ("tfcluster.spec.terminatingGraceSeconds", "else two pods of one task may run at once"),
+        ("tfcluster.spec.managedBy", "at any other name it touches nothing and writes nothing"),
+        ("tfcluster.spec.resolver.inject", "Whether the operator delivers the resolver into the pods."),
+        ("tfcluster.spec.jobs.restartPolicy", "128 and above (a signal) starts it again"),
+        ("tfcluster.spec.jobs.restartScope", "as MultiWorkerMirroredStrategy wants it"),
+        ("tfcluster.spec.jobs.startAfter", "must be ready before the pods of this one are made"),
+        ("tfcluster.spec.jobs.drainSeconds", "deleting the pod of a task that goes"),
+        ("tfc.status.lastRestart", "The exit status of its program, where it is known."),
+        ("tfc.status.jobs", "The tasks that have exited with 0 and are done, such as 0-3,5."),
+        ("tfc.status.conditions", "Failed: it has ended otherwise; of these two one at most is true"),
+        ("tfc.status.conditions", "UpToDate: every pod is made from the present template."),
         ("tfcluster.spec.jobs.maxReplicas", "TensorFlow keeps the first filters that it is given"),
         ("tfcluster.spec.jobs.template.spec", "kubectl explain pod.spec"),
         ("tfc.status.conditions", "MembershipPublished: every running pod was told of its newest view."),
@@ -120,8 +142,18 @@ def status(ready: str, *, reason: str, replicas: int) -> Object:
     return {
         "observedGeneration": 1,
         "epoch": 7,
+        "startTime": "2026-01-01T00:00:00.125Z",
+        "completionTime": "2026-01-01T01:00:00.250Z",
         "ready": ready,
         "gpus": 12,
+        "restarts": 5,
+        "lastRestart": {
+            "task": "worker-3",
+            "reason": "OOMKilled",
+            "exitCode": 137,
+            "message": "it used more memory than its limit",
+            "time": "2026-01-01T00:30:00.500Z",
+        },
         "jobs": {
             "worker": {
                 "desired": replicas,
@@ -129,6 +161,14 @@ def status(ready: str, *, reason: str, replicas: int) -> Object:
                 "ready": replicas - 1,
                 "succeeded": 0,
                 "failed": 0,
+                "restarts": 5,
+                "replaced": 2,
+                "incarnation": 1,
+                "restartsInRow": 3,
+                "restartTime": "2026-01-01T00:30:04.750Z",
+                "completedIndexes": "0-3,5",
+                "startedIndexes": "0-7",
+                "countedPods": ["0d7a5d8e-7c1f-4f0e-9f55-2b6a3a6f1c11"],
                 "accelerators": {"nvidia.com/gpu": 12},
                 "selector": "tfcluster.dev/cluster=mnist,tfcluster.dev/job=worker",
             }
@@ -148,15 +188,15 @@ def status(ready: str, *, reason: str, replicas: int) -> Object:
 
 
 def test_columns_tell_the_state_of_a_cluster(kubectl: Kubectl, objects: Objects, namespace: str) -> None:
-    """``kubectl get tfc`` has the columns Ready, Reason, GPUs, Epoch and Age."""
+    """``kubectl get tfc`` has the columns Ready, Reason, Restarts, GPUs, Epoch and Age."""
     objects.create(TFCLUSTERS, namespace, tfcluster("mnist").job("worker", replicas=4).build())
     written = {"status": status("3/4", reason="TasksNotReady", replicas=4)}
     objects.patch(TFCLUSTERS, namespace, "mnist", written, subresource="status")
 
     head, row = told(kubectl("get", "tfc", "-n", namespace)).splitlines()
 
-    assert head.split() == ["NAME", "READY", "REASON", "GPUS", "EPOCH", "AGE"]
-    assert row.split()[:5] == ["mnist", "3/4", "TasksNotReady", "12", "7"]
+    assert head.split() == ["NAME", "READY", "REASON", "RESTARTS", "GPUS", "EPOCH", "AGE"]
+    assert row.split()[:6] == ["mnist", "3/4", "TasksNotReady", "5", "12", "7"]
 
 
 def test_cluster_is_listed_among_all(kubectl: Kubectl, objects: Objects, namespace: str) -> None:
@@ -178,6 +218,28 @@ def test_status_is_stored_whole_and_apart_from_the_spec(objects: Objects, namesp
     assert stored["status"] == written
     assert stored["spec"] == created["spec"]
     assert stored["metadata"]["generation"] == 1
+
+
+@pytest.mark.parametrize(
+    ("wrong", "path"),
+    [
+        ({"startTime": "yesterday"}, "status.startTime"),
+        ({"completionTime": 1767225600}, "status.completionTime"),
+        ({"restarts": "5"}, "status.restarts"),
+        ({"lastRestart": {"time": "12:00"}}, "status.lastRestart.time"),
+        ({"jobs": {"worker": {"restartTime": "soon"}}}, "status.jobs.worker.restartTime"),
+        ({"jobs": {"worker": {"completedIndexes": [0, 1]}}}, "status.jobs.worker.completedIndexes"),
+        ({"jobs": {"worker": {"countedPods": "0d7a5d8e"}}}, "status.jobs.worker.countedPods"),
+    ],
+)
+def test_status_of_a_wrong_type_is_refused(objects: Objects, namespace: str, wrong: Object, path: str) -> None:
+    """A program that misspells a count or a time in the status is told, instead of being misread later."""
+    objects.create(TFCLUSTERS, namespace, tfcluster("mnist").job("worker").build())
+
+    with pytest.raises(ApiException) as caught:
+        objects.patch(TFCLUSTERS, namespace, "mnist", {"status": wrong}, subresource="status")
+
+    assert path in message_of(caught.value)
 
 
 def test_scale_changes_the_workers_and_reports_them(kubectl: Kubectl, objects: Objects, namespace: str) -> None:

@@ -6,16 +6,13 @@ thing and say what to do about it.
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 from kubernetes.client.exceptions import ApiException
+from support.admission import refusal, refused
 from support.manifests import TFClusterBuilder, pod_template, tfcluster
 from support.objects import TFCLUSTERS, Object, Objects
-
-#: The server checks everything and stores nothing; Strict is what kubectl asks for.
-DRY_RUN = TFCLUSTERS.path("default") + "?dryRun=All&fieldValidation=Strict"
 
 FILTER_FORM = "write /job:J/replica:0/task:N/device:T:N"
 MATCHES_EVERYTHING = "matches everything: name a job, a task or a device"
@@ -26,24 +23,24 @@ WORKER = "spec.jobs.worker"
 TEMPLATE = f"{WORKER}.template"
 
 
-def refused(fact: str, manifest: TFClusterBuilder | Object, path: str, remedy: str) -> Any:
-    """Make one row: the id is the fact, the message must hold the path and the remedy."""
-    return pytest.param(manifest if isinstance(manifest, dict) else manifest.build(), path, remedy, id=fact)
-
-
 def worker(**fields: Any) -> TFClusterBuilder:
     """A cluster of one job, worker."""
     return tfcluster("mnist").job("worker", **fields)
 
 
 def worker_and_ps(**fields: Any) -> TFClusterBuilder:
-    """A cluster with four workers and, at most, three parameter servers."""
-    return worker(replicas=4, **fields).job("ps", replicas=2, maxReplicas=3)
+    """A cluster with four workers, an evaluator and, at most, three parameter servers."""
+    return worker(replicas=4, **fields).job("ps", replicas=2, maxReplicas=3).job("evaluator")
 
 
 def templated(**pod: Any) -> TFClusterBuilder:
     """A cluster whose workers' template has further fields in its pod."""
     return worker(template=pod_template(spec=pod))
+
+
+def containing(containers: str, **fields: Any) -> TFClusterBuilder:
+    """A cluster whose workers' template has further fields in the first of its containers or initContainers."""
+    return templated(**{containers: [{"name": "first", "image": "train:1", **fields}]})
 
 
 def marked(**metadata: Any) -> TFClusterBuilder:
@@ -59,18 +56,6 @@ def without(manifest: Object, *path: str) -> Object:
         place = place[step]
     del place[last]
     return manifest
-
-
-def refusal(objects: Objects, manifest: Object) -> str:
-    """Submit a manifest that must be refused; returns the message in the form of path that people write.
-
-    The server writes a key of a map as [worker] where a rule refuses, and as .worker where the schema does.
-    """
-    with pytest.raises(ApiException) as caught:
-        objects.request("POST", DRY_RUN, manifest)
-    assert caught.value.status in (400, 422), caught.value
-    message: str = json.loads(caught.value.body)["message"]
-    return message.replace("[worker]", ".worker").replace("[ps]", ".ps")
 
 
 NAMES = [
@@ -262,11 +247,53 @@ TEMPLATES = [
         f"{TEMPLATE}.spec.ephemeralContainers",
         "unknown field",
     ),
+    *(
+        refused(
+            f"the volume {volume} is the operator's",
+            templated(volumes=[{"name": "data", "emptyDir": {}}, {"name": volume, "emptyDir": {}}]),
+            f"{TEMPLATE}.spec.volumes",
+            f"the operator adds the volume {volume} itself: give yours another name",
+        )
+        for volume in ("tfcluster-view", "tfcluster-resolver")
+    ),
+    *(
+        refused(
+            f"{path} of one of the {containers} is the operator's to mount",
+            containing(containers, volumeMounts=[{"name": "data", "mountPath": path}]),
+            f"{TEMPLATE}.spec.{containers}[0].volumeMounts[0].mountPath",
+            "mount yours elsewhere",
+        )
+        for containers in ("containers", "initContainers")
+        for folder in ("/etc/tfcluster", "/opt/tfcluster-resolver")
+        for path in (folder, f"{folder}/", f"{folder}/x/y")
+    ),
+    *(
+        refused(
+            f"the variable {variable} of one of the {containers} is the operator's",
+            containing(containers, env=[{"name": "MINE", "value": "1"}, {"name": variable, "value": "ps"}]),
+            f"{TEMPLATE}.spec.{containers}[0].env[1].name",
+            "remove it, or give yours another name",
+        )
+        for containers in ("containers", "initContainers")
+        for variable in ("TFCLUSTER_JOB", "TFCLUSTER_TASK_INDEX", "TFCLUSTER_ADDRESS")
+    ),
+    *(
+        refused(
+            f"{most + 1} {name} in a container are too many",
+            containing("containers", **{name: [row(number) for number in range(most + 1)]}),
+            f"{TEMPLATE}.spec.containers[0].{name}",
+            f"must have at most {most} items",
+        )
+        for name, most, row in (
+            ("env", 1024, lambda number: {"name": f"E{number}"}),
+            ("volumeMounts", 256, lambda number: {"name": "data", "mountPath": f"/data/{number}"}),
+        )
+    ),
     refused(
-        "the volume of the views is the operator's",
-        templated(volumes=[{"name": "tfcluster-view", "emptyDir": {}}]),
-        f"{TEMPLATE}.spec.volumes",
-        "give yours another name",
+        "33 containers are too many",
+        templated(containers=[{"name": f"c{number}", "image": "train:1"} for number in range(33)]),
+        f"{TEMPLATE}.spec.containers",
+        "must have at most 32 items",
     ),
     refused(
         "a template may not name a namespace",
@@ -347,6 +374,9 @@ NOT_DECLARED = {
     "/job:chief": "names a job that is not declared: correct the filter, or declare the job",
     "/job:work": "names a job that is not declared",
     "/job:worker2/task:0": "names a job that is not declared",
+    "/job:evaluator": "matches nothing, because an evaluator sees the cluster and is not in it: remove the filter",
+    "/job:evaluator/task:0": "matches nothing, because an evaluator",
+    "/job:evaluator/replica:0/task:0": "matches nothing, because an evaluator",
     "/job:worker/task:4": "names a task that the job does not have: use an index below the maxReplicas",
     "/job:ps/task:3": "names a task that the job does not have",
     "/job:ps/replica:0/task:3": "names a task that the job does not have",

@@ -29,7 +29,6 @@ WORKER = {
         "volumes": [{"name": "data", "emptyDir": {}}],
         "tolerations": [{"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}],
         "nodeSelector": {"pool": "gpu"},
-        "restartPolicy": "Never",
         "terminationGracePeriodSeconds": 5,
     },
 }
@@ -139,16 +138,18 @@ def test_creation_labels_of_a_pod(worker):
 
 
 def test_creation_annotations_of_a_pod(worker):
-    """A pod carries the template's annotations and the operator's three."""
+    """A pod carries the template's annotations and the operator's four."""
     annotations = worker["metadata"]["annotations"]
 
     assert sorted(annotations) == [
         "example.test/note",
         "tfcluster.dev/attempt",
+        "tfcluster.dev/incarnation",
         "tfcluster.dev/template-hash",
         "tfcluster.dev/view",
     ]
-    assert (annotations["example.test/note"], annotations["tfcluster.dev/attempt"]) == ("kept", "0")
+    kept = ("example.test/note", "tfcluster.dev/attempt", "tfcluster.dev/incarnation")
+    assert [annotations[key] for key in kept] == ["kept", "0", "0"]
 
 
 @pytest.mark.parametrize("kind", ["pods", "config_maps", "services"])
@@ -211,7 +212,7 @@ def test_creation_view_volume_is_the_jobs_config_map(worker):
     """The volume tfcluster-view is the ConfigMap of the pod's job, beside the template's own volumes."""
     volumes = {v["name"]: v for v in worker["spec"]["volumes"]}
 
-    assert sorted(volumes) == ["data", "tfcluster-view"]
+    assert sorted(volumes) == ["data", "tfcluster-resolver", "tfcluster-view"]
     assert volumes["tfcluster-view"]["configMap"]["name"] == "mnist-worker"
 
 
@@ -225,8 +226,9 @@ def test_creation_containers_are_left_as_declared(worker, name, declared):
 
     assert {key: found[key] for key in untouched} == untouched
     assert ("command" in found, "args" in found) == ("command" in declared, "args" in declared)
-    assert [entry for entry in found["env"] if entry["name"] not in ENVIRONMENT] == declared.get("env", [])
-    assert [m for m in found["volumeMounts"] if m["name"] != "tfcluster-view"] == declared.get("volumeMounts", [])
+    assert [e for e in found["env"] if e["name"] not in {*ENVIRONMENT, "PYTHONPATH"}] == declared.get("env", [])
+    own = [m for m in found["volumeMounts"] if not m["name"].startswith("tfcluster-")]
+    assert own == declared.get("volumeMounts", [])
     assert [port["containerPort"] for port in found.get("ports", [])] == [
         port["containerPort"] for port in declared.get("ports", [])
     ]
@@ -234,11 +236,11 @@ def test_creation_containers_are_left_as_declared(worker, name, declared):
 
 
 def test_creation_pod_spec_is_left_as_declared(worker):
-    """Node selector, restart policy and grace period of the template are kept; tolerations are among the pod's."""
+    """Node selector and grace period of the template are kept; tolerations are among the pod's."""
     spec = worker["spec"]
 
-    assert {key: spec[key] for key in ("nodeSelector", "restartPolicy", "terminationGracePeriodSeconds")} == {
-        key: WORKER["spec"][key] for key in ("nodeSelector", "restartPolicy", "terminationGracePeriodSeconds")
+    assert {key: spec[key] for key in ("nodeSelector", "terminationGracePeriodSeconds")} == {
+        key: WORKER["spec"][key] for key in ("nodeSelector", "terminationGracePeriodSeconds")
     }
     assert WORKER["spec"]["tolerations"][0] in spec["tolerations"]
 
@@ -255,6 +257,40 @@ def test_creation_template_may_ask_for_a_token(mnist):
     assert (spec["automountServiceAccountToken"], spec["enableServiceLinks"]) == (True, True)
 
 
+def test_creation_delivers_one_copy_of_the_resolver(mnist, worker):
+    """One immutable ConfigMap of the cluster holds the resolver, and every container has it on its search path."""
+    (name,) = mnist.resolver_copies()
+    volumes = {v["name"]: v for v in worker["spec"]["volumes"]}
+
+    assert mnist.resolver_copies()[name]["immutable"]
+    assert volumes["tfcluster-resolver"]["configMap"]["name"] == name
+    for each in ("fetch", "tensorflow", "logs"):
+        (mount,) = (m for m in container(worker, each)["volumeMounts"] if m["name"] == "tfcluster-resolver")
+        assert environment(container(worker, each))["PYTHONPATH"].startswith(mount["mountPath"])
+
+
+@pytest.mark.usefixtures("operator")
+def test_creation_delivers_no_resolver_where_none_is_wanted(world):
+    """With resolver.inject false there is no copy of it, and no volume and no search path in the pods."""
+    world.launch("c", {"worker": {}}, resolver={"inject": False})
+    world.await_settled("c")
+    pod = world.demand(PODS, "c-worker-0")
+
+    assert world.resolver_copies() == {}
+    assert [v["name"] for v in pod["spec"]["volumes"]] == ["tfcluster-view"]
+    assert "PYTHONPATH" not in environment(container(pod, "tensorflow"))
+
+
+@pytest.mark.usefixtures("operator")
+def test_creation_restarts_are_the_operators(world):
+    """Whatever the restartPolicy of a job, the pod's own is Never: the kubelet restarts nothing behind our back."""
+    policies = {"ps": "Always", "worker": "OnFailure", "chief": "ExitCode", "evaluator": "Never"}
+    world.launch("c", {job: {"restartPolicy": policy} for job, policy in policies.items()})
+    pods = world.await_pods_of("c", task_names("c", **dict.fromkeys(policies, 1)))
+
+    assert {pod["spec"]["restartPolicy"] for pod in pods.values()} == {"Never"}
+
+
 def test_creation_leaves_no_trace_on_the_cluster_object(mnist):
     """The operator adds no finalizer, annotation or label to the TFCluster."""
     metadata = mnist.cluster("mnist")["metadata"]
@@ -269,7 +305,7 @@ def test_creation_writes_each_object_once(mnist, audit, since):
 
     assert created == sorted(
         [("services", "mnist")]
-        + [("configmaps", name) for name in mnist.config_maps()]
+        + [("configmaps", name) for name in [*mnist.config_maps(), *mnist.resolver_copies()]]
         + [("pods", name) for name in mnist.pods()]
     )
     assert {(w.verb, w.target) for w in writes if w.verb != "create"} == {("patch", "tfclusters/status")}

@@ -23,7 +23,7 @@ FILTERED = {
 
 
 def everything(world: World) -> list[str]:
-    return sorted([*world.pods(), *world.config_maps(), *world.services()])
+    return sorted([*world.pods(), *world.config_maps(), *world.resolver_copies(), *world.services()])
 
 
 def settle_another(world: World, name: str) -> None:
@@ -146,12 +146,13 @@ def test_recreate_while_the_operator_is_away(world, operator):
 
 def await_owned_by(world: World, uid: str) -> None:
     def owners() -> Counter[str]:
-        found = [*world.pods().values(), *world.config_maps().values(), *world.services().values()]
+        views = [*world.config_maps().values(), *world.resolver_copies().values()]
+        found = [*world.pods().values(), *views, *world.services().values()]
         return Counter(thing["metadata"]["ownerReferences"][0]["uid"] for thing in found)
 
     world.await_settled("c")
     tasks = sum(job.get("replicas", 1) for job in world.cluster("c")["spec"]["jobs"].values())
-    count = 1 + len(world.cluster("c")["spec"]["jobs"]) + tasks
+    count = 2 + len(world.cluster("c")["spec"]["jobs"]) + tasks  # the Service, and the resolver's copy
     eventually(owners, lambda found: found == {uid: count}, what=f"all {count} objects belong to {uid}")
 
 
@@ -311,6 +312,10 @@ def live_through_everything(world: World, kubelet) -> None:
     )
     world.edit("c", {"jobs": {"chief": None, "worker": {"deviceFilters": None}, "ps": {"deviceFilters": None}}})
     eventually(lambda: sorted(world.config_maps()), lambda names: names == ["c-ps", "c-worker"], what="c-chief is gone")
+    world.launch("brief", {"worker": {}}, ttlSecondsAfterFinished=0)
+    world.await_settled("brief")
+    kubelet.succeed("brief-worker-0")
+    world.await_removed("brief")
 
 
 def replace_by_a_cluster_ip_service(world: World, metadata: Object) -> None:

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import pytest
-from support.manifests import pod_template
 from support.objects import PODS
 from support.waiting import eventually
 from support.world import World, task_names
 
 pytestmark = pytest.mark.usefixtures("operator")
 
-RUNS_ONCE = pod_template(spec={"restartPolicy": "Never"})
-
 
 @pytest.fixture
 def running(world, kubelet) -> World:
     """A cluster of two running workers."""
-    world.launch("c", {"worker": {"replicas": 2, "template": RUNS_ONCE}})
+    world.launch("c", {"worker": {"replicas": 2}})
     world.await_settled("c")
     kubelet.run(*task_names("c", worker=2))
     world.await_status("c", lambda s: s["ready"] == "2/2", what="both workers are ready")
@@ -64,13 +61,14 @@ def test_replacing_a_pod_that_fails_again_and_again_counts_on(running, kubelet):
         assert new["metadata"]["annotations"]["tfcluster.dev/attempt"] == attempt
 
 
-def test_replacing_an_evicted_pod_counts_no_attempt(running, kubelet):
-    """An eviction is nobody's failure: the count stays."""
+def test_replacing_an_evicted_pod_counts_no_failure(running, kubelet):
+    """An eviction is nobody's failure: it is counted among the replacements and not among the restarts."""
     old = uid_of(running, "c-worker-1")
     kubelet.evict("c-worker-1")
-    new = await_replacement(running, "c-worker-1", old)
+    await_replacement(running, "c-worker-1", old)
 
-    assert new["metadata"]["annotations"]["tfcluster.dev/attempt"] == "0"
+    status = running.await_status("c", lambda s: s["jobs"]["worker"]["replaced"], what="the replacement is counted")
+    assert (status["jobs"]["worker"]["replaced"], status["restarts"]) == (1, 0)
 
 
 def test_replacing_leaves_a_succeeded_pod(running, kubelet, operator):
@@ -152,11 +150,11 @@ def test_replacing_drained_pods_through_the_eviction_api(running, kubelet):
 
 
 def test_replacing_says_so_while_it_waits(running, kubelet):
-    """While a failed pod waits for its replacement, Ready says ReplacingFailedPod."""
+    """While a failed pod waits for its replacement, Ready says BackingOff."""
     for _ in range(2):  # the second delay is long enough to be seen
         old = uid_of(running, "c-worker-1")
         kubelet.fail("c-worker-1")
         await_replacement(running, "c-worker-1", old)
     kubelet.fail("c-worker-1")
 
-    running.await_condition("c", "Ready", status="False", reason="ReplacingFailedPod")
+    running.await_condition("c", "Ready", status="False", reason="BackingOff")

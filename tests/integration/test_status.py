@@ -12,7 +12,7 @@ from support.world import task_names
 pytestmark = pytest.mark.usefixtures("operator")
 
 GPU = pod_template(resources={"limits": {"nvidia.com/gpu": "2"}})
-EMPTY = {"ready": 0, "succeeded": 0, "failed": 0, "accelerators": {}}
+EMPTY = {"ready": 0, "succeeded": 0, "failed": 0, "restarts": 0, "replaced": 0, "accelerators": {}}
 
 
 def selector(job: str) -> str:
@@ -25,9 +25,11 @@ def test_status_counts_of_pending_pods(world):
     status = world.await_settled("c")["status"]
 
     assert status["jobs"] == {
-        "chief": {"desired": 1, "created": 1, **EMPTY, "selector": selector("chief")},
-        "worker": {"desired": 3, "created": 3, **EMPTY, "selector": selector("worker")},
+        "chief": {"desired": 1, "created": 1, **EMPTY, "startedIndexes": "0", "selector": selector("chief")},
+        "worker": {"desired": 3, "created": 3, **EMPTY, "startedIndexes": "0-2", "selector": selector("worker")},
     }
+    assert (status["restarts"], "lastRestart" in status, "completionTime" in status) == (0, False, False)
+    assert datetime.fromisoformat(status["startTime"])
     assert (status["ready"], status["epoch"], status["gpus"], status["observedGeneration"]) == ("0/4", 1, 0, 1)
 
 
@@ -66,7 +68,7 @@ def test_status_ready_falls_with_a_pod(world, kubelet):
 
 def test_status_running_is_not_succeeded(world, kubelet):
     """A pod that has exited with 0 is succeeded and no longer ready; a running one is never succeeded."""
-    world.launch("c", {"worker": {"replicas": 2, "template": template_that_ends()}})
+    world.launch("c", {"worker": {"replicas": 2}})
     world.await_settled("c")
     kubelet.run(*task_names("c", worker=2))
     world.await_status("c", lambda s: s["ready"] == "2/2", what="both run")
@@ -79,16 +81,12 @@ def test_status_running_is_not_succeeded(world, kubelet):
 
 def test_status_finished_tasks_leave_the_cluster_ready(world, kubelet):
     """A task that has finished with exit code 0 does not keep the cluster from being Ready."""
-    world.launch("c", {"worker": {"replicas": 2, "template": template_that_ends()}})
+    world.launch("c", {"worker": {"replicas": 2}})
     world.await_settled("c")
     kubelet.run("c-worker-0")
     kubelet.succeed("c-worker-1")
 
     world.await_condition("c", "Ready", status="True", reason="AllTasksReady")
-
-
-def template_that_ends() -> dict:
-    return pod_template(spec={"restartPolicy": "Never"})
 
 
 def test_status_message_names_what_is_missing(world, kubelet):
@@ -102,8 +100,8 @@ def test_status_message_names_what_is_missing(world, kubelet):
     assert "worker-1" in world.condition("c", "Ready")["message"]
 
 
-def test_status_conditions_are_the_four(world):
-    """A new cluster has exactly the four conditions, each complete and of this generation."""
+def test_status_conditions_are_the_seven(world):
+    """A new cluster has exactly the seven conditions, each complete and of this generation."""
     world.launch("c", {"worker": {}})
     world.await_settled("c")
     found = {c["type"]: c for c in world.status("c")["conditions"]}
@@ -111,6 +109,9 @@ def test_status_conditions_are_the_four(world):
     assert {kind: (c["status"], c["reason"], c["observedGeneration"]) for kind, c in found.items()} == {
         "Ready": ("False", "TasksNotReady", 1),
         "Suspended": ("False", "NotSuspended", 1),
+        "Succeeded": ("False", "NotFinished", 1),
+        "Failed": ("False", "NotFinished", 1),
+        "UpToDate": ("True", "AllCurrent", 1),
         "MembershipPublished": ("True", "Published", 1),
         "NameConflict": ("False", "NoConflict", 1),
     }
@@ -207,7 +208,7 @@ def test_status_selector_finds_exactly_the_jobs_pods(world):
 
 
 def test_status_table_columns(world, kubectl):
-    """``kubectl get tfc`` shows ready tasks, the reason, GPUs and the epoch."""
+    """``kubectl get tfc`` shows ready tasks, the reason, restarts, GPUs and the epoch."""
     world.launch("c", {"worker": {"replicas": 2}})
     world.await_settled("c")
     table = kubectl("get", "tfc", "-n", world.namespace)
@@ -217,6 +218,7 @@ def test_status_table_columns(world, kubectl):
         "NAME": "c",
         "READY": "0/2",
         "REASON": "TasksNotReady",
+        "RESTARTS": "0",
         "GPUS": "0",
         "EPOCH": "1",
         "AGE": "",

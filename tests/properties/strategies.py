@@ -11,7 +11,8 @@ from unit.in_memory import CLUSTER_UID, InMemoryWorld, make_body
 
 from tfcluster_operator.model import naming
 from tfcluster_operator.model.actions import Kind
-from tfcluster_operator.model.spec import TFCluster, parse
+from tfcluster_operator.model.parse import parse
+from tfcluster_operator.model.spec import TFCluster
 from tfcluster_resolver import contract
 
 JOBS = ("chief", "data_loader", "evaluator", "ps", "worker")
@@ -88,7 +89,7 @@ def _template(drawn: tuple[str, int, str]) -> dict[str, Any]:
     container: dict[str, Any] = {"name": "task", "image": image}
     if gpus:
         container["resources"] = {"limits": {GPU: gpus, "memory": "1Gi"}}
-    return {"spec": {"containers": [container], "restartPolicy": restart}}
+    return {"spec": {"containers": [container]}}
 
 
 def declare(spec: dict[str, Any], *, generation: int = 1) -> TFCluster:

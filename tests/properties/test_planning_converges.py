@@ -108,8 +108,9 @@ def test_every_spoiled_world_converges_to_the_world_made_from_nothing(edit, spoi
     """Whatever was deleted, edited, relabelled, added or failed, and however the spec changed: the end is the same."""
     before, after = edit
     world = settled(before)
-    # NB: a pod without our label that is declared no more is beyond every watch and every name we look for.
-    shrunk = world.names("Pod") - from_nothing(after).names("Pod")
+    # NB: an object without our label that is declared no more is beyond every watch and every name we look for.
+    wanted = from_nothing(after)
+    shrunk = any(world.names(kind) - wanted.names(kind) for kind in ("Pod", "ConfigMap"))
     for one in spoils:
         if not (one.what == "drop our labels" and (shrunk or _holds_surplus(world))):
             spoil(world, one)

@@ -56,21 +56,55 @@ class StandInKubelet:
         """Let a running pod fail its readiness probe."""
         self._report(name, phase="Running", state={"running": {"startedAt": _now()}}, ready=False)
 
-    def fail(self, name: str, *, exit_code: int = 1) -> None:
-        """Let all containers of a pod end with an error."""
+    def wait(self, name: str, *, reason: str, message: str = "") -> None:
+        """Let the containers of a pod wait, for an image say."""
         self.bind(name)
-        self._report(name, phase="Failed", state=_ended(exit_code), ready=False)
+        state = {"waiting": {"reason": reason, "message": message}}
+        self._report(name, phase="Pending", state=state, ready=False)
 
-    def succeed(self, name: str) -> None:
-        """Let all containers of a pod end with exit code 0."""
-        self.bind(name)
-        self._report(name, phase="Succeeded", state=_ended(0), ready=False)
+    def fail(self, *names: str, exit_code: int = 1, reason: str = "Error", message: str = "") -> None:
+        """Let all containers of the pods end with an error.
+
+        Args:
+            names: the pods.
+            exit_code: of each container; 128 and the signal where one killed it.
+            reason: the container runtime's word.
+            message: what the program left as its termination message.
+        """
+        for name in names:
+            self.bind(name)
+            self._report(name, phase="Failed", state=_ended(exit_code, reason, message), ready=False)
+
+    def succeed(self, *names: str) -> None:
+        """Let all containers of the pods end with exit code 0."""
+        for name in names:
+            self.bind(name)
+            self._report(name, phase="Succeeded", state=_ended(0), ready=False)
+
+    def end_container(self, name: str, *, exit_code: int, container: str = "tensorflow") -> None:
+        """Let one container of a running pod end while the others run on."""
+        pod = self._objects.get(PODS, self._namespace, name)
+        assert pod is not None, f"there is no pod {name}"
+        statuses = [
+            {**one, **({"ready": False, "state": _ended(exit_code)} if one["name"] == container else {})}
+            for one in pod["status"]["containerStatuses"]
+        ]
+        body = {"status": {"containerStatuses": statuses}}
+        self._objects.patch(PODS, self._namespace, name, body, subresource="status", content=STRATEGIC)
 
     def evict(self, name: str) -> None:
         """Evict a pod for node pressure: it fails with the reason Evicted, and its object stays."""
         self.bind(name)
         body = {"status": {"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory."}}
         self._objects.patch(PODS, self._namespace, name, body, subresource="status")
+
+    def disrupt(self, name: str, *, exit_code: int = 143) -> None:
+        """Let a pod fail as preemption and the taint manager have it: its object says that it was the target."""
+        self.bind(name)
+        target = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+        body = {"status": {"conditions": [{**target, "lastTransitionTime": _now()}]}}
+        self._objects.patch(PODS, self._namespace, name, body, subresource="status", content=STRATEGIC)
+        self._report(name, phase="Failed", state=_ended(exit_code), ready=False)
 
     def stop(self, *names: str) -> None:
         """Finish the termination of pods that somebody deleted."""
@@ -115,9 +149,9 @@ def _container_status(container: Object, *, state: dict[str, Any], ready: bool, 
     return status
 
 
-def _ended(exit_code: int) -> dict[str, Any]:
-    reason = "Completed" if exit_code == 0 else "Error"
-    return {"terminated": {"exitCode": exit_code, "reason": reason, "startedAt": _now(), "finishedAt": _now()}}
+def _ended(exit_code: int, reason: str = "Error", message: str = "") -> dict[str, Any]:
+    ended = {"exitCode": exit_code, "reason": reason if exit_code else "Completed", "message": message}
+    return {"terminated": {**ended, "startedAt": _now(), "finishedAt": _now()}}
 
 
 def _now() -> str:

@@ -12,7 +12,7 @@ OPERATOR_USER: Final = "tfcluster-operator"
 
 #: API group, resource, verbs: all that the operator may do, and all that it needs.
 OPERATOR_RULES: Final = (
-    ("tfcluster.dev", "tfclusters", ("list", "watch")),
+    ("tfcluster.dev", "tfclusters", ("delete", "list", "watch")),
     ("tfcluster.dev", "tfclusters/status", ("patch",)),
     ("tfcluster.dev", "tfclusters/finalizers", ("update",)),
     ("", "pods", ("create", "delete", "list", "patch", "watch")),

@@ -11,6 +11,8 @@ from .world import World
 
 #: The server's own book-keeping: it differs between any two objects and says nothing about the operator.
 _SERVER_FIELDS = ("uid", "resourceVersion", "creationTimestamp", "managedFields", "generation", "selfLink")
+#: Parts of the status that two runs of the same steps do not share.
+_UNREPEATABLE = ("startTime", "completionTime", "restartTime", "countedPods", "replaced")
 _VIEW_DIGEST = "tfcluster.dev/view"
 
 
@@ -18,8 +20,9 @@ def snapshot(world: World, cluster: str) -> dict[str, Any]:
     """Read all objects of one TFCluster and its status.
 
     Masked are the server's book-keeping, timestamps, the namespace's and the cluster's identity, a pod's own status and
-    the message of Ready, which quotes it (other components write it, in their own time).  View digests depend on the
-    identity, so they become the number of the view among the digests of the cluster.
+    the message of Ready, which quotes it (other components write it, in their own time).  So is how many pods were
+    replaced: that is a report, and an operator that dies after a deletion of its own cannot tell whose it was.  View
+    digests depend on the identity, so they become the number of the view among the digests of the cluster.
 
     Args:
         world: the namespace.
@@ -32,7 +35,7 @@ def snapshot(world: World, cluster: str) -> dict[str, Any]:
     label = f"tfcluster.dev/cluster={cluster}"
     listed = {
         "Service": {n: o for n, o in world.services().items() if n == cluster},
-        "ConfigMap": _labelled(world.config_maps(), label),
+        "ConfigMap": _labelled({**world.config_maps(), **world.resolver_copies()}, label),
         "Pod": _labelled(world.pods(), label),
     }
     digests: dict[str, str] = {}
@@ -95,4 +98,9 @@ def _mask_status(status: Object) -> Object:
     for condition in conditions:
         if condition["type"] == "Ready":
             condition.pop("message")
-    return {**status, "conditions": sorted(conditions, key=lambda c: c["type"])}
+    jobs = {
+        name: {key: value for key, value in job.items() if key not in _UNREPEATABLE}
+        for name, job in status.get("jobs", {}).items()
+    }
+    kept = {key: value for key, value in status.items() if key not in _UNREPEATABLE}
+    return {**kept, "jobs": jobs, "conditions": sorted(conditions, key=lambda c: c["type"])}

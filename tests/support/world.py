@@ -7,8 +7,11 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from .manifests import tfcluster
-from .objects import CONFIG_MAPS, JSON_PATCH, PODS, SERVICES, TFCLUSTERS, Kind, Object, Objects
-from .waiting import eventually
+from .objects import CONFIG_MAPS, EVENTS, JSON_PATCH, PODS, SERVICES, TFCLUSTERS, Kind, Object, Objects
+from .waiting import DEADLINE_SECONDS, eventually
+
+#: What the name of a ConfigMap with the resolver holds, and that of a view cannot.
+_OF_THE_RESOLVER = ".resolver-"
 
 
 class World:
@@ -78,11 +81,27 @@ class World:
         """All pods by name, those that terminate too."""
         return {pod["metadata"]["name"]: pod for pod in self.objects.list(PODS, self.namespace)}
 
+    def pods_of(self, cluster: str) -> dict[str, Object]:
+        """The pods of one cluster by name, those that terminate too."""
+        found = self.objects.list(PODS, self.namespace, selector=f"tfcluster.dev/cluster={cluster}")
+        return {pod["metadata"]["name"]: pod for pod in found}
+
+    def uid(self, pod: str) -> str | None:
+        """Tell the UID of a pod, None where there is no pod of this name."""
+        found = self.get(PODS, pod)
+        return None if found is None else found["metadata"]["uid"]
+
     def config_maps(self) -> dict[str, Object]:
-        """All ConfigMaps by name, except the one that Kubernetes puts into every namespace."""
-        found = {found["metadata"]["name"]: found for found in self.objects.list(CONFIG_MAPS, self.namespace)}
-        found.pop("kube-root-ca.crt", None)
-        return found
+        """The ConfigMaps that hold views, by name."""
+        return {name: found for name, found in self._all_config_maps() if _OF_THE_RESOLVER not in name}
+
+    def resolver_copies(self) -> dict[str, Object]:
+        """The ConfigMaps that deliver the resolver, by name."""
+        return {name: found for name, found in self._all_config_maps() if _OF_THE_RESOLVER in name}
+
+    def _all_config_maps(self) -> list[tuple[str, Object]]:
+        found = [(found["metadata"]["name"], found) for found in self.objects.list(CONFIG_MAPS, self.namespace)]
+        return [(name, one) for name, one in found if name != "kube-root-ca.crt"]  # Kubernetes puts it everywhere
 
     def services(self) -> dict[str, Object]:
         return {found["metadata"]["name"]: found for found in self.objects.list(SERVICES, self.namespace)}
@@ -103,7 +122,43 @@ class World:
         text = (found or {}).get("data", {}).get(file)
         return None if text is None else json.loads(text)
 
+    def events(self, name: str) -> list[Object]:
+        """The Events about one TFCluster, those of a former one of its name too."""
+        return [e for e in self.objects.list(EVENTS, self.namespace) if e["involvedObject"]["name"] == name]
+
     # Waiting.
+
+    def await_pods_of(self, cluster: str, names: Iterable[str]) -> dict[str, Object]:
+        """Return the pods of one cluster once exactly these exist and none of them terminates."""
+        wanted = sorted(names)
+
+        def probe() -> list[str]:
+            self._last = self.pods_of(cluster)
+            return sorted(n + _terminating(pod) for n, pod in self._last.items())
+
+        eventually(probe, lambda found: found == wanted, what=f"the pods of {cluster} are {_short(wanted)}")
+        return self._last
+
+    def await_replaced(self, pod: str, old: str | None, *, within: float = DEADLINE_SECONDS) -> Object:
+        """Return the pod that stands where one with another UID stood."""
+        eventually(lambda: self.uid(pod), lambda uid: uid not in {None, old}, what=f"{pod} is replaced", within=within)
+        return self.demand(PODS, pod)
+
+    def await_ended(self, name: str, kind: str, reason: str = "") -> Object:
+        """Return the status of a TFCluster once it has Succeeded or Failed."""
+        self.await_condition(name, kind, status="True", reason=reason)
+        return self.status(name)
+
+    def await_removed(self, name: str) -> None:
+        """Return when a TFCluster is no more."""
+        eventually(lambda: self.get(TFCLUSTERS, name), lambda found: found is None, what=f"{name} is gone")
+
+    def await_event(self, name: str, reason: str) -> Object:
+        """Return an Event about a TFCluster once there is one with this reason."""
+        found = eventually(
+            lambda: [e for e in self.events(name) if e["reason"] == reason], what=f"an event {reason} of {name}"
+        )
+        return found[0]
 
     def await_pods(self, names: Iterable[str]) -> dict[str, Object]:
         """Return the pods once exactly these exist and none of them terminates."""

@@ -47,10 +47,29 @@ def on_worker():
 
 
 def test_connected_tasks_are_the_view(parameter_servers: LoopbackCluster):
-    """After connecting, TensorFlow's devices are those of every task of the view, and the own task is local."""
+    """After connecting, TensorFlow's devices are those of every task of the view, and the own CPU is the default.
+
+    In a scope of another device it is refused before anything is connected, and called again it stays as it is.
+    """
     printed = parameter_servers.program(
-        CONNECT
+        CONNECT.replace(
+            "connect_to_cluster(resolver",
+            """
+from tensorflow.python.eager import context
+from tfcluster_resolver import DeviceScopeError
+for scope in ("/job:worker/task:1", "/device:GPU:0"):
+    try:
+        with tf.device(scope):
+            connect_to_cluster(resolver, timeout=120)
+    except DeviceScopeError:
+        assert context.get_server_def() is None
+    else:
+        raise AssertionError(scope)
+connect_to_cluster(resolver""",
+        )
         + """
+connect_to_cluster(resolver, timeout=120)
+assert context.context().device_name == "/job:chief/replica:0/task:0/device:CPU:0"
 names = sorted({device.name.split("/replica")[0] + "/task:" + device.name.split("/task:")[1].split("/")[0]
                 for device in tf.config.list_logical_devices("CPU")})
 print(json.dumps([names, tf.constant(1.0).device]))
@@ -175,7 +194,10 @@ print(json.dumps([strategy.num_replicas_in_sync, float(total)]), flush=True)
 
 
 def test_changed_cluster_is_refused(make_cluster):
-    """A second connect after the view got a task is refused by name, and the old cluster goes on working."""
+    """A second connect after the view got a task, or other filters, is refused, and the old cluster goes on working.
+
+    A reset is refused too: the chief is a task of the ClusterSpec, whose port TensorFlow never frees.
+    """
     cluster = make_cluster(jobs={"chief": 1, "worker": 1})
     cluster.serve_all("worker")
     chief = cluster.start(
@@ -187,14 +209,21 @@ def test_changed_cluster_is_refused(make_cluster):
 from tfcluster_resolver import ClusterChangedError
 with tf.device("/job:worker/task:0"):
     variable = tf.Variable(5.0)
+frozen = resolver.snapshot()
 print("connected", flush=True)
-epoch = resolver.epoch
-while resolver.epoch == epoch:
-    pass
-try:
-    connect_to_cluster(resolver, timeout=120)
-except ClusterChangedError as error:
-    print(json.dumps(["refused", "checkpoint" in str(error), float(variable.numpy())]), flush=True)
+next(frozen.watch())
+told = []
+for arguments, options in (
+    ((resolver,), {}),
+    ((resolver,), {"on_change": "reset"}),
+    ((frozen,), {"cluster_device_filters": {"worker": {0: ["/job:chief"]}}}),
+):
+    try:
+        connect_to_cluster(*arguments, timeout=120, **options)
+    except ClusterChangedError as error:
+        told.append(str(error))
+connect_to_cluster(frozen, timeout=120)
+print(json.dumps([told, float(variable.numpy())]), flush=True)
 """,
     )
     cluster.await_line(chief, "connected")
@@ -202,7 +231,11 @@ except ClusterChangedError as error:
     cluster.add_task("worker")
     cluster.publish(epoch=2)
 
-    assert json.loads(cluster.await_line(chief, "[")) == ["refused", True, 5.0]
+    told, value = json.loads(cluster.await_line(chief, "["))
+    assert value == 5.0
+    assert ["restoring a checkpoint" in text for text in told] == [True, True, True]
+    assert [text.find("never closes the server") > 0 for text in told] == [False, True, False]
+    assert "the device filters of /job:worker/task:0 differ" in told[2]
 
 
 def test_second_connect_repairs(make_cluster):
@@ -219,10 +252,9 @@ with tf.device("/job:ps/task:0"):
     variable = tf.Variable(5.0)
 with tf.device("/job:worker/task:0"):
     before = float(variable + 1.0)
+following = resolver.watch()
 print("connected", flush=True)
-epoch = resolver.epoch
-while resolver.epoch == epoch:
-    pass
+next(following)
 connect_to_cluster(resolver, timeout=120)
 with tf.device("/job:worker/task:0"):
     print(json.dumps([before, float(variable + 2.0)]), flush=True)

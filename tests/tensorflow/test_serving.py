@@ -1,14 +1,15 @@
-"""The task server: how it starts, ends and fails."""
+"""The task server: how it starts, ends and fails; and what the other commands tell TensorFlow."""
 
 from __future__ import annotations
 
+import json
 import signal
 import socket
 import subprocess
 import sys
 
 import pytest
-from loopback_cluster import DEADLINE
+from loopback_cluster import DEADLINE, ROOT
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -96,3 +97,110 @@ def test_rpc_layer_that_tensorflow_lacks_is_said(make_cluster):
 
     assert done.returncode == 71
     assert "TensorFlow cannot serve /job:worker/task:0" in done.stderr
+
+
+def test_server_runs_from_the_archive(make_cluster, tmp_path):
+    """With the archive that the operator delivers and nothing else of this package, a task serves and ends."""
+    sys.path.append(str(ROOT / "operator"))
+    from tfcluster_operator.resolver_sources import read_archive
+
+    archive = tmp_path / "tfcluster_resolver.zip"
+    archive.write_bytes(read_archive().content)
+    cluster = make_cluster(jobs={"worker": 1})
+    server = subprocess.Popen(
+        [sys.executable, "-m", "tfcluster_resolver", "serve"],
+        env=cluster.environment("worker", 0) | {"PYTHONPATH": str(archive)},
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        cluster.await_line(server, "serving /job:worker/task:0")
+        done = cluster.run("worker", 0, "-m", "tfcluster_resolver", "wait", "--timeout", "0")
+        server.send_signal(signal.SIGTERM)
+
+        assert (server.wait(DEADLINE), done.returncode) == (143, 0)
+    finally:
+        server.kill()
+        server.wait()
+        server.stdout.close()
+
+
+def test_doctor_of_a_serving_task(make_cluster):
+    """Beside a real server ``doctor`` finds the port answered as gRPC is, the peer there, TensorFlow in agreement."""
+    cluster = make_cluster(jobs={"worker": 2})
+    cluster.serve_all("worker")
+
+    done = cluster.run("worker", 0, "-m", "tfcluster_resolver", "doctor", "--json")
+
+    assert done.returncode == 0, done.stdout
+    found = {one["name"]: (one["verdict"], one["message"]) for one in json.loads(done.stdout)["checks"]}
+    assert {verdict for verdict, _ in found.values()} == {"ok"}, done.stdout
+    assert found["own port"][1].endswith("is answered by a gRPC server, as TensorFlow's is")
+    assert found["peers"][1] == "1 of 1 other tasks accept connections"
+    assert found["tensorflow"][1].endswith("takes the resolver as one of its own")
+
+
+#: What TensorFlow's own resolver reads from TF_CONFIG.
+READ_TF_CONFIG = """
+import json
+import tensorflow as tf
+
+resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
+task = resolver.task_type, resolver.task_id
+own = None if task[0] == "evaluator" else resolver.master(*task)
+print(json.dumps([resolver.cluster_spec().as_dict(), *task, resolver.rpc_layer, own]))
+"""
+#: What its strategies check; they take no sparse cluster.
+ACCEPT_TF_CONFIG = """
+from tensorflow.python.distribute import multi_worker_util
+multi_worker_util._validate_cluster_spec(resolver.cluster_spec(), *task)
+"""
+
+
+@pytest.mark.parametrize("job", ["worker", "evaluator"])
+def test_tensorflow_reads_what_exec_writes(make_cluster, job):
+    """TensorFlow's own resolver reads cluster, task and rpc layer of TF_CONFIG, and its strategies accept them."""
+    cluster = make_cluster(jobs={"chief": 1, "worker": 2, "evaluator": 1})
+    evaluator = cluster.addresses["evaluator"]
+    view = (cluster.folder / "..data" / "cluster.json").resolve()
+    told = json.loads(view.read_text())
+    del told["jobs"]["evaluator"]
+    view.write_text(json.dumps(told))
+    index = 1 if job == "worker" else 0
+
+    asked = READ_TF_CONFIG + ACCEPT_TF_CONFIG
+
+    done = cluster.run(job, index, "-m", "tfcluster_resolver", "exec", "--", sys.executable, "-c", asked)
+
+    assert done.returncode == 0, done.stderr
+    address = cluster.addresses["worker"][1]
+    assert evaluator[0] not in done.stdout
+    assert json.loads(done.stdout) == [
+        {"chief": cluster.addresses["chief"], "worker": cluster.addresses["worker"]},
+        job,
+        index,
+        "grpc",
+        f"grpc://{address}" if job == "worker" else None,
+    ]
+
+
+def test_tensorflow_reads_a_sparse_cluster_that_exec_writes(make_cluster):
+    """A job of which the task sees some reaches TensorFlow's own resolver with its indices."""
+    cluster = make_cluster(jobs={"chief": 1, "worker": 4})
+    view = (cluster.folder / "..data" / "cluster.json").resolve()
+    told = json.loads(view.read_text())
+    told["jobs"]["worker"] = {"1": cluster.addresses["worker"][1]}
+    view.write_text(json.dumps(told))
+
+    done = cluster.run("worker", 3, "-m", "tfcluster_resolver", "exec", "--", sys.executable, "-c", READ_TF_CONFIG)
+
+    assert done.returncode == 0, done.stderr
+    workers = cluster.addresses["worker"]
+    assert json.loads(done.stdout) == [
+        {"chief": cluster.addresses["chief"], "worker": {"1": workers[1], "3": workers[3]}},
+        "worker",
+        3,
+        "grpc",
+        f"grpc://{workers[3]}",
+    ]

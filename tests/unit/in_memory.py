@@ -27,15 +27,18 @@ from tfcluster_operator.model.actions import (
     Patch,
     Plan,
 )
+from tfcluster_operator.model.ledger import Ledger
 from tfcluster_operator.model.observed import Child, Observed
+from tfcluster_operator.model.parse import parse
 from tfcluster_operator.model.plan import plan
-from tfcluster_operator.model.spec import TFCluster, parse
+from tfcluster_operator.model.spec import TFCluster
+from tfcluster_operator.model.stock import enter_done, take_stock
 
 Object = dict[str, Any]
 
 NOW = 1_800_000_000.0
 CLUSTER_UID = "uid-of-the-cluster"
-TEMPLATE = {"spec": {"containers": [{"name": "task", "image": "image:1"}], "restartPolicy": "Never"}}
+TEMPLATE = {"spec": {"containers": [{"name": "task", "image": "image:1"}]}}
 
 
 class RefusedError(Exception):
@@ -81,6 +84,8 @@ class InMemoryWorld:
         self.objects: dict[tuple[Kind, str], Object] = {}
         self.version = 0
         self.now = NOW
+        #: What the operator has written down of the cluster's life.
+        self.ledger = Ledger()
 
     # --- what the API server does
 
@@ -100,11 +105,11 @@ class InMemoryWorld:
         known = self._get(kind, name, uid)
         self._store(kind, merge_patch(known, change))
 
-    def delete(self, kind: Kind, name: str, *, uid: str | None = None) -> None:
+    def delete(self, kind: Kind, name: str, *, uid: str | None = None, force: bool = False) -> None:
         """Delete an object; a pod that a node runs terminates first."""
         known = self._get(kind, name, uid)
         phase = known.get("status", {}).get("phase", "Pending")
-        if kind == "Pod" and known["spec"].get("nodeName") and phase in {"Pending", "Running"}:
+        if not force and kind == "Pod" and known["spec"].get("nodeName") and phase in {"Pending", "Running"}:
             self._store(kind, merge_patch(known, {"metadata": {"deletionTimestamp": timestamp(self.now)}}))
         else:
             del self.objects[kind, name]
@@ -185,8 +190,10 @@ class InMemoryWorld:
         return stores.observe(cluster)
 
     def plan(self, cluster: TFCluster) -> Plan:
-        """Plan for what exists now."""
-        return plan(cluster, self.observe(cluster), self.now)
+        """Take stock and plan for what exists now, as a pass does before it acts."""
+        observed = self.observe(cluster)
+        self.ledger = take_stock(cluster, observed, self.ledger, self.now)
+        return plan(cluster, observed, self.ledger, self.now)
 
     def apply(self, action: Action, cluster: TFCluster) -> None:
         """Carry out one action as the executor does, request by request."""
@@ -195,14 +202,16 @@ class InMemoryWorld:
                 self.create("Service", build_service(cluster))
             case CreateConfigMap(views=views):
                 self.create("ConfigMap", build_config_map(cluster, views))
-            case CreatePod(task=task, name=name, view_digest=digest, attempt=attempt, replaces=replaces):
-                if replaces:
-                    self.delete("Pod", name, uid=replaces)
-                self.create("Pod", build_pod(cluster, task, view_digest=digest, attempt=attempt))
+            case CreatePod(task=task, view_digest=digest, attempt=attempt, incarnation=incarnation):
+                if action.replaces:
+                    self.delete("Pod", action.name, uid=action.replaces)
+                body = build_pod(cluster, task, view_digest=digest, attempt=attempt, incarnation=incarnation)
+                self.create("Pod", body)
             case Patch(kind=kind, name=name, uid=uid, change=change):
                 self.edit(kind, name, change, uid=uid)
-            case Delete(kind=kind, name=name, uid=uid):
-                self.delete(kind, name, uid=uid)
+            case Delete(kind=kind, name=name, uid=uid, force=force):
+                self.delete(kind, name, uid=uid, force=force)
+        self.ledger = enter_done(cluster, self.ledger, [action])
 
     def apply_all(self, actions: Iterable[Action], cluster: TFCluster) -> None:
         """Carry out actions in their order."""

@@ -24,10 +24,13 @@ OWNER = [
 ]
 
 
-def pod(template: dict[str, Any], *, job: str = "worker", index: int = 1, **spec: Any) -> dict[str, Any]:
+def pod(
+    template: dict[str, Any], *, job: str = "worker", index: int = 1, resolver: str | None = None, **spec: Any
+) -> dict[str, Any]:
     """Build the pod of a task of a job with this template."""
     cluster = make_cluster({job: {"replicas": 2, "template": template}}, **spec)
-    return build_pod(cluster, Task(cluster.jobs[0], index), view_digest="digest", attempt=3)
+    task = Task(cluster.jobs[0], index)
+    return build_pod(cluster, task, view_digest="digest", attempt=3, incarnation=4, resolver=resolver)
 
 
 def test_the_service_is_headless_and_publishes_early():
@@ -85,12 +88,14 @@ def test_a_pod_is_the_users_template_in_its_place():
                 "tfcluster.dev/view": "digest",
                 "tfcluster.dev/template-hash": cluster.jobs[0].template_hash,
                 "tfcluster.dev/attempt": "3",
+                "tfcluster.dev/incarnation": "4",
             },
             "ownerReferences": OWNER,
         },
         "spec": {
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
+            "restartPolicy": "Never",
             "hostname": "demo-data-loader-1",
             "subdomain": "demo",
             "volumes": [{"name": "tfcluster-view", "configMap": {"name": "demo-data-loader"}}],
@@ -99,6 +104,7 @@ def test_a_pod_is_the_users_template_in_its_place():
                     "name": "task",
                     "image": "image:1",
                     "command": ["python", "train.py"],
+                    "terminationMessagePolicy": "FallbackToLogsOnError",
                     "env": [
                         {"name": "TFCLUSTER_JOB", "value": "data_loader"},
                         {"name": "TFCLUSTER_TASK_INDEX", "value": "1"},

@@ -66,7 +66,7 @@ def test_a_settled_cluster_needs_nothing():
 
 
 def test_an_absent_pod_is_created_with_the_digest_of_its_view():
-    """A pod that was deleted is made again, told of the published view, with no failures counted."""
+    """A pod that somebody deleted is made again, told of the published view, with no failures counted."""
     cluster = make_cluster()
     world = settled(cluster)
     told = world.read("Pod", "demo-worker-1").told
@@ -74,7 +74,7 @@ def test_an_absent_pod_is_created_with_the_digest_of_its_view():
 
     action = only_action(cluster, world)
 
-    assert ("demo-worker-1", told, 0, reasons.CREATED, "") == (
+    assert ("demo-worker-1", told, 0, reasons.POD_DISRUPTED, "") == (
         action.name,
         action.view_digest,
         action.attempt,
@@ -160,14 +160,14 @@ def test_a_taken_pod_name_stops_no_other_pod():
     world.edit("Pod", "demo-worker-0", FOREIGN["nobody's"])
     world.objects.pop(("Pod", "demo-worker-1"))
 
-    assert stages(cluster, world) == [["Create Pod demo-worker-1 Created"]]
+    assert stages(cluster, world) == [["Create Pod demo-worker-1 PodDisrupted"]]
 
 
 # --- our own pods
 
 
 def test_a_terminating_pod_is_left_to_end():
-    """While our own pod terminates nothing is done: its name is free when it is gone."""
+    """While our own pod terminates nothing is done but to look again when it would be stuck."""
     cluster = make_cluster()
     world = settled(cluster)
     world.delete("Pod", "demo-worker-1")
@@ -175,8 +175,8 @@ def test_a_terminating_pod_is_left_to_end():
     planned = world.plan(cluster)
     world.end_graceful_deletions()
 
-    assert (planned.actions, planned.findings) == ((), ())
-    assert stages(cluster, world) == [["Create Pod demo-worker-1 Created"]]
+    assert (planned.actions, planned.findings, planned.wake_after) == ((), (), 10.0)
+    assert stages(cluster, world) == [["Create Pod demo-worker-1 PodDisrupted"]]
 
 
 @pytest.mark.parametrize(
@@ -302,25 +302,24 @@ def test_a_succeeded_pod_stays():
     [("0", 1), ("1", 2), ("2", 4), ("5", 32), ("8", 256), ("9", 300), ("40", 300), ("9" * 9, 300), ("nonsense", 1)],
 )
 def test_the_delay_before_a_failed_pod_is_replaced_doubles_up_to_five_minutes(attempt, delay):
-    """Each failure in a row doubles the delay, from one second to 300."""
+    """Each failure in a row doubles the delay, from one second to 300, and jitter adds up to a quarter of it."""
     cluster = make_cluster()
     world = settled(cluster)
     world.edit("Pod", "demo-worker-1", {"metadata": {"annotations": {naming.ANNOTATION_ATTEMPT: attempt}}})
     world.pod_ends("demo-worker-1", "Failed")
 
     planned = world.plan(cluster)
-    world.now += delay - 0.5
+    wait = planned.wake_after
+    world.now += wait - 0.25
     almost = world.plan(cluster)
-    world.now += 0.5
+    world.now += 0.25
 
-    assert (float(delay), ()) == (planned.wake_after, planned.actions)
-    assert (almost.wake_after, almost.actions) == (0.5, ())
-    assert (
-        Finding(
-            reasons.REPLACING_FAILED_POD,
-            f"worker-1 failed (Error, exit code 1): it is replaced {delay} s after its end",
-        ),
-    ) == planned.findings
+    assert planned.actions == ()
+    assert delay <= wait <= 1.25 * delay
+    assert (almost.wake_after, almost.actions) == (pytest.approx(0.25), ())
+    (finding,) = planned.findings
+    assert finding.reason == reasons.BACKING_OFF
+    assert finding.message.startswith(f"worker-1 failed: exit code 1; next try in {wait:.0f} s, at 08:0")
     assert [brief(one) for one in world.plan(cluster).actions] == ["Create Pod demo-worker-1 PodFailed"]
 
 
@@ -353,16 +352,31 @@ def test_failures_in_a_row_are_counted_until_a_pod_ran_ten_minutes(lasted, befor
     ],
     ids=["evicted", "node shut down", "disruption target"],
 )
-def test_a_disrupted_pod_is_replaced_at_once_and_costs_no_attempt(status):
-    """A pod that was taken away did not fail by itself: no delay, and the count of failures stays."""
+def test_a_disrupted_pod_is_replaced_at_once_and_is_no_failure(status):
+    """A pod that was taken away did not fail by itself: no delay the first time, and no failure is counted."""
     cluster = make_cluster()
     world = settled(cluster)
-    world.edit("Pod", "demo-worker-1", {"metadata": {"annotations": {naming.ANNOTATION_ATTEMPT: "3"}}})
     world.pod_ends("demo-worker-1", "Failed", **status)
 
     action = only_action(cluster, world)
+    world.apply(action, cluster)
 
-    assert (action.reason, action.attempt) == (reasons.POD_DISRUPTED, 3)
+    assert (action.reason, action.attempt) == (reasons.POD_DISRUPTED, 1)
+    assert (world.ledger.restarts, world.ledger.of("worker").replaced) == (0, 1)
+
+
+def test_a_pod_that_is_turned_away_again_and_again_waits_longer_each_time():
+    """A node that has no room would otherwise be asked in a loop."""
+    cluster = make_cluster()
+    world = settled(cluster)
+    world.edit("Pod", "demo-worker-1", {"metadata": {"annotations": {naming.ANNOTATION_ATTEMPT: "3"}}})
+    world.pod_ends("demo-worker-1", "Failed", reason="OutOfcpu", containerStatuses=None)
+
+    planned = world.plan(cluster)
+
+    assert planned.actions == ()
+    assert 4.0 <= planned.wake_after <= 5.0
+    assert "was not let run" in planned.findings[0].message
 
 
 def test_a_failed_pod_of_an_old_template_is_replaced_without_delay():
@@ -384,7 +398,7 @@ def test_the_first_of_several_delays_wakes():
     world.pod_ends("demo-worker-1", "Failed")
     world.pod_ends("demo-worker-0", "Failed")
 
-    assert world.plan(cluster).wake_after == 1.0
+    assert 1.0 <= world.plan(cluster).wake_after <= 1.25
 
 
 # --- views that change
@@ -529,7 +543,7 @@ def test_a_service_of_the_wrong_kind_is_made_anew_before_any_pod():
     world.apply_all(world.plan(cluster).actions, cluster)
 
     assert first == [["Delete Service demo MadeAnew"]]
-    assert stages(cluster, world) == [["Create Service demo Created"], ["Create Pod demo-chief-0 Created"]]
+    assert stages(cluster, world) == [["Create Service demo Created"], ["Create Pod demo-chief-0 PodDisrupted"]]
 
 
 def test_an_immutable_config_map_that_is_right_stays():

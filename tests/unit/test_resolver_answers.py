@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import copy
 import pickle
+import warnings
 from dataclasses import replace
 
 import pytest
 
-from tfcluster_resolver import ClusterSpec, NoSuchTaskError, TaskIdentityError, TFClusterResolver, contract
-from tfcluster_resolver.errors import TensorFlowNotFoundError
+from tfcluster_resolver import (
+    AcceleratorMismatchWarning,
+    ClusterSpec,
+    NoSuchTaskError,
+    TaskIdentityError,
+    TFClusterResolver,
+    accelerators,
+    contract,
+)
 from tfcluster_resolver.membership import Membership
 from tfcluster_resolver.task import OwnTask
 
@@ -27,6 +35,14 @@ VIEW = contract.View(
         "evaluator": contract.JobAccelerators(limits={"amd.com/gpu": 1, "gpu.intel.com/i915": 2, "google.com/tpu": 4}),
     },
 )
+
+
+@pytest.fixture(autouse=True)
+def visible(monkeypatch):
+    """Sets which accelerators the pod shows; nothing can be told until it does."""
+    monkeypatch.setattr(accelerators, "_warned", set())
+    monkeypatch.setattr(accelerators, "visible_accelerators", lambda: None)
+    return lambda **counts: monkeypatch.setattr(accelerators, "visible_accelerators", lambda: counts)
 
 
 @pytest.fixture
@@ -172,6 +188,66 @@ def test_accelerators_of_any_other_type_are_zero(speak_as):
     assert speak_as("worker-0").num_accelerators()["TPU"] == 0
 
 
+def mismatches(resolver: TFClusterResolver, *task: object) -> list[str]:
+    """Count a task's accelerators and give the warnings."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        resolver.num_accelerators(*task)
+    assert all(one.category is AcceleratorMismatchWarning and one.filename == __file__ for one in caught)
+    return [str(one.message) for one in caught]
+
+
+def test_mismatch_of_accelerators_names_both_numbers(speak_as, visible):
+    """Where the pod shows another number than the view grants, a warning names both; the view's number is answered."""
+    visible(GPU=1)
+    resolver = speak_as("worker-0")
+
+    (message,) = mismatches(resolver)
+
+    assert message.startswith("/job:worker/task:0 has 2 healthy GPU devices by the view of n/c, and 1 are visible")
+    assert resolver.num_accelerators() == {"GPU": 2}
+
+
+def test_mismatch_is_told_once_for_each_pair(speak_as, visible):
+    """The same two numbers warn once, also through another resolver; other numbers warn again."""
+    visible(GPU=1)
+    assert len(mismatches(speak_as("worker-0"))) == 1
+    assert mismatches(speak_as("worker-0").snapshot(), "worker", 0) == []
+
+    visible(GPU=3)
+    assert len(mismatches(speak_as("worker-0"))) == 1
+
+
+@pytest.mark.parametrize(
+    ("task", "asked", "shown"),
+    [
+        ("worker-0", (), {"GPU": 2}),
+        ("worker-1", (), {"GPU": 1}),
+        ("chief-0", (), {}),
+        ("worker-0", ("worker", 1), {"GPU": 7}),
+        (None, ("worker", 0), {"GPU": 7}),
+        ("evaluator-0", (), {"GPU": 3, "TPU": 4}),
+    ],
+)
+def test_agreement_and_other_tasks_are_no_mismatch(speak_as, visible, task, asked, shown):
+    """Nothing is said where both agree, and nothing of tasks whose pod this is not."""
+    visible(**shown)
+
+    assert mismatches(speak_as(task), *asked) == []
+
+
+def test_accelerator_that_nobody_granted_is_a_mismatch(speak_as, visible):
+    """A pod that shows devices without having asked for any is told."""
+    visible(GPU=8)
+
+    assert ["has 0 healthy GPU" in one for one in mismatches(speak_as("chief-0"))] == [True]
+
+
+def test_nothing_to_see_is_no_mismatch(speak_as):
+    """Where nothing can be told of the pod's devices, nothing is said."""
+    assert mismatches(speak_as("worker-0")) == []
+
+
 def test_half_a_task_is_refused(speak_as):
     """A job without an index names no task."""
     with pytest.raises(NoSuchTaskError, match="half a task"):
@@ -185,10 +261,12 @@ def test_filters_are_spelled_out(speak_as):
     }
 
 
-def test_filters_for_tensorflow_need_it(speak_as):
-    """Without TensorFlow its class cannot be made, and the error says what to do."""
-    with pytest.raises(TensorFlowNotFoundError, match="pip install tensorflow"):
-        speak_as("chief-0").device_filters()
+def test_filters_are_ours_without_tensorflow(speak_as):
+    """Without TensorFlow the filters are our own class; where none are declared there are none."""
+    filters = speak_as("chief-0").device_filters()
+
+    assert filters.as_dict() == {"worker": {0: ["/job:ps"], 1: ["/job:ps"], 2: ["/job:chief"], 3: ["/job:chief"]}}
+    assert speak_as("chief-0", view=replace(VIEW, device_filters={})).device_filters() is None
 
 
 @pytest.mark.parametrize(

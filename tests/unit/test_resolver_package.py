@@ -1,8 +1,7 @@
-"""The package as a whole: what importing it loads, what it shows, what its commands print."""
+"""The package as a whole: what importing it loads, and what it shows."""
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -13,32 +12,9 @@ from pathlib import Path
 import pytest
 
 import tfcluster_resolver
-from tfcluster_resolver import contract, errors
-from tfcluster_resolver.__main__ import main
+from tfcluster_resolver import errors
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-GPU = "nvidia.com/gpu"
-VIEW = contract.View(
-    name="c",
-    namespace="n",
-    uid="u",
-    epoch=4,
-    rpc_layer="grpc",
-    jobs={"chief": ("c0:1",), "worker": ("w0:1", "w1:1")},
-    device_filters={"worker": (contract.FilterRange(0, 4, ("/job:chief", "/job:ps")),)},
-    accelerators={"worker": contract.JobAccelerators(limits={GPU: 2}, tasks={1: {GPU: 1}})},
-)
-
-
-@pytest.fixture
-def in_pod(tmp_path, monkeypatch):
-    """This process is the pod of worker 1."""
-    (tmp_path / "cluster.json").write_text(contract.dump(VIEW))
-    monkeypatch.setenv(contract.ENV_DIRECTORY, str(tmp_path))
-    monkeypatch.setenv(contract.ENV_JOB, "worker")
-    monkeypatch.setenv(contract.ENV_TASK_INDEX, "1")
-    monkeypatch.setenv(contract.ENV_ADDRESS, "w1:1")
-    return tmp_path
 
 
 def loaded_by(program: str) -> set[str]:
@@ -106,85 +82,3 @@ def test_version_is_the_distributions():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
     assert tfcluster_resolver.__version__ == project["version"]
-
-
-def test_show_tells_people(in_pod, capsys):
-    """``show`` lists epoch, own task, every task with its address and devices, and the filters."""
-    assert main(["show"]) == 0
-
-    assert capsys.readouterr().out.splitlines() == [
-        "cluster      n/c, epoch 4, rpc layer grpc",
-        f"view         {in_pod}/cluster.json",
-        "this task    /job:worker/task:1 at w1:1",
-        "tasks",
-        "  /job:chief/task:0   c0:1",
-        "  /job:worker/task:0  w0:1  nvidia.com/gpu=2",
-        "  /job:worker/task:1  w1:1  nvidia.com/gpu=1  (this task)",
-        "device filters",
-        "  /job:worker/task:0 to task:3 sees /job:chief, /job:ps",
-    ]
-
-
-@pytest.mark.usefixtures("in_pod")
-def test_show_tells_programs(capsys):
-    """``show --json`` tells the same as one JSON object."""
-    assert main(["show", "--json"]) == 0
-
-    told = json.loads(capsys.readouterr().out)
-    assert told.pop("view").endswith("/cluster.json")
-    assert told == {
-        "cluster": {"name": "c", "namespace": "n", "uid": "u"},
-        "epoch": 4,
-        "rpcLayer": "grpc",
-        "task": {"job": "worker", "index": 1, "address": "w1:1"},
-        "jobs": {"chief": ["c0:1"], "worker": ["w0:1", "w1:1"]},
-        "deviceFilters": {"worker": {str(index): ["/job:chief", "/job:ps"] for index in range(4)}},
-        "accelerators": {"worker": {"0": {GPU: 2}, "1": {GPU: 1}}},
-    }
-
-
-@pytest.mark.parametrize(
-    ("arguments", "change", "ending"),
-    [
-        (["show", "--directory", "/nowhere"], {}, (66, "no view")),
-        (["serve", "--directory", "/nowhere"], {}, (66, "no view")),
-        (["show"], {contract.ENV_TASK_INDEX: "x"}, (78, "not a task index")),
-        (["serve"], {contract.ENV_ADDRESS: "w1"}, (78, "not an address of the form host:port")),
-    ],
-)
-@pytest.mark.usefixtures("in_pod")
-def test_failures_have_a_code_and_a_reason(monkeypatch, capsys, arguments, change, ending):
-    """A command that cannot work says why in one line and ends with the code that its help lists."""
-    for name, value in change.items():
-        monkeypatch.setenv(name, value)
-
-    code, said = ending
-    assert main(arguments) == code
-    assert said in capsys.readouterr().err
-
-
-def test_malformed_view_has_a_code(in_pod, capsys):
-    """A malformed view is told from a missing one by its exit code."""
-    (in_pod / "cluster.json").write_text("{")
-
-    assert main(["show"]) == 65
-    assert f"{in_pod}/cluster.json is not a view" in capsys.readouterr().err
-
-
-@pytest.mark.usefixtures("in_pod")
-def test_serve_without_tensorflow_is_said(monkeypatch, capsys):
-    """Where TensorFlow is not installed, ``serve`` says so with a code of its own."""
-    monkeypatch.setenv(contract.ENV_ADDRESS, "w1:0")
-
-    assert main(["serve"]) == 69
-    assert "the task server needs TensorFlow" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("arguments", [[], ["dance"], ["show", "--yaml"]])
-def test_wrong_arguments_show_the_usage(capsys, arguments):
-    """Wrong arguments end with exit code 2 and the usage."""
-    with pytest.raises(SystemExit) as ended:
-        main(arguments)
-
-    assert ended.value.code == 2
-    assert "python -m tfcluster_resolver" in capsys.readouterr().err

@@ -45,6 +45,24 @@ def test_each_missing_task_has_its_cause(listening):
     assert str(missing[0]).startswith(f"/job:worker/task:0 at {refused}: connection refused")
 
 
+def test_missing_pod_is_told_from_a_missing_name(monkeypatch):
+    """A name that does not resolve although its Service's does has no pod; where neither does, DNS may be at fault."""
+    real = socket.getaddrinfo
+
+    def resolve(host: str, *arguments: object, **options: object) -> object:
+        if host != "c.n.svc":
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return real("127.0.0.1", *arguments, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    tasks = [("worker", 1, "c-worker-1.c.n.svc:2222"), ("ps", 0, "d-ps-0.d.n.svc:2222"), ("ps", 1, "lone:1")]
+
+    missing = wait_for_tasks(tasks, timeout=0)
+
+    assert [one.cause for one in missing] == [Cause.NO_POD, Cause.UNRESOLVED, Cause.UNRESOLVED]
+    assert str(missing[0]).startswith("/job:worker/task:1 at c-worker-1.c.n.svc:2222: no pod")
+
+
 def test_silent_task_times_out(monkeypatch):
     """A task whose network swallows the attempt is missing because it timed out."""
 

@@ -6,7 +6,7 @@ import copy
 from typing import Any
 
 import pytest
-from unit.in_memory import NOW, TEMPLATE, InMemoryWorld, make_cluster, settled
+from unit.in_memory import NOW, InMemoryWorld, make_cluster, settled
 
 from tfcluster_operator.model import naming, reasons
 from tfcluster_operator.model.actions import Finding
@@ -27,7 +27,7 @@ GPU_TEMPLATE = {
 def report(cluster: TFCluster, world: InMemoryWorld, *more: Finding, now: float = NOW) -> dict[str, Any]:
     """Give the status after one plan that is not carried out."""
     planned = world.plan(cluster)
-    return status_of(cluster, world.observe(cluster), planned.views, (*planned.findings, *more), now)
+    return status_of(cluster, world.observe(cluster), world.ledger, planned.views, (*planned.findings, *more), now)
 
 
 def condition(status: dict[str, Any], kind: str) -> tuple[str, str, str]:
@@ -49,6 +49,9 @@ def test_a_running_cluster_is_ready():
             "ready": count,
             "succeeded": 0,
             "failed": 0,
+            "restarts": 0,
+            "replaced": 0,
+            "startedIndexes": "0" if count == 1 else f"0-{count - 1}",
             "accelerators": {},
             "selector": f"tfcluster.dev/cluster=demo,tfcluster.dev/job={name}",
         }
@@ -68,11 +71,16 @@ def test_a_running_cluster_is_ready():
         "epoch": 4,
         "ready": "3/3",
         "gpus": 0,
+        "restarts": 0,
+        "startTime": "2027-01-15T08:00:00.000Z",
         "jobs": {"chief": job("chief", 1), "worker": job("worker", 2)},
         "conditions": [
             says("Ready", "True", "AllTasksReady", "3 of 3 ready"),
             says("Suspended", "False", "NotSuspended", "spec.suspend is false"),
+            says("Succeeded", "False", "NotFinished", "waiting for all tasks of chief to end with exit code 0"),
+            says("Failed", "False", "NotFinished", "no failure is final yet"),
             says("MembershipPublished", "True", "Published", "every running pod was told of its view; newest epoch 4"),
+            says("UpToDate", "True", "AllCurrent", "every pod is made from the present template"),
             says("NameConflict", "False", "NoConflict", "no name is taken by others"),
         ],
     } == status
@@ -174,7 +182,6 @@ def test_the_gravest_finding_is_told():
         reasons.NAME_TAKEN,
         reasons.REFUSED,
         reasons.WAITING_FOR_PREDECESSOR,
-        reasons.REPLACING_FAILED_POD,
         reasons.TASKS_NOT_READY,
     ],
 )
@@ -290,7 +297,7 @@ def test_a_pod_that_does_not_run_holds_nothing(phase):
     assert report(cluster, world)["gpus"] == 0
 
 
-_NEVER = {"restartPolicy": TEMPLATE["spec"]["restartPolicy"]}
+_NEVER: dict[str, Any] = {}
 
 
 # --- times
@@ -322,7 +329,10 @@ def test_the_time_moves_with_the_status_of_the_condition_alone():
     assert {one["type"]: one["lastTransitionTime"] for one in after["conditions"]} == {
         "Ready": LATER_TEXT,
         "Suspended": NOW_TEXT,
+        "Succeeded": NOW_TEXT,
+        "Failed": NOW_TEXT,
         "MembershipPublished": NOW_TEXT,
+        "UpToDate": NOW_TEXT,
         "NameConflict": NOW_TEXT,
     }
 
@@ -358,7 +368,10 @@ def test_conditions_of_others_are_kept():
     assert [one["type"] for one in after["conditions"][:-1]] == [
         "Ready",
         "Suspended",
+        "Succeeded",
+        "Failed",
         "MembershipPublished",
+        "UpToDate",
         "NameConflict",
     ]
     assert foreign == after["conditions"][-1]

@@ -9,15 +9,15 @@ import pytest
 
 from tfcluster_operator.kube import wire
 from tfcluster_operator.model import naming, views
-from tfcluster_operator.model.observed import Meta, ObservedConfigMap, ObservedPod, ObservedService
+from tfcluster_operator.model.observed import Exit, Meta, ObservedConfigMap, ObservedPod, ObservedService
 
 METADATA = {"name": "a", "namespace": "n", "uid": "u", "resourceVersion": "12"}
 META = Meta("a", "n", "u", 12, "", "", {}, {}, terminating=False)
 
 
 def pod(status: dict[str, Any] | None = None, **spec: Any) -> ObservedPod:
-    """Read a pod with this status; it is not restarted unless ``spec`` says so."""
-    body = {"metadata": METADATA, "spec": {"restartPolicy": "Never", **spec}, "status": status or {}}
+    """Read a pod with this status."""
+    body = {"metadata": METADATA, "spec": spec, "status": status or {}}
     found = wire.PODS.read(msgspec.json.encode(body))
     assert isinstance(found, ObservedPod)
     return found
@@ -40,7 +40,7 @@ def test_an_object_with_nothing_but_its_name_is_read():
         ready=False,
         disrupted=False,
         reason="",
-        scheduled=False,
+        node="",
         started_at=0.0,
         finished_at=0.0,
         images=(),
@@ -164,41 +164,52 @@ def test_a_pod_without_ended_containers_ended_when_it_was_last_ready():
         ({"phase": "Failed", "reason": "Evicted"}, True),
         ({"phase": "Failed", "reason": "Preempting"}, True),
         ({"phase": "Failed", "reason": "NodeShutdown"}, True),
-        ({"phase": "Failed", "reason": "OutOfmemory"}, False),
+        ({"phase": "Failed", "reason": "OutOfmemory"}, True),
+        ({"phase": "Failed", "reason": "DeadlineExceeded"}, False),
         ({"phase": "Failed", "conditions": [{"type": "DisruptionTarget", "status": "True"}]}, True),
         ({"phase": "Failed", "conditions": [{"type": "DisruptionTarget", "status": "False"}]}, False),
     ],
 )
 def test_a_disruption_is_told_by_reason_or_condition(status, disrupted):
-    """Somebody took the pod away: eviction, preemption, node shutdown."""
+    """Somebody took the pod away, or its node never let it run: eviction, preemption, shutdown, no room."""
     assert disrupted == pod(status).disrupted
 
 
-@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-def test_a_pod_that_is_always_restarted_ends_only_by_disruption(phase):
-    """With restartPolicy Always an end means that the kubelet took the pod away, whatever the exit code was."""
-    found = pod({"phase": phase}, restartPolicy="Always")
+def test_the_main_containers_end_is_the_tasks_end():
+    """A sidecar that runs on or fails says nothing of the task; of several, the one named tensorflow speaks."""
+    spec = {"containers": [{"name": "proxy"}, {"name": "tensorflow"}]}
+    ended = {"terminated": {"exitCode": 3, "reason": "Error", "message": "first\nlast line\n"}}
+    running = [{**container({"running": {}}), "name": "proxy"}, {**container(ended), "name": "tensorflow"}]
+    other = [{**container(ended), "name": "proxy"}, {**container({"running": {}}), "name": "tensorflow"}]
 
-    assert (found.phase, found.disrupted) == ("Failed", True)
-
-
-@pytest.mark.parametrize("policy", ["Never", "OnFailure"])
-def test_a_pod_that_may_end_and_ends_well_has_succeeded(policy):
-    """A program that is not to be restarted has finished its work."""
-    found = pod({"phase": "Succeeded"}, restartPolicy=policy)
-
-    assert (found.phase, found.disrupted) == ("Succeeded", False)
+    assert pod({"phase": "Running", "containerStatuses": running}, **spec).exit == Exit(3, "Error", "last line")
+    assert pod({"phase": "Running", "containerStatuses": other}, **spec).exit is None
 
 
-def test_the_reason_is_the_pods_or_the_first_failed_containers():
-    """Why it ended, in the words of the server."""
-    ended = [
-        container({"terminated": {"exitCode": 0, "reason": "Completed"}}),
-        container({"terminated": {"exitCode": 137, "reason": "OOMKilled"}}),
-    ]
+def test_a_container_with_rules_of_its_own_has_not_ended_while_the_pod_runs():
+    """The kubelet starts it again, so its end is the task's only once the pod is over."""
+    spec = {"containers": [{"name": "a", "restartPolicy": "Always"}]}
+    ended = [{**container({"terminated": {"exitCode": 3}}), "name": "a"}]
 
-    assert pod({"phase": "Failed", "containerStatuses": ended}).reason == "OOMKilled, exit code 137"
-    assert pod({"phase": "Failed", "reason": "Evicted", "containerStatuses": ended}).reason == "Evicted"
+    assert pod({"phase": "Running", "containerStatuses": ended}, **spec).exit is None
+    assert pod({"phase": "Failed", "containerStatuses": ended}, **spec).exit == Exit(3, "")
+
+
+def test_a_failed_init_container_speaks_for_a_program_that_never_ran():
+    """The main container waits for ever then, and the pod has failed."""
+    init = [{**container({"terminated": {"exitCode": 2, "reason": "Error"}}), "name": "init"}]
+    status = {"phase": "Failed", "initContainerStatuses": init, "containerStatuses": [container({"waiting": {}})]}
+
+    assert pod(status, containers=[{"name": "main"}]).exit == Exit(2, "Error")
+
+
+def test_when_a_deletion_was_asked_for_is_known():
+    """The deletion time stamp is when the grace period ends; the grace period before it the request was made."""
+    metadata = {**METADATA, "deletionTimestamp": "2027-01-15T08:00:30Z", "deletionGracePeriodSeconds": 30}
+
+    meta = wire.PODS.read(msgspec.json.encode({"metadata": metadata})).meta
+
+    assert (meta.terminating, meta.asked_to_go_at, meta.gone_by) == (True, 1_800_000_000.0, 1_800_000_030.0)
 
 
 def test_images_are_those_of_the_spec():
@@ -206,7 +217,7 @@ def test_images_are_those_of_the_spec():
     spec = {"containers": [{"name": "a", "image": "i"}], "initContainers": [{"name": "b", "image": "j"}]}
 
     assert pod(**spec).images == (("b", "j"), ("a", "i"))
-    assert pod(nodeName="node").scheduled
+    assert pod(nodeName="node").node == "node"
 
 
 def test_healthy_devices_are_summed_over_containers():
@@ -231,7 +242,7 @@ def test_healthy_devices_are_summed_over_containers():
         ({"containerStatuses": [container({"waiting": {"reason": "CrashLoopBackOff"}})]}, "CrashLoopBackOff"),
         (
             {"initContainerStatuses": [container({"waiting": {"reason": "ErrImagePull", "message": "x" * 300}})]},
-            "ErrImagePull: " + "x" * 200,
+            "ImagePullBackOff: " + "x" * 200,
         ),
         (
             {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3"}]},

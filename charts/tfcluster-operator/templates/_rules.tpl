@@ -2,9 +2,10 @@
 All that the operator may do, and all that it does.  It reads no Secret and no Node, and can give nobody a right.
 */}}
 {{- define "tfcluster-operator.rules" -}}
+# A TFCluster is deleted for its ttlSecondsAfterFinished alone.
 - apiGroups: [tfcluster.dev]
   resources: [tfclusters]
-  verbs: [list, watch]
+  verbs: [delete, list, watch]
 - apiGroups: [tfcluster.dev]
   resources: [tfclusters/status]
   verbs: [patch]

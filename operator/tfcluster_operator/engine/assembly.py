@@ -15,6 +15,7 @@ from tfcluster_operator.kube.client import Client
 from tfcluster_operator.kube.informer import Informer
 from tfcluster_operator.kube.parents import Key, Parents
 from tfcluster_operator.kube.store import Name, Stores
+from tfcluster_operator.manifests.resolver_archive import ResolverArchive
 
 _log = logging.getLogger(__name__)
 
@@ -31,12 +32,13 @@ class Engine:
     Args:
         client: the requests.
         namespaces: the namespaces to work in; none means all.
+        archive: the resolver as it is delivered into the pods.
     """
 
-    def __init__(self, client: Client, namespaces: Sequence[str]) -> None:
+    def __init__(self, client: Client, namespaces: Sequence[str], archive: ResolverArchive) -> None:
         self._parents = Parents(client)
         self._stores = Stores(self._child_changed)
-        self._reconciler = Reconciler(client, self._parents, self._stores)
+        self._reconciler = Reconciler(client, self._parents, self._stores, archive)
         self._queue: WorkQueue[Key] = WorkQueue(self._reconciler.reconcile)
         self._scopes: tuple[str | None, ...] = tuple(namespaces) or (None,)
         self._listed_anew = asyncio.Event()

@@ -6,35 +6,46 @@ Read this first.  Every decision is made by the pure functions of :mod:`tfcluste
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from tfcluster_operator.engine.revisions import Revisions
 from tfcluster_operator.engine.work_queue import RetryLater
 from tfcluster_operator.kube import errors, events
 from tfcluster_operator.kube.client import Client
-from tfcluster_operator.kube.execute import Executor, Outcome, look_up
+from tfcluster_operator.kube.execute import Executor, look_up
 from tfcluster_operator.kube.parents import Key, Parents
 from tfcluster_operator.kube.store import Stores
-from tfcluster_operator.model import naming, reasons
+from tfcluster_operator.manifests.resolver_archive import ResolverArchive
+from tfcluster_operator.model import ledger, naming, reasons
+from tfcluster_operator.model.actions import Action, DeleteCluster
+from tfcluster_operator.model.parse import InvalidSpecError, is_ours, parse
 from tfcluster_operator.model.plan import plan
-from tfcluster_operator.model.spec import InvalidSpecError, TFCluster, parse
+from tfcluster_operator.model.spec import TFCluster
 from tfcluster_operator.model.status import invalid_status, status_of
+from tfcluster_operator.model.stock import enter_done, take_stock
 
-#: At most one status write a second for each cluster.
+#: At most one status write a second for each cluster, unless evidence must be kept before it is destroyed.
 _STATUS_EVERY: Final = 1.0
 #: How often (seconds) an object that blocks a name, and that no watch of ours shows, is looked up again.
 _LOOK_AGAIN: Final = 5.0
-_WARNINGS: Final = (reasons.POD_FAILED, reasons.POD_DISRUPTED, reasons.POD_EDITED, reasons.MADE_ANEW)
 
 
 @dataclass(slots=True)
 class _Memory:
-    """What is remembered of a cluster between passes: never an input to a decision, only to how often we act."""
+    """What is remembered of a cluster between passes.
+
+    ``pending`` is the newest status that is not written yet: a report, which a crash may lose.  What must not be lost
+    is written before anything is done on its strength.
+    """
 
     uid: str
     #: Set by an event of the TFCluster itself: until the first pass after it, the cluster is known to exist.
     heard_of: bool = True
+    pending: Mapping[str, Any] | None = None
+    untold: list[Action] = field(default_factory=list)
+    changed: set[str] = field(default_factory=set)
     status_written_at: float = float("-inf")
     looked_at_blocked: float = float("-inf")
 
@@ -46,16 +57,24 @@ class Reconciler:
         client: the requests.
         parents: the TFClusters.
         stores: their children.
+        archive: the resolver as it is delivered into the pods.
         clock: seconds since the epoch.
     """
 
     def __init__(
-        self, client: Client, parents: Parents, stores: Stores, *, clock: Callable[[], float] = time.time
+        self,
+        client: Client,
+        parents: Parents,
+        stores: Stores,
+        archive: ResolverArchive,
+        *,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._client = client
         self._parents = parents
         self._stores = stores
-        self._executor = Executor(client, stores)
+        self._executor = Executor(client, stores, archive)
+        self._revisions = Revisions(client)
         self._clock = clock
         self._memories: dict[Key, _Memory] = {}
 
@@ -80,7 +99,7 @@ class Reconciler:
             RetryLater: the API server refused or did not answer; the condition says so where it could be written.
         """
         body = self._parents.get(key)
-        if body is None:
+        if body is None or not is_ours(body):
             self._memories.pop(key, None)
             return None
         try:
@@ -96,20 +115,37 @@ class Reconciler:
             return await self._report_invalid(key, body, error, memory)
         if cluster.deleting:
             return None
+        written = ledger.read(cluster.status)
+        if memory.pending is not None:
+            cluster = replace(cluster, status=memory.pending)
         blocked = await self._look_at_blocked_names(cluster, memory)
-        observed = self._stores.observe(cluster)
-        planned = plan(cluster, observed, self._clock())
+        resolver = self._executor.resolver_of(cluster)
+        observed = self._stores.observe(cluster, resolver=resolver)
+        now = self._clock()
+        known = take_stock(cluster, observed, ledger.read(cluster.status), now)
+        planned = plan(cluster, observed, known, now, resolver=resolver)
         if planned.actions and not memory.heard_of and await self._parents.is_leaving(key, cluster.uid):
             # NB: children vanish when the garbage collector is at work, and it may be ahead of kopf's watch.
             self._parents.remove(key, cluster.uid)
             return None
         memory.heard_of = False
+        changed = await self._revisions.changed_fields(cluster, observed, known)
+        if known.tells_more_than(written):
+            # A failure is counted before its pod goes; the plan is carried out on what the API server has.
+            status = status_of(cluster, observed, known, planned.views, planned.findings, now, changed=changed)
+            if not await self._put_status(key, cluster, status, memory):
+                return _STATUS_EVERY
         outcome = await self._executor.carry_out(planned, cluster)
-        observed = self._stores.observe(cluster)
+        if any(isinstance(action, DeleteCluster) for action in outcome.done):
+            await self._tell(cluster, outcome.done)
+            return None
+        known = enter_done(cluster, known, outcome.done)
+        observed = self._stores.observe(cluster, resolver=resolver)
         findings = (*planned.findings, *outcome.findings)
-        status = status_of(cluster, observed, planned.views, findings, self._clock())
-        wait = await self._write_status(key, cluster, status, memory)
-        await self._tell(cluster, outcome)
+        status = status_of(cluster, observed, known, planned.views, findings, self._clock(), changed=changed)
+        memory.untold += outcome.done
+        memory.changed.update(changed.values())
+        wait = await self._report(key, cluster, status, memory)
         if outcome.findings:
             raise RetryLater("; ".join(finding.message for finding in outcome.findings))
         # NB: who holds a name may be another TFCluster's object, whose events wake that one and not us.
@@ -127,25 +163,34 @@ class Reconciler:
                 await look_up(self._client, self._stores, kind, name)
         return bool(ours)
 
-    async def _write_status(
-        self, key: Key, cluster: TFCluster, status: Mapping[str, Any], memory: _Memory
-    ) -> float | None:
-        """Write the status if it differs and a second has passed; tell when to come back if it has not."""
-        before = dict(cluster.status)
-        if before == status:
-            return None
-        due_in = memory.status_written_at + _STATUS_EVERY - self._clock()
-        if due_in > 0:
-            return due_in
+    async def _report(self, key: Key, cluster: TFCluster, status: Mapping[str, Any], memory: _Memory) -> float | None:
+        """Write the status if it differs and a second has passed, then tell what was done; or say when to come back."""
+        if self._durable(key) != status:
+            due_in = memory.status_written_at + _STATUS_EVERY - self._clock()
+            if due_in > 0:
+                memory.pending = status
+                return due_in
+            if not await self._put_status(key, cluster, status, memory):
+                return _STATUS_EVERY
+        memory.pending = None
+        (done, memory.untold), (changed, memory.changed) = (memory.untold, []), (memory.changed, set())
+        await self._tell(cluster, done, changed)
+        return None
+
+    def _durable(self, key: Key) -> Mapping[str, Any]:
+        return (self._parents.get(key) or {}).get("status") or {}
+
+    async def _put_status(self, key: Key, cluster: TFCluster, status: Mapping[str, Any], memory: _Memory) -> bool:
+        """Write the status now; tell whether it is written."""
+        before = self._durable(key)
         memory.status_written_at = self._clock()
         try:
             await self._parents.write_status(key, cluster.uid, _merge_patch(before, status))
-        except errors.NotFoundError:
-            return None  # deleted meanwhile: its event is under way
-        except errors.ConflictError:
-            return _STATUS_EVERY  # another writer was faster, or another TFCluster has the name: look again
+        except (errors.NotFoundError, errors.ConflictError):
+            return False  # deleted meanwhile, or another TFCluster has the name: an event is under way
+        memory.pending = None
         await self._tell_conditions(cluster, before, status)
-        return None
+        return True
 
     async def _report_invalid(
         self, key: Key, body: Mapping[str, Any], error: InvalidSpecError, memory: _Memory
@@ -165,35 +210,41 @@ class Reconciler:
             jobs=(),
             status=before,
         )
-        return await self._write_status(key, identity, status, memory)
+        return await self._report(key, identity, status, memory)
 
-    async def _tell(self, cluster: TFCluster, outcome: Outcome) -> None:
-        for reason, message in events.told(outcome.done):
+    async def _tell(self, cluster: TFCluster, done: list[Action], changed: Iterable[str] = ()) -> None:
+        for reason, message in events.told(done, changed):
             severity: events.Severity = "Warning" if reason in _WARNINGS else "Normal"
             await events.emit(self._client, cluster, severity=severity, reason=reason, message=message)
 
     async def _tell_conditions(self, cluster: TFCluster, before: Mapping[str, Any], status: Mapping[str, Any]) -> None:
-        """Post an Event for each obstacle that was not there before."""
-        known = {(c["type"], c["reason"]) for c in before.get("conditions") or ()}
+        """Post an Event for each obstacle and each verdict that was not there before."""
+        known = {(c["type"], c["status"], c["reason"]) for c in before.get("conditions") or ()}
         for condition in status["conditions"]:
-            if condition["type"] != "Ready" or condition["reason"] not in _OBSTACLES:
-                continue
-            if (condition["type"], condition["reason"]) not in known:
-                await events.emit(
-                    self._client,
-                    cluster,
-                    severity="Warning",
-                    reason=condition["reason"],
-                    message=condition["message"],
-                )
+            kind, reason = condition["type"], condition["reason"]
+            verdict = kind in {ledger.SUCCEEDED, ledger.FAILED} and condition["status"] == "True"
+            obstacle = reason in _OBSTACLES and kind in {"Ready", "UpToDate"}
+            if (verdict or obstacle) and (kind, condition["status"], reason) not in known:
+                severity: events.Severity = "Normal" if kind == ledger.SUCCEEDED else "Warning"
+                await events.emit(self._client, cluster, severity=severity, reason=reason, message=condition["message"])
 
 
+_WARNINGS: Final = (
+    reasons.POD_FAILED,
+    reasons.POD_DISRUPTED,
+    reasons.POD_EDITED,
+    reasons.MADE_ANEW,
+    reasons.RESTARTED_TOGETHER,
+    reasons.FORCED,
+)
 _OBSTACLES: Final = (
     reasons.INVALID_SPEC,
     reasons.VIEW_TOO_LARGE,
     reasons.NAME_TAKEN,
     reasons.REFUSED,
     reasons.WAITING_FOR_PREDECESSOR,
+    reasons.STUCK_TERMINATING,
+    reasons.ROLLOUT_STALLED,
 )
 
 

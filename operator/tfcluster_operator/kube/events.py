@@ -10,8 +10,17 @@ from typing import Any, Final, Literal
 
 from tfcluster_operator.kube import errors
 from tfcluster_operator.kube.client import Client
-from tfcluster_operator.model import naming
-from tfcluster_operator.model.actions import Action, CreateConfigMap, CreatePod, CreateService, Delete, Patch
+from tfcluster_operator.model import naming, reasons
+from tfcluster_operator.model.actions import (
+    Action,
+    CreateConfigMap,
+    CreatePod,
+    CreateResolver,
+    CreateService,
+    Delete,
+    DeleteCluster,
+    Patch,
+)
 from tfcluster_operator.model.spec import TFCluster
 
 _NAMED: Final = 4
@@ -57,24 +66,43 @@ async def emit(client: Client, cluster: TFCluster, *, severity: Severity, reason
         return
 
 
-def told(actions: Iterable[Action]) -> Iterator[tuple[str, str]]:
-    """Sum up what was done as (reason, message), one for each reason: a new cluster is one Event."""
+def told(actions: Iterable[Action], changed: Iterable[str] = ()) -> Iterator[tuple[str, str]]:
+    """Sum up what was done as (reason, message), one for each reason: a new cluster is one Event.
+
+    Args:
+        actions: what was done.
+        changed: the fields whose change made pods outdated.
+
+    Yields:
+        Reason and message.
+    """
     groups: dict[tuple[str, str, str], list[str]] = defaultdict(list)  # reason, verb, kind
     for action in actions:
-        match action:
-            case CreateService(name=name):
-                groups[action.reason, "created", "Service"].append(name)
-            case CreateConfigMap(views=views):
-                groups[action.reason, "created", "ConfigMap"].append(views.name)
-            case CreatePod(name=name, replaces=replaces):
-                groups[action.reason, "replaced" if replaces else "created", "Pod"].append(name)
-            case Patch(name=name):
-                groups[action.reason, "updated", action.kind].append(name)
-            case Delete(name=name):
-                groups[action.reason, "deleted", action.kind].append(name)
+        verb, kind, name = _deed(action)
+        groups[action.reason, verb, kind].append(name)
     messages: dict[str, list[str]] = defaultdict(list)
     for (reason, verb, kind), names in groups.items():
         listed = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
         messages[reason].append(f"{verb} {len(names)} {kind}{'s' if len(names) > 1 else ''}: {listed}")
+    if fields := ", ".join(sorted(set(changed))):
+        for parts in (messages[reason] for reason in (reasons.TEMPLATE_CHANGED,) if reason in messages):
+            parts.append(f"{fields} changed")
     for reason, parts in messages.items():
         yield reason, "; ".join(parts)
+
+
+def _deed(action: Action) -> tuple[str, str, str]:
+    """Say of an action what was done, to which kind, to which name."""
+    match action:
+        case CreateService(name=name):
+            return "created", "Service", name
+        case CreateConfigMap() | CreateResolver():
+            return "created", "ConfigMap", action.views.name if isinstance(action, CreateConfigMap) else action.name
+        case CreatePod(name=name, replaces=replaces):
+            return "replaced" if replaces else "created", "Pod", name
+        case Patch(kind=kind, name=name):
+            return "updated", kind, name
+        case Delete(kind=kind, name=name):
+            return "deleted", kind, name
+        case DeleteCluster(name=name):
+            return "deleted", naming.KIND, name

@@ -9,21 +9,24 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
-from tfcluster_operator.kube import errors, wire
+from tfcluster_operator.kube import errors, parents, wire
 from tfcluster_operator.kube.client import MERGE_PATCH, Client
 from tfcluster_operator.kube.store import Stores
 from tfcluster_operator.manifests import build_config_map, build_pod, build_service
+from tfcluster_operator.manifests.resolver_archive import ResolverArchive, build_resolver_config_map
 from tfcluster_operator.model import naming, reasons
 from tfcluster_operator.model.actions import (
     Action,
     CreateConfigMap,
     CreatePod,
+    CreateResolver,
     CreateService,
     Delete,
+    DeleteCluster,
     Finding,
     Kind,
     Patch,
@@ -53,11 +56,17 @@ class Executor:
     Args:
         client: the requests.
         stores: what is known of the children.
+        archive: the resolver as it is delivered into the pods.
     """
 
-    def __init__(self, client: Client, stores: Stores) -> None:
+    def __init__(self, client: Client, stores: Stores, archive: ResolverArchive) -> None:
         self._client = client
         self._stores = stores
+        self._archive = archive
+
+    def resolver_of(self, cluster: TFCluster) -> str:
+        """Name the ConfigMap that delivers the resolver to a cluster's pods, "" where the user wants none."""
+        return naming.resolver_name(cluster.name, self._archive.digest) if cluster.inject else ""
 
     async def carry_out(self, plan: Plan, cluster: TFCluster) -> Outcome:
         """Carry out a plan, stage by stage; a refusal in one stage ends it before the next.
@@ -111,15 +120,30 @@ class Executor:
                 await self._create("Service", build_service(cluster), cluster)
             case CreateConfigMap(views=views):
                 await self._create("ConfigMap", build_config_map(cluster, views), cluster)
-            case CreatePod(task=task, name=name, view_digest=view_digest, attempt=attempt, replaces=replaces):
-                if replaces:
-                    await self._delete(Delete("Pod", name, replaces, action.reason), cluster)
-                body = build_pod(cluster, task, view_digest=view_digest, attempt=attempt)
-                await self._create("Pod", body, cluster)
+            case CreateResolver():
+                await self._create("ConfigMap", build_resolver_config_map(cluster, self._archive), cluster)
+            case CreatePod():
+                await self._create_pod(action, cluster)
             case Patch():
                 await self._patch(action, cluster)
             case Delete():
                 await self._delete(action, cluster)
+            case DeleteCluster():
+                path = f"{parents.path_of(cluster.namespace)}/{cluster.name}"
+                await self._client.request("DELETE", path, body=_options(action.uid))
+
+    async def _create_pod(self, action: CreatePod, cluster: TFCluster) -> None:
+        if action.replaces:
+            await self._delete(Delete("Pod", action.name, action.replaces, action.reason), cluster)
+        body = build_pod(
+            cluster,
+            action.task,
+            view_digest=action.view_digest,
+            attempt=action.attempt,
+            incarnation=action.incarnation,
+            resolver=self.resolver_of(cluster) or None,
+        )
+        await self._create("Pod", body, cluster)
 
     async def _create(self, kind: Kind, body: dict[str, Any], cluster: TFCluster) -> None:
         resource = wire.RESOURCES[kind]
@@ -144,7 +168,7 @@ class Executor:
 
     async def _delete(self, action: Delete, cluster: TFCluster) -> None:
         resource = wire.RESOURCES[action.kind]
-        options = {"preconditions": {"uid": action.uid}, "propagationPolicy": "Background"}
+        options = {**_options(action.uid), **({"gracePeriodSeconds": 0} if action.force else {})}
         store = self._stores.of[action.kind]
         answer = await self._client.request("DELETE", resource.path(cluster.namespace, action.name), body=options)
         left = _still_there(answer, resource)
@@ -160,7 +184,7 @@ class Executor:
     async def _look_up(self, action: Action, cluster: TFCluster) -> None:
         """Find out who holds a name that should be free: an object of ours that lost its labels, or another's."""
         kind, name = _target(action)
-        await look_up(self._client, self._stores, kind, (cluster.namespace, name))
+        await look_up(self._client, self._stores, cast("Kind", kind), (cluster.namespace, name))
 
 
 async def look_up(client: Client, stores: Stores, kind: Kind, name: tuple[str, str]) -> None:
@@ -194,7 +218,11 @@ def _still_there(answer: bytes, resource: wire.Resource) -> Child | None:
     return child if child.meta.uid else None
 
 
-def _target(action: Action) -> tuple[Kind, str]:
+def _options(uid: str) -> dict[str, Any]:
+    return {"preconditions": {"uid": uid}, "propagationPolicy": "Background"}
+
+
+def _target(action: Action) -> tuple[str, str]:
     match action:
         case CreateService(name=name):
             return "Service", name
@@ -202,6 +230,10 @@ def _target(action: Action) -> tuple[Kind, str]:
             return "ConfigMap", views.name
         case CreatePod(name=name):
             return "Pod", name
+        case CreateResolver(name=name):
+            return "ConfigMap", name
+        case DeleteCluster(name=name):
+            return naming.KIND, name
         case Patch(kind=kind, name=name) | Delete(kind=kind, name=name):
             return kind, name
 

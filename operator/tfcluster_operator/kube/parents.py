@@ -77,12 +77,12 @@ class Parents:
 
     async def is_leaving(self, key: Key, uid: str) -> bool:
         """Ask the API server whether a TFCluster is no more, is being deleted, or another one has its name."""
-        found = await self._list(_path(key[0]), {"fieldSelector": f"metadata.name={key[1]}"})
+        found = await self._list(path_of(key[0]), {"fieldSelector": f"metadata.name={key[1]}"})
         return not any(one.uid == uid and one.deletion_timestamp is None for one in found)
 
     async def uids(self, namespace: str | None) -> set[str]:
         """Ask the API server for the UIDs of all TFClusters of a namespace, or (None) of all."""
-        return {one.uid for one in await self._list(_path(namespace), {})}
+        return {one.uid for one in await self._list(path_of(namespace), {})}
 
     async def write_status(self, key: Key, uid: str, change: Mapping[str, Any]) -> None:
         """Merge a change into a TFCluster's status.
@@ -97,7 +97,7 @@ class Parents:
         """
         answer = await self._client.request(
             "PATCH",
-            f"{_path(key[0])}/{key[1]}/status",
+            f"{path_of(key[0])}/{key[1]}/status",
             body={"metadata": {"uid": uid}, "status": change},
             params={"fieldManager": naming.FIELD_MANAGER},
             content_type=MERGE_PATCH,
@@ -110,6 +110,7 @@ class Parents:
         return [item.metadata for item in msgspec.json.decode(answer, type=_Items).items]
 
 
-def _path(namespace: str | None) -> str:
+def path_of(namespace: str | None) -> str:
+    """Give the path of a namespace's TFClusters, or (None) of all."""
     middle = f"/namespaces/{namespace}" if namespace else ""
     return f"{_BASE}{middle}/{naming.PLURAL}"

@@ -132,10 +132,19 @@ class Stores:
         #: Objects that hold a name we need and carry none of our labels, so that no watch of ours shows them.
         self.unlabelled: dict[tuple[Kind, Name], Child] = {}
 
-    def observe(self, cluster: TFCluster) -> Observed:
-        """Gather everything that exists under a cluster's names or under its control."""
+    def observe(self, cluster: TFCluster, *, resolver: str = "") -> Observed:
+        """Gather everything that exists under a cluster's names or under its control.
+
+        Args:
+            cluster: the declaration.
+            resolver: the name of the ConfigMap that delivers the resolver, "" if none does.
+
+        Returns:
+            The children, by their names.
+        """
         services = self._gather("Service", cluster, [naming.service_name(cluster.name)])
-        config_maps = self._gather("ConfigMap", cluster, [naming.view_name(cluster.name, j.name) for j in cluster.jobs])
+        named = [naming.view_name(cluster.name, job.name) for job in cluster.jobs]
+        config_maps = self._gather("ConfigMap", cluster, [*named, *([resolver] if resolver else [])])
         pods = self._gather(
             "Pod", cluster, [naming.pod_name(cluster.name, task.job.name, task.index) for task in cluster.tasks()]
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Generic, TypeVar
@@ -11,10 +11,13 @@ import msgspec
 
 from tfcluster_operator.model import naming, views
 from tfcluster_operator.model.actions import Kind
-from tfcluster_operator.model.observed import Child, Meta, ObservedConfigMap, ObservedPod, ObservedService
+from tfcluster_operator.model.observed import Child, Exit, Meta, ObservedConfigMap, ObservedPod, ObservedService
+from tfcluster_operator.model.spec import choose_main
 
 #: Waiting reasons that the kubelet gives to a container that is only on its way.
 _ORDINARY_WAITING: Final = ("ContainerCreating", "PodInitializing", "")
+#: Pod-level reasons that the pod brought on itself.
+_OWN_ENDS: Final = ("", "DeadlineExceeded")
 #: Pod-level reasons that mean that somebody took the pod away, not that its program failed.
 _DISRUPTIONS: Final = ("Evicted", "Preempting", "Preempted", "Shutdown", "NodeShutdown", "Terminated", "NodeLost")
 
@@ -35,6 +38,7 @@ class Metadata(msgspec.Struct, rename="camel"):
     annotations: dict[str, str] | None = None
     owner_references: list[Reference] | None = None
     deletion_timestamp: str | None = None
+    deletion_grace_period_seconds: int = 0
 
 
 class Port(msgspec.Struct, rename="camel"):
@@ -64,16 +68,26 @@ class ConfigMap(msgspec.Struct, rename="camel"):
     immutable: bool | None = None
 
 
-class Container(msgspec.Struct):
+class Container(msgspec.Struct, rename="camel"):
     name: str = ""
     image: str = ""
+    restart_policy: str | None = None
+
+
+class ConfigMapSource(msgspec.Struct):
+    name: str = ""
+
+
+class Volume(msgspec.Struct, rename="camel"):
+    name: str = ""
+    config_map: ConfigMapSource | None = None
 
 
 class PodSpec(msgspec.Struct, rename="camel"):
     containers: list[Container] = msgspec.field(default_factory=list)
     init_containers: list[Container] | None = None
     node_name: str = ""
-    restart_policy: str = "Always"
+    volumes: list[Volume] | None = None
 
 
 class Waiting(msgspec.Struct):
@@ -88,6 +102,7 @@ class Running(msgspec.Struct, rename="camel"):
 class Ended(msgspec.Struct, rename="camel"):
     exit_code: int = 0
     reason: str = ""
+    message: str = ""
     started_at: str | None = None
     finished_at: str | None = None
 
@@ -177,6 +192,7 @@ class Resource:
 
 def _meta(wire: Metadata) -> Meta:
     owner = next((one for one in wire.owner_references or () if one.controller), Reference())
+    gone_by = _seconds(wire.deletion_timestamp)
     return Meta(
         name=wire.name,
         namespace=wire.namespace,
@@ -188,6 +204,8 @@ def _meta(wire: Metadata) -> Meta:
         # Others' annotations can be long, and no decision reads them.
         annotations={k: v for k, v in (wire.annotations or {}).items() if k.startswith(f"{naming.GROUP}/")},
         terminating=wire.deletion_timestamp is not None,
+        asked_to_go_at=gone_by - wire.deletion_grace_period_seconds,
+        gone_by=gone_by,
     )
 
 
@@ -218,23 +236,55 @@ def _pod(wire: Pod) -> Child:
     ready = conditions.get("Ready", Condition())
     disruption = conditions.get("DisruptionTarget", Condition())
     finished = max((_seconds(one.finished_at) for one in ended), default=0.0) or _seconds(ready.last_transition_time)
-    worst = next((one for one in ended if one.exit_code), None)
-    # NB: containers that are always started again end for good only when the kubelet takes the pod away; it then calls
-    # the pod succeeded or failed by what their programs made of SIGTERM, and need not give a reason.
-    taken = wire.spec.restart_policy == "Always" and status.phase in ("Succeeded", "Failed") and not status.reason
+    # NB: a pod that the kubelet rejected has neither; when it was scheduled is near enough, and never moves.
+    finished = finished or max((_seconds(one.last_transition_time) for one in conditions.values()), default=0.0)
+    # NB: a pod that the kubelet refused to start never had a container: it was no failure of its program.
+    rejected = status.phase == "Failed" and not status.container_statuses and status.reason not in _OWN_ENDS
     return ObservedPod(
         meta=_meta(wire.metadata),
-        phase="Failed" if taken else status.phase,
+        phase=status.phase,
         ready=ready.status == "True",
-        disrupted=taken or status.reason in _DISRUPTIONS or disruption.status == "True",
-        reason=status.reason or (f"{worst.reason}, exit code {worst.exit_code}" if worst else ""),
-        scheduled=bool(wire.spec.node_name),
+        disrupted=rejected or status.reason in _DISRUPTIONS or disruption.status == "True",
+        reason=status.reason or disruption.reason,
+        node=wire.spec.node_name,
         started_at=_seconds(status.start_time),
         finished_at=finished,
         images=tuple((one.name, one.image) for one in (*(wire.spec.init_containers or ()), *wire.spec.containers)),
         devices=_devices(status),
         trouble=_trouble(status, conditions),
+        exit=_exit(wire),
+        resolver=next(
+            (v.config_map.name for v in wire.spec.volumes or () if v.name == naming.RESOLVER_VOLUME and v.config_map),
+            "",
+        ),
     )
+
+
+def _resolver(volumes: Iterable[Volume]) -> str:
+    sources = (volume.config_map for volume in volumes if volume.name == naming.RESOLVER_VOLUME)
+    return next((source.name for source in sources if source is not None), "")
+
+
+def _exit(pod: Pod) -> Exit | None:
+    """Tell how the main container ended; a failed init container, or any other, speaks for one that never ran."""
+    main = choose_main([one.name for one in pod.spec.containers])
+    over = pod.status.phase in ("Succeeded", "Failed")
+    if not over and any(one.name == main and one.restart_policy for one in pod.spec.containers):
+        return None  # the kubelet starts it again by the container's own rules
+    statuses = pod.status.container_statuses or []
+    for one in statuses:
+        if one.name == main and one.state.terminated is not None:
+            return _as_exit(one.state.terminated)
+    if pod.status.phase != "Failed":
+        return None
+    others = (*(pod.status.init_container_statuses or ()), *statuses)
+    failed = (one.state.terminated for one in others if one.state.terminated is not None)
+    return next((_as_exit(one) for one in failed if one.exit_code), None)
+
+
+def _as_exit(ended: Ended) -> Exit:
+    lines = ended.message.strip().splitlines()
+    return Exit(code=ended.exit_code, reason=ended.reason, message=lines[-1].strip()[:200] if lines else "")
 
 
 def _devices(status: PodStatus) -> Mapping[str, int] | None:
@@ -248,14 +298,23 @@ def _devices(status: PodStatus) -> Mapping[str, int] | None:
 
 
 def _trouble(status: PodStatus, conditions: Mapping[str, Condition]) -> str:
+    since = conditions.get("Ready", Condition()).last_transition_time
     for container in (*(status.init_container_statuses or ()), *(status.container_statuses or ())):
         waiting = container.state.waiting
         if waiting is not None and waiting.reason not in _ORDINARY_WAITING:
-            return ": ".join(part for part in (waiting.reason, waiting.message[:200]) if part)
+            # The two alternate while an image is not found; the words of the second name the cause as well.
+            reason = "ImagePullBackOff" if waiting.reason == "ErrImagePull" else waiting.reason
+            return _told(reason, since, waiting.message)
     scheduled = conditions.get("PodScheduled", Condition())
     if scheduled.status == "False":
-        return ": ".join(part for part in (scheduled.reason, scheduled.message[:200]) if part)
+        return _told(scheduled.reason, scheduled.last_transition_time, scheduled.message)
     return status.reason
+
+
+def _told(reason: str, since: str | None, message: str) -> str:
+    # NB: since when, not for how long: words that change by themselves would be written again and again.
+    when = f"{reason} since {since[11:19]} UTC" if since else reason
+    return f"{when}: {message[:200]}" if message else when
 
 
 def _seconds(time: str | None) -> float:

@@ -1,19 +1,27 @@
-"""The pod of one task: the user's template, with a name, a place in the cluster and a view."""
+"""The pod of one task: the user's template, with a name, a place in the cluster, a view and the resolver."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tfcluster_operator.manifests import metadata
+from tfcluster_operator.manifests import injection, metadata
 from tfcluster_operator.model import naming
-from tfcluster_operator.model.spec import Task, TFCluster
+from tfcluster_operator.model.spec import Task, TFCluster, main_container
 from tfcluster_resolver import contract
 
-VIEW_VOLUME: Final = "tfcluster-view"
+VIEW_VOLUME: Final = naming.VIEW_VOLUME
 
 
-def build_pod(cluster: TFCluster, task: Task, *, view_digest: str, attempt: int) -> dict[str, Any]:
+def build_pod(
+    cluster: TFCluster,
+    task: Task,
+    *,
+    view_digest: str,
+    attempt: int,
+    incarnation: int = 0,
+    resolver: str | None = None,
+) -> dict[str, Any]:
     """Build the pod of one task.
 
     Args:
@@ -21,6 +29,8 @@ def build_pod(cluster: TFCluster, task: Task, *, view_digest: str, attempt: int)
         task: which task.
         view_digest: the digest of the view file that is published; the pod starts with it.
         attempt: how often the task failed in a row before.
+        incarnation: how often the whole job was restarted before.
+        resolver: the ConfigMap that delivers the resolver; None delivers none.
 
     Returns:
         The pod.  What the template says stays as it is; our names, labels and environment come last and win.  A task
@@ -30,6 +40,9 @@ def build_pod(cluster: TFCluster, task: Task, *, view_digest: str, attempt: int)
     about: Mapping[str, Any] = template.get("metadata") or {}
     spec: Mapping[str, Any] = template.get("spec") or {}
     name = naming.pod_name(cluster.name, task.job.name, task.index)
+    volumes = [{"name": VIEW_VOLUME, "configMap": {"name": naming.view_name(cluster.name, task.job.name)}}]
+    if resolver is not None:
+        volumes.append(injection.resolver_volume(resolver))
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -42,25 +55,44 @@ def build_pod(cluster: TFCluster, task: Task, *, view_digest: str, attempt: int)
                 naming.ANNOTATION_VIEW: view_digest,
                 naming.ANNOTATION_TEMPLATE_HASH: task.job.template_hash,
                 naming.ANNOTATION_ATTEMPT: str(attempt),
+                naming.ANNOTATION_INCARNATION: str(incarnation),
             },
         ),
         "spec": {
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
             **spec,
+            # The operator restarts, so that the delays and the counts are its own.
+            "restartPolicy": "Never",
             "hostname": name,
             "subdomain": naming.service_name(cluster.name),
-            "volumes": [
-                *(spec.get("volumes") or ()),
-                {"name": VIEW_VOLUME, "configMap": {"name": naming.view_name(cluster.name, task.job.name)}},
-            ],
-            **{
-                group: [_in_the_cluster(container, cluster, task) for container in spec[group]]
-                for group in ("initContainers", "containers")
-                if spec.get(group)
-            },
+            "volumes": [*(spec.get("volumes") or ()), *volumes],
+            **_containers(cluster, task, inject=resolver is not None),
         },
     }
+
+
+def _containers(cluster: TFCluster, task: Task, *, inject: bool) -> dict[str, list[dict[str, Any]]]:
+    spec: Mapping[str, Any] = task.job.template.get("spec") or {}
+    groups = {
+        group: [_in_the_cluster(container, cluster, task) for container in spec[group]]
+        for group in ("initContainers", "containers")
+        if spec.get(group)
+    }
+    if inject:
+        groups = {group: [injection.mount_resolver(one) for one in found] for group, found in groups.items()}
+    main = main_container(task.job.template)
+    groups["containers"] = [
+        _main(container, task, inject=inject) if container.get("name", "") == main else container
+        for container in groups.get("containers", ())
+    ]
+    return groups
+
+
+def _main(container: Mapping[str, Any], task: Task, *, inject: bool) -> dict[str, Any]:
+    """Let the pod's status say why the task's program failed, and let it serve where it names no program."""
+    told = {"terminationMessagePolicy": "FallbackToLogsOnError", **container}
+    return injection.serve_by_default(told, task.job.port) if inject else told
 
 
 def _in_the_cluster(container: Mapping[str, Any], cluster: TFCluster, task: Task) -> dict[str, Any]:

@@ -35,7 +35,10 @@ class CreateConfigMap:
 
 @dataclass(frozen=True, slots=True)
 class CreatePod:
-    """Create one task's pod; ``replaces`` is the UID of a finished pod that is deleted first."""
+    """Create one task's pod; ``replaces`` is the UID of a finished pod that is deleted first.
+
+    ``attempt`` is how many failures in a row went before it, ``incarnation`` how many restarts of the whole job.
+    """
 
     task: Task
     name: str
@@ -43,6 +46,7 @@ class CreatePod:
     attempt: int
     reason: str
     replaces: str = ""
+    incarnation: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,15 +62,33 @@ class Patch:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Delete the object of this name if it still has this UID."""
+    """Delete the object of this name if it still has this UID; ``force`` asks no node whether its containers ended."""
 
     kind: Kind
     name: str
     uid: str
     reason: str
+    force: bool = False
 
 
-Action = CreateService | CreateConfigMap | CreatePod | Patch | Delete
+@dataclass(frozen=True, slots=True)
+class CreateResolver:
+    """Create the ConfigMap that delivers the resolver into the pods."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteCluster:
+    """Delete the TFCluster itself: it has finished and its time to live is over."""
+
+    name: str
+    uid: str
+    reason: str
+
+
+Action = CreateService | CreateConfigMap | CreateResolver | CreatePod | Patch | Delete | DeleteCluster
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,6 +67,12 @@ def config_map_change(cluster: TFCluster, wanted: views.JobViews, existing: Obse
     return change or None
 
 
+def resolver_change(cluster: TFCluster, existing: ObservedConfigMap) -> dict[str, Any] | None:
+    """Give the patch that puts the labels of the resolver's ConfigMap right, or None where nothing differs."""
+    metadata = _metadata_change(existing.meta, labels=naming.cluster_labels(cluster.name), annotations={})
+    return {"metadata": metadata} if metadata else None
+
+
 def pod_change(cluster: TFCluster, task: Task, pod: ObservedPod, *, view_digest: str) -> dict[str, Any] | None:
     """Give the patch that puts a pod's labels right and tells it of its view, or None where nothing differs."""
     annotations = {naming.ANNOTATION_VIEW: view_digest} if pod.listening else {}
@@ -75,6 +81,9 @@ def pod_change(cluster: TFCluster, task: Task, pod: ObservedPod, *, view_digest:
         labels=naming.task_labels(cluster.name, task.job.name, task.index),
         annotations=annotations,
     )
+    if pod.surplus_since:
+        # It was to go and is declared again.
+        metadata.setdefault("annotations", {})[naming.ANNOTATION_SURPLUS_SINCE] = None
     return {"metadata": metadata} if metadata else None
 
 

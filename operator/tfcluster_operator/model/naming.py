@@ -17,6 +17,8 @@ PLURAL: Final = "tfclusters"
 
 #: The field manager and event source that our writes carry.
 FIELD_MANAGER: Final = "tfcluster-operator"
+#: What spec.managedBy says of a TFCluster that is ours; left out means the same.
+CONTROLLER: Final = f"{GROUP}/{FIELD_MANAGER}"
 
 LABEL_MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 #: The TFCluster's name; every object of ours carries it, and our watches select by it.
@@ -32,8 +34,16 @@ ANNOTATION_VIEW: Final = f"{GROUP}/view"
 ANNOTATION_TEMPLATE_HASH: Final = f"{GROUP}/template-hash"
 #: How often the task's pod failed in a row before this one; the delay before the next replacement grows with it.
 ANNOTATION_ATTEMPT: Final = f"{GROUP}/attempt"
+#: How often the job had been restarted as a whole when the pod was made; a pod of an earlier number is replaced.
+ANNOTATION_INCARNATION: Final = f"{GROUP}/incarnation"
+#: When a pod that is no longer declared was first found to be surplus, in seconds since the epoch: it may drain.
+ANNOTATION_SURPLUS_SINCE: Final = f"{GROUP}/surplus-since"
 #: The epoch of a ConfigMap's files, as {file: epoch} in JSON: a file edited by hand cannot fake it.
 ANNOTATION_EPOCHS: Final = f"{GROUP}/epochs"
+
+#: The volumes that the operator adds to each pod: its view, and the resolver where that is delivered.
+VIEW_VOLUME: Final = "tfcluster-view"
+RESOLVER_VOLUME: Final = "tfcluster-resolver"
 
 
 def service_name(cluster: str) -> str:
@@ -49,6 +59,11 @@ def view_name(cluster: str, job: str) -> str:
 def pod_name(cluster: str, job: str, index: int) -> str:
     """Name the pod of one task; it is also the pod's hostname."""
     return f"{cluster}-{dns_job(job)}-{index}"
+
+
+def resolver_name(cluster: str, digest: str) -> str:
+    """Name the ConfigMap that delivers the resolver; no job's ConfigMap has a dot in its name."""
+    return f"{cluster}.resolver-{digest}"
 
 
 def dns_job(job: str) -> str:

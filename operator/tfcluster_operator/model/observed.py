@@ -13,7 +13,7 @@ from typing import Final
 from tfcluster_operator.model import naming
 
 #: An annotation that anyone can write is believed to be a number only below this many digits.
-_LONGEST_NUMBER: Final = 10
+_LONGEST_NUMBER: Final = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +21,8 @@ class Meta:
     """The identity of an object: whose it is, which incarnation, and whether it is on its way out.
 
     ``owner_uid`` is the UID of its controller, ``owner_name`` that controller's name if it is a TFCluster; "" if not.
+    ``asked_to_go_at`` and ``gone_by`` are when its deletion was asked for and when it should be gone, in seconds since
+    the epoch; 0.0 while nobody asked.
     """
 
     name: str
@@ -32,6 +34,8 @@ class Meta:
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
     terminating: bool
+    asked_to_go_at: float = 0.0
+    gone_by: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +73,24 @@ class ObservedConfigMap:
 
 
 @dataclass(frozen=True, slots=True)
+class Exit:
+    """How the container that speaks for a task ended; ``message`` is the last line that it left, "" if none."""
+
+    code: int
+    reason: str
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ObservedPod:
     """A pod, in the fields that a decision or the status reads.
 
     Times are seconds since the epoch, 0.0 where unknown.  ``images`` pairs a container's name with its image in the
     spec.  ``devices`` counts the healthy devices that the kubelet's device plugin manager granted, by resource, or is
     None where the server does not tell.  ``trouble`` is the most telling cause that the pod is not ready, in words.
+    ``resolver`` is the ConfigMap from which it has the resolver, "" if from none.  ``exit`` is how the task's program
+    ended, None while it runs or where nobody can tell; ``disrupted`` says that somebody took the pod away, so that its
+    end says nothing of its program.
     """
 
     meta: Meta
@@ -82,12 +98,14 @@ class ObservedPod:
     ready: bool
     disrupted: bool
     reason: str
-    scheduled: bool
+    node: str
     started_at: float
     finished_at: float
     images: tuple[tuple[str, str], ...]
     devices: Mapping[str, int] | None
     trouble: str
+    exit: Exit | None = None
+    resolver: str = ""
 
     @property
     def told(self) -> str:
@@ -97,7 +115,30 @@ class ObservedPod:
     @property
     def attempt(self) -> int:
         """How often the task failed in a row before this pod; 0 where the annotation is missing or no number."""
-        text = self.meta.annotations.get(naming.ANNOTATION_ATTEMPT, "0")
+        return self._number(naming.ANNOTATION_ATTEMPT)
+
+    @property
+    def incarnation(self) -> int:
+        """How often the job had been restarted as a whole when the pod was made."""
+        return self._number(naming.ANNOTATION_INCARNATION)
+
+    @property
+    def surplus_since(self) -> int:
+        """When the pod was found to be no longer declared, in seconds since the epoch; 0 if it was not."""
+        return self._number(naming.ANNOTATION_SURPLUS_SINCE)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the task's program is over, for whatever reason."""
+        return self.exit is not None or self.phase in ("Succeeded", "Failed")
+
+    @property
+    def serving(self) -> bool:
+        """Whether the task does its work: it runs, is ready, and stays."""
+        return self.ready and self.phase == "Running" and self.exit is None and not self.meta.terminating
+
+    def _number(self, annotation: str) -> int:
+        text = self.meta.annotations.get(annotation, "0")
         return int(text) if text.isascii() and text.isdigit() and len(text) < _LONGEST_NUMBER else 0
 
     @property

@@ -1,6 +1,6 @@
 """Every reason that a condition or an event can carry, with what it means to the user.
 
-A reason is CamelCase, short and stable: scripts and alerts match on it.
+A reason is CamelCase, short and stable: scripts and alerts match on it.  docs/conditions.md says what to do about each.
 """
 
 from __future__ import annotations
@@ -8,30 +8,64 @@ from __future__ import annotations
 from typing import Final
 
 # --- why the cluster is (not) Ready
-#: Every declared task has a ready pod, or a pod that has finished with exit code 0.
+#: Every declared task has a ready pod, or has ended with exit code 0; an evaluator does not count.
 ALL_TASKS_READY: Final = "AllTasksReady"
 #: Pods exist but some are not ready yet; the message names the most telling cause.
 TASKS_NOT_READY: Final = "TasksNotReady"
 #: spec.suspend is true: there are no pods, by the user's wish.
 SUSPENDED: Final = "Suspended"
-#: spec.suspend is false.
-NOT_SUSPENDED: Final = "NotSuspended"
 #: The spec breaks a rule that the CRD's validation should have refused (an old CRD is installed, say).
 INVALID_SPEC: Final = "InvalidSpec"
 #: A view would not fit into a ConfigMap; the message gives the size.
 VIEW_TOO_LARGE: Final = "ViewTooLarge"
 #: The API server refused an object: quota, Pod Security, an unknown volume.  The message is the server's.
 REFUSED: Final = "Refused"
-#: A pod failed and its replacement waits for its delay.
-REPLACING_FAILED_POD: Final = "ReplacingFailedPod"
+#: A task failed and its next try waits for its pause.
+BACKING_OFF: Final = "BackingOff"
+#: A pod should be gone and is not, and its name is needed: its node may be dead.
+STUCK_TERMINATING: Final = "StuckTerminating"
+#: A job waits until the jobs of its startAfter are ready.
+WAITING_FOR_JOB: Final = "WaitingForJob"
 #: A pod of a deleted TFCluster of the same name still terminates; its name is free when it is gone.
 WAITING_FOR_PREDECESSOR: Final = "WaitingForPredecessor"
+#: The cluster has succeeded, so that no task is at work any more.
+SUCCEEDED: Final = "Succeeded"
+
+# --- whether spec.suspend holds
+#: spec.suspend is false.
+NOT_SUSPENDED: Final = "NotSuspended"
+
+# --- whether the cluster has succeeded or failed, for ever
+#: The tasks that spec.successPolicy names ended with exit code 0.
+TASKS_SUCCEEDED: Final = "TasksSucceeded"
+#: A task failed and its job's restartPolicy is Never.
+TASK_FAILED: Final = "TaskFailed"
+#: A task ended with an exit code from 1 to 127 and its job's restartPolicy is ExitCode.
+PERMANENT_EXIT_CODE: Final = "PermanentExitCode"
+#: A task failed after spec.backoffLimit restarts.
+BACKOFF_LIMIT_EXCEEDED: Final = "BackoffLimitExceeded"
+#: The cluster was not finished within spec.activeDeadlineSeconds.
+DEADLINE_EXCEEDED: Final = "DeadlineExceeded"
+#: The cluster has not finished.
+NOT_FINISHED: Final = "NotFinished"
+#: The cluster has finished the other way.
+FINISHED: Final = "Finished"
 
 # --- whether every running pod was told of its view
 #: The ConfigMaps hold the current views and every running pod was touched since.
 PUBLISHED: Final = "Published"
 #: A view changed and some running pods were not told yet.
 PUBLISHING: Final = "Publishing"
+
+# --- whether every pod is made from the present template
+#: Every pod is.
+ALL_CURRENT: Final = "AllCurrent"
+#: Pods of an older template are being replaced.
+ROLLING_OUT: Final = "RollingOut"
+#: A pod of the present template does not become ready, so that the rolling update goes no further.
+ROLLOUT_STALLED: Final = "RolloutStalled"
+#: Pods of an older template stay until somebody deletes them: updateStrategy is OnDelete.
+WAITING_FOR_DELETE: Final = "WaitingForDelete"
 
 # --- whether a name we need is taken
 #: Every object of our names is ours, or absent.
@@ -48,15 +82,29 @@ REPAIRED: Final = "Repaired"
 VIEW_CHANGED: Final = "ViewChanged"
 #: The index is no longer declared.
 SCALED_DOWN: Final = "ScaledDown"
+#: The index is no longer declared, and its pod stays for drainSeconds.
+DRAINING: Final = "Draining"
 #: The job is no longer declared.
 JOB_REMOVED: Final = "JobRemoved"
 #: The job's template, port or the cluster domain changed.
 TEMPLATE_CHANGED: Final = "TemplateChanged"
 #: A container's image of a running pod was edited.
 POD_EDITED: Final = "PodEdited"
-#: The pod was evicted, preempted or its node was shut down.
+#: The pod was evicted, preempted, deleted by somebody, or its node was lost: it is replaced and counts as no failure.
 POD_DISRUPTED: Final = "PodDisrupted"
-#: The pod failed by itself.
+#: The pod failed by itself and is replaced.
 POD_FAILED: Final = "PodFailed"
+#: The task ended with exit code 0 and its job's restartPolicy is Always.
+POD_ENDED: Final = "PodEnded"
+#: A task failed and its restartScope replaces all pods of the job or of the cluster.
+RESTARTED_TOGETHER: Final = "RestartedTogether"
+#: The cluster has finished and cleanPodPolicy names the pod.
+CLEANED_UP: Final = "CleanedUp"
+#: The pod was stuck for terminatingGraceSeconds and is deleted without its node's word.
+FORCED: Final = "ForcedDeletion"
+#: ttlSecondsAfterFinished is over.
+TTL_EXPIRED: Final = "TTLExpired"
 #: The object cannot be changed in place (immutable ConfigMap, wrong kind of Service) and is made anew.
 MADE_ANEW: Final = "MadeAnew"
+#: No pod mounts this copy of the resolver any more.
+UNUSED: Final = "Unused"

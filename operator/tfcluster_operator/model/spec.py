@@ -1,31 +1,30 @@
-"""The TFCluster as the user declared it, read from the API object into values.
-
-The CRD's validation has refused what it can see; what still reaches us malformed (an older CRD is installed, say) is
-told as an InvalidSpecError with every problem in it, never as a crash.
-"""
+"""The TFCluster as the user declared it, as values: the first argument of every decision."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Literal
 
-from tfcluster_operator.model import filters, naming
+from tfcluster_operator.model import naming
 
 #: TensorFlow's rule: an evaluator sees the cluster and is not in it.
 EVALUATOR: Final = "evaluator"
-DEFAULT_PORT: Final = 2222
-DEFAULT_RPC_LAYER: Final = "grpc"
+CHIEF: Final = "chief"
+WORKER: Final = "worker"
+#: The container that speaks for a task in a pod of several.
+MAIN_CONTAINER: Final = "tensorflow"
 
-
-class InvalidSpecError(ValueError):
-    """The spec cannot be materialised; ``problems`` says why, one "path: what to do" each."""
-
-    def __init__(self, problems: tuple[str, ...]) -> None:
-        super().__init__("; ".join(problems))
-        self.problems = problems
+#: What the end of a task's program means.
+RestartPolicy = Literal["OnFailure", "Always", "Never", "ExitCode"]
+#: What is restarted when a task fails.
+RestartScope = Literal["Task", "Job", "Cluster"]
+#: Whether all tasks of the named jobs must end well, or one of them.
+SuccessTasks = Literal["All", "Any"]
+#: Which pods are deleted when the cluster has finished.
+CleanPodPolicy = Literal["Running", "All", "None"]
+#: What an edit of a template does to the pods that there are.
+UpdateType = Literal["Recreate", "RollingUpdate", "OnDelete"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +33,8 @@ class Job:
 
     ``filters`` are every task's, ``task_filters`` replace them for one index; ``port`` is TCP; ``template`` is the
     PodTemplateSpec as the user wrote it, and ``template_hash`` changes exactly when a pod must be made anew.
+    ``start_after`` names the jobs whose tasks must all be ready first; ``drain_seconds`` is how long a surplus pod
+    stays after the smaller view was published.
     """
 
     name: str
@@ -44,6 +45,10 @@ class Job:
     task_filters: Mapping[int, tuple[str, ...]]
     template: Mapping[str, Any]
     template_hash: str
+    restart_policy: RestartPolicy = "OnFailure"
+    restart_scope: RestartScope = "Task"
+    start_after: tuple[str, ...] = ()
+    drain_seconds: int = 0
 
     def filters_of(self, index: int) -> tuple[str, ...]:
         """Give the device filters of one task; none means that it sees every task."""
@@ -71,8 +76,27 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
+class SuccessPolicy:
+    """Which tasks must have ended with exit code 0 for the cluster to have succeeded."""
+
+    jobs: tuple[str, ...]
+    tasks: SuccessTasks = "All"
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateStrategy:
+    """What an edit of a template does; ``max_unavailable`` tasks of a job may be down in a rolling update."""
+
+    type: UpdateType = "Recreate"
+    max_unavailable: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class TFCluster:
-    """One TFCluster object: identity, declaration, and the status it had when it was read."""
+    """One TFCluster object: identity, declaration, and the status it had when it was read.
+
+    Times are seconds; None means that there is no such limit.
+    """
 
     name: str
     namespace: str
@@ -85,6 +109,18 @@ class TFCluster:
     suspend: bool
     jobs: tuple[Job, ...]
     status: Mapping[str, Any] = field(default_factory=dict)
+    success_policy: SuccessPolicy = field(default_factory=lambda: SuccessPolicy(()))
+    backoff_limit: int | None = None
+    active_deadline: int | None = None
+    clean_pod_policy: CleanPodPolicy = "Running"
+    ttl_after_finished: int | None = None
+    update_strategy: UpdateStrategy = field(default_factory=UpdateStrategy)
+    terminating_grace: int | None = None
+    inject: bool = True
+
+    def job(self, name: str) -> Job | None:
+        """Give the job of this name."""
+        return next((job for job in self.jobs if job.name == name), None)
 
     def tasks(self) -> Iterator[Task]:
         """Give every declared task, in the order of the jobs and then of the indices."""
@@ -104,80 +140,15 @@ class TFCluster:
         )
 
 
-def parse(body: Mapping[str, Any]) -> TFCluster:
-    """Read a TFCluster from its API object.
-
-    Args:
-        body: the object as the API server gave it.
-
-    Returns:
-        The cluster as values.
-
-    Raises:
-        InvalidSpecError: the spec has no jobs, or a part of the wrong type, or a filter that TensorFlow would refuse.
-    """
-    metadata = body["metadata"]
-    problems: list[str] = []
-    jobs: list[Job] = []
-    spec = body.get("spec") or {}
-    try:
-        port = int(spec.get("port", DEFAULT_PORT))
-        domain = str(spec.get("clusterDomain", ""))
-        jobs = [_job(name, job, port=port, domain=domain) for name, job in sorted((spec.get("jobs") or {}).items())]
-        for job in jobs:
-            problems.extend(_filter_problems(job, {other.name: other for other in jobs}))
-    except (TypeError, ValueError, AttributeError) as error:
-        problems.append(f"spec: {error}")
-    if not jobs and not problems:
-        problems.append("spec.jobs: declare at least one job")
-    if problems:
-        raise InvalidSpecError(tuple(problems))
-    return TFCluster(
-        name=metadata["name"],
-        namespace=metadata["namespace"],
-        uid=metadata["uid"],
-        generation=int(metadata.get("generation", 1)),
-        resource_version=int(metadata.get("resourceVersion", 0)),
-        deleting="deletionTimestamp" in metadata,
-        rpc_layer=str(spec.get("rpcLayer", DEFAULT_RPC_LAYER)),
-        cluster_domain=domain,
-        suspend=bool(spec.get("suspend", False)),
-        jobs=tuple(jobs),
-        status=body.get("status") or {},
-    )
+def main_container(template: Mapping[str, Any]) -> str:
+    """Name the container whose end is the task's end: the one named tensorflow, else the first."""
+    names = [str(one.get("name", "")) for one in (template.get("spec") or {}).get("containers") or ()]
+    return choose_main(names)
 
 
-def _job(name: str, raw: Mapping[str, Any], *, port: int, domain: str) -> Job:
-    replicas = int(raw.get("replicas", 1))
-    own_port = int(raw.get("port", port))
-    template = raw.get("template") or {}
-    if not isinstance(template, Mapping):
-        raise TypeError(f"jobs.{name}.template must be an object, not {type(template).__name__}")
-    made_from = json.dumps([template, own_port, domain], sort_keys=True, separators=(",", ":"))
-    return Job(
-        name=name,
-        replicas=replicas,
-        max_replicas=max(replicas, int(raw.get("maxReplicas", replicas))),
-        port=own_port,
-        filters=tuple(raw.get("deviceFilters") or ()),
-        task_filters={int(i): tuple(of_task or ()) for i, of_task in (raw.get("taskDeviceFilters") or {}).items()},
-        template=template,
-        template_hash=hashlib.sha256(made_from.encode()).hexdigest()[:16],
-    )
-
-
-def _filter_problems(job: Job, jobs: Mapping[str, Job]) -> Iterator[str]:
-    declared = [(f"spec.jobs.{job.name}.deviceFilters", text) for text in job.filters]
-    for index, of_task in job.task_filters.items():
-        declared += [(f"spec.jobs.{job.name}.taskDeviceFilters.{index}", text) for text in of_task]
-    for where, text in declared:
-        parsed = filters.parse(text)
-        if parsed is None:
-            yield f"{where}: {text!r} is not a device filter in canonical form, such as /job:ps/task:0"
-        elif parsed.job is not None and parsed.job not in jobs:
-            yield f"{where}: {text!r} names a job that is not declared"
-        elif parsed.job is not None and parsed.task is not None and parsed.task >= jobs[parsed.job].max_replicas:
-            yield f"{where}: {text!r} names a task at or above maxReplicas"
+def choose_main(names: Sequence[str]) -> str:
+    """Choose the container whose end is the task's end among all of a pod's, in their order; "" of none."""
+    return MAIN_CONTAINER if MAIN_CONTAINER in names else next(iter(names), "")
 
 
 def _is_extended(resource: str) -> bool:

@@ -6,124 +6,96 @@ Counts tell the truth (a running pod is never "succeeded"), and the Ready condit
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any
 
-from tfcluster_operator.model import drift, naming, reasons, views
+from tfcluster_operator.model import conditions, naming, reasons, views
 from tfcluster_operator.model.actions import Finding
+from tfcluster_operator.model.ledger import JobRecord, Ledger, cluster_fields, job_fields
 from tfcluster_operator.model.observed import Observed, ObservedPod
+from tfcluster_operator.model.policies.ending import Ending, ending_of
 from tfcluster_operator.model.spec import Job, Task, TFCluster
 from tfcluster_resolver import contract
 
-#: Which finding is told first when there are several.
-_GRAVITY: Final = (
-    reasons.INVALID_SPEC,
-    reasons.VIEW_TOO_LARGE,
-    reasons.NAME_TAKEN,
-    reasons.REFUSED,
-    reasons.WAITING_FOR_PREDECESSOR,
-    reasons.REPLACING_FAILED_POD,
-    reasons.TASKS_NOT_READY,
-)
-#: A list of tasks in a message stops after this many.
-_NAMED_TASKS: Final = 3
 
-
-@dataclass(frozen=True, slots=True)
-class _Says:
-    """What a condition says, before the time of its last change is known."""
-
-    kind: str
-    status: bool
-    reason: str
-    message: str
-
-
-def status_of(
+def status_of(  # noqa: PLR0917 - what is declared, exists, is known, is wanted and was found, and the time
     cluster: TFCluster,
     observed: Observed,
+    ledger: Ledger,
     wanted: tuple[views.JobViews, ...],
     findings: Sequence[Finding],
     now: float,
+    *,
+    changed: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Work out the whole status.
 
     Args:
         cluster: the declaration, with the status that it had (for the times of the last changes).
         observed: what exists after the plan was carried out.
+        ledger: what is known of its life.
         wanted: the views that should be published.
         findings: what keeps the cluster from being ready.
         now: the time, in seconds since the epoch.
+        changed: the first field in which the template of a job differs from its outdated pods, by job.
 
     Returns:
         The status object; writing it is needed only where it differs from the one that the cluster has.
     """
-    pods = {job.name: tuple(_pods_of(cluster, job, observed)) for job in cluster.jobs}
-    jobs = {job.name: _job_status(cluster, job, pods[job.name]) for job in cluster.jobs}
-    desired = sum(status["desired"] for status in jobs.values())
-    ready = sum(status["ready"] for status in jobs.values())
-    finished = sum(status["succeeded"] for status in jobs.values())
+    pods = {job.name: tuple(_pods_of(cluster, job, observed, ledger)) for job in cluster.jobs}
+    jobs = {job.name: _job_status(cluster, job, pods[job.name], ledger.of(job.name)) for job in cluster.jobs}
+    gating = [jobs[job.name] for job in conditions.gating_jobs(cluster)]
+    counts = conditions.Counts(*(sum(status[name] for status in gating) for name in ("desired", "ready", "succeeded")))
     said = (
-        _ready(cluster, pods, findings, ready=ready, finished=finished, desired=desired),
-        _suspended(cluster),
-        _published(cluster, observed, wanted, pods),
-        _conflict(findings),
+        conditions.ready(cluster, pods, ledger, findings, counts),
+        conditions.suspended(cluster, ledger),
+        *conditions.ended(cluster, ledger),
+        conditions.published(cluster, observed, ledger, wanted, pods),
+        conditions.up_to_date(cluster, observed, ledger, changed or {}),
+        conditions.conflict(findings),
     )
     return {
         "observedGeneration": cluster.generation,
-        "epoch": views.epoch_of(wanted),
-        "ready": f"{ready}/{desired}",
+        "epoch": _epoch(cluster, wanted),
+        "ready": f"{counts.ready}/{counts.desired}",
         "gpus": _gpus(jobs),
+        **cluster_fields(ledger),
         "jobs": jobs,
-        "conditions": conditions(cluster.status, said, generation=cluster.generation, now=now),
+        "conditions": conditions.dated(cluster.status, said, generation=cluster.generation, now=now),
     }
+
+
+def _epoch(cluster: TFCluster, wanted: tuple[views.JobViews, ...]) -> int:
+    """Give the newest epoch there ever was: the job that had it may be gone."""
+    known = cluster.status.get("epoch")
+    before = known if isinstance(known, int) and known <= cluster.generation else 0
+    return max(before, views.epoch_of(wanted))
 
 
 def invalid_status(
     status: Mapping[str, Any], *, generation: int, problems: Sequence[str], now: float
 ) -> dict[str, Any]:
     """Work out the status of a TFCluster whose spec cannot be read: what was reported stays, Ready says why."""
-    said = (_Says("Ready", status=False, reason=reasons.INVALID_SPEC, message=_shorten(problems)),)
+    said = (conditions.Says("Ready", status=False, reason=reasons.INVALID_SPEC, message=conditions.shorten(problems)),)
     return {
         **status,
         "observedGeneration": generation,
-        "conditions": conditions(status, said, generation=generation, now=now),
+        "conditions": conditions.dated(status, said, generation=generation, now=now),
     }
 
 
-def conditions(
-    before: Mapping[str, Any], said: Sequence[_Says], *, generation: int, now: float
-) -> list[dict[str, Any]]:
-    """Give every condition its lastTransitionTime, by Kubernetes' API conventions; others' conditions are kept."""
-    old = {condition.get("type"): condition for condition in before.get("conditions") or ()}
-    ours = []
-    for says in said:
-        status = "True" if says.status else "False"
-        known = old.pop(says.kind, {})
-        moved = known.get("lastTransitionTime") if known.get("status") == status else None
-        ours.append(
-            {
-                "type": says.kind,
-                "status": status,
-                "reason": says.reason,
-                "message": says.message,
-                "observedGeneration": generation,
-                "lastTransitionTime": moved or datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-            }
-        )
-    return ours + list(old.values())
-
-
-def _pods_of(cluster: TFCluster, job: Job, observed: Observed) -> Iterator[tuple[Task, ObservedPod]]:
+def _pods_of(cluster: TFCluster, job: Job, observed: Observed, ledger: Ledger) -> Iterator[tuple[Task, ObservedPod]]:
     """Give the pods of a job's declared tasks that are this cluster's and stay; a suspended cluster declares none."""
-    for index in range(0 if cluster.suspend else job.replicas):
+    if cluster.suspend and ledger.verdict is None:
+        return
+    for index in range(job.replicas):
         pod = observed.pods.get(naming.pod_name(cluster.name, job.name, index))
         if pod is not None and pod.meta.owner_uid == cluster.uid and not pod.meta.terminating:
             yield Task(job, index), pod
 
 
-def _job_status(cluster: TFCluster, job: Job, pods: Sequence[tuple[Task, ObservedPod]]) -> dict[str, Any]:
+def _job_status(
+    cluster: TFCluster, job: Job, pods: Sequence[tuple[Task, ObservedPod]], record: JobRecord
+) -> dict[str, Any]:
     held: dict[str, int] = {}
     limits = job.limits()
     for _, pod in pods:
@@ -134,9 +106,10 @@ def _job_status(cluster: TFCluster, job: Job, pods: Sequence[tuple[Task, Observe
     return {
         "desired": job.replicas,
         "created": len(pods),
-        "ready": sum(pod.ready and pod.phase == "Running" for _, pod in pods),
-        "succeeded": sum(pod.phase == "Succeeded" for _, pod in pods),
-        "failed": sum(pod.phase == "Failed" for _, pod in pods),
+        "ready": sum(pod.serving for _, pod in pods),
+        "succeeded": len(record.completed),
+        "failed": sum(ending_of(pod) is Ending.FAILED for _, pod in pods),
+        **job_fields(record),
         "accelerators": held,
         "selector": naming.job_selector(cluster.name, job.name),
     }
@@ -149,90 +122,3 @@ def _gpus(jobs: Mapping[str, Mapping[str, Any]]) -> int:
         for resource, count in job["accelerators"].items()
         if contract.device_type(resource) == "GPU"
     )
-
-
-def _ready(
-    cluster: TFCluster,
-    pods: Mapping[str, Sequence[tuple[Task, ObservedPod]]],
-    findings: Sequence[Finding],
-    *,
-    ready: int,
-    finished: int,
-    desired: int,
-) -> _Says:
-    if cluster.suspend and not findings:
-        return _Says("Ready", status=False, reason=reasons.SUSPENDED, message="suspended by spec.suspend: no pods")
-    for reason in _GRAVITY:
-        if told := [finding.message for finding in findings if finding.reason == reason]:
-            return _Says("Ready", status=False, reason=reason, message=_shorten(told))
-    if ready + finished < desired:
-        waiting = [
-            f"{task}: {pod.trouble or 'not ready yet'}"
-            for of_job in pods.values()
-            for task, pod in sorted(of_job, key=lambda of: not of[1].trouble)
-            if not pod.ready and pod.phase != "Succeeded"
-        ]
-        message = f"{ready} of {desired} tasks are ready"
-        return _Says(
-            "Ready", status=False, reason=reasons.TASKS_NOT_READY, message="; ".join([message, *_few(waiting)])
-        )
-    also = f", {finished} finished" if finished else ""
-    return _Says("Ready", status=True, reason=reasons.ALL_TASKS_READY, message=f"{ready} of {desired} ready{also}")
-
-
-def _suspended(cluster: TFCluster) -> _Says:
-    if cluster.suspend:
-        return _Says("Suspended", status=True, reason=reasons.SUSPENDED, message="spec.suspend is true")
-    return _Says("Suspended", status=False, reason=reasons.NOT_SUSPENDED, message="spec.suspend is false")
-
-
-def _published(
-    cluster: TFCluster,
-    observed: Observed,
-    wanted: tuple[views.JobViews, ...],
-    pods: Mapping[str, Sequence[tuple[Task, ObservedPod]]],
-) -> _Says:
-    stale = []
-    for job_views in wanted:
-        existing = observed.config_maps.get(job_views.name)
-        if (
-            existing is None
-            or existing.meta.owner_uid != cluster.uid
-            or existing.meta.terminating
-            or drift.config_map_change(cluster, job_views, existing)
-        ):
-            stale.append(f"ConfigMap {job_views.name}")
-        stale += [
-            str(task)
-            for task, pod in pods[job_views.job.name]
-            if pod.listening and pod.told != job_views.digest_for(task.index)
-        ]
-    if stale:
-        return _Says(
-            "MembershipPublished",
-            status=False,
-            reason=reasons.PUBLISHING,
-            message=f"{len(stale)} not told yet: {', '.join(_few(stale))}",
-        )
-    epoch = views.epoch_of(wanted)
-    return _Says(
-        "MembershipPublished",
-        status=True,
-        reason=reasons.PUBLISHED,
-        message=f"every running pod was told of its view; newest epoch {epoch}",
-    )
-
-
-def _conflict(findings: Sequence[Finding]) -> _Says:
-    if taken := [finding.message for finding in findings if finding.reason == reasons.NAME_TAKEN]:
-        return _Says("NameConflict", status=True, reason=reasons.NAME_TAKEN, message=_shorten(taken))
-    return _Says("NameConflict", status=False, reason=reasons.NO_CONFLICT, message="no name is taken by others")
-
-
-def _shorten(messages: Sequence[str]) -> str:
-    return "; ".join(_few(messages))
-
-
-def _few(items: Sequence[str]) -> list[str]:
-    more = len(items) - _NAMED_TASKS
-    return [*items[:_NAMED_TASKS], *([f"and {more} more"] if more > 0 else [])]

@@ -1,0 +1,88 @@
+"""The first field in which a pod differs from what its template would make of it now, for people to read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from tfcluster_operator.model import naming
+
+#: Lists whose entries have names, and where an entry that nobody declared was taken out of the template.
+_NAMED_LISTS: Final = ("containers", "initContainers", "env", "volumes", "ports")
+#: What the API server and its admission plugins add to a pod's volumes.
+_ADDED_VOLUMES: Final = "kube-api-access-"
+
+
+def first_difference(wanted: Mapping[str, Any], live: Mapping[str, Any]) -> str:
+    """Name the first field that an edit of the template changed.
+
+    Args:
+        wanted: the pod as it would be made now.
+        live: the pod as it was made, with what the API server filled in.
+
+    Returns:
+        A path such as ``containers[tensorflow].image``; ``template`` where what differs is a field that was taken out
+        and that the API server has a default for.
+    """
+    for group in ("labels", "annotations"):
+        told = {k: v for k, v in (wanted["metadata"].get(group) or {}).items() if f"{naming.GROUP}/" not in k}
+        for path in _differences(told, live["metadata"].get(group) or {}, f"metadata.{group}"):
+            return path
+    return next(_differences(wanted["spec"], live.get("spec") or {}, ""), "template")
+
+
+def _differences(wanted: Any, live: Any, path: str) -> Iterator[str]:
+    if isinstance(wanted, Mapping) and isinstance(live, Mapping):
+        for key, value in wanted.items():
+            where = f"{path}.{key}" if path else key
+            if key not in live:
+                if value not in ({}, [], None, False, ""):
+                    yield where
+            elif isinstance(value, list) and isinstance(live[key], list):
+                yield from _in_lists(value, live[key], where)
+            else:
+                yield from _differences(value, live[key], where)
+    elif str(wanted) != str(live) and not _same_quantity(wanted, live):
+        yield path
+
+
+def _in_lists(wanted: Sequence[Any], live: Sequence[Any], path: str) -> Iterator[str]:
+    if not all(isinstance(one, Mapping) and "name" in one for one in (*wanted, *live)):
+        if len(wanted) > len(live):
+            yield path
+        for index, (one, other) in enumerate(zip(wanted, live, strict=False)):
+            yield from _differences(one, other, f"{path}[{index}]")
+        return
+    known = {one["name"]: one for one in live}
+    for one in wanted:
+        where = f"{path}[{one['name']}]"
+        if one["name"] not in known:
+            yield where
+        else:
+            yield from _differences(one, known[one["name"]], where)
+    if path.rpartition(".")[2] in _NAMED_LISTS:
+        declared = {one["name"] for one in wanted}
+        for name in known:
+            if name not in declared and not name.startswith(_ADDED_VOLUMES):
+                yield f"{path}[{name}]"
+
+
+def _same_quantity(wanted: Any, live: Any) -> bool:
+    """Tell whether two spellings mean one quantity: the API server writes 1000m as 1 and 1024Mi as 1Gi."""
+    return (mine := _quantity(wanted)) is not None and mine == _quantity(live)
+
+
+_UNITS: Final = {
+    **{unit: 1000.0**power for power, unit in enumerate(("k", "M", "G", "T", "P", "E"), start=1)},
+    **{unit: 1024.0**power for power, unit in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), start=1)},
+    "m": 0.001,
+    "": 1.0,
+}
+
+
+def _quantity(text: Any) -> float | None:
+    digits = str(text).rstrip("kMGTPEim")
+    try:
+        return float(digits) * _UNITS[str(text)[len(digits) :]]
+    except (ValueError, KeyError):
+        return None

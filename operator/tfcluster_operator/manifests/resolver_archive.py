@@ -1,0 +1,94 @@
+"""The resolver as one zip, and the ConfigMap that holds it.
+
+The same sources always give the same bytes, and the ConfigMap is named after them and immutable: an operator of another
+version makes one of its own, and a pod keeps the one that it was started with.  Where the sources come from is not
+decided here.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tfcluster_operator.manifests import metadata
+from tfcluster_operator.model import naming
+from tfcluster_operator.model.spec import TFCluster
+
+ARCHIVE_FILE: Final = "tfcluster_resolver.zip"
+#: A bound for our own growth: a ConfigMap takes 1 MiB, and every TFCluster has one of these.
+LARGEST_ARCHIVE: Final = 200_000
+
+_PACKAGE: Final = "tfcluster_resolver"
+#: What Python finds first in the archive: it looks for a newer copy in the image, and else takes the one below.
+_CHOOSER: Final = "copies.py"
+#: The folder of the archive with the package itself; :mod:`tfcluster_resolver.copies` looks there.
+_BUNDLED: Final = "bundled"
+#: The oldest time that a zip can tell: a real one would make the bytes differ from build to build.
+_EPOCH: Final = (1980, 1, 1, 0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class ResolverArchive:
+    """The resolver, ready to be delivered: ``digest`` is short, ``content`` is a zip that can stand on PYTHONPATH."""
+
+    digest: str
+    content: bytes
+
+
+def build_archive(sources: Mapping[str, bytes]) -> ResolverArchive:
+    """Pack the resolver.
+
+    Args:
+        sources: each file of the package ``tfcluster_resolver``, by its path in the package.
+
+    Returns:
+        The archive.
+
+    Raises:
+        ValueError: the chooser is not among the sources, or the archive is larger than LARGEST_ARCHIVE.
+    """
+    if _CHOOSER not in sources:
+        raise ValueError(f"the resolver's sources have no {_CHOOSER}: {sorted(sources)}")
+    files = {f"{_BUNDLED}/{_PACKAGE}/{path}": content for path, content in sources.items()}
+    files[f"{_PACKAGE}/__init__.py"] = sources[_CHOOSER]
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        for path in sorted(files):
+            entry = zipfile.ZipInfo(path, _EPOCH)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            entry.external_attr = 0o644 << 16
+            # NB: else the byte that tells the system which it was made on would differ.
+            entry.create_system = 3
+            archive.writestr(entry, files[path])
+    content = packed.getvalue()
+    if len(content) > LARGEST_ARCHIVE:
+        raise ValueError(f"the resolver's archive has {len(content)} bytes, more than {LARGEST_ARCHIVE}")
+    return ResolverArchive(digest=hashlib.sha256(content).hexdigest()[:10], content=content)
+
+
+def build_resolver_config_map(cluster: TFCluster, archive: ResolverArchive) -> dict[str, Any]:
+    """Build the ConfigMap that delivers the resolver to the pods of one TFCluster.
+
+    Args:
+        cluster: the declaration.
+        archive: the resolver.
+
+    Returns:
+        An immutable ConfigMap, which the kubelet need not watch (Kubernetes, "Immutable ConfigMaps").
+    """
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": metadata.owned(
+            cluster,
+            naming.resolver_name(cluster.name, archive.digest),
+            labels=naming.cluster_labels(cluster.name),
+        ),
+        "immutable": True,
+        "binaryData": {ARCHIVE_FILE: base64.b64encode(archive.content).decode("ascii")},
+    }

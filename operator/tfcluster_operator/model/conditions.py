@@ -1,0 +1,234 @@
+"""The conditions: what is true of a cluster, why, and in words what is waited for.
+
+They tell the truth of what exists and are never an input to a decision; only a final verdict is kept in one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from tfcluster_operator.model import drift, naming, reasons, views
+from tfcluster_operator.model.actions import Finding
+from tfcluster_operator.model.ledger import FAILED, SUCCEEDED, Ledger
+from tfcluster_operator.model.observed import Observed, ObservedPod
+from tfcluster_operator.model.policies.rollout import rollout_of
+from tfcluster_operator.model.spec import EVALUATOR, Job, Task, TFCluster
+
+Pods = Mapping[str, Sequence[tuple[Task, ObservedPod]]]
+
+#: Which finding is told first when there are several.
+_GRAVITY: Final = (
+    reasons.INVALID_SPEC,
+    reasons.VIEW_TOO_LARGE,
+    reasons.NAME_TAKEN,
+    reasons.REFUSED,
+    reasons.WAITING_FOR_PREDECESSOR,
+    reasons.STUCK_TERMINATING,
+    reasons.BACKING_OFF,
+    reasons.WAITING_FOR_JOB,
+    reasons.TASKS_NOT_READY,
+)
+#: A list of tasks in a message stops after this many.
+_NAMED_TASKS: Final = 3
+
+
+#: What is told of single tasks only.
+_OF_ONE_TASK: Final = (reasons.BACKING_OFF, reasons.WAITING_FOR_JOB, reasons.STUCK_TERMINATING)
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """The tasks that decide whether the cluster is ready: how many are declared, are ready, and have finished."""
+
+    desired: int
+    ready: int
+    finished: int
+
+
+@dataclass(frozen=True, slots=True)
+class Says:
+    """What a condition says, before the time of its last change is known."""
+
+    kind: str
+    status: bool
+    reason: str
+    message: str
+
+
+def gating_jobs(cluster: TFCluster) -> list[Job]:
+    """Give the jobs whose tasks decide whether the cluster is ready: an evaluator looks on, unless it is alone."""
+    return [job for job in cluster.jobs if job.name != EVALUATOR] or list(cluster.jobs)
+
+
+def dated(before: Mapping[str, Any], said: Sequence[Says], *, generation: int, now: float) -> list[dict[str, Any]]:
+    """Give every condition its lastTransitionTime, by Kubernetes' API conventions; others' conditions are kept."""
+    old = {condition.get("type"): condition for condition in before.get("conditions") or ()}
+    ours = []
+    for says in said:
+        status = "True" if says.status else "False"
+        known = old.pop(says.kind, {})
+        since = known.get("lastTransitionTime") if known.get("status") == status else None
+        # A verdict keeps the generation of the spec by which it was judged: later edits have no effect.
+        final = bool(since) and says.status and says.kind in {SUCCEEDED, FAILED}
+        ours.append(
+            {
+                "type": says.kind,
+                "status": status,
+                "reason": says.reason,
+                "message": says.message,
+                "observedGeneration": known.get("observedGeneration", generation) if final else generation,
+                "lastTransitionTime": since or datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            }
+        )
+    return ours + list(old.values())
+
+
+def ready(
+    cluster: TFCluster,
+    pods: Pods,
+    ledger: Ledger,
+    findings: Sequence[Finding],
+    counts: Counts,
+) -> Says:
+    if (verdict := ledger.verdict) is not None:
+        reason = reasons.SUCCEEDED if verdict.kind == SUCCEEDED else verdict.reason
+        late = cluster.generation > verdict.generation > 0
+        also = f"; edits after generation {verdict.generation} have no effect" if late else ""
+        return Says("Ready", status=False, reason=reason, message=verdict.message + also)
+    if cluster.suspend and not findings:
+        return Says("Ready", status=False, reason=reasons.SUSPENDED, message="suspended by spec.suspend: no pods")
+    # NB: an evaluator gates nothing, but what keeps it from starting is told while all others are ready.
+    complete = counts.ready + counts.finished >= counts.desired
+    for reason in _GRAVITY:
+        told = [finding.message for finding in findings if finding.reason == reason]
+        if told and not (complete and reason in _OF_ONE_TASK):
+            return Says("Ready", status=False, reason=reason, message=shorten(told))
+    if not complete:
+        waiting = [
+            f"{task}: {pod.trouble or 'not ready yet'}"
+            for job in gating_jobs(cluster)
+            for task, pod in sorted(pods[job.name], key=lambda of: not of[1].trouble)
+            if not pod.serving and task.index not in ledger.of(job.name).completed
+        ]
+        message = f"{counts.ready} of {counts.desired} tasks are ready"
+        return Says("Ready", status=False, reason=reasons.TASKS_NOT_READY, message="; ".join([message, *_few(waiting)]))
+    also = f", {counts.finished} finished" if counts.finished else ""
+    message = f"{counts.ready} of {counts.desired} ready{also}"
+    return Says("Ready", status=True, reason=reasons.ALL_TASKS_READY, message=message)
+
+
+def suspended(cluster: TFCluster, ledger: Ledger) -> Says:
+    if cluster.suspend and ledger.verdict is None:
+        return Says("Suspended", status=True, reason=reasons.SUSPENDED, message="spec.suspend is true")
+    if cluster.suspend:
+        message = "spec.suspend is true and has no effect: the cluster has finished"
+        return Says("Suspended", status=False, reason=reasons.FINISHED, message=message)
+    return Says("Suspended", status=False, reason=reasons.NOT_SUSPENDED, message="spec.suspend is false")
+
+
+def ended(cluster: TFCluster, ledger: Ledger) -> Iterator[Says]:
+    """Tell of success and of failure: at most one is ever true, and it stays so with its words."""
+    verdict = ledger.verdict
+    for kind in (SUCCEEDED, FAILED):
+        if verdict is None:
+            yield Says(kind, status=False, reason=reasons.NOT_FINISHED, message=_aim(cluster, kind))
+        elif verdict.kind == kind:
+            yield Says(kind, status=True, reason=verdict.reason, message=verdict.message)
+        else:
+            yield Says(kind, status=False, reason=reasons.FINISHED, message=f"it has {verdict.kind.lower()} for ever")
+
+
+def _aim(cluster: TFCluster, kind: str) -> str:
+    if kind == FAILED:
+        limit = cluster.backoff_limit
+        return "no failure is final yet" + (f"; at most {limit} restarts" if limit is not None else "")
+    policy = cluster.success_policy
+    return f"waiting for {policy.tasks.lower()} tasks of {', '.join(policy.jobs)} to end with exit code 0"
+
+
+def up_to_date(cluster: TFCluster, observed: Observed, ledger: Ledger, changed: Mapping[str, str]) -> Says:
+    """Tell whether every pod is made from the present template, and which field differs where one is not."""
+    told: list[str] = []
+    stalled = False
+    for job in cluster.jobs if ledger.verdict is None and not cluster.suspend else ():
+        rollout = rollout_of(cluster, job, observed, ledger)
+        if not rollout.outdated:
+            continue
+        field = f" ({changed[job.name]} changed)" if changed.get(job.name) else ""
+        message = f"{len(rollout.outdated)} of {job.replicas} pods of job {job.name} have an older template{field}"
+        outdated = {task.index for task, _ in rollout.outdated}
+        broken = [task for task in rollout.unavailable if task.index not in outdated]
+        if cluster.update_strategy.type == "RollingUpdate" and broken:
+            pod = observed.pods.get(naming.pod_name(cluster.name, job.name, broken[0].index))
+            trouble = pod.trouble if pod is not None else ""
+            stalled = stalled or bool(trouble)
+            message += f"; next when {', '.join(_few([str(task) for task in broken]))} is ready"
+            message += f": {trouble}" if trouble else ""
+        told.append(message)
+    if not told:
+        message = "every pod is made from the present template"
+        return Says("UpToDate", status=True, reason=reasons.ALL_CURRENT, message=message)
+    reason = reasons.ROLLOUT_STALLED if stalled else reasons.ROLLING_OUT
+    if cluster.update_strategy.type == "OnDelete":
+        reason = reasons.WAITING_FOR_DELETE
+        told.append("updateStrategy is OnDelete: delete the pods to replace them")
+    return Says("UpToDate", status=False, reason=reason, message="; ".join(told))
+
+
+def published(
+    cluster: TFCluster,
+    observed: Observed,
+    ledger: Ledger,
+    wanted: tuple[views.JobViews, ...],
+    pods: Pods,
+) -> Says:
+    if ledger.verdict is not None:
+        message = "the cluster has finished: its views stay as they were"
+        return Says("MembershipPublished", status=True, reason=reasons.FINISHED, message=message)
+    stale = []
+    for job_views in wanted:
+        existing = observed.config_maps.get(job_views.name)
+        if (
+            existing is None
+            or existing.meta.owner_uid != cluster.uid
+            or existing.meta.terminating
+            or drift.config_map_change(cluster, job_views, existing)
+        ):
+            stale.append(f"ConfigMap {job_views.name}")
+        stale += [
+            str(task)
+            for task, pod in pods[job_views.job.name]
+            if pod.listening and not pod.ended and pod.told != job_views.digest_for(task.index)
+        ]
+    if stale:
+        return Says(
+            "MembershipPublished",
+            status=False,
+            reason=reasons.PUBLISHING,
+            message=f"{len(stale)} not told yet: {', '.join(_few(stale))}",
+        )
+    epoch = views.epoch_of(wanted)
+    return Says(
+        "MembershipPublished",
+        status=True,
+        reason=reasons.PUBLISHED,
+        message=f"every running pod was told of its view; newest epoch {epoch}",
+    )
+
+
+def conflict(findings: Sequence[Finding]) -> Says:
+    if taken := [finding.message for finding in findings if finding.reason == reasons.NAME_TAKEN]:
+        return Says("NameConflict", status=True, reason=reasons.NAME_TAKEN, message=shorten(taken))
+    return Says("NameConflict", status=False, reason=reasons.NO_CONFLICT, message="no name is taken by others")
+
+
+def shorten(messages: Sequence[str]) -> str:
+    return "; ".join(_few(messages))
+
+
+def _few(items: Sequence[str]) -> list[str]:
+    more = len(items) - _NAMED_TASKS
+    return [*items[:_NAMED_TASKS], *([f"and {more} more"] if more > 0 else [])]

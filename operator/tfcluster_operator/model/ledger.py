@@ -1,0 +1,205 @@
+"""What only the operator can know of a cluster's life: counts, times and the verdict, kept in the status.
+
+Everything else is worked out anew from what exists.  A failure is counted here, with the UID of its pod, and the count
+is written before the pod is deleted: a crash between the two neither loses it nor counts it twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any, Final, Literal
+
+SUCCEEDED: Final = "Succeeded"
+FAILED: Final = "Failed"
+
+_NONE: Final[frozenset[Any]] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How the cluster ended, for ever: the condition that became true, its reason and its message.
+
+    ``generation`` is that of the spec by which it was judged, 0 while that is not written down.
+    """
+
+    kind: Literal["Succeeded", "Failed"]
+    reason: str
+    message: str
+    generation: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class LastRestart:
+    """The newest failure that led to a restart."""
+
+    task: str
+    reason: str
+    exit_code: int | None
+    message: str
+    time: float
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    """What is known of one job.
+
+    ``restarts`` were caused by its failures, ``replaced`` counts pods that others took away.  ``completed`` are the
+    tasks that ended with exit code 0 and are not run again; ``started`` those whose pod should exist.  ``incarnation``
+    grows with each restart of the whole job: pods of an earlier one are deleted.  ``restart_at`` is when its pods are
+    made again, in seconds since the epoch; ``in_row`` how often that happened without a long run between.  ``counted``
+    holds the UIDs of failed pods that are in the counts and not yet gone.
+    """
+
+    restarts: int = 0
+    replaced: int = 0
+    incarnation: int = 0
+    in_row: int = 0
+    restart_at: float = 0.0
+    completed: frozenset[int] = _NONE
+    started: frozenset[int] = _NONE
+    counted: frozenset[str] = _NONE
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """What is known of one cluster; times are seconds since the epoch, 0.0 for never."""
+
+    started_at: float = 0.0
+    finished_at: float = 0.0
+    restarts: int = 0
+    verdict: Verdict | None = None
+    last_restart: LastRestart | None = None
+    jobs: Mapping[str, JobRecord] = field(default_factory=dict)
+
+    def of(self, job: str) -> JobRecord:
+        """Give the record of a job, an empty one where nothing happened yet."""
+        return self.jobs.get(job, JobRecord())
+
+    def with_job(self, job: str, **changes: Any) -> Ledger:
+        """Give the ledger with some fields of one job's record changed."""
+        return replace(self, jobs={**self.jobs, job: replace(self.of(job), **changes)})
+
+    def tells_more_than(self, written: Ledger) -> bool:
+        """Tell whether this ledger holds evidence that the written one lacks, and that a deletion would destroy."""
+        if self.verdict != written.verdict or self.restarts > written.restarts:
+            return True
+        return any(
+            record.incarnation > (before := written.of(name)).incarnation
+            or not record.completed <= before.completed
+            or not record.counted <= before.counted
+            for name, record in self.jobs.items()
+        )
+
+
+def read(status: Mapping[str, Any]) -> Ledger:
+    """Read the ledger from a TFCluster's status; what is missing or malformed there counts as never happened."""
+    verdict = None
+    for condition in status.get("conditions") or ():
+        if condition.get("type") in (SUCCEEDED, FAILED) and condition.get("status") == "True":
+            verdict = Verdict(
+                condition["type"],
+                str(condition.get("reason", "")),
+                str(condition.get("message", "")),
+                int(condition.get("observedGeneration") or 0),
+            )
+    last = status.get("lastRestart") or {}
+    return Ledger(
+        started_at=_seconds(status.get("startTime")),
+        finished_at=_seconds(status.get("completionTime")),
+        restarts=int(status.get("restarts") or 0),
+        verdict=verdict,
+        last_restart=LastRestart(
+            task=last.get("task", ""),
+            reason=last.get("reason", ""),
+            exit_code=last.get("exitCode"),
+            message=last.get("message", ""),
+            time=_seconds(last.get("time")),
+        )
+        if last
+        else None,
+        jobs={name: _job(record) for name, record in (status.get("jobs") or {}).items()},
+    )
+
+
+def _job(record: Mapping[str, Any]) -> JobRecord:
+    return JobRecord(
+        restarts=int(record.get("restarts") or 0),
+        replaced=int(record.get("replaced") or 0),
+        incarnation=int(record.get("incarnation") or 0),
+        in_row=int(record.get("restartsInRow") or 0),
+        restart_at=_seconds(record.get("restartTime")),
+        completed=read_indices(record.get("completedIndexes")),
+        started=read_indices(record.get("startedIndexes")),
+        counted=frozenset(record.get("countedPods") or ()),
+    )
+
+
+def cluster_fields(ledger: Ledger) -> dict[str, Any]:
+    """Spell what the ledger knows of the whole cluster for the status."""
+    fields: dict[str, Any] = {"restarts": ledger.restarts}
+    if ledger.started_at:
+        fields["startTime"] = timestamp(ledger.started_at)
+    if ledger.finished_at:
+        fields["completionTime"] = timestamp(ledger.finished_at)
+    if (last := ledger.last_restart) is not None:
+        fields["lastRestart"] = {
+            "task": last.task,
+            "reason": last.reason,
+            **({"exitCode": last.exit_code} if last.exit_code is not None else {}),
+            **({"message": last.message} if last.message else {}),
+            "time": timestamp(last.time),
+        }
+    return fields
+
+
+def job_fields(record: JobRecord) -> dict[str, Any]:
+    """Spell what the ledger knows of one job for the status; what never happened is left out."""
+    fields: dict[str, Any] = {"restarts": record.restarts, "replaced": record.replaced}
+    if record.incarnation:
+        fields["incarnation"] = record.incarnation
+    if record.in_row:
+        fields["restartsInRow"] = record.in_row
+    if record.restart_at:
+        fields["restartTime"] = timestamp(record.restart_at)
+    if record.completed:
+        fields["completedIndexes"] = write_indices(record.completed)
+    if record.started:
+        fields["startedIndexes"] = write_indices(record.started)
+    if record.counted:
+        fields["countedPods"] = sorted(record.counted)
+    return fields
+
+
+def write_indices(indices: Iterable[int]) -> str:
+    """Spell task indices as Kubernetes' indexed Jobs do: ``0-3,5``."""
+    parts: list[list[int]] = []
+    for index in sorted(indices):
+        if parts and parts[-1][1] == index - 1:
+            parts[-1][1] = index
+        else:
+            parts.append([index, index])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in parts)
+
+
+def read_indices(text: Any) -> frozenset[int]:
+    """Read task indices spelled by :func:`write_indices`; a part that is none is left out."""
+    found: set[int] = set()
+    for part in str(text or "").split(","):
+        first, _, last = part.partition("-")
+        if first.isdecimal() and (last or first).isdecimal() and int(last or first) < 10_000:
+            found.update(range(int(first), int(last or first) + 1))
+    return frozenset(found)
+
+
+def timestamp(seconds: float) -> str:
+    """Spell a time with milliseconds: a deadline counted from whole seconds would be up to one second off."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _seconds(text: Any) -> float:
+    try:
+        return datetime.fromisoformat(text).timestamp() if text else 0.0
+    except (TypeError, ValueError):
+        return 0.0

@@ -1,0 +1,65 @@
+"""What the end of a pod means: its program succeeded, or failed, or somebody took the pod away."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final
+
+from tfcluster_operator.model.observed import Exit, ObservedPod
+
+#: Above this an exit code tells the signal that killed the program, as shells and container runtimes have it.
+SIGNALLED: Final = 128
+
+
+class Ending(Enum):
+    """How a pod ended."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    DISRUPTED = "disrupted"
+
+
+def ending_of(pod: ObservedPod) -> Ending | None:
+    """Judge the end of a pod.
+
+    Args:
+        pod: the pod.
+
+    Returns:
+        None while its task runs, and while it is being deleted: what its program makes of SIGTERM says nothing of it.
+        An end that came before the deletion was asked for counts.
+    """
+    if not pod.ended:
+        return None
+    if pod.meta.terminating and not 0 < pod.finished_at < pod.meta.asked_to_go_at:
+        return None
+    if pod.disrupted:
+        return Ending.DISRUPTED
+    good = pod.exit.code == 0 if pod.exit is not None else pod.phase == "Succeeded"
+    return Ending.SUCCEEDED if good else Ending.FAILED
+
+
+def name_of(end: Exit | None, pod_reason: str = "") -> str:
+    """Name a failure in one CamelCase word: OOMKilled, KilledBySignal, or what Kubernetes calls it."""
+    if end is None:
+        return pod_reason or "Failed"
+    if end.reason == "OOMKilled":
+        return end.reason
+    if end.code > SIGNALLED:
+        return "KilledBySignal"
+    return end.reason if end.reason not in {"", "Completed"} else "Error"
+
+
+def words_for(pod: ObservedPod) -> str:
+    """Say how a pod failed, in words: the name, the exit code or signal, and the last line that it left."""
+    end = pod.exit
+    if end is None:
+        return pod.reason or "no exit code is known"
+    name = name_of(end)
+    if name == "KilledBySignal":
+        words = f"killed by signal {end.code - SIGNALLED} (exit code {end.code})"
+    elif name == "OOMKilled":
+        words = f"OOMKilled: it used more memory than its limit (exit code {end.code})"
+    else:
+        words = f"exit code {end.code}" + (f", {name}" if name not in {"Error", "Completed"} else "")
+    return f"{words}: {end.message}" if end.message else words

@@ -1,0 +1,110 @@
+"""How a failed task is started again: alone or with its scope, and after which pause."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final
+
+from tfcluster_operator.model.ledger import LastRestart, Ledger
+from tfcluster_operator.model.observed import ObservedPod
+from tfcluster_operator.model.policies.ending import Ending, name_of, words_for
+from tfcluster_operator.model.spec import Job, Task, TFCluster
+
+#: Seconds of the first pause; it doubles with each failure in a row, up to the longest.
+FIRST_PAUSE: Final = 1.0
+LONGEST_PAUSE: Final = 300.0
+#: A pod that ran this long (seconds) before it failed starts the count of failures in a row anew.
+FORGIVEN_AFTER: Final = 600.0
+#: A pause is longer than its rule by at most this share, so that a thousand tasks do not come back at one moment.
+_JITTER: Final = 0.25
+
+
+def scope_of(cluster: TFCluster, job: Job) -> tuple[Job, ...]:
+    """Give the jobs whose pods are all replaced when a task of this job fails; none where the task is alone."""
+    if job.restart_scope == "Cluster":
+        return cluster.jobs
+    return (job,) if job.restart_scope == "Job" else ()
+
+
+def count_restart(cluster: TFCluster, task: Task, pod: ObservedPod, ledger: Ledger, now: float) -> Ledger:
+    """Enter one failure that leads to a restart.
+
+    Args:
+        cluster: the declaration.
+        task: the task that failed.
+        pod: its pod.
+        ledger: what is known so far.
+        now: the time, in seconds since the epoch.
+
+    Returns:
+        The ledger with the restart counted once: for the task's own pod, or for the whole scope as one incident.
+    """
+    last = LastRestart(
+        task=str(task),
+        reason=name_of(pod.exit, pod.reason),
+        exit_code=pod.exit.code if pod.exit is not None else None,
+        message=words_for(pod),
+        time=pod.finished_at or now,
+    )
+    counted = replace(ledger, restarts=ledger.restarts + 1, last_restart=last)
+    record = counted.of(task.job.name)
+    counted = counted.with_job(task.job.name, restarts=record.restarts + 1)
+    scope = scope_of(cluster, task.job)
+    if not scope:
+        return counted.with_job(
+            task.job.name, counted=record.counted | {pod.meta.uid}, started=record.started - {task.index}
+        )
+    in_row = 0 if _ran_long(pod) else max(ledger.of(job.name).in_row for job in scope)
+    at = (pod.finished_at or now) + pause(in_row, seed=pod.meta.uid)
+    return _anew(counted, scope, in_row=in_row + 1, at=at)
+
+
+def _anew(ledger: Ledger, scope: Iterable[Job], *, in_row: int, at: float) -> Ledger:
+    for job in scope:
+        ledger = ledger.with_job(
+            job.name,
+            incarnation=ledger.of(job.name).incarnation + 1,
+            in_row=in_row,
+            restart_at=at,
+            completed=frozenset(),
+            started=frozenset(),
+            counted=frozenset(),
+        )
+    return ledger
+
+
+def pause(failures: int, *, seed: str) -> float:
+    """Give the pause after so many failures in a row.
+
+    Args:
+        failures: how many went before this one.
+        seed: what the jitter is drawn from; the same seed gives the same pause, so that a plan can be made twice.
+
+    Returns:
+        Seconds.
+    """
+    drawn = hashlib.sha256(seed.encode()).digest()[0] / 255
+    return min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(failures, 30)) * (1 + _JITTER * drawn)
+
+
+def pause_before_replacing(pod: ObservedPod, ending: Ending) -> tuple[float, int]:
+    """Say how long an ended pod's replacement waits, and the failures in a row that the replacement starts with.
+
+    Args:
+        pod: the pod that ended.
+        ending: how.
+
+    Returns:
+        Seconds after the pod's end, and the number.  The first disruption costs no pause; a pod that is rejected again
+        and again, by a full node say, waits longer each time as a failing one does.
+    """
+    attempt = 0 if _ran_long(pod) else pod.attempt
+    if ending is Ending.DISRUPTED:
+        return (pause(attempt - 1, seed=pod.meta.uid) if attempt else 0.0), attempt + 1
+    return pause(attempt, seed=pod.meta.uid), attempt + 1
+
+
+def _ran_long(pod: ObservedPod) -> bool:
+    return bool(pod.started_at and pod.finished_at) and pod.finished_at - pod.started_at >= FORGIVEN_AFTER

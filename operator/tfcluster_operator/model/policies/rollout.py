@@ -1,0 +1,72 @@
+"""What an edit of a template does to the pods that there are, by spec.updateStrategy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tfcluster_operator.model import naming
+from tfcluster_operator.model.ledger import Ledger
+from tfcluster_operator.model.observed import Observed, ObservedPod
+from tfcluster_operator.model.spec import Job, Task, TFCluster
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """Where the pods of one job are: those of an older template, and the tasks that are not at work."""
+
+    job: Job
+    outdated: tuple[tuple[Task, ObservedPod], ...]
+    unavailable: tuple[Task, ...]
+
+
+def rollout_of(cluster: TFCluster, job: Job, observed: Observed, ledger: Ledger) -> Rollout:
+    """Compare a job's pods with its template; tasks that have completed are left out, they are not run again."""
+    outdated, unavailable = [], []
+    completed = ledger.of(job.name).completed
+    for index in range(job.replicas):
+        if index in completed:
+            continue
+        task = Task(job, index)
+        pod = observed.pods.get(naming.pod_name(cluster.name, job.name, index))
+        ours = pod is not None and pod.meta.owner_uid == cluster.uid
+        if pod is None or not ours or not pod.serving:
+            unavailable.append(task)
+        if pod is not None and ours and not pod.meta.terminating and is_outdated(job, pod):
+            outdated.append((task, pod))
+    return Rollout(job, tuple(outdated), tuple(unavailable))
+
+
+def is_outdated(job: Job, pod: ObservedPod) -> bool:
+    """Tell whether a pod was made from another template than the present one."""
+    return pod.meta.annotations.get(naming.ANNOTATION_TEMPLATE_HASH) != job.template_hash
+
+
+def to_replace(cluster: TFCluster, rollout: Rollout) -> Sequence[ObservedPod]:
+    """Choose the outdated pods that are deleted now.
+
+    Args:
+        cluster: the declaration.
+        rollout: where the job's pods are.
+
+    Returns:
+        All of them under Recreate, none under OnDelete.  Under RollingUpdate from the highest index: at most
+        maxUnavailable tasks are down at a time, and an outdated pod that does not work anyway goes first, so that a
+        template that never became ready can be corrected.
+    """
+    strategy = cluster.update_strategy
+    if strategy.type == "OnDelete":
+        return ()
+    if strategy.type == "Recreate":
+        return tuple(pod for _, pod in rollout.outdated)
+    return tuple(_in_order(rollout, strategy.max_unavailable))
+
+
+def _in_order(rollout: Rollout, max_unavailable: int) -> Iterator[ObservedPod]:
+    room = max_unavailable - len(rollout.unavailable)
+    for _, pod in reversed(rollout.outdated):
+        if not pod.serving:
+            yield pod
+        elif room > 0:
+            room -= 1
+            yield pod

@@ -1,0 +1,33 @@
+"""A pod that should be gone and is not: its node is dead, and its name is needed."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tfcluster_operator.model.observed import ObservedPod
+from tfcluster_operator.model.spec import TFCluster
+
+#: Seconds after the end of its grace period from which a pod is called stuck.
+STUCK_AFTER: Final = 10.0
+
+
+def seconds_until_freed(cluster: TFCluster, pod: ObservedPod, now: float) -> float | None:
+    """Give how long until a terminating pod is deleted by force; None where the user set no such time."""
+    if cluster.terminating_grace is None or not pod.meta.terminating:
+        return None
+    return pod.meta.gone_by + cluster.terminating_grace - now
+
+
+def seconds_until_stuck(pod: ObservedPod, now: float) -> float:
+    """Give how long until a terminating pod is called stuck."""
+    return pod.meta.gone_by + STUCK_AFTER - now
+
+
+def words_for(cluster: TFCluster, pod: ObservedPod) -> str:
+    """Say what a stuck pod waits for and what can be done."""
+    where = f"node {pod.node} does not confirm its end" if pod.node else "a finalizer keeps it"
+    if cluster.terminating_grace is not None:
+        cure = f"it is deleted by force {cluster.terminating_grace} s after its grace period"
+    else:
+        cure = f"set terminatingGraceSeconds, or `kubectl delete pod {pod.meta.name} --force` if the node is dead"
+    return f"pod {pod.meta.name} still terminates and blocks its name: {where}; {cure}"

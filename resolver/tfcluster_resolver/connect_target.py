@@ -1,0 +1,169 @@
+"""What a process connects to: the cluster, its own task there, the filters, the default device.
+
+It decides these from whatever the caller hands over, with TensorFlow's defaults for TensorFlow's arguments; it connects
+to nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tfcluster_resolver import tensorflow_api
+from tfcluster_resolver.cluster_spec import ClusterSpec
+from tfcluster_resolver.errors import ConnectError, CoordinatorNotInClusterError, NoSuchTaskError
+from tfcluster_resolver.resolver import TFClusterResolver
+from tfcluster_resolver.view_source import filters_by_task
+
+#: TensorFlow's name for a process outside of the cluster.
+LOCALHOST = "localhost"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A cluster to connect to.
+
+    Attributes:
+        spec: TensorFlow's ClusterSpec.
+        job: this process's job; it may be outside of the spec.
+        index: its task index there.
+        protocol: TensorFlow's protocol; None for its default.
+        filters: the device filters of each job's tasks.
+        master: job and index of the task whose CPU becomes the default device; None for none.
+        name: what error messages call the cluster.
+    """
+
+    spec: Any
+    job: str
+    index: int
+    protocol: str | None
+    filters: Mapping[str, Mapping[int, tuple[str, ...]]]
+    master: tuple[str, int] | None
+    name: str
+
+    @property
+    def inside(self) -> bool:
+        """Whether this process is a task of the ClusterSpec."""
+        return self.job in self.spec.jobs and self.index in self.spec.task_indices(self.job)
+
+    def others(self) -> list[tuple[str, int, str]]:
+        """List job, index and address of every other task."""
+        return [
+            (job, index, self.spec.task_address(job, index))
+            for job in self.spec.jobs
+            for index in self.spec.task_indices(job)
+            if (job, index) != (self.job, self.index)
+        ]
+
+
+def target_of(
+    cluster: Any, *, job: str | None, index: int | None, protocol: str | None, filters: Any, master: bool
+) -> Target | None:
+    """Work out what to connect to.
+
+    Args:
+        cluster: a TFClusterResolver, any ClusterResolver of TensorFlow's, or a ClusterSpec of TensorFlow's or ours.
+        job: this process's job; by default the TFClusterResolver's own, else "localhost".
+        index: its task index; by default the TFClusterResolver's own, else 0.
+        protocol: TensorFlow's protocol; by default the TFClusterResolver's rpc layer.
+        filters: the device filters, in any form; by default the TFClusterResolver's.
+        master: whether a resolver's master becomes the default device.
+
+    Returns:
+        The target; None where a resolver of TensorFlow's says that there is nothing to connect to.
+
+    Raises:
+        CoordinatorNotInClusterError: the TFClusterResolver's task is not in its ClusterSpec.
+        NoSuchTaskError: an index is given that the job does not have.
+        ConnectError: the master of TensorFlow's resolver is not in its ClusterSpec.
+        TypeError: ``cluster`` is none of these, or ``filters`` are none.
+        ViewError: the view is missing, unreadable, malformed or too new.
+    """
+    tensorflow = tensorflow_api.load("connect_to_cluster()")
+    if isinstance(cluster, TFClusterResolver):
+        target = _of_ours(cluster.snapshot(), job, index, protocol, filters, master=master)
+    else:
+        name, master_task = "the given ClusterSpec", None
+        if isinstance(cluster, ClusterSpec):
+            spec = tensorflow.train.ClusterSpec(cluster.as_dict())
+        elif isinstance(cluster, tensorflow.train.ClusterSpec):
+            spec = cluster
+        elif isinstance(cluster, tensorflow.distribute.cluster_resolver.ClusterResolver):
+            url = cluster.master()
+            if url in ("", "local"):
+                return None
+            spec, name = cluster.cluster_spec(), f"{type(cluster).__name__}'s cluster"
+            master_task = _task_at(url, spec) if master and url else None
+        else:
+            raise TypeError(
+                "connect_to_cluster takes a TFClusterResolver, a ClusterResolver or a ClusterSpec, not "
+                f"{type(cluster).__name__}; TFClusterResolver.from_spec() takes a dict or a ClusterDef"
+            )
+        target = Target(spec, job or LOCALHOST, index or 0, protocol, filters_by_task(filters), master_task, name)
+    if not target.inside and (target.job in target.spec.jobs or target.index != 0):
+        raise NoSuchTaskError(
+            f"this process cannot be /job:{target.job}/task:{target.index} of {target.name}: a process outside of the "
+            "ClusterSpec is task 0 of a job that the ClusterSpec does not have"
+        )
+    return target
+
+
+def _of_ours(
+    now: TFClusterResolver, job: str | None, index: int | None, protocol: str | None, filters: Any, *, master: bool
+) -> Target:
+    spec, view = now.cluster_spec(), now.membership().view
+    name = f"{view.namespace}/{view.name} (epoch {view.epoch})" if view.name else "the given ClusterSpec"
+    own_job = now.task_type if job is None else job
+    own_index = index if index is not None else now.task_id if own_job == now.task_type else 0
+    if own_job is None or own_index is None:
+        raise CoordinatorNotInClusterError(
+            "this process is no task of the cluster: run it in one of the TFCluster's pods, or give the resolver "
+            "the task_type and task_id of a task whose address leads here, or, where no task needs to reach it, pass "
+            f"job_name={LOCALHOST!r}"
+        )
+    if job is None and (own_job not in spec.jobs or own_index not in spec.task_indices(own_job)):
+        raise CoordinatorNotInClusterError(
+            f"/job:{own_job}/task:{own_index} is not in the ClusterSpec of {name}, so the other tasks could not reach "
+            f"it: let a job such as chief connect (an evaluator never does), or pass job_name={LOCALHOST!r}"
+        )
+    declared = now.membership().device_filters() if filters is None else filters_by_task(filters)
+    return Target(
+        spec,
+        own_job,
+        own_index,
+        protocol or now.rpc_layer or None,
+        declared,
+        _master_of(now, spec) if master else None,
+        name,
+    )
+
+
+def _master_of(now: TFClusterResolver, spec: Any) -> tuple[str, int] | None:
+    """Find the resolver's master; nobody's is no default device."""
+    try:
+        url = now.master()
+    except NoSuchTaskError:
+        return None
+    own = (now.task_type, now.task_id)
+    found = _tasks_at(url, spec)
+    # NB: two tasks of one address are no cluster that works, but the own one of them is meant.
+    return next((task for task in found if task == own), None) or _task_at(url, spec)
+
+
+def _task_at(url: str, spec: Any) -> tuple[str, int]:
+    found = _tasks_at(url, spec)
+    if not found:
+        raise ConnectError(f"the resolver's master {url} is not the address of any task of its ClusterSpec {spec}")
+    return found[0]
+
+
+def _tasks_at(url: str, spec: Any) -> list[tuple[str, int]]:
+    """Find the tasks at exactly this address: TensorFlow takes any of which one is a part of the other."""
+    address = url.rpartition("://")[2]
+    return [
+        (job, index)
+        for job in spec.jobs
+        for index in spec.task_indices(job)
+        if spec.task_address(job, index).rpartition("://")[2] == address
+    ]

@@ -1,0 +1,145 @@
+"""Which copy of this package a Python takes: the newest one on its search path.
+
+The operator delivers a copy into every pod, as a zip at the end of PYTHONPATH.  That is before the image's own
+packages, so a copy that an image brings would never be seen, not even a newer one.  Therefore this file is in the zip
+twice: as a module of the package, and as what Python finds first under the package's name.  There it looks for the
+newest copy and becomes it, before anybody sees it.
+
+It must load nothing slow, because it runs before the package, and nothing that Python 3.8 lacks, because it is what an
+older Python than ours is told by.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from importlib.machinery import ModuleSpec, PathFinder
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+_PACKAGE: Final = "tfcluster_resolver"
+#: The folder of the zip with the copy that the operator delivers.
+_BUNDLED: Final = "bundled"
+_SAYS_VERSION: Final = re.compile(r"""^__version__\b[^=\n]*=\s*["']([^"']+)["']""", re.MULTILINE)
+#: The public part of PEP 440 that a version of ours may have.
+_VERSION: Final = re.compile(
+    r"(\d+(?:\.\d+)*)(?:(a|b|rc)(\d+))?(?:\.post(\d+))?(?:\.dev(\d+))?(?:\+[a-z0-9.]+)?", re.IGNORECASE
+)
+
+#: The Python that the package needs, as its distribution says.
+_PYTHON: Final = (3, 11)
+
+if TYPE_CHECKING:
+    #: Sorts as the version does.
+    Order = tuple[tuple[int, ...], tuple[int, int], int, float]
+
+
+class Copy(NamedTuple):
+    """One copy of the package: where it is on the search path, its file, its version, and how that one sorts."""
+
+    entry: str
+    file: str
+    version: str
+    order: Order
+    spec: ModuleSpec
+
+
+def copies(search_path: Sequence[str]) -> list[Copy]:
+    """Find every copy of this package that says which version it is.
+
+    Args:
+        search_path: folders and zips, as in ``sys.path``.
+
+    Returns:
+        The copies in the order of the search path; a zip of the operator's stands for the copy that it delivers.
+    """
+    return list(_copies(search_path))
+
+
+def newest(found: Sequence[Copy]) -> Copy | None:
+    """Choose the copy to take.
+
+    Args:
+        found: the copies, in the order of the search path.
+
+    Returns:
+        The newest; the first of equal ones; None of none.
+    """
+    return max(found, key=lambda one: one.order, default=None)
+
+
+def order_of(version: str) -> Order | None:
+    """Tell how a version sorts, by PEP 440.
+
+    Args:
+        version: such as "0.2.0" or "1.0rc1".
+
+    Returns:
+        A key to compare, or None where the text is no version that a copy of ours may have.
+    """
+    parts = _VERSION.fullmatch(version.strip())
+    if parts is None:
+        return None
+    release = tuple(int(number) for number in parts[1].split("."))
+    while release and release[-1] == 0:
+        release = release[:-1]
+    stage = (("a", "b", "rc").index(parts[2].lower()), int(parts[3])) if parts[2] else (3, 0)
+    post = -1 if parts[4] is None else int(parts[4])
+    if parts[5] is not None and not parts[2] and post < 0:
+        stage = (-1, 0)  # 1.0.dev1 is before 1.0a1
+    return release, stage, post, float("inf") if parts[5] is None else float(parts[5])
+
+
+def _copies(search_path: Sequence[str]) -> Iterator[Copy]:
+    seen = set()
+    for entry in search_path:
+        # What stands at the top of the operator's zip is this file, which says no version: look on in the zip.
+        for place in (entry, os.path.join(entry, _BUNDLED)):  # noqa: PTH118 - pathlib is slow to import, and this runs first
+            spec = PathFinder.find_spec(_PACKAGE, [place])
+            if spec is None or spec.loader is None or spec.origin is None or spec.origin in seen:
+                break
+            seen.add(spec.origin)
+            version = _version_of(spec)
+            order = order_of(version)
+            if order is not None:
+                yield Copy(entry, spec.origin, version, order, spec)
+                break
+
+
+def _version_of(spec: ModuleSpec) -> str:
+    """Read what a copy says of itself, without running it: its distribution's metadata may be of another copy."""
+    try:
+        source: str | None = spec.loader.get_source(_PACKAGE)  # type: ignore[union-attr]  # each loader of a path has it
+    except (ImportError, OSError, SyntaxError, UnicodeError, AttributeError):
+        return ""
+    said = _SAYS_VERSION.search(source or "")
+    return said[1] if said is not None else ""
+
+
+def _become_newest(module: dict[str, Any]) -> None:
+    """Turn the module that is being imported into the newest copy of the package."""
+    if sys.version_info < _PYTHON:
+        raise ImportError(
+            f"{_PACKAGE} needs Python {_PYTHON[0]}.{_PYTHON[1]} or newer, and {sys.executable} is "
+            f"{sys.version_info[0]}.{sys.version_info[1]}: use an image with a newer one",
+            name=_PACKAGE,
+        )
+    found = newest(copies(sys.path))
+    if found is None:
+        raise ImportError(f"{module['__file__']} is no whole copy of {_PACKAGE}", name=_PACKAGE)
+    spec = found.spec
+    module["__path__"] = spec.submodule_search_locations
+    module["__file__"] = spec.origin
+    module["__cached__"] = spec.cached
+    module["__loader__"] = spec.loader
+    code = spec.loader.get_code(_PACKAGE)  # type: ignore[union-attr]  # likewise
+    for name in [name for name in module if not name.startswith("__") or name == "__annotations__"]:
+        del module[name]
+    # NB: in place, and the specification last: it is what keeps other threads from a half-made module meanwhile.
+    exec(code, module)  # noqa: S102 - the code of the package that the user asked for
+    module["__spec__"] = spec
+
+
+if __name__ == _PACKAGE:
+    _become_newest(globals())

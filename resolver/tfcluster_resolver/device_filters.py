@@ -1,0 +1,147 @@
+"""``tf.config.experimental.ClusterDeviceFilters`` without TensorFlow, and without its silent acceptances.
+
+It decides which filters a task may be given, and says at once what TensorFlow would say when it connects, or never.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any, Final
+
+from tfcluster_resolver import device_names, protobuf, tensorflow_api
+from tfcluster_resolver.errors import DeviceNameError
+
+#: What a protobuf's int32 key can hold.
+_INDEX_LIMIT: Final = 2**31
+
+
+class ClusterDeviceFilters:
+    """Which devices each task of a cluster sees; takes the place of ``tf.config.experimental.ClusterDeviceFilters``.
+
+    A task without filters sees every device.  Filters are wiring, not security: TensorFlow sends a task the devices
+    that its filters show, and whoever can reach the task's server can send it others.
+    """
+
+    __hash__ = None  # type: ignore[assignment]  # it can be changed, so it cannot be hashed
+
+    def __init__(self) -> None:
+        self._filters: dict[str, dict[int, tuple[str, ...]]] = {}
+
+    def set_device_filters(self, job_name: str | bytes, task_index: int, device_filters: Sequence[str]) -> None:
+        """Set the filters of a task in place of those that it had.
+
+        Args:
+            job_name: the task's job, in TensorFlow's form: a letter, then letters, digits and "_".
+            task_index: its index, from 0 to 2**31 - 1.
+            device_filters: what the task sees besides itself, such as ["/job:ps", "/job:chief"]; empty for everything.
+
+        Raises:
+            DeviceFilterError: TensorFlow could not read a filter, or would change a number in it; with the position.
+            DeviceNameError: TensorFlow could not read the job's name; with the position.
+            TypeError: the filters are no list or other sequence of texts (TensorFlow takes a text apart into
+                characters, of which "/" shows everything, and an iterator as "no filters"); or the job is no text or
+                the index no whole number.
+            ValueError: the index is out of range.
+        """
+        job, index = _job(job_name), _index(task_index)
+        filters = _texts(device_filters, f"/job:{job}/task:{index}")
+        for text in filters:
+            device_names.parse_exact_filter(text)
+        self._filters.setdefault(job, {})[index] = filters
+
+    def as_dict(self) -> dict[str, dict[int, list[str]]]:
+        """Give the filters as dictionaries.
+
+        Returns:
+            Each job's tasks with their filters, sorted; a new object at each call.
+        """
+        return {
+            job: {index: list(texts) for index, texts in sorted(tasks.items())}
+            for job, tasks in sorted(self._filters.items())
+        }
+
+    def as_cluster_device_filters(self) -> Any:
+        """Give the filters as TensorFlow's protobuf message.
+
+        Returns:
+            A new ``tensorflow.ClusterDeviceFilters``, of TensorFlow's class where it is installed, else of ours.
+
+        Raises:
+            ProtobufNotFoundError: protobuf is not installed.
+        """
+        message = protobuf.messages("as_cluster_device_filters()").ClusterDeviceFilters()
+        for job, tasks in self.as_dict().items():
+            declared = message.jobs.add(name=job)
+            for index, texts in tasks.items():
+                if texts:  # as TensorFlow has it: no filters are no task
+                    declared.tasks[index].device_filters.extend(texts)
+        return message
+
+    def as_tensorflow(self) -> Any:
+        """Give the filters as TensorFlow's own class, for ``tf.config.experimental_connect_to_cluster``.
+
+        Returns:
+            A new ``tf.config.experimental.ClusterDeviceFilters``.
+
+        Raises:
+            TensorFlowNotFoundError: TensorFlow is not installed.
+        """
+        theirs = tensorflow_api.load("as_tensorflow()").config.experimental.ClusterDeviceFilters()
+        for job, tasks in self.as_dict().items():
+            for index, texts in tasks.items():
+                theirs.set_device_filters(job, index, texts)
+        return theirs
+
+    def _as_cluster_device_filters(self) -> Any:
+        """Answer by the name that TensorFlow's class has for it, to code that takes either."""
+        return self.as_cluster_device_filters()
+
+    def __copy__(self) -> ClusterDeviceFilters:
+        other = type(self)()
+        for job, tasks in self._filters.items():
+            for index, texts in tasks.items():
+                other.set_device_filters(job, index, texts)
+        return other
+
+    def __eq__(self, other: object) -> bool:
+        return self._filters == other._filters if isinstance(other, ClusterDeviceFilters) else NotImplemented
+
+    def __repr__(self) -> str:
+        return f"ClusterDeviceFilters({self.as_dict()!r})"
+
+
+def _job(name: str | bytes) -> str:
+    if not isinstance(name, (str, bytes)):
+        raise TypeError(f"the job's name {name!r} must be text, not {type(name).__name__}")
+    text = name if isinstance(name, str) else name.decode()
+    # What TensorFlow reads back when it looks the task up.
+    try:
+        parsed = device_names.parse(f"/job:{text}")
+    except DeviceNameError as error:
+        place = error.position - len("/job:")
+        raise DeviceNameError(
+            f"the job's name {text!r} is wrong at position {place}: it is a letter, then letters, digits and _",
+            position=place,
+        ) from None
+    if parsed.job != text:
+        raise DeviceNameError(f"the job's name {text!r} is none: it is a letter, then letters, digits and _")
+    return text
+
+
+def _index(index: Any) -> int:
+    if isinstance(index, bool) or not hasattr(index, "__index__"):
+        raise TypeError(f"the task index {index!r} must be a whole number, not {type(index).__name__}")
+    number = operator.index(index)
+    if not 0 <= number < _INDEX_LIMIT:
+        raise ValueError(f"the task index {number} is not between 0 and {_INDEX_LIMIT - 1}")
+    return number
+
+
+def _texts(filters: Any, task: str) -> tuple[str, ...]:
+    if isinstance(filters, (str, bytes, bytearray, memoryview)) or not isinstance(filters, Sequence):
+        raise TypeError(f"the device filters of {task} are a list of texts, not {type(filters).__name__}: {filters!r}")
+    for text in filters:
+        if not isinstance(text, str):
+            raise TypeError(f"a device filter of {task} must be text, not {type(text).__name__}: {text!r}")
+    return tuple(filters)

@@ -1,0 +1,161 @@
+"""Noticing that something in a folder may have changed.
+
+It wakes up early and never too late: a notice says "look", not what happened, and whoever waits looks at the files
+again.  Linux's inotify tells of the kubelet's swap at once; where it is missing, or its watches are used up, a short
+sleep takes its place.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import select
+import time
+from types import TracebackType
+from typing import Final, Protocol, Self
+
+#: Seconds between two looks without inotify.
+_POLL: Final = 0.05
+#: Seconds between two looks with it: a folder that was moved away, or a file system that tells nothing, is noticed too.
+_LOOK_ANYWAY: Final = 1.0
+
+# The numbers of Linux's <sys/inotify.h>, the same on every architecture.
+_IN_ATTRIB: Final = 0x4
+_IN_CLOSE_WRITE: Final = 0x8
+_IN_MOVED_FROM: Final = 0x40
+_IN_MOVED_TO: Final = 0x80
+_IN_CREATE: Final = 0x100
+_IN_DELETE: Final = 0x200
+_IN_DELETE_SELF: Final = 0x400
+_IN_MOVE_SELF: Final = 0x800
+_IN_ONLYDIR: Final = 0x0100_0000
+# NB: no event for each written byte (IN_MODIFY): a file that is being written is no view yet.
+_EVENTS: Final = (
+    _IN_ATTRIB
+    | _IN_CLOSE_WRITE
+    | _IN_MOVED_FROM
+    | _IN_MOVED_TO
+    | _IN_CREATE
+    | _IN_DELETE
+    | _IN_DELETE_SELF
+    | _IN_MOVE_SELF
+    | _IN_ONLYDIR
+)
+
+
+class Notice(Protocol):
+    """Something to wait on; it is closed at the end of its ``with`` block."""
+
+    def wait(self, timeout: float) -> None:
+        """Return when there may be something new, at the latest after ``timeout`` seconds."""
+
+    def __enter__(self) -> Self:
+        """Begin to collect what happens."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop."""
+
+
+class PollingNotice:
+    """Has whoever waits look again and again.
+
+    Args:
+        interval: seconds between two looks.
+    """
+
+    def __init__(self, interval: float = _POLL) -> None:
+        self._interval = interval
+
+    def wait(self, timeout: float) -> None:
+        """Return after the interval, or after ``timeout`` seconds if that is sooner."""
+        time.sleep(max(0.0, min(self._interval, timeout)))
+
+    def __enter__(self) -> Self:
+        """Begin."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Hold nothing, close nothing."""
+
+
+class FolderNotice:
+    """Tells of any change in one folder, which may be missing, replaced or moved meanwhile.
+
+    What happens after ``with`` began and before a ``wait`` ends that wait at once: nothing between two looks is missed.
+
+    Args:
+        folder: the folder's path.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self._folder = os.fspath(folder)
+        self._inotify: int | None = None
+        self._watched: tuple[int, int] | None = None
+
+    def __enter__(self) -> Self:
+        """Open the watch; without inotify, or without a folder yet, it polls."""
+        self._inotify = _open_inotify()
+        self._watch_folder()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the watch's descriptor."""
+        if self._inotify is not None:
+            os.close(self._inotify)
+            self._inotify = None
+
+    def wait(self, timeout: float) -> None:
+        """Return when the folder has changed or been replaced, at the latest after ``timeout`` seconds."""
+        if self._inotify is None or self._watched is None:
+            time.sleep(max(0.0, min(_POLL, timeout)))
+        else:
+            poll = select.poll()
+            poll.register(self._inotify, select.POLLIN)
+            if poll.poll(max(0.0, min(_LOOK_ANYWAY, timeout)) * 1000):
+                os.read(self._inotify, 65536)
+        if self._inotify is not None and _identity(self._folder) != self._watched:
+            self._watch_anew()
+
+    def _watch_anew(self) -> None:
+        """Open another inotify: the old one goes on with the folder that was moved away."""
+        if self._inotify is not None:
+            os.close(self._inotify)
+        self._inotify = _open_inotify()
+        self._watch_folder()
+
+    def _watch_folder(self) -> None:
+        """Watch the folder that has the path now; none, if that fails."""
+        # NB: the identity is taken first.  If the folder is replaced in between, the next wait sees another one and
+        # opens a new watch; the other way round the new folder's identity would hide that the old one is watched.
+        identity = _identity(self._folder)
+        self._watched = None
+        if self._inotify is not None and identity is not None and _add_watch(self._inotify, self._folder):
+            self._watched = identity
+
+
+def _identity(folder: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(folder)  # noqa: PTH116 - of text, many times
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _open_inotify() -> int | None:
+    """Open an inotify descriptor; None where there is none, or no more."""
+    try:
+        descriptor = ctypes.CDLL(None, use_errno=True).inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+    except (AttributeError, OSError, TypeError):  # macOS has no such function, Windows no such library
+        return None
+    return int(descriptor) if descriptor >= 0 else None
+
+
+def _add_watch(descriptor: int, folder: str) -> bool:
+    library = ctypes.CDLL(None, use_errno=True)
+    return bool(library.inotify_add_watch(descriptor, os.fsencode(folder), ctypes.c_uint32(_EVENTS)) >= 0)

@@ -1,0 +1,41 @@
+"""Makes the resolver's descriptor set from its .proto files: ``python -m scripts.protos``.
+
+The set is checked in, so that the package needs no compiler and no generated code, which would refuse to run with
+another major version of protobuf than the one that it was made by.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from grpc_tools import protoc
+
+PROTOS: Final = Path(__file__).resolve().parent.parent / "resolver" / "tfcluster_resolver" / "protos"
+DESCRIPTOR_SET: Final = PROTOS / "messages.binpb"
+
+
+def compile_protos(folder: Path = PROTOS) -> bytes:
+    """Compile every .proto file of a folder.
+
+    Args:
+        folder: where they lie; they import each other by file name.
+
+    Returns:
+        A serialized FileDescriptorSet, each file after those that it imports.
+
+    Raises:
+        RuntimeError: they do not compile; the compiler has said why.
+    """
+    with tempfile.NamedTemporaryFile() as made:
+        words = ["protoc", f"--proto_path={folder}", f"--descriptor_set_out={made.name}"]
+        if protoc.main([*words, *sorted(path.name for path in folder.glob("*.proto"))]) != 0:
+            raise RuntimeError(f"the .proto files in {folder} do not compile")
+        return Path(made.name).read_bytes()
+
+
+if __name__ == "__main__":
+    DESCRIPTOR_SET.write_bytes(compile_protos())
+    print(f"wrote {DESCRIPTOR_SET}", file=sys.stderr)

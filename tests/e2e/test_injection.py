@@ -1,0 +1,191 @@
+"""Images without the resolver, as they are: the operator delivers it, and a task needs no command of its own."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from live_world import POD_DEADLINE_SECONDS, LiveWorld, is_pod_ready
+from support.objects import CONFIG_MAPS, PODS, Object
+from support.waiting import eventually
+from support.world import task_names
+from task_programs import LISTEN, PORT, pod_template
+
+ZIP = "/opt/tfcluster-resolver/tfcluster_resolver.zip"
+#: Prints where the package is imported from, or that there is none.
+WHERE = """
+import json
+try:
+    import tfcluster_resolver
+    print(json.dumps(tfcluster_resolver.__file__))
+except ImportError as error:
+    print(json.dumps(type(error).__name__))
+"""
+#: Prints the entries of a variable.
+ENTRIES = "import json, os, sys; print(json.dumps(os.environ.get(sys.argv[1], '').split(':')))"
+
+
+def stock(image: str, **container: Any) -> Object:
+    """Build a pod template that says no more than which image."""
+    container = {"name": "tensorflow", "image": image, "imagePullPolicy": "IfNotPresent", **container}
+    return {"spec": {"terminationGracePeriodSeconds": 30, "containers": [container]}}
+
+
+@pytest.fixture(scope="module")
+def stocked(shared_world: LiveWorld, training_image: str) -> LiveWorld:
+    """Two workers and a chief of a stock image with TensorFlow, none of which names a program, ready."""
+    shared_world.launch(
+        "c",
+        {"chief": {"template": stock(training_image)}, "worker": {"replicas": 2, "template": stock(training_image)}},
+    )
+    eventually(
+        lambda: {name: is_pod_ready(pod) for name, pod in shared_world.pods().items()},
+        lambda ready: ready == dict.fromkeys(task_names("c", chief=1, worker=2), True),
+        what="three task servers listen",
+        # TensorFlow is imported three times on a loaded machine.
+        within=2 * POD_DEADLINE_SECONDS,
+    )
+    return shared_world
+
+
+def test_stock_image_does_not_have_the_resolver(stocked):
+    """Without the operator's PYTHONPATH there is no such package in the image: what follows proves the delivery."""
+    assert (
+        stocked.run("c-worker-0", "env", "-u", "PYTHONPATH", "python3", "-c", WHERE).strip() == '"ModuleNotFoundError"'
+    )
+
+
+def test_stock_image_gets_the_resolver(stocked):
+    """In the pod the package is imported from the delivered archive."""
+    assert stocked.python("c-worker-0", WHERE) == f"{ZIP}/bundled/tfcluster_resolver/__init__.py"
+
+
+def test_task_without_a_command_serves(stocked):
+    """Each container that names no program runs the task server, and says so in its log."""
+    for index, pod in enumerate(task_names("c", worker=2)):
+        assert f"serving /job:worker/task:{index} of {stocked.namespace}/c" in stocked.logs(pod)
+
+
+def test_task_without_a_command_is_ready_when_it_listens(stocked):
+    """The operator's probe asks the task's port."""
+    (container,) = stocked.demand(PODS, "c-worker-0")["spec"]["containers"]
+
+    assert container["command"] == ["python3", "-m", "tfcluster_resolver", "serve"]
+    assert container["readinessProbe"]["tcpSocket"] == {"port": PORT}
+
+
+def test_one_immutable_config_map_serves_all_jobs(stocked):
+    """One ConfigMap delivers the resolver to every pod; it is immutable and goes with the TFCluster."""
+    (name,) = [name for name in stocked.resolver_copies() if name.startswith("c.")]
+    found = stocked.demand(CONFIG_MAPS, name)
+
+    assert found["immutable"] is True
+    assert list(found["binaryData"]) == ["tfcluster_resolver.zip"]
+    assert [owner["name"] for owner in found["metadata"]["ownerReferences"]] == ["c"]
+    mounted = {
+        volume["configMap"]["name"]
+        for pod in stocked.pods().values()
+        for volume in pod["spec"]["volumes"]
+        if volume["name"] == "tfcluster-resolver"
+    }
+    assert mounted == {name}
+
+
+def test_doctor_finds_the_pod_well(stocked):
+    """``doctor`` in a serving pod: name, port, peers, view and TensorFlow are well, by real DNS and a real kubelet."""
+    told = json.loads(stocked.run("c-worker-0", "python3", "-m", "tfcluster_resolver", "doctor", "--json"))
+
+    found = {check["name"]: check["verdict"] for check in told["checks"]}
+    wanted = ("package", "task", "view", "own name", "own port", "peers", "tensorflow")
+    assert {name: found[name] for name in wanted} == dict.fromkeys(wanted, "ok"), told
+
+
+def test_wait_and_exec_work_in_a_pod(stocked):
+    """``wait`` finds the others listening, and ``exec`` gives a program the addresses of all."""
+    assert stocked.run("c-chief-0", "python3", "-m", "tfcluster_resolver", "wait", "--timeout", "60") == (
+        "2 other tasks listen\n"
+    )
+    told = json.loads(
+        stocked.run("c-chief-0", "python3", "-m", "tfcluster_resolver", "exec", "--", "printenv", "TF_CONFIG")
+    )
+
+    assert told["cluster"] == {
+        "chief": [stocked.address("c-chief-0")],
+        "worker": [stocked.address(pod) for pod in task_names("c", worker=2)],
+    }
+    assert told["task"] == {"type": "chief", "index": 0}
+
+
+def test_server_ends_when_it_is_told_to(world, training_image):
+    """A task server is process 1 of its container and ends at SIGTERM, not when its grace period is over."""
+    world.launch("c", {"worker": {"template": stock(training_image)}})
+    world.await_ready("c")
+    since = world.pods_version()
+
+    world.remove("c")
+
+    ends = [
+        state["terminated"]["exitCode"]
+        for pod in world.pod_history(since, gone=["c-worker-0"])
+        for status in pod["status"].get("containerStatuses", [])
+        if (state := status["state"]).get("terminated")
+    ]
+    # Killed after the grace period, it would be 137.
+    assert set(ends) == {143}
+
+
+@pytest.fixture(scope="module")
+def with_paths(shared_world: LiveWorld) -> LiveWorld:
+    """Tasks whose PYTHONPATH comes from everywhere that Kubernetes knows."""
+    shared_world.objects.create(
+        CONFIG_MAPS,
+        shared_world.namespace,
+        {"metadata": {"name": "mine"}, "data": {"PYTHONPATH": "/from/a:/map", "OTHER": "x"}},
+    )
+    sources: dict[str, Object] = {
+        "none": {},
+        "value": {"env": [{"name": "ROOT", "value": "/app"}, {"name": "PYTHONPATH", "value": "$(ROOT)/lib:/more"}]},
+        "key": {
+            "env": [
+                {"name": "PYTHONPATH", "valueFrom": {"configMapKeyRef": {"name": "mine", "key": "PYTHONPATH"}}},
+                {"name": "AFTER", "value": "$(PYTHONPATH)"},
+            ]
+        },
+        "whole": {"envFrom": [{"configMapRef": {"name": "mine"}}]},
+    }
+    template = {job: pod_template(shared_world.image, LISTEN, **fields) for job, fields in sources.items()}
+    shared_world.launch("p", {job: {"template": template[job]} for job in sources})
+    shared_world.await_ready("p")
+    return shared_world
+
+
+@pytest.mark.parametrize(
+    ("job", "entries"),
+    [
+        ("none", [ZIP]),
+        ("value", ["/app/lib", "/more", ZIP]),
+        ("key", ["/from/a", "/map", ZIP]),
+        ("whole", ["/from/a", "/map", ZIP]),
+    ],
+)
+def test_the_users_search_path_comes_first(with_paths, job, entries):
+    """Whatever the user put on PYTHONPATH, by value, by key or as a whole, is there, and the archive after it."""
+    assert with_paths.python(f"p-{job}-0", ENTRIES, "PYTHONPATH") == entries
+
+
+def test_variables_that_build_on_the_search_path_have_it(with_paths):
+    """A variable after PYTHONPATH that names it gets the value that the program sees."""
+    assert with_paths.python("p-key-0", ENTRIES, "AFTER") == ["/from/a", "/map", ZIP]
+
+
+def test_without_injection_nothing_is_delivered(world, training_image):
+    """``inject: false``: no ConfigMap, no volume, no variable, and the package is not there."""
+    world.launch("c", {"worker": {"template": pod_template(training_image, LISTEN)}}, resolver={"inject": False})
+    world.await_ready("c")
+
+    assert (sorted(world.config_maps()), world.resolver_copies()) == (["c-worker"], {})
+    pod = world.demand(PODS, "c-worker-0")
+    assert [volume["name"] for volume in pod["spec"]["volumes"]] == ["tfcluster-view"]
+    assert world.python("c-worker-0", WHERE) == "ModuleNotFoundError"
+    assert world.python("c-worker-0", ENTRIES, "PYTHONPATH") == [""]

@@ -1,0 +1,111 @@
+"""How tasks end on a real node, and what the cluster makes of it: exit codes, memory, deadlines, success."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from live_world import POD_DEADLINE_SECONDS, LiveWorld
+from support.objects import EVENTS, PODS, TFCLUSTERS, Object
+from support.waiting import eventually
+from task_programs import END_ON_DEMAND, FINISH, LISTEN, pod_template
+
+
+def await_pods_left(world: LiveWorld, *names: str) -> None:
+    eventually(
+        lambda: sorted(world.pods()), lambda left: left == sorted(names), what=f"the pods that are left are {names}"
+    )
+
+
+def await_end(world: LiveWorld, kind: str, kubectl: Any) -> Object:
+    """Return the condition that ended a cluster, once ``kubectl wait`` has seen it."""
+    waited = kubectl("-n", world.namespace, "wait", "tfc/c", f"--for=condition={kind}", "--timeout=90s")
+    assert waited.returncode == 0, waited.stderr
+    return world.condition("c", kind)
+
+
+def test_task_that_uses_too_much_memory_is_named_and_restarted(world):
+    """The kernel kills a task at its memory limit; it is started again, and the status says OOMKilled."""
+    template = pod_template(world.image, END_ON_DEMAND, resources={"limits": {"memory": "64Mi"}})
+    world.launch("c", {"worker": {"template": template}})
+    world.await_ready("c")
+    uid = world.uids()["c-worker-0"]
+
+    world.end("c-worker-0", "eat")
+    world.await_replaced("c-worker-0", uid)
+
+    world.await_ready("c")
+    status = world.status("c")
+    last = status["lastRestart"]
+    assert (last["task"], last["reason"], last["exitCode"]) == ("worker-0", "OOMKilled", 137)
+    assert (status["restarts"], status["jobs"]["worker"]["restarts"]) == (1, 1)
+    assert status["jobs"]["worker"]["replaced"] == 0
+
+
+def test_exit_codes_decide_under_exit_code(world, kubectl):
+    """Exit code 143 is tried again, exit code 3 fails the cluster; the failed pod's log stays, the ps goes."""
+    worker = {"template": pod_template(world.image, END_ON_DEMAND), "restartPolicy": "ExitCode"}
+    world.launch("c", {"worker": worker, "ps": {"template": pod_template(world.image, LISTEN)}})
+    world.await_ready("c")
+    uid = world.uids()["c-worker-0"]
+
+    world.end("c-worker-0", 143)
+    world.await_replaced("c-worker-0", uid)
+    world.end("c-worker-0", 3)
+    failed = await_end(world, "Failed", kubectl)
+
+    status = world.status("c")
+    assert failed["reason"] == "PermanentExitCode"
+    assert "worker-0" in failed["message"]
+    assert (status["restarts"], status["lastRestart"]["exitCode"]) == (1, 143)
+    assert status["lastRestart"]["reason"] == "KilledBySignal"
+    assert world.condition("c", "Succeeded")["status"] == "False"
+    await_pods_left(world, "c-worker-0")
+    assert world.logs("c-worker-0") == "ends with 3\n"
+
+
+def test_deadline_ends_running_pods(world, kubectl):
+    """A cluster that runs past its deadline is Failed, and its running pods are deleted."""
+    world.launch_listeners("c", {"worker": {"replicas": 2}}, activeDeadlineSeconds=6)
+    world.await_ready("c")
+
+    failed = await_end(world, "Failed", kubectl)
+
+    assert failed["reason"] == "DeadlineExceeded"
+    await_pods_left(world)
+    assert world.condition("c", "Ready")["reason"] == "DeadlineExceeded"
+    assert world.status("c")["restarts"] == 0
+
+
+def test_chief_that_ends_well_ends_the_cluster(world, kubectl):
+    """The chief's end is the cluster's: its log stays readable, the ps goes, and the TTL takes the rest."""
+    chief = {"template": pod_template(world.image, FINISH), "startAfter": ["ps"]}
+    world.launch("c", {"chief": chief, "ps": {"template": pod_template(world.image, LISTEN), "replicas": 2}})
+
+    succeeded = await_end(world, "Succeeded", kubectl)
+
+    assert succeeded["reason"] == "TasksSucceeded"
+    await_pods_left(world, "c-chief-0")
+    assert kubectl("-n", world.namespace, "logs", "c-chief-0").stdout == "the result is 42\n"
+    assert world.status("c")["jobs"]["chief"]["succeeded"] == 1
+    assert_dashboard(world, kubectl)
+    assert_one_event_of(world, "TasksSucceeded")
+
+    world.edit("c", {"ttlSecondsAfterFinished": 0})
+    eventually(lambda: world.get(TFCLUSTERS, "c"), lambda found: found is None, what="the TFCluster is deleted")
+    eventually(lambda: world.get(PODS, "c-chief-0"), lambda pod: pod is None, what="its last pod is gone")
+
+
+def assert_dashboard(world: LiveWorld, kubectl: Any) -> None:
+    """``kubectl get tfc`` shows how far the cluster is, in columns."""
+    shown = kubectl("-n", world.namespace, "get", "tfc").stdout.splitlines()
+    assert shown[0].split() == ["NAME", "READY", "REASON", "RESTARTS", "GPUS", "EPOCH", "AGE"]
+    assert shown[1].split()[:6] == ["c", "0/3", "Succeeded", "0", "0", "1"]
+
+
+def assert_one_event_of(world: LiveWorld, reason: str) -> None:
+    def posted() -> list[str]:
+        found = world.objects.list(EVENTS, world.namespace)
+        return [e["message"] for e in found if e["reason"] == reason and e["involvedObject"]["kind"] == "TFCluster"]
+
+    eventually(posted, what=f"an event {reason} is posted", within=POD_DEADLINE_SECONDS)
+    assert len(posted()) == 1

@@ -1,0 +1,198 @@
+"""What happens by the clock alone: activeDeadlineSeconds and ttlSecondsAfterFinished, each by a timer of the operator.
+
+Times are read from the objects and from the API server's audit log, never from the test's own clock.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from support.lives import await_pods_left, launch_running, settle_another, uids_of
+from support.objects import Object
+from support.rbac import OPERATOR_USER
+from support.waiting import eventually
+from support.world import task_names
+
+pytestmark = pytest.mark.usefixtures("operator")
+
+#: How late (seconds) a timer may fire, as the issue has it.
+LATENESS = 1.0
+
+
+def at(text: str) -> datetime:
+    return datetime.fromisoformat(text)
+
+
+def ran_for(status: Object) -> float:
+    """Tell how many seconds a finished cluster ran, by its own account."""
+    return (at(status["completionTime"]) - at(status["startTime"])).total_seconds()
+
+
+def deletion(audit, world, position: int, name: str):
+    """Find the operator's one request that deleted a TFCluster."""
+    (found,) = (
+        w
+        for w in audit.writes(position, user=OPERATOR_USER, namespace=world.namespace)
+        if (w.verb, w.target, w.name, w.code) == ("delete", "tfclusters", name, 200)
+    )
+    return found
+
+
+def await_time(moment: datetime) -> None:
+    eventually(lambda: datetime.now(UTC), lambda now: now > moment, what=f"it is later than {moment}")
+
+
+def test_deadline_fires_by_itself(world, kubelet):
+    """Clusters that run, wait for nodes, back off or wait for another job fail at their deadline, on the second."""
+    launch_running(world, kubelet, "runs", {"worker": {"replicas": 2}}, activeDeadlineSeconds=2)
+    world.launch("pends", {"worker": {}}, activeDeadlineSeconds=2)
+    world.launch("waits", {"worker": {"startAfter": ["ps"]}, "ps": {}}, activeDeadlineSeconds=3)
+    launch_running(world, kubelet, "fails", {"worker": {}}, activeDeadlineSeconds=5)
+    uid = world.uid("fails-worker-0")
+    kubelet.fail("fails-worker-0")
+    world.await_replaced("fails-worker-0", uid)
+    kubelet.fail("fails-worker-0")
+
+    for name, limit in {"runs": 2, "pends": 2, "waits": 3, "fails": 5}.items():
+        status = world.await_ended(name, "Failed", "DeadlineExceeded")
+        assert limit <= ran_for(status) < limit + LATENESS, name
+        assert f"{limit} s" in world.condition(name, "Failed")["message"]
+    await_pods_left(world, kubelet, "runs", [])
+    await_pods_left(world, kubelet, "pends", [])
+    assert world.condition("fails", "Succeeded")["status"] == "False"
+
+
+def test_deadline_counts_from_the_first_start(world, operator):
+    """An operator that restarts goes on counting where its forerunner was."""
+    world.launch("c", {"worker": {}}, activeDeadlineSeconds=4)
+    started = world.await_settled("c")["status"]["startTime"]
+    operator.kill()
+    operator.start()
+
+    status = world.await_ended("c", "Failed", "DeadlineExceeded")
+
+    assert status["startTime"] == started
+    assert 4 <= ran_for(status) < 4 + LATENESS
+
+
+def test_deadline_that_passes_without_an_operator_fires_at_its_start(world, operator, kubelet):
+    """A deadline that passed while no operator ran is enforced by the next one; a success of that time counts more."""
+    launch_running(world, kubelet, "late", {"worker": {}}, activeDeadlineSeconds=2)
+    launch_running(world, kubelet, "done", {"worker": {}}, activeDeadlineSeconds=2)
+    began = {name: at(world.await_settled(name)["status"]["startTime"]) for name in ("late", "done")}
+    operator.kill()
+    kubelet.succeed("done-worker-0")
+    for moment in began.values():
+        await_time(datetime.fromtimestamp(moment.timestamp() + 2, UTC))
+    operator.start()
+
+    assert ran_for(world.await_ended("late", "Failed", "DeadlineExceeded")) >= 2
+    world.await_ended("done", "Succeeded")
+
+
+def test_deadline_edited_while_it_runs(world):
+    """A longer deadline takes the place of the shorter one; one that is over already ends the cluster at once."""
+    world.launch("longer", {"worker": {}}, activeDeadlineSeconds=2)
+    world.launch("shorter", {"worker": {}}, activeDeadlineSeconds=600)
+    world.launch("added", {"worker": {}})
+    world.await_settled("longer")
+    world.edit("longer", {"activeDeadlineSeconds": 600})
+    started = [at(world.await_settled(name)["status"]["startTime"]) for name in ("longer", "shorter", "added")]
+    await_time(datetime.fromtimestamp(max(started).timestamp() + 2, UTC))
+    world.edit("shorter", {"activeDeadlineSeconds": 1})
+    world.edit("added", {"activeDeadlineSeconds": 1})
+
+    for name in ("shorter", "added"):
+        world.await_ended(name, "Failed", "DeadlineExceeded")
+    assert world.condition("longer", "Failed")["status"] == "False"
+
+
+def test_ttl_deletes_the_cluster(world, kubelet, audit):
+    """A finished cluster is deleted by its TTL after completionTime: at once for 0, succeeded and failed ones alike."""
+    position = audit.position()
+    launch_running(world, kubelet, "good", {"worker": {}}, ttlSecondsAfterFinished=3)
+    launch_running(world, kubelet, "bad", {"worker": {"restartPolicy": "Never"}}, ttlSecondsAfterFinished=3)
+    launch_running(world, kubelet, "at-once", {"worker": {}}, ttlSecondsAfterFinished=0)
+    launch_running(world, kubelet, "overdue", {"worker": {}}, ttlSecondsAfterFinished=3, activeDeadlineSeconds=2)
+    launch_running(world, kubelet, "kept", {"worker": {}})
+    launch_running(world, kubelet, "running", {"worker": {}}, ttlSecondsAfterFinished=0)
+    kubelet.succeed("good-worker-0", "at-once-worker-0", "kept-worker-0")
+    kubelet.fail("bad-worker-0")
+    ended = {
+        "good": world.await_ended("good", "Succeeded"),
+        "bad": world.await_ended("bad", "Failed"),
+        "overdue": world.await_ended("overdue", "Failed"),
+    }
+
+    for name in ("good", "bad", "at-once", "overdue"):
+        world.await_removed(name)
+    for name, status in ended.items():
+        asked = deletion(audit, world, position, name).received
+        assert 3 <= (asked - at(status["completionTime"])).total_seconds() < 3 + LATENESS, name
+    assert world.condition("kept", "Succeeded")["status"] == "True"
+    assert world.condition("running", "Succeeded")["status"] == "False"
+
+
+def test_ttl_that_passes_without_an_operator_fires_at_its_start(world, kubelet, operator):
+    """A TTL that passed while no operator ran is carried out by the next one, one that is not over is waited for."""
+    launch_running(world, kubelet, "over", {"worker": {}}, ttlSecondsAfterFinished=2)
+    launch_running(world, kubelet, "not-over", {"worker": {}}, ttlSecondsAfterFinished=600)
+    kubelet.succeed("over-worker-0", "not-over-worker-0")
+    done = at(world.await_ended("over", "Succeeded")["completionTime"])
+    world.await_ended("not-over", "Succeeded")
+    operator.kill()
+    await_time(datetime.fromtimestamp(done.timestamp() + 2, UTC))
+    assert world.condition("over", "Succeeded")["status"] == "True"
+    operator.start()
+
+    world.await_removed("over")
+    settle_another(world, "later")
+    assert world.condition("not-over", "Succeeded")["status"] == "True"
+
+
+def test_ttl_can_be_edited_after_the_end(world, kubelet):
+    """TTL is the one field that still acts after the end: added then, it deletes the cluster."""
+    launch_running(world, kubelet, "c", {"worker": {}})
+    kubelet.succeed("c-worker-0")
+    world.await_ended("c", "Succeeded")
+
+    world.edit("c", {"ttlSecondsAfterFinished": 0})
+
+    world.await_removed("c")
+
+
+@pytest.mark.usefixtures("garbage_collector")
+def test_ttl_takes_everything_along(world, kubelet):
+    """With the TFCluster go its Service, its views, its copy of the resolver and the pods that cleanPodPolicy kept."""
+    launch_running(
+        world,
+        kubelet,
+        "c",
+        {"chief": {}, "worker": {"replicas": 2}},
+        cleanPodPolicy="None",
+        ttlSecondsAfterFinished=0,
+    )
+    kubelet.succeed("c-chief-0")
+    world.await_removed("c")
+
+    await_pods_left(world, kubelet, "c", [])
+    eventually(
+        lambda: [*world.services(), *world.config_maps(), *world.resolver_copies()],
+        lambda left: not left,
+        what="nothing is left",
+    )
+
+
+def test_ttl_of_a_reborn_cluster_is_its_own(world, kubelet):
+    """A cluster created anew under the name of one that its TTL deleted is not deleted with it."""
+    launch_running(world, kubelet, "c", {"worker": {}}, ttlSecondsAfterFinished=0)
+    kubelet.succeed("c-worker-0")
+    world.await_removed("c")
+
+    world.launch("c", {"worker": {"replicas": 2}}, ttlSecondsAfterFinished=0)
+    world.await_pods_of("c", task_names("c", worker=2))
+    settle_another(world, "later")
+
+    assert len(uids_of(world, "c")) == 2
+    assert world.condition("c", "Succeeded")["status"] == "False"

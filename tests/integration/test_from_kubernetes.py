@@ -1,0 +1,296 @@
+"""The resolver from outside the pods: views that the operator published, read through the real API server."""
+
+from __future__ import annotations
+
+import pickle
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from support.manifests import pod_template
+from support.objects import CONFIG_MAPS, TFCLUSTERS, Kind
+from support.waiting import eventually
+
+from tfcluster_resolver import (
+    KubernetesClientNotFoundError,
+    KubernetesConfigurationError,
+    KubernetesRightsError,
+    KubernetesUnreachableError,
+    MalformedViewError,
+    NoSuchClusterError,
+    NoSuchTaskError,
+    NotPublishedError,
+    TFClusterResolver,
+    UnsupportedViewError,
+    ViewError,
+)
+
+ROLES = Kind("rbac.authorization.k8s.io/v1", "roles")
+BINDINGS = Kind("rbac.authorization.k8s.io/v1", "rolebindings")
+GPU = pod_template(resources={"limits": {"nvidia.com/gpu": "2"}})
+FILTERED = {
+    "chief": {},
+    "worker": {"replicas": 2, "maxReplicas": 3, "deviceFilters": ["/job:ps", "/job:chief"], "template": GPU},
+    "ps": {"replicas": 2, "deviceFilters": ["/job:worker/task:1"]},
+}
+
+pytestmark = pytest.mark.usefixtures("operator")
+
+
+@pytest.fixture
+def ask(control_plane, world):
+    """Makes the resolver of a cluster in the test's namespace, as an administrator unless told otherwise."""
+
+    def make(name: str = "c", *, kubeconfig: Path | None = None, **arguments) -> TFClusterResolver:
+        arguments = {"namespace": world.namespace} | arguments
+        return TFClusterResolver.from_kubernetes(name, kubeconfig=kubeconfig or control_plane.kubeconfig, **arguments)
+
+    return make
+
+
+@pytest.fixture
+def kubeconfig_with(control_plane, world):
+    """Makes the kubeconfig of a user who may do exactly this in the test's namespace."""
+
+    def make(user: str, *rules: tuple[str, str, str]) -> Path:
+        user = f"{user}-{world.namespace}"
+        if rules:
+            listed = [{"apiGroups": [group], "resources": [kind], "verbs": [verb]} for group, kind, verb in rules]
+            world.objects.create(ROLES, world.namespace, {"metadata": {"name": user}, "rules": listed})
+            reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": user}
+            subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}
+            body = {"metadata": {"name": user}, "roleRef": reference, "subjects": [subject]}
+            world.objects.create(BINDINGS, world.namespace, body)
+        return Path(control_plane.kubeconfig_for(user))
+
+    return make
+
+
+def publish(world, jobs, name: str = "c") -> None:
+    """Declare a cluster and return when its views are out."""
+    world.launch(name, jobs)
+    world.await_settled(name)
+
+
+def addresses(world, job: str, count: int) -> list[str]:
+    return [f"c-{job}-{i}.c.{world.namespace}.svc:2222" for i in range(count)]
+
+
+def test_whole_cluster_is_seen_though_tasks_are_filtered(world, ask):
+    """The views of all tasks together show every task, its filters and its accelerators."""
+    publish(world, FILTERED)
+
+    resolver = ask(task_type="chief", task_id=0)
+
+    assert resolver.cluster_spec().as_dict() == {
+        "chief": addresses(world, "chief", 1),
+        "ps": addresses(world, "ps", 2),
+        "worker": addresses(world, "worker", 2),
+    }
+    assert resolver.membership().device_filters() == {
+        "worker": dict.fromkeys(range(3), ("/job:ps", "/job:chief")),
+        "ps": dict.fromkeys(range(2), ("/job:worker/task:1",)),
+    }
+    assert resolver.num_accelerators("worker", 1) == {"GPU": 2}
+    assert resolver.master() == f"grpc://{addresses(world, 'chief', 1)[0]}"
+    assert (resolver.rpc_layer, resolver.membership().view.namespace) == ("grpc", world.namespace)
+
+
+def test_views_that_show_parts_are_put_together(world, ask):
+    """Where no task sees a whole job, the parts that different tasks see make it."""
+    publish(
+        world,
+        {
+            "worker": {
+                "replicas": 3,
+                "deviceFilters": ["/job:worker/task:0"],
+                "taskDeviceFilters": {"1": ["/job:worker/task:2"]},
+            },
+            "ps": {"deviceFilters": ["/job:worker/task:1"]},
+        },
+    )
+
+    assert ask().cluster_spec().as_dict() == {"worker": addresses(world, "worker", 3)}
+
+
+def test_answers_are_fresh_and_a_snapshot_stays(world, ask):
+    """A resize is in the next answer, not in a snapshot, and its epoch is the newest of all views."""
+    publish(world, FILTERED)
+    resolver = ask()
+    frozen = resolver.snapshot()
+
+    generation = world.scale("c", replicas=3)
+
+    eventually(lambda: resolver.cluster_spec().num_tasks("worker"), lambda count: count == 3, what="3 workers are seen")
+    eventually(lambda: resolver.epoch, lambda epoch: epoch == generation, what="the epoch is that of the edit")
+    assert (frozen.cluster_spec().num_tasks("worker"), frozen.epoch) == (2, 1)
+
+    world.scale("c", replicas=1)
+    eventually(lambda: resolver.cluster_spec().num_tasks("worker"), lambda count: count == 1, what="1 worker is seen")
+
+
+def test_watch_follows_the_api_server(world, ask):
+    """A watch from outside tells of a resize as one in a pod does."""
+    publish(world, {"worker": {"replicas": 1}, "ps": {}})
+    following = ask().watch(timeout=60)
+    world.scale("c", replicas=2)
+
+    change = next(following)
+
+    assert [(task.job, task.index) for task in change.added] == [("worker", 1)]
+    assert change.resolver.cluster_spec().num_tasks("worker") == 2
+
+
+def test_resolver_is_pickled_without_its_connection(world, ask, monkeypatch):
+    """A pickled resolver connects anew and answers the same; a pickled snapshot needs no connection."""
+    publish(world, {"worker": {"replicas": 2}})
+    resolver = ask(task_type="worker", task_id=1)
+
+    other = pickle.loads(pickle.dumps(resolver))  # noqa: S301 - our own bytes
+
+    assert other.cluster_spec() == resolver.cluster_spec()
+    assert other.task_id == 1
+
+    frozen, spec = pickle.dumps(resolver.snapshot()), resolver.cluster_spec()
+    monkeypatch.setitem(sys.modules, "kubernetes.client", None)
+    assert pickle.loads(frozen).cluster_spec() == spec  # noqa: S301 - our own bytes
+
+
+def test_missing_cluster_is_named(world, ask):
+    """A TFCluster that is not there, or in another namespace, is named with the namespace."""
+    publish(world, {"worker": {}})
+
+    for arguments in ({"name": "nobody"}, {"namespace": "default"}):
+        with pytest.raises(NoSuchClusterError, match=rf"TFCluster {arguments.get('namespace', world.namespace)}/"):
+            ask(**arguments)
+
+
+def test_unpublished_cluster_is_told_from_a_missing_one(world, ask):
+    """A TFCluster that another controller manages is there and has no views."""
+    world.launch("c", {"worker": {}}, managedBy="example.com/other")
+
+    with pytest.raises(NotPublishedError, match="exists and its views are not published yet"):
+        ask()
+
+
+def test_user_without_rights_is_told_which(world, ask, kubeconfig_with):
+    """A user who may not list ConfigMaps gets an error with the verb and the resource; it is a PermissionError."""
+    publish(world, {"worker": {}})
+
+    with pytest.raises(KubernetesRightsError, match="the verb list on configmaps") as caught:
+        ask(kubeconfig=kubeconfig_with("nobody"))
+
+    assert isinstance(caught.value, (PermissionError, ViewError))
+
+
+def test_the_documented_right_is_enough(world, ask, kubeconfig_with):
+    """Listing ConfigMaps is all that it takes; without the right to get TFClusters a missing one is told by halves."""
+    publish(world, FILTERED)
+    kubeconfig = kubeconfig_with("reader", ("", "configmaps", "list"))
+
+    assert ask(kubeconfig=kubeconfig).cluster_spec().num_tasks("worker") == 2
+    with pytest.raises(
+        NoSuchClusterError, match="either there is no such TFCluster, or the operator has not published"
+    ):
+        ask("nobody", kubeconfig=kubeconfig)
+
+
+def test_foreign_config_map_with_our_labels_is_left_out(world, ask):
+    """A ConfigMap that the TFCluster does not own is no view, whatever its labels say."""
+    publish(world, {"worker": {}})
+    labels = {"tfcluster.dev/cluster": "c", "tfcluster.dev/job": "worker"}
+    world.objects.create(
+        CONFIG_MAPS,
+        world.namespace,
+        {"metadata": {"name": "foreign", "labels": labels}, "data": {"cluster.json": "no view"}},
+    )
+
+    assert ask().cluster_spec().jobs == ["worker"]
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"), [("{", MalformedViewError), ('{"version": 99}', UnsupportedViewError)], ids=["malformed", "newer"]
+)
+def test_spoilt_view_is_named(world, ask, operator, text, kind):
+    """A view that is none, or of a newer operator, is named by ConfigMap and file."""
+    publish(world, {"worker": {}})
+    operator.kill()
+    world.patch(CONFIG_MAPS, "c-worker", {"data": {"cluster.json": text}})
+
+    with pytest.raises(kind, match=rf"cluster\.json of ConfigMap {world.namespace}/c-worker"):
+        ask()
+
+
+def test_namespace_is_that_of_the_context(world, ask, control_plane, tmp_path):
+    """Without a namespace that of the chosen context counts; a context that is not there is named."""
+    publish(world, {"worker": {}})
+    document = yaml.safe_load(Path(control_plane.kubeconfig).read_text())
+    there = document["contexts"][0]
+    document["contexts"].append({"name": "mine", "context": there["context"] | {"namespace": world.namespace}})
+    (tmp_path / "kubeconfig").write_text(yaml.safe_dump(document))
+
+    resolver = ask(kubeconfig=tmp_path / "kubeconfig", namespace=None, context="mine")
+
+    assert resolver.membership().view.namespace == world.namespace
+    with pytest.raises(NoSuchClusterError, match="TFCluster default/c"):
+        ask(kubeconfig=tmp_path / "kubeconfig", namespace=None)
+    with pytest.raises(KubernetesConfigurationError, match="nothing-like-it"):
+        ask(context="nothing-like-it")
+
+
+@pytest.mark.parametrize("content", [None, "", "[]", "nonsense: {", "clusters: 3"])
+def test_unusable_kubeconfig_is_named(ask, tmp_path, content):
+    """A kubeconfig that is missing, empty or none at all gives an error that says what to pass."""
+    if content is not None:
+        (tmp_path / "kubeconfig").write_text(content)
+
+    with pytest.raises(KubernetesConfigurationError, match="Pass kubeconfig="):
+        ask(kubeconfig=tmp_path / "kubeconfig")
+
+
+def test_server_that_does_not_answer_is_named(ask, control_plane, tmp_path):
+    """An API server that is not there gives an error with its address; it is a ConnectionError."""
+    document = yaml.safe_load(Path(control_plane.kubeconfig).read_text())
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        server = f"https://127.0.0.1:{closed.getsockname()[1]}"
+    document["clusters"][0]["cluster"]["server"] = server
+    (tmp_path / "kubeconfig").write_text(yaml.safe_dump(document))
+
+    with pytest.raises(KubernetesUnreachableError, match=server) as caught:
+        ask(kubeconfig=tmp_path / "kubeconfig")
+
+    assert isinstance(caught.value, ConnectionError)
+
+
+def test_missing_client_is_named(ask, monkeypatch):
+    """Without the package ``kubernetes`` the error says how to get it; it is an ImportError."""
+    monkeypatch.setitem(sys.modules, "kubernetes", None)
+    monkeypatch.setitem(sys.modules, "kubernetes.client", None)
+
+    with pytest.raises(KubernetesClientNotFoundError, match="pip install kubernetes") as caught:
+        ask()
+
+    assert isinstance(caught.value, ImportError)
+
+
+def test_deleted_cluster_is_missing_at_the_next_call(world, ask):
+    """A resolver whose TFCluster was deleted says so at its next answer."""
+    publish(world, {"worker": {}})
+    resolver = ask()
+    world.remove("c")
+    eventually(lambda: world.get(TFCLUSTERS, "c"), lambda found: found is None, what="the TFCluster is gone")
+    eventually(world.config_maps, lambda found: not found, what="its views are collected", within=90)
+
+    with pytest.raises(NoSuchClusterError):
+        resolver.cluster_spec()
+
+
+def test_unknown_task_is_refused(world, ask):
+    """A task that no view shows has no address."""
+    publish(world, {"worker": {}})
+
+    with pytest.raises(NoSuchTaskError):
+        ask().master("worker", 7)

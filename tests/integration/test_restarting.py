@@ -1,0 +1,329 @@
+"""Tasks that fail and are started again: what is counted, how often, after which pause, and with whom."""
+
+from __future__ import annotations
+
+import pytest
+from support.fault_proxy import Fault
+from support.lives import (
+    await_all_replaced,
+    await_asked_to_go,
+    launch_running,
+    settle_another,
+    uids_of,
+)
+from support.manifests import pod_template
+from support.objects import PODS, TFCLUSTERS
+from support.rbac import OPERATOR_USER
+from support.waiting import eventually
+from support.world import World, task_names
+
+POLICIES = ("OnFailure", "Always", "ExitCode", "Never")
+
+
+def restarts(world: World, cluster: str) -> int:
+    return world.status(cluster).get("restarts", 0)
+
+
+def await_restarts(world: World, cluster: str, count: int) -> dict:
+    return world.await_status(cluster, lambda s: s.get("restarts") == count, what=f"{count} restarts are counted")
+
+
+#: Where the operator dies on its way from a failure to the new pod.
+CRASH_POINTS: tuple[tuple[str, str, str], ...] = (
+    ("call-before", "PATCH", "tfclusters"),
+    ("call-after", "PATCH", "tfclusters"),
+    ("call-before", "DELETE", "pods"),
+    ("call-after", "DELETE", "pods"),
+    ("call-after", "POST", "pods"),
+)
+
+
+def test_restart_is_counted_once_wherever_the_operator_dies(world, kubelet, lied_to, fault_proxy):
+    """Killed before and after each write that a failure leads to, the operator has counted it once, and no pod more."""
+    names = task_names("c", worker=len(CRASH_POINTS))
+    uids = launch_running(world, kubelet, "c", {"worker": {"replicas": len(CRASH_POINTS)}}, backoffLimit=100)
+    world.await_condition("c", "Ready", status="True")
+
+    for number, (then, method, resource) in enumerate(CRASH_POINTS, start=1):
+        name = names[number - 1]
+        fault = Fault(then, method=method, resource=resource, times=1, action=lied_to.kill)
+        with fault_proxy.fault(fault):
+            kubelet.fail(name)
+            eventually(lambda: not lied_to.running, what=f"the operator dies at {then} {method} {resource}")
+        lied_to.start(kubeconfig=fault_proxy.kubeconfig, wait=False)
+        world.await_replaced(name, uids[name])
+        kubelet.run(name)
+        world.await_condition("c", "Ready", status="True")
+        status = world.status("c")
+        assert (status["restarts"], status["jobs"]["worker"]["restarts"]) == (number, number), (then, method, resource)
+
+
+def test_restart_of_a_scope_is_counted_once_wherever_the_operator_dies(world, kubelet, lied_to, fault_proxy):
+    """Killed in the middle of restarting all workers, the operator ends it as the one restart that it is."""
+    uids = launch_running(world, kubelet, "c", {"worker": {"replicas": 3, "restartScope": "Job"}})
+    for number, skip in enumerate((0, 1, 2), start=1):
+        with fault_proxy.fault(
+            Fault("call-after", method="DELETE", resource="pods", times=1, skip=skip, action=lied_to.kill)
+        ):
+            kubelet.fail("c-worker-1")
+            eventually(lambda: not lied_to.running, what="the operator dies while it deletes pods")
+        lied_to.start(kubeconfig=fault_proxy.kubeconfig, wait=False)
+        uids = await_all_replaced(world, kubelet, "c", uids)
+        kubelet.run(*uids)
+        world.await_condition("c", "Ready", status="True")
+        assert restarts(world, "c") == number
+
+
+@pytest.mark.usefixtures("operator")
+@pytest.mark.parametrize("limit", [0, 2])
+def test_restart_limit_stops_at_exactly_n(world, kubelet, audit, limit):
+    """BackoffLimit n allows n restarts; the failure after them fails the cluster, and the count stays at n."""
+    uids = launch_running(world, kubelet, "c", {"worker": {"replicas": 4}}, backoffLimit=limit)
+    position = audit.position()
+    for index in range(limit):
+        kubelet.fail(f"c-worker-{index}")
+        world.await_replaced(f"c-worker-{index}", uids[f"c-worker-{index}"])
+        kubelet.run(f"c-worker-{index}")
+
+    kubelet.fail(f"c-worker-{limit}", exit_code=3)
+    status = world.await_ended("c", "Failed", "BackoffLimitExceeded")
+
+    assert (status["restarts"], status["jobs"]["worker"]["restarts"]) == (limit, limit)
+    message = world.condition("c", "Failed")["message"]
+    assert f"worker-{limit} failed after {limit} of {limit} restarts: exit code 3" in message
+    settle_another(world, "later")
+    made = [w.name for w in audit.writes(position, user=OPERATOR_USER, namespace=world.namespace) if is_new_pod(w)]
+    assert sorted(made) == [*task_names("c", worker=limit), "later-worker-0"]
+
+
+def is_new_pod(write) -> bool:
+    return (write.verb, write.target, write.code) == ("create", "pods", 201)
+
+
+@pytest.mark.usefixtures("operator")
+def test_restart_limit_holds_over_a_restart_of_the_operator(world, kubelet, operator):
+    """The count outlives the operator: a failure before its restart and one after it exhaust a limit of one."""
+    uids = launch_running(world, kubelet, "c", {"worker": {"replicas": 2, "restartPolicy": "ExitCode"}}, backoffLimit=1)
+    kubelet.fail("c-worker-0", exit_code=137)
+    world.await_replaced("c-worker-0", uids["c-worker-0"])
+    operator.kill()
+    kubelet.fail("c-worker-1", exit_code=137)
+    operator.start()
+
+    assert world.await_ended("c", "Failed", "BackoffLimitExceeded")["restarts"] == 1
+
+
+@pytest.mark.usefixtures("operator")
+def test_restart_waits_and_says_until_when(world, kubelet):
+    """While a task waits for its next try, Ready says why it ended, in how many seconds it is tried, and when."""
+    uids = launch_running(world, kubelet, "c", {"worker": {"replicas": 2}})
+    world.patch(PODS, "c-worker-1", {"metadata": {"annotations": {"tfcluster.dev/attempt": "1"}}})  # it failed before
+    kubelet.fail("c-worker-1", exit_code=7, message="no such file: /data/train.tfrecord")
+
+    told = world.await_condition("c", "Ready", status="False", reason="BackingOff")["message"]
+
+    assert "worker-1 failed: exit code 7: no such file: /data/train.tfrecord; next try in 2 s, at " in told
+    second = world.await_replaced("c-worker-1", uids["c-worker-1"])
+    assert second["metadata"]["annotations"]["tfcluster.dev/attempt"] == "2"
+    assert uids_of(world, "c")["c-worker-0"] == uids["c-worker-0"]
+
+
+@pytest.mark.usefixtures("operator")
+def test_restart_tells_what_killed_the_task(world, kubelet):
+    """The status names the task, the cause in one word, the exit code, the time and the last words of the program."""
+    ends = {
+        "oom": (137, "OOMKilled", "", "OOMKilled"),
+        "killed": (139, "Error", "", "KilledBySignal"),
+        "wrong": (2, "Error", "shape mismatch", "Error"),
+        "absent": (127, "ContainerCannotRun", "no such program", "ContainerCannotRun"),
+    }
+    for name in ends:
+        launch_running(world, kubelet, name, {"worker": {}})
+    for name, (exit_code, reason, message, _) in ends.items():
+        kubelet.fail(f"{name}-worker-0", exit_code=exit_code, reason=reason, message=message)
+
+    for name, (exit_code, _, message, cause) in ends.items():
+        last = await_restarts(world, name, 1)["lastRestart"]
+        assert (last["task"], last["reason"], last["exitCode"]) == ("worker-0", cause, exit_code)
+        assert message in last["message"]
+        assert last["time"]
+
+
+@pytest.mark.usefixtures("operator")
+def test_restart_policies_by_exit_code(world, kubelet):
+    """What an exit code means follows from the restartPolicy alone."""
+    outcomes = {
+        ("OnFailure", 0): "complete",
+        ("OnFailure", 1): "restarted",
+        ("OnFailure", 137): "restarted",
+        ("Always", 0): "again",
+        ("Always", 1): "restarted",
+        ("ExitCode", 0): "complete",
+        ("ExitCode", 1): "PermanentExitCode",
+        ("ExitCode", 127): "PermanentExitCode",
+        ("ExitCode", 128): "restarted",
+        ("ExitCode", 130): "restarted",
+        ("Never", 0): "complete",
+        ("Never", 1): "TaskFailed",
+        ("Never", 137): "TaskFailed",
+    }
+    names = {case: f"{case[0].lower()}-{case[1]}" for case in outcomes}
+    old = {
+        case: launch_running(world, kubelet, name, {"worker": {}, "ps": {"restartPolicy": case[0]}})[f"{name}-ps-0"]
+        for case, name in names.items()
+    }
+    for (_, code), name in names.items():
+        kubelet.succeed(f"{name}-ps-0") if code == 0 else kubelet.fail(f"{name}-ps-0", exit_code=code)
+
+    for case, wanted in outcomes.items():
+        name = names[case]
+        if wanted in {"restarted", "again"}:
+            world.await_replaced(f"{name}-ps-0", old[case])
+            count = "restarts" if wanted == "restarted" else "replaced"
+            found = world.await_status(name, lambda s, c=count: s["jobs"]["ps"][c] == 1, what=f"{name}: one {count}")
+            assert found["restarts"] == (wanted == "restarted"), name
+            assert world.condition(name, "Failed")["status"] == "False", name
+        elif wanted == "complete":
+            world.await_status(name, lambda s: s["jobs"]["ps"]["succeeded"] == 1, what=f"{name}: it is complete")
+            assert world.uid(f"{name}-ps-0") == old[case], name
+        else:
+            world.await_ended(name, "Failed", wanted)
+            assert "ps-0" in world.condition(name, "Failed")["message"]
+            assert world.uid(f"{name}-ps-0") == old[case], name
+
+
+@pytest.mark.usefixtures("operator")
+def test_disruption_is_never_a_failure(world, kubelet):
+    """Evicted, preempted and deleted pods are replaced under every policy, and count against no limit, not even 0."""
+    old = {
+        policy: launch_running(
+            world, kubelet, policy.lower(), {"worker": {"replicas": 4, "restartPolicy": policy}}, backoffLimit=0
+        )
+        for policy in POLICIES
+    }
+    for name in map(str.lower, POLICIES):
+        kubelet.evict(f"{name}-worker-0")
+        kubelet.disrupt(f"{name}-worker-1")
+        world.delete(PODS, f"{name}-worker-2")
+        kubelet.fail(f"{name}-worker-2", exit_code=143)  # what its program makes of SIGTERM
+        kubelet.stop(f"{name}-worker-2")
+
+    for policy in POLICIES:
+        name = policy.lower()
+        for index in (0, 1, 2):
+            world.await_replaced(f"{name}-worker-{index}", old[policy][f"{name}-worker-{index}"])
+        status = world.await_status(name, lambda s: s["jobs"]["worker"]["replaced"] == 3, what=f"{name}: 3 replaced")
+        assert (status["restarts"], status["jobs"]["worker"]["restarts"]) == (0, 0)
+        assert world.condition(name, "Failed")["reason"] == "NotFinished"
+        assert world.uid(f"{name}-worker-3") == old[policy][f"{name}-worker-3"]
+
+
+@pytest.mark.usefixtures("operator")
+@pytest.mark.parametrize("scope", ["Job", "Cluster"])
+def test_restart_of_a_scope_happens_once_for_five_failures(world, kubelet, scope):
+    """Five workers that fail together are one restart of all pods in the scope, at their old addresses."""
+    jobs = {"worker": {"replicas": 5, "restartScope": scope}, "ps": {"replicas": 2}}
+    uids = launch_running(world, kubelet, "c", jobs)
+    world.await_condition("c", "Ready", status="True")
+    epoch = world.status("c")["epoch"]
+    in_scope = uids if scope == "Cluster" else {n: u for n, u in uids.items() if "worker" in n}
+
+    kubelet.fail(*task_names("c", worker=5))
+    new = await_all_replaced(world, kubelet, "c", in_scope)
+    kubelet.run(*new)
+    world.await_condition("c", "Ready", status="True")
+
+    status = world.status("c")
+    assert (status["restarts"], status["jobs"]["worker"]["restarts"], status["jobs"]["ps"]["restarts"]) == (1, 1, 0)
+    assert (status["epoch"], status["jobs"]["worker"]["replaced"]) == (epoch, 0)
+    assert {n: u for n, u in uids_of(world, "c").items() if n not in in_scope} == {
+        n: u for n, u in uids.items() if n not in in_scope
+    }
+
+
+@pytest.mark.usefixtures("operator")
+def test_restart_of_a_scope_runs_completed_tasks_again(world, kubelet):
+    """Workers that had finished start again with the others: a collective needs all of them."""
+    uids = launch_running(world, kubelet, "c", {"worker": {"replicas": 3, "restartScope": "Job"}})
+    kubelet.succeed("c-worker-0")
+    world.await_status("c", lambda s: s["jobs"]["worker"]["succeeded"] == 1, what="one is complete")
+
+    kubelet.fail("c-worker-2")
+    await_all_replaced(world, kubelet, "c", uids)
+
+    world.await_status("c", lambda s: s["jobs"]["worker"]["succeeded"] == 0, what="none is complete")
+
+
+@pytest.mark.usefixtures("operator")
+def test_restart_of_a_scope_keeps_its_pause(world, kubelet):
+    """While a scope waits for its next try no pod of it is made, and Ready says when they are."""
+    uids = launch_running(world, kubelet, "c", {"worker": {"replicas": 2, "restartScope": "Job"}})
+    world.await_condition("c", "Ready", status="True")
+    failed_before = {"status": {"jobs": {"worker": {"restartsInRow": 2}}}}
+    world.objects.patch(TFCLUSTERS, world.namespace, "c", failed_before, subresource="status")
+
+    kubelet.fail("c-worker-0", message="lost a peer")
+    await_asked_to_go(world, "c-worker-1")
+    kubelet.stop("c-worker-1")
+
+    told = world.await_condition("c", "Ready", status="False", reason="BackingOff")["message"]
+    assert "job worker is restarted after worker-0 failed: exit code 1: lost a peer; next try in" in told
+    assert world.pods_of("c") == {}
+    await_all_replaced(world, kubelet, "c", uids)
+    assert await_restarts(world, "c", 1)["jobs"]["worker"]["restartsInRow"] == 3
+
+
+def test_completed_task_stays_complete_without_its_pod(world, kubelet, operator):
+    """A task that has ended with exit code 0 is not run again though its pod is deleted, with an operator or none."""
+    uids = launch_running(world, kubelet, "c", {"chief": {}, "worker": {"replicas": 3}})
+    kubelet.succeed("c-worker-0", "c-worker-1")
+    world.await_status("c", lambda s: s["jobs"]["worker"]["succeeded"] == 2, what="two are complete")
+
+    world.delete(PODS, "c-worker-0")
+    settle_another(world, "first")
+    operator.stop()
+    world.delete(PODS, "c-worker-1")
+    operator.start()
+    settle_another(world, "second")
+
+    assert uids_of(world, "c") == {n: u for n, u in uids.items() if n in {"c-chief-0", "c-worker-2"}}
+    status = world.await_condition("c", "Ready", status="True")
+    assert "2 finished" in status["message"]
+    assert world.status("c")["jobs"]["worker"]["replaced"] == 0
+
+
+@pytest.mark.usefixtures("operator")
+def test_end_of_a_task_is_the_end_of_its_main_container(world, kubelet):
+    """The container called tensorflow speaks for the task: its end is the task's, a sidecar's is nobody's."""
+    template = pod_template()
+    template["spec"]["containers"] = [
+        {"name": "logs", "image": "registry.test/logs:1"},
+        *template["spec"]["containers"],
+    ]
+    uids = launch_running(world, kubelet, "c", {"worker": {"replicas": 3, "template": template}}, backoffLimit=5)
+
+    kubelet.end_container("c-worker-0", container="logs", exit_code=1)
+    kubelet.end_container("c-worker-1", exit_code=0)
+    kubelet.end_container("c-worker-2", exit_code=137)
+    await_asked_to_go(world, "c-worker-2")
+    kubelet.stop("c-worker-2")
+    world.await_replaced("c-worker-2", uids["c-worker-2"])
+
+    status = world.await_status("c", lambda s: s["jobs"]["worker"]["succeeded"] == 1, what="one is complete")
+    assert (status["restarts"], status["lastRestart"]["task"]) == (1, "worker-2")
+    assert world.uid("c-worker-0") == uids["c-worker-0"]
+
+
+@pytest.mark.usefixtures("operator")
+def test_replacement_of_a_rejected_pod_is_not_a_storm(world, kubelet):
+    """A pod that nodes reject again and again is replaced with growing pauses, and never counted as a failure."""
+    old = launch_running(world, kubelet, "c", {"worker": {}}, backoffLimit=0)["c-worker-0"]
+    for attempt in ("1", "2"):
+        kubelet.evict("c-worker-0")
+        pod = world.await_replaced("c-worker-0", old)
+        assert pod["metadata"]["annotations"]["tfcluster.dev/attempt"] == attempt
+        old = pod["metadata"]["uid"]
+    kubelet.evict("c-worker-0")
+
+    world.await_condition("c", "Ready", status="False", reason="BackingOff")
+    assert restarts(world, "c") == 0

@@ -1,0 +1,328 @@
+"""What an edit of a template does to running pods: all together, one after the other, or nothing yet."""
+
+from __future__ import annotations
+
+import pytest
+from support.lives import (
+    await_all_replaced,
+    await_asked_to_go,
+    await_pods_left,
+    confirm_ends,
+    launch_running,
+    settle_another,
+    uids_of,
+)
+from support.manifests import IMAGE, pod_template
+from support.objects import PODS, TFCLUSTERS, Object
+from support.rbac import OPERATOR_USER
+from support.waiting import eventually
+from support.world import World, task_names
+
+pytestmark = pytest.mark.usefixtures("operator")
+
+NEW = "registry.test/train:2"
+NEWER = "registry.test/train:3"
+ROLLING = {"updateStrategy": {"type": "RollingUpdate"}}
+
+
+def edit_template(world: World, name: str, job: str = "worker", **container: object) -> int:
+    return world.edit(name, {"jobs": {job: {"template": pod_template(**container)}}})
+
+
+def images(world: World, name: str) -> dict[str, str]:
+    """The images of a cluster's pods that stay, by pod."""
+    found = world.pods_of(name)
+    return {
+        pod: one["spec"]["containers"][0]["image"]
+        for pod, one in found.items()
+        if not one["metadata"].get("deletionTimestamp")
+    }
+
+
+def going(world: World, name: str) -> list[str]:
+    return sorted(pod for pod, one in world.pods_of(name).items() if one["metadata"].get("deletionTimestamp"))
+
+
+def await_new(world: World, pod: str, image: str) -> Object:
+    def probe() -> str:
+        found = world.get(PODS, pod)
+        return "" if found is None else found["spec"]["containers"][0]["image"]
+
+    eventually(probe, lambda found: found == image, what=f"{pod} has the image {image}")
+    return world.demand(PODS, pod)
+
+
+def test_recreate_replaces_the_changed_jobs_pods_together(world, kubelet):
+    """Recreate asks all pods of the changed job to go at once, leaves the others, and names the field that differs."""
+    uids = launch_running(world, kubelet, "c", {"worker": {"replicas": 3}, "ps": {"replicas": 2}})
+    world.await_condition("c", "Ready", status="True")
+
+    edit_template(world, "c", image=NEW)
+    await_asked_to_go(world, *task_names("c", worker=3))
+    assert going(world, "c") == task_names("c", worker=3)
+    new = await_all_replaced(world, kubelet, "c", {n: u for n, u in uids.items() if "worker" in n})
+    kubelet.run(*new)
+
+    world.await_condition("c", "UpToDate", status="True", reason="AllCurrent")
+    world.await_condition("c", "Ready", status="True")
+    assert images(world, "c") == {n: NEW if "worker" in n else IMAGE for n in uids}
+    assert {n: u for n, u in uids_of(world, "c").items() if "ps" in n} == {n: u for n, u in uids.items() if "ps" in n}
+    status = world.status("c")
+    assert (status["restarts"], status["jobs"]["worker"]["replaced"], status["epoch"]) == (0, 0, 1)
+    assert "containers[tensorflow].image changed" in world.await_event("c", "TemplateChanged")["message"]
+
+
+def test_rolling_update_goes_from_the_highest_index_one_by_one(world, kubelet, audit):
+    """One task at a time, the highest index first, the next only when the one before is ready."""
+    launch_running(world, kubelet, "c", {"worker": {"replicas": 4}}, **ROLLING)
+    world.await_condition("c", "Ready", status="True")
+    position = audit.position()
+
+    edit_template(world, "c", image=NEW)
+    for index in (3, 2, 1, 0):
+        name = f"c-worker-{index}"
+        await_asked_to_go(world, name)
+        told = world.await_condition("c", "UpToDate", status="False", reason="RollingOut")
+        assert "(containers[tensorflow].image changed)" in told["message"]
+        assert going(world, "c") == [name]
+        kubelet.stop(name)
+        await_new(world, name, NEW)
+        settle_another(world, f"after-{index}")
+        assert going(world, "c") == [], "the next one waits until this one is ready"
+        kubelet.run(name)
+
+    world.await_condition("c", "UpToDate", status="True", reason="AllCurrent")
+    deleted = [
+        w.name
+        for w in audit.writes(position, user=OPERATOR_USER, namespace=world.namespace)
+        if (w.verb, w.target) == ("delete", "pods")
+    ]
+    assert deleted == task_names("c", worker=4)[::-1]
+
+
+def test_rolling_update_takes_max_unavailable_at_a_time(world, kubelet):
+    """With maxUnavailable 3 three tasks of each job are down at a time, no more."""
+    strategy = {"type": "RollingUpdate", "maxUnavailable": 3}
+    uids = launch_running(world, kubelet, "c", {"worker": {"replicas": 5}}, updateStrategy=strategy)
+    world.await_condition("c", "Ready", status="True")
+
+    edit_template(world, "c", image=NEW)
+    first = task_names("c", worker=5)[2:]
+    await_asked_to_go(world, *first)
+    settle_another(world, "first")
+    assert going(world, "c") == first
+    await_all_replaced(world, kubelet, "c", {n: uids[n] for n in first})
+    kubelet.run(*first)
+    await_asked_to_go(world, "c-worker-0", "c-worker-1")
+    await_all_replaced(world, kubelet, "c", {n: uids[n] for n in ("c-worker-0", "c-worker-1")})
+
+    world.await_condition("c", "UpToDate", status="True")
+
+
+def test_rolling_update_that_stalls_says_so_and_can_be_corrected(world, kubelet):
+    """A revision that does not become ready stops the update, which says why; a correction replaces that pod first."""
+    uids = launch_running(world, kubelet, "c", {"worker": {"replicas": 3}}, **ROLLING)
+    world.await_condition("c", "Ready", status="True")
+    edit_template(world, "c", image="registry.test/absent:1")
+    await_asked_to_go(world, "c-worker-2")
+    kubelet.stop("c-worker-2")
+    await_new(world, "c-worker-2", "registry.test/absent:1")
+    kubelet.wait("c-worker-2", reason="ImagePullBackOff", message="not found")
+
+    told = world.await_condition("c", "UpToDate", status="False", reason="RolloutStalled")["message"]
+    assert "2 of 3 pods of job worker have an older template" in told
+    assert "worker-2" in told
+    assert "ImagePullBackOff" in told
+    world.await_event("c", "RolloutStalled")
+    settle_another(world, "later")
+    assert {n: u for n, u in uids_of(world, "c").items() if n != "c-worker-2"} == {
+        n: uids[n] for n in task_names("c", worker=2)
+    }
+
+    edit_template(world, "c", image=NEW)
+    for index in (2, 1, 0):
+        await_asked_to_go_and_confirm(world, kubelet, f"c-worker-{index}", NEW)
+        assert [n for n in going(world, "c") if n > f"c-worker-{index}"] == []
+        kubelet.run(f"c-worker-{index}")
+    world.await_condition("c", "UpToDate", status="True")
+    world.await_condition("c", "Ready", status="True")
+
+
+def await_asked_to_go_and_confirm(world: World, kubelet, pod: str, image: str) -> None:
+    def probe() -> str:
+        confirm_ends(world, kubelet, "c", [pod])
+        found = world.get(PODS, pod)
+        return "" if found is None else found["spec"]["containers"][0]["image"]
+
+    eventually(probe, lambda found: found == image, what=f"{pod} is made from the corrected template")
+
+
+def test_rolling_update_undone_before_it_ends(world, kubelet):
+    """An edit that is taken back in the middle leaves the pods that were not touched and replaces those that were."""
+    uids = launch_running(world, kubelet, "c", {"worker": {"replicas": 3}}, **ROLLING)
+    world.await_condition("c", "Ready", status="True")
+    edit_template(world, "c", image=NEW)
+    await_asked_to_go(world, "c-worker-2")
+    kubelet.stop("c-worker-2")
+    await_new(world, "c-worker-2", NEW)
+    kubelet.run("c-worker-2")
+    await_asked_to_go(world, "c-worker-1")
+    edit_template(world, "c", image=IMAGE)
+    kubelet.stop("c-worker-1")
+    await_new(world, "c-worker-1", IMAGE)
+    kubelet.run("c-worker-1")
+    await_asked_to_go_and_confirm(world, kubelet, "c-worker-2", IMAGE)
+
+    world.await_condition("c", "UpToDate", status="True")
+    assert world.uid("c-worker-0") == uids["c-worker-0"]
+
+
+def test_on_delete_waits_for_somebody(world, kubelet):
+    """OnDelete replaces nothing and says so; a pod that somebody deletes is made from the new template."""
+    uids = launch_running(
+        world, kubelet, "c", {"worker": {"replicas": 2}}, updateStrategy={"type": "OnDelete"}, backoffLimit=0
+    )
+    edit_template(world, "c", env=[{"name": "STEPS", "value": "20"}])
+    told = world.await_condition("c", "UpToDate", status="False", reason="WaitingForDelete")["message"]
+    assert "2 of 2 pods of job worker have an older template (containers[tensorflow].env[STEPS] changed)" in told
+    settle_another(world, "later")
+    assert uids_of(world, "c") == uids
+
+    world.delete(PODS, "c-worker-0")
+    kubelet.stop("c-worker-0")
+    world.await_replaced("c-worker-0", uids["c-worker-0"])
+    eventually(
+        lambda: world.condition("c", "UpToDate")["message"],
+        lambda message: "1 of 2 pods" in message,
+        what="one pod is left",
+    )
+    world.delete(PODS, "c-worker-1")
+    kubelet.stop("c-worker-1")
+
+    world.await_condition("c", "UpToDate", status="True")
+    assert world.uid("c-worker-1") != uids["c-worker-1"]
+
+
+#: Edits that change no pod; each takes the place of what is there.
+HARMLESS: dict[str, Object] = {
+    "scaling": {"jobs": {"worker": {"replicas": 3}}},
+    "filters": {"jobs": {"worker": {"deviceFilters": ["/job:ps"]}}},
+    "a task's filters": {"jobs": {"worker": {"taskDeviceFilters": {"1": ["/job:ps"]}}}},
+    "restart policy": {"jobs": {"worker": {"restartPolicy": "ExitCode", "restartScope": "Job"}}},
+    "limits": {"backoffLimit": 3, "activeDeadlineSeconds": 86400, "ttlSecondsAfterFinished": 60},
+    "clean up": {"cleanPodPolicy": "None", "terminatingGraceSeconds": 30},
+    "order": {"jobs": {"worker": {"startAfter": ["ps"]}}},
+    "draining": {"jobs": {"worker": {"drainSeconds": 5}}},
+    "strategy": {"updateStrategy": {"type": "OnDelete"}},
+    "success": {"successPolicy": {"jobs": ["ps"], "tasks": "Any"}},
+    "a default spelled out": {"jobs": {"worker": {"maxReplicas": 4}}, "port": 2222, "rpcLayer": "grpc"},
+}
+
+
+def test_edit_that_changes_no_pod_rolls_nothing(world, kubelet):
+    """Scaling, filters, policies, limits and the TFCluster's own metadata replace no pod."""
+    uids = launch_running(world, kubelet, "c", {"worker": {"replicas": 2, "maxReplicas": 4}, "ps": {}})
+    world.await_condition("c", "Ready", status="True")
+    for fact, edit in HARMLESS.items():
+        world.edit("c", edit)
+        generation = world.cluster("c")["metadata"]["generation"]
+        world.await_status("c", lambda s, g=generation: s["observedGeneration"] == g, what=f"{fact} was seen")
+        assert world.condition("c", "UpToDate")["status"] == "True", fact
+    world.patch(TFCLUSTERS, "c", {"metadata": {"labels": {"team": "vision"}, "annotations": {"example.test/a": "b"}}})
+    settle_another(world, "later")
+
+    assert {n: u for n, u in uids_of(world, "c").items() if n in uids} == uids
+    assert going(world, "c") == []
+
+
+def test_scale_while_rolling(world, kubelet):
+    """Scaled up in the middle of a rolling update, added tasks start from the new template, and the update ends."""
+    launch_running(world, kubelet, "c", {"worker": {"replicas": 2, "maxReplicas": 4}}, **ROLLING)
+    world.await_condition("c", "Ready", status="True")
+    edit_template(world, "c", image=NEW)
+    await_asked_to_go(world, "c-worker-1")
+    world.scale("c", replicas=4)
+    await_new(world, "c-worker-3", NEW)
+    assert images(world, "c")["c-worker-0"] == IMAGE, "three of four are down already"
+    kubelet.stop("c-worker-1")
+    await_new(world, "c-worker-1", NEW)
+    kubelet.run(*task_names("c", worker=4)[1:])
+    await_asked_to_go(world, "c-worker-0")
+    world.scale("c", replicas=1)
+    kubelet.stop("c-worker-0")
+    await_new(world, "c-worker-0", NEW)
+    await_pods_left(world, kubelet, "c", ["c-worker-0"])
+
+    world.await_condition("c", "UpToDate", status="True")
+
+
+def test_scale_while_a_task_fails(world, kubelet):
+    """Scaling away a task that backs off takes its failure along; the count stays, and nothing waits for it."""
+    launch_running(world, kubelet, "c", {"worker": {"replicas": 3}}, backoffLimit=5)
+    world.patch(PODS, "c-worker-2", {"metadata": {"annotations": {"tfcluster.dev/attempt": "4"}}})
+    kubelet.fail("c-worker-2")
+    world.await_condition("c", "Ready", status="False", reason="BackingOff")
+
+    world.scale("c", replicas=2)
+    await_pods_left(world, kubelet, "c", task_names("c", worker=2))
+
+    world.await_condition("c", "Ready", status="True")
+    assert world.status("c")["restarts"] == 1
+    world.scale("c", replicas=3)
+    pods = world.await_pods_of("c", task_names("c", worker=3))
+    assert pods["c-worker-2"]["metadata"]["annotations"]["tfcluster.dev/attempt"] == "0"
+
+
+def test_scale_down_with_drain_tells_first_and_deletes_later(world, kubelet, audit):
+    """With drainSeconds the survivors are told at once; the surplus pods are marked, and go that much later."""
+    launch_running(world, kubelet, "c", {"worker": {"replicas": 3, "drainSeconds": 3}})
+    world.await_condition("c", "Ready", status="True")
+    position = audit.position()
+
+    world.scale("c", replicas=1)
+    world.await_condition("c", "MembershipPublished", status="True")
+    eventually(
+        lambda: world.demand(PODS, "c-worker-2")["metadata"]["annotations"].get("tfcluster.dev/surplus-since"),
+        what="the surplus pod is marked",
+    )
+    assert (going(world, "c"), len(world.view("c", "worker")["jobs"]["worker"])) == ([], 1)
+    marked = int(world.demand(PODS, "c-worker-2")["metadata"]["annotations"]["tfcluster.dev/surplus-since"])
+    await_pods_left(world, kubelet, "c", ["c-worker-0"])
+
+    writes = audit.writes(position, user=OPERATOR_USER, namespace=world.namespace)
+    deletions = {w.name: w for w in writes if (w.verb, w.target) == ("delete", "pods")}
+    told = max(w.finished for w in writes if w.resource == "configmaps")
+    assert sorted(deletions) == ["c-worker-1", "c-worker-2"]
+    assert all(w.received > told and marked + 3 <= w.received.timestamp() < marked + 5 for w in deletions.values())
+    world.await_event("c", "Draining")
+
+
+def test_scale_back_up_while_draining_keeps_the_pod(world, kubelet):
+    """A task that is wanted again before its drain is over keeps its pod, and loses the mark."""
+    uids = launch_running(world, kubelet, "c", {"worker": {"replicas": 2, "drainSeconds": 600}})
+    world.scale("c", replicas=1)
+    eventually(
+        lambda: world.demand(PODS, "c-worker-1")["metadata"]["annotations"].get("tfcluster.dev/surplus-since"),
+        what="the surplus pod is marked",
+    )
+    world.scale("c", replicas=2)
+    eventually(
+        lambda: world.demand(PODS, "c-worker-1")["metadata"]["annotations"].get("tfcluster.dev/surplus-since", ""),
+        lambda mark: not mark,
+        what="the mark is gone",
+    )
+
+    assert uids_of(world, "c") == uids
+
+
+def test_completed_tasks_are_not_rolled(world, kubelet):
+    """A new template leaves the pods of completed tasks alone: their logs stay, and they are not run again."""
+    uids = launch_running(world, kubelet, "c", {"chief": {}, "worker": {"replicas": 2}})
+    kubelet.succeed("c-worker-0")
+    world.await_status("c", lambda s: s["jobs"]["worker"]["succeeded"] == 1, what="one is complete")
+
+    edit_template(world, "c", image=NEW)
+    await_all_replaced(world, kubelet, "c", {"c-worker-1": uids["c-worker-1"]})
+
+    world.await_condition("c", "UpToDate", status="True")
+    assert world.uid("c-worker-0") == uids["c-worker-0"]

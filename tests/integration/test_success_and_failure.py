@@ -1,0 +1,287 @@
+"""How a cluster ends: by which tasks it succeeds, that its end is final, and what is left of its pods."""
+
+from __future__ import annotations
+
+import pytest
+from support.lives import (
+    await_all_replaced,
+    await_pods_left,
+    confirm_ends,
+    launch_running,
+    settle_another,
+    uids_of,
+)
+from support.manifests import pod_template
+from support.objects import PODS
+from support.rbac import OPERATOR_USER
+from support.waiting import eventually
+from support.world import World, task_names
+
+pytestmark = pytest.mark.usefixtures("operator")
+
+#: Jobs, successPolicy, the tasks that end with exit code 0 first, those that complete the policy.
+POLICIES = {
+    "chief-by-default": ({"chief": {}, "worker": {"replicas": 2}}, None, ["worker-0", "worker-1"], ["chief-0"]),
+    "worker-by-default": ({"worker": {"replicas": 2}, "ps": {}}, None, ["worker-0", "ps-0"], ["worker-1"]),
+    "all-but-evaluator": (
+        {"trainer": {"replicas": 2}, "ps": {}, "evaluator": {}},
+        None,
+        ["trainer-0", "trainer-1"],
+        ["ps-0"],
+    ),
+    "any-worker": ({"worker": {"replicas": 3}, "ps": {}}, {"tasks": "Any"}, ["ps-0"], ["worker-2"]),
+    "jobs-by-name": (
+        {"chief": {}, "worker": {}, "ps": {"replicas": 2}},
+        {"jobs": ["ps", "worker"]},
+        ["chief-0", "ps-0", "worker-0"],
+        ["ps-1"],
+    ),
+    "any-of-jobs-by-name": (
+        {"chief": {}, "worker": {"replicas": 2}},
+        {"jobs": ["chief", "worker"], "tasks": "Any"},
+        [],
+        ["worker-1"],
+    ),
+    "evaluator-by-name": (
+        {"chief": {}, "evaluator": {}},
+        {"jobs": ["chief", "evaluator"]},
+        ["chief-0"],
+        ["evaluator-0"],
+    ),
+}
+
+
+def test_success_is_exactly_by_policy(world, kubelet):
+    """A cluster succeeds when the tasks that its policy names are complete, and not before."""
+    for name, (jobs, policy, _, _) in POLICIES.items():
+        launch_running(world, kubelet, name, jobs, **({"successPolicy": policy} if policy else {}))
+    for name, (_, _, first, _) in POLICIES.items():
+        kubelet.succeed(*(f"{name}-{task}" for task in first))
+    for name, (_, _, first, _) in POLICIES.items():
+        world.await_status(
+            name,
+            lambda s, wanted=first: sum(job["succeeded"] for job in s["jobs"].values()) == len(wanted),
+            what=f"{name}: {first} are complete",
+        )
+        assert world.condition(name, "Succeeded")["reason"] == "NotFinished", name
+
+    for name, (_, _, _, last) in POLICIES.items():
+        kubelet.succeed(*(f"{name}-{task}" for task in last))
+
+    for name in POLICIES:
+        status = world.await_ended(name, "Succeeded", "TasksSucceeded")
+        assert world.condition(name, "Failed")["reason"] == "Finished", name
+        assert status["completionTime"] >= status["startTime"], name
+
+
+def test_success_can_be_waited_for(world, kubelet, kubectl):
+    """``kubectl wait`` for Ready and for Succeeded returns when they come true."""
+    launch_running(world, kubelet, "c", {"worker": {}})
+    ready = kubectl("wait", "tfc/c", "-n", world.namespace, "--for=condition=Ready", "--timeout=30s")
+    kubelet.succeed("c-worker-0")
+    done = kubectl("wait", "tfc/c", "-n", world.namespace, "--for=condition=Succeeded", "--timeout=30s")
+
+    assert (ready.returncode, done.returncode) == (0, 0), ready.stderr + done.stderr
+
+
+def test_success_wins_over_failures_seen_together(world, kubelet, operator):
+    """Where the chief has succeeded and workers have failed when the operator looks, the cluster has succeeded."""
+    launch_running(world, kubelet, "c", {"chief": {}, "worker": {"replicas": 3, "restartPolicy": "Never"}})
+    world.await_settled("c")
+    operator.kill()
+    kubelet.fail(*task_names("c", worker=3))
+    kubelet.succeed("c-chief-0")
+    operator.start()
+
+    world.await_ended("c", "Succeeded")
+    assert world.condition("c", "Failed")["status"] == "False"
+
+
+def test_success_counts_nothing_that_comes_after(world, kubelet, operator):
+    """After the end failures change nothing: no count, no condition, no new pod, whatever restarts."""
+    launch_running(world, kubelet, "c", {"chief": {}, "worker": {"replicas": 2}}, cleanPodPolicy="None", backoffLimit=0)
+    kubelet.succeed("c-chief-0")
+    before = world.await_ended("c", "Succeeded")
+    pods = uids_of(world, "c")
+
+    kubelet.fail("c-worker-0", exit_code=137)
+    operator.stop()
+    kubelet.fail("c-worker-1")
+    operator.start()
+    settle_another(world, "later")
+
+    after = world.status("c")
+    assert uids_of(world, "c") == pods
+    assert (after["restarts"], after["completionTime"]) == (0, before["completionTime"])
+    assert {c["type"]: c["status"] for c in after["conditions"] if c["type"] in {"Succeeded", "Failed"}} == {
+        "Succeeded": "True",
+        "Failed": "False",
+    }
+
+
+def test_failure_is_final_though_others_succeed(world, kubelet):
+    """After a failure that is final, a chief that succeeds changes nothing."""
+    launch_running(
+        world,
+        kubelet,
+        "c",
+        {"chief": {}, "worker": {"replicas": 2, "restartPolicy": "Never"}},
+        cleanPodPolicy="None",
+    )
+    kubelet.fail("c-worker-1")
+    world.await_ended("c", "Failed", "TaskFailed")
+
+    kubelet.succeed("c-chief-0")
+    settle_another(world, "later")
+
+    assert world.condition("c", "Failed")["status"] == "True"
+    assert world.condition("c", "Succeeded") | {"lastTransitionTime": ""} == {
+        "type": "Succeeded",
+        "status": "False",
+        "reason": "Finished",
+        "message": "it has failed for ever",
+        "observedGeneration": 1,
+        "lastTransitionTime": "",
+    }
+
+
+def test_edit_after_the_end_has_no_effect_and_says_so(world, kubelet, operator):
+    """Scaling, a new template and suspend do nothing to a finished cluster, and Ready and Suspended say so."""
+    launch_running(world, kubelet, "c", {"chief": {}, "worker": {"replicas": 2, "maxReplicas": 5}})
+    kubelet.succeed("c-chief-0")
+    world.await_ended("c", "Succeeded")
+    await_pods_left(world, kubelet, "c", ["c-chief-0"])
+    left = uids_of(world, "c")
+
+    world.scale("c", replicas=4)
+    world.edit("c", {"jobs": {"chief": {"template": pod_template(image="registry.test/train:2")}}})
+    generation = world.edit("c", {"suspend": True})
+
+    told = world.await_condition("c", "Suspended", status="False", reason="Finished")
+    assert "has no effect" in told["message"]
+    world.await_status("c", lambda s: s["observedGeneration"] == generation, what="the edits were seen")
+    operator.kill()
+    operator.start()
+    settle_another(world, "later")
+    assert uids_of(world, "c") == left
+    assert "edits after generation 1 have no effect" in world.condition("c", "Ready")["message"]
+    assert world.condition("c", "Succeeded")["observedGeneration"] == 1
+
+
+def test_clean_pod_policy_after_success(world, kubelet):
+    """Running deletes the pods that have not ended, All deletes every pod, None deletes no pod; the Service stays."""
+    wanted = {"Running": ["chief-0", "worker-0"], "All": [], "None": ["chief-0", "worker-0", "worker-1", "worker-2"]}
+    for policy in wanted:
+        name = policy.lower()
+        world.launch(name, {"chief": {}, "worker": {"replicas": 3}}, cleanPodPolicy=policy)
+        world.await_pods_of(name, task_names(name, chief=1, worker=3))
+        kubelet.run(f"{name}-chief-0", f"{name}-worker-1")  # worker-2 is pending
+        kubelet.succeed(f"{name}-worker-0")
+        kubelet.succeed(f"{name}-chief-0")
+    for policy, left in wanted.items():
+        name = policy.lower()
+        world.await_ended(name, "Succeeded")
+        await_pods_left(world, kubelet, name, [f"{name}-{task}" for task in left])
+        assert name in world.services()
+    settle_another(world, "later")
+
+    for policy, left in wanted.items():
+        name = policy.lower()
+        assert sorted(world.pods_of(name)) == sorted(f"{name}-{task}" for task in left)
+        jobs = world.status(name)["jobs"]
+        assert (jobs["chief"]["succeeded"], jobs["worker"]["succeeded"]) == (1, 1), "it is told truly"
+
+
+def test_clean_pod_policy_after_failure(world, kubelet):
+    """A failure cleans up by the same policy: under None the pods of a used-up limit stay, running ones too."""
+    wanted = {"Running": ["worker-1"], "All": [], "None": ["worker-0", "worker-1"]}
+    for policy in wanted:
+        name = policy.lower()
+        launch_running(world, kubelet, name, {"worker": {"replicas": 2}}, cleanPodPolicy=policy, backoffLimit=0)
+        kubelet.fail(f"{name}-worker-1")
+
+    for policy, left in wanted.items():
+        name = policy.lower()
+        world.await_ended(name, "Failed", "BackoffLimitExceeded")
+        await_pods_left(world, kubelet, name, [f"{name}-{task}" for task in left])
+
+
+def test_clean_up_survives_a_crash(world, kubelet, operator):
+    """An operator that comes back after the end cleans up what its forerunner did not."""
+    launch_running(world, kubelet, "c", {"chief": {}, "worker": {"replicas": 2}})
+    kubelet.succeed("c-chief-0")
+    world.await_ended("c", "Succeeded")
+    operator.kill()
+    confirm_ends(world, kubelet, "c")
+    operator.start()
+
+    await_pods_left(world, kubelet, "c", ["c-chief-0"])
+
+
+def test_end_is_told_by_one_event(world, kubelet):
+    """The end is an event of its own: Normal for success, a Warning for failure."""
+    launch_running(world, kubelet, "good", {"worker": {}})
+    launch_running(world, kubelet, "bad", {"worker": {"restartPolicy": "Never"}})
+    kubelet.succeed("good-worker-0")
+    kubelet.fail("bad-worker-0")
+
+    assert world.await_event("good", "TasksSucceeded")["type"] == "Normal"
+    assert world.await_event("bad", "TaskFailed")["type"] == "Warning"
+    assert [e["reason"] for e in world.events("good")].count("TasksSucceeded") == 1
+
+
+def test_evaluator_looks_on(world, kubelet):
+    """An evaluator sees the cluster, is in nobody's ClusterSpec, and gates neither Ready nor success."""
+    world.launch("c", {"chief": {}, "worker": {"replicas": 2}, "evaluator": {}})
+    world.await_pods_of("c", task_names("c", chief=1, evaluator=1, worker=2))
+    kubelet.run(*task_names("c", chief=1, worker=2))
+
+    world.await_condition("c", "Ready", status="True")
+    assert world.status("c")["ready"] == "3/3"
+    assert sorted(world.view("c", "worker")["jobs"]) == ["chief", "worker"]
+    assert sorted(world.view("c", "evaluator")["jobs"]) == ["chief", "worker"]
+    kubelet.fail("c-evaluator-0")
+    await_all_replaced(world, kubelet, "c", {"c-evaluator-0": world.uid("c-evaluator-0") or ""})
+    assert world.condition("c", "Ready")["status"] == "True"
+    kubelet.succeed("c-chief-0")
+    world.await_ended("c", "Succeeded")
+
+
+def test_managed_by_another_touches_nothing(world, audit):
+    """A TFCluster that another controller manages is neither made, nor reported on, nor cleaned up."""
+    position = audit.position()
+    world.launch("c", {"worker": {"replicas": 2}}, managedBy="example.com/queue", ttlSecondsAfterFinished=0)
+    world.edit("c", {"suspend": True})
+    world.edit("c", {"suspend": False})
+    settle_another(world, "later")
+
+    assert (world.pods_of("c"), "status" in world.cluster("c")) == ({}, False)
+    writes = audit.writes(position, user=OPERATOR_USER, namespace=world.namespace)
+    assert [str(w) for w in writes if w.name == "c" or w.name.startswith(("c-", "c."))] == []
+    world.remove("c")
+
+
+def test_managed_by_this_operator_is_made(world):
+    """Naming this operator is the same as naming none."""
+    world.launch("c", {"worker": {}}, managedBy="tfcluster.dev/tfcluster-operator")
+    world.await_settled("c")
+
+
+def test_pods_of_a_finished_cluster_may_be_deleted(world, kubelet):
+    """What somebody deletes of a finished cluster is not made again."""
+    launch_running(world, kubelet, "c", {"chief": {}, "worker": {}}, cleanPodPolicy="None")
+    kubelet.succeed("c-chief-0")
+    world.await_ended("c", "Succeeded")
+
+    for name in task_names("c", chief=1, worker=1):
+        world.delete(PODS, name)
+    await_pods_left(world, kubelet, "c", [])
+    settle_another(world, "later")
+
+    assert world.pods_of("c") == {}
+    eventually(lambda: created(world, "c"), lambda count: count == 0, what="the status knows")
+    assert world.condition("c", "Succeeded")["status"] == "True"
+
+
+def created(world: World, name: str) -> int:
+    return sum(job["created"] for job in world.status(name)["jobs"].values())

@@ -1,0 +1,135 @@
+"""Pods that should be gone and are not: a node that never confirms, a finalizer, and when the operator uses force.
+
+A pod that is bound to the stand-in's node stays Terminating until the stand-in confirms its end: a dead node never does.
+"""
+
+from __future__ import annotations
+
+import pytest
+from support.lives import await_all_replaced, launch_running, settle_another
+from support.objects import PODS
+from support.rbac import OPERATOR_USER
+from support.waiting import eventually
+from support.world import World
+
+pytestmark = pytest.mark.usefixtures("operator")
+
+
+def delete_soon(world: World, pod: str) -> None:
+    """Delete a pod with a grace period of one second, whatever its template says."""
+    world.objects.delete(PODS, world.namespace, pod, grace_seconds=1)
+
+
+def test_stuck_pod_is_told_and_freed_where_the_user_says_so(world, kubelet, audit):
+    """A pod that never goes is StuckTerminating; with terminatingGraceSeconds it is deleted by force and replaced.
+
+    It is a disruption in both cases: it counts as no failure, and its name is used by no second pod before it is gone.
+    """
+    waits = launch_running(world, kubelet, "waits", {"worker": {"replicas": 2}}, backoffLimit=0)
+    forces = launch_running(
+        world, kubelet, "forces", {"worker": {"replicas": 2}}, backoffLimit=0, terminatingGraceSeconds=2
+    )
+    held = launch_running(world, kubelet, "held", {"worker": {}}, terminatingGraceSeconds=0)
+    world.patch(PODS, "held-worker-0", {"metadata": {"finalizers": ["example.test/keep"]}})
+    for cluster in ("waits", "forces", "held"):
+        world.await_condition(cluster, "Ready", status="True")
+    position = audit.position()
+    for pod in ("waits-worker-1", "forces-worker-1", "held-worker-0"):
+        delete_soon(world, pod)
+
+    world.await_replaced("forces-worker-1", forces["forces-worker-1"])
+    told = world.await_condition("waits", "Ready", status="False", reason="StuckTerminating")["message"]
+    assert "pod waits-worker-1 still terminates and blocks its name" in told
+    assert "kubectl delete pod waits-worker-1 --force" in told
+    world.await_condition("held", "Ready", status="False", reason="StuckTerminating")
+
+    assert (world.uid("waits-worker-1"), world.uid("held-worker-0")) == (
+        waits["waits-worker-1"],
+        held["held-worker-0"],
+    ), "force removes no finalizer, and without leave no pod"
+    assert world.await_event("forces", "ForcedDeletion")["type"] == "Warning"
+    world.await_event("waits", "StuckTerminating")
+    forced = [
+        w
+        for w in audit.writes(position, user=OPERATOR_USER, namespace=world.namespace)
+        if (w.verb, w.target) == ("delete", "pods")
+    ]
+    assert {w.name for w in forced} == {"forces-worker-1", "held-worker-0"}
+    for name in ("waits", "forces", "held"):
+        status = world.status(name)
+        assert (status["restarts"], world.condition(name, "Failed")["status"]) == (0, "False")
+    world.await_status("forces", lambda s: s["jobs"]["worker"]["replaced"] == 1, what="one replacement is counted")
+
+    idle = audit.await_quiet(OPERATOR_USER, namespace=world.namespace)
+    settle_another(world, "later")
+    late = audit.writes(idle, user=OPERATOR_USER, namespace=world.namespace)
+    assert [str(w) for w in late if not w.name.startswith("later")] == [], "what is stuck is left alone"
+
+    kubelet.stop("waits-worker-1")
+    world.patch(PODS, "held-worker-0", {"metadata": {"finalizers": None}})
+    kubelet.stop("held-worker-0")
+    world.await_replaced("waits-worker-1", waits["waits-worker-1"])
+    world.await_replaced("held-worker-0", held["held-worker-0"])
+
+
+def test_stuck_pods_of_an_ended_or_suspended_cluster_are_freed_too(world, kubelet):
+    """With terminatingGraceSeconds the pods that clean-up and suspension delete go too."""
+    for name in ("ended", "suspended"):
+        launch_running(
+            world,
+            kubelet,
+            name,
+            {"chief": {}, "worker": {"template": quick()}},
+            terminatingGraceSeconds=1,
+        )
+    kubelet.succeed("ended-chief-0")
+    world.await_ended("ended", "Succeeded")
+    world.edit("suspended", {"suspend": True})
+    kubelet.stop("suspended-chief-0")
+
+    eventually(
+        lambda: sorted(world.pods_of("ended")), lambda left: left == ["ended-chief-0"], what="the worker is gone"
+    )
+    eventually(lambda: world.pods_of("suspended"), lambda left: not left, what="the suspended worker is gone")
+
+
+def quick() -> dict:
+    """A template whose pods have one second to end."""
+    return {
+        "spec": {
+            "containers": [{"name": "tensorflow", "image": "registry.test/train:1"}],
+            "terminationGracePeriodSeconds": 1,
+        }
+    }
+
+
+def test_terminating_pod_freed_after_a_restart_of_the_operator(world, kubelet, operator):
+    """How long a pod may be stuck counts from the pod itself, so a new operator frees it in time."""
+    uids = launch_running(world, kubelet, "c", {"worker": {}}, terminatingGraceSeconds=1)
+    world.await_condition("c", "Ready", status="True")
+    operator.kill()
+    delete_soon(world, "c-worker-0")
+    operator.start()
+
+    world.await_replaced("c-worker-0", uids["c-worker-0"])
+
+
+def test_drained_pods_are_replaced_one_for_one(world, kubelet):
+    """Every pod evicted through the API, as a drain does it, comes back at its address, and the cluster lives on."""
+    uids = launch_running(world, kubelet, "c", {"chief": {"restartPolicy": "Never"}, "worker": {"replicas": 3}})
+    world.await_condition("c", "Ready", status="True")
+    addresses = {n: (p["spec"]["hostname"], p["spec"]["subdomain"]) for n, p in world.pods_of("c").items()}
+    for name in uids:
+        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": world.namespace}}
+        world.objects.request("POST", PODS.path(world.namespace, name, "eviction"), body)
+        kubelet.fail(name, exit_code=143)  # what TensorFlow makes of SIGTERM
+
+    await_all_replaced(world, kubelet, "c", uids)
+    kubelet.run(*uids)
+    world.await_condition("c", "Ready", status="True")
+
+    assert {n: (p["spec"]["hostname"], p["spec"]["subdomain"]) for n, p in world.pods_of("c").items()} == addresses
+    status = world.await_status(
+        "c", lambda s: sum(job["replaced"] for job in s["jobs"].values()) == 4, what="four replacements are counted"
+    )
+    assert (status["restarts"], status["epoch"]) == (0, 1)

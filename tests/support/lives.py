@@ -1,0 +1,104 @@
+"""The steps that most stories of a cluster's life begin with: it runs, a pod ends, a pod is taken away, others follow.
+
+They drive the stand-in kubelet and wait for what the operator makes of it; what that should be is the tests' matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from .objects import PODS, Object
+from .pods import StandInKubelet
+from .waiting import eventually
+from .world import World, task_names
+
+
+def pods_of_jobs(cluster: str, jobs: Mapping[str, Object]) -> list[str]:
+    """Name the pods of a cluster that is declared with these jobs."""
+    return task_names(cluster, **{job: fields.get("replicas", 1) for job, fields in jobs.items()})
+
+
+def launch_running(
+    world: World, kubelet: StandInKubelet, name: str, jobs: Mapping[str, Object], **spec: Any
+) -> dict[str, str]:
+    """Create a cluster and let all its pods run.
+
+    Args:
+        world: the namespace.
+        kubelet: its kubelet.
+        name: the cluster.
+        jobs: what differs from the default, by job.
+        spec: further fields of the spec.
+
+    Returns:
+        The UIDs of the pods by name.
+    """
+    world.launch(name, dict(jobs), **spec)
+    pods = world.await_pods_of(name, pods_of_jobs(name, jobs))
+    kubelet.run(*pods)
+    return {pod: found["metadata"]["uid"] for pod, found in pods.items()}
+
+
+def await_all_replaced(world: World, kubelet: StandInKubelet, cluster: str, old: Mapping[str, str]) -> dict[str, str]:
+    """Confirm the end of each pod that is asked to go, until a new pod stands at every name.
+
+    Args:
+        world: the namespace.
+        kubelet: its kubelet.
+        cluster: whose pods.
+        old: the UIDs that should go, by name; pods of other names are left alone.
+
+    Returns:
+        The new UIDs by name.
+    """
+
+    def probe() -> dict[str, str]:
+        confirm_ends(world, kubelet, cluster, old)
+        return {name: uid for name, uid in uids_of(world, cluster).items() if name in old}
+
+    return eventually(
+        probe,
+        lambda new: sorted(new) == sorted(old) and all(new[name] != old[name] for name in old),
+        what=f"{', '.join(old)} are replaced",
+    )
+
+
+def confirm_ends(world: World, kubelet: StandInKubelet, cluster: str, names: Iterable[str] | None = None) -> None:
+    """Let the kubelet confirm the end of the pods that are asked to go."""
+    for name, pod in world.pods_of(cluster).items():
+        if pod["metadata"].get("deletionTimestamp") and (names is None or name in names):
+            kubelet.stop(name)
+
+
+def await_pods_left(world: World, kubelet: StandInKubelet, cluster: str, left: Iterable[str]) -> None:
+    """Confirm the end of each pod that is asked to go, until exactly these pods are left and none of them goes."""
+    wanted = sorted(left)
+
+    def probe() -> list[str]:
+        confirm_ends(world, kubelet, cluster)
+        return sorted(world.pods_of(cluster))
+
+    eventually(probe, lambda found: found == wanted, what=f"the pods of {cluster} are {wanted}")
+
+
+def uids_of(world: World, cluster: str) -> dict[str, str]:
+    """Give the UIDs of a cluster's pods that stay, by name."""
+    found = world.pods_of(cluster)
+    return {n: p["metadata"]["uid"] for n, p in found.items() if not p["metadata"].get("deletionTimestamp")}
+
+
+def await_asked_to_go(world: World, *names: str) -> None:
+    """Return when each of the pods terminates or is gone."""
+
+    def staying() -> list[str]:
+        found = {name: world.get(PODS, name) for name in names}
+        return [n for n, pod in found.items() if pod is not None and not pod["metadata"].get("deletionTimestamp")]
+
+    eventually(staying, lambda left: not left, what=f"{', '.join(names)} are asked to go")
+
+
+def settle_another(world: World, name: str) -> None:
+    """Have the operator finish a cluster that was declared after all else: it has then seen all else."""
+    world.launch(name, {"worker": {}})
+    world.await_settled(name)

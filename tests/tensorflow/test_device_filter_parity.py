@@ -1,0 +1,270 @@
+"""Our device filters show what a real TensorFlow runtime shows, and refuse what it refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import string
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from loopback_cluster import DEADLINE, ROOT, free_ports
+
+from tfcluster_resolver import (
+    ClusterDeviceFilters,
+    DeviceFilterError,
+    DeviceNameError,
+    device_filter_matches,
+    device_names,
+)
+
+PROGRAM = Path(__file__).parent / "visibility_program.py"
+SERVERS = 6
+#: Every kind of filter that TensorFlow reads.
+READABLE = [
+    "",
+    "/",
+    "/job:*",
+    "/job:ps",
+    "/job:worker",
+    "/job:work",
+    "/job:worker2",
+    "/job:PS",
+    "/job:nosuch",
+    "/job:worker/task:0",
+    "/job:worker/task:00",
+    "/job:worker/task:1",
+    "/job:worker/task:10",
+    "/task:1",
+    "/job:*/task:1",
+    "/job:ps/task:*",
+    "/replica:0",
+    "/replica:*",
+    "/job:worker/replica:0/task:0",
+    "/job:worker/replica:1/task:0",
+    "/device:CPU",
+    "/device:CPU:*",
+    "/device:*",
+    "/device:*:1",
+    "/device:CPU:0",
+    "/device:CPU:1",
+    "/device:GPU:0",
+    "/job:ps/device:cpu:0",
+    "/job:ps/device:CPU:1",
+    "/cpu:0",
+    "/cpu:1",
+    "/CPU:1",
+    "/CPU:*",
+    "/gpu:0",
+    "/GPU:*",
+    "/job:ps/job:worker",
+    "/job:worker/job:ps/task:1",
+    "/job:ps/job:*",
+    "/task:0/task:1",
+    "/task:1/job:worker",
+    "/device:CPU:1/job:ps",
+    "/device:CPU:1/cpu:0",
+    "/cpu:1/device:CPU",
+    "/gpu:0/device:*",
+    "/job:localhost",
+    "/job:worker/task:99999999999",
+    "/job:worker/task:4294967296",
+    "/job:worker/task:4294967297",
+    "/task:18446744073709551615",
+]
+#: Every kind that it refuses.
+UNREADABLE = [
+    "ps",
+    "job:ps",
+    "/job:my-worker",
+    "/job:1ps",
+    "/job:",
+    "/job:ps/",
+    "//",
+    "/job:ps//task:0",
+    "/job:*ps",
+    "/job:ps/task:-1",
+    "/task:",
+    "/task:1x",
+    "/task:18446744073709551616",
+    "CPU:0",
+    "/CPU",
+    "/CPU:",
+    "/Cpu:0",
+    "/tpu:0",
+    "/device:",
+    "/device::0",
+    "/device:CPU:",
+    "/device:CPU:0:1",
+    " /job:ps",
+    "/job:ps ",
+    "/job:ps,/job:worker",
+    "/job:pß",
+    "/job:ps\n",
+    "/job:ps\0",
+    "/JOB:ps",
+]
+PARTS = ["/job:", "/replica:", "/task:", "/device:", "/cpu:", "/CPU:", "/gpu:", "/GPU:"]
+VALUES = [
+    "*",
+    "ps",
+    "worker",
+    "worker2",
+    "CPU",
+    "cpu",
+    "GPU",
+    "0",
+    "1",
+    "00",
+    "10",
+    "CPU:0",
+    "CPU:1",
+    "CPU:*",
+    "*:0",
+    "*:1",
+]
+ODD = [
+    "",
+    "-",
+    ":",
+    "/",
+    " ",
+    "é",
+    "_",
+    "a_b",
+    "1a",
+    "-1",
+    "+1",
+    "4294967296",
+    "18446744073709551615",
+    "18446744073709551616",
+]
+NUMBERED = {"/replica:", "/task:", "/cpu:", "/CPU:", "/gpu:", "/GPU:"}
+
+
+def generated_filter(choose: random.Random) -> str:
+    """Make a filter that TensorFlow can read, of devices that may be there."""
+    text = ""
+    for _ in range(choose.randint(1, 4)):
+        part = choose.choice(PARTS[:4] * 2 + PARTS[4:])
+        if part in NUMBERED:
+            value = choose.choice(["*", "0", "0", "1", "10"])
+        else:
+            kinds = (
+                ["*", "ps", "worker", "worker2"] if part == "/job:" else ["*", "CPU", "CPU:0", "CPU:1", "*:1", "GPU"]
+            )
+            value = choose.choice(kinds)
+        text += part + value
+    return text
+
+
+def generated_name(choose: random.Random) -> str:
+    """Make a text that is nearly, or really, a device name."""
+    text = generated_filter(choose)
+    if choose.random() < 0.4:
+        text += choose.choice(PARTS) + choose.choice(VALUES + ODD)
+    if choose.random() < 0.3:
+        place = choose.randint(0, len(text))
+        letter = choose.choice(string.ascii_letters + string.digits + string.punctuation + " é")
+        text = text[:place] + letter * choose.randint(0, 1) + text[place + choose.randint(0, 1) :]
+    return text
+
+
+@pytest.fixture(scope="module")
+def asked() -> dict[str, list]:
+    """What the runtime is asked: the tables, and as much as was generated."""
+    choose = random.Random(20260101)  # noqa: S311 - reproducible inputs, no secret
+    lists = [[text] for text in READABLE]
+    lists += [[], ["/job:ps", "/job:worker"], ["/task:1", "/device:CPU:1"], ["/job:nosuch", "/cpu:0"]]
+    lists += [[generated_filter(choose) for _ in range(choose.choice([1, 1, 2, 3]))] for _ in range(130)]
+    names = sorted({generated_name(choose) for _ in range(12000)} | {*READABLE, *UNREADABLE} - {"/job:ps\0"})
+    return {"ports": free_ports(SERVERS), "lists": lists, "texts": UNREADABLE, "names": names}
+
+
+@pytest.fixture(scope="module")
+def told(asked) -> dict[str, object]:
+    """What a real runtime answers."""
+    done = subprocess.run(
+        [sys.executable, str(PROGRAM)],
+        env=os.environ
+        | {"PYTHONPATH": str(ROOT / "resolver"), "TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": "-1"},
+        input=json.dumps(asked),
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-6000:]
+    return json.loads(done.stdout)
+
+
+def test_filters_show_what_the_runtime_shows(asked, told):
+    """Each task of a real runtime sees its own devices and those that ``device_filter_matches`` says."""
+    assert len(told["devices"]) == 2 * SERVERS + 1
+    wrong = []
+    for texts, job, index, seen in told["seen"]:
+        own = f"/job:{job}/replica:0/task:{index}/"
+        expected = {
+            device
+            for device in told["devices"]
+            if device.startswith(own) or not texts or any(device_filter_matches(text, device) for text in texts)
+        }
+        if expected != set(seen):
+            wrong.append((texts, own, expected ^ set(seen)))
+
+    print(f"{len(told['seen'])} lists of filters, {len(told['devices'])} devices, {len(wrong)} differences")  # noqa: T201 - the count is the report
+    assert not wrong
+    assert [texts for texts, *_ in told["seen"]] == asked["lists"]
+    assert len(asked["lists"]) >= 180
+    kept = [len(seen) for _, _, _, seen in told["seen"]]
+    assert min(kept) == 2
+    assert max(kept) == len(told["devices"])
+    assert len(set(kept)) >= 8
+
+
+def test_filters_that_the_runtime_refuses_are_refused(told):
+    """The runtime refuses these filters when it connects; ours refuses each when it is set, and tells where."""
+    assert told["refused"] == {
+        # The message ends where a text of C ends.
+        text: "Invalid filter: " + text.partition("\0")[0]
+        for text in UNREADABLE
+    }
+    for text in UNREADABLE:
+        with pytest.raises(DeviceFilterError) as refused:
+            ClusterDeviceFilters().set_device_filters("worker", 0, [text])
+        assert 0 <= refused.value.position <= len(text)
+        with pytest.raises(DeviceFilterError):
+            device_filter_matches(text, "/job:ps/replica:0/task:0/device:CPU:0")
+
+
+def test_names_are_read_as_the_runtime_reads_them(told):
+    """Thousands of texts are, or are not, device names to both, and have the same parts to both."""
+    outcomes = {"unreadable": 0, "readable": 0, "parts": 0}
+    for text, reading in told["read"]:
+        try:
+            name = device_names.parse(text)
+        except DeviceNameError:
+            assert reading is False, text
+            outcomes["unreadable"] += 1
+            continue
+        assert reading is not False, text
+        outcomes["readable"] += 1
+        if reading is not True:
+            assert spelled(name) == reading, text
+            outcomes["parts"] += 1
+
+    print(f"{len(told['read'])} texts: {outcomes}")  # noqa: T201 - the count is the report
+    assert len(told["read"]) >= 5000
+    assert min(outcomes.values()) >= 1000
+
+
+def spelled(name: device_names.DeviceName) -> str:
+    """Put a name together in the runtime's order."""
+    parts = [("job", name.job), ("replica", name.replica), ("task", name.task)]
+    text = "".join(f"/{word}:{value}" for word, value in parts if value is not None)
+    if name.type is not None:
+        text += f"/device:{name.type}:{'*' if name.id is None else name.id}"
+    return text

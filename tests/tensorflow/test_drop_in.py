@@ -1,0 +1,197 @@
+"""The resolver in place of TensorFlow's own, in the callers that test_connecting.py does not show."""
+
+from __future__ import annotations
+
+import json
+import signal
+
+from loopback_cluster import DEADLINE, LoopbackCluster
+
+SERVE_BY_TENSORFLOW = """
+from tensorflow.python.distribute.coordinator.utils import start_server
+from tfcluster_resolver import TFClusterResolver
+start_server(TFClusterResolver(), "grpc")
+"""
+
+EQUAL_WORKERS = """
+import itertools, json, os, sys
+import tensorflow as tf
+from tensorflow.python.distribute import distribute_coordinator
+from tfcluster_resolver import TFClusterResolver
+
+class Recording(TFClusterResolver):
+    asked = []
+
+    def num_accelerators(self, *arguments, **options):
+        counts = super().num_accelerators(*arguments, **options)
+        self.asked.append([list(arguments), sorted(options), dict(counts)])
+        return counts
+
+resolver = Recording().snapshot()
+strategy = tf.distribute.MultiWorkerMirroredStrategy(cluster_resolver=resolver)
+
+def reduce_together(strategy):
+    mine = tf.constant(float(resolver.task_id + 1))
+    total = strategy.run(lambda: tf.distribute.get_replica_context().all_reduce("SUM", mine))
+    return float(total)
+
+first = reduce_together(strategy)
+independent = distribute_coordinator.CoordinatorMode.INDEPENDENT_WORKER
+second = distribute_coordinator.run_distribute_coordinator(reduce_together, strategy, mode=independent)
+print(json.dumps({"asked": Recording.asked, "totals": [first, second], "workers": strategy.num_replicas_in_sync}),
+      flush=True)
+
+with strategy.scope():
+    steps = tf.Variable(0, dtype=tf.int64, aggregation=tf.VariableAggregation.SUM)
+handler = tf.distribute.experimental.PreemptionCheckpointHandler(
+    resolver, tf.train.Checkpoint(steps=steps), sys.argv[1],
+    tf.distribute.experimental.TerminationConfig(exit_fn=lambda: os._exit(42), grace_period=0))
+
+@tf.function
+def train():
+    # The sum over the workers keeps them in step, which the handler relies on.
+    strategy.run(lambda: steps.assign_add(tf.constant(1, tf.int64)))
+
+for number in itertools.count():
+    handler.run(train)
+    if number == 5:
+        print("training", flush=True)
+"""
+
+
+def test_multi_worker_mirrored_strategy_and_what_goes_with_it(make_cluster, tmp_path):
+    """MultiWorkerMirroredStrategy, the distribute coordinator and PreemptionCheckpointHandler work by the resolver.
+
+    The strategy asks for the own task's accelerators; two processes reduce together, alone and under the coordinator;
+    and when one of them gets SIGTERM both save the same step.
+    """
+    cluster: LoopbackCluster = make_cluster(jobs={"worker": 2}, limits={"worker": {"example.com/nic": 1}})
+    workers = [cluster.start("worker", index, "-c", EQUAL_WORKERS, str(tmp_path / "saved")) for index in (0, 1)]
+
+    told = [json.loads(cluster.await_line(worker, "{")) for worker in workers]
+    for worker in workers:
+        cluster.await_line(worker, "training")
+    workers[1].send_signal(signal.SIGTERM)
+    ended = [worker.wait(DEADLINE) for worker in workers]
+
+    assert [one["totals"] for one in told] == [[3.0, 3.0]] * 2
+    assert [one["workers"] for one in told] == [2, 2]
+    assert all(one["asked"] and all(call == [[], [], {}] for call in one["asked"]) for one in told)
+    assert ended == [42, 42], cluster.logs()
+    assert list((tmp_path / "saved").glob("ckpt-1.index"))
+
+
+DEVICES = """
+import json, warnings
+import tensorflow as tf
+from tfcluster_resolver import AcceleratorMismatchWarning, TFClusterResolver
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    strategy = tf.distribute.MultiWorkerMirroredStrategy(cluster_resolver=TFClusterResolver().snapshot())
+told = [str(one.message) for one in caught if one.category is AcceleratorMismatchWarning]
+print(json.dumps([strategy.extended.worker_devices, told]))
+"""
+
+
+def test_multi_worker_mirrored_strategy_gets_the_granted_devices(make_cluster):
+    """The strategy plans for the GPUs that the view grants, and the pod that shows none of them is warned once."""
+    cluster: LoopbackCluster = make_cluster(jobs={"worker": 1}, limits={"worker": {"nvidia.com/gpu": 2}})
+
+    devices, told = json.loads(cluster.program(DEVICES, "worker", 0))
+
+    assert devices == [f"/job:worker/replica:0/task:0/device:GPU:{index}" for index in (0, 1)]
+    assert len(told) == 1
+    assert "has 2 healthy GPU devices by the view of tests/loopback, and 0 are visible" in told[0]
+
+
+OUTSIDE = """
+import json, os
+import tensorflow as tf
+from tfcluster_resolver import ClusterChangedError, ClusterSpec, ConnectError, TFClusterResolver, connect_to_cluster
+small, large, filters = json.loads(os.environ["CLUSTERS"])
+filters = {job: {int(index): texts for index, texts in tasks.items()} for job, tasks in filters.items()}
+
+def refusal(*arguments, **options):
+    try:
+        connect_to_cluster(*arguments, **options)
+    except ClusterChangedError as error:
+        return str(error)
+
+def train(cluster, start, **options):
+    resolver = TFClusterResolver.from_spec(cluster, device_filters=filters)
+    connect_to_cluster(resolver, job_name="chief", timeout=120, **options)
+    strategy = tf.distribute.ParameterServerStrategy(resolver)
+    coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
+    with strategy.scope():
+        weight = tf.Variable(start, name="weight")
+
+    @tf.function
+    def step():
+        weight.assign_add(1.0)
+
+    for _ in range(8):
+        coordinator.schedule(step)
+    coordinator.join()
+    return strategy, coordinator, weight, step
+
+early = tf.Variable(1.5)
+try:
+    connect_to_cluster(ClusterSpec(small), "chief")
+except ConnectError as error:
+    early = str(error)
+held = train(small, 0.0)
+local = tf.Variable(1.5)
+saved = float(held[2].numpy())
+told = {"saved": saved, "early": early, "local": float(local)}
+other = TFClusterResolver.from_spec(large, device_filters=filters)
+told["unasked"] = refusal(other, job_name="chief")
+told["held"] = refusal(other, job_name="chief", on_change="reset")
+inside = TFClusterResolver.from_spec(large | {"chief": ["127.0.0.1:1"]}, "chief", 0, device_filters=filters)
+told["inside"] = refusal(inside, on_change="reset")
+told["renamed"] = refusal(other, job_name="localhost", on_change="reset")
+wider = {**filters, "worker": {0: ["/job:ps"]}}
+told["filters"] = refusal(other, job_name="chief", cluster_device_filters=wider, on_change="reset")
+told["still works"] = float(held[2].numpy())
+held = None
+strategy, coordinator, weight, step = train(large, saved, on_change="reset")
+told["went on"] = float(weight.numpy())
+told["workers"] = sorted({device.name.split("/device")[0] for device in tf.config.list_logical_devices()
+                          if "/job:worker" in device.name})
+told["used"] = strategy._num_workers
+told["local after"] = float(local)
+connect_to_cluster(ClusterSpec(large), "chief", timeout=120, cluster_device_filters=filters)
+told["repaired"] = float(weight.numpy())
+print(json.dumps(told), flush=True)
+os._exit(0)
+"""
+
+
+def test_process_outside_of_the_cluster_is_reset(make_cluster, monkeypatch):
+    """A coordinator that is no task of the ClusterSpec goes from one worker to two in one process.
+
+    It is refused the changed cluster while it holds anything of the old one, and trains on once it has dropped that.
+    TensorFlow's own ``start_server`` serves the workers, by the resolver.
+    """
+    cluster: LoopbackCluster = make_cluster(jobs={"worker": 2, "ps": 1, "outside": 1})
+    cluster.serve_all("ps")
+    for index in (0, 1):
+        cluster.start("worker", index, "-c", SERVE_BY_TENSORFLOW)
+    own = cluster.addresses.pop("outside")
+    large = dict(cluster.addresses)
+    small = large | {"worker": large["worker"][:1]}
+    cluster.addresses["outside"] = own
+    filters = {"worker": {str(index): ["/job:ps", "/job:chief"] for index in range(4)}}
+    monkeypatch.setenv("CLUSTERS", json.dumps([small, large, filters]))
+
+    told = json.loads(cluster.program(OUTSIDE, "outside", 0))
+
+    assert (told["saved"], told["still works"], told["went on"], told["repaired"]) == (8.0, 8.0, 16.0, 16.0)
+    assert told["workers"] == ["/job:worker/replica:0/task:0", "/job:worker/replica:0/task:1"]
+    assert told["used"] == 2
+    assert told["local"] == told["local after"] == 1.5
+    assert "variable Variable:0 on /job:localhost/replica:0/task:0" in told["early"]
+    assert "The ways to go on" in told["unasked"]
+    assert "variable weight:0 on /job:ps/replica:0/task:0" in told["held"]
+    assert "TensorFlow never closes the server" in told["inside"]
+    assert "its own variables live on /job:chief/task:0" in told["renamed"]
+    assert "the device filters of /job:worker/task:0" in told["filters"]

@@ -1,0 +1,221 @@
+"""Our messages beside TensorFlow's in one process, and alone with each major version of protobuf."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+from google.protobuf import descriptor_pb2
+
+from tfcluster_resolver import ClusterDeviceFilters, ClusterSpec, protobuf
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+THEIRS = {
+    "ClusterDef": tf.train.ClusterDef,
+    "JobDef": tf.train.JobDef,
+    "ServerDef": tf.train.ServerDef,
+}
+OURS = protobuf.own_messages("a test")
+NAMES = ("ClusterDef", "JobDef", "ServerDef", "ClusterDeviceFilters", "JobDeviceFilters", "TaskDeviceFilters")
+SERVER = tf.train.ServerDef(
+    cluster={"job": [{"name": "worker", "tasks": {0: "a:1", 7: "é:2"}}, {"name": "", "tasks": {}}]},
+    job_name="worker",
+    task_index=7,
+    replica=1,
+    protocol="grpc",
+    port=2222,
+    default_session_config=tf.compat.v1.ConfigProto(device_count={"CPU": 2}, allow_soft_placement=True),
+    cluster_device_filters={"jobs": [{"name": "worker", "tasks": {7: {"device_filters": ["/job:ps", "/"]}}}]},
+)
+
+
+def described(message) -> descriptor_pb2.DescriptorProto:
+    """Give a message class as its descriptor says."""
+    description = descriptor_pb2.DescriptorProto()
+    message.DESCRIPTOR.CopyToProto(description)
+    return description
+
+
+def test_messages_are_tensorflows_where_it_is_installed():
+    """With TensorFlow installed, its own classes are used, so that TensorFlow takes what we make."""
+    found = protobuf.messages("a test")
+
+    assert {name: getattr(found, name) for name in THEIRS} == THEIRS
+    assert found.ClusterDeviceFilters is type(SERVER.cluster_device_filters)
+    assert type(ClusterSpec({"w": ["a:1"]}).as_cluster_def()) is tf.train.ClusterDef
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_our_messages_are_described_as_tensorflows(name):
+    """Each of our messages has TensorFlow's fields: same names, numbers, types and labels, in any order."""
+    ours, theirs = described(getattr(OURS, name)), described(getattr(protobuf.messages("a test"), name))
+
+    for description in (ours, theirs):
+        description.field.sort(key=lambda field: field.number)
+        for field in description.field:
+            field.ClearField("json_name")
+        for nested in description.nested_type:
+            for field in nested.field:
+                field.ClearField("json_name")
+    assert ours == theirs
+    assert getattr(OURS, name) is not getattr(protobuf.messages("a test"), name)
+    assert getattr(OURS, name).DESCRIPTOR.full_name == f"tensorflow.{name}"
+
+
+def test_bytes_go_both_ways():
+    """A ServerDef of TensorFlow's goes through our class and comes back as it was, session options included."""
+    ours = OURS.ServerDef.FromString(SERVER.SerializeToString())
+
+    assert (ours.job_name, ours.task_index, ours.replica, ours.port) == ("worker", 7, 1, 2222)
+    assert dict(ours.cluster.job[0].tasks) == {0: "a:1", 7: "é:2"}
+    assert list(ours.cluster_device_filters.jobs[0].tasks[7].device_filters) == ["/job:ps", "/"]
+    assert tf.train.ServerDef.FromString(ours.SerializeToString()) == SERVER
+
+
+def test_message_reaches_a_server():
+    """``tf.distribute.Server`` takes the ClusterDef that our ClusterSpec makes."""
+    definition = ClusterSpec({"worker": ["127.0.0.1:0"]}).as_cluster_def()
+
+    server = tf.distribute.Server(definition, job_name="worker", task_index=0, start=False)
+
+    assert dict(server.server_def.cluster.job[0].tasks) == {0: "127.0.0.1:0"}
+
+
+def test_filters_become_tensorflows():
+    """Our ClusterDeviceFilters become TensorFlow's class and its message, with the same filters."""
+    ours = ClusterDeviceFilters()
+    ours.set_device_filters("worker", 3, ["/job:ps", "/task:1"])
+    ours.set_device_filters("ps", 0, [])
+    theirs = tf.config.experimental.ClusterDeviceFilters()
+    theirs.set_device_filters("worker", 3, ["/job:ps", "/task:1"])
+    theirs.set_device_filters("ps", 0, [])
+
+    assert type(ours.as_tensorflow()) is tf.config.experimental.ClusterDeviceFilters
+    assert ours.as_tensorflow()._as_cluster_device_filters() == theirs._as_cluster_device_filters()
+    assert ours.as_cluster_device_filters() == theirs._as_cluster_device_filters()
+
+
+#: What both orders of import, and each version of protobuf, must be able to do.
+USE_OURS = """
+from tfcluster_resolver import ClusterDeviceFilters, ClusterSpec, protobuf
+own = protobuf.own_messages("a test")
+made = own.ClusterDef(job=[own.JobDef(name="w", tasks={0: "a:1", 3: "b:2"})])
+spec = ClusterSpec(own.ClusterDef.FromString(made.SerializeToString()))
+assert spec.as_dict() == {"w": {0: "a:1", 3: "b:2"}}, spec
+assert spec == ClusterSpec({"w": {0: "a:1", 3: "b:2"}})
+server = own.ServerDef(cluster=made, job_name="w", task_index=3)
+assert own.ServerDef.FromString(server.SerializeToString()) == server
+assert own.ServerDef.DESCRIPTOR.full_name == "tensorflow.ServerDef"
+"""
+USE_THEIRS = """
+import tensorflow as tf
+theirs = tf.train.ServerDef(job_name="w", default_session_config=tf.compat.v1.ConfigProto(allow_soft_placement=True))
+assert tf.train.ServerDef.FromString(theirs.SerializeToString()) == theirs
+"""
+USE_BOTH = """
+kept = own.ServerDef.FromString(theirs.SerializeToString())
+assert tf.train.ServerDef.FromString(kept.SerializeToString()) == theirs
+assert type(spec.as_cluster_def()) is tf.train.ClusterDef
+assert tf.train.ClusterSpec(spec.as_cluster_def()) == spec
+print("done")
+"""
+USE_ALONE = """
+import json, sys
+assert spec.as_cluster_def() == made, spec.as_cluster_def()
+filters = ClusterDeviceFilters()
+filters.set_device_filters("w", 3, ["/job:ps"])
+assert list(filters.as_cluster_device_filters().jobs[0].tasks[3].device_filters) == ["/job:ps"]
+from google.protobuf import __version__
+from google.protobuf.internal import api_implementation
+assert "tensorflow" not in sys.modules
+print(json.dumps([__version__, api_implementation.Type(), made.SerializeToString().hex()]))
+"""
+
+
+def run(program: str, *path: Path, flags: tuple[str, ...] = (), **environment: str) -> str:
+    """Run a program in a Python that finds our package, and packages in these folders; give what it prints."""
+    done = subprocess.run(
+        [sys.executable, *flags, "-c", program],
+        env=os.environ
+        | {"PYTHONPATH": os.pathsep.join(str(one) for one in (ROOT / "resolver", *path)), "TF_CPP_MIN_LOG_LEVEL": "2"}
+        | environment,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize("program", [USE_OURS + USE_THEIRS, USE_THEIRS + USE_OURS], ids=["ours", "tensorflows"])
+def test_both_live_in_one_process(program):
+    """Our messages and TensorFlow's can be used in one process, whichever was there first."""
+    assert run(program + USE_BOTH) == "done"
+
+
+def versions() -> list[Path]:
+    """The folders with one version of protobuf each that the Makefile made."""
+    return [Path(one) for one in os.environ.get("TFCLUSTER_PROTOBUFS", "").split()]
+
+
+@pytest.mark.parametrize("implementation", ["upb", "python"])
+def test_every_major_version_of_protobuf_works(implementation):
+    """Without TensorFlow, the messages work with protobuf 5, 6 and 7, compiled and in plain Python."""
+    found = versions()
+    assert len(found) == 3, "TFCLUSTER_PROTOBUFS does not name the folders that `make tensorflow-tests` makes"
+
+    told = [
+        # NB: without site-packages, or TensorFlow and its own protobuf would be found.
+        json.loads(run(USE_OURS + USE_ALONE, one, flags=("-S",), PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION=implementation))
+        for one in found
+    ]
+
+    assert [version.partition(".")[0] for version, *_ in told] == ["5", "6", "7"]
+    assert {kind for _, kind, _ in told} == {implementation}
+    definitions = {tf.train.ClusterDef.FromString(bytes.fromhex(content)).SerializeToString() for *_, content in told}
+    assert len(definitions) == 1
+
+
+def test_no_protobuf_is_a_named_error():
+    """Without protobuf, what needs a message says so in an ImportError of our own, and nothing else needs it."""
+    program = """
+from tfcluster_resolver import ClusterSpec, ClusterDeviceFilters, ProtobufNotFoundError
+spec = ClusterSpec(ClusterSpec({"w": ["a:1"]}))
+for ask in (spec.as_cluster_def, ClusterDeviceFilters().as_cluster_device_filters):
+    try:
+        ask()
+    except ProtobufNotFoundError as error:
+        assert isinstance(error, ImportError)
+        print(error)
+"""
+    said = run(program, flags=("-S",)).splitlines()
+
+    assert [line.partition(" needs protobuf")[0] for line in said] == [
+        "as_cluster_def()",
+        "as_cluster_device_filters()",
+    ]
+    assert all("pip install protobuf" in line for line in said)
+
+
+def test_old_protobuf_is_a_named_error(tmp_path):
+    """A protobuf from before 4.22 is named as too old, with its version."""
+    package = tmp_path / "google" / "protobuf"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text('__version__ = "3.20.3"\n')
+    (package / "message_factory.py").write_text("")
+    program = """
+from tfcluster_resolver import ClusterSpec, ProtobufNotFoundError
+try:
+    ClusterSpec({}).as_cluster_def()
+except ProtobufNotFoundError as error:
+    print(error)
+"""
+
+    assert "4.22 or newer" in run(program, tmp_path, flags=("-S",))
+    assert "3.20.3" in run(program, tmp_path, flags=("-S",))

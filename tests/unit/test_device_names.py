@@ -1,0 +1,159 @@
+"""TensorFlow's device names, taken apart without TensorFlow; tests/tensorflow compares them with a real runtime."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tfcluster_resolver import DeviceFilterError, DeviceNameError, device_filter_matches, device_names
+from tfcluster_resolver.device_names import DeviceName
+
+PS_0 = "/job:ps/replica:0/task:0/device:CPU:0"
+PS_1 = "/job:ps/replica:0/task:1/device:CPU:0"
+WORKER_1_GPU = "/job:worker/replica:0/task:1/device:GPU:1"
+DEVICES = [PS_0, PS_1, WORKER_1_GPU]
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("", DeviceName()),
+        ("/", DeviceName()),
+        ("/job:*", DeviceName()),
+        ("/device:*:*", DeviceName()),
+        (WORKER_1_GPU, DeviceName("worker", 0, 1, "GPU", 1)),
+        ("/device:GPU:1/task:1/job:worker", DeviceName(job="worker", task=1, type="GPU", id=1)),
+        ("/job:ps/job:worker", DeviceName(job="worker")),
+        ("/job:ps/job:*", DeviceName()),
+        ("/device:GPU:1/device:CPU", DeviceName(type="CPU")),
+        ("/device:CPU:1/device:*", DeviceName()),
+        ("/device:*:1", DeviceName(id=1)),
+        ("/cpu:0", DeviceName(type="CPU", id=0)),
+        ("/GPU:*", DeviceName(type="GPU")),
+        ("/device:cpu:0", DeviceName(type="cpu", id=0)),
+        ("/task:007", DeviceName(task=7)),
+        ("/task:4294967297", DeviceName(task=1)),
+        ("/task:2147483648", DeviceName(task=-(2**31))),
+        ("/task:" + "0" * 5000 + "3", DeviceName(task=3)),
+    ],
+)
+def test_parts_of_a_name(text, parts):
+    """Parts stand in any order, the last of a kind counts, ``*`` is as good as absent, and 32 bits are kept."""
+    assert device_names.parse(text) == parts
+    assert device_names.parse_filter(text) == parts
+
+
+@pytest.mark.parametrize(
+    ("text", "position", "expected"),
+    [
+        ("ps", 0, "/job:"),
+        (" /job:ps", 0, "/job:"),
+        ("//", 0, "/job:"),
+        ("/tpu:0", 0, "/job:"),
+        ("/job:", 5, "job's name"),
+        ("/job:1ps", 5, "job's name"),
+        ("/job:my-worker", 7, "the next part"),
+        ("/job:ps ", 7, "the next part"),
+        ("/job:*ps", 6, "the next part"),
+        ("/job:pß", 6, "the next part"),
+        ("/job:ps/", 7, "/job:"),
+        ("/job:ps/task:-1", 13, "a number"),
+        ("/job:ps/task:1x", 14, "the next part"),
+        ("/cpu:", 5, "a number"),
+        ("/device::0", 8, "a device type"),
+        ("/device:CPU:", 12, "a device type"),
+        ("/device:CPU:0:1", 13, "the next part"),
+        ("/job:a/task:18446744073709551616", 12, "a smaller number"),
+        ("/task:" + "9" * 5000, 6, "a smaller number"),
+    ],
+)
+def test_unreadable_names_tell_where(text, position, expected):
+    """An unreadable text is refused with the position of the first letter that cannot be, and what could be there."""
+    for read, kind, word in (
+        (device_names.parse, DeviceNameError, "name"),
+        (device_names.parse_filter, DeviceFilterError, "filter"),
+        (device_names.parse_exact_filter, DeviceFilterError, "filter"),
+    ):
+        with pytest.raises(kind, match=f"device {word}") as refused:
+            read(text)
+        assert refused.value.position == position
+        assert type(refused.value) is kind
+        assert f"at position {position} " in str(refused.value)
+        assert expected in str(refused.value).partition("expected")[2]
+
+
+@pytest.mark.parametrize(
+    ("text", "position"), [("/task:2147483648", 6), ("/job:a/cpu:4294967296", 11), ("/device:CPU:002147483648", 12)]
+)
+def test_numbers_that_would_wrap_are_not_exact(text, position):
+    """A number that TensorFlow would silently change is no exact filter, and the largest that it keeps is."""
+    with pytest.raises(DeviceFilterError, match="wrap") as refused:
+        device_names.parse_exact_filter(text)
+
+    assert refused.value.position == position
+    assert device_names.parse_exact_filter("/task:2147483647") == DeviceName(task=2**31 - 1)
+    assert device_names.parse_exact_filter("/task:00000000000000000001") == DeviceName(task=1)
+
+
+@pytest.mark.parametrize("text", [None, b"/job:ps", 3, ["/job:ps"]])
+def test_no_text_is_no_name(text):
+    """What is no text is a TypeError, for a filter and for a device."""
+    with pytest.raises(TypeError, match="filter is a text"):
+        device_filter_matches(text, PS_0)
+    with pytest.raises(TypeError, match="name is a text"):
+        device_filter_matches("/", text)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("/job:ps", [PS_0, PS_1]),
+        ("/job:ps/task:1", [PS_1]),
+        ("/task:1", [PS_1, WORKER_1_GPU]),
+        ("/device:CPU:0", [PS_0, PS_1]),
+        ("/device:GPU", [WORKER_1_GPU]),
+        ("/replica:0", DEVICES),
+        ("/", DEVICES),
+        ("", DEVICES),
+        ("/job:worker/replica:1", []),
+        ("/job:PS", []),
+        ("/device:cpu:0", []),
+        ("/gpu:1", [WORKER_1_GPU]),
+        ("/job:p", []),
+        ("/task:4294967297", [PS_1, WORKER_1_GPU]),
+    ],
+)
+def test_filter_shows(text, shown):
+    """A filter shows the devices that agree in each part it has."""
+    assert [device for device in DEVICES if device_filter_matches(text, device)] == shown
+
+
+def test_part_that_a_device_leaves_out_fits():
+    """A device without a type asks whether any device of the task can be shown."""
+    assert device_filter_matches("/device:GPU:0", "/job:ps/task:0")
+    assert not device_filter_matches("/job:worker", "/job:ps/task:0")
+
+
+def test_error_tells_filter_from_device():
+    """A wrong device is a DeviceNameError, a wrong filter a DeviceFilterError, which is one too, and a ValueError."""
+    with pytest.raises(DeviceNameError) as refused:
+        device_filter_matches("/job:ps", "ps")
+
+    assert type(refused.value) is DeviceNameError
+    assert issubclass(DeviceFilterError, DeviceNameError)
+    assert issubclass(DeviceNameError, ValueError)
+
+
+_NAMES = st.sampled_from(["a", "B_1", "worker"])
+_PARTS = st.builds(DeviceName, _NAMES, st.integers(0, 9), st.integers(0, 2**31 - 1), _NAMES, st.integers(0, 9))
+
+
+@given(_PARTS)
+def test_whole_name_shows_itself_alone(parts):
+    """A whole name reads as its parts, and as a filter shows that device and no other task's."""
+    text = f"/job:{parts.job}/replica:{parts.replica}/task:{parts.task}/device:{parts.type}:{parts.id}"
+
+    assert device_names.parse(text) == parts
+    assert device_filter_matches(text, text)
+    assert not device_filter_matches(text, text.replace("/task:", "/task:1"))

@@ -1,0 +1,191 @@
+"""docs/conditions.md and the code agree: every reason of the one is in the other, and where it says that it is."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Final
+
+import life_scenarios
+import pytest
+from in_memory import InMemoryWorld, make_cluster
+
+from tfcluster_operator.engine import reconcile
+from tfcluster_operator.model import reasons
+from tfcluster_operator.model.actions import Finding
+from tfcluster_operator.model.status import invalid_status, status_of
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+OPERATOR: Final = ROOT / "operator" / "tfcluster_operator"
+TEXT: Final = (ROOT / "docs" / "conditions.md").read_text(encoding="utf-8")
+REASONS: Final = {name: value for name, value in vars(reasons).items() if name.isupper()}
+FAILS: Final = dict.fromkeys(
+    ("TaskFailed", "PermanentExitCode", "BackoffLimitExceeded", "DeadlineExceeded"), "the cluster has failed"
+)
+
+_ROW: Final = re.compile(r"^\| (\w+) \| `(\w+)` \| (.+) \| (.+) \|$", re.MULTILINE)
+
+
+def sections() -> Mapping[str, str]:
+    """Give the text under each heading."""
+    parts = re.split(r"^#{2,3} (.+)$", TEXT, flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def documented_conditions() -> set[tuple[str, str, str]]:
+    """Give (type, status, reason) of every row under a condition's heading."""
+    return {
+        (heading, row[1], row[2])
+        for heading, text in sections().items()
+        if heading != "Events"
+        for row in _ROW.finditer(text)
+    }
+
+
+def documented_events() -> set[tuple[str, str]]:
+    """Give (type, reason) of every row of the table of events."""
+    return {(row[1], row[2]) for row in _ROW.finditer(sections()["Events"])}
+
+
+def told(status: Mapping[str, Any]) -> set[tuple[str, str, str]]:
+    return {(c["type"], c["status"], c["reason"]) for c in status["conditions"]}
+
+
+@pytest.fixture(scope="module")
+def lives() -> SimpleNamespace:
+    """All that clusters say of themselves in every meeting of a state and an event, and in the cases below."""
+    conditions, posted = set(), set()
+    for state, event in life_scenarios.possible():
+        _, scenario = life_scenarios.happens(state, event, FAILS)
+        conditions |= scenario.told
+        posted |= scenario.posted
+    for scenario in _rollouts():
+        conditions |= scenario.told
+        posted |= scenario.posted
+    for status in (*_found(), _invalid(), _stale()):
+        conditions |= told(status)
+    return SimpleNamespace(conditions=conditions, posted=posted)
+
+
+def _rollouts() -> Iterator[life_scenarios.Scenario]:
+    """An edit of the template under the strategies that wait, and one that never becomes ready."""
+    for strategy in ("OnDelete", "RollingUpdate"):
+        scenario = life_scenarios.STATES["OnFailure"]()
+        scenario.edit(updateStrategy={"type": strategy})
+        life_scenarios.EVENTS["edit"](scenario)
+        scenario.settle()
+        yield scenario
+    broken = life_scenarios.STATES["OnFailure"]()
+    broken.edit(updateStrategy={"type": "RollingUpdate"})
+    life_scenarios.EVENTS["edit"](broken)
+    broken.settle(let_run=False)
+    waiting = {"name": "task", "state": {"waiting": {"reason": "ErrImagePull", "message": "not found"}}}
+    broken.world.edit("Pod", broken.subject, {"status": {"phase": "Pending", "containerStatuses": [waiting]}})
+    broken.settle(let_run=False)
+    yield broken
+
+
+def _found() -> Iterator[Mapping[str, Any]]:
+    """A status for each obstacle that lies outside the cluster."""
+    cluster, world = make_cluster(), InMemoryWorld()
+    for reason in (
+        reasons.NAME_TAKEN,
+        reasons.REFUSED,
+        reasons.VIEW_TOO_LARGE,
+        reasons.WAITING_FOR_PREDECESSOR,
+        reasons.WAITING_FOR_JOB,
+    ):
+        planned = world.plan(cluster)
+        finding = Finding(reason, "words")
+        yield status_of(cluster, world.observe(cluster), world.ledger, planned.views, (finding,), world.now)
+
+
+def _invalid() -> Mapping[str, Any]:
+    return invalid_status({}, generation=2, problems=["spec.jobs: wrong"], now=0.0)
+
+
+def _stale() -> Mapping[str, Any]:
+    """A status of pods that were not told of the newest view."""
+    world = InMemoryWorld()
+    world.settle(make_cluster())
+    world.all_pods_run()
+    larger = make_cluster({"chief": 1, "worker": 3}, generation=2)
+    planned = world.plan(larger)
+    return status_of(larger, world.observe(larger), world.ledger, planned.views, planned.findings, world.now)
+
+
+def used_names(tree: ast.AST) -> set[str]:
+    """Give the constants of the module of reasons that a module's code names."""
+    return {
+        node.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "reasons"
+    }
+
+
+def test_documented_reasons_are_those_of_the_code():
+    """Every reason has a row, and every row a reason."""
+    assert {row[2] for row in _ROW.finditer(TEXT)} == set(REASONS.values())
+
+
+def test_every_reason_is_used():
+    """No reason is declared that no code gives."""
+    used = set()
+    for file in OPERATOR.rglob("*.py"):
+        used |= used_names(ast.parse(file.read_text(encoding="utf-8")))
+    assert used == REASONS.keys()
+
+
+def test_condition_types_are_documented():
+    """The headings are the types of the conditions that a status has, in its order of importance."""
+    status = _stale()
+    headings = [heading for heading in sections() if heading not in {"Conditions", "Events"}]
+    assert sorted(headings) == sorted(condition["type"] for condition in status["conditions"])
+
+
+def test_documented_conditions_are_shown(lives):
+    """Each row of a condition is shown by some cluster, and what clusters show has a row."""
+    assert lives.conditions == documented_conditions()
+
+
+def test_documented_events_are_posted(lives):
+    """The table of events has what is done, what is decided and each obstacle, with their severity."""
+    severity = {reason: "Warning" if reason in reconcile._WARNINGS else "Normal" for reason in REASONS.values()}
+    verdicts = {
+        ("Normal" if kind == "Succeeded" else "Warning", reason)
+        for kind, status, reason in lives.conditions
+        if kind in {"Succeeded", "Failed"} and status == "True"
+    }
+    obstacles = {("Warning", reason) for reason in reconcile._OBSTACLES}
+    actions = {(severity[reason], reason) for reason in lives.posted | ACTIONS_OF_OTHER_CAUSES}
+    assert documented_events() == verdicts | obstacles | actions
+
+
+#: What is done for causes that no scenario brings about: edits by others, drains, removed jobs, forced deletions.
+ACTIONS_OF_OTHER_CAUSES: Final = {
+    reasons.REPAIRED,
+    reasons.POD_EDITED,
+    reasons.MADE_ANEW,
+    reasons.DRAINING,
+    reasons.JOB_REMOVED,
+    reasons.FORCED,
+    reasons.UNUSED,
+}
+
+
+def test_other_causes_are_actions_in_the_code():
+    """What the scenarios leave out is given to an action somewhere in the model."""
+    named = set()
+    for file in (OPERATOR / "model").glob("*.py"):
+        if file.name not in {"reasons.py", "conditions.py", "status.py"}:
+            named |= used_names(ast.parse(file.read_text(encoding="utf-8")))
+    assert {REASONS[name] for name in named} >= ACTIONS_OF_OTHER_CAUSES
+
+
+def test_text_names_no_other_field_or_reason():
+    """What stands in backquotes outside the reasons' column is a reason, a condition, or no single CamelCase word."""
+    words = set(re.findall(r"`([A-Z][A-Za-z]+)`", TEXT))
+    assert words - set(REASONS.values()) <= sections().keys()

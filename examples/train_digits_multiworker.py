@@ -1,11 +1,14 @@
 """Train a small network on scikit-learn's digits on equal workers: every pod runs this program.
 
 MultiWorkerMirroredStrategy starts each worker's server itself, waits for all of them, and averages their gradients.
+None goes on without the others, so all start again when one fails; with --checkpoints they go on from the last pass.
 """
 
 from __future__ import annotations
 
 import argparse
+import shutil
+from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
@@ -18,10 +21,34 @@ BATCH = 32
 RATE = 0.1
 
 
+class Checkpoints:
+    """The newest states of some variables in a folder that all workers share; what is there is restored."""
+
+    def __init__(self, folder: str | None, cluster: TFClusterResolver, **kept: object) -> None:
+        # Every worker takes part in saving, and one writes what counts: the others write what is thrown away.
+        self._writes = cluster.task_id == 0
+        self._own = Path(folder) / f"other.{cluster.task_id}" if folder else None
+        checkpoint = tf.train.Checkpoint(**kept)
+        latest = tf.train.latest_checkpoint(folder) if folder else None
+        if latest:
+            checkpoint.restore(latest).assert_consumed()
+        where = folder if self._writes else str(self._own)
+        self._manager = tf.train.CheckpointManager(checkpoint, where, max_to_keep=2) if folder else None
+
+    def save(self) -> None:
+        """Write a checkpoint, and delete the last but two."""
+        if self._manager is None:
+            return
+        self._manager.save()
+        if self._own is not None and not self._writes:
+            shutil.rmtree(self._own, ignore_errors=True)
+
+
 def main() -> None:
     """Train, and print a line of loss and accuracy an epoch."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--epochs", type=int, default=10, help="passes over the data")
+    parser.add_argument("--checkpoints", help="a folder on a volume that all workers share and that outlives them")
     options = parser.parse_args()
 
     cluster = TFClusterResolver().snapshot()
@@ -58,12 +85,17 @@ def main() -> None:
         loss = strategy.run(replica_step, args=next(batches))
         return strategy.reduce("MEAN", loss, axis=None)
 
+    passed = tf.Variable(0, dtype=tf.int64)
+    checkpoints = Checkpoints(options.checkpoints, cluster, weights=weights, bias=bias, passed=passed)
+    print(f"{int(passed)} passes were made before", flush=True)
     loss = tf.constant(0.0)
-    for epoch in range(1, options.epochs + 1):
+    while int(passed) < options.epochs:
         for _ in range(len(train_labels) // (BATCH * strategy.num_replicas_in_sync)):
             loss = step()
         accuracy = float(np.mean(np.argmax(test_images @ weights.numpy() + bias.numpy(), axis=1) == test_labels))
-        print(f"pass {epoch}: loss {float(loss):.3f}, accuracy {accuracy:.3f}", flush=True)
+        passed.assign_add(1)
+        print(f"pass {int(passed)}: loss {float(loss):.3f}, accuracy {accuracy:.3f}", flush=True)
+        checkpoints.save()
     print("done", flush=True)
 
 

@@ -15,7 +15,7 @@ from tfcluster_resolver import __version__, contract, copies, tensorflow_api
 from tfcluster_resolver.membership import Membership
 from tfcluster_resolver.memory import free_memory
 from tfcluster_resolver.resolver import TFClusterResolver
-from tfcluster_resolver.task import EVALUATOR, OwnTask
+from tfcluster_resolver.task import OwnTask
 from tfcluster_resolver.verdict import Check, Verdict
 from tfcluster_resolver.visible_devices import visible_accelerators
 
@@ -59,7 +59,7 @@ def view(membership: Membership, path: Path, directory: str) -> Check:
     told, own = membership.view, membership.own
     age = max(0, int(time.time() - path.stat().st_mtime))
     message = f"{told.namespace}/{told.name}, epoch {told.epoch}, in {path}, written {age} s ago"
-    if own is not None and own.job != EVALUATOR:
+    if own is not None:
         known = told.jobs.get(own.job, ())
         listed = dict(enumerate(known)) if isinstance(known, Sequence) else dict(known)
         address = listed.get(own.index, own.address)

@@ -11,7 +11,6 @@ import functools
 import importlib
 import sys
 from dataclasses import dataclass, fields
-from importlib import resources
 from typing import Any, Final
 
 from tfcluster_resolver import tensorflow_api
@@ -89,6 +88,8 @@ def _own() -> Messages:
     descriptors = importlib.import_module("google.protobuf.descriptor_pb2")
     # NB: not the default pool, where TensorFlow's files of the same message names would clash with ours.
     pool = importlib.import_module("google.protobuf.descriptor_pool").DescriptorPool()
+    # NB: importing the package must be quick, and this module brings half of the standard library.
+    resources = importlib.import_module("importlib.resources")
     content = resources.files("tfcluster_resolver").joinpath(DESCRIPTOR_SET).read_bytes()
     for file in descriptors.FileDescriptorSet.FromString(content).file:
         pool.AddSerializedFile(file.SerializeToString())

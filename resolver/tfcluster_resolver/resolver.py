@@ -215,9 +215,7 @@ class TFClusterResolver(ClusterAnswers):
         return self._new_epochs(self.membership(), timeout)
 
     def _new_epochs(self, first: Membership, timeout: float | None) -> Iterator[NewEpoch]:
-        live = self._live()
-        if live is None:
-            return
+        live = self._live() or self._source
 
         def read() -> Membership:
             return Membership(view=live.view(), own=self._own)

@@ -80,7 +80,7 @@ def test_gpu_example_counts_a_gpu_in_each_worker(gpu_example):
 
 
 def test_mirrored_example_learns_and_ends(apply_example):
-    """Two equal workers train together and exit 0: both report an accuracy of at least 0.8, none is restarted."""
+    """Two equal workers train together and exit 0: both report an accuracy of at least 0.8, the cluster succeeds."""
     world = apply_example(MIRRORED)
     pods = task_names("digits-mirrored", worker=2)
 
@@ -93,7 +93,8 @@ def test_mirrored_example_learns_and_ends(apply_example):
 
     assert all(max(numbers("accuracy", world.logs(pod)), default=0) >= 0.8 for pod in pods)
     assert {pod: restarts(world.demand(PODS, pod)) for pod in pods} == dict.fromkeys(pods, 0)
-    assert status["jobs"]["worker"]["failed"] == 0
+    assert (status["jobs"]["worker"]["failed"], status["restarts"]) == (0, 0)
+    world.await_condition("digits-mirrored", "Succeeded", status="True", reason="TasksSucceeded")
 
 
 @pytest.fixture(scope="module")

@@ -315,6 +315,23 @@ def test_end_of_a_task_is_the_end_of_its_main_container(world, kubelet):
 
 
 @pytest.mark.usefixtures("operator")
+def test_restart_waits_for_the_kubelets_last_word(world, kubelet):
+    """A failure counts when its container has ended; the pod goes when its phase says so too, and keeps its attempt."""
+    uids = launch_running(world, kubelet, "c", {"worker": {"replicas": 2}})
+    kubelet.end_container("c-worker-0", exit_code=3)  # a kubelet tells of the phase a second or more later
+    await_restarts(world, "c", 1)
+    settle_another(world, "later")
+    assert world.demand(PODS, "c-worker-0")["metadata"].get("deletionTimestamp") is None
+
+    kubelet.fail("c-worker-0", exit_code=3)
+    new = world.await_replaced("c-worker-0", uids["c-worker-0"])
+
+    assert new["metadata"]["annotations"]["tfcluster.dev/attempt"] == "1"
+    status = world.await_status("c", lambda s: s["jobs"]["worker"]["created"] == 2, what="it is made anew")
+    assert (status["restarts"], status["jobs"]["worker"]["replaced"]) == (1, 0)
+
+
+@pytest.mark.usefixtures("operator")
 def test_replacement_of_a_rejected_pod_is_not_a_storm(world, kubelet):
     """A pod that nodes reject again and again is replaced with growing pauses, and never counted as a failure."""
     old = launch_running(world, kubelet, "c", {"worker": {}}, backoffLimit=0)["c-worker-0"]

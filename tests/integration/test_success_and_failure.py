@@ -192,6 +192,17 @@ def test_clean_pod_policy_after_success(world, kubelet):
         assert (jobs["chief"]["succeeded"], jobs["worker"]["succeeded"]) == (1, 1), "it is told truly"
 
 
+def test_clean_pod_policy_keeps_a_pod_whose_phase_is_late(world, kubelet):
+    """A chief whose container has just ended well keeps its pod and its log, though its phase still says Running."""
+    launch_running(world, kubelet, "c", {"chief": {}, "worker": {}})
+    kubelet.end_container("c-chief-0", exit_code=0)
+    world.await_ended("c", "Succeeded")
+    await_pods_left(world, kubelet, "c", ["c-chief-0"])
+    settle_another(world, "later")
+
+    assert world.demand(PODS, "c-chief-0")["metadata"].get("deletionTimestamp") is None
+
+
 def test_clean_pod_policy_after_failure(world, kubelet):
     """A failure cleans up by the same policy: under None the pods of a used-up limit stay, running ones too."""
     wanted = {"Running": ["worker-1"], "All": [], "None": ["worker-0", "worker-1"]}

@@ -1,6 +1,6 @@
 """Pods that should be gone and are not: a node that never confirms, a finalizer, and when the operator uses force.
 
-A pod that is bound to the stand-in's node stays Terminating until the stand-in confirms its end: a dead node never does.
+A pod that is bound to the stand-in's node stays Terminating until that confirms its end: a dead node never does.
 """
 
 from __future__ import annotations

@@ -129,7 +129,8 @@ edits = _EDITS.map(_edit)
 # --- spoiling a world
 
 #: What a node or a user's program does to a pod.
-POD_FATES = ("runs", "fails", "is evicted", "succeeds", "loses a GPU", "terminates")
+#: NB: a pod that succeeds ends its task for good, and with it perhaps the cluster: that is a life, not a spoiled world.
+POD_FATES = ("runs", "fails", "is evicted", "loses a GPU", "terminates")
 #: What somebody with rights does behind the operator's back; all of it is put right.
 TAMPERINGS = (
     "delete",

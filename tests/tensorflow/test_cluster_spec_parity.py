@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
 import tensorflow as tf
 from cluster_inputs import DEFINITIONS, DICTS, NO_CLUSTERS, differences, in_our_pool, observed
 from hypothesis import Phase, given, settings
@@ -50,6 +51,16 @@ def compare(ours, theirs, seen: Counter[str]) -> None:
         seen["equal"] += 1
 
 
+def compare_copies(ours, theirs, seen: Counter[str]) -> None:
+    """Compare ours and TensorFlow's that were made from a ClusterSpec of TensorFlow's: what they hold suffices."""
+    cause = deliberate(ours, theirs)
+    if cause is None:
+        assert not isinstance(ours, Exception), (ours, theirs)
+        assert (ours.jobs, ours.as_dict(), repr(ours)) == (theirs.jobs, theirs.as_dict(), repr(theirs))
+        assert list(ours.as_cluster_def().job) == list(theirs.as_cluster_def().job)
+    seen[f"{cause or 'equal'}, from TensorFlow's"] += 1
+
+
 def test_specs_agree_on_every_input():
     """5,000 dicts, ClusterDefs, ClusterSpecs and other things make the same ClusterSpec, or the same exception."""
     seen: Counter[str] = Counter()
@@ -62,8 +73,7 @@ def test_specs_agree_on_every_input():
         ours, theirs = made(ClusterSpec, cluster), made(tf.train.ClusterSpec, cluster)
         compare(ours, theirs, seen)
         if isinstance(theirs, tf.train.ClusterSpec):
-            # Ours takes TensorFlow's as TensorFlow takes its own.
-            compare(made(ClusterSpec, theirs), tf.train.ClusterSpec(theirs), seen)
+            compare_copies(made(ClusterSpec, theirs), tf.train.ClusterSpec(theirs), seen)
 
     @settings(max_examples=EXAMPLES["definitions"], phases=PHASES, deadline=None, database=None)
     @given(DEFINITIONS)
@@ -87,3 +97,78 @@ def test_specs_agree_on_every_input():
     assert sum(inputs.values()) >= 5000
     kinds = {"equal", "a negative index", "a job named twice"}
     assert kinds | {f"{name} by both" for name in ("TypeError", "ValueError", "OverflowError")} <= set(seen)
+
+
+# The deliberate differences: what TensorFlow does, and what we do instead.
+
+
+def test_negative_index_is_lost_by_tensorflow_and_refused_by_us():
+    """TensorFlow takes negative indices and loses addresses, or fails later; ours refuses them at once."""
+    assert tf.train.ClusterSpec({"w": {-1: "x:1", 1: "y:2"}}).as_dict() == {"w": [None, "y:2"]}
+    with pytest.raises(IndexError):
+        repr(tf.train.ClusterSpec({"w": {-5: "x:1", 1: "y:2"}}))
+
+    for tasks in ({-1: "x:1", 1: "y:2"}, {-5: "x:1", 1: "y:2"}):
+        with pytest.raises(ValueError, match="below 0"):
+            ClusterSpec({"w": tasks})
+
+
+def test_job_named_twice_is_half_seen_by_tensorflow_and_refused_by_us():
+    """Of a job that a ClusterDef names twice, TensorFlow's dict view has the last and its message both."""
+    message = tf.train.ClusterDef(job=[{"name": "w", "tasks": {0: "a:1"}}, {"name": "w", "tasks": {0: "b:2"}}])
+    theirs = tf.train.ClusterSpec(message)
+
+    assert (theirs.as_dict(), len(theirs.as_cluster_def().job)) == ({"w": ["b:2"]}, 2)
+    with pytest.raises(ValueError, match="twice"):
+        ClusterSpec(message)
+
+
+def test_message_is_shared_by_tensorflow_and_copied_by_us():
+    """TensorFlow's ClusterSpec and its message come apart when the one that it was given or gave is changed."""
+    message = tf.train.ClusterDef(job=[{"name": "w", "tasks": {0: "a:1"}}])
+    theirs, ours = tf.train.ClusterSpec(message), ClusterSpec(message)
+    message.job[0].tasks[0] = "z:9"
+
+    assert (theirs.as_dict(), theirs.as_cluster_def().job[0].tasks[0]) == ({"w": ["a:1"]}, "z:9")
+    assert (ours.as_dict(), ours.as_cluster_def().job[0].tasks[0]) == ({"w": ["a:1"]}, "a:1")
+    assert theirs.as_cluster_def() is theirs.as_cluster_def()
+    assert ours.as_cluster_def() is not ours.as_cluster_def()
+
+
+def test_unknown_fields_are_kept_by_tensorflow_and_dropped_by_us():
+    """Fields of a ClusterDef that nobody knows stay in TensorFlow's message, and are not in ours."""
+    message = tf.train.ClusterDef.FromString(b"\xa0\x06\x01")
+
+    assert tf.train.ClusterSpec(message).as_cluster_def().SerializeToString() == b"\xa0\x06\x01"
+    assert ClusterSpec(message).as_cluster_def().SerializeToString() == b""
+
+
+@pytest.mark.parametrize(
+    ("provoke", "error", "theirs", "ours"),
+    [
+        (
+            lambda kind: kind({"w": []}).job_tasks("w"),
+            ValueError,
+            "iterable argument is empty|empty sequence",
+            "no tasks",
+        ),
+        (lambda kind: kind({("a", "b"): 3}), TypeError, "string formatting", r"\('a', 'b'\)"),
+        (lambda kind: kind({"w": [("a", "b")]}), TypeError, "string formatting", r"\('a', 'b'\)"),
+    ],
+)
+def test_odd_errors_of_tensorflow_have_words_in_ours(provoke, error, theirs, ours):
+    """Where TensorFlow fails by accident, ours fails with the same type and says what is wrong."""
+    with pytest.raises(error, match=theirs):
+        provoke(tf.train.ClusterSpec)
+    with pytest.raises(error, match=ours):
+        provoke(ClusterSpec)
+
+
+def test_our_spec_is_taken_by_tensorflow_as_a_dict_or_message():
+    """TensorFlow's class takes the dict and the message of ours, and not ours itself; ours takes TensorFlow's."""
+    ours = ClusterSpec({"w": {1: "a:1"}})
+
+    with pytest.raises(TypeError):
+        tf.train.ClusterSpec(ours)
+    assert tf.train.ClusterSpec(ours.as_dict()) == tf.train.ClusterSpec(ours.as_cluster_def()) == ours
+    assert ClusterSpec(tf.train.ClusterSpec({"w": {1: "a:1"}})) == ours

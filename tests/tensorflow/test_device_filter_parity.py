@@ -268,3 +268,129 @@ def spelled(name: device_names.DeviceName) -> str:
     if name.type is not None:
         text += f"/device:{name.type}:{'*' if name.id is None else name.id}"
     return text
+
+
+# The deliberate differences: what TensorFlow's ClusterDeviceFilters does, and what ours does instead.
+
+
+@pytest.fixture
+def theirs():
+    """TensorFlow's own filters."""
+    import tensorflow as tf
+
+    return tf.config.experimental.ClusterDeviceFilters()
+
+
+def told_to_runtime(filters) -> dict[str, dict[int, list[str]]]:
+    """Give what a runtime is told of TensorFlow's own filters."""
+    message = filters._as_cluster_device_filters()
+    return {job.name: {index: list(one.device_filters) for index, one in job.tasks.items()} for job in message.jobs}
+
+
+def test_text_is_taken_apart_by_tensorflow_and_refused_by_us(theirs):
+    """A plain text becomes one filter a character, of which "/" shows everything."""
+    theirs.set_device_filters("w", 0, "/job")
+
+    assert told_to_runtime(theirs) == {"w": {0: ["/", "j", "o", "b"]}}
+    with pytest.raises(TypeError, match="list of texts, not str"):
+        ClusterDeviceFilters().set_device_filters("w", 0, "/job")
+
+
+def test_iterator_is_swallowed_by_tensorflow_and_refused_by_us(theirs):
+    """An iterator leaves the task without filters: it sees everything."""
+    theirs.set_device_filters("w", 0, iter(["/job:ps"]))
+
+    assert told_to_runtime(theirs) == {"w": {}}
+    with pytest.raises(TypeError, match="list of texts, not list_iterator"):
+        ClusterDeviceFilters().set_device_filters("w", 0, iter(["/job:ps"]))
+
+
+def test_bytes_fail_without_a_word_in_tensorflow(theirs):
+    """A filter of bytes is an AssertionError without a text; ours is a TypeError with one."""
+    with pytest.raises(AssertionError) as silent:
+        theirs.set_device_filters("w", 0, [b"/job:ps"])
+
+    assert str(silent.value) == ""
+    with pytest.raises(TypeError, match="must be text, not bytes"):
+        ClusterDeviceFilters().set_device_filters("w", 0, [b"/job:ps"])
+
+
+def test_sets_are_taken_by_tensorflow_and_refused_by_us(theirs):
+    """A set, whose order is nobody's, and a dict are taken by TensorFlow; ours wants a sequence."""
+    theirs.set_device_filters("w", 0, {"/job:ps"})
+
+    assert told_to_runtime(theirs) == {"w": {0: ["/job:ps"]}}
+    for texts in ({"/job:ps"}, {"/job:ps": 1}):
+        with pytest.raises(TypeError, match="list of texts"):
+            ClusterDeviceFilters().set_device_filters("w", 0, texts)
+
+
+def test_unreadable_filter_is_taken_by_tensorflow_and_refused_by_us(theirs):
+    """What the runtime will refuse, TensorFlow's class takes."""
+    theirs.set_device_filters("w", 0, UNREADABLE)
+
+    assert told_to_runtime(theirs) == {"w": {0: UNREADABLE}}
+    with pytest.raises(DeviceFilterError, match="position 0"):
+        ClusterDeviceFilters().set_device_filters("w", 0, UNREADABLE)
+
+
+def test_wrapped_number_is_another_task_to_the_runtime_and_refused_by_us(asked, told):
+    """The runtime takes task 4294967297 for task 1; ours says so when it is asked, and refuses to set it."""
+    text = "/job:worker/task:4294967297"
+    seen = next(seen for texts, *_, seen in told["seen"] if texts == [text])
+
+    assert [text] in asked["lists"]
+    assert "/job:worker/replica:0/task:1/device:CPU:0" in seen
+    assert device_filter_matches(text, "/job:worker/replica:0/task:1/device:CPU:0")
+    with pytest.raises(DeviceFilterError, match="at most 2147483647"):
+        ClusterDeviceFilters().set_device_filters("w", 0, [text])
+
+
+@pytest.mark.parametrize("index", [True, "1", 1.5, None, 2**31])
+def test_half_a_message_stays_in_tensorflow_after_a_wrong_index(theirs, index):
+    """A wrong index fails when the message is made, and a second try silently gives half of it; ours fails at once."""
+    theirs.set_device_filters("a", 0, ["/job:ps"])
+    theirs.set_device_filters("b", index, ["/job:ps"])
+
+    with pytest.raises((TypeError, ValueError)):
+        theirs._as_cluster_device_filters()
+    assert told_to_runtime(theirs) == {"a": {0: ["/job:ps"]}, "b": {}}
+    with pytest.raises((TypeError, ValueError), match="task index"):
+        ClusterDeviceFilters().set_device_filters("b", index, ["/job:ps"])
+
+
+@pytest.mark.parametrize("job", ["my-worker", "1w", ""])
+def test_impossible_job_is_taken_by_tensorflow_and_refused_by_us(theirs, job):
+    """The filters of a job that cannot exist, and of a negative index, are taken by TensorFlow's class."""
+    theirs.set_device_filters(job, -1, ["/job:ps"])
+
+    assert told_to_runtime(theirs) == {job: {-1: ["/job:ps"]}}
+    with pytest.raises(DeviceNameError, match="job's name"):
+        ClusterDeviceFilters().set_device_filters(job, 0, ["/job:ps"])
+    with pytest.raises(ValueError, match="task index -1"):
+        ClusterDeviceFilters().set_device_filters("w", -1, ["/job:ps"])
+
+
+def test_job_as_bytes_is_another_job_to_tensorflow(theirs):
+    """A job named once by text and once by bytes fails in TensorFlow when the message is made; ours knows one job."""
+    ours = ClusterDeviceFilters()
+    for filters in (theirs, ours):
+        filters.set_device_filters("w", 0, ["/job:ps"])
+        filters.set_device_filters(b"w", 1, ["/job:ps"])
+
+    with pytest.raises(TypeError):
+        theirs._as_cluster_device_filters()
+    assert told_to_runtime(ours) == {"w": {0: ["/job:ps"], 1: ["/job:ps"]}}
+
+
+def test_equality_and_text_are_ours_alone(theirs):
+    """TensorFlow's filters equal themselves alone and do not show what they hold; ours compare and show."""
+    again = type(theirs)()
+    one, other = ClusterDeviceFilters(), ClusterDeviceFilters()
+    for filters in (theirs, again, one, other):
+        filters.set_device_filters("w", 0, ["/job:ps"])
+
+    assert theirs != again
+    assert one == other
+    assert "/job:ps" not in repr(theirs)
+    assert repr(one) == "ClusterDeviceFilters({'w': {0: ['/job:ps']}})"

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import tfcluster_resolver
-from tfcluster_resolver import checks, contract, network_checks
+from tfcluster_resolver import checks, contract, doctor, network_checks
 from tfcluster_resolver.__main__ import main
 from tfcluster_resolver.membership import Membership
 from tfcluster_resolver.memory import free_memory
@@ -492,6 +492,19 @@ def test_doctor_of_a_lonely_task_ends_with_one(in_pod, capsys):
         ["peers", "0"],
         ["peer", "/job:chief/task:0"],
     ]
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "worst"),
+    [
+        ((Verdict.OK, Verdict.FAILED, Verdict.WARNING), Verdict.FAILED),
+        ((Verdict.WARNING, Verdict.OK, Verdict.SKIPPED), Verdict.WARNING),
+        ((Verdict.SKIPPED, Verdict.OK), Verdict.OK),
+    ],
+)
+def test_the_worst_verdict_counts(verdicts, worst):
+    """A failure counts more than a warning, and what was skipped not at all."""
+    assert doctor.worst([Check("x", one, "m") for one in verdicts]) is worst
 
 
 def skipped(said: str) -> list[str]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from unit.in_memory import CLUSTER_UID, TEMPLATE, InMemoryWorld, make_cluster, settled
+from unit.in_memory import CLUSTER_UID, NOW, TEMPLATE, InMemoryWorld, make_cluster, settled
 
 from tfcluster_operator.model import naming, reasons, views
 from tfcluster_operator.model.actions import Action, CreateConfigMap, Delete, Finding, Patch
+from tfcluster_operator.model.ledger import Failing
 from tfcluster_operator.model.spec import TFCluster
 
 OTHER_IMAGE = {"spec": {**TEMPLATE["spec"], "containers": [{"name": "task", "image": "image:2"}]}}
@@ -299,13 +300,13 @@ def test_a_succeeded_pod_stays():
 
 @pytest.mark.parametrize(
     ("attempt", "delay"),
-    [("0", 1), ("1", 2), ("2", 4), ("5", 32), ("8", 256), ("9", 300), ("40", 300), ("9" * 9, 300), ("nonsense", 1)],
+    [(0, 1), (1, 2), (2, 4), (5, 32), (8, 256), (9, 300), (40, 300), (10**9, 300)],
 )
 def test_the_delay_before_a_failed_pod_is_replaced_doubles_up_to_five_minutes(attempt, delay):
     """Each failure in a row doubles the delay, from one second to 300, and jitter adds up to a quarter of it."""
     cluster = make_cluster()
     world = settled(cluster)
-    world.edit("Pod", "demo-worker-1", {"metadata": {"annotations": {naming.ANNOTATION_ATTEMPT: attempt}}})
+    world.ledger = world.ledger.with_job("worker", failing={1: Failing(attempt, NOW - 9)})
     world.pod_ends("demo-worker-1", "Failed")
 
     planned = world.plan(cluster)
@@ -325,22 +326,37 @@ def test_the_delay_before_a_failed_pod_is_replaced_doubles_up_to_five_minutes(at
 
 @pytest.mark.parametrize(
     ("lasted", "before", "after"),
-    [(1.0, "0", 1), (1.0, "4", 5), (599.0, "4", 5), (600.0, "4", 1), (7200.0, "4", 1), (1.0, "junk", 1)],
+    [(1.0, 0, 1), (1.0, 4, 5), (599.0, 4, 5), (600.0, 4, 1), (7200.0, 4, 1)],
 )
 def test_failures_in_a_row_are_counted_until_a_pod_ran_ten_minutes(lasted, before, after):
-    """The replacement carries one more failure; a pod that ran 600 seconds starts the count anew."""
+    """One more failure is known of the task; a pod that ran 600 seconds starts the count anew."""
     cluster = make_cluster()
     world = settled(cluster)
-    world.edit("Pod", "demo-worker-1", {"metadata": {"annotations": {naming.ANNOTATION_ATTEMPT: before}}})
+    world.ledger = world.ledger.with_job("worker", failing={1: Failing(before, NOW - 9)})
     world.pod_ends("demo-worker-1", "Failed", lasted=lasted)
     uid = world.read("Pod", "demo-worker-1").meta.uid
     world.now += 400
 
     action = only_action(cluster, world)
-    world.apply(action, cluster)
 
-    assert (after, uid) == (action.attempt, action.replaces)
-    assert after == world.read("Pod", "demo-worker-1").attempt
+    assert (action.reason, action.replaces) == (reasons.POD_FAILED, uid)
+    assert world.ledger.of("worker").failing[1].in_row == after
+
+
+def test_a_failed_pod_that_somebody_deletes_is_not_tried_again_sooner():
+    """The pause is the task's, not the pod's: it is known though the pod is gone."""
+    cluster = make_cluster()
+    world = settled(cluster)
+    world.pod_ends("demo-worker-1", "Failed")
+    world.plan(cluster)
+    world.objects.pop(("Pod", "demo-worker-1"))
+
+    waiting = world.plan(cluster)
+    world.now += waiting.wake_after
+
+    assert (waiting.actions, [finding.reason for finding in waiting.findings]) == ((), [reasons.BACKING_OFF])
+    assert stages(cluster, world) == [["Create Pod demo-worker-1 PodFailed"]]
+    assert (world.ledger.restarts, world.ledger.of("worker").replaced) == (1, 0)
 
 
 @pytest.mark.parametrize(
@@ -394,7 +410,7 @@ def test_the_first_of_several_delays_wakes():
     """With several failed pods the plan wakes for the one whose delay ends first."""
     cluster = make_cluster()
     world = settled(cluster)
-    world.edit("Pod", "demo-worker-1", {"metadata": {"annotations": {naming.ANNOTATION_ATTEMPT: "4"}}})
+    world.ledger = world.ledger.with_job("worker", failing={1: Failing(4, NOW - 9)})
     world.pod_ends("demo-worker-1", "Failed")
     world.pod_ends("demo-worker-0", "Failed")
 

@@ -17,12 +17,12 @@ from tfcluster_resolver import errors
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 
-def loaded_by(program: str) -> set[str]:
-    """Give the top-level modules that a fresh Python has loaded after a program, without site-packages' own hooks."""
+def loaded_by(program: str, flag: str = "-S") -> set[str]:
+    """Give the top-level modules that a fresh Python has loaded after a program; -S leaves site-packages out."""
     done = subprocess.run(
         [
             sys.executable,
-            "-S",
+            flag,
             "-c",
             f"{program}\nimport sys\nprint(*{{name.partition('.')[0] for name in sys.modules}})",
         ],
@@ -42,6 +42,23 @@ def test_names_load_the_standard_library_only(name):
         "tfcluster_resolver",
         "__main__",
     }
+
+
+@pytest.mark.parametrize(
+    ("program", "loaded"),
+    [
+        ("from tfcluster_resolver import ClusterSpec; ClusterSpec(ClusterSpec({'w': ['a:1']})).as_dict()", False),
+        (
+            "import tfcluster_resolver as t; f = t.ClusterDeviceFilters(); f.set_device_filters('w', 0, ['/job:ps'])",
+            False,
+        ),
+        ("from tfcluster_resolver import protobuf", False),
+        ("from tfcluster_resolver import ClusterSpec; ClusterSpec({}).as_cluster_def()", True),
+    ],
+)
+def test_protobuf_is_loaded_when_it_is_needed(program, loaded):
+    """Where protobuf is installed it is loaded by the call that makes a message, and by no other."""
+    assert ("google" in loaded_by(program, "-I")) == loaded
 
 
 def test_package_loads_no_module_of_its_own():

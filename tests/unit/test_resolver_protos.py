@@ -1,4 +1,4 @@
-"""The messages that the package brings, without TensorFlow: made of its .proto files, and loaded when they are needed."""
+"""The messages that the package brings, without TensorFlow: made of its .proto files, loaded when needed."""
 
 from __future__ import annotations
 
@@ -71,4 +71,6 @@ def test_no_generated_code_is_brought():
     package = protos.PROTOS.parent
 
     assert not list(package.rglob("*_pb2*"))
-    assert not [path for path in package.rglob("*.py") if re.search(r"^(from|import) google", path.read_text(), re.M)]
+    assert not [
+        path for path in package.rglob("*.py") if re.search(r"^(from|import) google", path.read_text(), re.MULTILINE)
+    ]

@@ -361,6 +361,18 @@ def test_written_spec_never_changes(monkeypatch):
     assert list(TFClusterResolver.from_spec({"worker": ["w0:1"]}).watch()) == []
 
 
+def test_polling_sleeps_between_looks(monkeypatch):
+    """Where nothing tells of changes, each look is followed by a sleep, never beyond the end of the wait."""
+    slept: list[float] = []
+    monkeypatch.setattr(time, "sleep", slept.append)
+
+    with watch.PollingNotice(1.0) as notice:
+        for timeout in (5.0, 0.25, -1.0):
+            notice.wait(timeout)
+
+    assert slept == [1.0, 0.25, 0.0]
+
+
 def test_without_inotifys_descriptors_it_polls(kubelet, monkeypatch):
     """Where the user's inotify watches are used up the watch still works."""
     monkeypatch.setattr(watch, "_add_watch", lambda *_: False)

@@ -99,6 +99,7 @@ def test_render_files_are_gpus_of_other_vendors(see):
 def test_render_files_of_nvidias_devices_are_not_counted_again(see):
     """NVIDIA's runtime mounts render files too, for graphics."""
     assert see("nvidia0", "dri/renderD128", "dri/renderD129") == {"GPU": 1}
+    assert see("nvidia0", "dri/renderD128", "dri/renderD129", **{CUDA: "-1"}) == {}
     assert see("dri/renderD128", "dri/renderD129", **{PLUGIN: "GPU-0000"}) == {"GPU": 1}
 
 

@@ -44,7 +44,7 @@ class Revisions:
         """
         changed: dict[str, str] = {}
         for job in cluster.jobs if ledger.verdict is None and not cluster.suspend else ():
-            outdated = rollout_of(cluster, job, observed, ledger).outdated
+            outdated = rollout_of(cluster, job, observed, ledger).old
             if not outdated:
                 continue
             task, pod = outdated[0]

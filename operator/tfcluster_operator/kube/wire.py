@@ -9,6 +9,17 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
+from tfcluster_operator.kube.structs import (
+    Condition,
+    ConfigMap,
+    Ended,
+    Metadata,
+    Pod,
+    PodStatus,
+    Reference,
+    Service,
+    Volume,
+)
 from tfcluster_operator.model import naming, views
 from tfcluster_operator.model.actions import Kind
 from tfcluster_operator.model.observed import Child, Exit, Meta, ObservedConfigMap, ObservedPod, ObservedService
@@ -20,137 +31,6 @@ _ORDINARY_WAITING: Final = ("ContainerCreating", "PodInitializing", "")
 _OWN_ENDS: Final = ("", "DeadlineExceeded")
 #: Pod-level reasons that mean that somebody took the pod away, not that its program failed.
 _DISRUPTIONS: Final = ("Evicted", "Preempting", "Preempted", "Shutdown", "NodeShutdown", "Terminated", "NodeLost")
-
-
-class Reference(msgspec.Struct):
-    uid: str = ""
-    kind: str = ""
-    name: str = ""
-    controller: bool | None = None
-
-
-class Metadata(msgspec.Struct, rename="camel"):
-    name: str = ""
-    namespace: str = ""
-    uid: str = ""
-    resource_version: str = "0"
-    labels: dict[str, str] | None = None
-    annotations: dict[str, str] | None = None
-    owner_references: list[Reference] | None = None
-    deletion_timestamp: str | None = None
-    deletion_grace_period_seconds: int = 0
-
-
-class Port(msgspec.Struct, rename="camel"):
-    name: str = ""
-    port: int = 0
-    target_port: int | str | None = None
-    protocol: str = "TCP"
-
-
-class ServiceSpec(msgspec.Struct, rename="camel"):
-    selector: dict[str, str] | None = None
-    ports: list[Port] | None = None
-    cluster_ip: str = msgspec.field(default="", name="clusterIP")
-    type: str = "ClusterIP"
-    publish_not_ready_addresses: bool = False
-
-
-class Service(msgspec.Struct):
-    metadata: Metadata
-    spec: ServiceSpec = msgspec.field(default_factory=ServiceSpec)
-
-
-class ConfigMap(msgspec.Struct, rename="camel"):
-    metadata: Metadata
-    data: dict[str, str] | None = None
-    binary_data: dict[str, str] | None = None
-    immutable: bool | None = None
-
-
-class Container(msgspec.Struct, rename="camel"):
-    name: str = ""
-    image: str = ""
-    restart_policy: str | None = None
-
-
-class ConfigMapSource(msgspec.Struct):
-    name: str = ""
-
-
-class Volume(msgspec.Struct, rename="camel"):
-    name: str = ""
-    config_map: ConfigMapSource | None = None
-
-
-class PodSpec(msgspec.Struct, rename="camel"):
-    containers: list[Container] = msgspec.field(default_factory=list)
-    init_containers: list[Container] | None = None
-    node_name: str = ""
-    volumes: list[Volume] | None = None
-
-
-class Waiting(msgspec.Struct):
-    reason: str = ""
-    message: str = ""
-
-
-class Running(msgspec.Struct, rename="camel"):
-    started_at: str | None = None
-
-
-class Ended(msgspec.Struct, rename="camel"):
-    exit_code: int = 0
-    reason: str = ""
-    message: str = ""
-    started_at: str | None = None
-    finished_at: str | None = None
-
-
-class State(msgspec.Struct):
-    waiting: Waiting | None = None
-    running: Running | None = None
-    terminated: Ended | None = None
-
-
-class Device(msgspec.Struct, rename="camel"):
-    resource_id: str = msgspec.field(default="", name="resourceID")
-    health: str = "Healthy"
-
-
-class Allocated(msgspec.Struct):
-    name: str = ""
-    resources: list[Device] | None = None
-
-
-class ContainerStatus(msgspec.Struct, rename="camel"):
-    name: str = ""
-    state: State = msgspec.field(default_factory=State)
-    allocated_resources_status: list[Allocated] | None = None
-
-
-class Condition(msgspec.Struct, rename="camel"):
-    type: str = ""
-    status: str = ""
-    reason: str = ""
-    message: str = ""
-    last_transition_time: str | None = None
-
-
-class PodStatus(msgspec.Struct, rename="camel"):
-    phase: str = "Pending"
-    reason: str = ""
-    message: str = ""
-    start_time: str | None = None
-    conditions: list[Condition] | None = None
-    container_statuses: list[ContainerStatus] | None = None
-    init_container_statuses: list[ContainerStatus] | None = None
-
-
-class Pod(msgspec.Struct):
-    metadata: Metadata
-    spec: PodSpec = msgspec.field(default_factory=PodSpec)
-    status: PodStatus = msgspec.field(default_factory=PodStatus)
 
 
 _Wire = TypeVar("_Wire", Service, ConfigMap, Pod)
@@ -204,7 +84,8 @@ def _meta(wire: Metadata) -> Meta:
         # Others' annotations can be long, and no decision reads them.
         annotations={k: v for k, v in (wire.annotations or {}).items() if k.startswith(f"{naming.GROUP}/")},
         terminating=wire.deletion_timestamp is not None,
-        asked_to_go_at=gone_by - wire.deletion_grace_period_seconds,
+        # NB: the kubelet's last word sets the grace to 0 and leaves the timestamp: when it was asked for is lost then.
+        asked_to_go_at=gone_by - wire.deletion_grace_period_seconds if wire.deletion_grace_period_seconds else 0.0,
         gone_by=gone_by,
     )
 
@@ -238,6 +119,8 @@ def _pod(wire: Pod) -> Child:
     finished = max((_seconds(one.finished_at) for one in ended), default=0.0) or _seconds(ready.last_transition_time)
     # NB: a pod that the kubelet rejected has neither; when it was scheduled is near enough, and never moves.
     finished = finished or max((_seconds(one.last_transition_time) for one in conditions.values()), default=0.0)
+    if wire.metadata.deletion_timestamp is not None and not any(one.finished_at for one in ended):
+        finished = 0.0  # NB: a container that never started "ends" with 137 when its pod is deleted, and without a time
     # NB: a pod that the kubelet refused to start never had a container: it was no failure of its program.
     rejected = status.phase == "Failed" and not status.container_statuses and status.reason not in _OWN_ENDS
     return ObservedPod(
@@ -253,10 +136,8 @@ def _pod(wire: Pod) -> Child:
         devices=_devices(status),
         trouble=_trouble(status, conditions),
         exit=_exit(wire),
-        resolver=next(
-            (v.config_map.name for v in wire.spec.volumes or () if v.name == naming.RESOLVER_VOLUME and v.config_map),
-            "",
-        ),
+        at_rest=status.phase in ("Succeeded", "Failed") or 0 < len(ended) == len(wire.spec.containers),
+        resolver=_resolver(wire.spec.volumes or ()),
     )
 
 

@@ -155,11 +155,11 @@ def up_to_date(cluster: TFCluster, observed: Observed, ledger: Ledger, changed: 
     stalled = False
     for job in cluster.jobs if ledger.verdict is None and not cluster.suspend else ():
         rollout = rollout_of(cluster, job, observed, ledger)
-        if not rollout.outdated:
+        if not rollout.old:
             continue
         field = f" ({changed[job.name]} changed)" if changed.get(job.name) else ""
-        message = f"{len(rollout.outdated)} of {job.replicas} pods of job {job.name} have an older template{field}"
-        outdated = {task.index for task, _ in rollout.outdated}
+        message = f"{len(rollout.old)} of {job.replicas} pods of job {job.name} have an older template{field}"
+        outdated = {task.index for task, _ in rollout.old}
         broken = [task for task in rollout.unavailable if task.index not in outdated]
         if cluster.update_strategy.type == "RollingUpdate" and broken:
             pod = observed.pods.get(naming.pod_name(cluster.name, job.name, broken[0].index))
@@ -201,7 +201,7 @@ def published(
         stale += [
             str(task)
             for task, pod in pods[job_views.job.name]
-            if pod.listening and not pod.ended and pod.told != job_views.digest_for(task.index)
+            if pod.listening and pod.told != job_views.digest_for(task.index)
         ]
     if stale:
         return Says(

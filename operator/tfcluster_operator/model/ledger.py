@@ -42,14 +42,22 @@ class LastRestart:
 
 
 @dataclass(frozen=True, slots=True)
+class Failing:
+    """How often a task failed in a row, and when its next try is due, in seconds since the epoch."""
+
+    in_row: int
+    retry_at: float
+
+
+@dataclass(frozen=True, slots=True)
 class JobRecord:
     """What is known of one job.
 
     ``restarts`` were caused by its failures, ``replaced`` counts pods that others took away.  ``completed`` are the
     tasks that ended with exit code 0 and are not run again; ``started`` those whose pod should exist.  ``incarnation``
     grows with each restart of the whole job: pods of an earlier one are deleted.  ``restart_at`` is when its pods are
-    made again, in seconds since the epoch; ``in_row`` how often that happened without a long run between.  ``counted``
-    holds the UIDs of failed pods that are in the counts and not yet gone.
+    made again, in seconds since the epoch; ``in_row`` how often that happened without a long run between.  ``failing``
+    says as much of single tasks.  ``counted`` holds the UIDs of failed pods that are in the counts and not yet gone.
     """
 
     restarts: int = 0
@@ -60,6 +68,11 @@ class JobRecord:
     completed: frozenset[int] = _NONE
     started: frozenset[int] = _NONE
     counted: frozenset[str] = _NONE
+    failing: Mapping[int, Failing] = field(default_factory=dict)
+
+    def awaits_retry(self, index: int) -> Failing | None:
+        """Tell of a task that failed and whose pod was not made again yet; None of any other."""
+        return None if index in self.started else self.failing.get(index)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +146,11 @@ def _job(record: Mapping[str, Any]) -> JobRecord:
         completed=read_indices(record.get("completedIndexes")),
         started=read_indices(record.get("startedIndexes")),
         counted=frozenset(record.get("countedPods") or ()),
+        failing={
+            int(index): Failing(int(of.get("inRow") or 0), _seconds(of.get("retryTime")))
+            for index, of in (record.get("failing") or {}).items()
+            if index.isdecimal()
+        },
     )
 
 
@@ -169,6 +187,11 @@ def job_fields(record: JobRecord) -> dict[str, Any]:
         fields["startedIndexes"] = write_indices(record.started)
     if record.counted:
         fields["countedPods"] = sorted(record.counted)
+    if record.failing:
+        fields["failing"] = {
+            str(index): {"inRow": of.in_row, "retryTime": timestamp(of.retry_at)}
+            for index, of in sorted(record.failing.items())
+        }
     return fields
 
 

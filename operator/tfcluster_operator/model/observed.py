@@ -90,7 +90,8 @@ class ObservedPod:
     None where the server does not tell.  ``trouble`` is the most telling cause that the pod is not ready, in words.
     ``resolver`` is the ConfigMap from which it has the resolver, "" if from none.  ``exit`` is how the task's program
     ended, None while it runs or where nobody can tell; ``disrupted`` says that somebody took the pod away, so that its
-    end says nothing of its program.
+    end says nothing of its program.  ``at_rest`` says that no container runs any more: the kubelet tells so a second or
+    two before it changes the phase.
     """
 
     meta: Meta
@@ -106,6 +107,7 @@ class ObservedPod:
     trouble: str
     exit: Exit | None = None
     resolver: str = ""
+    at_rest: bool = False
 
     @property
     def told(self) -> str:
@@ -144,7 +146,7 @@ class ObservedPod:
     @property
     def listening(self) -> bool:
         """Whether a program in the pod may read the view now, so that the pod must be told of a change."""
-        return self.phase in ("Pending", "Running") and not self.meta.terminating
+        return self.phase in ("Pending", "Running") and not self.meta.terminating and self.exit is None
 
 
 Child = ObservedService | ObservedConfigMap | ObservedPod

@@ -90,6 +90,7 @@ def _take_in(cluster: TFCluster, job: Job, observed: Observed, ledger: Ledger, f
         completed=frozenset(completed),
         started=frozenset(started),
         counted=record.counted & uids,
+        failing={i: of for i, of in record.failing.items() if i in declared and i not in completed},
     )
 
 
@@ -107,18 +108,27 @@ def enter_done(cluster: TFCluster, ledger: Ledger, done: Iterable[Action]) -> Le
     names: dict[str, Task] = {}
     started = {name: set(record.started) for name, record in ledger.jobs.items()}
     replaced = {name: record.replaced for name, record in ledger.jobs.items()}
+    failing = {name: dict(record.failing) for name, record in ledger.jobs.items()}
     for action in done:
         match action:
             case CreatePod(task=task, reason=reason):
                 started.setdefault(task.job.name, set()).add(task.index)
                 lost = reason in {reasons.POD_DISRUPTED, reasons.POD_ENDED}
                 replaced[task.job.name] = replaced.get(task.job.name, 0) + lost
-            case Delete(kind="Pod", name=name):
+            case Delete(kind="Pod", name=name, reason=reason, force=False):  # by force goes what another took away
                 names = names or {naming.pod_name(cluster.name, t.job.name, t.index): t for t in cluster.tasks()}
                 if (deleted := names.get(name)) is not None:
                     started.setdefault(deleted.job.name, set()).discard(deleted.index)
+                    if reason == reasons.TEMPLATE_CHANGED:
+                        # The edit that should cure a failure is not made to wait for it.
+                        failing.setdefault(deleted.job.name, {}).pop(deleted.index, None)
             case _:
                 pass
     for name, indices in started.items():
-        ledger = ledger.with_job(name, started=frozenset(indices), replaced=replaced.get(name, 0))
+        ledger = ledger.with_job(
+            name,
+            started=frozenset(indices),
+            replaced=replaced.get(name, 0),
+            failing=failing.get(name, {}),
+        )
     return ledger

@@ -97,8 +97,15 @@ def _plan_missing(  # noqa: PLR0917 - as plan_job
         story.findings.append(Finding(reasons.WAITING_FOR_JOB, message))
         return
     for task in missing:
+        failing = record.awaits_retry(task.index)
+        if failing is not None and failing.retry_at > now:
+            message = _next_try(str(task), failing.retry_at, known)
+            story.findings.append(Finding(reasons.BACKING_OFF, message))
+            story.wake_after.append(failing.retry_at - now)
+            continue
         name = naming.pod_name(cluster.name, job.name, task.index)
-        reason = reasons.POD_DISRUPTED if task.index in record.started else reasons.CREATED
+        lost = reasons.POD_DISRUPTED if task.index in record.started else reasons.CREATED
+        reason = reasons.POD_FAILED if failing is not None else lost
         digest = job_views.digest_for(task.index)
         story.actions.append(CreatePod(task, name, digest, attempt=0, reason=reason, incarnation=record.incarnation))
 
@@ -151,33 +158,40 @@ def _replace_an_ended_pod(case: _Case) -> _Verdict | None:
     pod, ending = case.pod, ending_of(case.pod)
     if ending is None:
         return None
-    pause, attempt = restart.pause_before_replacing(pod, ending)
+    pause, attempt = restart.pause_before_replacing(pod)
     due = (pod.finished_at or case.now) + pause
+    failing = case.record.failing.get(case.task.index)
+    if ending is Ending.FAILED and failing is not None:
+        due, attempt = failing.retry_at, 0
     if due > case.now:
-        at = f"{ledger.timestamp(due)[11:19]} UTC"
-        how = {
-            Ending.SUCCEEDED: "ended with exit code 0, and its restartPolicy is Always",
-            Ending.FAILED: f"failed: {words_for(pod)}",
-            Ending.DISRUPTED: f"was not let run: {pod.trouble or pod.reason or 'its node took it away'}",
-        }[ending]
-        finding = Finding(reasons.BACKING_OFF, f"{case.task} {how}; next try in {pause:.0f} s, at {at}")
-        return _Verdict(finding=finding, wake_after=due - case.now)
-    reason = {
-        Ending.SUCCEEDED: reasons.POD_ENDED,
-        Ending.FAILED: reasons.POD_FAILED,
-        Ending.DISRUPTED: reasons.POD_DISRUPTED,
-    }[ending]
-    return _Verdict(
-        CreatePod(
-            case.task,
-            pod.meta.name,
-            case.view_digest,
-            attempt,
-            reason,
-            replaces=pod.meta.uid,
-            incarnation=case.record.incarnation,
-        )
+        how, seconds = _HOW[ending](pod), due - (pod.finished_at or case.now)
+        message = f"{case.task} {how}; next try in {seconds:.0f} s, at {ledger.timestamp(due)[11:19]} UTC"
+        return _Verdict(finding=Finding(reasons.BACKING_OFF, message), wake_after=due - case.now)
+    if pod.at_rest and pod.phase not in {"Succeeded", "Failed"}:
+        # NB: deleted before its phase says so, it would terminate for a while.
+        return _Verdict()
+    create = CreatePod(
+        case.task,
+        pod.meta.name,
+        case.view_digest,
+        attempt,
+        _WHY[ending],
+        replaces=pod.meta.uid,
+        incarnation=case.record.incarnation,
     )
+    return _Verdict(create)
+
+
+_WHY: Final = {
+    Ending.SUCCEEDED: reasons.POD_ENDED,
+    Ending.FAILED: reasons.POD_FAILED,
+    Ending.DISRUPTED: reasons.POD_DISRUPTED,
+}
+_HOW: Final[dict[Ending, Callable[[ObservedPod], str]]] = {
+    Ending.SUCCEEDED: lambda _: "ended with exit code 0, and its restartPolicy is Always",
+    Ending.FAILED: lambda pod: f"failed: {words_for(pod)}",
+    Ending.DISRUPTED: lambda pod: f"was not let run: {pod.trouble or pod.reason or 'its node took it away'}",
+}
 
 
 def _tell_and_relabel(case: _Case) -> _Verdict | None:

@@ -23,5 +23,5 @@ def pods_to_clean(cluster: TFCluster, observed: Observed) -> Iterator[ObservedPo
     for pod in observed.pods.values():
         if pod.meta.owner_uid != cluster.uid or pod.meta.terminating:
             continue
-        if cluster.clean_pod_policy == "All" or pod.phase not in {"Succeeded", "Failed"}:
+        if cluster.clean_pod_policy == "All" or not pod.at_rest:
             yield pod

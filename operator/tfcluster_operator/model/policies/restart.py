@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
-from tfcluster_operator.model.ledger import LastRestart, Ledger
+from tfcluster_operator.model.ledger import Failing, JobRecord, LastRestart, Ledger
 from tfcluster_operator.model.observed import ObservedPod
-from tfcluster_operator.model.policies.ending import Ending, name_of, words_for
+from tfcluster_operator.model.policies.ending import name_of, words_for
 from tfcluster_operator.model.spec import Job, Task, TFCluster
 
 #: Seconds of the first pause; it doubles with each failure in a row, up to the longest.
@@ -53,12 +53,21 @@ def count_restart(cluster: TFCluster, task: Task, pod: ObservedPod, ledger: Ledg
     counted = counted.with_job(task.job.name, restarts=record.restarts + 1)
     scope = scope_of(cluster, task.job)
     if not scope:
-        return counted.with_job(
-            task.job.name, counted=record.counted | {pod.meta.uid}, started=record.started - {task.index}
-        )
+        return counted.with_job(task.job.name, **_failed_alone(record, task.index, pod, now))
     in_row = 0 if _ran_long(pod) else max(ledger.of(job.name).in_row for job in scope)
     at = (pod.finished_at or now) + pause(in_row, seed=pod.meta.uid)
     return _anew(counted, scope, in_row=in_row + 1, at=at)
+
+
+def _failed_alone(record: JobRecord, index: int, pod: ObservedPod, now: float) -> dict[str, Any]:
+    known = record.failing.get(index)
+    in_row = known.in_row if known is not None and not _ran_long(pod) else 0
+    retry_at = (pod.finished_at or now) + pause(in_row, seed=pod.meta.uid)
+    return {
+        "counted": record.counted | {pod.meta.uid},
+        "started": record.started - {index},
+        "failing": {**record.failing, index: Failing(in_row + 1, retry_at)},
+    }
 
 
 def _anew(ledger: Ledger, scope: Iterable[Job], *, in_row: int, at: float) -> Ledger:
@@ -71,6 +80,7 @@ def _anew(ledger: Ledger, scope: Iterable[Job], *, in_row: int, at: float) -> Le
             completed=frozenset(),
             started=frozenset(),
             counted=frozenset(),
+            failing={},
         )
     return ledger
 
@@ -89,21 +99,18 @@ def pause(failures: int, *, seed: str) -> float:
     return min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(failures, 30)) * (1 + _JITTER * drawn)
 
 
-def pause_before_replacing(pod: ObservedPod, ending: Ending) -> tuple[float, int]:
-    """Say how long an ended pod's replacement waits, and the failures in a row that the replacement starts with.
+def pause_before_replacing(pod: ObservedPod) -> tuple[float, int]:
+    """Say how long the replacement of a pod waits that was taken away, or ended well and is to run again.
 
     Args:
         pod: the pod that ended.
-        ending: how.
 
     Returns:
-        Seconds after the pod's end, and the number.  The first disruption costs no pause; a pod that is rejected again
-        and again, by a full node say, waits longer each time as a failing one does.
+        Seconds after the pod's end, and the number that the replacement starts with.  The first time costs no pause; a
+        pod that is rejected again and again, by a full node say, waits longer each time as a failing one does.
     """
     attempt = 0 if _ran_long(pod) else pod.attempt
-    if ending is Ending.DISRUPTED:
-        return (pause(attempt - 1, seed=pod.meta.uid) if attempt else 0.0), attempt + 1
-    return pause(attempt, seed=pod.meta.uid), attempt + 1
+    return (pause(attempt - 1, seed=pod.meta.uid) if attempt else 0.0), attempt + 1
 
 
 def _ran_long(pod: ObservedPod) -> bool:

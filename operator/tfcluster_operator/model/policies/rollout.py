@@ -13,16 +13,28 @@ from tfcluster_operator.model.spec import Job, Task, TFCluster
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """Where the pods of one job are: those of an older template, and the tasks that are not at work."""
+    """Where the pods of one job are.
+
+    ``outdated`` are of an older template and stay, ``leaving`` are so and terminate already; ``unavailable`` are the
+    tasks that are not at work.
+    """
 
     job: Job
     outdated: tuple[tuple[Task, ObservedPod], ...]
+    leaving: tuple[tuple[Task, ObservedPod], ...]
     unavailable: tuple[Task, ...]
+
+    @property
+    def old(self) -> tuple[tuple[Task, ObservedPod], ...]:
+        """Every pod of an older template."""
+        return (*self.outdated, *self.leaving)
 
 
 def rollout_of(cluster: TFCluster, job: Job, observed: Observed, ledger: Ledger) -> Rollout:
     """Compare a job's pods with its template; tasks that have completed are left out, they are not run again."""
-    outdated, unavailable = [], []
+    outdated: list[tuple[Task, ObservedPod]] = []
+    leaving: list[tuple[Task, ObservedPod]] = []
+    unavailable = []
     completed = ledger.of(job.name).completed
     for index in range(job.replicas):
         if index in completed:
@@ -32,9 +44,9 @@ def rollout_of(cluster: TFCluster, job: Job, observed: Observed, ledger: Ledger)
         ours = pod is not None and pod.meta.owner_uid == cluster.uid
         if pod is None or not ours or not pod.serving:
             unavailable.append(task)
-        if pod is not None and ours and not pod.meta.terminating and is_outdated(job, pod):
-            outdated.append((task, pod))
-    return Rollout(job, tuple(outdated), tuple(unavailable))
+        if pod is not None and ours and is_outdated(job, pod):
+            (leaving if pod.meta.terminating else outdated).append((task, pod))
+    return Rollout(job, tuple(outdated), tuple(leaving), tuple(unavailable))
 
 
 def is_outdated(job: Job, pod: ObservedPod) -> bool:

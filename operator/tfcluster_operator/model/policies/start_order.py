@@ -20,7 +20,8 @@ def awaited_jobs(cluster: TFCluster, job: Job, observed: Observed, ledger: Ledge
     Returns:
         Each job that is not ready yet as "ps (1 of 2 ready)"; empty where this job may start or has started.
     """
-    if ledger.of(job.name).started:
+    record = ledger.of(job.name)
+    if record.started or record.failing:
         return []
     waiting = []
     for name in job.start_after:

@@ -1,0 +1,136 @@
+"""The API's objects in the fields that we read, as the API spells them."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Reference(msgspec.Struct):
+    uid: str = ""
+    kind: str = ""
+    name: str = ""
+    controller: bool | None = None
+
+
+class Metadata(msgspec.Struct, rename="camel"):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = "0"
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    owner_references: list[Reference] | None = None
+    deletion_timestamp: str | None = None
+    deletion_grace_period_seconds: int = 0
+
+
+class Port(msgspec.Struct, rename="camel"):
+    name: str = ""
+    port: int = 0
+    target_port: int | str | None = None
+    protocol: str = "TCP"
+
+
+class ServiceSpec(msgspec.Struct, rename="camel"):
+    selector: dict[str, str] | None = None
+    ports: list[Port] | None = None
+    cluster_ip: str = msgspec.field(default="", name="clusterIP")
+    type: str = "ClusterIP"
+    publish_not_ready_addresses: bool = False
+
+
+class Service(msgspec.Struct):
+    metadata: Metadata
+    spec: ServiceSpec = msgspec.field(default_factory=ServiceSpec)
+
+
+class ConfigMap(msgspec.Struct, rename="camel"):
+    metadata: Metadata
+    data: dict[str, str] | None = None
+    binary_data: dict[str, str] | None = None
+    immutable: bool | None = None
+
+
+class Container(msgspec.Struct, rename="camel"):
+    name: str = ""
+    image: str = ""
+    restart_policy: str | None = None
+
+
+class ConfigMapSource(msgspec.Struct):
+    name: str = ""
+
+
+class Volume(msgspec.Struct, rename="camel"):
+    name: str = ""
+    config_map: ConfigMapSource | None = None
+
+
+class PodSpec(msgspec.Struct, rename="camel"):
+    containers: list[Container] = msgspec.field(default_factory=list)
+    init_containers: list[Container] | None = None
+    node_name: str = ""
+    volumes: list[Volume] | None = None
+
+
+class Waiting(msgspec.Struct):
+    reason: str = ""
+    message: str = ""
+
+
+class Running(msgspec.Struct, rename="camel"):
+    started_at: str | None = None
+
+
+class Ended(msgspec.Struct, rename="camel"):
+    exit_code: int = 0
+    reason: str = ""
+    message: str = ""
+    started_at: str | None = None
+    finished_at: str | None = None
+
+
+class State(msgspec.Struct):
+    waiting: Waiting | None = None
+    running: Running | None = None
+    terminated: Ended | None = None
+
+
+class Device(msgspec.Struct, rename="camel"):
+    resource_id: str = msgspec.field(default="", name="resourceID")
+    health: str = "Healthy"
+
+
+class Allocated(msgspec.Struct):
+    name: str = ""
+    resources: list[Device] | None = None
+
+
+class ContainerStatus(msgspec.Struct, rename="camel"):
+    name: str = ""
+    state: State = msgspec.field(default_factory=State)
+    allocated_resources_status: list[Allocated] | None = None
+
+
+class Condition(msgspec.Struct, rename="camel"):
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_transition_time: str | None = None
+
+
+class PodStatus(msgspec.Struct, rename="camel"):
+    phase: str = "Pending"
+    reason: str = ""
+    message: str = ""
+    start_time: str | None = None
+    conditions: list[Condition] | None = None
+    container_statuses: list[ContainerStatus] | None = None
+    init_container_statuses: list[ContainerStatus] | None = None
+
+
+class Pod(msgspec.Struct):
+    metadata: Metadata
+    spec: PodSpec = msgspec.field(default_factory=PodSpec)
+    status: PodStatus = msgspec.field(default_factory=PodStatus)

@@ -1,0 +1,87 @@
+"""A real training that is suspended and resumed goes on from its checkpoint."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from live_world import LiveWorld
+from support.objects import NODES, TFCLUSTERS, Object
+from support.waiting import eventually
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "parameter-server.yaml"
+CHIEF = "digits-chief-0"
+#: A guard against hanging, far above what some pods with TensorFlow need on two loaded processors.
+TRAINING_DEADLINE_SECONDS = 300.0
+
+
+def with_checkpoints(manifest: Object, *, folder: str, node: str) -> Object:
+    """Give the example's chief a folder that outlives its pod, on one node; one worker is enough."""
+    jobs = manifest["spec"]["jobs"]
+    jobs["worker"]["replicas"] = 1
+    spec = jobs["chief"]["template"]["spec"]
+    spec["nodeSelector"] = {"kubernetes.io/hostname": node}
+    spec["volumes"] = [{"name": "kept", "hostPath": {"path": "/tmp", "type": "Directory"}}]  # noqa: S108 - the node's
+    (container,) = spec["containers"]
+    container["volumeMounts"] = [{"name": "kept", "mountPath": "/kept"}]
+    container["command"] += ["--checkpoints", folder]
+    return manifest
+
+
+@pytest.fixture
+def training(world: LiveWorld, training_image: str) -> Iterator[LiveWorld]:
+    """The parameter-server example with checkpoints, training; the folder on the node goes afterwards."""
+    text = EXAMPLE.read_text(encoding="utf-8").replace("localhost/tfcluster-training:dev", training_image)
+    folder = f"/kept/tfcluster-{world.namespace}"
+    node = world.objects.list(NODES)[0]["metadata"]["labels"]["kubernetes.io/hostname"]
+    world.apply(with_checkpoints(yaml.safe_load(text), folder=folder, node=node))
+    await_passes(world, 3)
+    yield world
+    world.run(CHIEF, "rm", "-rf", folder)
+
+
+def passes(log: str) -> list[int]:
+    """Read the numbers of the passes that a chief's log tells of."""
+    return [int(number) for number in re.findall(r"^pass (\d+):", log, re.MULTILINE)]
+
+
+def await_passes(world: LiveWorld, at_least: int) -> str:
+    """Return the chief's log once it tells of a pass of this number or a later one."""
+    return eventually(
+        lambda: world.logs(CHIEF),
+        lambda log: max(passes(log), default=0) >= at_least,
+        what=f"the chief has made pass {at_least}",
+        within=TRAINING_DEADLINE_SECONDS,
+    )
+
+
+def suspend(world: LiveWorld, kubectl: Any, *, wanted: bool) -> None:
+    change = f'{{"spec": {{"suspend": {str(wanted).lower()}}}}}'
+    patched = kubectl("-n", world.namespace, "patch", "tfc", "digits", "--type=merge", "-p", change)
+    assert patched.returncode == 0, patched.stderr
+
+
+def test_resumed_training_goes_on_from_its_checkpoint(training, kubectl):
+    """Suspending takes every pod of a training away; resumed, the chief goes on where its checkpoint ends."""
+    made = max(passes(training.logs(CHIEF)))
+    started = training.status("digits")["startTime"]
+    service = training.services()["digits"]["metadata"]["uid"]
+
+    suspend(training, kubectl, wanted=True)
+    waited = kubectl("-n", training.namespace, "wait", "tfc/digits", "--for=condition=Suspended", "--timeout=60s")
+    assert waited.returncode == 0, waited.stderr
+    eventually(training.pods, lambda pods: not pods, what="no pod is left")
+    resting = training.await_status("digits", lambda s: "startTime" not in s, what="the start time is forgotten")
+    assert (resting["restarts"], resting["ready"]) == (0, "0/3")
+
+    suspend(training, kubectl, wanted=False)
+    log = await_passes(training, made + 1)
+
+    assert min(passes(log)) > made
+    assert training.status("digits")["startTime"] > started
+    assert training.services()["digits"]["metadata"]["uid"] == service
+    assert training.demand(TFCLUSTERS, "digits")["status"]["restarts"] == 0

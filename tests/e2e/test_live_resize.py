@@ -1,0 +1,135 @@
+"""Training across pods that follows what becomes of the cluster: resizes, and the loss of an equal worker."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from live_world import LiveWorld, restarts
+from resize_programs import END_AMID, IDLE, stock_template, with_folder
+from support.objects import NODES, PODS
+from support.waiting import eventually
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "elastic-parameter-server.yaml"
+CHIEF, CLUSTER = "digits-elastic-chief-0", "digits-elastic"
+SERVERS = [f"{CLUSTER}-ps-0", f"{CLUSTER}-worker-0", f"{CLUSTER}-worker-1"]
+#: A guard against hanging, far above what some pods with TensorFlow need on two loaded processors.
+TRAINING_DEADLINE_SECONDS = 300.0
+#: A kubelet that nobody tells of a change takes 50 s and more, which must not look like a notice.
+NOTICE_DEADLINE_SECONDS = 30.0
+
+
+def await_log(world: LiveWorld, pod: str, enough: Callable[[str], object], *, what: str) -> str:
+    """Return a pod's log once it says enough."""
+    return eventually(lambda: world.logs(pod), enough, what=what, within=TRAINING_DEADLINE_SECONDS)
+
+
+def passes(log: str) -> list[int]:
+    """Read the numbers of the passes that a log tells of."""
+    return [int(number) for number in re.findall(r"^pass (\d+):", log, re.MULTILINE)]
+
+
+# Parameter servers.
+
+
+@pytest.fixture
+def elastic(world: LiveWorld, kubectl, training_image: str) -> LiveWorld:
+    """The elastic example, training on two workers."""
+    text = EXAMPLE.read_text(encoding="utf-8").replace("localhost/tfcluster-training:dev", training_image)
+    applied = kubectl("-n", world.namespace, "apply", "-f", "-", stdin=text)
+    assert applied.returncode == 0, applied.stderr
+    await_log(world, CHIEF, lambda log: 3 in passes(log), what="the chief trains")
+    return world
+
+
+def resize(world: LiveWorld, kubectl, workers: int) -> tuple[str, float]:
+    """Scale the example and await that it trains on so many workers.
+
+    Returns:
+        What the chief said from the resize on, and the seconds from the request to the notice in the chief's program.
+    """
+    before = len(world.logs(CHIEF))
+    asked = datetime.now(UTC)
+    scaled = kubectl("-n", world.namespace, "scale", f"tfcluster/{CLUSTER}", f"--replicas={workers}")
+    assert scaled.returncode == 0, scaled.stderr
+    epoch = world.cluster(CLUSTER)["metadata"]["generation"]
+    begun = f"training with {workers} workers, cluster epoch {epoch}, "
+    log = await_log(
+        world, CHIEF, lambda log: passes(log.partition(begun)[2]), what=f"the chief trains on {workers} workers"
+    )
+    stamped = kubectl("-n", world.namespace, "logs", CHIEF, "--timestamps")
+    noticed = re.search(rf"^(\S+)\.(\d+)Z cluster epoch {epoch}: ", stamped.stdout, re.MULTILINE)
+    assert noticed, stamped.stdout + stamped.stderr
+    when = datetime.fromisoformat(f"{noticed[1]}.{noticed[2][:6].ljust(6, '0')}+00:00")
+    return log[before:], (when - asked).total_seconds()
+
+
+def test_parameter_server_training_follows_a_resize(elastic, kubectl, record_property):
+    """Scaled from two workers to four and back, the chief hears of it and trains on with all of them, losing nothing.
+
+    Chief, ps and the workers that stay keep their pods and their containers.
+    """
+    uids = elastic.uids()
+
+    grown, took = resize(elastic, kubectl, 4)
+    record_property("seconds from the request to the notice, growing", took)
+    assert took < NOTICE_DEADLINE_SECONDS
+    assert "+worker/2 +worker/3" in grown
+
+    shrunk, took = resize(elastic, kubectl, 2)
+    record_property("seconds from the request to the notice, shrinking", took)
+    assert took < NOTICE_DEADLINE_SECONDS
+    assert "-worker/2 -worker/3" in shrunk
+
+    made = passes(elastic.logs(CHIEF))
+    assert made == list(range(1, len(made) + 1))
+    assert re.search(r"accuracy 0\.[89]", shrunk)
+    elastic.await_ready(CLUSTER)
+    assert elastic.uids() == {pod: uids[pod] for pod in (CHIEF, *SERVERS)}
+    assert {pod: restarts(elastic.demand(PODS, pod)) for pod in elastic.uids()} == dict.fromkeys(elastic.uids(), 0)
+    assert elastic.status(CLUSTER)["restarts"] == 0
+
+
+# Equal workers.
+
+
+@pytest.fixture
+def mirrored(world: LiveWorld, training_image: str) -> Iterator[LiveWorld]:
+    """Two equal workers with checkpoints on one node, training; the folder goes afterwards."""
+    folder = f"/kept/tfcluster-{world.namespace}"
+    node = world.objects.list(NODES)[0]["metadata"]["labels"]["kubernetes.io/hostname"]
+    program = ["/opt/examples/train_digits_multiworker.py", "--epochs", "60", "--checkpoints", folder]
+    template = stock_template(training_image, command=["python3", "-c", END_AMID, *program])
+    world.launch(
+        "c", {"worker": {"replicas": 2, "restartScope": "Cluster", "template": with_folder(template, node=node)}}
+    )
+    # It outlives the training, to clean up after it.
+    broom = stock_template(training_image, command=["python3", "-c", IDLE])
+    world.launch("broom", {"worker": {"template": with_folder(broom, node=node)}})
+    for pod in ("c-worker-0", "c-worker-1"):
+        await_log(world, pod, lambda log: max(passes(log), default=0) >= 3, what=f"{pod} trains")
+    yield world
+    world.run("broom-worker-0", "rm", "-rf", folder)
+
+
+def test_equal_workers_start_again_together_from_a_checkpoint(mirrored):
+    """One of two equal workers dies: both start again, go on where the checkpoint ends, and the cluster succeeds."""
+    uids = mirrored.uids()
+    made = max(passes(mirrored.logs("c-worker-0")))
+
+    mirrored.end("c-worker-1", 137)
+    status = eventually(
+        lambda: mirrored.status("c"),
+        lambda s: any(c["type"] == "Succeeded" and c["status"] == "True" for c in s["conditions"]),
+        what="the training succeeds",
+        within=TRAINING_DEADLINE_SECONDS,
+    )
+
+    assert not {uids[pod] for pod in ("c-worker-0", "c-worker-1")} & set(mirrored.uids().values())
+    assert status["restarts"] == 1
+    logs = [mirrored.logs(f"c-worker-{index}") for index in (0, 1)]
+    assert passes(logs[0]) == passes(logs[1])
+    assert (passes(logs[0])[0] > made, passes(logs[0])[-1]) == (True, 60)

@@ -1,0 +1,112 @@
+"""Nothing to do is nothing written, in whichever state a cluster rests; and a great deal done is told in few events."""
+
+from __future__ import annotations
+
+import pytest
+from support.lives import await_asked_to_go, launch_running, settle_another
+from support.manifests import pod_template
+from support.objects import PODS, TFCLUSTERS
+from support.rbac import OPERATOR_USER
+from support.waiting import eventually
+
+pytestmark = pytest.mark.usefixtures("operator")
+
+
+def failed_often(world, pod: str) -> None:
+    """Make a pod look as if its task had failed many times in a row: its next pause takes minutes."""
+    world.patch(PODS, pod, {"metadata": {"annotations": {"tfcluster.dev/attempt": "8"}}})
+
+
+@pytest.fixture
+def resting(world, kubelet) -> list[str]:
+    """Clusters in every state in which there is nothing to do but to wait."""
+    on_delete = {"updateStrategy": {"type": "OnDelete"}}
+    launch_running(world, kubelet, "ready", {"worker": {"replicas": 2}}, activeDeadlineSeconds=3600)
+    launch_running(world, kubelet, "succeeded", {"worker": {}}, ttlSecondsAfterFinished=3600)
+    launch_running(world, kubelet, "failed", {"worker": {"replicas": 2, "restartPolicy": "Never"}})
+    launch_running(world, kubelet, "kept", {"chief": {}, "worker": {}}, cleanPodPolicy="None")
+    launch_running(world, kubelet, "backs-off", {"worker": {"replicas": 2}}, backoffLimit=9)
+    launch_running(world, kubelet, "scope", {"worker": {"replicas": 2, "restartScope": "Job"}})
+    launch_running(world, kubelet, "outdated", {"worker": {}}, **on_delete)
+    launch_running(world, kubelet, "drains", {"worker": {"replicas": 2, "drainSeconds": 3600}})
+    launch_running(world, kubelet, "leaves", {"worker": {"replicas": 2}})
+    world.launch("suspended", {"worker": {"replicas": 2}}, suspend=True, activeDeadlineSeconds=1)
+    world.launch("waits", {"worker": {"startAfter": ["ps"]}, "ps": {}})
+    world.launch("pends", {"worker": {"replicas": 2}})
+    world.await_condition("scope", "Ready", status="True")
+
+    kubelet.succeed("succeeded-worker-0", "kept-chief-0")
+    kubelet.fail("failed-worker-0")
+    failed_often(world, "backs-off-worker-1")
+    in_row = {"status": {"jobs": {"worker": {"restartsInRow": 8}}}}
+    world.objects.patch(TFCLUSTERS, world.namespace, "scope", in_row, subresource="status")
+    kubelet.fail("backs-off-worker-1", "scope-worker-0")
+    world.edit("outdated", {"jobs": {"worker": {"template": pod_template(image="registry.test/train:2")}}})
+    world.scale("drains", replicas=1)
+    world.objects.delete(PODS, world.namespace, "leaves-worker-1", grace_seconds=1)
+    await_asked_to_go(world, "scope-worker-1", "failed-worker-1")
+    kubelet.stop("scope-worker-1", "failed-worker-1")
+
+    world.await_ended("succeeded", "Succeeded")
+    world.await_ended("kept", "Succeeded")
+    world.await_ended("failed", "Failed")
+    world.await_condition("ready", "Ready", status="True")
+    world.await_condition("backs-off", "Ready", status="False", reason="BackingOff")
+    world.await_condition("scope", "Ready", status="False", reason="BackingOff")
+    world.await_condition("outdated", "UpToDate", status="False", reason="WaitingForDelete")
+    world.await_event("drains", "Draining")
+    world.await_condition("leaves", "Ready", status="False", reason="StuckTerminating")
+    world.await_condition("suspended", "Suspended", status="True")
+    world.await_condition("waits", "Ready", status="False", reason="WaitingForJob")
+    return [cluster["metadata"]["name"] for cluster in world.objects.list(TFCLUSTERS, world.namespace)]
+
+
+def test_steady_state_writes_nothing(world, resting, audit, operator):
+    """Whatever state clusters rest in, the operator writes nothing about them, before and after its own restart."""
+    position = audit.await_quiet(OPERATOR_USER, namespace=world.namespace)
+    settle_another(world, "first")
+    operator.stop()
+    operator.start()
+    settle_another(world, "second")
+    audit.await_quiet(OPERATOR_USER, namespace=world.namespace)
+
+    late = audit.writes(position, user=OPERATOR_USER, namespace=world.namespace)
+    assert [str(w) for w in late if w.name.startswith(tuple(resting))] == []
+
+
+def test_many_tasks_make_few_events(world):
+    """The start, an edit and the suspension of three hundred tasks are told in tens of events that name the counts."""
+    world.launch("c", {"worker": {"replicas": 300}})
+    world.await_settled("c")
+    world.edit("c", {"jobs": {"worker": {"template": pod_template(image="registry.test/train:2")}}})
+    world.await_event("c", "TemplateChanged")
+    world.await_settled("c")
+    world.edit("c", {"suspend": True})
+    world.await_pods_of("c", [])
+    world.await_event("c", "Suspended")
+
+    events = world.events("c")
+    assert len(events) <= 30
+    told = " ".join(event["message"] for event in events)
+    assert "created 300 Pods" in told
+    assert {"Created", "TemplateChanged", "Suspended"} <= {event["reason"] for event in events}
+
+
+def test_many_failures_make_few_events(world, kubelet, audit):
+    """Sixty tasks that fail and are replaced make a few events, posted after the status that tells of them."""
+    names = list(launch_running(world, kubelet, "c", {"worker": {"replicas": 60}}, backoffLimit=100))
+    world.await_condition("c", "Ready", status="True")
+    position = audit.await_quiet(OPERATOR_USER, namespace=world.namespace)
+    kubelet.fail(*names)
+    world.await_event("c", "PodFailed")
+    status = eventually(
+        lambda: world.status("c"),
+        lambda s: s["restarts"] == 60 and s["jobs"]["worker"]["failed"] == 0,
+        what="sixty restarts are counted and done",
+    )
+
+    assert status["jobs"]["worker"]["restarts"] == 60
+    assert len(world.events("c")) <= 30
+    writes = audit.writes(position, user=OPERATOR_USER, namespace=world.namespace)
+    told = min(w.received for w in writes if w.resource == "events")
+    assert min(w.finished for w in writes if w.target == "tfclusters/status") <= told

@@ -1,0 +1,133 @@
+"""The guide of the resolver: each of its snippets runs, and prints what the guide says.
+
+Where a snippet runs is written after its language: nothing means any process in the chief's pod, ``as=chief`` the chief's
+own, ``as=workers`` those of all equal workers; ``e2e=TEST`` names the test that proves what cannot run here.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from loopback_cluster import DEADLINE, ROOT, LoopbackCluster
+
+sys.path.append(str(ROOT / "tests"))
+
+from support.guide import Snippet, agrees, snippets
+
+GUIDE = ROOT / "docs" / "resolver.md"
+ALL = snippets(GUIDE)
+
+
+def those(language: str, place: str) -> list[Snippet]:
+    """Give the guide's snippets in a language that run at a place."""
+    return [one for one in ALL if (one.language, one.place) == (language, place)]
+
+
+def test_every_snippet_has_a_place():
+    """No snippet is left out: each is of a kind that a test runs, or names a test of ours that there is."""
+    places = {"python": {"", "as=chief", "as=workers"}, "console": {""}, "yaml": {""}}
+    tests = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
+
+    for snippet in ALL:
+        if snippet.proof():
+            assert f"\ndef {snippet.proof()}(" in tests, f"{GUIDE.name} {snippet}"
+        else:
+            assert snippet.place in places[snippet.language], f"{GUIDE.name} {snippet}"
+
+
+#: Runs each program of a list in names of its own, and prints as JSON what each printed.
+RUN_EACH = """
+import contextlib, io, json, os, sys
+told = []
+for text in json.loads(sys.argv[1]):
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        exec(compile(text, "<guide>", "exec"), {"__name__": "__main__"})
+    told.append(printed.getvalue().splitlines())
+print(json.dumps(told), flush=True)
+os._exit(0)
+"""
+
+
+@pytest.fixture(scope="module")
+def guided(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoopbackCluster]:
+    """The cluster of the guide: a chief, two workers and a ps, which serve, and two GPUs granted to each worker."""
+    cluster = LoopbackCluster(
+        tmp_path_factory.mktemp("guide"),
+        {"chief": 1, "worker": 2, "ps": 1},
+        filters={"worker": ("/job:ps", "/job:chief"), "ps": ("/job:worker", "/job:chief")},
+        limits={"worker": {"nvidia.com/gpu": 2}},
+    )
+    cluster.serve_all("worker", "ps")
+    yield cluster
+    cluster.end()
+
+
+def check(snippet: Snippet, printed: list[str]) -> None:
+    """Assert that a snippet printed what it says."""
+    assert agrees(printed, snippet.printed()), f"{GUIDE.name} {snippet} printed\n" + "\n".join(printed)
+
+
+def test_snippets_that_only_read(guided):
+    """What needs no connection runs beside a serving task, one snippet after the other."""
+    readers = those("python", "")
+
+    told = json.loads(guided.run("chief", 0, "-c", RUN_EACH, json.dumps([one.text for one in readers])).stdout)
+
+    assert len(readers) == len(told) > 5
+    for snippet, printed in zip(readers, told, strict=True):
+        check(snippet, printed)
+
+
+@pytest.mark.parametrize("snippet", those("python", "as=chief"), ids=str)
+def test_snippet_of_the_chief(guided, snippet):
+    """A snippet that connects runs as the chief, with the workers and the ps that serve."""
+    end = "\nimport os, sys\nsys.stdout.flush()\nos._exit(0)\n"
+
+    check(snippet, guided.program(snippet.text + end).splitlines())
+
+
+@pytest.mark.parametrize("snippet", those("python", "as=workers"), ids=str)
+def test_snippet_of_equal_workers(make_cluster: Callable[..., LoopbackCluster], snippet):
+    """A snippet that all workers run runs in each of two at once."""
+    cluster = make_cluster(jobs={"worker": 2})
+    workers = [cluster.start("worker", index, "-c", snippet.text) for index in (0, 1)]
+
+    for worker in workers:
+        printed, _ = worker.communicate(timeout=DEADLINE)
+        assert worker.returncode == 0, cluster.logs()
+        check(snippet, printed.splitlines())
+
+
+@pytest.mark.parametrize("snippet", those("console", ""), ids=str)
+def test_command_of_the_guide(guided, snippet):
+    """A command runs as the chief, ends well, and prints the lines that the guide shows."""
+    for command, told in snippet.commands():
+        program, *words = shlex.split(command)
+        assert program == "python"
+
+        words = [sys.executable if word == "python" else word for word in words]
+        done = guided.run("chief", 0, *words)
+
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert agrees(done.stdout.splitlines(), told), f"{GUIDE.name} {snippet}: {command}\n{done.stdout}"
+
+
+def test_links_of_the_guide_lead_somewhere():
+    """Each link to a file has that file, and each link to a heading that heading."""
+    text = GUIDE.read_text(encoding="utf-8")
+
+    def anchors(path: Path) -> set[str]:
+        headings = re.findall(r"^#+ (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+        return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+    for target in re.findall(r"\]\(([^)]+)\)", text):
+        file, _, heading = target.partition("#")
+        path = GUIDE.parent / file if file else GUIDE
+        assert path.is_file(), target
+        assert not heading or heading in anchors(path), target

@@ -1,0 +1,60 @@
+"""docs/tfjob.md is whole: every behaviour and every defect has a verdict, and each test that it names exists."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCUMENT = (ROOT / "docs" / "tfjob.md").read_text(encoding="utf-8")
+ROWS = {
+    cells[0]: cells[1:]
+    for line in DOCUMENT.splitlines()
+    if re.fullmatch(r"D?\d+", (cells := [cell.strip() for cell in line.strip("|").split("|")])[0])
+}
+BEHAVIOURS = [str(number) for number in range(1, 42)]
+DEFECTS = [f"D{number}" for number in range(1, 12)]
+
+
+@pytest.fixture(scope="module")
+def tests() -> frozenset[str]:
+    """The names of all tests of the repository."""
+    found = (path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
+    return frozenset(name for text in found for name in re.findall(r"^def (test_\w+)\(", text, re.MULTILINE))
+
+
+def test_every_number_is_there_once_and_in_order() -> None:
+    """The tables have the rows 1 to 41 and D1 to D11, each once."""
+    numbers = re.findall(r"^\| (D?\d+) \|", DOCUMENT, re.MULTILINE)
+
+    assert numbers == [*BEHAVIOURS, *DEFECTS]
+
+
+@pytest.mark.parametrize("number", [*BEHAVIOURS, *DEFECTS])
+def test_every_row_has_a_fact_a_verdict_and_its_reason(number: str) -> None:
+    """A row says what TFJob does and gives a verdict; one that is not plainly the same says why."""
+    fact, verdict, shown = ROWS[number]
+
+    assert fact.endswith(".")
+    assert re.match(r"same($|[,;] \w)|better: \w|not ours: \w", verdict), verdict
+    assert re.fullmatch(r"`test_\w+`(, `test_\w+`)*", shown), shown
+
+
+@pytest.mark.parametrize("number", [*BEHAVIOURS, *DEFECTS])
+def test_every_row_names_tests_that_exist(number: str, tests: frozenset[str]) -> None:
+    """The tests that show a verdict are in the repository, and carry the row's number where they are about it alone."""
+    named = re.findall(r"`(test_\w+)`", ROWS[number][2])
+
+    assert [name for name in named if name not in tests] == []
+    kind, digits = ("defect", number[1:]) if number.startswith("D") else ("behaviour", number)
+    for name in named:
+        assert not re.match(r"test_(behaviour|defect)_\d", name) or name.startswith(f"test_{kind}_{int(digits):02}_")
+
+
+def test_every_test_of_a_number_is_named(tests: frozenset[str]) -> None:
+    """No numbered test is left out of the tables."""
+    numbered = {name for name in tests if re.match(r"test_(behaviour|defect)_\d\d_", name)}
+
+    assert sorted(numbered - set(re.findall(r"test_\w+", DOCUMENT))) == []

@@ -1,0 +1,114 @@
+"""What a real kubelet says of a pod on its way out, step by step, and what each step means.
+
+The steps are those that a kubelet of Kubernetes 1.37 was seen to write.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from in_memory import InMemoryWorld, make_cluster, settled, timestamp
+
+from tfcluster_operator.kube import wire
+from tfcluster_operator.model import reasons
+from tfcluster_operator.model.policies.ending import Ending, ending_of
+
+ASKED, FINISHED, GONE_BY = "2026-11-21T09:58:18Z", "2026-11-21T09:58:18Z", "2026-11-21T09:58:19Z"
+EARLIER = "2026-11-21T09:58:10Z"
+
+
+def pod(
+    phase: str, *, code: int | None, finished: str | None = FINISHED, grace: int | None = None, sidecar: bool = False
+) -> Any:
+    """Read a pod as the operator does; ``grace`` is its deletionGracePeriodSeconds, None while nobody deletes it."""
+    others = ["sidecar"] if sidecar else []
+    state = {"running": {}} if code is None else {"terminated": {"exitCode": code, "finishedAt": finished}}
+    deletion = {} if grace is None else {"deletionTimestamp": GONE_BY, "deletionGracePeriodSeconds": grace}
+    body = {
+        "metadata": {"name": "c-worker-0", "namespace": "default", "uid": "u", "resourceVersion": "1", **deletion},
+        "spec": {"containers": [{"name": name, "image": "image:1"} for name in ("task", *others)]},
+        "status": {
+            "phase": phase,
+            "conditions": [{"type": "Ready", "status": "False", "lastTransitionTime": EARLIER}],
+            "containerStatuses": [
+                {"name": "task", "state": state},
+                *({"name": name, "state": {"running": {}}} for name in others),
+            ],
+        },
+    }
+    return wire.RESOURCES["Pod"].read(msgspec.json.encode(body))
+
+
+@pytest.mark.parametrize("code", [0, 1, 143])
+@pytest.mark.parametrize(
+    ("phase", "ended", "grace"),
+    [("Running", False, 1), ("Running", True, 1), ("Succeeded", True, 1), ("Succeeded", True, 0)],
+)
+def test_program_that_obeys_a_deletion_says_nothing(phase, ended, grace, code):
+    """No step of a deletion means that the task ended by itself, not even the last, which has no grace left."""
+    assert ending_of(pod(phase, code=code if ended else None, grace=grace)) is None
+
+
+@pytest.mark.parametrize(("phase", "grace"), [("Failed", 1), ("Failed", 0)])
+def test_container_that_never_started_has_not_failed(phase, grace):
+    """When a pod whose image was not found is deleted, the kubelet says exit code 137, and no time: nobody failed."""
+    assert ending_of(pod(phase, code=137, finished=None, grace=grace)) is None
+
+
+@pytest.mark.parametrize(("code", "ending"), [(0, Ending.SUCCEEDED), (1, Ending.FAILED)])
+def test_end_before_a_deletion_counts(code, ending):
+    """A program that ended before somebody deleted its pod has ended by itself."""
+    assert ending_of(pod("Running", code=code, finished=EARLIER, grace=1)) is ending
+
+
+@pytest.mark.parametrize(("code", "ending"), [(0, Ending.SUCCEEDED), (1, Ending.FAILED)])
+def test_end_is_seen_before_the_phase(code, ending):
+    """The kubelet tells of the container's end a second or two before it changes the pod's phase."""
+    assert ending_of(pod("Running", code=code)) is ending
+
+
+def test_pod_is_at_rest_when_no_container_runs():
+    """A pod whose containers have ended is at rest, whatever its phase; one of two containers is not enough."""
+    assert pod("Running", code=0).at_rest
+    assert pod("Succeeded", code=0).at_rest
+    assert not pod("Running", code=None).at_rest
+    assert not pod("Running", code=0, sidecar=True).at_rest
+
+
+def cluster_of(**spec: Any) -> Any:
+    return make_cluster({"worker": 1}, **spec)
+
+
+def end_as_the_kubelet_does(world: InMemoryWorld, code: int) -> None:
+    """Let the container end; the phase is left as it was."""
+    ended = {"exitCode": code, "finishedAt": timestamp(world.now)}
+    statuses = [{"name": "task", "state": {"terminated": ended}}]
+    world.edit("Pod", "demo-worker-0", {"status": {"containerStatuses": statuses}})
+
+
+def test_replacement_awaits_the_phase():
+    """A failed task's pod is deleted when the phase says that it failed: that takes no grace."""
+    cluster = cluster_of()
+    world = settled(cluster)
+    end_as_the_kubelet_does(world, 1)
+    world.plan(cluster)
+    world.now += 10.0
+
+    assert world.plan(cluster).actions == ()
+    world.edit("Pod", "demo-worker-0", {"status": {"phase": "Failed"}})
+
+    (action,) = world.plan(cluster).actions
+    assert action.reason == reasons.POD_FAILED
+
+
+@pytest.mark.parametrize(("code", "kind"), [(0, "Succeeded"), (3, "Failed")])
+def test_logs_of_the_task_that_ended_the_cluster_stay(code, kind):
+    """Under cleanPodPolicy Running the pod that decided is kept, also before its phase says that it ended."""
+    cluster = cluster_of(backoffLimit=0)
+    world = settled(cluster)
+    end_as_the_kubelet_does(world, code)
+
+    assert world.plan(cluster).actions == ()
+    assert world.ledger.verdict.kind == kind

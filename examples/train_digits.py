@@ -61,7 +61,8 @@ def main() -> None:
     """Train, and print a line of loss and accuracy an epoch."""
     options = read_options()
     # The coordinator's threads can keep a process from ending after a worker was lost, so this does not wait for them.
-    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    # NB: not 0, which would say that the training is done: an evicted pod that ends well counts as a completed task.
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(128 + signal.SIGTERM))
 
     resolver = TFClusterResolver()
     cluster = resolver.snapshot()  # one epoch for all of what follows: a strategy cannot change its workers

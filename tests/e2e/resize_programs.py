@@ -99,7 +99,7 @@ def stock_template(image: str, **container: Any) -> Object:
         container: further fields of the container.
     """
     about = {"name": "tensorflow", "image": image, "imagePullPolicy": "IfNotPresent"}
-    return {"spec": {"terminationGracePeriodSeconds": 5, "containers": [{**about, **container}]}}
+    return {"spec": {"terminationGracePeriodSeconds": 1, "containers": [{**about, **container}]}}
 
 
 def with_folder(template: Object, *, node: str) -> Object:

@@ -18,6 +18,8 @@ from task_programs import PEERS, PORT
 
 EXAMPLES = Path(__file__).resolve().parent.parent.parent / "examples"
 GPU_EXAMPLE, MIRRORED, PARAMETER_SERVER = "gpu.yaml", "multi-worker-mirrored.yaml", "parameter-server.yaml"
+#: Followed through its resizes by test_live_resize.py.
+ELASTIC = "elastic-parameter-server.yaml"
 #: A guard against hanging, far above what some pods with TensorFlow need on two loaded processors.
 TRAINING_DEADLINE_SECONDS = 300.0
 CHIEF = "digits-chief-0"
@@ -55,8 +57,9 @@ def numbers(name: str, log: str) -> list[float]:
 
 
 def test_every_example_is_tested_here():
-    """No example is without a test in this module."""
-    assert sorted(path.name for path in EXAMPLES.glob("*.yaml")) == sorted([GPU_EXAMPLE, MIRRORED, PARAMETER_SERVER])
+    """No example is without a test, in this module or in the one named above."""
+    tested = {GPU_EXAMPLE, MIRRORED, PARAMETER_SERVER, ELASTIC}
+    assert {path.name for path in EXAMPLES.glob("*.yaml")} == tested
 
 
 @pytest.fixture(scope="module")

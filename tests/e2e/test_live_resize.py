@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from live_world import LiveWorld, restarts
 from resize_programs import END_AMID, IDLE, stock_template, with_folder
-from support.objects import NODES, PODS
+from support.objects import NODES
 from support.waiting import eventually
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "elastic-parameter-server.yaml"
@@ -67,7 +67,7 @@ def resize(world: LiveWorld, kubectl, workers: int) -> tuple[str, float]:
     return log[before:], (when - asked).total_seconds()
 
 
-def test_parameter_server_training_follows_a_resize(elastic, kubectl, record_property):
+def test_parameter_server_training_follows_a_resize(elastic, kubectl, record_testsuite_property):
     """Scaled from two workers to four and back, the chief hears of it and trains on with all of them, losing nothing.
 
     Chief, ps and the workers that stay keep their pods and their containers.
@@ -75,22 +75,22 @@ def test_parameter_server_training_follows_a_resize(elastic, kubectl, record_pro
     uids = elastic.uids()
 
     grown, took = resize(elastic, kubectl, 4)
-    record_property("seconds from the request to the notice, growing", took)
+    record_testsuite_property("seconds from the request to the notice, growing", took)
     assert took < NOTICE_DEADLINE_SECONDS
     assert "+worker/2 +worker/3" in grown
 
     shrunk, took = resize(elastic, kubectl, 2)
-    record_property("seconds from the request to the notice, shrinking", took)
+    record_testsuite_property("seconds from the request to the notice, shrinking", took)
     assert took < NOTICE_DEADLINE_SECONDS
     assert "-worker/2 -worker/3" in shrunk
 
     made = passes(elastic.logs(CHIEF))
     assert made == list(range(1, len(made) + 1))
     assert re.search(r"accuracy 0\.[89]", shrunk)
-    elastic.await_ready(CLUSTER)
-    assert elastic.uids() == {pod: uids[pod] for pod in (CHIEF, *SERVERS)}
-    assert {pod: restarts(elastic.demand(PODS, pod)) for pod in elastic.uids()} == dict.fromkeys(elastic.uids(), 0)
-    assert elastic.status(CLUSTER)["restarts"] == 0
+    after = elastic.await_pods([CHIEF, *SERVERS])
+    assert {name: pod["metadata"]["uid"] for name, pod in after.items()} == uids
+    assert {restarts(pod) for pod in after.values()} == {0}
+    assert elastic.await_ready(CLUSTER)["status"]["restarts"] == 0
 
 
 # Equal workers.
@@ -101,7 +101,7 @@ def mirrored(world: LiveWorld, training_image: str) -> Iterator[LiveWorld]:
     """Two equal workers with checkpoints on one node, training; the folder goes afterwards."""
     folder = f"/kept/tfcluster-{world.namespace}"
     node = world.objects.list(NODES)[0]["metadata"]["labels"]["kubernetes.io/hostname"]
-    program = ["/opt/examples/train_digits_multiworker.py", "--epochs", "60", "--checkpoints", folder]
+    program = ["/opt/examples/train_digits_multiworker.py", "--epochs", "40", "--checkpoints", folder]
     template = stock_template(training_image, command=["python3", "-c", END_AMID, *program])
     world.launch(
         "c", {"worker": {"replicas": 2, "restartScope": "Cluster", "template": with_folder(template, node=node)}}
@@ -132,4 +132,5 @@ def test_equal_workers_start_again_together_from_a_checkpoint(mirrored):
     assert status["restarts"] == 1
     logs = [mirrored.logs(f"c-worker-{index}") for index in (0, 1)]
     assert passes(logs[0]) == passes(logs[1])
-    assert (passes(logs[0])[0] > made, passes(logs[0])[-1]) == (True, 60)
+    # The last pass that was told of may have been cut short of its checkpoint.
+    assert (passes(logs[0])[0] >= made, passes(logs[0])[-1]) == (True, 40)

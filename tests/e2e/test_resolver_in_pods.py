@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 from live_world import LiveWorld
 from resize_programs import COUNT_AND_WARNINGS, IDLE, USE_OTHER_TASKS, stock_template
+from support.guide import snippets
 from support.waiting import eventually
 from support.world import task_names
 from task_programs import pod_template
 
 GPU = "nvidia.com/gpu"
+GUIDE = Path(__file__).resolve().parents[2] / "docs" / "resolver.md"
 
 
 @pytest.fixture(scope="module")
@@ -86,3 +92,68 @@ def test_lost_device_is_warned_of(granted, fake_devices):
     (warning,) = told
     assert "has 1 healthy GPU devices" in warning
     assert "2 are visible in this pod" in warning
+
+
+# The guide's snippets that need a cluster.
+
+
+@pytest.fixture
+def mnist(world: LiveWorld) -> LiveWorld:
+    """The guide's cluster, of tasks that listen."""
+    world.launch_listeners(
+        "mnist",
+        {
+            "chief": {},
+            "worker": {"replicas": 2, "maxReplicas": 6, "deviceFilters": ["/job:ps", "/job:chief"]},
+            "ps": {"deviceFilters": ["/job:worker", "/job:chief"]},
+        },
+    )
+    world.await_ready("mnist")
+    return world
+
+
+def of_the_guide(test: str, language: str) -> list[str]:
+    """Give the guide's snippets in a language that a test of this module proves."""
+    return [one.text for one in snippets(GUIDE) if (one.proof(), one.language) == (test, language)]
+
+
+def run_python(text: str, **place: Any) -> str:
+    """Run a snippet in a process of its own, outside of the cluster, and give what it prints."""
+    done = subprocess.run(
+        [sys.executable, "-c", text], capture_output=True, text=True, check=False, timeout=60, **place
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_notebook_reads_the_cluster(mnist, kubeconfig):
+    """The guide's snippet for a notebook prints the workers' addresses, from outside of the cluster."""
+    (text,) = of_the_guide("test_notebook_reads_the_cluster", "python")
+
+    printed = run_python(text.replace("team-a", mnist.namespace), env={**os.environ, "KUBECONFIG": str(kubeconfig)})
+
+    workers = [mnist.address(pod, cluster="mnist") for pod in task_names("mnist", worker=2)]
+    assert printed == f"{workers}\n"
+
+
+def test_view_of_a_pod_is_read_elsewhere(mnist, kubectl, tmp_path):
+    """A view that ``kubectl exec`` copied as the guide says is read by the guide's next snippet."""
+    (command,) = of_the_guide("test_view_of_a_pod_is_read_elsewhere", "console")
+    (text,) = of_the_guide("test_view_of_a_pod_is_read_elsewhere", "python")
+    words, _, file = command.removeprefix("$ kubectl ").strip().partition(" > ")
+
+    copied = kubectl("-n", mnist.namespace, *words.split())
+    assert copied.returncode == 0, copied.stderr
+    (tmp_path / file).write_text(copied.stdout, encoding="utf-8")
+
+    assert run_python(text, cwd=tmp_path) == "2\n"
+
+
+def test_manifests_of_the_guide_are_admitted(kubectl, namespace):
+    """The API server takes every manifest of the guide."""
+    manifests = of_the_guide("test_manifests_of_the_guide_are_admitted", "yaml")
+
+    asked = [kubectl("-n", namespace, "apply", "--dry-run=server", "-f", "-", stdin=text) for text in manifests]
+
+    assert len(asked) == 3
+    assert [one.stderr for one in asked if one.returncode != 0] == []

@@ -70,6 +70,7 @@ def test_kubectl_get_shows_ready_tasks_and_epoch(running, kubectl):
         "NAME": "c",
         "READY": "4/4",
         "REASON": "AllTasksReady",
+        "RESTARTS": "0",
         "GPUS": "0",
         "EPOCH": "1",
         "AGE": "",

@@ -43,22 +43,14 @@ def test_replacing_an_ended_pod(running, kubelet, how):
     assert uid_of(running, "c-worker-0") == neighbour
 
 
-def test_replacing_a_failed_pod_counts_the_attempt(running, kubelet):
-    """The replacement of a pod that failed by itself says that it is one attempt further."""
-    old = uid_of(running, "c-worker-1")
-    kubelet.fail("c-worker-1")
-    new = await_replacement(running, "c-worker-1", old)
-
-    assert new["metadata"]["annotations"]["tfcluster.dev/attempt"] == "1"
-
-
 def test_replacing_a_pod_that_fails_again_and_again_counts_on(running, kubelet):
-    """Failures in a row are counted, so that the delay can grow."""
-    for attempt in ("1", "2"):
+    """Failures in a row are counted for their task, so that the delay can grow."""
+    for attempt in (1, 2):
         old = uid_of(running, "c-worker-1")
         kubelet.fail("c-worker-1")
-        new = await_replacement(running, "c-worker-1", old)
-        assert new["metadata"]["annotations"]["tfcluster.dev/attempt"] == attempt
+        await_replacement(running, "c-worker-1", old)
+        failing = running.status("c")["jobs"]["worker"]["failing"]
+        assert {index: of["inRow"] for index, of in failing.items()} == {"1": attempt}
 
 
 def test_replacing_an_evicted_pod_counts_no_failure(running, kubelet):

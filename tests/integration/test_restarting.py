@@ -8,11 +8,12 @@ from support.lives import (
     await_all_replaced,
     await_asked_to_go,
     launch_running,
+    note_failures_in_a_row,
     settle_another,
     uids_of,
 )
 from support.manifests import pod_template
-from support.objects import PODS, TFCLUSTERS
+from support.objects import PODS
 from support.rbac import OPERATOR_USER
 from support.waiting import eventually
 from support.world import World, task_names
@@ -117,14 +118,15 @@ def test_restart_limit_holds_over_a_restart_of_the_operator(world, kubelet, oper
 def test_restart_waits_and_says_until_when(world, kubelet):
     """While a task waits for its next try, Ready says why it ended, in how many seconds it is tried, and when."""
     uids = launch_running(world, kubelet, "c", {"worker": {"replicas": 2}})
-    world.patch(PODS, "c-worker-1", {"metadata": {"annotations": {"tfcluster.dev/attempt": "1"}}})  # it failed before
+    world.await_condition("c", "Ready", status="True")
+    note_failures_in_a_row(world, "c", 1, index=1)
     kubelet.fail("c-worker-1", exit_code=7, message="no such file: /data/train.tfrecord")
 
     told = world.await_condition("c", "Ready", status="False", reason="BackingOff")["message"]
 
     assert "worker-1 failed: exit code 7: no such file: /data/train.tfrecord; next try in 2 s, at " in told
-    second = world.await_replaced("c-worker-1", uids["c-worker-1"])
-    assert second["metadata"]["annotations"]["tfcluster.dev/attempt"] == "2"
+    world.await_replaced("c-worker-1", uids["c-worker-1"])
+    assert world.status("c")["jobs"]["worker"]["failing"]["1"]["inRow"] == 2
     assert uids_of(world, "c")["c-worker-0"] == uids["c-worker-0"]
 
 
@@ -218,9 +220,8 @@ def test_disruption_is_never_a_failure(world, kubelet):
         assert world.uid(f"{name}-worker-3") == old[policy][f"{name}-worker-3"]
 
 
-@pytest.mark.usefixtures("operator")
 @pytest.mark.parametrize("scope", ["Job", "Cluster"])
-def test_restart_of_a_scope_happens_once_for_five_failures(world, kubelet, scope):
+def test_restart_of_a_scope_happens_once_for_five_failures(world, kubelet, operator, scope):
     """Five workers that fail together are one restart of all pods in the scope, at their old addresses."""
     jobs = {"worker": {"replicas": 5, "restartScope": scope}, "ps": {"replicas": 2}}
     uids = launch_running(world, kubelet, "c", jobs)
@@ -228,7 +229,9 @@ def test_restart_of_a_scope_happens_once_for_five_failures(world, kubelet, scope
     epoch = world.status("c")["epoch"]
     in_scope = uids if scope == "Cluster" else {n: u for n, u in uids.items() if "worker" in n}
 
+    operator.stop()  # it shall see all of them at one time
     kubelet.fail(*task_names("c", worker=5))
+    operator.start()
     new = await_all_replaced(world, kubelet, "c", in_scope)
     kubelet.run(*new)
     world.await_condition("c", "Ready", status="True")
@@ -259,8 +262,7 @@ def test_restart_of_a_scope_keeps_its_pause(world, kubelet):
     """While a scope waits for its next try no pod of it is made, and Ready says when they are."""
     uids = launch_running(world, kubelet, "c", {"worker": {"replicas": 2, "restartScope": "Job"}})
     world.await_condition("c", "Ready", status="True")
-    failed_before = {"status": {"jobs": {"worker": {"restartsInRow": 2}}}}
-    world.objects.patch(TFCLUSTERS, world.namespace, "c", failed_before, subresource="status")
+    note_failures_in_a_row(world, "c", 2)
 
     kubelet.fail("c-worker-0", message="lost a peer")
     await_asked_to_go(world, "c-worker-1")
@@ -316,7 +318,7 @@ def test_end_of_a_task_is_the_end_of_its_main_container(world, kubelet):
 
 @pytest.mark.usefixtures("operator")
 def test_restart_waits_for_the_kubelets_last_word(world, kubelet):
-    """A failure counts when its container has ended; the pod goes when its phase says so too, and keeps its attempt."""
+    """A failure counts when its container has ended; the pod goes when its phase says so too."""
     uids = launch_running(world, kubelet, "c", {"worker": {"replicas": 2}})
     kubelet.end_container("c-worker-0", exit_code=3)  # a kubelet tells of the phase a second or more later
     await_restarts(world, "c", 1)
@@ -324,11 +326,32 @@ def test_restart_waits_for_the_kubelets_last_word(world, kubelet):
     assert world.demand(PODS, "c-worker-0")["metadata"].get("deletionTimestamp") is None
 
     kubelet.fail("c-worker-0", exit_code=3)
-    new = world.await_replaced("c-worker-0", uids["c-worker-0"])
+    world.await_replaced("c-worker-0", uids["c-worker-0"])
 
-    assert new["metadata"]["annotations"]["tfcluster.dev/attempt"] == "1"
+    world.await_event("c", "PodFailed")
+    status = world.status("c")
+    assert (status["restarts"], status["jobs"]["worker"]["replaced"]) == (1, 0)
+    assert status["jobs"]["worker"]["failing"]["0"]["inRow"] == 1
+
+
+@pytest.mark.usefixtures("operator")
+def test_restart_keeps_its_pause_though_the_pod_is_gone(world, kubelet):
+    """Somebody who deletes a failed pod does not shorten its task's pause, nor make it a disruption."""
+    launch_running(world, kubelet, "c", {"worker": {"replicas": 2}})
+    world.await_condition("c", "Ready", status="True")
+    note_failures_in_a_row(world, "c", 2, index=0)
+    kubelet.fail("c-worker-0", message="out of disk")
+    await_restarts(world, "c", 1)
+    world.delete(PODS, "c-worker-0")
+    eventually(lambda: world.get(PODS, "c-worker-0"), lambda pod: pod is None, what="the pod is gone")
+
+    told = world.await_condition("c", "Ready", status="False", reason="BackingOff")["message"]
+    assert "worker-0" in told
+    assert "out of disk" in told
+    world.await_pods_of("c", task_names("c", worker=2))
     status = world.await_status("c", lambda s: s["jobs"]["worker"]["created"] == 2, what="it is made anew")
     assert (status["restarts"], status["jobs"]["worker"]["replaced"]) == (1, 0)
+    assert status["jobs"]["worker"]["failing"]["0"]["inRow"] == 3
 
 
 @pytest.mark.usefixtures("operator")

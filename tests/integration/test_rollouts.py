@@ -9,6 +9,7 @@ from support.lives import (
     await_pods_left,
     confirm_ends,
     launch_running,
+    note_failures_in_a_row,
     settle_another,
     uids_of,
 )
@@ -60,6 +61,8 @@ def test_recreate_replaces_the_changed_jobs_pods_together(world, kubelet):
     edit_template(world, "c", image=NEW)
     await_asked_to_go(world, *task_names("c", worker=3))
     assert going(world, "c") == task_names("c", worker=3)
+    told = world.await_condition("c", "UpToDate", status="False", reason="RollingOut")["message"]
+    assert "3 of 3 pods of job worker have an older template (containers[tensorflow].image changed)" in told
     new = await_all_replaced(world, kubelet, "c", {n: u for n, u in uids.items() if "worker" in n})
     kubelet.run(*new)
 
@@ -82,9 +85,8 @@ def test_rolling_update_goes_from_the_highest_index_one_by_one(world, kubelet, a
     for index in (3, 2, 1, 0):
         name = f"c-worker-{index}"
         await_asked_to_go(world, name)
-        if index == 2:
-            told = world.await_condition("c", "UpToDate", status="False", reason="RollingOut")
-            assert "(containers[tensorflow].image changed)" in told["message"]
+        told = world.await_condition("c", "UpToDate", status="False", reason="RollingOut")
+        assert "(containers[tensorflow].image changed)" in told["message"]
         assert going(world, "c") == [name]
         kubelet.stop(name)
         await_new(world, name, NEW)
@@ -263,7 +265,8 @@ def test_scale_while_rolling(world, kubelet):
 def test_scale_while_a_task_fails(world, kubelet):
     """Scaling away a task that backs off takes its failure along; the count stays, and nothing waits for it."""
     launch_running(world, kubelet, "c", {"worker": {"replicas": 3}}, backoffLimit=5)
-    world.patch(PODS, "c-worker-2", {"metadata": {"annotations": {"tfcluster.dev/attempt": "4"}}})
+    world.await_condition("c", "Ready", status="True")
+    note_failures_in_a_row(world, "c", 8, index=2)
     kubelet.fail("c-worker-2")
     world.await_condition("c", "Ready", status="False", reason="BackingOff")
 
@@ -273,8 +276,8 @@ def test_scale_while_a_task_fails(world, kubelet):
     world.await_condition("c", "Ready", status="True")
     assert world.status("c")["restarts"] == 1
     world.scale("c", replicas=3)
-    pods = world.await_pods_of("c", task_names("c", worker=3))
-    assert pods["c-worker-2"]["metadata"]["annotations"]["tfcluster.dev/attempt"] == "0"
+    world.await_pods_of("c", task_names("c", worker=3))
+    assert "failing" not in world.status("c")["jobs"]["worker"]
 
 
 def test_scale_down_with_drain_tells_first_and_deletes_later(world, kubelet, audit):

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from support.lives import await_asked_to_go, launch_running, settle_another
+from support.lives import await_asked_to_go, launch_running, note_failures_in_a_row, settle_another
 from support.manifests import pod_template
 from support.objects import PODS, TFCLUSTERS
 from support.rbac import OPERATOR_USER
 from support.waiting import eventually
 
 pytestmark = pytest.mark.usefixtures("operator")
-
-
-def failed_often(world, pod: str) -> None:
-    """Make a pod look as if its task had failed many times in a row: its next pause takes minutes."""
-    world.patch(PODS, pod, {"metadata": {"annotations": {"tfcluster.dev/attempt": "8"}}})
 
 
 @pytest.fixture
@@ -33,13 +28,13 @@ def resting(world, kubelet) -> list[str]:
     world.launch("suspended", {"worker": {"replicas": 2}}, suspend=True, activeDeadlineSeconds=1)
     world.launch("waits", {"worker": {"startAfter": ["ps"]}, "ps": {}})
     world.launch("pends", {"worker": {"replicas": 2}})
-    world.await_condition("scope", "Ready", status="True")
+    for name in ("scope", "backs-off"):
+        world.await_condition(name, "Ready", status="True")
 
     kubelet.succeed("succeeded-worker-0", "kept-chief-0")
     kubelet.fail("failed-worker-0")
-    failed_often(world, "backs-off-worker-1")
-    in_row = {"status": {"jobs": {"worker": {"restartsInRow": 8}}}}
-    world.objects.patch(TFCLUSTERS, world.namespace, "scope", in_row, subresource="status")
+    note_failures_in_a_row(world, "backs-off", 8, index=1)
+    note_failures_in_a_row(world, "scope", 8)
     kubelet.fail("backs-off-worker-1", "scope-worker-0")
     world.edit("outdated", {"jobs": {"worker": {"template": pod_template(image="registry.test/train:2")}}})
     world.scale("drains", replicas=1)

@@ -147,9 +147,11 @@ def test_failure_is_final_though_others_succeed(world, kubelet):
 
 def test_edit_after_the_end_has_no_effect_and_says_so(world, kubelet, operator):
     """Scaling, a new template and suspend do nothing to a finished cluster, and Ready and Suspended say so."""
-    launch_running(world, kubelet, "c", {"chief": {}, "worker": {"replicas": 2, "maxReplicas": 5}})
+    uids = launch_running(world, kubelet, "c", {"chief": {}, "worker": {"replicas": 2, "maxReplicas": 5}})
+    kubelet.fail("c-worker-1")
+    world.await_replaced("c-worker-1", uids["c-worker-1"])
     kubelet.succeed("c-chief-0")
-    world.await_ended("c", "Succeeded")
+    before = world.await_ended("c", "Succeeded")
     await_pods_left(world, kubelet, "c", ["c-chief-0"])
     left = uids_of(world, "c")
 
@@ -166,6 +168,9 @@ def test_edit_after_the_end_has_no_effect_and_says_so(world, kubelet, operator):
     assert uids_of(world, "c") == left
     assert "edits after generation 1 have no effect" in world.condition("c", "Ready")["message"]
     assert world.condition("c", "Succeeded")["observedGeneration"] == 1
+    after, kept = world.status("c"), ("startTime", "completionTime", "restarts", "lastRestart")
+    assert {key: after[key] for key in kept} == {key: before[key] for key in kept}
+    assert (after["restarts"], after["jobs"]["chief"]["succeeded"]) == (1, 1)
 
 
 def test_clean_pod_policy_after_success(world, kubelet):

@@ -28,9 +28,7 @@ _FILTERS = st.lists(
     st.tuples(st.integers(0, 4), st.booleans(), st.integers(0, 9), st.sampled_from(["", "/device:GPU:0", "/cpu:0"])),
     max_size=3,
 )
-_TEMPLATES = st.tuples(
-    st.sampled_from(["image:1", "image:2"]), st.sampled_from([0, 0, 1, 4]), st.sampled_from(["Never", "Always"])
-)
+_TEMPLATES = st.tuples(st.sampled_from(["image:1", "image:2"]), st.sampled_from([0, 0, 1, 4]))
 _JOBS = st.fixed_dictionaries(
     {
         "replicas": st.integers(0, 4),
@@ -84,8 +82,8 @@ def _filter(drawn: tuple[int, bool, int, str], sizes: dict[str, int]) -> str:
     return "".join([*parts, device]) or "/device:CPU:0"
 
 
-def _template(drawn: tuple[str, int, str]) -> dict[str, Any]:
-    image, gpus, restart = drawn
+def _template(drawn: tuple[str, int]) -> dict[str, Any]:
+    image, gpus = drawn
     container: dict[str, Any] = {"name": "task", "image": image}
     if gpus:
         container["resources"] = {"limits": {GPU: gpus, "memory": "1Gi"}}

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from .objects import PODS, Object
+from .objects import PODS, TFCLUSTERS, Object
 from .pods import StandInKubelet
 from .waiting import eventually
 from .world import World, task_names
@@ -96,6 +96,20 @@ def await_asked_to_go(world: World, *names: str) -> None:
         return [n for n, pod in found.items() if pod is not None and not pod["metadata"].get("deletionTimestamp")]
 
     eventually(staying, lambda left: not left, what=f"{', '.join(names)} are asked to go")
+
+
+def note_failures_in_a_row(world: World, cluster: str, count: int, *, index: int | None = None) -> None:
+    """Write into the status that the workers have failed so often in a row: the next pause is as long as after them.
+
+    Args:
+        world: the namespace.
+        cluster: a cluster whose status is settled.
+        count: how often.
+        index: the worker that failed alone; None where all of them started again together.
+    """
+    job = {"restartsInRow": count} if index is None else {"failing": {str(index): {"inRow": count}}}
+    body = {"status": {"jobs": {"worker": job}}}
+    world.objects.patch(TFCLUSTERS, world.namespace, cluster, body, subresource="status")
 
 
 def settle_another(world: World, name: str) -> None:

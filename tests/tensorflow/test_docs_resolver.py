@@ -1,7 +1,8 @@
 """The guide of the resolver: each of its snippets runs, and prints what the guide says.
 
-Where a snippet runs is written after its language: nothing means any process in the chief's pod, ``as=chief`` the chief's
-own, ``as=workers`` those of all equal workers; ``e2e=TEST`` names the test that proves what cannot run here.
+Where a snippet runs is written after its language: nothing means any process in the chief's pod, ``as=chief`` the one
+that is the chief, ``as=workers`` those of all equal workers, ``as=outside`` one that is no task; ``e2e=TEST`` names the
+test that runs what cannot run here.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,6 +24,8 @@ from support.guide import Snippet, agrees, snippets
 
 GUIDE = ROOT / "docs" / "resolver.md"
 ALL = snippets(GUIDE)
+#: Ends a process that was connected: TensorFlow's threads may keep it otherwise.
+END = "\nimport os, sys\nsys.stdout.flush()\nos._exit(0)\n"
 
 
 def those(language: str, place: str) -> list[Snippet]:
@@ -31,14 +35,14 @@ def those(language: str, place: str) -> list[Snippet]:
 
 def test_every_snippet_has_a_place():
     """No snippet is left out: each is of a kind that a test runs, or names a test of ours that there is."""
-    places = {"python": {"", "as=chief", "as=workers"}, "console": {""}, "yaml": {""}}
-    tests = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
+    places = {"python": {"", "as=chief", "as=workers", "as=outside"}, "console": {""}}
+    tests = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests" / "e2e").glob("test_*.py"))
 
     for snippet in ALL:
         if snippet.proof():
             assert f"\ndef {snippet.proof()}(" in tests, f"{GUIDE.name} {snippet}"
         else:
-            assert snippet.place in places[snippet.language], f"{GUIDE.name} {snippet}"
+            assert snippet.place in places.get(snippet.language, ()), f"{GUIDE.name} {snippet}"
 
 
 #: Runs each program of a list in names of its own, and prints as JSON what each printed.
@@ -77,19 +81,44 @@ def test_snippets_that_only_read(guided):
     """What needs no connection runs beside a serving task, one snippet after the other."""
     readers = those("python", "")
 
-    told = json.loads(guided.run("chief", 0, "-c", RUN_EACH, json.dumps([one.text for one in readers])).stdout)
+    done = guided.run("chief", 0, "-c", RUN_EACH, json.dumps([one.text for one in readers]))
 
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
     assert len(readers) == len(told) > 5
     for snippet, printed in zip(readers, told, strict=True):
         check(snippet, printed)
 
 
 @pytest.mark.parametrize("snippet", those("python", "as=chief"), ids=str)
-def test_snippet_of_the_chief(guided, snippet):
+def test_snippet_of_the_chief(guided, tmp_path, snippet):
     """A snippet that connects runs as the chief, with the workers and the ps that serve."""
-    end = "\nimport os, sys\nsys.stdout.flush()\nos._exit(0)\n"
+    text = snippet.text.replace('"/checkpoints"', repr(str(tmp_path)))
 
-    check(snippet, guided.program(snippet.text + end).splitlines())
+    check(snippet, guided.program(text + END).splitlines())
+
+
+@pytest.mark.parametrize("snippet", those("python", "as=outside"), ids=str)
+def test_snippet_of_no_task(guided, make_cluster, snippet):
+    """A snippet of a coordinator outside of the ClusterSpec runs in a process that has the view alone."""
+    chiefless = make_cluster(jobs={"worker": 2, "ps": 1})
+    chiefless.addresses = {job: tasks for job, tasks in guided.addresses.items() if job != "chief"}
+    chiefless.publish(epoch=2)
+    environment = {
+        name: value for name, value in guided.environment("chief", 0).items() if not name.startswith("TFCLUSTER_")
+    }
+
+    done = subprocess.run(
+        [sys.executable, "-c", snippet.text + END],
+        env={**environment, "TFCLUSTER_DIR": str(chiefless.folder)},
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr[-6000:] + guided.logs()
+    check(snippet, done.stdout.splitlines())
 
 
 @pytest.mark.parametrize("snippet", those("python", "as=workers"), ids=str)

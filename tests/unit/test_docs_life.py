@@ -191,3 +191,25 @@ def test_no_field_is_forgotten():
     shape = {"rpcLayer", "port", "clusterDomain", "resolver", "jobs"}
     shape |= {"replicas", "maxReplicas", "deviceFilters", "taskDeviceFilters", "template"}
     assert {*spec, *job} == shape | set(FIELDS)
+
+
+def test_readme_names_every_field():
+    """The README's table of a cluster's life has every field of the text, and no other."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    (section,) = re.findall(r"^## The life of a cluster\n(.*?)^## ", readme, re.MULTILINE | re.DOTALL)
+    named = [
+        code.removeprefix("jobs.J.")
+        for row in re.findall(r"^\| (`.*?) \|", section, re.MULTILINE)
+        for code in codes(row)
+    ]
+    assert sorted(named) == sorted(FIELDS)
+
+
+@pytest.mark.parametrize(
+    "page", ["README.md", "CONTRIBUTING.md", *(f"docs/{f.name}" for f in sorted((ROOT / "docs").glob("*.md")))]
+)
+def test_links_lead_somewhere(page):
+    """Each link of a page to a file of the repository leads to one."""
+    file = ROOT / page
+    links = re.findall(r"\]\((?!https?:)([^)#]+)", file.read_text(encoding="utf-8"))
+    assert [link for link in links if not (file.parent / link).exists()] == []

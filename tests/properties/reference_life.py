@@ -1,0 +1,168 @@
+"""What must become of a cluster, told a second time: a small model, made from docs/life.md and not from the policies.
+
+It judges facts that no operator sees whole: which pod ended when and how, and who asked for its deletion.  It keeps
+counts the simplest way (sets of UIDs that only grow) and knows no objects, annotations, indices or plans.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+Task = tuple[str, int]
+
+_LONG_RUN = 600.0
+_LONGEST_PAUSE = 300.0
+
+
+@dataclass
+class Fact:
+    """What truly became of one pod; times are seconds since the epoch.
+
+    ``code`` is the exit code of its program, None where nobody can tell; ``taken`` says that somebody took the pod
+    away; ``asked_at`` is when its deletion was asked for, which nobody can tell any more once it is ``confirmed``.
+    """
+
+    uid: str
+    task: Task
+    image: str
+    began_at: float | None = None
+    ready: bool = False
+    ended_at: float | None = None
+    code: int | None = None
+    taken: bool = False
+    at_rest: bool = False
+    asked_at: float | None = None
+    confirmed: bool = False
+    surplus_since: float | None = None
+
+    @property
+    def serving(self) -> bool:
+        return self.ready and self.ended_at is None and self.asked_at is None
+
+    @property
+    def speaks(self) -> bool:
+        """Whether its end says something of its program: it came by itself, and before anybody asked for it."""
+        if self.ended_at is None or self.taken:
+            return False
+        return self.asked_at is None or (not self.confirmed and self.ended_at < self.asked_at)
+
+
+@dataclass
+class Life:
+    """The life of one cluster so far."""
+
+    started_at: float = 0.0
+    end: tuple[str, str] | None = None
+    ended_at: float = 0.0
+    restarts: dict[str, int] = field(default_factory=dict)
+    total: int = 0
+    done: set[Task] = field(default_factory=set)
+    counted: set[str] = field(default_factory=set)
+    condemned: set[str] = field(default_factory=set)
+    begun: set[str] = field(default_factory=set)
+    in_row: dict[Task | str, int] = field(default_factory=dict)
+    not_before: dict[Task | str, float] = field(default_factory=dict)
+
+    def copy(self) -> Life:
+        return copy.deepcopy(self)
+
+    def look(self, spec: Mapping[str, Any], facts: Iterable[Fact], now: float) -> None:
+        """See what there is to see at one moment."""
+        facts = list(facts)
+        if self.end is not None:
+            return
+        if spec.get("suspend"):
+            self._rest()
+            return
+        self.started_at = self.started_at or now
+        failed = self._take_in(spec["jobs"], facts)
+        if self._succeeded(spec):
+            self.end = ("Succeeded", "TasksSucceeded")
+        for fact in sorted(failed, key=lambda one: (one.ended_at, one.task)):
+            if self.end is None and fact.uid not in self.condemned:
+                self._fail(spec, fact, facts)
+        limit = spec.get("activeDeadlineSeconds")
+        if self.end is None and limit is not None and now >= self.started_at + limit:
+            self.end = ("Failed", "DeadlineExceeded")
+        if self.end is not None:
+            self.ended_at = now
+
+    def _take_in(self, jobs: Mapping[str, Any], facts: Iterable[Fact]) -> list[Fact]:
+        """Note which tasks are complete, and give the failures that are not counted yet."""
+        self.done = {(job, index) for job, index in self.done if index < jobs[job]["replicas"]}
+        failed = []
+        for fact in facts:
+            job, index = fact.task
+            if not fact.speaks or fact.uid in self.condemned or index >= jobs[job]["replicas"]:
+                continue
+            if fact.code != 0 and fact.uid not in self.counted:
+                failed.append(fact)
+            elif fact.code == 0 and _policy(jobs[job]) != "Always":
+                self.done.add(fact.task)
+        return failed
+
+    def may_create_after(self, task: Task) -> float:
+        return max(self.not_before.get(task, 0.0), self.not_before.get(task[0], 0.0))
+
+    def forgive(self, task: Task) -> None:
+        """Let a task be tried at once: its template was edited."""
+        self.in_row.pop(task, None)
+        self.not_before.pop(task, None)
+
+    def _rest(self) -> None:
+        self.started_at, self.total = 0.0, 0
+        for kept in (self.restarts, self.done, self.counted, self.begun, self.in_row, self.not_before):
+            kept.clear()
+
+    def _succeeded(self, spec: Mapping[str, Any]) -> bool:
+        jobs, policy = spec["jobs"], spec.get("successPolicy") or {}
+        first = next(([job] for job in ("chief", "worker") if job in jobs), [job for job in jobs if job != "evaluator"])
+        named = policy.get("jobs") or first
+        done = sum(job in named for job, _ in self.done)
+        if policy.get("tasks") == "Any":
+            return done > 0
+        return 0 < done == sum(jobs[job]["replicas"] for job in named)
+
+    def _fail(self, spec: Mapping[str, Any], fact: Fact, facts: Iterable[Fact]) -> None:
+        job = spec["jobs"][fact.task[0]]
+        limit = spec.get("backoffLimit")
+        if _policy(job) == "Never":
+            self.end = ("Failed", "TaskFailed")
+        elif _policy(job) == "ExitCode" and fact.code is not None and fact.code < 128:
+            self.end = ("Failed", "PermanentExitCode")
+        elif limit is not None and self.total >= limit:
+            self.end = ("Failed", "BackoffLimitExceeded")
+        else:
+            self._restart(spec, fact, facts)
+
+    def _restart(self, spec: Mapping[str, Any], fact: Fact, facts: Iterable[Fact]) -> None:
+        name = fact.task[0]
+        self.total += 1
+        self.restarts[name] = self.restarts.get(name, 0) + 1
+        self.counted.add(fact.uid)
+        assert fact.ended_at is not None
+        long = fact.began_at is not None and fact.ended_at - fact.began_at >= _LONG_RUN
+        scope = spec["jobs"][name].get("restartScope", "Task")
+        if scope == "Task":
+            row = 0 if long else self.in_row.get(fact.task, 0)
+            self.in_row[fact.task] = row + 1
+            self.not_before[fact.task] = fact.ended_at + min(_LONGEST_PAUSE, 2.0**row)
+            return
+        together = set(spec["jobs"]) if scope == "Cluster" else {name}
+        row = 0 if long else max(self.in_row.get(job, 0) for job in together)
+        for job in together:
+            self.in_row[job] = row + 1
+            self.not_before[job] = fact.ended_at + min(_LONGEST_PAUSE, 2.0**row)
+        self.begun -= together
+        self.done = {task for task in self.done if task[0] not in together}
+        self.condemned |= {one.uid for one in facts if one.task[0] in together}
+        for task in [one for one in self.in_row if isinstance(one, tuple) and one[0] in together]:
+            self.forgive(task)
+
+
+def _policy(job: Mapping[str, Any]) -> str:
+    policy: str = job.get("restartPolicy", "OnFailure")
+    return policy

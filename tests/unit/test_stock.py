@@ -1,0 +1,323 @@
+"""Taking stock in its fixed order, and that no crash at any step of a pass loses a failure or counts it twice."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from in_memory import InMemoryWorld, make_body, make_cluster, settled
+
+from tfcluster_operator.model import ledger, reasons
+from tfcluster_operator.model.actions import CreatePod, Delete
+from tfcluster_operator.model.ledger import Failing, JobRecord, Ledger, Verdict
+from tfcluster_operator.model.parse import parse
+from tfcluster_operator.model.plan import plan
+from tfcluster_operator.model.spec import Task
+from tfcluster_operator.model.status import status_of
+from tfcluster_operator.model.stock import enter_done, take_stock
+
+
+def stock(cluster, world, known=None):
+    """Take stock of a world."""
+    return take_stock(cluster, world.observe(cluster), known or world.ledger, world.now)
+
+
+def test_first_pass_is_the_start():
+    """The start is when the operator first saw the cluster, and stays."""
+    cluster, world = make_cluster({"worker": 1}), InMemoryWorld()
+
+    known = stock(cluster, world, Ledger())
+
+    assert known.started_at == world.now
+    world.now += 50
+    assert stock(cluster, world, known).started_at == world.now - 50
+
+
+def test_success_is_judged_before_failures():
+    """Workers that fail while the chief ends well change nothing, even without any restart left."""
+    cluster = make_cluster({"chief": 1, "worker": {"replicas": 2, "restartPolicy": "Never"}}, backoffLimit=0)
+    world = settled(cluster)
+    world.pod_ends("demo-worker-0", "Failed")
+    world.pod_ends("demo-chief-0", "Succeeded")
+
+    known = stock(cluster, world)
+
+    assert (known.verdict.kind, known.restarts, known.finished_at) == ("Succeeded", 0, world.now)
+
+
+def test_failures_are_judged_before_the_deadline():
+    """A failure that ends the cluster is named though the deadline is over as well."""
+    cluster = make_cluster({"worker": {"restartPolicy": "Never"}}, activeDeadlineSeconds=0)
+    world = settled(make_cluster({"worker": {"restartPolicy": "Never"}}))
+    world.pod_ends("demo-worker-0", "Failed")
+
+    assert stock(cluster, world).verdict.reason == "TaskFailed"
+
+
+def test_earliest_failure_is_judged_first():
+    """The limit is used up in the order in which the programs ended, not in the order of their names."""
+    cluster = make_cluster({"worker": 3}, backoffLimit=1)
+    world = settled(cluster)
+    for name in ("demo-worker-2", "demo-worker-0", "demo-worker-1"):
+        world.now += 1
+        world.pod_ends(name, "Failed")
+
+    known = stock(cluster, world)
+
+    assert known.last_restart.task == "worker-2"
+    assert known.verdict.message.startswith("worker-0 failed after 1 of 1 restarts")
+
+
+def test_failures_at_one_time_are_judged_by_job_and_index():
+    """Two operators that see the same pods come to the same verdict."""
+    cluster = make_cluster({"ps": 1, "worker": 2}, backoffLimit=2)
+    world = settled(cluster)
+    for name in ("demo-worker-1", "demo-ps-0", "demo-worker-0"):
+        world.pod_ends(name, "Failed")
+
+    known = stock(cluster, world)
+
+    assert known.last_restart.task == "worker-0"
+    assert known.verdict.message.startswith("worker-1 failed")
+
+
+def test_verdict_is_for_ever():
+    """Nothing is counted after it: no failure, no success, no suspension."""
+    cluster = make_cluster({"chief": 1, "worker": 2}, suspend=True)
+    world = settled(make_cluster({"chief": 1, "worker": 2}))
+    world.pod_ends("demo-chief-0", "Succeeded")
+    world.pod_ends("demo-worker-0", "Failed")
+    known = replace(world.ledger, verdict=Verdict("Failed", "TaskFailed", "it did"), finished_at=5.0)
+
+    assert stock(cluster, world, known) == known
+
+
+def test_suspended_cluster_is_as_at_the_start_but_for_its_incarnation():
+    """Counts, times and completed tasks are gone; pods of an earlier incarnation are still told apart."""
+    used = JobRecord(
+        restarts=2,
+        replaced=3,
+        incarnation=4,
+        in_row=2,
+        restart_at=9.0,
+        completed=frozenset({0}),
+        failing={1: Failing(1, 2.0)},
+    )
+    known = Ledger(started_at=5.0, restarts=2, jobs={"worker": used})
+
+    rested = stock(make_cluster({"worker": 2}, suspend=True), InMemoryWorld(), known)
+
+    assert (rested.started_at, rested.restarts, rested.of("worker")) == (0.0, 0, JobRecord(incarnation=4))
+
+
+def test_suspended_cluster_has_no_deadline():
+    """It may rest as long as its user wants."""
+    cluster = make_cluster({"worker": 1}, suspend=True, activeDeadlineSeconds=1)
+
+    assert stock(cluster, InMemoryWorld(), Ledger(started_at=5.0)).verdict is None
+
+
+def test_five_tasks_of_a_scope_that_fail_together_are_one_restart():
+    """The first is counted, and the others belong to the same incident."""
+    cluster = make_cluster({"worker": {"replicas": 5, "restartScope": "Job"}}, backoffLimit=1)
+    world = settled(cluster)
+    for index in range(5):
+        world.pod_ends(f"demo-worker-{index}", "Failed")
+
+    known = stock(cluster, world)
+
+    assert (known.restarts, known.of("worker").incarnation, known.verdict) == (1, 1, None)
+    assert stock(cluster, world, known) == known
+
+
+def test_pod_of_an_earlier_incarnation_says_nothing():
+    """What ends of what is being replaced completes no task and is no failure."""
+    cluster = make_cluster({"worker": {"replicas": 2, "restartScope": "Job"}})
+    world = settled(cluster)
+    world.pod_ends("demo-worker-0", "Failed")
+    known = stock(cluster, world)
+    world.pod_ends("demo-worker-1", "Succeeded")
+
+    assert stock(cluster, world, known) == known
+
+
+@pytest.mark.parametrize(
+    ("policy", "completed"), [("OnFailure", {0}), ("Never", {0}), ("ExitCode", {0}), ("Always", set())]
+)
+def test_task_that_ended_well_is_complete_but_under_always(policy, completed):
+    """Under Always it runs again."""
+    cluster = make_cluster({"chief": 1, "worker": {"replicas": 2, "restartPolicy": policy}})
+    world = settled(cluster)
+    world.pod_ends("demo-worker-0", "Succeeded")
+
+    assert stock(cluster, world).of("worker").completed == completed
+
+
+def test_what_is_declared_no_more_is_forgotten():
+    """A task that was complete, and is scaled away and back, runs again; a job that is gone has no record."""
+    record = JobRecord(
+        completed=frozenset({0, 3}), started=frozenset({1, 3}), failing={1: Failing(1, 2.0), 3: Failing(1, 2.0)}
+    )
+    known = Ledger(started_at=5.0, jobs={"worker": record, "ps": record})
+
+    after = stock(make_cluster({"worker": 2}), InMemoryWorld(), known)
+
+    assert set(after.jobs) == {"worker"}
+    worker = after.of("worker")
+    assert (worker.completed, worker.started, set(worker.failing)) == ({0}, {1}, {1})
+
+
+def test_pod_of_others_says_nothing():
+    """What somebody else runs under our name neither completes a task nor fails it."""
+    cluster = make_cluster({"worker": 1})
+    world = settled(cluster)
+    world.pod_ends("demo-worker-0", "Succeeded")
+    world.edit("Pod", "demo-worker-0", {"metadata": {"ownerReferences": None}})
+
+    assert stock(cluster, world, Ledger()).of("worker").completed == set()
+
+
+# --- what was done
+
+
+def _done(known, *actions):
+    return enter_done(make_cluster({"worker": 3}), known, actions).of("worker")
+
+
+def _create(index, reason):
+    return CreatePod(Task(make_cluster({"worker": 3}).jobs[0], index), f"demo-worker-{index}", "", 0, reason)
+
+
+@pytest.mark.parametrize(
+    ("reason", "replaced"),
+    [(reasons.POD_DISRUPTED, 1), (reasons.POD_ENDED, 1), (reasons.POD_FAILED, 0), (reasons.CREATED, 0)],
+)
+def test_made_pod_has_started_and_a_lost_one_is_counted_as_replaced(reason, replaced):
+    """Only what others took away, and what ended well and runs again, is a replacement."""
+    record = _done(Ledger(), _create(1, reason))
+
+    assert (record.started, record.replaced) == ({1}, replaced)
+
+
+def test_deleted_pod_should_no_longer_exist():
+    """What we deleted is made anew as created; what was deleted by force was taken away by others."""
+    known = Ledger(jobs={"worker": JobRecord(started=frozenset({0, 1, 2}))})
+
+    assert _done(known, Delete("Pod", "demo-worker-1", "uid", reasons.TEMPLATE_CHANGED)).started == {0, 2}
+    assert _done(known, Delete("Pod", "demo-worker-1", "uid", reasons.FORCED, force=True)).started == {0, 1, 2}
+    assert _done(known, Delete("ConfigMap", "demo-worker-1", "uid", reasons.JOB_REMOVED)).started == {0, 1, 2}
+
+
+def test_edit_that_may_cure_a_failure_does_not_wait_for_it():
+    """A pod that goes because its template changed is forgiven; one that goes for another cause is not."""
+    failing = {0: Failing(4, 9.0), 1: Failing(2, 5.0)}
+    known = Ledger(jobs={"worker": JobRecord(failing=failing)})
+
+    assert _done(known, Delete("Pod", "demo-worker-1", "uid", reasons.TEMPLATE_CHANGED)).failing == {0: failing[0]}
+    assert _done(known, Delete("Pod", "demo-worker-1", "uid", reasons.POD_EDITED)).failing == failing
+
+
+# --- crashes
+
+
+class Passes:
+    """An operator that can crash between any two steps of a pass; what it knows is then what the status holds."""
+
+    def __init__(self, world, jobs, **spec):
+        self.world, self.jobs, self.spec = world, jobs, spec
+        self.status = {}
+
+    def one(self, *, evidence=True, actions=99, report=True):
+        """Make a pass: write the evidence or crash, carry out so many actions or crash, report or crash."""
+        cluster = parse(make_body(self.jobs, status=self.status, **self.spec))
+        written = ledger.read(self.status)
+        observed = self.world.observe(cluster)
+        known = take_stock(cluster, observed, written, self.world.now)
+        planned = plan(cluster, observed, known, self.world.now)
+        if known.tells_more_than(written):
+            if not evidence:
+                return None
+            self.status = status_of(cluster, observed, known, planned.views, planned.findings, self.world.now)
+        done = planned.actions[:actions]
+        self.world.apply_all(done, cluster)
+        if report and len(done) == len(planned.actions):
+            known = enter_done(cluster, known, done)
+            self.status = status_of(
+                cluster, self.world.observe(cluster), known, planned.views, planned.findings, self.world.now
+            )
+        return planned
+
+    def settle(self):
+        """Let an undisturbed operator finish."""
+        for _ in range(12):
+            self.world.end_graceful_deletions()
+            planned = self.one()
+            if not planned.actions and planned.wake_after is None:
+                return
+            self.world.now += planned.wake_after or 0.0
+            self.world.all_pods_run()
+        raise AssertionError(planned)
+
+
+CRASHES = [
+    {"evidence": False},
+    {"actions": 0},
+    {"actions": 1},
+    {"actions": 2},
+    {"actions": 3},
+    {"report": False},
+]
+
+
+@pytest.mark.parametrize("waited", [0.0, 2.0])
+@pytest.mark.parametrize("second", CRASHES)
+@pytest.mark.parametrize("first", CRASHES)
+@pytest.mark.parametrize(("scope", "restarts"), [("Task", 2), ("Job", 1)])
+def test_no_crash_loses_or_doubles_a_failure(scope, restarts, first, second, waited):
+    """Two tasks fail, and the operator crashes twice, anywhere: each incident is counted once."""
+    passes = Passes(InMemoryWorld(), {"ps": 1, "worker": {"replicas": 3, "restartScope": scope}}, backoffLimit=2)
+    passes.settle()
+    for name in ("demo-worker-0", "demo-worker-2"):
+        passes.world.pod_ends(name, "Failed")
+
+    passes.one(**first)
+    passes.world.now += waited
+    passes.one(**second)
+    passes.settle()
+
+    known = ledger.read(passes.status)
+    assert (known.restarts, known.of("worker").restarts, known.verdict) == (restarts, restarts, None)
+    assert passes.world.names("Pod") == {"demo-ps-0", "demo-worker-0", "demo-worker-1", "demo-worker-2"}
+    assert known.of("worker").replaced == 0
+
+
+@pytest.mark.parametrize("crash", CRASHES)
+def test_no_crash_loses_a_success(crash):
+    """A worker ends well and the operator crashes: it never runs again, even when its pod is deleted."""
+    passes = Passes(InMemoryWorld(), {"chief": 1, "worker": 2})
+    passes.settle()
+    passes.world.pod_ends("demo-worker-0", "Succeeded")
+
+    passes.one(**crash)
+    passes.one()
+    passes.world.delete("Pod", "demo-worker-0")
+    passes.settle()
+
+    assert ledger.read(passes.status).of("worker").completed == {0}
+    assert passes.world.names("Pod") == {"demo-chief-0", "demo-worker-1"}
+
+
+@pytest.mark.parametrize("crash", CRASHES)
+def test_no_crash_undoes_an_end(crash):
+    """The verdict is written before a pod is cleaned up, and no crash makes another of it."""
+    passes = Passes(InMemoryWorld(), {"chief": 1, "worker": {"replicas": 2, "restartPolicy": "Never"}})
+    passes.settle()
+    passes.world.pod_ends("demo-chief-0", "Succeeded")
+
+    passes.one(**crash)
+    passes.one()
+    passes.world.end_graceful_deletions()
+    passes.one()
+
+    assert ledger.read(passes.status).verdict.kind == "Succeeded"
+    assert passes.world.names("Pod") == {"demo-chief-0"}

@@ -28,12 +28,10 @@ with socket.create_server(("", port)) as server:
             connection.sendall(socket.gethostname().encode())
 """
 
-#: Fails until its task has failed twice in a row, then listens.  The pod's template shows it the attempt.
-FAIL_TWICE: Final = f"""
-import os, sys
-if int(os.environ["ATTEMPT"]) < 2:
-    sys.exit(f"attempt {{os.environ['ATTEMPT']}} fails")
-{LISTEN}
+#: Fails at once.
+FAIL: Final = """
+import sys
+sys.exit("this program fails")
 """
 
 #: Listens, and ends with the exit code that appears in /tmp/end, or takes more and more memory where that says "eat".
@@ -56,12 +54,6 @@ threading.Thread(target=end, daemon=True).start()
 FINISH: Final = """
 print("the result is 42", flush=True)
 """
-
-#: Gives a program its attempt: how many failures in a row went before this pod.
-ATTEMPT: Final = {
-    "name": "ATTEMPT",
-    "valueFrom": {"fieldRef": {"fieldPath": "metadata.annotations['tfcluster.dev/attempt']"}},
-}
 
 #: Fails in its first container, and listens in the next one of the same pod, which finds the mark of the first.
 CRASH_ONCE: Final = f"""

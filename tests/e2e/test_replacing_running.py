@@ -9,7 +9,7 @@ from live_world import LiveWorld, restarts
 from support.objects import EVENTS, NODES, PODS, Object
 from support.waiting import eventually
 from support.world import task_names
-from task_programs import ATTEMPT, CRASH_ONCE, FAIL_TWICE, OVERFILL_ON_DEMAND, pod_template, with_scratch
+from task_programs import CRASH_ONCE, FAIL, OVERFILL_ON_DEMAND, pod_template, with_scratch
 
 OTHERS = ("c-chief-0", "c-worker-0")
 JOBS = {"chief": {}, "worker": {"replicas": 2}}
@@ -92,20 +92,27 @@ def test_drained_pod_waits_for_a_node_and_comes_back(schedulable, kubectl):
     assert {name: uid for name, uid in schedulable.uids().items() if uid != uids[name]}.keys() == {"c-worker-1"}
 
 
-def test_failed_pod_is_replaced_and_counts_its_attempts(running):
-    """A task whose pod fails is made anew until it stays, each pod with the number of failures in a row."""
-    template = pod_template(running.image, FAIL_TWICE, env=[ATTEMPT])
+def test_failing_task_is_tried_again_until_its_template_is_cured(running):
+    """A task that fails is made anew again and again, each failure counted once; a corrected template brings it up."""
     uids, start = running.uids(), running.pods_version()
 
-    running.edit("c", {"jobs": {"ps": {"template": template}}})
-    running.await_ready("c")
+    running.edit("c", {"jobs": {"ps": {"template": pod_template(running.image, FAIL)}}})
+    status = running.await_status(
+        "c", lambda s: failures_in_row(s, "ps") >= 3, what="the status tells of three failures in a row"
+    )
     history = running.pod_history(start, gone=["c-ps-0"], times=2)
-    failed = {attempt(pod): pod for pod in history if pod["status"]["phase"] == "Failed"}
+    running.edit("c", {"jobs": {"ps": {"template": pod_template(running.image)}}})
+    running.await_ready("c")
 
-    assert (sorted(failed), attempt(running.demand(PODS, "c-ps-0"))) == (["0", "1"], "2")
-    assert len({pod["metadata"]["uid"] for pod in failed.values()}) == 2
+    assert len({pod["metadata"]["uid"] for pod in history if pod["status"]["phase"] == "Failed"}) == 2
+    assert status["restarts"] == status["jobs"]["ps"]["restarts"] == failures_in_row(status, "ps")
+    assert "this program fails" in status["lastRestart"]["message"]
     assert running.status("c")["jobs"]["ps"]["failed"] == 0
     assert {pod: running.uids()[pod] for pod in uids} == uids
+
+
+def failures_in_row(status: Object, job: str) -> int:
+    return status["jobs"].get(job, {}).get("failing", {}).get("0", {}).get("inRow", 0)
 
 
 def test_container_that_the_kubelet_restarts_keeps_its_pod(world):

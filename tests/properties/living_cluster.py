@@ -330,7 +330,9 @@ class LivingCluster:
         if self.life.end is not None:
             policy = self.spec.get("cleanPodPolicy", "Running")
             assert policy == "All" or (policy == "Running" and not fact.at_rest), f"{fact} is cleaned up under {policy}"
-        elif self.spec.get("suspend") or fact.uid in self.life.condemned:
+        elif self.spec.get("suspend"):
+            assert not self.durable.started_at, "pods go before it is written that the counts are zero"
+        elif fact.uid in self.life.condemned:
             pass
         elif fact.task[1] < job["replicas"]:
             assert fact.task not in self.life.done, f"{fact} is complete and is deleted"

@@ -93,6 +93,8 @@ class Life:
     def _take_in(self, jobs: Mapping[str, Any], facts: Iterable[Fact]) -> list[Fact]:
         """Note which tasks are complete, and give the failures that are not counted yet."""
         self.done = {(job, index) for job, index in self.done if index < jobs[job]["replicas"]}
+        for task in [one for one in self.in_row if isinstance(one, tuple) and one[1] >= jobs[one[0]]["replicas"]]:
+            self.forgive(task)  # it is declared no more: should it come back, it is a new task
         failed = []
         for fact in facts:
             job, index = fact.task

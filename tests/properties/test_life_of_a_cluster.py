@@ -106,6 +106,13 @@ class LivesOfAClusterTest(RuleBasedStateMachine):
             if fact.asked_at is not None:
                 self.living.world.vanish(name)
 
+    @precondition(lambda self: self.living.deleted)
+    @rule()
+    def declare_it_again(self):
+        jobs = {name: {**job, "replicas": max(1, job["replicas"])} for name, job in self.living.spec["jobs"].items()}
+        self.living = LivingCluster({"jobs": jobs, "suspend": False})
+        self.living.one_pass()
+
     # --- the operator
 
     @precondition(_alive)

@@ -31,7 +31,7 @@ def made(template):
 
 
 def live(template=TEMPLATE):
-    """Make a pod as the API server gives it back: with defaults, a token's volume, and its own spelling of quantities."""
+    """Make a pod as the API server gives it back: with defaults, a token's volume, and its own quantities."""
     pod = copy.deepcopy(made(template))
     pod["spec"].update(schedulerName="default-scheduler", dnsPolicy="ClusterFirst", nodeName="node")
     pod["spec"]["volumes"].append({"name": "kube-api-access-x7k", "projected": {}})

@@ -150,6 +150,14 @@ def test_report_of_a_job_tells_no_more(changes):
     assert not BEFORE.with_job("worker", **changes).tells_more_than(BEFORE)
 
 
+def test_rest_of_a_suspended_cluster_tells_more():
+    """That the counts are zero is written before the pods go: a resumed cluster starts clean over every crash."""
+    running = replace(BEFORE, started_at=5.0)
+
+    assert replace(running, started_at=0.0, restarts=0, jobs={}).tells_more_than(running)
+    assert not replace(running, started_at=6.0).tells_more_than(running)
+
+
 def test_same_tells_no_more():
     """A ledger tells no more than itself, nor does the time of the start."""
     assert not BEFORE.tells_more_than(BEFORE)

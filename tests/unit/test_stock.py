@@ -167,6 +167,21 @@ def test_what_is_declared_no_more_is_forgotten():
     assert (worker.completed, worker.started, set(worker.failing)) == ({0}, {1}, {1})
 
 
+def test_failure_is_counted_once_though_its_task_is_scaled_away_and_back():
+    """The pod still terminates when it is declared again: what was counted of it stays counted."""
+    cluster = make_cluster({"worker": 2})
+    world = settled(cluster)
+    world.pod_ends("demo-worker-1", "Failed")
+    known = stock(cluster, world)
+
+    known = stock(make_cluster({"worker": 1}), world, known)
+    known = stock(cluster, world, known)
+
+    assert (known.restarts, len(known.of("worker").counted)) == (1, 1)
+    world.delete("Pod", "demo-worker-1")
+    assert not stock(cluster, world, known).of("worker").counted
+
+
 def test_pod_of_others_says_nothing():
     """What somebody else runs under our name neither completes a task nor fails it."""
     cluster = make_cluster({"worker": 1})
@@ -206,6 +221,21 @@ def test_deleted_pod_should_no_longer_exist():
     assert _done(known, Delete("Pod", "demo-worker-1", "uid", reasons.TEMPLATE_CHANGED)).started == {0, 2}
     assert _done(known, Delete("Pod", "demo-worker-1", "uid", reasons.FORCED, force=True)).started == {0, 1, 2}
     assert _done(known, Delete("ConfigMap", "demo-worker-1", "uid", reasons.JOB_REMOVED)).started == {0, 1, 2}
+
+
+def test_pod_that_we_delete_is_not_missed_while_it_terminates():
+    """Its successor is created, and replaces nothing that others took away."""
+    world = settled(make_cluster({"worker": 1}))
+    template = {"spec": {"containers": [{"name": "task", "image": "image:2"}]}}
+    cluster = make_cluster({"worker": {"template": template}})
+    world.apply_all(world.plan(cluster).actions, cluster)
+    assert world.plan(cluster).actions == ()  # it terminates
+
+    world.end_graceful_deletions()
+    world.settle(cluster)
+
+    assert world.ledger.of("worker").replaced == 0
+    assert world.names("Pod") == {"demo-worker-0"}
 
 
 def test_edit_that_may_cure_a_failure_does_not_wait_for_it():

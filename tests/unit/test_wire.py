@@ -186,6 +186,18 @@ def test_the_main_containers_end_is_the_tasks_end():
     assert pod({"phase": "Running", "containerStatuses": other}, **spec).exit is None
 
 
+def test_a_task_ended_when_its_program_did():
+    """A sidecar that ends later, while the pod is being deleted say, does not move the time."""
+    spec = {"containers": [{"name": "task"}, {"name": "proxy"}]}
+    times = {"task": "2027-01-15T08:00:00Z", "proxy": "2027-01-15T08:01:00Z"}
+    statuses = [
+        {**container({"terminated": {"exitCode": 1, "finishedAt": at}}), "name": name} for name, at in times.items()
+    ]
+
+    assert pod({"phase": "Failed", "containerStatuses": statuses}, **spec).finished_at == 1_800_000_000.0
+    assert pod({"phase": "Failed", "containerStatuses": statuses[::-1]}, **spec).finished_at == 1_800_000_000.0
+
+
 def test_a_container_with_rules_of_its_own_has_not_ended_while_the_pod_runs():
     """The kubelet starts it again, so its end is the task's only once the pod is over."""
     spec = {"containers": [{"name": "a", "restartPolicy": "Always"}]}

@@ -113,25 +113,19 @@ def _config_map(wire: ConfigMap) -> Child:
 def _pod(wire: Pod) -> Child:
     status = wire.status
     conditions = {condition.type: condition for condition in status.conditions or ()}
-    ended = [one.state.terminated for one in status.container_statuses or () if one.state.terminated is not None]
-    ready = conditions.get("Ready", Condition())
     disruption = conditions.get("DisruptionTarget", Condition())
-    finished = max((_seconds(one.finished_at) for one in ended), default=0.0) or _seconds(ready.last_transition_time)
-    # NB: a pod that the kubelet rejected has neither; when it was scheduled is near enough, and never moves.
-    finished = finished or max((_seconds(one.last_transition_time) for one in conditions.values()), default=0.0)
-    if wire.metadata.deletion_timestamp is not None and not any(one.finished_at for one in ended):
-        finished = 0.0  # NB: a container that never started "ends" with 137 when its pod is deleted, and without a time
+    ended = [one.state.terminated for one in status.container_statuses or () if one.state.terminated is not None]
     # NB: a pod that the kubelet refused to start never had a container: it was no failure of its program.
     rejected = status.phase == "Failed" and not status.container_statuses and status.reason not in _OWN_ENDS
     return ObservedPod(
         meta=_meta(wire.metadata),
         phase=status.phase,
-        ready=ready.status == "True",
+        ready=conditions.get("Ready", Condition()).status == "True",
         disrupted=rejected or status.reason in _DISRUPTIONS or disruption.status == "True",
         reason=status.reason or disruption.reason,
         node=wire.spec.node_name,
         started_at=_seconds(status.start_time),
-        finished_at=finished,
+        finished_at=_finished_at(wire, conditions),
         images=tuple((one.name, one.image) for one in (*(wire.spec.init_containers or ()), *wire.spec.containers)),
         devices=_devices(status),
         trouble=_trouble(status, conditions),
@@ -139,6 +133,22 @@ def _pod(wire: Pod) -> Child:
         at_rest=status.phase in ("Succeeded", "Failed") or 0 < len(ended) == len(wire.spec.containers),
         resolver=_resolver(wire.spec.volumes or ()),
     )
+
+
+def _finished_at(wire: Pod, conditions: Mapping[str, Condition]) -> float:
+    """Tell when the task's program ended, as near as the kubelet says it; 0.0 where it does not.
+
+    A sidecar may end later, when the pod is being deleted; an evicted pod tells of no container, and one that the
+    kubelet rejected has no condition but that it was scheduled.
+    """
+    main = choose_main([one.name for one in wire.spec.containers])
+    ended = [one for one in wire.status.container_statuses or () if one.state.terminated is not None]
+    own = [one for one in ended if one.name == main] or ended
+    times = [_seconds(one.state.terminated.finished_at) for one in own if one.state.terminated is not None]
+    if (finished := max(times, default=0.0)) or wire.metadata.deletion_timestamp is not None:
+        return finished  # NB: a container that never started "ends" when its pod is deleted, and without a time
+    ready = _seconds(conditions.get("Ready", Condition()).last_transition_time)
+    return ready or max((_seconds(one.last_transition_time) for one in conditions.values()), default=0.0)
 
 
 def _resolver(volumes: Iterable[Volume]) -> str:

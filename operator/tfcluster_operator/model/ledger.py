@@ -98,6 +98,8 @@ class Ledger:
         """Tell whether this ledger holds evidence that the written one lacks, and that a deletion would destroy."""
         if self.verdict != written.verdict or self.restarts > written.restarts:
             return True
+        if written.started_at and not self.started_at:
+            return True  # suspended: were the pods gone and this not written, a crash would leave the old counts
         return any(
             record.incarnation > (before := written.of(name)).incarnation
             or not record.completed <= before.completed

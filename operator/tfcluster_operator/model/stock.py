@@ -71,12 +71,10 @@ def _take_in(cluster: TFCluster, job: Job, observed: Observed, ledger: Ledger, f
     declared = range(job.replicas)
     completed = {index for index in record.completed if index in declared}
     started = {index for index in record.started if index in declared}
-    uids = set()
     for index in declared:
         pod = observed.pods.get(naming.pod_name(cluster.name, job.name, index))
         if pod is None or pod.meta.owner_uid != cluster.uid or pod.incarnation != record.incarnation:
             continue
-        uids.add(pod.meta.uid)
         ending = ending_of(pod)
         counted = pod.meta.uid in record.counted
         if ending is Ending.SUCCEEDED and job.restart_policy != "Always":
@@ -89,7 +87,8 @@ def _take_in(cluster: TFCluster, job: Job, observed: Observed, ledger: Ledger, f
         job.name,
         completed=frozenset(completed),
         started=frozenset(started),
-        counted=record.counted & uids,
+        # NB: also those of a pod that is declared no more: it may be declared again before it is gone.
+        counted=record.counted & {pod.meta.uid for pod in observed.pods.values()},
         failing={i: of for i, of in record.failing.items() if i in declared and i not in completed},
     )
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from unit.in_memory import CLUSTER_UID, NOW, TEMPLATE, InMemoryWorld, make_cluster, settled
 
-from tfcluster_operator.model import naming, reasons, views
+from tfcluster_operator.model import naming, reasons
 from tfcluster_operator.model.actions import Action, CreateConfigMap, Delete, Finding, Patch
 from tfcluster_operator.model.ledger import Failing
 from tfcluster_operator.model.spec import TFCluster
@@ -513,36 +513,6 @@ def test_a_suspended_cluster_comes_back():
     planned = world.plan(make_cluster(generation=3))
 
     assert [type(one).__name__ for one in planned.actions] == ["CreatePod"] * 3
-
-
-def test_a_view_that_fits_no_config_map_is_refused_with_its_size(monkeypatch):
-    """A cluster whose views are too large is told so, by job and size, and nothing at all is written."""
-    cluster = make_cluster({"chief": 1, "worker": {"replicas": 2, "deviceFilters": ["/job:chief"]}})
-    size = views.views_of(cluster, InMemoryWorld().observe(cluster))[0].size
-    monkeypatch.setattr(views, "LARGEST_CONFIG_MAP", size - 1)
-
-    planned = InMemoryWorld().plan(cluster)
-
-    assert planned.stages == ()
-    assert [finding.reason for finding in planned.findings] == [reasons.VIEW_TOO_LARGE]
-    assert f"the views of job chief take {size} bytes, more than the {size - 1}" in planned.findings[0].message
-
-
-def test_a_view_of_exactly_the_largest_size_is_published(monkeypatch):
-    """The bound itself still fits."""
-    cluster = make_cluster({"chief": 1})
-    size = views.views_of(cluster, InMemoryWorld().observe(cluster))[0].size
-    monkeypatch.setattr(views, "LARGEST_CONFIG_MAP", size)
-
-    assert InMemoryWorld().plan(cluster).findings == ()
-
-
-def test_five_thousand_tasks_with_filters_fit():
-    """The largest sensible cluster fits: only the chief and the ps see all workers."""
-    seen = {"deviceFilters": ["/job:ps", "/job:chief"]}
-    cluster = make_cluster({"chief": 1, "ps": 50, "worker": {"replicas": 5000, **seen}})
-
-    assert InMemoryWorld().plan(cluster).findings == ()
 
 
 # --- foundations

@@ -253,6 +253,45 @@ def test_patch_whose_answer_is_lost_does_no_harm(launched, fault_proxy):
     assert len(fault.met) == 1
 
 
+AUDITED = {
+    "type": "example.test/Audited",
+    "status": "True",
+    "reason": "Seen",
+    "message": "by an auditor",
+    "lastTransitionTime": "2026-01-01T00:00:00Z",
+}
+
+
+def audit_it(world):
+    """Add a condition of our own to the cluster's status, as another controller would."""
+    conditions = [*world.status("c")["conditions"], AUDITED]
+    world.objects.patch(TFCLUSTERS, world.namespace, "c", {"status": {"conditions": conditions}}, subresource="status")
+
+
+def test_condition_written_just_before_the_operators_own_is_kept(launched, fault_proxy):
+    """A condition that another controller writes between the operator's reading and its writing is not overwritten."""
+    fault = Fault("call-before", resource="tfclusters", method="PATCH", times=1, action=lambda: audit_it(launched))
+    with fault_proxy.fault(fault):
+        launched.scale("c", replicas=2)
+        launched.await_settled("c")
+
+    assert len(fault.met) == 1
+    assert launched.condition("c", AUDITED["type"]) == AUDITED
+
+
+def test_cluster_written_by_others_while_its_watch_is_down_is_looked_after(launched, fault_proxy, kubelet):
+    """What others wrote to a TFCluster unheard is neither overwritten nor does it keep a failure from being counted."""
+    with fault_proxy.fault(Fault("refuse", resource="tfclusters", method="GET", watch=True, status=503)):
+        fault_proxy.drop_watches("tfclusters")
+        audit_it(launched)
+        old = launched.uid("c-worker-1")
+        kubelet.fail("c-worker-1", exit_code=143)
+        eventually(lambda: launched.uid("c-worker-1"), lambda uid: uid not in {None, old}, what="it is made again")
+        eventually(lambda: launched.status("c")["jobs"]["worker"]["restarts"], lambda n: n == 1, what="it is counted")
+
+    assert launched.condition("c", AUDITED["type"]) == AUDITED
+
+
 @pytest.mark.usefixtures("lied_to")
 def test_late_watch_of_pods_causes_no_second_pod(world, fault_proxy, audit):
     """Pods whose watch is down are made once: the operator trusts the answers to its own writes."""

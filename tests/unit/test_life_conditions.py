@@ -9,6 +9,7 @@ from in_memory import NOW, TEMPLATE, make_cluster, merge_patch, settled
 
 from tfcluster_operator.model import reasons
 from tfcluster_operator.model.actions import Finding
+from tfcluster_operator.model.conditions import KINDS, with_others
 from tfcluster_operator.model.ledger import JobRecord, Ledger, Verdict
 from tfcluster_operator.model.ledger import read as read_ledger
 from tfcluster_operator.model.status import status_of
@@ -30,6 +31,21 @@ def said(cluster, world, known=None, *, findings=(), changed=None):
 def told(condition):
     """Give what a condition says in short."""
     return condition["status"], condition["reason"]
+
+
+def test_every_condition_of_ours_is_known_as_such(world):
+    """The conditions that are written are those that are taken for the operator's own."""
+    assert set(said(make_cluster(), world)) == KINDS
+
+
+def test_conditions_of_others_are_taken_as_they_are_by_now():
+    """A status that waits to be written takes over what others said, changed and took back since."""
+    audited = {"type": "example.test/Audited", "status": "True"}
+    ready = {"type": "Ready", "status": "True"}
+    ours = {"epoch": 3, "conditions": [ready, {"type": "example.test/Gone", "status": "True"}]}
+    latest = {"epoch": 2, "conditions": [audited, {"type": "Ready", "status": "False"}]}
+
+    assert with_others(ours, latest) == {"epoch": 3, "conditions": [ready, audited]}
 
 
 @pytest.fixture

@@ -48,9 +48,8 @@ def test_what_is_declared_is_read():
         cluster.namespace,
         cluster.uid,
         cluster.generation,
-        cluster.resource_version,
         cluster.deleting,
-    ) == ("demo", "default", "uid-of-the-cluster", 6, 1, False)
+    ) == ("demo", "default", "uid-of-the-cluster", 6, False)
     assert (cluster.rpc_layer, cluster.cluster_domain, cluster.suspend) == ("grpc+gdr", "a.b", True)
     assert (
         job.replicas,

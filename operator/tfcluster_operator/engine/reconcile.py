@@ -20,6 +20,7 @@ from tfcluster_operator.kube.store import Stores
 from tfcluster_operator.manifests.resolver_archive import ResolverArchive
 from tfcluster_operator.model import ledger, naming, reasons
 from tfcluster_operator.model.actions import Action, DeleteCluster
+from tfcluster_operator.model.conditions import with_others
 from tfcluster_operator.model.parse import InvalidSpecError, is_ours, parse
 from tfcluster_operator.model.plan import plan
 from tfcluster_operator.model.spec import TFCluster
@@ -37,10 +38,12 @@ class _Memory:
     """What is remembered of a cluster between passes.
 
     ``pending`` is the newest status that is not written yet: a report, which a crash may lose.  What must not be lost
-    is written before anything is done on its strength.
+    is written before anything is done on its strength.  ``version`` is the resourceVersion that a status is worked out
+    from.
     """
 
     uid: str
+    version: str = ""
     #: Set by an event of the TFCluster itself: until the first pass after it, the cluster is known to exist.
     heard_of: bool = True
     pending: Mapping[str, Any] | None = None
@@ -109,6 +112,7 @@ class Reconciler:
 
     async def _pass(self, key: Key, body: Mapping[str, Any]) -> float | None:
         memory = self._memories.setdefault(key, _Memory(body["metadata"]["uid"]))
+        memory.version = body["metadata"]["resourceVersion"]
         try:
             cluster = parse(body)
         except InvalidSpecError as error:
@@ -117,7 +121,7 @@ class Reconciler:
             return None
         written = ledger.read(cluster.status)
         if memory.pending is not None:
-            cluster = replace(cluster, status=memory.pending)
+            cluster = replace(cluster, status=with_others(memory.pending, cluster.status))
         blocked = await self._look_at_blocked_names(cluster, memory)
         resolver = self._executor.resolver_of(cluster)
         observed = self._stores.observe(cluster, resolver=resolver)
@@ -133,8 +137,8 @@ class Reconciler:
         if known.tells_more_than(written):
             # A failure is counted before its pod goes; the plan is carried out on what the API server has.
             status = status_of(cluster, observed, known, planned.views, planned.findings, now, changed=changed)
-            if not await self._put_status(key, cluster, status, memory):
-                return _STATUS_EVERY
+            if (again := await self._write(key, cluster, status, memory)) is not None:
+                return again
         outcome = await self._executor.carry_out(planned, cluster)
         if any(isinstance(action, DeleteCluster) for action in outcome.done):
             await self._tell(cluster, outcome.done)
@@ -170,8 +174,9 @@ class Reconciler:
             if due_in > 0:
                 memory.pending = status
                 return due_in
-            if not await self._put_status(key, cluster, status, memory):
-                return _STATUS_EVERY
+            if (again := await self._write(key, cluster, status, memory)) is not None:
+                memory.pending = status
+                return again
         memory.pending = None
         (done, memory.untold), (changed, memory.changed) = (memory.untold, []), (memory.changed, set())
         await self._tell(cluster, done, changed)
@@ -180,17 +185,21 @@ class Reconciler:
     def _durable(self, key: Key) -> Mapping[str, Any]:
         return (self._parents.get(key) or {}).get("status") or {}
 
-    async def _put_status(self, key: Key, cluster: TFCluster, status: Mapping[str, Any], memory: _Memory) -> bool:
-        """Write the status now; tell whether it is written."""
+    async def _write(self, key: Key, cluster: TFCluster, status: Mapping[str, Any], memory: _Memory) -> float | None:
+        """Write the status now; give None, or the seconds until another try where it could not be written."""
         before = self._durable(key)
         memory.status_written_at = self._clock()
         try:
-            await self._parents.write_status(key, cluster.uid, _merge_patch(before, status))
-        except (errors.NotFoundError, errors.ConflictError):
-            return False  # deleted meanwhile, or another TFCluster has the name: an event is under way
+            change = _merge_patch(before, status)
+            memory.version = await self._parents.write_status(key, cluster.uid, memory.version, change)
+        except errors.NotFoundError:
+            return _STATUS_EVERY  # deleted meanwhile: an event is under way
+        except errors.ConflictError:
+            # Somebody wrote meanwhile, the spec or a condition of theirs: what they wrote is looked at first.
+            return 0.0 if await self._parents.read_again(key, cluster.uid) else _STATUS_EVERY
         memory.pending = None
         await self._tell_conditions(cluster, before, status)
-        return True
+        return None
 
     async def _report_invalid(
         self, key: Key, body: Mapping[str, Any], error: InvalidSpecError, memory: _Memory
@@ -202,7 +211,6 @@ class Reconciler:
             namespace=metadata["namespace"],
             uid=metadata["uid"],
             generation=metadata["generation"],
-            resource_version=0,
             deleting=False,
             rpc_layer="",
             cluster_domain="",

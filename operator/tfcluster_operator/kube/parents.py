@@ -28,6 +28,10 @@ class _Items(msgspec.Struct):
     items: list[_Item]
 
 
+class _Bodies(msgspec.Struct):
+    items: list[dict[str, Any]]
+
+
 class Parents:
     """Every TFCluster known, as the API gave it, by namespace and name.
 
@@ -84,26 +88,40 @@ class Parents:
         """Ask the API server for the UIDs of all TFClusters of a namespace, or (None) of all."""
         return {one.uid for one in await self._list(path_of(namespace), {})}
 
-    async def write_status(self, key: Key, uid: str, change: Mapping[str, Any]) -> None:
+    async def read_again(self, key: Key, uid: str) -> bool:
+        """Read a TFCluster anew, whatever kopf's watch is at; tell whether it says anything new."""
+        params = {"fieldSelector": f"metadata.name={key[1]}"}
+        answer = await self._client.request("GET", path_of(key[0]), params=params)
+        found = [body for body in msgspec.json.decode(answer, type=_Bodies).items if body["metadata"]["uid"] == uid]
+        return any(self.put(body) for body in found)
+
+    async def write_status(self, key: Key, uid: str, version: str, change: Mapping[str, Any]) -> str:
         """Merge a change into a TFCluster's status.
 
         Args:
             key: its namespace and name.
             uid: its UID; another object of the name is not touched.
-            change: the merge patch for ``status``.
+            version: the resourceVersion from which the change was worked out.
+            change: the merge patch for ``status``; it replaces lists whole, also what others wrote there.
+
+        Returns:
+            The resourceVersion after it.
 
         Raises:
+            ConflictError: it is another object, or somebody wrote to it since that version.
             KubeError: the server refused or did not answer.
         """
         answer = await self._client.request(
             "PATCH",
             f"{path_of(key[0])}/{key[1]}/status",
-            body={"metadata": {"uid": uid}, "status": change},
+            body={"metadata": {"uid": uid, "resourceVersion": version}, "status": change},
             params={"fieldManager": naming.FIELD_MANAGER},
             content_type=MERGE_PATCH,
             urgent=False,
         )
-        self.put(msgspec.json.decode(answer, type=dict))
+        written = msgspec.json.decode(answer, type=dict)
+        self.put(written)
+        return str(written["metadata"]["resourceVersion"])
 
     async def _list(self, path: str, params: Mapping[str, str]) -> list[_Metadata]:
         answer = await self._client.request("GET", path, params=params)

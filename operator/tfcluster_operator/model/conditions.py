@@ -35,6 +35,8 @@ _GRAVITY: Final = (
 _NAMED_TASKS: Final = 3
 
 
+#: The types of condition that this operator writes; those of any other type are somebody else's.
+KINDS: Final = frozenset({"Ready", "Suspended", SUCCEEDED, FAILED, "MembershipPublished", "UpToDate", "NameConflict"})
 #: What is told of single tasks only.
 _OF_ONE_TASK: Final = (reasons.BACKING_OFF, reasons.WAITING_FOR_JOB, reasons.STUCK_TERMINATING)
 
@@ -84,6 +86,18 @@ def dated(before: Mapping[str, Any], said: Sequence[Says], *, generation: int, n
             }
         )
     return ours + list(old.values())
+
+
+def with_others(ours: Mapping[str, Any], latest: Mapping[str, Any]) -> dict[str, Any]:
+    """Give a status of ours that is not written yet with the conditions of others as they are by now.
+
+    Args:
+        ours: the status as the operator worked it out.
+        latest: the status as the API server has it.
+    """
+    own = [condition for condition in ours.get("conditions") or () if condition.get("type") in KINDS]
+    others = [condition for condition in latest.get("conditions") or () if condition.get("type") not in KINDS]
+    return {**ours, "conditions": own + others}
 
 
 def ready(

@@ -90,7 +90,6 @@ def _cluster(metadata: Mapping[str, Any], spec: Mapping[str, Any], status: Mappi
         namespace=metadata["namespace"],
         uid=metadata["uid"],
         generation=int(metadata.get("generation", 1)),
-        resource_version=int(metadata.get("resourceVersion", 0)),
         deleting="deletionTimestamp" in metadata,
         rpc_layer=str(spec.get("rpcLayer", DEFAULT_RPC_LAYER)),
         cluster_domain=domain,

@@ -102,7 +102,6 @@ class TFCluster:
     namespace: str
     uid: str
     generation: int
-    resource_version: int
     deleting: bool
     rpc_layer: str
     cluster_domain: str

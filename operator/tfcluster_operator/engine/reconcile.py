@@ -105,20 +105,21 @@ class Reconciler:
         if body is None or not is_ours(body):
             self._memories.pop(key, None)
             return None
+        memory = self._memories.setdefault(key, _Memory(body["metadata"]["uid"]))
+        memory.version = body["metadata"]["resourceVersion"]
         try:
-            return await self._pass(key, body)
+            return await self._visit(key, body, memory)
         except errors.KubeError as error:
             raise RetryLater(str(error)) from error
 
-    async def _pass(self, key: Key, body: Mapping[str, Any]) -> float | None:
-        memory = self._memories.setdefault(key, _Memory(body["metadata"]["uid"]))
-        memory.version = body["metadata"]["resourceVersion"]
+    async def _visit(self, key: Key, body: Mapping[str, Any], memory: _Memory) -> float | None:
         try:
             cluster = parse(body)
         except InvalidSpecError as error:
             return await self._report_invalid(key, body, error, memory)
-        if cluster.deleting:
-            return None
+        return None if cluster.deleting else await self._pass(key, cluster, memory)
+
+    async def _pass(self, key: Key, cluster: TFCluster, memory: _Memory) -> float | None:
         written = ledger.read(cluster.status)
         if memory.pending is not None:
             cluster = replace(cluster, status=with_others(memory.pending, cluster.status))

@@ -40,6 +40,15 @@ def test_a_replacement_is_told_as_one():
     assert list(told(world.plan(cluster).actions)) == [("PodFailed", "replaced 1 Pod: demo-worker-0")]
 
 
+def test_a_pod_made_again_after_somebody_deleted_it_is_told_as_replaced():
+    """It is gone when its successor is made: only the reason tells the two apart."""
+    cluster = make_cluster({"worker": 1})
+    world = settled(cluster)
+    world.objects.pop(("Pod", "demo-worker-0"))
+
+    assert list(told(world.plan(cluster).actions)) == [("PodDisrupted", "replaced 1 Pod: demo-worker-0")]
+
+
 def test_updates_and_deletions_of_one_kind_and_reason_are_one_event():
     """Each reason is told by itself."""
     actions = [

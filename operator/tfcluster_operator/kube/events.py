@@ -98,8 +98,8 @@ def _deed(action: Action) -> tuple[str, str, str]:
             return "created", "Service", name
         case CreateConfigMap() | CreateResolver():
             return "created", "ConfigMap", action.views.name if isinstance(action, CreateConfigMap) else action.name
-        case CreatePod(name=name, replaces=replaces):
-            return "replaced" if replaces else "created", "Pod", name
+        case CreatePod(name=name, reason=reason):
+            return "created" if reason == reasons.CREATED else "replaced", "Pod", name
         case Patch(kind=kind, name=name):
             return "updated", kind, name
         case Delete(kind=kind, name=name):

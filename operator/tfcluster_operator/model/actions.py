@@ -51,7 +51,7 @@ class CreatePod:
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """Merge ``change`` into an object; ``None`` in it removes a key.  ``version`` is set where a lost race matters."""
+    """Merge ``change`` into the object of this name if it still has this UID; ``None`` in it removes a key."""
 
     kind: Kind
     name: str

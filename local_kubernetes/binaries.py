@@ -51,7 +51,7 @@ def hyperkube() -> Path:
         "hyperkube",
         content_hash(*sources, *flags),
         build,
-        usually="5 min (30 s when Go has built this Kubernetes before)",
+        usually="10 min on two cores (30 s when Go has built this Kubernetes before)",
         why="the Kubernetes that the tests run on",
     )
     return folder / "hyperkube"

@@ -51,7 +51,7 @@ def locked(path: Path) -> Iterator[None]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             # NB: the holder before us may have removed the file: then our lock is on a file nobody else opens.
-            if path.exists() and os.fstat(descriptor).st_ino == path.stat().st_ino:
+            if os.fstat(descriptor).st_nlink:
                 try:
                     yield
                 finally:

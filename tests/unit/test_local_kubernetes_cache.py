@@ -58,6 +58,23 @@ def test_cache_holds_nothing_of_a_failed_make(root):
     assert [path.name for path in place.iterdir()] == ["whole"]
 
 
+def test_cache_lock_is_held_by_one_at_a_time(tmp_path):
+    """However often the file comes and goes, one holder is alone, and nobody trips over a file that has just gone."""
+    inside = []
+
+    def hold(turn: int) -> list[int]:
+        with cache.locked(tmp_path / "lock"):
+            inside.append(turn)
+            seen = list(inside)
+            inside.remove(turn)
+        return seen
+
+    with ThreadPoolExecutor(16) as pool:
+        alone = list(pool.map(hold, range(2_000)))
+
+    assert alone == [[turn] for turn in range(2_000)]
+
+
 def test_cache_lock_ends_with_its_process(tmp_path):
     """A process that dies with the lock in its hands does not block the next one."""
     lock = tmp_path / "lock"

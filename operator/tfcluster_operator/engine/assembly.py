@@ -39,7 +39,7 @@ class Engine:
         self._parents = Parents(client)
         self._stores = Stores(self._child_changed)
         self._reconciler = Reconciler(client, self._parents, self._stores, archive)
-        self._queue: WorkQueue[Key] = WorkQueue(self._reconciler.reconcile)
+        self._queue: WorkQueue[Key] = WorkQueue(self._reconciler.reconcile, clock=client.clock.elapsed)
         self._scopes: tuple[str | None, ...] = tuple(namespaces) or (None,)
         self._listed_anew = asyncio.Event()
         #: Set when the TFClusters can be listed: the CRD is there and the rights are.

@@ -5,8 +5,7 @@ Read this first.  Every decision is made by the pure functions of :mod:`tfcluste
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -61,7 +60,6 @@ class Reconciler:
         parents: the TFClusters.
         stores: their children.
         archive: the resolver as it is delivered into the pods.
-        clock: seconds since the epoch.
     """
 
     def __init__(
@@ -70,15 +68,13 @@ class Reconciler:
         parents: Parents,
         stores: Stores,
         archive: ResolverArchive,
-        *,
-        clock: Callable[[], float] = time.time,
     ) -> None:
         self._client = client
         self._parents = parents
         self._stores = stores
         self._executor = Executor(client, stores, archive)
         self._revisions = Revisions(client)
-        self._clock = clock
+        self._clock = client.clock.wall
         self._memories: dict[Key, _Memory] = {}
 
     def heard_of(self, key: Key, uid: str) -> None:

@@ -12,9 +12,10 @@ import contextlib
 import heapq
 import logging
 import random
-import time
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Final, Generic, TypeVar
+
+from tfcluster_operator.kube import clock as clocks
 
 _log = logging.getLogger(__name__)
 
@@ -42,7 +43,7 @@ class WorkQueue(Generic[Key]):
     """
 
     def __init__(
-        self, work: Callable[[Key], Awaitable[float | None]], *, clock: Callable[[], float] = time.monotonic
+        self, work: Callable[[Key], Awaitable[float | None]], *, clock: Callable[[], float] = clocks.SYSTEM.elapsed
     ) -> None:
         self._work = work
         self._clock = clock

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-import time
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
 
 import aiohttp
 import msgspec
 
+from tfcluster_operator.kube import clock as clocks
 from tfcluster_operator.kube import errors
 from tfcluster_operator.kube.limiter import AdaptiveLimiter
 
@@ -34,11 +34,19 @@ class Client:
         server: the server's URL, without a path.
         limiter: the window that all requests of the process share.
         patience: for how long, in seconds, a request is tried again before UnreachableError.
+        clock: the time; whatever else needs it asks here.
     """
 
     def __init__(
-        self, session: aiohttp.ClientSession, server: str, limiter: AdaptiveLimiter, *, patience: float = 20.0
+        self,
+        session: aiohttp.ClientSession,
+        server: str,
+        limiter: AdaptiveLimiter,
+        *,
+        patience: float = 20.0,
+        clock: clocks.Clock = clocks.SYSTEM,
     ) -> None:
+        self.clock = clock
         self._session = session
         self._server = server.rstrip("/")
         self._limiter = limiter
@@ -73,7 +81,7 @@ class Client:
         """
         data = None if body is None else msgspec.json.encode(body)
         headers = {} if data is None else {"Content-Type": content_type}
-        give_up = time.monotonic() + self._patience
+        give_up = self.clock.elapsed() + self._patience
         pause = _FIRST_PAUSE
         while True:
             try:
@@ -102,7 +110,7 @@ class Client:
                     raise errors.from_response(status, answer)
                 trouble = f"HTTP {status}"
             wait = max(pause, float(retry_after) if retry_after.isdigit() else 0.0) * random.uniform(0.5, 1.5)  # noqa: S311 - jitter, no secret
-            if time.monotonic() + wait > give_up:
+            if self.clock.elapsed() + wait > give_up:
                 raise errors.UnreachableError(f"{method} {path}: {trouble}")
             await asyncio.sleep(wait)
             pause = min(_LONGEST_PAUSE, pause * 2)

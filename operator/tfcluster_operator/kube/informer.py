@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import time
 from typing import Final
 
 import msgspec
@@ -54,7 +53,7 @@ class Informer:
         #: Set when the first list is in the store.
         self.synced = asyncio.Event()
         #: When something was last heard, by the monotonic clock.
-        self.heard_at = time.monotonic()
+        self.heard_at = client.clock.elapsed()
 
     async def run(self) -> None:
         """List and watch for ever."""
@@ -84,7 +83,7 @@ class Informer:
             params["continue"] = meta.continue_token
         self._store.replace(children, version=int(meta.resource_version), namespace=self._namespace)
         self._version = meta.resource_version
-        self.heard_at = time.monotonic()
+        self.heard_at = self._client.clock.elapsed()
         self.synced.set()
 
     async def _watch(self) -> None:
@@ -97,7 +96,7 @@ class Informer:
         }
         path = self._resource.path(self._namespace)
         async for line in self._client.watch(path, params=params, silence=_SILENCE):
-            self.heard_at = time.monotonic()
+            self.heard_at = self._client.clock.elapsed()
             self._take(line)
 
     def _take(self, line: bytes) -> None:

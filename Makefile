@@ -13,7 +13,7 @@ PYTEST := $(BIN)/python -m pytest
 SOURCES := operator resolver crds scripts tests bench local_kubernetes examples
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint types layers unit tensorflow-tests integration chart e2e cluster cluster-down install bench lock crds clean
+.PHONY: help demo test check lint types layers unit simulate tensorflow-tests integration chart e2e cluster cluster-down install bench lock crds clean
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -37,6 +37,9 @@ layers: .venv
 
 unit: .venv
 	$(PYTEST) tests/unit tests/properties
+
+simulate: .venv ## every plan of the simulation; PLAN='…' repeats one with a trace, LEARN=1 makes the references again
+	PYTHONHASHSEED=0 PYTHONPATH=tests:. $(BIN)/python -m simulation
 
 tensorflow-tests: $(TENSORFLOW)/.complete $(PROTOBUFS:=/.complete)
 	TFCLUSTER_PROTOBUFS="$(PROTOBUFS)" PYTHONPATH=resolver $(TENSORFLOW)/bin/python -m pytest tests/tensorflow

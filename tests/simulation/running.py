@@ -1,0 +1,114 @@
+"""Running one plan: the workload's steps one after the other, and then the looking back."""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+import traceback
+from collections.abc import Callable
+from typing import Final
+
+from simulation import dialect, oracles, snapshot
+from simulation.actors import STEP_ACTIONS
+from simulation.faults import WRITES
+from simulation.oracles import Outcome
+from simulation.plans import Plan, Step
+from simulation.workloads import WORKLOADS, Workload
+from simulation.world import World
+from unit.virtual_time import run_in_virtual_time
+
+#: How long nothing may be written once all is done, and after a restart, in seconds.
+_SILENCE: Final = 60.0
+_AFTER_RESTART: Final = 20.0
+
+
+def run(plan: Plan, *, recording: bool = False, trace: Callable[[float, str], None] | None = None) -> Outcome:
+    """Run a plan in virtual time.
+
+    Args:
+        plan: what to run.
+        recording: whether the lines of watches are kept in the outcome.
+        trace: told of every request, change and actor, with the time.
+
+    Returns:
+        What came of it; an error of the simulation itself is in it too.
+    """
+    logging.disable(logging.NOTSET if trace else logging.CRITICAL)
+    random.seed(7)
+    outcome, began = Outcome(plan), time.perf_counter()
+    try:
+        run_in_virtual_time(_live(outcome, recording=recording, trace=trace))
+    except Exception:  # noqa: BLE001 - whatever it is, it is this plan's and is told with it
+        outcome.error = traceback.format_exc(limit=-6)
+    outcome.seconds = time.perf_counter() - began
+    return outcome
+
+
+async def _live(outcome: Outcome, *, recording: bool, trace: Callable[[float, str], None] | None) -> None:
+    plan = outcome.plan
+    workload = WORKLOADS[plan.workload]
+    world = World(plan, workload.namespaces, recording=recording)
+    if trace is not None:
+        world.listen(trace)
+    workload.setup(world)
+    world.begin()
+    await _walk(world, workload, outcome)
+    await _look_for_late_writes(world, outcome)
+    _look_back(world, outcome)
+    await world.end()
+
+
+async def _walk(world: World, workload: Workload, outcome: Outcome) -> None:
+    struck = world.plan.trigger.step if isinstance(world.plan.trigger, Step) else -1
+    for number, step in enumerate(workload.steps):
+        if number == struck:
+            world.strike(STEP_ACTIONS[world.plan.action])
+        world.tell(f"step: {step.name}")
+        step.act(world)
+        if not await world.await_quiet(step.until, step.within):
+            outcome.unfinished.append(step.name)
+        outcome.steps[step.name] = snapshot.snapshot(world.kube)
+        if outcome.unfinished:
+            return
+    if struck == len(workload.steps):
+        world.strike(STEP_ACTIONS[world.plan.action])
+        last = workload.steps[-1]
+        if not await world.await_quiet(last.until, last.within):
+            outcome.unfinished.append("afterwards")
+        outcome.steps[last.name] = snapshot.snapshot(world.kube)
+
+
+async def _look_for_late_writes(world: World, outcome: Outcome) -> None:
+    outcome.virtual = world.elapsed()
+    if outcome.unfinished:
+        return
+    outcome.ledger = world.truth.differences()
+    await world.await_silence(_SILENCE)
+    outcome.late = _writes_since(world, outcome.virtual, "afterwards")
+    again = world.elapsed()
+    world.crash()
+    await world.await_silence(_AFTER_RESTART)
+    outcome.late += _writes_since(world, again, "after a restart")
+
+
+def _writes_since(world: World, since: float, when: str) -> list[str]:
+    return [
+        f"{one.verb} {one.resource}/{one.name} {when}"
+        for one in world.requests_since(since)
+        if one.user == dialect.OPERATOR and one.verb in WRITES and one.resource != "leases"
+    ]
+
+
+def _look_back(world: World, outcome: Outcome) -> None:
+    history, moments = world.kube.history, world.moments
+    outcome.met = world.faults.met or world.plan.trigger is None
+    outcome.writes, outcome.lines = world.faults.writes, world.faults.lines
+    outcome.deaths = [repr(one) for one in world.operator.deaths]
+    oracles.count(outcome, history, moments)
+    outcome.broken = [
+        *oracles.broken(history, moments),
+        *(f"{one} is not ours and is deleted" for one in world.trespasses),
+    ]
+    if not outcome.unfinished:
+        outcome.lies = list(oracles.lies(history, moments, end=world.now(), blind=world.blind()))

@@ -61,7 +61,7 @@ class Nodes:
         self.hurried = False
         #: Called whenever the truth about a pod has changed.
         self.changed: Callable[[], None] = lambda: None
-        kube.subscribe(self._learn)
+        kube.subscribers.append(self._learn)
 
     # --- what the API server tells
 
@@ -93,7 +93,7 @@ class Nodes:
             return
         fact = self._begin(name, pod)
         node = next(self._turn)
-        self._kube.patch("pods", *name, {"spec": {"nodeName": node}}, user="scheduler")
+        self._kube.bind(*name, node)
         delay = 0.0 if self.hurried else _TO_START
         asyncio.get_running_loop().call_later(delay, self._run, name, fact.uid)
 

@@ -18,7 +18,11 @@ _SERVERS: Final = ("resourceVersion", "generation", "creationTimestamp", "manage
 
 
 def keep(world: World) -> None:
-    """Write what there is into the file: run once, by the older operator."""
+    """Write what there is into the file.
+
+    It was called once, with the operator of 6ef3058: a chief, a ps and two workers, of which one had failed and was
+    made again.  Afterwards the resolver's archive was cut short and its digest changed, as another version's differs.
+    """
     found = {kind: world.kube.list(kind, dialect.NAMESPACE) for kind in ("tfclusters", *_KINDS)}
     _KEPT.parent.mkdir(exist_ok=True)
     _KEPT.write_text(json.dumps(found, indent=1) + "\n")
@@ -45,6 +49,7 @@ def restore(world: World) -> None:
             world.kube.create(kind, dialect.NAMESPACE, _bare(one), user="restore")
             if kind == "pods":
                 world.nodes.take_over(one)
+    world.truth.look()
     world.truth.restore(uid, old["status"])
 
 

@@ -24,7 +24,10 @@ async def watch_parents(engine: Engine, session: MemorySession, namespaces: Sequ
         namespaces=namespaces,
     )
     try:
-        await kopf.run_tasks(tasks)
+        # NB: not kopf.run_tasks(), which in the end cancels every task of the loop: the nodes' and the tests' too.
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
     finally:
         for task in tasks:
             task.cancel()

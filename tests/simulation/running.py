@@ -23,13 +23,20 @@ _SILENCE: Final = 60.0
 _AFTER_RESTART: Final = 20.0
 
 
-def run(plan: Plan, *, recording: bool = False, trace: Callable[[float, str], None] | None = None) -> Outcome:
+def run(
+    plan: Plan,
+    *,
+    recording: bool = False,
+    trace: Callable[[float, str], None] | None = None,
+    intruder: Callable[[World], None] | None = None,
+) -> Outcome:
     """Run a plan in virtual time.
 
     Args:
         plan: what to run.
         recording: whether the lines of watches are kept in the outcome.
         trace: told of every request, change and actor, with the time.
+        intruder: acts in the operator's name, once the operator has started: a seeded bug.
 
     Returns:
         What came of it; an error of the simulation itself is in it too.
@@ -38,14 +45,20 @@ def run(plan: Plan, *, recording: bool = False, trace: Callable[[float, str], No
     random.seed(7)
     outcome, began = Outcome(plan), time.perf_counter()
     try:
-        run_in_virtual_time(_live(outcome, recording=recording, trace=trace))
+        run_in_virtual_time(_live(outcome, recording=recording, trace=trace, intruder=intruder))
     except Exception:  # noqa: BLE001 - whatever it is, it is this plan's and is told with it
         outcome.error = traceback.format_exc(limit=-6)
     outcome.seconds = time.perf_counter() - began
     return outcome
 
 
-async def _live(outcome: Outcome, *, recording: bool, trace: Callable[[float, str], None] | None) -> None:
+async def _live(
+    outcome: Outcome,
+    *,
+    recording: bool,
+    trace: Callable[[float, str], None] | None,
+    intruder: Callable[[World], None] | None,
+) -> None:
     plan = outcome.plan
     workload = WORKLOADS[plan.workload]
     world = World(plan, workload.namespaces, recording=recording)
@@ -53,6 +66,8 @@ async def _live(outcome: Outcome, *, recording: bool, trace: Callable[[float, st
         world.listen(trace)
     workload.setup(world)
     world.begin()
+    if intruder is not None:
+        intruder(world)
     await _walk(world, workload, outcome)
     await _look_for_late_writes(world, outcome)
     _look_back(world, outcome)

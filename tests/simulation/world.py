@@ -12,7 +12,7 @@ from simulation import dialect
 from simulation.faults import Faults
 from simulation.nodes import Nodes
 from simulation.operator_process import Operator
-from simulation.parents_watch import watch_parents
+from simulation.real_kopf import watch_parents
 from simulation.plans import Plan
 from simulation.truth import Truth
 
@@ -64,11 +64,9 @@ class World:
     _writer: str = ""
 
     def __post_init__(self) -> None:
-        self.kube = MemoryKubernetes(wall=self.now)
-        self.kube.subscribe(self._time)
-        for namespace in sorted({dialect.NAMESPACE, *self.namespaces}):
-            if self.kube.get("namespaces", "", namespace) is None:
-                self.kube.create("namespaces", "", {"metadata": {"name": namespace}}, user="admin")
+        namespaces = sorted({dialect.NAMESPACE, *self.namespaces})
+        self.kube = MemoryKubernetes(self.now, namespaces=namespaces)
+        self.kube.subscribers.append(self._time)
         self.kube.admission.append(self._note)
         self.nodes = Nodes(self.kube, self.now)
         self.truth = Truth(self.kube, self.nodes, self.now)
@@ -152,7 +150,7 @@ class World:
 
         self.tell = self.faults.tell = tell
         self.operator.tell = lambda what: tell(f"operator {what}")
-        self.kube.subscribe(change)
+        self.kube.subscribers.append(change)
 
     def blind(self) -> tuple[float, float] | None:
         """Tell from when to when the operator could not know or tell what is true, by the right clock."""

@@ -102,11 +102,11 @@ def conflict(resource: Resource, name: str, why: str = MODIFIED) -> Refusal:
     return Refusal(409, "Conflict", message, details=_details(resource, name))
 
 
-def failed_precondition(resource: Resource, name: str, field: str, *, wanted: str, found: str) -> Refusal:
-    """Say that a UID or resourceVersion that a request demands is not the object's."""
-    return conflict(
-        resource, name, f"Precondition failed: {field} in precondition: {wanted}, {field} in object meta: {found}"
-    )
+def failed_precondition(resource: Resource, name: str, why: str) -> Refusal:
+    """Say that the UID or resourceVersion that a deletion demands is not the object's."""
+    # NB: here the real server names the kind where it otherwise names the plural.
+    message = f"Operation cannot be fulfilled on {resource.group_kind} {quoted(name)}: {why}"
+    return Refusal(409, "Conflict", message, details=_details(resource, name, kind=resource.kind))
 
 
 def invalid(resource: Resource, name: str, errors: Sequence[tuple[str, str, str]]) -> Refusal:

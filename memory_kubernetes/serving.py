@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from memory_kubernetes import discovery, pod_actions, refusals, scaling, writing
@@ -54,40 +55,66 @@ def read_request(
     Returns:
         The request.
     """
-    split = urlsplit(url)
-    query = {**dict(parse_qsl(split.query, keep_blank_values=True)), **params}
+    place, query = _read_url(url)
     parsed = _parse(body)
-    path = unquote(split.path)
+    asked = {**query, **params} if query else params
+    method = method.upper()
+    name = place.name
+    verb = _VERBS.get((method, bool(name)), "") if place.resource else ""
+    if verb in ("list", "get") and asked.get("watch") in ("true", "1"):
+        verb = "watch"
+    if verb == "create" and not name and isinstance(parsed, dict):
+        name = str((parsed.get("metadata") or {}).get("name") or "")
+    return Request(
+        method=method,
+        path=place.path,
+        params=asked,
+        headers=headers,
+        user=user,
+        verb=verb,
+        group=place.group,
+        version=place.version,
+        resource=place.resource,
+        subresource=place.subresource,
+        namespace=place.namespace,
+        name=name,
+        body=parsed,
+    )
+
+
+class _Place(NamedTuple):
+    """What a path leads to."""
+
+    path: str
+    group: str = ""
+    version: str = ""
+    resource: str = ""
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+
+
+@lru_cache(maxsize=4096)
+def _read_url(url: str) -> tuple[_Place, Mapping[str, str]]:
+    split = urlsplit(url)
+    return _read_path(unquote(split.path)), dict(parse_qsl(split.query, keep_blank_values=True))
+
+
+def _read_path(path: str) -> _Place:
     steps = [step for step in path.split("/") if step]
-    common: dict[str, Any] = {"method": method.upper(), "path": path, "params": query, "headers": headers}
-    common |= {"user": user, "body": parsed}
     if steps[:1] == ["api"]:
         group, version, rest = "", "".join(steps[1:2]), steps[2:]
     elif steps[:1] == ["apis"]:
         group, version, rest = "".join(steps[1:2]), "".join(steps[2:3]), steps[3:]
     else:
-        return Request(**common)
+        return _Place(path)
     if not rest:
-        return Request(**common)
+        return _Place(path)
     namespace = ""
     if rest[0] == "namespaces" and len(rest) > 2 and rest[2] not in ("status", "finalize"):
         namespace, rest = rest[1], rest[2:]
     plural, name, subresource = (*rest, "", "")[:3]
-    verb = _VERBS.get((common["method"], bool(name)), "")
-    if verb in ("list", "get") and query.get("watch") in ("true", "1"):
-        verb = "watch"
-    if verb == "create" and not name and isinstance(parsed, dict):
-        name = str((parsed.get("metadata") or {}).get("name") or "")
-    return Request(
-        **common,
-        verb=verb,
-        group=group,
-        version=version,
-        resource=plural,
-        subresource=subresource,
-        namespace=namespace,
-        name=name,
-    )
+    return _Place(path, group, version, plural, namespace, name, subresource)
 
 
 def _parse(body: bytes | None) -> Any:

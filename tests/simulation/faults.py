@@ -33,6 +33,12 @@ def _refusal(code: int, message: str) -> Refusal:
     return Refusal(code, _REASONS.get(code, "Timeout"), message, retry_after=1 if code == 429 else None)
 
 
+def _error(code: int) -> bytes:
+    """Make the line by which the API server ends a watch."""
+    error = {"type": "ERROR", "object": _refusal(code, "the simulation breaks the watch").as_object()}
+    return json.dumps(error).encode() + b"\n"
+
+
 class Faults(Interceptor):
     """The operator's connection, as the plan wants it.
 
@@ -53,6 +59,7 @@ class Faults(Interceptor):
         self._struck: Request | None = None
         self._refuse: tuple[str, str] | None = None
         self._gone: set[str] = set()
+        self._relist: set[str] = set()
         self._away = asyncio.Event()
         self._stale: dict[tuple[str, str], Answer] = {}
         self._lists: dict[tuple[str, str], list[Answer]] = {}
@@ -144,8 +151,11 @@ class Faults(Interceptor):
     # --- lines of watches
 
     async def line(self, request: Request, line: bytes) -> Sequence[bytes]:
-        if self._away.is_set() or request.resource in self._gone:
+        if self._away.is_set():
             raise ConnectionLost("the watch breaks")
+        if request.resource in self._relist:
+            self._relist.discard(request.resource)
+            return (_error(410),)
         if self._held:
             held, self._held = self._held, []
             self._begin(blinds=True)
@@ -178,8 +188,7 @@ class Faults(Interceptor):
                 await asyncio.sleep(float(seconds))
                 return (line,)
             case ["ERROR", code]:
-                error = {"type": "ERROR", "object": _refusal(int(code), "the simulation breaks the watch").as_object()}
-                return (json.dumps(error).encode() + b"\n",)
+                return (_error(int(code)),)
             case ["HTTP", "410"]:
                 self._gone.add(request.resource)
                 raise ConnectionLost("closed by the server")
@@ -188,10 +197,12 @@ class Faults(Interceptor):
     def _joined(self, held: bytes, line: bytes) -> Sequence[bytes]:
         if b'"BOOKMARK"' in line[:40]:
             return (held, line)
-        if self._action == "swap":
-            return (line, held)
         first, second = json.loads(held), json.loads(line)
-        if first["object"]["metadata"]["uid"] != second["object"]["metadata"]["uid"]:
+        same = first["object"]["metadata"]["name"] == second["object"]["metadata"]["name"]
+        if self._action == "swap":
+            # NB: the API server tells the changes of one object in their order, whatever else it does.
+            return (held, line) if same else (line, held)
+        if not same or second["type"] == "DELETED":
             return (held, line)
         if first["type"] == "ADDED" and second["type"] == "MODIFIED":
             second["type"] = "ADDED"
@@ -210,7 +221,7 @@ class Faults(Interceptor):
         """Let the next list of each resource be answered as it was before: by an API server that lags behind."""
         self._begin(blinds=True)
         self._stale = {key: answers[-1] for key, answers in self._lists.items()}
-        self._gone = {resource for resource, _ in self._lists}
+        self._relist = {resource for resource, _ in self._lists}
 
     def _begin(self, *, blinds: bool) -> None:
         if not self.met:

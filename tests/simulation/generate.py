@@ -19,6 +19,8 @@ _One = TypeVar("_One")
 #: How many of the places of one kind each action strikes in a workload; crashes strike every write, before and after.
 _WRITES_OF_A_KIND: Final = 2
 _LINES_OF_A_KIND: Final = 1
+#: Strikes one step of a workload: what follows takes seconds to simulate.
+_ONCE: Final = ("API server away 10 min",)
 
 
 def plans_of(clean: Outcome) -> Iterator[Plan]:
@@ -48,8 +50,10 @@ def plans_of(clean: Outcome) -> Iterator[Plan]:
     ):
         for line in _some(group, _LINES_OF_A_KIND, number):
             yield Plan(workload, line, action)
-    for step, action in itertools.product(range(1, len(WORKLOADS[workload].steps) + 1), STEP_ACTIONS):
-        yield Plan(workload, Step(step), action)
+    steps = len(WORKLOADS[workload].steps)
+    for number, action in enumerate(STEP_ACTIONS):
+        for step in (1 + number % steps,) if action in _ONCE else range(1, steps + 1):
+            yield Plan(workload, Step(step), action)
 
 
 def _grouped(found: Iterable[_One], kind: Callable[[_One], Hashable]) -> list[Sequence[_One]]:

@@ -48,7 +48,8 @@ def _learn(names: Sequence[str]) -> int:
         if outcome.error:
             print(f"{name}: {outcome.error}")
             continue
-        oracles.learn(outcome)
+        if not complaints:
+            oracles.learn(outcome)
         print(f"{name}: {outcome.seconds * 1e3:.0f} ms, {outcome.virtual:.0f} s virtual, {len(outcome.writes)} writes")
         for complaint in complaints:
             print(f"    {complaint}")

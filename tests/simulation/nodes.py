@@ -92,7 +92,7 @@ class Nodes:
         if pod is None or pod["spec"].get("nodeName") or "deletionTimestamp" in pod["metadata"]:
             return
         fact = self._begin(name, pod)
-        node = next(self._turn)
+        node = next(one for one in self._turn if one not in self.dead)
         self._kube.bind(*name, node)
         delay = 0.0 if self.hurried else _TO_START
         asyncio.get_running_loop().call_later(delay, self._run, name, fact.uid)

@@ -71,8 +71,10 @@ def path_of(workload: str) -> Path:
 
 
 def reference(workload: str) -> dict[str, Any]:
-    """Read the reference of a workload, its snapshots whole."""
-    told: dict[str, Any] = json.loads(path_of(workload).read_text())
+    """Read the reference of a workload, its snapshots whole; an empty one where nothing was learnt yet."""
+    path = path_of(workload)
+    empty: dict[str, Any] = {"steps": {}, "creates": {}, "deletes": {}, "others": {}}
+    told: dict[str, Any] = json.loads(path.read_text()) if path.exists() else empty
     before: Any = {}
     for name, patch in told["steps"].items():
         before = snapshot.changed(before, patch)

@@ -11,9 +11,10 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from memory_kubernetes import DEFAULT_RESOURCES, Admission, Refusal
 from simulation import dialect
 from simulation.dialect import CLUSTER, NAMESPACE
+
+from memory_kubernetes import DEFAULT_RESOURCES, Admission, Refusal
 
 if TYPE_CHECKING:
     from simulation.world import World
@@ -147,10 +148,23 @@ def huge_is_made(world: World) -> bool:
 
 
 def _away(seconds: float) -> Callable[[World], None]:
-    return lambda world: world.faults.go_away(seconds)
+    def act(world: World) -> None:
+        world.faults.go_away(seconds)
+        world.operator.lose_connections()
+
+    return act
+
+
+def _compact(world: World) -> None:
+    """Forget all versions while the operator's watches are down: it has to list again."""
+    _note(world, 1.0, blinds=True)
+    world.operator.lose_connections()
+    asyncio.get_running_loop().call_later(0.001, lambda: world.kube.compact(world.kube.revision))
 
 
 def _relist(world: World) -> None:
+    """Let the operator list again, and the API server answer as it was."""
+    _compact(world)
     world.faults.list_from_the_past()
 
 
@@ -233,6 +247,7 @@ STEP_ACTIONS: Final[Mapping[str, Callable[[World], None]]] = {
     "API server away 90 s": _away(90.0),
     "API server away 10 min": _away(600.0),
     "relist from the past": _relist,
+    "versions forgotten": _compact,
     "operator's clock +1 h": _clock(3600.0),
     "operator's clock -1 h": _clock(-3600.0),
     "node clocks +10 min": _node_clocks(600.0),

@@ -12,8 +12,9 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from memory_kubernetes import Answer, ConnectionLost, Interceptor, Refusal, Request
 from simulation.plans import Line, Plan, Write, stable
+
+from memory_kubernetes import Answer, ConnectionLost, Interceptor, Refusal, Request
 
 WRITES: Final = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 #: What a plan may do to a write, and to a line of a watch.
@@ -55,11 +56,10 @@ class Faults(Interceptor):
         self._recording = recording
         self._seen: Counter[tuple[str, ...]] = Counter()
         self._lines_seen: Counter[tuple[str, ...]] = Counter()
-        self._held: list[bytes] = []
+        self._held: tuple[Request, bytes] | None = None
         self._struck: Request | None = None
         self._refuse: tuple[str, str] | None = None
         self._gone: set[str] = set()
-        self._relist: set[str] = set()
         self._away = asyncio.Event()
         self._stale: dict[tuple[str, str], Answer] = {}
         self._lists: dict[tuple[str, str], list[Answer]] = {}
@@ -148,18 +148,21 @@ class Faults(Interceptor):
             return Answer.refusing(_refusal(410, "too old resource version"))
         return None
 
+    async def opened(self, request: Request) -> None:
+        if self._held and self._held[0].resource == request.resource:
+            # NB: the line was lost with its connection: the new watch begins before it.
+            self._held = None
+            self._begin(blinds=True)
+
     # --- lines of watches
 
     async def line(self, request: Request, line: bytes) -> Sequence[bytes]:
         if self._away.is_set():
             raise ConnectionLost("the watch breaks")
-        if request.resource in self._relist:
-            self._relist.discard(request.resource)
-            return (_error(410),)
-        if self._held:
-            held, self._held = self._held, []
+        if self._held and self._held[0] is request:
+            held, self._held = self._held[1], None
             self._begin(blinds=True)
-            return self._joined(held[0], line)
+            return self._joined(held, line)
         wanted = self._trigger
         if not self._recording and not (isinstance(wanted, Line) and wanted.line == request.resource):
             return (line,)
@@ -180,7 +183,7 @@ class Faults(Interceptor):
             case ["duplicate"]:
                 return (line, line)
             case ["swap"] | ["coalesce"]:
-                self._held = [line]
+                self._held = (request, line)
                 self.over_at = float("inf")
                 return ()
             case ["hold", seconds, _]:
@@ -221,7 +224,6 @@ class Faults(Interceptor):
         """Let the next list of each resource be answered as it was before: by an API server that lags behind."""
         self._begin(blinds=True)
         self._stale = {key: answers[-1] for key, answers in self._lists.items()}
-        self._relist = {resource for resource, _ in self._lists}
 
     def _begin(self, *, blinds: bool) -> None:
         if not self.met:

@@ -11,9 +11,10 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from memory_kubernetes import Change, MemoryKubernetes, Refusal
 from properties.reference_life import Fact
 from simulation import dialect
+
+from memory_kubernetes import Change, MemoryKubernetes, Refusal
 
 #: Seconds from a pod's creation to its node, from there to its program's start, and from SIGTERM to its end.
 _TO_NODE: Final = 0.1

@@ -9,9 +9,9 @@ import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
-from memory_kubernetes import Answer, Interceptor, MemoryKubernetes, MemorySession, Request
 from simulation import dialect
 
+from memory_kubernetes import Answer, Interceptor, MemoryKubernetes, MemorySession, Request
 from tfcluster_operator.engine.assembly import Engine
 from tfcluster_operator.kube import clock as clocks
 from tfcluster_operator.kube.client import Client
@@ -83,6 +83,7 @@ class Operator:
         self._namespaces = namespaces
         self._line: _Line | None = None
         self._task: asyncio.Task[None] | None = None
+        self._session: MemorySession | None = None
         self._over = False
         #: When it was started last, and how often it was, by the loop's clock.
         self.started_at = 0.0
@@ -126,6 +127,11 @@ class Operator:
             await asyncio.wait([task], timeout=3.0)
         self.start()
 
+    def lose_connections(self) -> None:
+        """Break every watch that is open."""
+        if self._session is not None:
+            self._session.lose_connections()
+
     def _end(self, how: str) -> None:
         if self._line is not None:
             self._line.cut = True
@@ -135,7 +141,7 @@ class Operator:
         self._task = None
 
     async def _run(self, line: _Line) -> None:
-        session = MemorySession(self._kube, user=dialect.OPERATOR, latency=0.004, interceptor=line)
+        session = self._session = MemorySession(self._kube, user=dialect.OPERATOR, latency=0.004, interceptor=line)
         elapsed = asyncio.get_running_loop().time
         clock = clocks.steady(self._wall, elapsed)
         client = Client(session, SERVER, AdaptiveLimiter(elapsed=elapsed), clock=clock)

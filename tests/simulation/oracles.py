@@ -109,11 +109,11 @@ def judge(outcome: Outcome, wanted: Mapping[str, Any]) -> list[str]:
 
 
 def _ends(outcome: Outcome, wanted: Mapping[str, Any]) -> Iterator[str]:
-    for name in outcome.unfinished:
-        yield f"step {name!r} does not come to its end"
     for name, found in outcome.steps.items():
         for difference in snapshot.differences(wanted["steps"].get(name, {}), found):
             yield f"after {name!r}: {difference}"
+    for name in outcome.unfinished:
+        yield f"step {name!r} does not come to its end"
 
 
 def _deeds(outcome: Outcome, wanted: Mapping[str, Any]) -> Iterator[str]:

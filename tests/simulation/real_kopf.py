@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Sequence
 
 import kopf
-from memory_kubernetes import MemorySession
 
+from memory_kubernetes import MemorySession
 from tfcluster_operator import handlers
 from tfcluster_operator.engine.assembly import Engine
 

@@ -6,8 +6,9 @@ import logging
 import random
 import time
 import traceback
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Final
 
 from simulation import dialect, oracles, snapshot
 from simulation.actors import STEP_ACTIONS
@@ -15,6 +16,7 @@ from simulation.faults import WRITES
 from simulation.oracles import Outcome
 from simulation.plans import Plan, Step
 from simulation.workloads import WORKLOADS, Workload
+from simulation.workloads import Step as Act
 from simulation.world import World
 from unit.virtual_time import run_in_virtual_time
 
@@ -25,6 +27,7 @@ _AFTER_RESTART: Final = 20.0
 
 def run(
     plan: Plan,
+    wanted: Mapping[str, Any] | None = None,
     *,
     recording: bool = False,
     trace: Callable[[float, str], None] | None = None,
@@ -34,6 +37,8 @@ def run(
 
     Args:
         plan: what to run.
+        wanted: the reference of its workload; a step is over when the world has become equal to it. Without one, a
+            step is over when what it says holds.
         recording: whether the lines of watches are kept in the outcome.
         trace: told of every request, change and actor, with the time.
         intruder: acts in the operator's name, once the operator has started: a seeded bug.
@@ -45,7 +50,9 @@ def run(
     random.seed(7)
     outcome, began = Outcome(plan), time.perf_counter()
     try:
-        run_in_virtual_time(_live(outcome, recording=recording, trace=trace, intruder=intruder))
+        run_in_virtual_time(
+            _live(outcome, (wanted or {}).get("steps", {}), recording=recording, trace=trace, intruder=intruder)
+        )
     except Exception:  # noqa: BLE001 - whatever it is, it is this plan's and is told with it
         outcome.error = traceback.format_exc(limit=-6)
     outcome.seconds = time.perf_counter() - began
@@ -54,6 +61,7 @@ def run(
 
 async def _live(
     outcome: Outcome,
+    wanted: Mapping[str, Any],
     *,
     recording: bool,
     trace: Callable[[float, str], None] | None,
@@ -68,30 +76,42 @@ async def _live(
     world.begin()
     if intruder is not None:
         intruder(world)
-    await _walk(world, workload, outcome)
+    await _walk(world, workload, outcome, wanted)
     await _look_for_late_writes(world, outcome)
     _look_back(world, outcome)
     await world.end()
 
 
-async def _walk(world: World, workload: Workload, outcome: Outcome) -> None:
-    struck = world.plan.trigger.step if isinstance(world.plan.trigger, Step) else -1
-    for number, step in enumerate(workload.steps):
+async def _walk(world: World, workload: Workload, outcome: Outcome, wanted: Mapping[str, Any]) -> None:
+    trigger = world.plan.trigger
+    struck = trigger.step if isinstance(trigger, Step) else -1
+    # What strikes after the last step leaves nothing to do but to come to the same end again.
+    last = workload.steps[-1]
+    steps = (*workload.steps, *([replace(last, act=lambda _: None)] if struck == len(workload.steps) else []))
+    for number, step in enumerate(steps):
         if number == struck:
             world.strike(STEP_ACTIONS[world.plan.action])
         world.tell(f"step: {step.name}")
         step.act(world)
-        if not await world.await_quiet(step.until, step.within):
-            outcome.unfinished.append(step.name)
+        reached = await world.await_quiet(_is_over(step, wanted.get(step.name)), step.within)
         outcome.steps[step.name] = snapshot.snapshot(world.kube)
-        if outcome.unfinished:
+        if not reached:
+            outcome.unfinished.append(step.name)
             return
-    if struck == len(workload.steps):
-        world.strike(STEP_ACTIONS[world.plan.action])
-        last = workload.steps[-1]
-        if not await world.await_quiet(last.until, last.within):
-            outcome.unfinished.append("afterwards")
-        outcome.steps[last.name] = snapshot.snapshot(world.kube)
+
+
+def _is_over(step: Act, wanted: Any) -> Callable[[World], bool]:
+    """Make a test of whether the consequences of a step are there: in a disturbed run, those of the reference."""
+    looked_at, equal = -1, True
+
+    def is_over(world: World) -> bool:
+        nonlocal looked_at, equal
+        if wanted is not None and world.kube.revision != looked_at:
+            looked_at = world.kube.revision
+            equal = snapshot.snapshot(world.kube) == wanted
+        return equal and step.until(world)
+
+    return is_over
 
 
 async def _look_for_late_writes(world: World, outcome: Outcome) -> None:

@@ -43,7 +43,10 @@ async def _patch_by_request(world: World) -> None:
     session = MemorySession(world.kube, user=OPERATOR)
     url = f"http://memory/api/v1/namespaces/{NAMESPACE}/services/{CLUSTER}"
     async with session.request(
-        "PATCH", url, data=b'{"metadata":{"annotations":{"a":"b"}}}', headers={"Content-Type": "application/merge-patch+json"}
+        "PATCH",
+        url,
+        data=b'{"metadata":{"annotations":{"a":"b"}}}',
+        headers={"Content-Type": "application/merge-patch+json"},
     ):
         pass
 
@@ -136,9 +139,8 @@ def _history_of_a_lie(seconds: float):
 
 
 def test_a_ledger_that_differs_from_the_model_is_noticed():
-    from simulation.truth import _differences
-
     from properties.reference_life import Life
+    from simulation.truth import _differences
 
     cluster = {"metadata": {"name": "c"}, "spec": {"jobs": {"worker": {}}}, "status": {"restarts": 7, "jobs": {}}}
 

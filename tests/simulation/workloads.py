@@ -149,6 +149,16 @@ def restarts(count: int) -> Until:
     return lambda world: ready(world) and (current(world) or {}).get("restarts") == count
 
 
+def is_ours(kind: str, name: str) -> Until:
+    """Make a test of whether an object is the cluster's."""
+
+    def until(world: World) -> bool:
+        found = world.kube.get(kind, NAMESPACE, name)
+        return found is not None and bool(found["metadata"].get("ownerReferences"))
+
+    return until
+
+
 def both(*tests: Until) -> Until:
     """Make a test of several."""
     return lambda world: all(test(world) for test in tests)
@@ -327,8 +337,16 @@ def _workloads() -> tuple[Workload, ...]:
             "foreign names",
             (
                 Step("create", _declare({"chief": job(1), "worker": job(1)}), says("NameConflict", "True")),
-                Step("free Service", lambda world: world.remove("services", "c"), says("NameConflict", "True")),
-                Step("free view", lambda world: world.remove("configmaps", "c-worker"), says("NameConflict", "True")),
+                Step(
+                    "free Service",
+                    lambda world: world.remove("services", "c"),
+                    both(says("NameConflict", "True"), is_ours("services", "c")),
+                ),
+                Step(
+                    "free view",
+                    lambda world: world.remove("configmaps", "c-worker"),
+                    both(says("NameConflict", "True"), is_ours("configmaps", "c-worker")),
+                ),
                 Step("free pod", lambda world: world.remove("pods", "c-worker-0"), ready),
             ),
             setup=actors.squat,

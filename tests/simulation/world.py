@@ -7,14 +7,15 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from memory_kubernetes import Admission, Change, MemoryKubernetes, Record, Refusal
 from simulation import dialect
 from simulation.faults import Faults
 from simulation.nodes import Nodes
 from simulation.operator_process import Operator
-from simulation.real_kopf import watch_parents
 from simulation.plans import Plan
+from simulation.real_kopf import watch_parents
 from simulation.truth import Truth
+
+from memory_kubernetes import Admission, Change, MemoryKubernetes, Record, Refusal
 
 #: The wall clock when the loop's clock says 0.
 _EPOCH: Final = 1_800_000_000.0

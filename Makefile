@@ -21,7 +21,7 @@ help: ## list the commands
 demo: .venv ## set everything up and watch a TensorFlow cluster train, resize and heal
 	$(BIN)/python -m scripts.demo
 
-test: check tensorflow-tests integration chart e2e ## all set-up and all tests; what CI runs
+test: check simulate tensorflow-tests integration chart e2e ## all set-up and all tests; what CI runs
 
 check: lint types layers unit ## lint, types, layers, unit tests: under a minute, no cluster
 
@@ -36,7 +36,7 @@ layers: .venv
 	$(BIN)/lint-imports
 
 unit: .venv
-	$(PYTEST) tests/unit tests/properties
+	$(PYTEST) tests/unit tests/properties tests/simulation
 
 simulate: .venv ## every plan of the simulation; PLAN='…' repeats one with a trace, LEARN=1 makes the references again
 	PYTHONHASHSEED=0 PYTHONPATH=tests:. $(BIN)/python -m simulation

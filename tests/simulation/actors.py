@@ -124,6 +124,11 @@ def add_words(world: World) -> None:
     world.kube.patch("tfclusters", NAMESPACE, CLUSTER, change, user="somebody")
 
 
+def take_words_away(world: World) -> None:
+    """Let that controller take its finalizer off."""
+    world.kube.patch("tfclusters", NAMESPACE, CLUSTER, {"metadata": {"finalizers": None}}, user="somebody")
+
+
 def kill_node(world: World) -> None:
     """Let the node of the first worker fall silent, and somebody delete its pods."""
     pod = world.kube.get("pods", NAMESPACE, f"{CLUSTER}-worker-0")

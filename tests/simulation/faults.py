@@ -225,6 +225,11 @@ class Faults(Interceptor):
         self._begin(blinds=True)
         self._stale = {key: answers[-1] for key, answers in self._lists.items()}
 
+    def end(self) -> None:
+        """Let nothing go wrong any more."""
+        self._stale.clear()
+        self._gone.clear()
+
     def _begin(self, *, blinds: bool) -> None:
         if not self.met:
             self.began_at = _now()

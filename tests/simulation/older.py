@@ -53,6 +53,12 @@ def restore(world: World) -> None:
     world.truth.restore(uid, old["status"])
 
 
+def is_untouched(world: World) -> bool:
+    """Tell whether the operator has made no pod yet: it takes over those that it finds."""
+    made = (one for one in world.kube.history if one.type == "ADDED" and one.resource == "pods")
+    return all(world.moments[one.revision].user == "restore" for one in made)
+
+
 def _bare(body: dict[str, Any]) -> dict[str, Any]:
     metadata = {name: value for name, value in body["metadata"].items() if name not in (*_SERVERS, "uid")}
     return {**{name: value for name, value in body.items() if name != "status"}, "metadata": metadata}

@@ -95,6 +95,7 @@ async def _walk(world: World, workload: Workload, outcome: Outcome, wanted: Mapp
         step.act(world)
         reached = await world.await_quiet(_is_over(step, wanted.get(step.name)), step.within)
         outcome.steps[step.name] = snapshot.snapshot(world.kube)
+        outcome.ledger += [f"after {step.name!r}: {one}" for one in world.truth.differences()] if reached else []
         if not reached:
             outcome.unfinished.append(step.name)
             return
@@ -118,7 +119,7 @@ async def _look_for_late_writes(world: World, outcome: Outcome) -> None:
     outcome.virtual = world.elapsed()
     if outcome.unfinished:
         return
-    outcome.ledger = world.truth.differences()
+    world.faults.end()
     await world.await_silence(_SILENCE)
     outcome.late = _writes_since(world, outcome.virtual, "afterwards")
     again = world.elapsed()

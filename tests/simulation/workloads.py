@@ -144,6 +144,11 @@ def gone(world: World) -> bool:
     return not any(world.kube.list(kind, NAMESPACE) for kind in kinds)
 
 
+def is_leaving(world: World) -> bool:
+    """Tell whether the TFCluster is being deleted and somebody's finalizer keeps it."""
+    return "deletionTimestamp" in (world.cluster() or {}).get("metadata", {})
+
+
 def restarts(count: int) -> Until:
     """Make a test of how many restarts are counted, with all ready again."""
     return lambda world: ready(world) and (current(world) or {}).get("restarts") == count
@@ -359,6 +364,8 @@ def _workloads() -> tuple[Workload, ...]:
                 Step("view", actors.tamper_with_view, ready),
                 Step("labels", actors.strip_labels, ready),
                 Step("others' words", actors.add_words, ready),
+                Step("delete", _delete("tfclusters", CLUSTER), is_leaving),
+                Step("let it go", actors.take_words_away, gone),
             ),
         ),
         Workload(
@@ -412,7 +419,7 @@ def _workloads() -> tuple[Workload, ...]:
         Workload(
             "upgrade",
             (
-                Step("adopt", lambda _: None, ready),
+                Step("adopt", lambda _: None, both(ready, older.is_untouched)),
                 Step(
                     "scale", _edit({"worker": {"replicas": 3}}), both(ready, pods_are("chief-0", "ps-0", *_workers(3)))
                 ),

@@ -1,4 +1,4 @@
-"""What the in-memory API server makes of a clean life is what a real one makes of it: the same writes, the same status."""
+"""A clean life makes the same writes and the same status on the in-memory API server as on a real one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TIMED = frozenset({"events", "tfclusters/status", "leases"})
 
 @pytest.mark.usefixtures("operator", "garbage_collector")
 @pytest.mark.parametrize(
-    "workload", ["create", "scale", "filters", "recreate", "on failure", "success", "suspend", "again"]
+    "workload", ["create", "scale", "filters", "recreate", "exit code", "job scope", "success", "suspend", "again"]
 )
 def test_a_real_api_server_sees_the_same_writes(workload, objects, namespace, kubelet, audit):
     simulated = run(Plan(workload))

@@ -41,9 +41,6 @@ async def converse(session, server, namespace):
     heard = await conversation.hold(session, server, namespace, steps)
     heard["watch of all"] = await conversation.watched(session, server, namespace, PODS, selector="", since=since)
     heard["watch of some"] = await conversation.watched(session, server, namespace, PODS, selector="b", since=since)
-    heard["watch from too long ago"] = await conversation.watched(
-        session, server, namespace, PODS, selector="", since="1"
-    )
     return heard
 
 
@@ -64,7 +61,7 @@ def both(control_plane, admin, new_namespace):
 
 
 def facts():
-    return [step.fact for step in conversation.steps({})] + ["watch of all", "watch of some", "watch from too long ago"]
+    return [step.fact for step in conversation.steps({})] + ["watch of all", "watch of some"]
 
 
 @pytest.mark.parametrize("fact", facts())

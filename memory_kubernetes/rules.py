@@ -224,8 +224,6 @@ def counts_a_generation(resource: Resource, old: Object, new: Object) -> bool:
     """Tell whether a change is one of what is wanted, which the generation counts."""
     if not resource.generation:
         return False
-    if not resource.custom:
-        return bool(old.get("spec") != new.get("spec"))
     return any(
         old.get(key) != new.get(key) for key in {*old, *new} if key not in ("metadata", "kind", "apiVersion", "status")
     )

@@ -77,6 +77,21 @@ def test_memory_kubernetes_one_living_owner_keeps_an_object():
     assert [one["uid"] for one in left["metadata"]["ownerReferences"]] == [second["metadata"]["uid"]]
 
 
+def test_memory_kubernetes_an_absent_owner_beside_a_living_one_is_forgotten():
+    """An object made with both stays, and loses the reference to the absent one."""
+
+    async def act(kube):
+        gone = owner(kube, "gone")
+        kube.delete("tfclusters", "default", "gone")
+        kept = owner(kube, "kept")
+        kube.create("configmaps", "default", owned("m", gone, kept))
+        await asyncio.sleep(1.5)
+        return kube.get("configmaps", "default", "m")["metadata"]["ownerReferences"], kept["metadata"]["uid"]
+
+    references, uid = collecting(act)
+    assert [one["uid"] for one in references] == [uid]
+
+
 def test_memory_kubernetes_foreground_deletion_waits_for_what_blocks_it():
     """The owner goes after the pod that blocks its deletion has stopped."""
 

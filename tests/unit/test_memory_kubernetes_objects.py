@@ -143,7 +143,7 @@ def test_memory_kubernetes_a_schema_shapes_custom_objects():
         }
     }
     kube = make_kube(resources=[*DEFAULT_RESOURCES, resource_of_definition(definition)])
-    spec = {"jobs": {"a": {"odd": 1}}, "odd": 1, "free": {"odd": 1}}
+    spec = {"jobs": {"a": {"odd": 1}}, "odd": 1, "free": {"odd": 1}, "port": None}
     made = kube.create("things", "default", {**named("t"), "spec": spec})
 
     assert made["spec"] == {"jobs": {"a": {"n": 1}}, "free": {"odd": 1}, "port": 2222}
@@ -379,6 +379,20 @@ def test_memory_kubernetes_a_hook_may_undo_a_change(kube):
     kube.admission.append(lambda admission: admission.object["data"].update(a="1"))
 
     assert kube.patch("configmaps", "default", "m", {"data": {"a": "2"}}) == made
+
+
+def test_memory_kubernetes_a_hook_that_refuses_leaves_no_trace(kube):
+    """What it changed before it refused is not in the stored object, nor in the history."""
+    made = kube.create("configmaps", "default", {**named("m"), "data": {"a": "1"}})
+
+    def hook(admission):
+        admission.object["data"]["a"] = "2"
+        raise Refusal(403, "Forbidden", "no")
+
+    kube.admission.append(hook)
+    assert refusal_of(kube.patch, "configmaps", "default", "m", {"metadata": {"labels": {"a": "b"}}}).status == 403
+    assert kube.get("configmaps", "default", "m") == made
+    assert kube.history[-1].object["data"] == {"a": "1"}
 
 
 def test_memory_kubernetes_a_kind_comes_and_goes(kube):

@@ -283,6 +283,23 @@ def test_memory_kubernetes_closing_ends_a_watch_under_its_reader():
     assert wakers == set()
 
 
+def test_memory_kubernetes_a_closed_response_is_forgotten():
+    """A watch that nobody reads on costs the server nothing once its response is closed."""
+
+    async def main():
+        kube = make_kube()
+        session = MemorySession(kube)
+        kube.create("pods", "default", pod())
+        response = await session.get(SERVER + PODS, params={"watch": "true"})
+        chunks = response.content.iter_any()
+        first = await anext(chunks)
+        open_before = len(kube.state.storages["pods"].wakers)
+        response.close()
+        return first[:15], open_before, len(kube.state.storages["pods"].wakers)
+
+    assert run_in_virtual_time(main()) == (b'{"type":"ADDED"', 1, 0)
+
+
 def test_memory_kubernetes_a_cancelled_reader_is_cancelled():
     """Who cancels the task that reads a watch gets just that, and the server forgets the watch."""
 

@@ -12,9 +12,9 @@ from memory_kubernetes import discovery, pod_actions, refusals, scaling, writing
 from memory_kubernetes.core import Actor
 from memory_kubernetes.deleting import DeleteOptions, delete
 from memory_kubernetes.messages import Answer, Request
-from memory_kubernetes.reading import PARTIAL, encode_list, encode_partial
+from memory_kubernetes.reading import PARTIAL, encode_items, encode_list, encode_partial
 from memory_kubernetes.selectors import selector_of
-from memory_kubernetes.state import Storage, Version
+from memory_kubernetes.state import Storage, Version, encode
 from memory_kubernetes.watching import Watch
 
 if TYPE_CHECKING:
@@ -33,10 +33,6 @@ _VERBS: Final = {
     ("DELETE", False): "deletecollection",
 }
 _PATCHES: Final = ("application/merge-patch+json", "application/json-patch+json")
-_UNKNOWN_PATCH: Final = (
-    "the body of the request was in an unknown format - accepted media types include: "
-    "application/json-patch+json, application/merge-patch+json"
-)
 
 
 def read_request(
@@ -152,18 +148,27 @@ def _serve(kube: MemoryKubernetes, request: Request) -> Answer:
         if found is None:
             raise refusals.NotServed
         return Answer.of(found)
-    storage = kube.state.demand(request.resource)
-    resource = storage.resource
-    if (resource.group, resource.version) != (request.group, request.version):
-        raise refusals.NotServed
-    if request.subresource and request.subresource not in resource.subresources:
-        raise refusals.NotServed
+    storage = _storage_of(kube, request)
     if request.body is not None and not isinstance(request.body, (dict, list)):
         raise refusals.bad_request("the object provided is unrecognized (must be of type JSON)")
     actor = Actor(request.user, request.manager, request.params.get("dryRun") == "All")
     if request.verb in ("get", "list", "watch"):
         return _read(kube, storage, request)
     return _write(kube, storage, request, actor)
+
+
+def _storage_of(kube: MemoryKubernetes, request: Request) -> Storage:
+    """Find what a path leads to; raises NotServed."""
+    storage = kube.state.storages.get(request.resource)
+    asked = (request.group, request.version)
+    if storage is not None and (storage.resource.group, storage.resource.version) == asked:
+        if not request.subresource or request.subresource in storage.resource.subresources:
+            return storage
+        if storage.resource.custom:
+            raise refusals.not_found(storage.resource, request.name)
+        raise refusals.NotServed(built_in=True)
+    known = (one.resource for one in kube.state.storages.values())
+    raise refusals.NotServed(built_in=any((one.group, one.version) == asked and not one.custom for one in known))
 
 
 def _read(kube: MemoryKubernetes, storage: Storage, request: Request) -> Answer:
@@ -187,7 +192,7 @@ def _write(kube: MemoryKubernetes, storage: Storage, request: Request, actor: Ac
         case "create":
             return _create(kube, storage, request, actor)
         case "patch" if request.headers.get("Content-Type", "").split(";")[0] not in _PATCHES:
-            raise refusals.Refusal(415, "UnsupportedMediaType", _UNKNOWN_PATCH)
+            raise refusals.Refusal(415, "UnsupportedMediaType", "415: Unsupported Media Type", details={})
         case "patch":
             version = kube.apply_patch(storage, key, body, subresource=request.subresource, actor=actor)
         case "update" if isinstance(body, dict):
@@ -246,6 +251,7 @@ def _delete_collection(kube: MemoryKubernetes, storage: Storage, request: Reques
     found = [one for one in storage.every(request.namespace or None) if matches(one.body)]
     for version in found:
         delete(kube, storage, version, options, actor)
-    head = {"kind": f"{storage.resource.kind}List", "apiVersion": storage.resource.api_version}
     metadata = {"resourceVersion": str(kube.revision)}
-    return Answer.of({**head, "metadata": metadata, "items": [one.body for one in found]})
+    head = {"kind": f"{storage.resource.kind}List", "apiVersion": storage.resource.api_version, "metadata": metadata}
+    items = b",".join(encode_items(storage, found, partial=False))
+    return Answer.of(encode(head)[:-1] + b',"items":[' + items + b"]}")

@@ -222,6 +222,24 @@ def _strip_owners(world: World) -> None:
         _later(world, 10.0, functools.partial(world.remove, "configmaps", name))
 
 
+def _swap_pod(world: World) -> None:
+    """Delete a pod and put a stranger's in its place, unseen by the operator; free the name later."""
+    world.faults.see_late("pods", 5.0)
+    for pod in world.pods()[-1:]:
+        name = pod["metadata"]["name"]
+        world.kube.delete("pods", NAMESPACE, name, grace=0, user="somebody")
+        containers = [{"name": "theirs", "image": "theirs:1"}]
+        stranger = {"metadata": {"name": name, **_FOREIGN}, "spec": {"containers": containers}}
+        world.kube.create("pods", NAMESPACE, stranger, user="somebody")
+        _later(world, 10.0, functools.partial(world.remove, "pods", name))
+
+
+def _see_late(world: World) -> None:
+    """Let every watch of the operator lag behind."""
+    for resource in ("pods", "configmaps", "services"):
+        world.faults.see_late(resource, 3.0)
+
+
 def _finalizer(world: World) -> None:
     """Put a finalizer on a pod, and take it off later."""
     for pod in world.pods()[:1]:
@@ -263,5 +281,7 @@ STEP_ACTIONS: Final[Mapping[str, Callable[[World], None]]] = {
     "labels stripped": strip_labels,
     "owner stripped": _strip_owners,
     "finalizer on a pod": _finalizer,
+    "pod swapped unseen": _swap_pod,
+    "watches 3 s late": _see_late,
     **({"second operator": _second} if dialect.ELECTION else {}),
 }

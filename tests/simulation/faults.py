@@ -61,6 +61,7 @@ class Faults(Interceptor):
         self._refuse: tuple[str, str] | None = None
         self._gone: set[str] = set()
         self._away = asyncio.Event()
+        self._slow: dict[str, float] = {}
         self._stale: dict[tuple[str, str], Answer] = {}
         self._lists: dict[tuple[str, str], list[Answer]] = {}
         #: Every write and every line that passed, in order.
@@ -157,6 +158,8 @@ class Faults(Interceptor):
     # --- lines of watches
 
     async def line(self, request: Request, line: bytes) -> Sequence[bytes]:
+        if (late := self._slow.get(request.resource, 0.0) - _now()) > 0:
+            await asyncio.sleep(late)
         if self._away.is_set():
             raise ConnectionLost("the watch breaks")
         if self._held and self._held[0] is request:
@@ -219,6 +222,11 @@ class Faults(Interceptor):
         self.over_at = _now() + seconds
         self._away.set()
         asyncio.get_running_loop().call_later(seconds, self._away.clear)
+
+    def see_late(self, resource: str, seconds: float) -> None:
+        """Let every watch of a resource say nothing for so long."""
+        self._begin(blinds=True)
+        self._slow[resource] = self.over_at = _now() + seconds
 
     def list_from_the_past(self) -> None:
         """Let the next list of each resource be answered as it was before: by an API server that lags behind."""

@@ -34,7 +34,7 @@ def plans_of(clean: Outcome) -> Iterator[Plan]:
     """
     workload = clean.plan.workload
     yield Plan(workload)
-    if WORKLOADS[workload].heavy or clean.unfinished:
+    if WORKLOADS[workload].heavy or clean.unfinished or clean.error:
         return  # what does not come to its end undisturbed is complained of once
     for write in clean.writes:
         yield Plan(workload, write, "crash")

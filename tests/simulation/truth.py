@@ -6,10 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from memory_kubernetes import MemoryKubernetes
 from properties.reference_life import Life
 from simulation import dialect
 from simulation.nodes import Nodes
+
+from memory_kubernetes import MemoryKubernetes, Refusal
 
 
 @dataclass(slots=True)
@@ -48,12 +49,18 @@ class Truth:
 
     def look(self) -> None:
         """Take in what is true now."""
-        for cluster in self._kube.list("tfclusters"):
+        for cluster in self._clusters():
             metadata = cluster["metadata"]
             if "deletionTimestamp" in metadata:
                 continue
             known = self.lives.setdefault(metadata["uid"], Known((metadata["namespace"], metadata["name"]), Life()))
             self._see(cluster, known)
+
+    def _clusters(self) -> list[dict[str, Any]]:
+        try:
+            return self._kube.list("tfclusters")
+        except Refusal:  # the CRD is not there
+            return []
 
     def _see(self, cluster: dict[str, Any], known: Known) -> None:
         jobs = {name: {"replicas": 1, **job} for name, job in cluster["spec"]["jobs"].items()}
@@ -72,7 +79,7 @@ class Truth:
         """Name in what the ledgers of the TFClusters that exist differ from the truth."""
         self.look()
         found = []
-        for cluster in self._kube.list("tfclusters"):
+        for cluster in self._clusters():
             if (known := self.lives.get(cluster["metadata"]["uid"])) is not None:
                 found += list(_differences(cluster, known.life))
         return found

@@ -109,7 +109,8 @@ def _is_over(step: Act, wanted: Any) -> Callable[[World], bool]:
         nonlocal looked_at, equal
         if wanted is not None and world.kube.revision != looked_at:
             looked_at = world.kube.revision
-            equal = snapshot.snapshot(world.kube) == wanted
+            found = snapshot.snapshot(world.kube)
+            equal = snapshot.without_reports(found) == snapshot.without_reports(wanted)
         return equal and step.until(world)
 
     return is_over

@@ -28,6 +28,8 @@ _REST: Final = 4.0
 _LONGEST_REST: Final = 1.0
 #: Rests that are over are dropped when there are more than this.
 _RESTING_AT_MOST: Final = 1_000
+#: Entries that an earlier mark has made stale are swept out of the heap when there are more than this.
+_STALE_AT_MOST: Final = 64
 
 
 class RetryLater(Exception):  # noqa: N818 - it is a wish, not an error of the program
@@ -76,6 +78,9 @@ class WorkQueue(Generic[Key]):
         self._due[key] = due
         self._sequence += 1
         heapq.heappush(self._order, (due, self._sequence, key))
+        if len(self._order) > 2 * len(self._due) + _STALE_AT_MOST:
+            self._order = [entry for entry in self._order if self._due.get(entry[2]) == entry[0]]
+            heapq.heapify(self._order)
         self._wake.set()
 
     def forget(self, key: Key) -> None:

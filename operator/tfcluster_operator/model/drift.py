@@ -88,14 +88,17 @@ def pod_change(cluster: TFCluster, task: Task, pod: ObservedPod, *, view_digest:
 
 
 def edited_image(job: Job, pod: ObservedPod) -> str | None:
-    """Name the first container whose image was edited in the running pod, as ``containers[NAME].image``."""
+    """Name the first of the template's images that somebody edited in the pod, as ``containers[NAME].image``.
+
+    What an admission plug-in made of the image when the pod was created is the truth about that pod, and no edit.
+    """
     spec = job.template.get("spec") or {}
-    for group in ("initContainers", "containers"):
-        for container in spec.get(group) or ():
-            for name, image in pod.images:
-                if name == container.get("name") and image != container.get("image", image):
-                    return f"{group}[{name}].image"
-    return None
+    declared = {
+        f"{group}[{container.get('name')}].image"
+        for group in ("initContainers", "containers")
+        for container in spec.get(group) or ()
+    }
+    return next((path for path in pod.edited if path in declared), None)
 
 
 def _metadata_change(meta: Meta, *, labels: Mapping[str, str], annotations: Mapping[str, str]) -> dict[str, Any]:

@@ -85,10 +85,19 @@ class SuccessPolicy:
 
 @dataclass(frozen=True, slots=True)
 class UpdateStrategy:
-    """What an edit of a template does; ``max_unavailable`` tasks of a job may be down in a rolling update."""
+    """What an edit of a template does.
+
+    ``max_unavailable`` tasks of a job, a number or a share such as ``25%``, may be down in a rolling update.
+    """
 
     type: UpdateType = "Recreate"
-    max_unavailable: int = 1
+    max_unavailable: int | str = 1
+
+    def within(self, replicas: int) -> int:
+        """Give how many of a job's tasks may be down: a share is rounded down, and one always may."""
+        if isinstance(self.max_unavailable, int):
+            return max(1, self.max_unavailable)
+        return max(1, replicas * int(self.max_unavailable.removesuffix("%")) // 100)
 
 
 @dataclass(frozen=True, slots=True)

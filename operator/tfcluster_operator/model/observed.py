@@ -100,11 +100,11 @@ class ObservedPod:
 
     ``edited`` names the containers whose image somebody else than us wrote after the creation, as
     ``containers[NAME].image``.  ``devices`` counts the healthy devices that the kubelet's device plugin manager
-    granted, by resource, or is None where the server does not tell.  ``trouble`` is the most telling cause that the pod is not
-    ready, in words.  ``resolver`` is the ConfigMap from which it has the resolver, "" if from none.  ``exit`` is how
-    the task's program ended, None while it runs or where nobody can tell; ``disrupted`` says that somebody took the pod
-    away, so that its end says nothing of its program.  ``at_rest`` says that no container runs any more: the kubelet
-    tells so a second or two before it changes the phase.
+    granted, by resource, or is None where the server does not tell.  ``trouble`` is the most telling cause that the pod
+    is not ready, in words.  ``resolver`` is the ConfigMap from which it has the resolver, "" if from none.  ``exit`` is
+    how the task's program ended, None while it runs or where nobody can tell; ``disrupted`` says that somebody took the
+    pod away, so that its end says nothing of its program.  ``at_rest`` says that no container runs any more: the
+    kubelet tells so a second or two before it changes the phase.
     """
 
     meta: Meta
@@ -170,6 +170,8 @@ class ObservedPod:
 
     def _number(self, annotation: str) -> int:
         text = self.meta.annotations.get(annotation, "0")
+        if text == "0":
+            return 0
         return int(text) if text.isascii() and text.isdigit() and len(text) < _LONGEST_NUMBER else 0
 
     @property

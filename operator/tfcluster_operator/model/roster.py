@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from tfcluster_operator.model import naming
 from tfcluster_operator.model.ledger import Ledger
@@ -60,8 +60,7 @@ class Stage(Enum):
     COMPLETED = "completed"
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """One declared task, and the pod of its name, if there is one.
 
     ``ending`` is how our pod's program ended, None while it runs or where its end says nothing.  ``outdated`` says that
@@ -153,7 +152,7 @@ class Roster:
         for job in self.cluster.jobs:
             if completed := ledger.of(job.name).completed:
                 changed[job.name] = tuple(
-                    replace(place, stage=Stage.COMPLETED, pod=place.own) if place.task.index in completed else place
+                    place._replace(stage=Stage.COMPLETED, pod=place.own) if place.task.index in completed else place
                     for place in self.places[job.name]
                 )
         return replace(self, places={**self.places, **changed}) if changed else self
@@ -171,13 +170,13 @@ def call_roll(cluster: TFCluster, observed: Observed, *, resolver: str = "") -> 
     declared = {place.name for of_job in places.values() for place in of_job}
     surplus, leaving, mounted, uids = [], [], set(), set()
     for name, pod in observed.pods.items():
-        holder = holder_of(cluster, pod)
-        if holder in {Holder.OURS, Holder.LEAVING}:
+        ours, terminating = pod.meta.owner_uid == cluster.uid, pod.meta.terminating
+        if ours:
             uids.add(pod.meta.uid)
             mounted.add(pod.resolver)
-            if name not in declared and holder is Holder.OURS:
+            if not terminating and name not in declared:
                 surplus.append(pod)
-        if holder is Holder.LEAVING or (holder is Holder.PREDECESSOR and pod.meta.terminating):
+        if terminating and (ours or holder_of(cluster, pod) is Holder.PREDECESSOR):
             leaving.append(pod)
     service = _hold(cluster, naming.service_name(cluster.name), observed.services)
     views = {
@@ -219,15 +218,16 @@ def _places(cluster: TFCluster, job: Job, observed: Observed) -> Iterator[Place]
         pod = pods.get(name)
         if pod is None:
             yield Place(Task(job, index), name, Stage.MISSING)
-            continue
-        holder = holder_of(cluster, pod)
-        if holder in _NOT_OURS:
-            yield Place(Task(job, index), name, _NOT_OURS[holder], pod)
-            continue
-        outdated = pod.meta.annotations.get(naming.ANNOTATION_TEMPLATE_HASH) != job.template_hash
-        yield Place(Task(job, index), name, _stage_of(pod), pod, ending_of(pod), outdated)
+        elif pod.meta.owner_uid != cluster.uid:
+            yield Place(Task(job, index), name, _NOT_OURS[holder_of(cluster, pod)], pod)
+        else:
+            outdated = pod.meta.annotations.get(naming.ANNOTATION_TEMPLATE_HASH) != job.template_hash
+            stage = _stage_of(pod)
+            ending = None if stage in _AT_WORK else ending_of(pod)
+            yield Place(Task(job, index), name, stage, pod, ending, outdated)
 
 
+_AT_WORK: Final = (Stage.SERVING, Stage.STARTING)
 _NOT_OURS: Final = {Holder.PREDECESSOR: Stage.PREDECESSOR, Holder.FOREIGN: Stage.FOREIGN}
 
 
@@ -236,7 +236,7 @@ def _stage_of(pod: ObservedPod) -> Stage:
         return Stage.TERMINATING
     if pod.ended:
         return Stage.ENDED
-    return Stage.SERVING if pod.serving else Stage.STARTING
+    return Stage.SERVING if pod.ready and pod.phase == "Running" else Stage.STARTING
 
 
 def _hold(cluster: TFCluster, name: str, among: Mapping[str, _Kind]) -> Holding[_Kind]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
 
 from tfcluster_operator.model import drift, ledger, naming, reasons
 from tfcluster_operator.model.actions import EVIDENCE, CreatePod, Delete, Finding, Gate, Patch
@@ -17,8 +16,7 @@ from tfcluster_operator.model.story import RESOLVER, SERVICE, Story, object_gate
 from tfcluster_operator.model.views import JobViews
 
 
-@dataclass(frozen=True, slots=True)
-class _Case:
+class _Case(NamedTuple):
     """One task's pod, which is ours and which nobody has asked to go."""
 
     roster: Roster
@@ -26,6 +24,7 @@ class _Case:
     pod: ObservedPod
     record: ledger.JobRecord
     views: JobViews
+    labels: Mapping[str, str]
     to_replace: frozenset[str]
     now: float
     story: Story
@@ -44,6 +43,7 @@ def plan_job(roster: Roster, job_views: JobViews, known: ledger.Ledger, now: flo
     job, record = job_views.job, known.of(job_views.job.name)
     chosen = rollout.to_replace(roster.cluster, rollout.rollout_of(roster, job))
     to_replace = frozenset(pod.meta.uid for pod in chosen)
+    labels = naming.job_labels(roster.cluster.name, job.name)
     missing = []
     for place in roster.open(job):
         if place.stage is Stage.MISSING:
@@ -53,7 +53,7 @@ def plan_job(roster: Roster, job_views: JobViews, known: ledger.Ledger, now: flo
         elif place.pod is not None and place.stage is Stage.TERMINATING:
             _await_its_end(roster, place, place.pod, now, story)
         elif place.pod is not None:
-            case = _Case(roster, place, place.pod, record, job_views, to_replace, now, story)
+            case = _Case(roster, place, place.pod, record, job_views, labels, to_replace, now, story)
             next((policy for policy in _POLICIES if policy(case)), None)
     if missing:
         _plan_missing(roster, job_views, missing, known, now, story)
@@ -122,12 +122,13 @@ def _replace_with_its_scope(case: _Case) -> bool:
 
 
 def _replace_a_pod_of_an_old_template(case: _Case) -> bool:
-    return case.pod.meta.uid in case.to_replace and _delete(case, reasons.TEMPLATE_CHANGED)
+    outdated = case.place.outdated and case.pod.meta.uid in case.to_replace
+    return outdated and _delete(case, reasons.TEMPLATE_CHANGED)
 
 
 def _replace_an_edited_pod(case: _Case) -> bool:
     # NB: a pod of an older template is not judged by the present one.
-    if case.place.outdated or drift.edited_image(case.place.task.job, case.pod) is None:
+    if not case.pod.edited or case.place.outdated or drift.edited_image(case.place.task.job, case.pod) is None:
         return False
     return _delete(case, reasons.POD_EDITED)
 
@@ -181,7 +182,8 @@ def _tell_and_relabel(case: _Case) -> bool:
         return False
     task = case.place.task
     digest = case.views.digest_for(task.index)
-    change = drift.pod_change(case.roster.cluster, task, case.pod, view_digest=digest)
+    labels = {**case.labels, naming.LABEL_TASK_INDEX: str(task.index)}
+    change = drift.pod_change(case.pod, labels=labels, view_digest=digest)
     if change is None:
         return False
     told = naming.ANNOTATION_VIEW in change["metadata"].get("annotations", {})

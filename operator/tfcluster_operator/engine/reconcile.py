@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from tfcluster_operator.engine.revisions import Revisions
 from tfcluster_operator.engine.work_queue import RetryLater
@@ -29,7 +29,7 @@ from tfcluster_operator.model.roster import Roster, call_roll
 from tfcluster_operator.model.spec import TFCluster
 from tfcluster_operator.model.status import invalid_status, status_of
 from tfcluster_operator.model.stock import enter_done, take_stock
-from tfcluster_operator.model.views import Views, views_of
+from tfcluster_operator.model.views import Views, views_in_turns
 
 #: At most one status write a second for each cluster, unless evidence must be kept before it is destroyed.
 _STATUS_EVERY: Final = 1.0
@@ -41,6 +41,7 @@ _LOOK_AT_DEFINITION_AGAIN: Final = 60.0
 _LARGE: Final = 500
 
 _log = logging.getLogger(__name__)
+_Result = TypeVar("_Result")
 
 
 @dataclass(slots=True)
@@ -143,8 +144,7 @@ class Reconciler:
         known = take_stock(roster, ledger.read(cluster.status), now)
         roster = roster.completed_by(known)
         await _breathe(cluster)
-        views = memory.views = views_of(roster, memory.views)
-        await _breathe(cluster)
+        views = memory.views = await _in_turns(views_in_turns(roster, memory.views), cluster)
         if memory.generation != cluster.generation or not memory.pods <= roster.uids:
             # An edit, or a pod that went and left room, may let pass what was refused.
             memory.holds = memory.holds.lifted()
@@ -317,6 +317,16 @@ _OBSTACLES: Final = (
 async def _breathe(cluster: TFCluster) -> None:
     if sum(job.replicas for job in cluster.jobs) > _LARGE:
         await asyncio.sleep(0)
+
+
+async def _in_turns(work: Generator[None, None, _Result], cluster: TFCluster) -> _Result:
+    while True:
+        try:
+            next(work)
+        except StopIteration as over:
+            result: _Result = over.value
+            return result
+        await _breathe(cluster)
 
 
 def _outdated(memory: _Memory, now: float) -> Iterator[Finding]:

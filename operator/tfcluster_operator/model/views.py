@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Generator, Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -77,6 +77,17 @@ def views_of(roster: Roster, before: Views | None = None) -> Views:
     Returns:
         The wanted ConfigMaps, in the order of the jobs.
     """
+    building = views_in_turns(roster, before)
+    while True:
+        try:
+            next(building)
+        except StopIteration as over:
+            views: Views = over.value
+            return views
+
+
+def views_in_turns(roster: Roster, before: Views | None = None) -> Generator[None, None, Views]:
+    """Work out the views as :func:`views_of` does, and pause after each job: those of a large cluster take a while."""
     cluster = roster.cluster
     healthy = {job.name: _differing_devices(job, roster) for job in cluster.jobs}
     known = {job.name: _trusted_files(roster.views[job.name].own) for job in cluster.jobs}
@@ -88,7 +99,11 @@ def views_of(roster: Roster, before: Views | None = None) -> Views:
     )
     if before is not None and before.source == source:
         return before
-    return Views(source, tuple(_Builder(cluster, healthy).job_views(job, known[job.name]) for job in cluster.jobs))
+    builder, built = _Builder(cluster, healthy), []
+    for job in cluster.jobs:
+        built.append(builder.job_views(job, known[job.name]))
+        yield
+    return Views(source, tuple(built))
 
 
 def epoch_of(views: tuple[JobViews, ...]) -> int:
@@ -154,6 +169,9 @@ class _Builder:
         self._cluster = cluster
         self._healthy = healthy
         self._memberships: dict[tuple[str, ...], str] = {}
+        self._built: dict[tuple[tuple[str, ...], int, str], ViewFile] = {}
+        #: NB: a view tells of the devices of the viewer's own job even where its filters hide that.
+        self._differ_by_viewer = any(job.limits() for job in cluster.jobs)
 
     def job_views(self, job: Job, known: Mapping[str, ObservedFile]) -> JobViews:
         """Build the views of one job; ``known`` are the files that its ConfigMap has."""
@@ -163,7 +181,6 @@ class _Builder:
         least = sum(_least_size(self._cluster, texts) for texts in audiences.values())
         if least > LARGEST_CONFIG_MAP:
             return JobViews(job, name, {}, least)
-        built: dict[tuple[tuple[str, ...], int], ViewFile] = {}
         files = {}
         for file, texts in audiences.items():
             view = self._view(job, texts) if (texts not in self._memberships) else None
@@ -172,11 +189,12 @@ class _Builder:
             epoch = self._cluster.generation
             if before is not None and before.membership == membership:
                 epoch = min(before.epoch, epoch)
-            if (texts, epoch) not in built:
+            key = (texts, epoch, job.name if self._differ_by_viewer else "")
+            if key not in self._built:
                 text = contract.dump(replace(view or self._view(job, texts), epoch=epoch))
-                built[texts, epoch] = ViewFile(text=text, digest=digest(text), epoch=epoch)
-                _remember(ObservedFile(digest=built[texts, epoch].digest, membership=membership, epoch=epoch))
-            files[file] = built[texts, epoch]
+                self._built[key] = ViewFile(text=text, digest=digest(text), epoch=epoch)
+                _remember(ObservedFile(digest=self._built[key].digest, membership=membership, epoch=epoch))
+            files[file] = self._built[key]
         return JobViews(job, name, files, sum(len(file.text) for file in files.values()))
 
     def _membership(self, texts: tuple[str, ...], view: contract.View | None) -> str:

@@ -28,7 +28,8 @@ _WATCH_SECONDS: Final = (240, 300)
 #: Bookmarks come every minute; a watch that says nothing for longer is dead.
 _SILENCE: Final = 75.0
 _FIRST_PAUSE: Final = 0.1
-_LONGEST_PAUSE: Final = 10.0
+#: NB: after an outage of the API server this is how long everything may still be believed as it was.
+_LONGEST_PAUSE: Final = 3.0
 #: A watch that held this many seconds starts the pauses from the first.
 _A_GOOD_RUN: Final = 5.0
 

@@ -18,6 +18,7 @@ from tfcluster_operator.model.spec import (
     WORKER,
     CleanPodPolicy,
     Job,
+    ResolverDelivery,
     RestartPolicy,
     RestartScope,
     SuccessPolicy,
@@ -79,7 +80,8 @@ def parse(body: Mapping[str, Any]) -> TFCluster:
 
 def _cluster(metadata: Mapping[str, Any], spec: Mapping[str, Any], status: Mapping[str, Any]) -> TFCluster:
     port, domain = int(spec.get("port", DEFAULT_PORT)), str(spec.get("clusterDomain", ""))
-    inject = bool((spec.get("resolver") or {}).get("inject", True))
+    delivery = (spec.get("resolver") or {}).get("delivery", "ConfigMap")
+    inject = _one_of(ResolverDelivery, delivery, "resolver.delivery") == "ConfigMap"
     jobs = tuple(
         _job(name, job, port=port, domain=domain, inject=inject)
         for name, job in sorted((spec.get("jobs") or {}).items())
@@ -103,7 +105,7 @@ def _cluster(metadata: Mapping[str, Any], spec: Mapping[str, Any], status: Mappi
         ttl_after_finished=_count(spec, "ttlSecondsAfterFinished"),
         update_strategy=UpdateStrategy(
             type=_one_of(UpdateType, update.get("type", "Recreate"), "updateStrategy.type"),
-            max_unavailable=max(1, int(update.get("maxUnavailable", 1))),
+            max_unavailable=_tasks_or_share((update.get("rollingUpdate") or {}).get("maxUnavailable", 1)),
         ),
         terminating_grace=_count(spec, "terminatingGraceSeconds"),
         inject=inject,
@@ -147,6 +149,15 @@ def _success_policy(raw: Mapping[str, Any], declared: Sequence[str]) -> SuccessP
 def _one_of(values: Any, value: Any, where: str) -> Any:
     if value not in get_args(values):
         raise ValueError(f"{where} must be one of {', '.join(get_args(values))}, not {value!r}")
+    return value
+
+
+def _tasks_or_share(value: Any) -> int | str:
+    if not isinstance(value, str):
+        return max(1, int(value))
+    share = value.removesuffix("%")
+    if share == value or not share.isdecimal() or not 1 <= int(share) <= 100:
+        raise ValueError(f"updateStrategy.rollingUpdate.maxUnavailable must be a number, or 1% to 100%, not {value!r}")
     return value
 
 

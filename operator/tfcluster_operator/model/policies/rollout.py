@@ -71,7 +71,7 @@ def to_replace(cluster: TFCluster, rollout: Rollout) -> Sequence[ObservedPod]:
         return ()
     if strategy.type == "Recreate":
         return tuple(pod for _, pod in rollout.outdated)
-    return tuple(_in_order(rollout, strategy.max_unavailable))
+    return tuple(_in_order(rollout, strategy.within(rollout.job.replicas)))
 
 
 def _in_order(rollout: Rollout, max_unavailable: int) -> Iterator[ObservedPod]:

@@ -144,7 +144,7 @@ def test_behaviour_33_managed_by_another(world, audit):
     world.edit("b33", {"suspend": False})
     settle_another(world, "after-b33")
 
-    assert (world.pods_of("b33"), "status" in world.cluster("b33")) == ({}, False)
+    assert (world.pods_of("b33"), world.status("b33")) == ({}, {"observedGeneration": 0})
     writes = audit.writes(position, user=OPERATOR_USER, namespace=world.namespace)
     assert [str(w) for w in writes if w.name.startswith("b33")] == []
     with pytest.raises(ApiException) as refusal:

@@ -445,8 +445,8 @@ def _rollout(strategy, *states, known=None):
     return found, [one.meta.uid for one in rollout.to_replace(cluster, found)]
 
 
-ROLLING = {"type": "RollingUpdate", "maxUnavailable": 1}
-TWO = {"type": "RollingUpdate", "maxUnavailable": 2}
+ROLLING = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}}
+TWO = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 2}}
 
 
 @pytest.mark.parametrize(
@@ -456,7 +456,7 @@ TWO = {"type": "RollingUpdate", "maxUnavailable": 2}
         ({"type": "OnDelete"}, ["old", "old down"], []),
         (ROLLING, ["old", "old", "old"], ["2"]),
         (TWO, ["old", "old", "old"], ["2", "1"]),
-        ({"type": "RollingUpdate", "maxUnavailable": 9}, ["old", "old"], ["1", "0"]),
+        ({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 9}}, ["old", "old"], ["1", "0"]),
         (ROLLING, ["old", "old", "new"], ["1"]),
         (ROLLING, ["old", "old", "new down"], []),
         (ROLLING, ["old", "old", "gone"], []),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, get_args
 
@@ -30,6 +31,7 @@ from tfcluster_operator.model.spec import (
 
 DEFAULT_PORT: Final = 2222
 DEFAULT_RPC_LAYER: Final = "grpc"
+_SHARE: Final = re.compile("([1-9][0-9]?|100)%")
 
 
 class InvalidSpecError(ValueError):
@@ -155,8 +157,7 @@ def _one_of(values: Any, value: Any, where: str) -> Any:
 def _tasks_or_share(value: Any) -> int | str:
     if not isinstance(value, str):
         return max(1, int(value))
-    share = value.removesuffix("%")
-    if share == value or not share.isdecimal() or not 1 <= int(share) <= 100:
+    if not _SHARE.fullmatch(value):
         raise ValueError(f"updateStrategy.rollingUpdate.maxUnavailable must be a number, or 1% to 100%, not {value!r}")
     return value
 

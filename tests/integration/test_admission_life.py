@@ -319,7 +319,7 @@ SENSELESS = [
         "a job may not start after itself",
         ordered({"ps": [], "worker": ["ps", "worker"]}),
         "spec.jobs.worker.startAfter",
-        '"worker" is the job itself, which would wait for its own tasks for ever: remove it',
+        '"worker" is the job itself, which would wait for its own tasks and never start: remove it',
     ),
     *(
         refused(

@@ -212,7 +212,7 @@ def test_status_selector_finds_exactly_the_jobs_pods(world):
 
 
 def test_status_table_columns(world, kubectl):
-    """``kubectl get tfc`` shows ready tasks, the reason, restarts, GPUs and the epoch."""
+    """``kubectl get tfc`` shows ready tasks, the reason, restarts and the age."""
     world.launch("c", {"worker": {"replicas": 2}})
     world.await_settled("c")
     table = kubectl("get", "tfc", "-n", world.namespace)
@@ -223,7 +223,5 @@ def test_status_table_columns(world, kubectl):
         "READY": "0/2",
         "REASON": "TasksNotReady",
         "RESTARTS": "0",
-        "GPUS": "0",
-        "EPOCH": "1",
         "AGE": "",
     }

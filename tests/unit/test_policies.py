@@ -447,6 +447,7 @@ def _rollout(strategy, *states, known=None):
 
 ROLLING = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}}
 TWO = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 2}}
+HALF = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "50%"}}
 
 
 @pytest.mark.parametrize(
@@ -465,6 +466,9 @@ TWO = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 2}}
         (ROLLING, ["old down", "old", "old"], ["0"]),
         (ROLLING, ["old", "old down", "new down"], ["1"]),
         (TWO, ["old", "old down", "old"], ["2", "1"]),
+        (HALF, ["old", "old", "old", "old", "old"], ["4", "3"]),
+        (HALF, ["old", "old", "old", "new down"], ["2"]),
+        (HALF, ["old"], ["0"]),
         (ROLLING, ["new", "new"], []),
     ],
 )

@@ -138,7 +138,7 @@ def test_behaviour_32_suspended_while_running(world, kubelet):
 
 
 def test_behaviour_33_managed_by_another(world, audit):
-    """Managed by another there are no pods and no status, and it cannot be changed."""
+    """Managed by another there are no pods and no status of the operator, and it cannot be changed."""
     position = audit.position()
     world.launch("b33", {"worker": {}}, managedBy="kueue.x-k8s.io/multikueue", suspend=True)
     world.edit("b33", {"suspend": False})

@@ -10,7 +10,7 @@ OPERATOR := $(CACHE)/operator-$(shell sha256sum requirements/operator.txt | cut 
 # The newest of each major version: the resolver's messages work with all of them.
 PROTOBUFS := $(foreach major,5 6 7,$(CACHE)/protobuf-$(major)-$(shell sha256sum requirements/protobuf-$(major).txt | cut -c1-16))
 PYTEST := $(BIN)/python -m pytest
-SOURCES := operator resolver crds scripts tests bench local_kubernetes examples
+SOURCES := operator resolver crds scripts tests bench local_kubernetes memory_kubernetes examples
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check lint types layers unit tensorflow-tests integration chart e2e cluster cluster-down install bench lock crds clean
@@ -30,7 +30,7 @@ lint: .venv
 	$(BIN)/ruff format --check .
 
 types: .venv
-	$(BIN)/mypy operator resolver
+	$(BIN)/mypy operator resolver memory_kubernetes
 
 layers: .venv
 	$(BIN)/lint-imports

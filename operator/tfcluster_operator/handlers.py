@@ -80,7 +80,7 @@ async def run(settings: Settings) -> None:
     )
     async with session:
         engine = Engine(Client(session, found.server, AdaptiveLimiter()), settings.namespaces, read_archive())
-        runner = await probes.serve(settings.health_port, engine.informers, engine.ready)
+        runner = await probes.serve(settings.health_port, engine.informers, asyncio.Event())
         kopf_tasks = await kopf.spawn_tasks(
             registry=_registry(engine, kopf.AiohttpSession(server=found.server, aiohttp_session=session)),
             settings=_SETTINGS,
@@ -92,7 +92,7 @@ async def run(settings: Settings) -> None:
         asked_to_end = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, asked_to_end.set)
-        own = asyncio.create_task(engine.run())
+        own = asyncio.create_task(engine.run(_leading()))
         watch = asyncio.create_task(kopf.run_tasks(kopf_tasks))
         asked = asyncio.create_task(asked_to_end.wait())
         # Whichever ends first ends the process: a part that died must not leave the rest half alive.
@@ -117,3 +117,9 @@ def _registry(engine: Engine, session: kopf.AiohttpSession) -> kopf.OperatorRegi
         engine.cluster_event(event["type"], event["object"])
 
     return registry
+
+
+def _leading() -> asyncio.Event:
+    lead = asyncio.Event()
+    lead.set()
+    return lead

@@ -8,7 +8,6 @@ from types import SimpleNamespace
 import pytest
 from unit.virtual_time import run_in_virtual_time
 
-from tfcluster_operator.kube import limiter as limiter_module
 from tfcluster_operator.kube.limiter import AdaptiveLimiter
 
 
@@ -16,7 +15,11 @@ from tfcluster_operator.kube.limiter import AdaptiveLimiter
 def now(monkeypatch):
     """The clock that the limiter reads; it stands still unless a test moves it."""
     clock = SimpleNamespace(seconds=100.0)
-    monkeypatch.setattr(limiter_module, "time", SimpleNamespace(monotonic=lambda: clock.seconds))
+    monkeypatch.setattr(
+        AdaptiveLimiter.__init__,
+        "__kwdefaults__",
+        {**AdaptiveLimiter.__init__.__kwdefaults__, "elapsed": lambda: clock.seconds},
+    )
     return clock
 
 

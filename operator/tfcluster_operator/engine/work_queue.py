@@ -12,9 +12,10 @@ import contextlib
 import heapq
 import logging
 import random
-import time
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Final, Generic, TypeVar
+
+from tfcluster_operator.kube import clock as clocks
 
 _log = logging.getLogger(__name__)
 
@@ -27,6 +28,8 @@ _REST: Final = 4.0
 _LONGEST_REST: Final = 1.0
 #: Rests that are over are dropped when there are more than this.
 _RESTING_AT_MOST: Final = 1_000
+#: Entries that an earlier mark has made stale are swept out of the heap when there are more than this.
+_STALE_AT_MOST: Final = 64
 
 
 class RetryLater(Exception):  # noqa: N818 - it is a wish, not an error of the program
@@ -42,7 +45,7 @@ class WorkQueue(Generic[Key]):
     """
 
     def __init__(
-        self, work: Callable[[Key], Awaitable[float | None]], *, clock: Callable[[], float] = time.monotonic
+        self, work: Callable[[Key], Awaitable[float | None]], *, clock: Callable[[], float] = clocks.SYSTEM.elapsed
     ) -> None:
         self._work = work
         self._clock = clock
@@ -75,6 +78,9 @@ class WorkQueue(Generic[Key]):
         self._due[key] = due
         self._sequence += 1
         heapq.heappush(self._order, (due, self._sequence, key))
+        if len(self._order) > 2 * len(self._due) + _STALE_AT_MOST:
+            self._order = [entry for entry in self._order if self._due.get(entry[2]) == entry[0]]
+            heapq.heapify(self._order)
         self._wake.set()
 
     def forget(self, key: Key) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
@@ -38,11 +37,12 @@ async def emit(client: Client, cluster: TFCluster, *, severity: Severity, reason
         reason: CamelCase, from :mod:`tfcluster_operator.model.reasons`.
         message: what happened, in words.
     """
-    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    wall = client.clock.wall()
+    now = datetime.fromtimestamp(wall, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     body: dict[str, Any] = {
         "apiVersion": "v1",
         "kind": "Event",
-        "metadata": {"name": f"{cluster.name}.{time.time_ns():x}", "namespace": cluster.namespace},
+        "metadata": {"name": f"{cluster.name}.{int(wall * 1e9):x}", "namespace": cluster.namespace},
         "involvedObject": {
             "apiVersion": naming.API_VERSION,
             "kind": naming.KIND,

@@ -8,11 +8,12 @@ only reports (status, events) waits until nothing that builds a cluster does.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Final
+
+from tfcluster_operator.kube import clock as clocks
 
 _FLOOR: Final = 2.0
 _SHRINK: Final = 0.7
@@ -27,9 +28,13 @@ class AdaptiveLimiter:
     Args:
         start: how many requests may be under way at first.
         ceiling: how many at most; more connections than this slow a client down.
+        elapsed: seconds, by a clock that never steps.
     """
 
-    def __init__(self, *, start: float = 8.0, ceiling: float = 32.0) -> None:
+    def __init__(
+        self, *, start: float = 8.0, ceiling: float = 32.0, elapsed: Callable[[], float] = clocks.SYSTEM.elapsed
+    ) -> None:
+        self._elapsed = elapsed
         self._window = start
         self._ceiling = ceiling
         self._under_way = 0
@@ -66,12 +71,12 @@ class AdaptiveLimiter:
         """Note that the server kept up with a request."""
         if self._throttled_at == float("-inf"):
             self._window = min(self._ceiling, self._window + 1.0)
-        elif time.monotonic() - self._throttled_at > _HOLD:
+        elif self._elapsed() - self._throttled_at > _HOLD:
             self._window = min(self._ceiling, self._window + _CLIMB)
 
     def throttled(self) -> None:
         """Note that the server refused a request because it had too many."""
-        now = time.monotonic()
+        now = self._elapsed()
         if now - self._throttled_at > _SHRINK_AT_MOST_EVERY:
             self._window = max(_FLOOR, self._window * _SHRINK)
             self._throttled_at = now

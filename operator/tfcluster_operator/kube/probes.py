@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Sequence
 from typing import Final
 
 from aiohttp import web
 
+from tfcluster_operator.kube import clock as clocks
 from tfcluster_operator.kube.informer import Informer
 
 #: Bookmarks come every minute; a process that heard nothing for this many seconds is started anew.
@@ -28,7 +28,7 @@ async def serve(port: int, informers: Sequence[Informer], ready: asyncio.Event) 
     """
 
     async def healthz(_: web.Request) -> web.Response:
-        silence = max(time.monotonic() - informer.heard_at for informer in informers)
+        silence = max(clocks.SYSTEM.elapsed() - informer.heard_at for informer in informers)
         return web.Response(
             status=200 if silence < _DEAF else 503, text=f"last heard of the API server {silence:.0f} s ago\n"
         )

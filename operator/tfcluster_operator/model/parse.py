@@ -31,6 +31,9 @@ from tfcluster_operator.model.spec import (
 
 DEFAULT_PORT: Final = 2222
 DEFAULT_RPC_LAYER: Final = "grpc"
+#: Bounds of one TFCluster, as the CRD has them: a pass over one of this size must not keep the others waiting.
+MOST_TASKS: Final = 10_000
+MOST_TASK_FILTERS: Final = 512
 _SHARE: Final = re.compile("([1-9][0-9]?|100)%")
 
 
@@ -73,6 +76,7 @@ def parse(body: Mapping[str, Any]) -> TFCluster:
         problems.extend(_circles(by_name))
     except (TypeError, ValueError, AttributeError) as error:
         raise InvalidSpecError((f"spec: {error}",)) from error
+    problems.extend(_excesses(cluster))
     if not cluster.jobs:
         problems.append("spec.jobs: declare at least one job")
     if problems:
@@ -82,7 +86,9 @@ def parse(body: Mapping[str, Any]) -> TFCluster:
 
 def _cluster(metadata: Mapping[str, Any], spec: Mapping[str, Any], status: Mapping[str, Any]) -> TFCluster:
     port, domain = int(spec.get("port", DEFAULT_PORT)), str(spec.get("clusterDomain", ""))
-    delivery = (spec.get("resolver") or {}).get("delivery", "ConfigMap")
+    resolver = spec.get("resolver") or {}
+    # NB: an older CRD spells it inject.
+    delivery = resolver.get("delivery", "ConfigMap" if resolver.get("inject", True) else "None")
     inject = _one_of(ResolverDelivery, delivery, "resolver.delivery") == "ConfigMap"
     jobs = tuple(
         _job(name, job, port=port, domain=domain, inject=inject)
@@ -107,7 +113,9 @@ def _cluster(metadata: Mapping[str, Any], spec: Mapping[str, Any], status: Mappi
         ttl_after_finished=_count(spec, "ttlSecondsAfterFinished"),
         update_strategy=UpdateStrategy(
             type=_one_of(UpdateType, update.get("type", "Recreate"), "updateStrategy.type"),
-            max_unavailable=_tasks_or_share((update.get("rollingUpdate") or {}).get("maxUnavailable", 1)),
+            max_unavailable=_number_or_share(
+                (update.get("rollingUpdate") or {}).get("maxUnavailable", update.get("maxUnavailable", 1))
+            ),
         ),
         terminating_grace=_count(spec, "terminatingGraceSeconds"),
         inject=inject,
@@ -154,7 +162,7 @@ def _one_of(values: Any, value: Any, where: str) -> Any:
     return value
 
 
-def _tasks_or_share(value: Any) -> int | str:
+def _number_or_share(value: Any) -> int | str:
     if not isinstance(value, str):
         return max(1, int(value))
     if not _SHARE.fullmatch(value):
@@ -165,6 +173,15 @@ def _tasks_or_share(value: Any) -> int | str:
 def _count(spec: Mapping[str, Any], name: str) -> int | None:
     value = spec.get(name)
     return None if value is None else max(0, int(value))
+
+
+def _excesses(cluster: TFCluster) -> Iterator[str]:
+    if (tasks := sum(job.replicas for job in cluster.jobs)) > MOST_TASKS:
+        yield f"spec.jobs: {tasks} tasks are more than the {MOST_TASKS} that a TFCluster may have"
+    if (tasks := sum(job.max_replicas for job in cluster.jobs)) > MOST_TASKS:
+        yield f"spec.jobs: maxReplicas add up to {tasks}, more than the {MOST_TASKS} tasks that a TFCluster may have"
+    if (entries := sum(len(job.task_filters) for job in cluster.jobs)) > MOST_TASK_FILTERS:
+        yield f"spec.jobs: {entries} taskDeviceFilters are more than the {MOST_TASK_FILTERS} that a TFCluster may have"
 
 
 def _unknown_jobs(cluster: TFCluster, jobs: Mapping[str, Job]) -> Iterator[str]:

@@ -87,7 +87,10 @@ class SuccessPolicy:
 
 @dataclass(frozen=True, slots=True)
 class UpdateStrategy:
-    """What an edit of a template does; ``max_unavailable`` is a number of tasks, or a share of them such as ``25%``."""
+    """What an edit of a template does.
+
+    ``max_unavailable`` tasks of a job, a number or a share such as ``25%``, may be down in a rolling update.
+    """
 
     type: UpdateType = "Recreate"
     max_unavailable: int | str = 1
@@ -102,7 +105,7 @@ class UpdateStrategy:
             The number; a percentage is rounded down, and is one task at least.
         """
         if isinstance(self.max_unavailable, int):
-            return self.max_unavailable
+            return max(1, self.max_unavailable)
         return max(1, replicas * int(self.max_unavailable.removesuffix("%")) // 100)
 
 

@@ -1,0 +1,84 @@
+"""What is done to a pod rather than written: binding it to a node, and evicting it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from memory_kubernetes import refusals
+from memory_kubernetes.core import Actor, Core
+from memory_kubernetes.deleting import DeleteOptions, delete
+from memory_kubernetes.state import Storage, Version
+
+Object = dict[str, Any]
+
+
+def bind(core: Core, storage: Storage, version: Version, node: str) -> Version:
+    """Give a pod its node, as a scheduler does.
+
+    Args:
+        core: the server.
+        storage: the pods.
+        version: the pod.
+        node: the node's name.
+
+    Returns:
+        The pod after it.
+
+    Raises:
+        Refusal: 409, the pod has a node or is being deleted.
+    """
+    body = version.body
+    name = body["metadata"]["name"]
+    if body["spec"].get("nodeName"):
+        why = f'pod {name} is already assigned to node "{body["spec"]["nodeName"]}"'
+        raise refusals.conflict(storage.resource, name, why)
+    if "deletionTimestamp" in body["metadata"]:
+        raise refusals.conflict(storage.resource, name, f"pod {name} is being deleted, cannot be assigned to a host")
+    spec = {**body["spec"], "nodeName": node}
+    status = with_condition(core, body["status"], kind="PodScheduled", status="True")
+    bound = {**body, "metadata": {**body["metadata"]}, "spec": spec, "status": status}
+    return core.state.commit(storage, "MODIFIED", bound, version)
+
+
+def evict(core: Core, storage: Storage, version: Version, options: DeleteOptions, actor: Actor) -> None:
+    """Evict a pod: say in its conditions that it is disrupted, and delete it.
+
+    Args:
+        core: the server.
+        storage: the pods.
+        version: the pod.
+        options: how to delete it.
+        actor: who evicts.
+
+    Raises:
+        Refusal: 403 or 409.
+    """
+    body = version.body
+    if body["status"].get("phase") not in ("Succeeded", "Failed") and "deletionTimestamp" not in body["metadata"]:
+        status = with_condition(
+            core,
+            body["status"],
+            kind="DisruptionTarget",
+            status="True",
+            reason="EvictionByEvictionAPI",
+            message="Eviction API: evicting",
+        )
+        marked = {**body, "metadata": {**body["metadata"]}, "status": status}
+        version = core.state.commit(storage, "MODIFIED", marked, version)
+    delete(core, storage, version, options, actor)
+
+
+def with_condition(core: Core, known: Object, /, *, kind: str, **fields: str) -> Object:
+    """Give a status with one condition set, now.
+
+    Args:
+        core: the server.
+        known: the status before; it stays as it is.
+        kind: the condition's type.
+        fields: its other fields.
+
+    Returns:
+        The status after.
+    """
+    others = [one for one in known.get("conditions") or () if one["type"] != kind]
+    return {**known, "conditions": [*others, {"type": kind, **fields, "lastTransitionTime": core.timestamp()}]}

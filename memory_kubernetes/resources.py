@@ -1,0 +1,167 @@
+"""What the API server serves: each kind of object and what is special about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+_VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """Where the scale subresource of a kind reads and writes; the paths are dotted and start at the object."""
+
+    spec: str
+    status: str
+    selector: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resource:
+    """One kind of object.
+
+    Args:
+        plural: its name in paths.
+        kind: its name in manifests.
+        group: its API group, "" for the core.
+        version: the version that is served.
+        namespaced: whether its objects live in namespaces.
+        custom: whether a CRD defines it: it may come and go, and its updates need a resourceVersion.
+        status: whether it has a status subresource.
+        scale: its scale subresource.
+        generation: whether its objects count their generations.
+        graceful: whether a deletion gives its objects time.
+        returns_deleted: whether a deletion answers with the object instead of a Status.
+        unconditional_update: whether a PUT may leave the resourceVersion out.
+        create_on_update: whether a PUT makes an object that does not exist.
+        short_names: what kubectl users type.
+        categories: the groups of kinds that it belongs to.
+    """
+
+    plural: str
+    kind: str
+    group: str = ""
+    version: str = "v1"
+    namespaced: bool = True
+    custom: bool = False
+    status: bool = False
+    scale: Scale | None = None
+    generation: bool = False
+    graceful: bool = False
+    returns_deleted: bool = False
+    unconditional_update: bool = True
+    create_on_update: bool = False
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+
+    @property
+    def api_version(self) -> str:
+        """Give the apiVersion of its objects."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def group_resource(self) -> str:
+        """Name it as the server's messages do."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    @property
+    def group_kind(self) -> str:
+        """Name its kind as the server's messages do."""
+        return f"{self.kind}.{self.group}" if self.group else self.kind
+
+    @property
+    def base(self) -> str:
+        """Give the path of its group and version."""
+        return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+
+    @property
+    def verbs(self) -> tuple[str, ...]:
+        """List what may be done to its objects."""
+        return _VERBS
+
+    @property
+    def subresources(self) -> tuple[str, ...]:
+        """List its subresources."""
+        own = ("binding", "eviction") if self.plural == "pods" and not self.group else ()
+        return (*own, *(("status",) if self.status else ()), *(("scale",) if self.scale else ()))
+
+
+def custom_resource(
+    *, group: str, version: str, kind: str, plural: str, scale: Scale | None = None, short_names: tuple[str, ...] = ()
+) -> Resource:
+    """Describe what a CRD with a status subresource defines.
+
+    Args:
+        group: the API group.
+        version: the version that is served and stored.
+        kind: the kind.
+        plural: its name in paths.
+        scale: its scale subresource.
+        short_names: what kubectl users type.
+
+    Returns:
+        The resource.
+    """
+    return Resource(
+        group=group,
+        version=version,
+        kind=kind,
+        plural=plural,
+        scale=scale,
+        short_names=short_names,
+        custom=True,
+        status=True,
+        generation=True,
+        unconditional_update=False,
+    )
+
+
+TFCLUSTERS: Final = custom_resource(
+    group="tfcluster.dev",
+    version="v1alpha1",
+    kind="TFCluster",
+    plural="tfclusters",
+    short_names=("tfc",),
+    scale=Scale(
+        spec="spec.jobs.worker.replicas",
+        status="status.jobs.worker.created",
+        selector="status.jobs.worker.selector",
+    ),
+)
+
+#: What an operator of TFClusters meets.
+DEFAULT_RESOURCES: Final[tuple[Resource, ...]] = (
+    Resource(
+        plural="namespaces", kind="Namespace", namespaced=False, status=True, returns_deleted=True, short_names=("ns",)
+    ),
+    Resource(
+        plural="pods",
+        kind="Pod",
+        status=True,
+        generation=True,
+        graceful=True,
+        returns_deleted=True,
+        short_names=("po",),
+        categories=("all",),
+    ),
+    Resource(
+        plural="services",
+        kind="Service",
+        status=True,
+        returns_deleted=True,
+        create_on_update=True,
+        short_names=("svc",),
+        categories=("all",),
+    ),
+    Resource(plural="configmaps", kind="ConfigMap", short_names=("cm",)),
+    Resource(plural="events", kind="Event", create_on_update=True, short_names=("ev",)),
+    Resource(
+        plural="leases",
+        kind="Lease",
+        group="coordination.k8s.io",
+        unconditional_update=False,
+        create_on_update=True,
+    ),
+    TFCLUSTERS,
+)

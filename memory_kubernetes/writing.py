@@ -1,0 +1,196 @@
+"""Creating and changing objects."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from memory_kubernetes import managed_fields, names, refusals, rules
+from memory_kubernetes.admission import check_quota
+from memory_kubernetes.core import Actor, Core
+from memory_kubernetes.resources import Resource
+from memory_kubernetes.state import Storage, Version
+
+Object = dict[str, Any]
+
+
+def create(core: Core, storage: Storage, namespace: str, body: Object, actor: Actor) -> Version:
+    """Create an object.
+
+    Args:
+        core: the server.
+        storage: the kind.
+        namespace: the namespace of the request, "" for what lives in none.
+        body: the object; it belongs to the server now.
+        actor: who creates it.
+
+    Returns:
+        What was stored, or would be.
+
+    Raises:
+        Refusal: 400, 403, 404, 409 or 422.
+    """
+    resource = storage.resource
+    body = _with_identity(core, resource, namespace, body)
+    name = body["metadata"].get("name", "")
+    core.check_namespace(resource, namespace, name)
+    rules.fill_in(resource, body)
+    if core.admission:
+        admitted = core.admit(storage, verb="create", actor=actor, subresource="", old=None, new=body)
+        body = _ordered(resource, admitted or body)
+        rules.fill_in(resource, body)
+    if errors := rules.errors_at_creation(resource, body):
+        raise refusals.invalid(resource, name, errors)
+    if limits := core.quota.get(namespace):
+        check_quota(core.state, resource, body, limits)
+    if (holder := storage.find(namespace, name)) is not None:
+        leaving = "deletionTimestamp" in holder.body["metadata"]
+        raise refusals.already_exists(resource, name, leaving=leaving)
+    metadata = body["metadata"]
+    if resource.generation:
+        metadata["generation"] = 1
+    if resource.plural == "pods" and not resource.group:
+        owned = managed_fields.at_creation(body, actor.manager, metadata["creationTimestamp"])
+        if owned:
+            metadata["managedFields"] = owned
+    return Version(body) if actor.dry_run else core.state.commit(storage, "ADDED", body, None)
+
+
+def _with_identity(core: Core, resource: Resource, namespace: str, body: Object) -> Object:
+    if body.get("kind", resource.kind) != resource.kind:
+        raise refusals.bad_request(
+            f"the object provided is unrecognized (must be of type {resource.kind}): kind is {body['kind']}"
+        )
+    metadata = {key: value for key, value in (body.get("metadata") or {}).items() if value is not None}
+    if metadata.get("resourceVersion"):
+        raise refusals.bad_request("resourceVersion should not be set on objects to be created")
+    for key in ("deletionTimestamp", "deletionGracePeriodSeconds", "managedFields", "generation", "resourceVersion"):
+        metadata.pop(key, None)
+    if resource.namespaced:
+        if metadata.get("namespace", namespace) != namespace:
+            raise refusals.bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request"
+            )
+        metadata["namespace"] = namespace
+    else:
+        metadata.pop("namespace", None)
+    metadata["uid"] = core.state.new_uid()
+    metadata["creationTimestamp"] = core.timestamp()
+    if not metadata.get("name") and metadata.get("generateName"):
+        metadata["name"] = names.generate(metadata["generateName"], core.state.revision)
+    return _ordered(resource, {**body, "metadata": metadata})
+
+
+def _ordered(resource: Resource, body: Object) -> Object:
+    # NB: kind and apiVersion come first: Storage.prefix counts on it.
+    first = {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": body["metadata"]}
+    return {**first, **{key: value for key, value in body.items() if key not in first}}
+
+
+def update(core: Core, storage: Storage, version: Version, new: Object, *, subresource: str, actor: Actor) -> Version:
+    """Store an object's next state, unless nothing changes.
+
+    Args:
+        core: the server.
+        storage: the kind.
+        version: the state before.
+        new: the next state; it may share parts with the state before.
+        subresource: through which it is written: "", "status" or "scale".
+        actor: who writes.
+
+    Returns:
+        What is stored now.
+
+    Raises:
+        Refusal: 403 or 422.
+    """
+    resource, old = storage.resource, version.body
+    name = old["metadata"]["name"]
+    new = rules.put_back(resource, old, new, subresource)
+    if core.admission:
+        admitted = core.admit(storage, verb="update", actor=actor, subresource=subresource, old=version, new=new)
+        new = rules.put_back(resource, old, admitted or new, subresource)
+    if new == old:
+        return version
+    if errors := rules.errors_in_update(resource, old, new):
+        raise refusals.invalid(resource, name, errors)
+    metadata = new["metadata"]
+    if rules.counts_a_generation(resource, old, new):
+        metadata["generation"] = old["metadata"]["generation"] + 1
+    if resource.plural == "pods" and not resource.group:
+        owned = managed_fields.after_update(old, new, actor.manager, core.timestamp())
+        if owned is not None:
+            metadata["managedFields"] = owned
+    if actor.dry_run:
+        return Version(new)
+    if _is_released(old["metadata"], metadata):
+        core.remove(storage, version)
+        return Version(new)
+    return core.state.commit(storage, "MODIFIED", new, version)
+
+
+def _is_released(before: Object, after: Object) -> bool:
+    """Tell whether an update takes the last finalizer of an object that is being deleted and has no time left."""
+    if after.get("finalizers") or "deletionTimestamp" not in before:
+        return False
+    return not before.get("deletionGracePeriodSeconds")
+
+
+def replace(core: Core, storage: Storage, version: Version, body: Object, *, subresource: str, actor: Actor) -> Version:
+    """Carry out a PUT: the whole object, for the UID and version that it names.
+
+    Args:
+        core: the server.
+        storage: the kind.
+        version: the state before.
+        body: the object.
+        subresource: "" or "status".
+        actor: who writes.
+
+    Returns:
+        What is stored now.
+
+    Raises:
+        Refusal: 400, 403, 409 or 422.
+    """
+    resource, old = storage.resource, version.body
+    name = old["metadata"]["name"]
+    metadata = dict(body.get("metadata") or {})
+    uid = metadata.get("uid")
+    if uid and uid != old["metadata"]["uid"]:
+        why = (
+            f"StorageError: invalid object, Code: 4, Key: /registry/{resource.group_resource}/{version.key}, "
+            "ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: "
+            f"UID in precondition: {uid}, UID in object meta: {old['metadata']['uid']}"
+        )
+        raise refusals.conflict(resource, name, why)
+    if not metadata.get("resourceVersion") and not resource.unconditional_update:
+        words = "Invalid value: 0: must be specified for an update"
+        raise refusals.invalid(resource, name, [("metadata.resourceVersion", "FieldValueInvalid", words)])
+    _check_version(resource, old, metadata)
+    metadata.setdefault("name", name)
+    if resource.namespaced:
+        metadata.setdefault("namespace", old["metadata"]["namespace"])
+    if metadata["name"] != name:
+        raise refusals.bad_request(
+            f"the name of the object ({metadata['name']}) does not match the name on the URL ({name})"
+        )
+    if resource.plural == "services":  # NB: an update that leaves the address out keeps it
+        kept = {key: old["spec"][key] for key in ("clusterIP", "clusterIPs") if key in old["spec"]}
+        body = {**body, "spec": {**kept, **body.get("spec", {})}}
+    changed = {**body, "metadata": metadata}
+    return update(core, storage, version, changed, subresource=subresource, actor=actor)
+
+
+def check_patched(resource: Resource, old: Object, new: Object) -> None:
+    """Refuse (409) a patched object whose resourceVersion is not the one that is stored.
+
+    NB: another UID in a patch is a change of an immutable field to the real server: 422, not 409, and through the
+    status of a custom resource it is ignored.
+    """
+    _check_version(resource, old, new.get("metadata") or {})
+
+
+def _check_version(resource: Resource, old: Object, metadata: Object) -> None:
+    wanted = metadata.get("resourceVersion")
+    if wanted and str(wanted) != old["metadata"]["resourceVersion"]:
+        raise refusals.conflict(resource, old["metadata"]["name"])

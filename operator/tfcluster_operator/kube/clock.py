@@ -1,0 +1,43 @@
+"""The time as decisions see it: it only goes forward, whatever is done to the machine's clock.
+
+The wall clock is read once, at the start; from there on a clock that nobody can set tells how much time has passed.  So
+a step of the machine's clock, by an administrator or by NTP, neither delays nor hurries anything.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """Two readings of one clock.
+
+    ``wall`` gives seconds since the epoch, as statuses and events spell them; ``elapsed`` gives seconds since some
+    moment before the start.  Both advance together and never step.
+    """
+
+    wall: Callable[[], float]
+    elapsed: Callable[[], float]
+
+
+def steady(wall: Callable[[], float], elapsed: Callable[[], float]) -> Clock:
+    """Make a clock that reads ``wall`` once, now, and advances by ``elapsed``.
+
+    Args:
+        wall: seconds since the epoch, by a clock that may step.
+        elapsed: seconds, by a clock that may not.
+    """
+    behind = wall() - elapsed()
+    return Clock(wall=lambda: behind + elapsed(), elapsed=elapsed)
+
+
+def _since_boot() -> float:
+    # NB: CLOCK_MONOTONIC stands still while a machine sleeps; a Lease that others may take does not.
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
+
+
+SYSTEM: Final = steady(time.time, _since_boot)

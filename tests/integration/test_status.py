@@ -100,8 +100,8 @@ def test_status_message_names_what_is_missing(world, kubelet):
     assert "worker-1" in world.condition("c", "Ready")["message"]
 
 
-def test_status_conditions_are_the_seven(world):
-    """A new cluster has exactly the seven conditions, each complete and of this generation."""
+def test_status_conditions_are_the_eight(world):
+    """A new cluster has exactly the eight conditions, each complete and of this generation."""
     world.launch("c", {"worker": {}})
     world.await_settled("c")
     found = {c["type"]: c for c in world.status("c")["conditions"]}
@@ -111,6 +111,7 @@ def test_status_conditions_are_the_seven(world):
         "Suspended": ("False", "NotSuspended", 1),
         "Succeeded": ("False", "NotFinished", 1),
         "Failed": ("False", "NotFinished", 1),
+        "Stalled": ("False", "NotStalled", 1),
         "UpToDate": ("True", "AllCurrent", 1),
         "MembershipPublished": ("True", "Published", 1),
         "NameConflict": ("False", "NoConflict", 1),

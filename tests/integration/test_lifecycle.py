@@ -250,7 +250,7 @@ def test_scope_of_one_namespace(  # noqa: PLR0917 - fixtures, by name
     world.await_settled("c")
 
     assert everything(elsewhere) == []
-    assert "status" not in elsewhere.cluster("c")
+    assert elsewhere.status("c") == {"observedGeneration": 0}
     requests = audit.since(position, user=user)
     assert [str(r) for r in requests if r.code == 403] == []
     assert {r.namespace for r in requests if r.resource in {"pods", "tfclusters"}} == {world.namespace}

@@ -10,6 +10,7 @@ from support.lives import (
     confirm_ends,
     launch_running,
     note_failures_in_a_row,
+    remembered,
     settle_another,
     uids_of,
 )
@@ -105,7 +106,7 @@ def test_rolling_update_goes_from_the_highest_index_one_by_one(world, kubelet, a
 
 def test_rolling_update_takes_max_unavailable_at_a_time(world, kubelet):
     """With maxUnavailable 3 three tasks of each job are down at a time, no more."""
-    strategy = {"type": "RollingUpdate", "maxUnavailable": 3}
+    strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 3}}
     uids = launch_running(world, kubelet, "c", {"worker": {"replicas": 5}}, updateStrategy=strategy)
     world.await_condition("c", "Ready", status="True")
 
@@ -277,7 +278,7 @@ def test_scale_while_a_task_fails(world, kubelet):
     assert world.status("c")["restarts"] == 1
     world.scale("c", replicas=3)
     world.await_pods_of("c", task_names("c", worker=3))
-    assert "failing" not in world.status("c")["jobs"]["worker"]
+    assert "failing" not in remembered(world, "c", "worker")
 
 
 def test_scale_down_with_drain_tells_first_and_deletes_later(world, kubelet, audit):

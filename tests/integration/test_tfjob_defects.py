@@ -227,7 +227,7 @@ def test_defect_11_what_tfjob_lacks(world, kubelet, kubectl):
     uids = launch_running(world, kubelet, "d11", jobs)
     world.await_condition("d11", "Ready", status="True")
     kubelet.run("d11-worker-0", devices={"nvidia.com/gpu": [("GPU-0", "Healthy"), ("GPU-1", "Unhealthy")]})
-    world.await_status("d11", lambda s: s["gpus"] == 3, what="three healthy GPUs are counted")
+    world.await_status("d11", lambda s: s["accelerators"] == "3 nvidia.com/gpu", what="three healthy GPUs are counted")
     assert (sorted(world.view("d11", "worker")["jobs"]), sorted(world.view("d11", "ps")["jobs"])) == (
         ["ps"],
         ["ps", "worker"],

@@ -360,7 +360,7 @@ class LivingCluster:
             serving = {task for task, fact in pods.items() if fact is not None and fact.serving}
             serving = {task for task in serving if pods[task].uid not in life.condemned}  # type: ignore[union-attr]  # serving
             taken = {task for task in serving if "demo-{}-{}".format(*task) in gone}
-            room = self.spec["updateStrategy"].get("maxUnavailable", 1)
+            room = self.spec["updateStrategy"].get("rollingUpdate", {}).get("maxUnavailable", 1)
             assert not taken or len(tasks) - len(serving) + len(taken) <= room, f"{taken} of {tasks} are taken down"
             outdated = {task for task in serving if pods[task].image != _image(job)}  # type: ignore[union-attr]  # serving
             assert not taken or min(taken) > max(outdated - taken, default=("", -1)), "not from the highest index"

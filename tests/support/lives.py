@@ -108,8 +108,13 @@ def note_failures_in_a_row(world: World, cluster: str, count: int, *, index: int
         index: the worker that failed alone; None where all of them started again together.
     """
     job = {"restartsInRow": count} if index is None else {"failing": {str(index): {"inRow": count}}}
-    body = {"status": {"jobs": {"worker": job}}}
+    body = {"status": {"internal": {"jobs": {"worker": job}}}}
     world.objects.patch(TFCLUSTERS, world.namespace, cluster, body, subresource="status")
+
+
+def remembered(world: World, cluster: str, job: str) -> Object:
+    """Give what the operator remembers of a job between its passes."""
+    return world.status(cluster)["internal"]["jobs"].get(job, {})
 
 
 def settle_another(world: World, name: str) -> None:

@@ -168,7 +168,7 @@ def test_documented_events_are_posted(lives):
 ACTIONS_OF_OTHER_CAUSES: Final = {
     reasons.REPAIRED,
     reasons.POD_EDITED,
-    reasons.MADE_ANEW,
+    reasons.RECREATED,
     reasons.DRAINING,
     reasons.JOB_REMOVED,
     reasons.FORCED,

@@ -445,8 +445,9 @@ def _rollout(strategy, *states, known=None):
     return found, [one.meta.uid for one in rollout.to_replace(cluster, found)]
 
 
-ROLLING = {"type": "RollingUpdate", "maxUnavailable": 1}
-TWO = {"type": "RollingUpdate", "maxUnavailable": 2}
+ROLLING = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}}
+TWO = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 2}}
+HALF = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "50%"}}
 
 
 @pytest.mark.parametrize(
@@ -456,7 +457,7 @@ TWO = {"type": "RollingUpdate", "maxUnavailable": 2}
         ({"type": "OnDelete"}, ["old", "old down"], []),
         (ROLLING, ["old", "old", "old"], ["2"]),
         (TWO, ["old", "old", "old"], ["2", "1"]),
-        ({"type": "RollingUpdate", "maxUnavailable": 9}, ["old", "old"], ["1", "0"]),
+        ({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 9}}, ["old", "old"], ["1", "0"]),
         (ROLLING, ["old", "old", "new"], ["1"]),
         (ROLLING, ["old", "old", "new down"], []),
         (ROLLING, ["old", "old", "gone"], []),
@@ -465,6 +466,9 @@ TWO = {"type": "RollingUpdate", "maxUnavailable": 2}
         (ROLLING, ["old down", "old", "old"], ["0"]),
         (ROLLING, ["old", "old down", "new down"], ["1"]),
         (TWO, ["old", "old down", "old"], ["2", "1"]),
+        (HALF, ["old", "old", "old", "old", "old"], ["4", "3"]),
+        (HALF, ["old", "old", "old", "new down"], ["2"]),
+        (HALF, ["old"], ["0"]),
         (ROLLING, ["new", "new"], []),
     ],
 )

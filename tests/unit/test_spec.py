@@ -222,3 +222,58 @@ def test_extended_resources_alone_are_accelerators(limits, counted):
     (job,) = make_cluster({"worker": {"template": {"spec": {"containers": [container]}}}}).jobs
 
     assert counted == job.limits()
+
+
+@pytest.mark.parametrize(
+    ("most", "replicas", "unavailable"),
+    [
+        (1, 4, 1),
+        (9, 4, 9),
+        ("25%", 4, 1),
+        ("50%", 5, 2),
+        ("99%", 5, 4),
+        ("100%", 5, 5),
+        ("1%", 99, 1),
+        ("1%", 200, 2),
+        ("50%", 0, 1),
+        ("29%", 100, 29),
+    ],
+)
+def test_share_of_the_tasks_is_rounded_down_and_one_at_least(most, replicas, unavailable):
+    """A rolling update may have a number of tasks down, or a percentage of the job's replicas."""
+    strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": most}}
+    cluster = make_cluster({"worker": replicas}, updateStrategy=strategy)
+
+    assert cluster.update_strategy.within(replicas) == unavailable
+
+
+@pytest.mark.parametrize("strategy", [{"type": "RollingUpdate"}, {"type": "RollingUpdate", "rollingUpdate": None}, {}])
+def test_rolling_update_has_one_task_down_unless_it_is_told(strategy):
+    """Without rollingUpdate one task of a job may be down, whatever its size."""
+    assert make_cluster({"worker": 40}, updateStrategy=strategy).update_strategy.within(40) == 1
+
+
+@pytest.mark.parametrize("most", ["0%", "101%", "25", "%", "", "-5%", "\u0662%", None, [], {}])
+def test_share_that_is_none_is_told(most):
+    """An older definition may let another value pass: it is told with its path."""
+    strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": most}}
+
+    (problem,) = problems(make_body({"worker": 2}, updateStrategy=strategy))
+
+    assert problem
+
+
+@pytest.mark.parametrize(
+    ("resolver", "inject"), [({}, True), ({"delivery": "ConfigMap"}, True), ({"delivery": "None"}, False)]
+)
+def test_resolver_is_delivered_unless_the_image_brings_it(resolver, inject):
+    """Delivery None leaves the pods without the operator's copy."""
+    assert make_cluster({"worker": 1}, resolver=resolver).inject is inject
+
+
+def test_unknown_delivery_of_the_resolver_is_told():
+    """Another way to deliver is one that this operator does not know."""
+    assert (
+        "resolver.delivery must be one of ConfigMap, None"
+        in problems(make_body({"worker": 1}, resolver={"delivery": "Image"}))[0]
+    )

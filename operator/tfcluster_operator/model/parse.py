@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, get_args
 
@@ -18,6 +19,7 @@ from tfcluster_operator.model.spec import (
     WORKER,
     CleanPodPolicy,
     Job,
+    ResolverDelivery,
     RestartPolicy,
     RestartScope,
     SuccessPolicy,
@@ -32,6 +34,7 @@ DEFAULT_RPC_LAYER: Final = "grpc"
 #: Bounds of one TFCluster, as the CRD has them: a pass over one of this size must not keep the others waiting.
 MOST_TASKS: Final = 10_000
 MOST_TASK_FILTERS: Final = 512
+_SHARE: Final = re.compile("([1-9][0-9]?|100)%")
 
 
 class InvalidSpecError(ValueError):
@@ -85,7 +88,8 @@ def _cluster(metadata: Mapping[str, Any], spec: Mapping[str, Any], status: Mappi
     port, domain = int(spec.get("port", DEFAULT_PORT)), str(spec.get("clusterDomain", ""))
     resolver = spec.get("resolver") or {}
     # NB: an older CRD spells it inject.
-    inject = resolver.get("delivery", "ConfigMap" if resolver.get("inject", True) else "None") == "ConfigMap"
+    delivery = resolver.get("delivery", "ConfigMap" if resolver.get("inject", True) else "None")
+    inject = _one_of(ResolverDelivery, delivery, "resolver.delivery") == "ConfigMap"
     jobs = tuple(
         _job(name, job, port=port, domain=domain, inject=inject)
         for name, job in sorted((spec.get("jobs") or {}).items())
@@ -159,10 +163,11 @@ def _one_of(values: Any, value: Any, where: str) -> Any:
 
 
 def _number_or_share(value: Any) -> int | str:
-    text = str(value)
-    if text.endswith("%") and text[:-1].isdecimal():
-        return text
-    return max(1, int(value))
+    if not isinstance(value, str):
+        return max(1, int(value))
+    if not _SHARE.fullmatch(value):
+        raise ValueError(f"updateStrategy.rollingUpdate.maxUnavailable must be a number, or 1% to 100%, not {value!r}")
+    return value
 
 
 def _count(spec: Mapping[str, Any], name: str) -> int | None:

@@ -23,6 +23,8 @@ RestartScope = Literal["Task", "Job", "Cluster"]
 SuccessTasks = Literal["All", "Any"]
 #: Which pods are deleted when the cluster has finished.
 CleanPodPolicy = Literal["Running", "All", "None"]
+#: How the resolver gets into the pods: by a ConfigMap of the operator, or not by the operator.
+ResolverDelivery = Literal["ConfigMap", "None"]
 #: What an edit of a template does to the pods that there are.
 UpdateType = Literal["Recreate", "RollingUpdate", "OnDelete"]
 
@@ -94,7 +96,14 @@ class UpdateStrategy:
     max_unavailable: int | str = 1
 
     def within(self, replicas: int) -> int:
-        """Give how many of a job's tasks may be down: a share is rounded down, and one always may."""
+        """Tell how many tasks of a job may be unavailable in a rolling update.
+
+        Args:
+            replicas: the tasks of the job.
+
+        Returns:
+            The number; a percentage is rounded down, and is one task at least.
+        """
         if isinstance(self.max_unavailable, int):
             return max(1, self.max_unavailable)
         return max(1, replicas * int(self.max_unavailable.removesuffix("%")) // 100)

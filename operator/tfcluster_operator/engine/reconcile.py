@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
@@ -23,8 +23,10 @@ from tfcluster_operator.model import ledger, naming, reasons
 from tfcluster_operator.model.actions import EVIDENCE, Action, DeleteCluster, Finding, Gate
 from tfcluster_operator.model.conditions import with_others
 from tfcluster_operator.model.holds import Holds
+from tfcluster_operator.model.observed import ObservedPod
 from tfcluster_operator.model.parse import InvalidSpecError, is_ours, parse
 from tfcluster_operator.model.plan import plan
+from tfcluster_operator.model.policies import termination
 from tfcluster_operator.model.roster import Roster, call_roll
 from tfcluster_operator.model.spec import TFCluster
 from tfcluster_operator.model.status import invalid_status, status_of
@@ -35,6 +37,9 @@ from tfcluster_operator.model.views import Views, views_in_turns
 _STATUS_EVERY: Final = 1.0
 #: How often (seconds) an object that blocks a name, and that no watch of ours shows, is looked up again.
 _LOOK_AGAIN: Final = 5.0
+#: The same for pods that should be gone, and how many of them are looked at.
+_LOOK_AT_STUCK_AGAIN: Final = 60.0
+_LOOKED_AT_ONCE: Final = 10
 #: How often (seconds) a CRD that is too old is tried again.
 _LOOK_AT_DEFINITION_AGAIN: Final = 60.0
 #: A cluster of more tasks gives the others a turn between the parts of its pass.
@@ -68,6 +73,7 @@ class _Memory:
     outdated_until: float = float("-inf")
     status_written_at: float = float("-inf")
     looked_at_blocked: float = float("-inf")
+    looked_at_stuck: float = float("-inf")
 
 
 class Reconciler:
@@ -138,9 +144,12 @@ class Reconciler:
         if memory.pending is not None:
             cluster = replace(cluster, status=with_others(memory.pending, cluster.status))
         blocked = await self._look_at_blocked_names(cluster, memory)
-        roster = self._call_roll(cluster)
-        await _breathe(cluster)
         now = self._clock()
+        roster = self._call_roll(cluster)
+        if stuck := [pod for pod in roster.leaving if termination.seconds_until_stuck(pod, now) <= 0]:
+            await self._look_at_stuck_pods(stuck, memory, now)
+            roster = self._call_roll(cluster)
+        await _breathe(cluster)
         known = take_stock(roster, ledger.read(cluster.status), now)
         roster = roster.completed_by(known)
         await _breathe(cluster)
@@ -194,6 +203,7 @@ class Reconciler:
             planned.wake_after,
             min(held, default=None),
             _LOOK_AGAIN if blocked else None,
+            _LOOK_AT_STUCK_AGAIN if stuck else None,
             0.0 if outcome.again or planned.partial else None,
         )
         return min((one for one in waits if one is not None), default=None)
@@ -214,6 +224,13 @@ class Reconciler:
             for kind, name in ours:
                 await look_up(self._client, self._stores, kind, name)
         return bool(ours)
+
+    async def _look_at_stuck_pods(self, stuck: Sequence[ObservedPod], memory: _Memory, now: float) -> None:
+        """Look again, now and then, at pods that should be gone: the event that says so may have been lost."""
+        if now - memory.looked_at_stuck >= _LOOK_AT_STUCK_AGAIN:
+            memory.looked_at_stuck = now
+            for pod in stuck[:_LOOKED_AT_ONCE]:
+                await look_up(self._client, self._stores, "Pod", (pod.meta.namespace, pod.meta.name))
 
     async def _report(self, key: Key, cluster: TFCluster, status: Mapping[str, Any], memory: _Memory) -> float | None:
         """Write the status if it differs and a second has passed, then tell what was done; or say when to come back."""

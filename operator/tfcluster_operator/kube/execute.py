@@ -260,6 +260,9 @@ async def look_up(client: Client, stores: Stores, kind: Kind, name: tuple[str, s
     params = {"fieldSelector": f"metadata.name={name[1]}"}
     found, _ = resource.read_list(await client.request("GET", resource.path(name[0]), params=params))
     stores.unlabelled.pop((kind, name), None)
+    known = stores.of[kind].get(name)
+    if known is not None and not any(child.meta.uid == known.meta.uid for child in found):
+        stores.of[kind].forget(name, known.meta.uid)
     for child in found:
         if naming.LABEL_CLUSTER in child.meta.labels:
             stores.of[kind].put(child)

@@ -20,6 +20,7 @@ from tfcluster_operator.model.spec import EVALUATOR, Job, TFCluster
 #: Which finding is told first when there are several.
 _GRAVITY: Final = (
     reasons.INVALID_SPEC,
+    reasons.OUTDATED_DEFINITION,
     reasons.VIEW_TOO_LARGE,
     reasons.NAME_TAKEN,
     reasons.REFUSED,

@@ -55,16 +55,17 @@ def plan_config_map(roster: Roster, wanted: views.JobViews, story: Story) -> Non
 
 
 def plan_resolver(roster: Roster, story: Story) -> None:
-    """Create the ConfigMap that delivers the resolver, where a pod is to be created that mounts it.
+    """Create the ConfigMap that delivers the resolver, where a pod mounts it or is to be created that does.
 
-    It is immutable, so that only its labels can be wrong.
+    An operator of another version brings another one, and a full quota of ConfigMaps must not stop what runs.  It is
+    immutable, so that only its labels can be wrong.
     """
     held = roster.resolver
     if held is None:
         return
     existing = held.own
     if existing is None:
-        if not story.creates_pods:
+        if not story.creates_pods and held.name not in roster.mounted:
             return
         if held.holder is Holder.NOBODY:
             story.do("publish", CreateResolver(held.name, reasons.CREATED), gate=RESOLVER)

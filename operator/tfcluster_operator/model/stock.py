@@ -36,7 +36,7 @@ def take_stock(roster: Roster, ledger: Ledger, now: float) -> Ledger:
         The new ledger.  While the cluster is suspended it is as at the start, with the same incarnations: a resumed
         cluster has its whole budget, a new start time, and runs every task.
     """
-    cluster, ledger = roster.cluster, _with_times_that_can_be(ledger, now)
+    cluster, ledger = roster.cluster, _with_times_that_can_be(roster.cluster, ledger, now)
     if ledger.verdict is not None:
         return _closed(ledger, ledger.finished_at or now)
     if cluster.suspend:
@@ -55,8 +55,8 @@ def take_stock(roster: Roster, ledger: Ledger, now: float) -> Ledger:
     return ledger if ledger.verdict is None else _closed(ledger, now)
 
 
-def _with_times_that_can_be(ledger: Ledger, now: float) -> Ledger:
-    """Take what an earlier operator wrote down; where its clock was ahead of ours, a time is now."""
+def _with_times_that_can_be(cluster: TFCluster, ledger: Ledger, now: float) -> Ledger:
+    """Take what an earlier operator wrote down; where its clock was ahead of ours, a time that decides is now."""
 
     def record(known: JobRecord) -> JobRecord:
         failing = {i: Failing(of.in_row, restart.believed(of.retry_at, now)) for i, of in known.failing.items()}
@@ -64,8 +64,8 @@ def _with_times_that_can_be(ledger: Ledger, now: float) -> Ledger:
 
     return replace(
         ledger,
-        started_at=min(ledger.started_at, now),
-        finished_at=min(ledger.finished_at, now),
+        started_at=ledger.started_at if cluster.active_deadline is None else min(ledger.started_at, now),
+        finished_at=ledger.finished_at if cluster.ttl_after_finished is None else min(ledger.finished_at, now),
         jobs={name: record(known) for name, known in ledger.jobs.items()},
     )
 

@@ -9,7 +9,7 @@ from memory_kubernetes.admission import Admission, AdmissionHook
 from memory_kubernetes.interception import ConnectionLost, Interceptor
 from memory_kubernetes.messages import Answer, Record, Request
 from memory_kubernetes.refusals import Refusal
-from memory_kubernetes.resources import DEFAULT_RESOURCES, Resource, Scale
+from memory_kubernetes.resources import DEFAULT_RESOURCES, Resource, Scale, resource_of_definition
 from memory_kubernetes.server import MemoryKubernetes
 from memory_kubernetes.session import MemorySession
 from memory_kubernetes.state import Change
@@ -29,4 +29,5 @@ __all__ = [
     "Request",
     "Resource",
     "Scale",
+    "resource_of_definition",
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -11,7 +10,7 @@ from typing import Any
 from memory_kubernetes import refusals
 from memory_kubernetes.admission import Admission, AdmissionHook
 from memory_kubernetes.resources import Resource
-from memory_kubernetes.state import State, Storage, Version
+from memory_kubernetes.state import State, Storage, Version, private_copy
 
 Object = dict[str, Any]
 
@@ -79,7 +78,7 @@ class Core:
             user=actor.user,
             subresource=subresource,
             old=old.copy() if old is not None else None,
-            object=json.loads(json.dumps(new)) if new is not None else None,
+            object=private_copy(new) if new is not None else None,
             dry_run=actor.dry_run,
         )
         for hook in tuple(self.admission):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, Final
 
 from memory_kubernetes import refusals
@@ -73,9 +74,10 @@ def delete(
         return _delete_namespace(core, storage, version, actor)
     metadata = dict(version.body["metadata"])
     if storage.resource.graceful:
-        if "deletionTimestamp" in metadata and not _shortens(metadata, options):
+        if "deletionTimestamp" not in metadata:
+            _mark(core, metadata, _grace_of(version.body, options))
+        elif not _shorten(core, metadata, options):
             return version, False
-        _mark_graceful(core, version.body, metadata, options)
     _tell_collector(metadata, options)
     if metadata.get("finalizers") and not storage.resource.graceful:
         _mark(core, metadata, 0)
@@ -94,37 +96,48 @@ def _check_preconditions(storage: Storage, version: Version, options: DeleteOpti
             f"the UID in the precondition ({options.uid}) does not match the UID in record ({metadata['uid']}). "
             "The object might have been deleted and then recreated"
         )
-        raise refusals.conflict(storage.resource, metadata["name"], why)
+        raise refusals.failed_precondition(storage.resource, metadata["name"], why)
     wanted = options.resource_version
     if wanted is not None and wanted != metadata["resourceVersion"]:
         why = (
             f"the ResourceVersion in the precondition ({wanted}) does not match the ResourceVersion in record "
             f"({metadata['resourceVersion']}). The object might have been modified"
         )
-        raise refusals.conflict(storage.resource, metadata["name"], why)
+        raise refusals.failed_precondition(storage.resource, metadata["name"], why)
 
 
-def _shortens(metadata: Object, options: DeleteOptions) -> bool:
-    return options.grace is not None and options.grace < metadata.get("deletionGracePeriodSeconds", 0)
-
-
-def _mark_graceful(core: Core, body: Object, metadata: Object, options: DeleteOptions) -> None:
-    grace = options.grace
-    if grace is None:
-        grace = body["spec"].get("terminationGracePeriodSeconds", _DEFAULT_GRACE)
+def _grace_of(body: Object, options: DeleteOptions) -> int:
     # NB: no kubelet has an unscheduled or ended pod to stop.
     if not body["spec"].get("nodeName") or body["status"].get("phase") in ("Succeeded", "Failed"):
-        grace = 0
-    _mark(core, metadata, grace if grace >= 0 else 1)
+        return 0
+    grace = options.grace
+    if grace is None:
+        grace = int(body["spec"].get("terminationGracePeriodSeconds", _DEFAULT_GRACE))
+    return grace if grace >= 0 else 1
+
+
+def _shorten(core: Core, metadata: Object, options: DeleteOptions) -> bool:
+    """Shorten the grace of what is being deleted, counted from the first deletion; tell whether it got shorter."""
+    known = metadata.get("deletionGracePeriodSeconds", 0)
+    if options.grace is None or options.grace >= known:
+        return False
+    grace = max(options.grace, 0)
+    first = datetime.fromisoformat(metadata["deletionTimestamp"]).timestamp() - known
+    left = first + grace - int(core.wall())
+    if left < 0:
+        left, grace = 0, min(grace, 1)
+    metadata["deletionTimestamp"] = core.timestamp(left)
+    metadata["deletionGracePeriodSeconds"] = grace
+    return True
 
 
 def _mark(core: Core, metadata: Object, grace: int) -> None:
-    first = "deletionTimestamp" not in metadata
-    if first or grace < metadata.get("deletionGracePeriodSeconds", 0):
-        # NB: a shortened grace counts from the first deletion in the real server; the difference is under a grace.
-        metadata["deletionTimestamp"] = core.timestamp(grace)
-        metadata["deletionGracePeriodSeconds"] = grace
-    if first and metadata.get("generation"):
+    """Mark what is being deleted for the first time."""
+    if "deletionTimestamp" in metadata:
+        return
+    metadata["deletionTimestamp"] = core.timestamp(grace)
+    metadata["deletionGracePeriodSeconds"] = grace
+    if metadata.get("generation"):
         metadata["generation"] += 1
 
 

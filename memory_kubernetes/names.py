@@ -11,7 +11,6 @@ Errors = list[tuple[str, str, str]]
 
 _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-_SERVICE: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _QUALIFIED: Final = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _VALUE: Final = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?")
 #: The letters of generated names: no vowel, so no word.
@@ -26,11 +25,6 @@ _LABEL_WORDS: Final = (
     "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with "
     "an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
     "'[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
-)
-_SERVICE_WORDS: Final = (
-    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, "
-    "and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is "
-    "'[a-z]([-a-z0-9]*[a-z0-9])?')"
 )
 _VALUE_WORDS: Final = (
     "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and "
@@ -68,9 +62,7 @@ def errors_of(resource: Resource, name: str) -> Errors:
     """
     if not name:
         return [("metadata.name", "FieldValueRequired", "Required value: name or generateName is required")]
-    if resource.plural == "services":
-        pattern, most, words = _SERVICE, 63, _SERVICE_WORDS
-    elif resource.plural == "namespaces":
+    if resource.plural in ("services", "namespaces") and not resource.group:
         pattern, most, words = _LABEL, 63, _LABEL_WORDS
     else:
         pattern, most, words = _SUBDOMAIN, 253, _SUBDOMAIN_WORDS

@@ -31,13 +31,18 @@ def bind(core: Core, storage: Storage, version: Version, node: str) -> Version:
     name = body["metadata"]["name"]
     if body["spec"].get("nodeName"):
         why = f'pod {name} is already assigned to node "{body["spec"]["nodeName"]}"'
-        raise refusals.conflict(storage.resource, name, why)
+        raise _unbindable(name, why)
     if "deletionTimestamp" in body["metadata"]:
-        raise refusals.conflict(storage.resource, name, f"pod {name} is being deleted, cannot be assigned to a host")
+        raise _unbindable(name, f"pod {name} is being deleted, cannot be assigned to a host")
     spec = {**body["spec"], "nodeName": node}
     status = with_condition(core, body["status"], kind="PodScheduled", status="True")
     bound = {**body, "metadata": {**body["metadata"]}, "spec": spec, "status": status}
     return core.state.commit(storage, "MODIFIED", bound, version)
+
+
+def _unbindable(name: str, why: str) -> refusals.Refusal:
+    message = f"Operation cannot be fulfilled on pods/binding {refusals.quoted(name)}: {why}"
+    return refusals.Refusal(409, "Conflict", message, details={"name": name, "kind": "pods/binding"})
 
 
 def evict(core: Core, storage: Storage, version: Version, options: DeleteOptions, actor: Actor) -> None:

@@ -50,10 +50,11 @@ def encode_list(state: State, storage: Storage, namespace: str | None, params: M
     kind = f"{PARTIAL}List" if partial else f"{storage.resource.kind}List"
     api_version = "meta.k8s.io/v1" if partial else storage.resource.api_version
     head = encode({"kind": kind, "apiVersion": api_version, "metadata": metadata})
-    return head[:-1] + b',"items":[' + b",".join(_items(storage, versions, partial=partial)) + b"]}"
+    return head[:-1] + b',"items":[' + b",".join(encode_items(storage, versions, partial=partial)) + b"]}"
 
 
-def _items(storage: Storage, versions: Sequence[Version], *, partial: bool) -> list[bytes]:
+def encode_items(storage: Storage, versions: Sequence[Version], *, partial: bool) -> list[bytes]:
+    """Encode objects as the items of a list, or their metadata alone."""
     if partial:
         return [encode_partial(one) for one in versions]
     if storage.resource.custom:
@@ -89,7 +90,8 @@ def _where(state: State, storage: Storage, params: Mapping[str, str]) -> tuple[i
 def read_version(text: str) -> int:
     """Read a resourceVersion of a query; raises Refusal 400 where it is none."""
     if text and not text.isdigit():
-        raise refusals.bad_request(f'Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax')
+        why = f'Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
+        raise refusals.bad_request(f"invalid resource version: resourceVersion: {why}")
     return int(text or 0)
 
 
@@ -102,4 +104,5 @@ def _read_token(token: str) -> tuple[int, str]:
         told = json.loads(base64.urlsafe_b64decode(token))
         return int(told["rv"]), str(told["start"])
     except (binascii.Error, ValueError, KeyError, TypeError) as error:
-        raise refusals.bad_request("continue key is not valid") from error
+        why = "invalid continue token: continue key is not valid: illegal base64 data at input byte 0"
+        raise refusals.bad_request(why) from error

@@ -47,12 +47,13 @@ class Refusal(Exception):  # noqa: N818 - a refusal is an answer, not a mistake 
             "metadata": {},
             "status": "Failure",
             "message": self.message,
-            "reason": self.reason,
         }
+        if self.reason:
+            body["reason"] = self.reason
         details = dict(self.details or {})
         if self.retry_after is not None:
             details["retryAfterSeconds"] = self.retry_after
-        if details:
+        if details or self.details is not None:
             body["details"] = details
         body["code"] = self.status
         return body
@@ -63,14 +64,20 @@ class Refusal(Exception):  # noqa: N818 - a refusal is an answer, not a mistake 
 
 
 class NotServed(Refusal):
-    """No kind of object is served under the path: the real server answers in plain text."""
+    """No kind of object is served under the path.
 
-    def __init__(self) -> None:
-        super().__init__(404, "NotFound", "the server could not find the requested resource")
+    Args:
+        built_in: whether the group is one of the server's own: of other groups it knows nothing, and says so in plain
+            text.
+    """
+
+    def __init__(self, *, built_in: bool = False) -> None:
+        super().__init__(404, "NotFound", "the server could not find the requested resource", details={})
+        self._built_in = built_in
 
     def as_bytes(self) -> bytes:
         """Give the body of the response."""
-        return b"404 page not found\n"
+        return super().as_bytes() if self._built_in else b"404 page not found\n"
 
 
 def quoted(value: Any) -> str:
@@ -80,7 +87,7 @@ def quoted(value: Any) -> str:
 
 def _details(resource: Resource, name: str, *, kind: str = "") -> dict[str, Any]:
     group = {"group": resource.group} if resource.group else {}
-    return {"name": name, **group, "kind": kind or resource.plural}
+    return {**({"name": name} if name else {}), **group, "kind": kind or resource.plural}
 
 
 def not_found(resource: Resource, name: str) -> Refusal:
@@ -102,11 +109,11 @@ def conflict(resource: Resource, name: str, why: str = MODIFIED) -> Refusal:
     return Refusal(409, "Conflict", message, details=_details(resource, name))
 
 
-def failed_precondition(resource: Resource, name: str, field: str, *, wanted: str, found: str) -> Refusal:
-    """Say that a UID or resourceVersion that a request demands is not the object's."""
-    return conflict(
-        resource, name, f"Precondition failed: {field} in precondition: {wanted}, {field} in object meta: {found}"
-    )
+def failed_precondition(resource: Resource, name: str, why: str) -> Refusal:
+    """Say that the UID or resourceVersion that a deletion demands is not the object's."""
+    # NB: here the real server names the kind where it otherwise names the plural.
+    message = f"Operation cannot be fulfilled on {resource.group_kind} {quoted(name)}: {why}"
+    return Refusal(409, "Conflict", message, details=_details(resource, name, kind=resource.kind))
 
 
 def invalid(resource: Resource, name: str, errors: Sequence[tuple[str, str, str]]) -> Refusal:
@@ -117,11 +124,19 @@ def invalid(resource: Resource, name: str, errors: Sequence[tuple[str, str, str]
         name: its name.
         errors: of each broken rule the field, the reason (FieldValueInvalid ...) and the words.
     """
-    words = [f"{field}: {message}" for field, _, message in errors]
+    words = list(dict.fromkeys(f"{field}: {message}" for field, _, message in errors))
     listed = words[0] if len(words) == 1 else f"[{', '.join(words)}]"
     causes = [{"reason": reason, "message": message, "field": field} for field, reason, message in errors]
     details = {**_details(resource, name, kind=resource.kind), "causes": causes}
     return Refusal(422, "Invalid", f"{resource.group_kind} {quoted(name)} is invalid: {listed}", details=details)
+
+
+def unversioned(resource: Resource, name: str, words: str) -> Refusal:
+    """Say that an update needs the resourceVersion that it leaves out."""
+    # NB: here the real server names the plural where it otherwise names the kind.
+    causes = [{"reason": "FieldValueInvalid", "message": words, "field": "metadata.resourceVersion"}]
+    message = f"{resource.group_resource} {quoted(name)} is invalid: metadata.resourceVersion: {words}"
+    return Refusal(422, "Invalid", message, details={**_details(resource, name), "causes": causes})
 
 
 def forbidden(resource: Resource, name: str, why: str, *, causes: Sequence[Mapping[str, str]] = ()) -> Refusal:
@@ -150,7 +165,9 @@ def bad_request(message: str) -> Refusal:
 
 def not_allowed() -> Refusal:
     """Say that this method is not for this path."""
-    return Refusal(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
+    return Refusal(
+        405, "MethodNotAllowed", "the server does not allow this method on the requested resource", details={}
+    )
 
 
 def internal_error(why: str) -> Refusal:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 _VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
@@ -37,6 +38,7 @@ class Resource:
         create_on_update: whether a PUT makes an object that does not exist.
         short_names: what kubectl users type.
         categories: the groups of kinds that it belongs to.
+        schema: the openAPIV3Schema of a CRD, for defaults and unknown fields; None keeps objects as they come.
     """
 
     plural: str
@@ -54,6 +56,7 @@ class Resource:
     create_on_update: bool = False
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
+    schema: Mapping[str, Any] | None = field(default=None, repr=False, compare=False)
 
     @property
     def api_version(self) -> str:
@@ -114,6 +117,42 @@ def custom_resource(
         status=True,
         generation=True,
         unconditional_update=False,
+    )
+
+
+def resource_of_definition(definition: Mapping[str, Any]) -> Resource:
+    """Describe what a CustomResourceDefinition defines, in the version that is stored.
+
+    Args:
+        definition: the CRD.
+
+    Returns:
+        The resource, with its schema.
+    """
+    spec = definition["spec"]
+    names = spec["names"]
+    version = next(one for one in spec["versions"] if one["storage"])
+    subresources = version.get("subresources") or {}
+    scale = subresources.get("scale")
+    return Resource(
+        group=spec["group"],
+        version=version["name"],
+        kind=names["kind"],
+        plural=names["plural"],
+        namespaced=spec["scope"] == "Namespaced",
+        custom=True,
+        status="status" in subresources,
+        scale=scale
+        and Scale(
+            spec=scale["specReplicasPath"].lstrip("."),
+            status=scale["statusReplicasPath"].lstrip("."),
+            selector=scale.get("labelSelectorPath", "").lstrip("."),
+        ),
+        generation=True,
+        unconditional_update=False,
+        short_names=tuple(names.get("shortNames") or ()),
+        categories=tuple(names.get("categories") or ()),
+        schema=version["schema"]["openAPIV3Schema"],
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 from memory_kubernetes import names
 from memory_kubernetes.names import Errors
 from memory_kubernetes.resources import Resource
+from memory_kubernetes.shaping import shape
 
 Object = dict[str, Any]
 
@@ -42,6 +43,10 @@ def fill_in(resource: Resource, body: Object) -> None:
     """
     if resource.custom and resource.status:
         body.pop("status", None)
+    if resource.schema is not None:
+        shaped = shape(resource.schema, body)
+        body.clear()
+        body.update(shaped)
     if resource.group:
         return
     if resource.plural == "pods":
@@ -56,6 +61,12 @@ def fill_in(resource: Resource, body: Object) -> None:
 
 def _fill_in_pod(body: Object) -> None:
     spec = body.setdefault("spec", {})
+    _fill_in_pod_spec(spec)
+    bounded = any(container["resources"] for container in spec.get("containers", ()))
+    body["status"] = {"phase": "Pending", "qosClass": "Burstable" if bounded else "BestEffort"}
+
+
+def _fill_in_pod_spec(spec: Object) -> None:
     for key, value in _POD_DEFAULTS.items():
         spec.setdefault(key, value)
     for container in (*spec.get("containers", ()), *spec.get("initContainers", ())):
@@ -64,8 +75,6 @@ def _fill_in_pod(body: Object) -> None:
         image = str(container.get("image", ""))
         latest = image.endswith(":latest") or ":" not in image.rsplit("/", 1)[-1]
         container.setdefault("imagePullPolicy", "Always" if latest else "IfNotPresent")
-    bounded = any(container["resources"] for container in spec.get("containers", ()))
-    body["status"] = {"phase": "Pending", "qosClass": "Burstable" if bounded else "BestEffort"}
 
 
 def _fill_in_service(body: Object) -> None:
@@ -73,6 +82,9 @@ def _fill_in_service(body: Object) -> None:
     spec.setdefault("type", "ClusterIP")
     spec.setdefault("sessionAffinity", "None")
     spec.setdefault("internalTrafficPolicy", "Cluster")
+    if spec.get("clusterIP") == "None" and not spec.get("selector"):
+        spec.setdefault("ipFamilyPolicy", "RequireDualStack")
+        spec.setdefault("ipFamilies", ["IPv4", "IPv6"])
     spec.setdefault("ipFamilyPolicy", "SingleStack")
     spec.setdefault("ipFamilies", ["IPv4"])
     # NB: every Service with an address has this one: nothing here routes, so nothing needs them to differ.
@@ -116,7 +128,8 @@ def put_back(resource: Resource, old: Object, new: Object, subresource: str) -> 
             result.pop("status", None)
             if "status" in old:
                 result["status"] = old["status"]
-    metadata = {key: value for key, value in result["metadata"].items() if value is not None}
+    _fill_in_again(resource, old, result)
+    metadata = {key: value for key, value in result["metadata"].items() if value or value == 0}
     before = old["metadata"]
     metadata.setdefault("uid", before["uid"])
     metadata["resourceVersion"] = before["resourceVersion"]
@@ -129,12 +142,28 @@ def put_back(resource: Resource, old: Object, new: Object, subresource: str) -> 
     return {**first, **{key: value for key, value in result.items() if key not in first}}
 
 
+def _fill_in_again(resource: Resource, old: Object, new: Object) -> None:
+    """Fill in what a write left out or replaced with less; ``new`` is changed, what it shares with ``old`` is not."""
+    if resource.schema is not None:
+        for key, value in shape(resource.schema, {k: v for k, v in new.items() if k != "metadata"}).items():
+            new[key] = value
+    elif resource.plural == "pods" and not resource.group and new.get("spec") is not old["spec"]:
+        spec = {**(new.get("spec") or {})}
+        for kind in ("containers", "initContainers"):
+            if kind in spec:
+                spec[kind] = [dict(container) for container in spec[kind]]
+        _fill_in_pod_spec(spec)
+        new["spec"] = spec
+
+
 def errors_in_update(resource: Resource, old: Object, new: Object) -> Errors:
     """List what is wrong with a change of an object."""
     before, after = old["metadata"], new["metadata"]
-    found: Errors = [
+    # NB: the real server checks the metadata of custom resources twice, and says so twice.
+    times = 2 if resource.custom else 1
+    found: Errors = times * [
         (f"metadata.{key}", "FieldValueInvalid", f'Invalid value: "{after.get(key, "")}": field is immutable')
-        for key in ("name", "namespace", "uid")
+        for key in ("namespace", "uid")
         if after.get(key, "") != before.get(key, "")
     ]
     if after.get("labels") != before.get("labels"):
@@ -195,8 +224,6 @@ def counts_a_generation(resource: Resource, old: Object, new: Object) -> bool:
     """Tell whether a change is one of what is wanted, which the generation counts."""
     if not resource.generation:
         return False
-    if not resource.custom:
-        return bool(old.get("spec") != new.get("spec"))
     return any(
         old.get(key) != new.get(key) for key in {*old, *new} if key not in ("metadata", "kind", "apiVersion", "status")
     )

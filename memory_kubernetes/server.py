@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any
 
@@ -12,7 +11,7 @@ from memory_kubernetes.deleting import DeleteOptions, delete
 from memory_kubernetes.messages import Answer, Record, Request
 from memory_kubernetes.resources import DEFAULT_RESOURCES, Resource
 from memory_kubernetes.selectors import selector_of
-from memory_kubernetes.state import Change, Storage, Version
+from memory_kubernetes.state import Change, Storage, Version, private_copy
 
 Object = dict[str, Any]
 Objects = list[Object]
@@ -98,7 +97,7 @@ class MemoryKubernetes(Core):
         dry_run: bool = False,
     ) -> Object:
         """Create an object; raises Refusal."""
-        private = json.loads(json.dumps(body))
+        private = private_copy(body)
         actor = Actor(user, user, dry_run)
         return writing.create(self, self.state.demand(plural), namespace, private, actor).copy()
 
@@ -125,7 +124,7 @@ class MemoryKubernetes(Core):
     ) -> Object:
         """Apply a merge patch; a resourceVersion in it must be the stored one (409); raises Refusal."""
         storage = self.state.demand(plural)
-        private = json.loads(json.dumps(change))
+        private = private_copy(change)
         actor = Actor(user, user, dry_run)
         patched = self.apply_patch(storage, (namespace, name), private, subresource=subresource, actor=actor)
         return patched.copy()
@@ -142,7 +141,7 @@ class MemoryKubernetes(Core):
     ) -> Object:
         """Replace an object; a UID and a resourceVersion in it must be the stored ones (409); raises Refusal."""
         storage = self.state.demand(plural)
-        private = json.loads(json.dumps(body))
+        private = private_copy(body)
         actor = Actor(user, user, dry_run)
         name = str(private["metadata"]["name"])
         return self.apply_replacement(storage, (namespace, name), private, subresource=subresource, actor=actor).copy()

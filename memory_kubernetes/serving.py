@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from memory_kubernetes import discovery, pod_actions, refusals, scaling, writing
 from memory_kubernetes.core import Actor
 from memory_kubernetes.deleting import DeleteOptions, delete
 from memory_kubernetes.messages import Answer, Request
-from memory_kubernetes.reading import PARTIAL, encode_list, encode_partial
+from memory_kubernetes.reading import PARTIAL, encode_items, encode_list, encode_partial
 from memory_kubernetes.selectors import selector_of
-from memory_kubernetes.state import Storage, Version
+from memory_kubernetes.state import Storage, Version, encode
 from memory_kubernetes.watching import Watch
 
 if TYPE_CHECKING:
@@ -32,10 +33,6 @@ _VERBS: Final = {
     ("DELETE", False): "deletecollection",
 }
 _PATCHES: Final = ("application/merge-patch+json", "application/json-patch+json")
-_UNKNOWN_PATCH: Final = (
-    "the body of the request was in an unknown format - accepted media types include: "
-    "application/json-patch+json, application/merge-patch+json"
-)
 
 
 def read_request(
@@ -54,40 +51,66 @@ def read_request(
     Returns:
         The request.
     """
-    split = urlsplit(url)
-    query = {**dict(parse_qsl(split.query, keep_blank_values=True)), **params}
+    place, query = _read_url(url)
     parsed = _parse(body)
-    path = unquote(split.path)
+    asked = {**query, **params} if query else params
+    method = method.upper()
+    name = place.name
+    verb = _VERBS.get((method, bool(name)), "") if place.resource else ""
+    if verb in ("list", "get") and asked.get("watch") in ("true", "1"):
+        verb = "watch"
+    if verb == "create" and not name and isinstance(parsed, dict):
+        name = str((parsed.get("metadata") or {}).get("name") or "")
+    return Request(
+        method=method,
+        path=place.path,
+        params=asked,
+        headers=headers,
+        user=user,
+        verb=verb,
+        group=place.group,
+        version=place.version,
+        resource=place.resource,
+        subresource=place.subresource,
+        namespace=place.namespace,
+        name=name,
+        body=parsed,
+    )
+
+
+class _Place(NamedTuple):
+    """What a path leads to."""
+
+    path: str
+    group: str = ""
+    version: str = ""
+    resource: str = ""
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+
+
+@lru_cache(maxsize=4096)
+def _read_url(url: str) -> tuple[_Place, Mapping[str, str]]:
+    split = urlsplit(url)
+    return _read_path(unquote(split.path)), dict(parse_qsl(split.query, keep_blank_values=True))
+
+
+def _read_path(path: str) -> _Place:
     steps = [step for step in path.split("/") if step]
-    common: dict[str, Any] = {"method": method.upper(), "path": path, "params": query, "headers": headers}
-    common |= {"user": user, "body": parsed}
     if steps[:1] == ["api"]:
         group, version, rest = "", "".join(steps[1:2]), steps[2:]
     elif steps[:1] == ["apis"]:
         group, version, rest = "".join(steps[1:2]), "".join(steps[2:3]), steps[3:]
     else:
-        return Request(**common)
+        return _Place(path)
     if not rest:
-        return Request(**common)
+        return _Place(path)
     namespace = ""
     if rest[0] == "namespaces" and len(rest) > 2 and rest[2] not in ("status", "finalize"):
         namespace, rest = rest[1], rest[2:]
     plural, name, subresource = (*rest, "", "")[:3]
-    verb = _VERBS.get((common["method"], bool(name)), "")
-    if verb in ("list", "get") and query.get("watch") in ("true", "1"):
-        verb = "watch"
-    if verb == "create" and not name and isinstance(parsed, dict):
-        name = str((parsed.get("metadata") or {}).get("name") or "")
-    return Request(
-        **common,
-        verb=verb,
-        group=group,
-        version=version,
-        resource=plural,
-        subresource=subresource,
-        namespace=namespace,
-        name=name,
-    )
+    return _Place(path, group, version, plural, namespace, name, subresource)
 
 
 def _parse(body: bytes | None) -> Any:
@@ -125,18 +148,27 @@ def _serve(kube: MemoryKubernetes, request: Request) -> Answer:
         if found is None:
             raise refusals.NotServed
         return Answer.of(found)
-    storage = kube.state.demand(request.resource)
-    resource = storage.resource
-    if (resource.group, resource.version) != (request.group, request.version):
-        raise refusals.NotServed
-    if request.subresource and request.subresource not in resource.subresources:
-        raise refusals.NotServed
+    storage = _storage_of(kube, request)
     if request.body is not None and not isinstance(request.body, (dict, list)):
         raise refusals.bad_request("the object provided is unrecognized (must be of type JSON)")
     actor = Actor(request.user, request.manager, request.params.get("dryRun") == "All")
     if request.verb in ("get", "list", "watch"):
         return _read(kube, storage, request)
     return _write(kube, storage, request, actor)
+
+
+def _storage_of(kube: MemoryKubernetes, request: Request) -> Storage:
+    """Find what a path leads to; raises NotServed."""
+    storage = kube.state.storages.get(request.resource)
+    asked = (request.group, request.version)
+    if storage is not None and (storage.resource.group, storage.resource.version) == asked:
+        if not request.subresource or request.subresource in storage.resource.subresources:
+            return storage
+        if storage.resource.custom:
+            raise refusals.not_found(storage.resource, request.name)
+        raise refusals.NotServed(built_in=True)
+    known = (one.resource for one in kube.state.storages.values())
+    raise refusals.NotServed(built_in=any((one.group, one.version) == asked and not one.custom for one in known))
 
 
 def _read(kube: MemoryKubernetes, storage: Storage, request: Request) -> Answer:
@@ -160,7 +192,7 @@ def _write(kube: MemoryKubernetes, storage: Storage, request: Request, actor: Ac
         case "create":
             return _create(kube, storage, request, actor)
         case "patch" if request.headers.get("Content-Type", "").split(";")[0] not in _PATCHES:
-            raise refusals.Refusal(415, "UnsupportedMediaType", _UNKNOWN_PATCH)
+            raise refusals.Refusal(415, "UnsupportedMediaType", "415: Unsupported Media Type", details={})
         case "patch":
             version = kube.apply_patch(storage, key, body, subresource=request.subresource, actor=actor)
         case "update" if isinstance(body, dict):
@@ -219,6 +251,7 @@ def _delete_collection(kube: MemoryKubernetes, storage: Storage, request: Reques
     found = [one for one in storage.every(request.namespace or None) if matches(one.body)]
     for version in found:
         delete(kube, storage, version, options, actor)
-    head = {"kind": f"{storage.resource.kind}List", "apiVersion": storage.resource.api_version}
     metadata = {"resourceVersion": str(kube.revision)}
-    return Answer.of({**head, "metadata": metadata, "items": [one.body for one in found]})
+    head = {"kind": f"{storage.resource.kind}List", "apiVersion": storage.resource.api_version, "metadata": metadata}
+    items = b",".join(encode_items(storage, found, partial=False))
+    return Answer.of(encode(head)[:-1] + b',"items":[' + items + b"]}")

@@ -77,7 +77,14 @@ class MemorySession:
             data = json_module.dumps(json)
             carried.setdefault("Content-Type", "application/json")
         body = data.encode() if isinstance(data, str) else data
-        request = read_request(method, url, params=params or {}, headers=carried, user=self._user, body=body)
+        request = read_request(
+            method,
+            url,
+            params={key: str(value) for key, value in (params or {}).items()},
+            headers=carried,
+            user=self._user,
+            body=body,
+        )
         return Exchange(lambda: self._exchange(request, timeout))
 
     def get(self, url: str, **arguments: Any) -> Exchange:

@@ -22,9 +22,17 @@ FIRST_REVISION: Final = 1000
 _revision_of = attrgetter("revision")
 
 
+_encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+
+
 def encode(body: Any) -> bytes:
     """Encode as compact JSON."""
-    return json.dumps(body, separators=(",", ":")).encode()
+    return _encode(body).encode()
+
+
+def private_copy(body: Any) -> Any:
+    """Copy what is JSON; what is not is refused with a TypeError or ValueError."""
+    return json.loads(_encode(body))
 
 
 class Change(NamedTuple):

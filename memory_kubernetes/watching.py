@@ -51,6 +51,7 @@ class Watch:
     def stop(self) -> None:
         """End the watch."""
         self._stopped = True
+        self._storage.wakers.discard(self._woken.set)
         self._woken.set()
 
     async def batches(self) -> AsyncIterator[list[bytes]]:

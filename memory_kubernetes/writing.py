@@ -62,7 +62,7 @@ def _with_identity(core: Core, resource: Resource, namespace: str, body: Object)
         )
     metadata = {key: value for key, value in (body.get("metadata") or {}).items() if value is not None}
     if metadata.get("resourceVersion"):
-        raise refusals.bad_request("resourceVersion should not be set on objects to be created")
+        raise refusals.Refusal(500, "", "resourceVersion should not be set on objects to be created")
     for key in ("deletionTimestamp", "deletionGracePeriodSeconds", "managedFields", "generation", "resourceVersion"):
         metadata.pop(key, None)
     if resource.namespaced:
@@ -165,15 +165,12 @@ def replace(core: Core, storage: Storage, version: Version, body: Object, *, sub
         raise refusals.conflict(resource, name, why)
     if not metadata.get("resourceVersion") and not resource.unconditional_update:
         words = "Invalid value: 0: must be specified for an update"
-        raise refusals.invalid(resource, name, [("metadata.resourceVersion", "FieldValueInvalid", words)])
+        raise refusals.unversioned(resource, name, words)
     _check_version(resource, old, metadata)
     metadata.setdefault("name", name)
     if resource.namespaced:
         metadata.setdefault("namespace", old["metadata"]["namespace"])
-    if metadata["name"] != name:
-        raise refusals.bad_request(
-            f"the name of the object ({metadata['name']}) does not match the name on the URL ({name})"
-        )
+    _check_name(old, metadata)
     if resource.plural == "services":  # NB: an update that leaves the address out keeps it
         kept = {key: old["spec"][key] for key in ("clusterIP", "clusterIPs") if key in old["spec"]}
         body = {**body, "spec": {**kept, **body.get("spec", {})}}
@@ -187,7 +184,17 @@ def check_patched(resource: Resource, old: Object, new: Object) -> None:
     NB: another UID in a patch is a change of an immutable field to the real server: 422, not 409, and through the
     status of a custom resource it is ignored.
     """
-    _check_version(resource, old, new.get("metadata") or {})
+    metadata = new.get("metadata") or {}
+    _check_name(old, metadata)
+    _check_version(resource, old, metadata)
+
+
+def _check_name(old: Object, metadata: Object) -> None:
+    name = old["metadata"]["name"]
+    if metadata.get("name") != name:
+        raise refusals.bad_request(
+            f"the name of the object ({metadata.get('name', '')}) does not match the name on the URL ({name})"
+        )
 
 
 def _check_version(resource: Resource, old: Object, metadata: Object) -> None:

@@ -1,0 +1,72 @@
+"""The API server in memory answers as the real one does."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import aiohttp
+import pytest
+import yaml
+from kubernetes import client, config
+from support import conversation
+from support.manifests import tfcluster
+from support.objects import PODS
+
+from memory_kubernetes import DEFAULT_RESOURCES, MemoryKubernetes, MemorySession, resource_of_definition
+
+NAMESPACE = "default"
+HEADERS = {"User-Agent": "conversation/1"}
+DEFINITION = Path(__file__).resolve().parents[2] / "crds" / "tfcluster.yaml"
+
+
+@asynccontextmanager
+async def real_session(kubeconfig):
+    """A session with the real API server, as an administrator."""
+    configuration = client.Configuration()
+    config.load_kube_config(str(kubeconfig), client_configuration=configuration)
+    context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
+    context.load_cert_chain(configuration.cert_file, configuration.key_file)
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context), headers=HEADERS) as session:
+        yield session, configuration.host
+
+
+async def converse(session, server, namespace):
+    """Hold the conversation and watch it all once more."""
+    steps = conversation.steps(tfcluster("c").job("worker", replicas=2).build())
+    listed = await session.request("GET", f"{server}{PODS.path(namespace)}")
+    since = (await listed.json())["metadata"]["resourceVersion"]
+    heard = await conversation.hold(session, server, namespace, steps)
+    heard["watch of all"] = await conversation.watched(session, server, namespace, PODS, selector="", since=since)
+    heard["watch of some"] = await conversation.watched(session, server, namespace, PODS, selector="b", since=since)
+    return heard
+
+
+async def converse_with_both(kubeconfig, namespace):
+    """Hold the same conversation with both servers."""
+    defined = resource_of_definition(yaml.safe_load(DEFINITION.read_text(encoding="utf-8")))
+    kube = MemoryKubernetes(lambda: 1_800_000_000.0, [defined, *(one for one in DEFAULT_RESOURCES if not one.custom)])
+    async with real_session(kubeconfig) as (session, server):
+        real = await converse(session, server, namespace)
+    return real, await converse(MemorySession(kube, latency=0.0, headers=HEADERS), "http://memory", NAMESPACE)
+
+
+@pytest.fixture(scope="module")
+def both(control_plane, admin, new_namespace):
+    """What both servers answered, the real one first."""
+    del admin  # it installs the CRD
+    return asyncio.run(converse_with_both(control_plane.kubeconfig, new_namespace()))
+
+
+def facts():
+    return [step.fact for step in conversation.steps({})] + ["watch of all", "watch of some"]
+
+
+@pytest.mark.parametrize("fact", facts())
+def test_memory_kubernetes_answers_as_the_real_one(both, fact):
+    """To the same request in the same state both give the same status, words and object."""
+    real, memory = both
+
+    assert memory[fact] == real[fact]

@@ -15,14 +15,15 @@ from tfcluster_operator.engine.revisions import Revisions
 from tfcluster_operator.engine.work_queue import RetryLater
 from tfcluster_operator.kube import errors, events
 from tfcluster_operator.kube.client import Client
-from tfcluster_operator.kube.execute import Executor, look_up
+from tfcluster_operator.kube.execute import Executor, Outcome, look_up
 from tfcluster_operator.kube.parents import Key, Parents
 from tfcluster_operator.kube.store import Stores
 from tfcluster_operator.manifests.resolver_archive import ResolverArchive
 from tfcluster_operator.model import ledger, naming, reasons
-from tfcluster_operator.model.actions import EVIDENCE, Action, DeleteCluster, Finding, Gate
+from tfcluster_operator.model.actions import EVIDENCE, Action, DeleteCluster, Finding, Plan
 from tfcluster_operator.model.conditions import with_others
 from tfcluster_operator.model.holds import Holds
+from tfcluster_operator.model.ledger import Ledger
 from tfcluster_operator.model.observed import ObservedPod
 from tfcluster_operator.model.parse import InvalidSpecError, is_ours, parse
 from tfcluster_operator.model.plan import plan
@@ -144,69 +145,74 @@ class Reconciler:
         if memory.pending is not None:
             cluster = replace(cluster, status=with_others(memory.pending, cluster.status))
         blocked = await self._look_at_blocked_names(cluster, memory)
-        now = self._clock()
-        roster = self._call_roll(cluster)
-        if stuck := [pod for pod in roster.leaving if termination.seconds_until_stuck(pod, now) <= 0]:
-            await self._look_at_stuck_pods(stuck, memory, now)
-            roster = self._call_roll(cluster)
-        await _breathe(cluster)
-        known = take_stock(roster, ledger.read(cluster.status), now)
-        roster = roster.completed_by(known)
-        await _breathe(cluster)
-        views = memory.views = await _in_turns(views_in_turns(roster, memory.views), cluster)
-        if memory.generation != cluster.generation or not memory.pods <= roster.uids:
-            # An edit, or a pod that went and left room, may let pass what was refused.
-            memory.holds = memory.holds.lifted()
-        memory.generation, memory.pods = cluster.generation, roster.uids
-        planned = plan(roster, known, views.of_jobs, now, holds=memory.holds)
-        await _breathe(cluster)
+        roster, stuck = await self._look(cluster, memory)
+        known, planned = await self._decide(roster, memory)
         if planned.groups and not memory.heard_of and await self._parents.is_leaving(key, cluster.uid):
             # NB: children vanish when the garbage collector is at work, and it may be ahead of kopf's watch.
             self._parents.remove(key, cluster.uid)
             return None
         memory.heard_of = False
-        changed = await self._revisions.changed_fields(roster, known)
-        closed: list[Gate] = []
+        changed = await self._revisions.changed_fields(roster.completed_by(known), known)
+        closed = [EVIDENCE] if memory.outdated_until > self._clock() else []
         if known.tells_more_than(written):
             # A failure is counted before its pod goes; the plan is carried out on what the API server has.
-            status = status_of(roster, known, views.of_jobs, planned.findings, now, changed=changed)
+            status = status_of(
+                roster.completed_by(known), known, planned.views, planned.findings, self._clock(), changed=changed
+            )
             try:
                 if (again := await self._write(key, cluster, status, memory, urgent=True)) is not None:
                     return again
             except errors.ApiError as error:
                 _log.warning("%s/%s: what must be written down first was refused: %s", *key, error)
                 closed.append(EVIDENCE)
-        if memory.outdated_until > now:
-            closed.append(EVIDENCE)
         outcome = await self._executor.carry_out(planned, cluster, closed=closed)
-        memory.holds = memory.holds.after(
-            outcome.refused, (step.gate for step in outcome.done), outcome.actions, self._clock()
-        )
-        if any(isinstance(action, DeleteCluster) for action in outcome.actions):
-            await self._tell(cluster, outcome.actions)
+        now, done = self._clock(), outcome.actions
+        memory.holds = memory.holds.after(outcome.refused, (step.gate for step in outcome.done), done, now)
+        if any(isinstance(action, DeleteCluster) for action in done):
+            await self._tell(cluster, done)
             return None
-        known = enter_done(roster, known, outcome.actions)
+        known = enter_done(roster, known, done)
         roster = self._call_roll(cluster).completed_by(known)
         await _breathe(cluster)
-        findings = (*planned.findings, *outcome.refused.values(), *_outdated(memory, self._clock()))
-        status = status_of(roster, known, views.of_jobs, findings, self._clock(), changed=changed)
-        memory.untold += outcome.actions
+        findings = (*planned.findings, *outcome.refused.values(), *_outdated(memory, now))
+        status = status_of(roster, known, planned.views, findings, now, changed=changed)
+        memory.untold += done
         memory.changed.update(changed.values())
-        wait = await self._report(key, cluster, status, memory)
+        due = await self._report(key, cluster, status, memory)
         if outcome.cut_off or EVIDENCE in closed:
             raise RetryLater(outcome.cut_off or "what must be written down first was refused")
+        waits = (due, planned.wake_after, _LOOK_AT_STUCK_AGAIN if stuck else None, *_next_tries(outcome, memory, now))
         # NB: who holds a name may be another TFCluster's object, whose events wake that one and not us.
         blocked = blocked or any(finding.reason == reasons.NAME_TAKEN for finding in planned.findings)
-        held = [hold.until - self._clock() for gate in outcome.refused if (hold := memory.holds.gates.get(gate))]
-        waits = (
-            wait,
-            planned.wake_after,
-            min(held, default=None),
-            _LOOK_AGAIN if blocked else None,
-            _LOOK_AT_STUCK_AGAIN if stuck else None,
-            0.0 if outcome.again or planned.partial else None,
+        at_once = 0.0 if outcome.again or planned.partial else None
+        return min(
+            (one for one in (*waits, _LOOK_AGAIN if blocked else None, at_once) if one is not None), default=None
         )
-        return min((one for one in waits if one is not None), default=None)
+
+    async def _look(self, cluster: TFCluster, memory: _Memory) -> tuple[Roster, bool]:
+        """Classify what exists; tell whether a pod should be gone and is not."""
+        roster, now = self._call_roll(cluster), self._clock()
+        stuck = [pod for pod in roster.leaving if termination.seconds_until_stuck(pod, now) <= 0]
+        if stuck:
+            await self._look_at_stuck_pods(stuck, memory, now)
+            roster = self._call_roll(cluster)
+        await _breathe(cluster)
+        return roster, bool(stuck)
+
+    async def _decide(self, roster: Roster, memory: _Memory) -> tuple[Ledger, Plan]:
+        """Take stock and plan; the others get a turn between the parts of a large cluster's pass."""
+        cluster, now = roster.cluster, self._clock()
+        known = take_stock(roster, ledger.read(cluster.status), now)
+        roster = roster.completed_by(known)
+        await _breathe(cluster)
+        memory.views = await _in_turns(views_in_turns(roster, memory.views), cluster)
+        if memory.generation != cluster.generation or not memory.pods <= roster.uids:
+            # An edit, or a pod that went and left room, may let pass what was refused.
+            memory.holds = memory.holds.lifted()
+        memory.generation, memory.pods = cluster.generation, roster.uids
+        planned = plan(roster, known, memory.views.of_jobs, now, holds=memory.holds)
+        await _breathe(cluster)
+        return known, planned
 
     def _call_roll(self, cluster: TFCluster) -> Roster:
         resolver = self._executor.resolver_of(cluster)
@@ -344,6 +350,13 @@ async def _in_turns(work: Generator[None, None, _Result], cluster: TFCluster) ->
             result: _Result = over.value
             return result
         await _breathe(cluster)
+
+
+def _next_tries(outcome: Outcome, memory: _Memory, now: float) -> Iterator[float]:
+    """Give the seconds until each gate that was closed in a pass is tried again."""
+    for gate in outcome.refused:
+        if (hold := memory.holds.gates.get(gate)) is not None:
+            yield hold.until - now
 
 
 def _outdated(memory: _Memory, now: float) -> Iterator[Finding]:

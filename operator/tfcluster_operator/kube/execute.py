@@ -45,6 +45,8 @@ from tfcluster_operator.model.spec import TFCluster
 #: NB: a field that the server does not know is refused by name.  Dropped in silence it would make another pod.
 _WRITER: Final = {"fieldManager": naming.FIELD_MANAGER, "fieldValidation": "Strict"}
 _AT_ONCE: Final = 32
+#: What the server says of a merge patch whose object has another UID.
+_OF_THE_UID: Final = "metadata.uid: Invalid value"
 
 
 @dataclass(slots=True)
@@ -146,6 +148,8 @@ class Executor:
                 outcome.again = True
                 outcome.closed.add(step.gate)
                 self._forget(action, cluster, gone=isinstance(error, errors.NotFoundError))
+                if isinstance(error, errors.ConflictError):
+                    await self._look_up(action, cluster, outcome)
             except errors.AlreadyExistsError:
                 outcome.again = True
                 outcome.closed.add(step.gate)
@@ -200,15 +204,20 @@ class Executor:
 
     async def _patch(self, action: Patch, cluster: TFCluster) -> None:
         resource = wire.RESOURCES[action.kind]
-        # The UID in the body makes the server refuse (409) where another object has taken the name.
+        # NB: the UID in the body makes the server refuse where another object has taken the name: as 422, not as 409.
         change = {**action.change, "metadata": {**action.change.get("metadata", {}), "uid": action.uid}}
-        answer = await self._client.request(
-            "PATCH",
-            resource.path(cluster.namespace, action.name),
-            body=change,
-            params={"fieldManager": naming.FIELD_MANAGER},
-            content_type=MERGE_PATCH,
-        )
+        try:
+            answer = await self._client.request(
+                "PATCH",
+                resource.path(cluster.namespace, action.name),
+                body=change,
+                params={"fieldManager": naming.FIELD_MANAGER},
+                content_type=MERGE_PATCH,
+            )
+        except errors.ApiError as error:
+            if error.status == 422 and _OF_THE_UID in error.message:
+                raise errors.ConflictError(status=409, reason=error.reason, message=error.message) from error
+            raise
         patched = resource.read(answer)
         self._stores.unlabelled.pop((action.kind, (cluster.namespace, action.name)), None)
         self._stores.of[action.kind].put(patched)
@@ -231,6 +240,8 @@ class Executor:
     async def _look_up(self, action: Action, cluster: TFCluster, outcome: Outcome) -> None:
         """Find out who holds a name that should be free: an object of ours that lost its labels, or another's."""
         kind, name = subject_of(action)
+        if kind not in wire.RESOURCES:
+            return
         try:
             await look_up(self._client, self._stores, cast("Kind", kind), (cluster.namespace, name))
         except errors.KubeError as error:

@@ -21,7 +21,7 @@ from tfcluster_operator.model.policies.success import judge_success
 from tfcluster_operator.model.roster import Roster
 from tfcluster_operator.model.spec import Job, Task, TFCluster
 
-_Failure = tuple[int, Task, ObservedPod]
+_Failure = tuple[float, Task, ObservedPod]
 
 
 def take_stock(roster: Roster, ledger: Ledger, now: float) -> Ledger:
@@ -50,7 +50,7 @@ def take_stock(roster: Roster, ledger: Ledger, now: float) -> Ledger:
     failures: list[_Failure] = []
     for job in cluster.jobs:
         ledger = _take_in(roster, job, ledger, failures, now)
-    # NB: in the order in which the API server was told; the nodes' own times of two failures cannot be compared.
+    # NB: in the order in which we saw them; the nodes' own times of two failures cannot be compared.
     ledger = _judge(cluster, ledger, sorted(failures, key=lambda f: (f[0], f[1].job.name, f[1].index)), now)
     return ledger if ledger.verdict is None else _closed(ledger, now)
 
@@ -105,7 +105,7 @@ def _take_in(roster: Roster, job: Job, ledger: Ledger, failures: list[_Failure],
         if place.ending is Ending.SUCCEEDED and job.restart_policy != "Always":
             completed.add(index)
         elif place.ending is Ending.FAILED and not counted:
-            failures.append((pod.meta.version, place.task, pod))
+            failures.append((pod.noted.ended_at, place.task, pod))
         elif place.serving and index in failing and restart.is_forgiven(failing[index].retry_at, now):
             del failing[index]
         if not pod.meta.terminating and not counted:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
@@ -146,17 +146,23 @@ class _ContainerKey(msgspec.Struct):
     name: str = ""
 
 
+#: A pod whose spec was edited has two writers at least.
+_EDITED: Final = 2
 _fields: Final = msgspec.json.Decoder(_Fields)
 _container_key: Final = msgspec.json.Decoder(_ContainerKey)
 
 
-def _edited_images(written: Iterable[ManagedFields]) -> Iterator[str]:
+def _edited_images(written: Sequence[ManagedFields]) -> Iterator[str]:
     """Name the containers whose image somebody else than us wrote, by the server's record of who wrote what.
 
     What an admission plug-in made of our pod at its creation is no edit, and the server enters it under no other name.
+    A pod that we did not create (a backup was restored) is all another's: nothing in it was edited.
     """
-    for one in written:
-        if one.manager == naming.FIELD_MANAGER or one.subresource or b"f:image" not in bytes(one.fields):
+    of_the_spec = [one for one in written if not one.subresource and b'"f:spec"' in bytes(one.fields)]
+    if len(of_the_spec) < _EDITED or all(one.manager != naming.FIELD_MANAGER for one in of_the_spec):
+        return
+    for one in of_the_spec:
+        if one.manager == naming.FIELD_MANAGER or b'"f:image"' not in bytes(one.fields):
             continue
         try:
             spec = _fields.decode(one.fields).spec

@@ -121,7 +121,9 @@ class ExpectedSkips:
             (
                 skip
                 for skip in self._skipped
-                if not any(fnmatchcase(skip.test, e.test) and fnmatchcase(skip.reason, e.reason) for e in self._expected)
+                if not any(
+                    fnmatchcase(skip.test, e.test) and fnmatchcase(skip.reason, e.reason) for e in self._expected
+                )
             ),
             key=str,
         )

@@ -53,12 +53,16 @@ def pytest_report_header() -> str:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Build Kubernetes before the first test that needs it: minutes the first time, which count for no test."""
-    needed = {"control_plane", "bare_server"} & {name for i in session.items for name in getattr(i, "fixturenames", ())}
-    if needed and not session.config.option.collectonly:
-        from local_kubernetes.binaries import hyperkube
+    """Build Kubernetes and helm before the first test that needs them: minutes the first time, none of it a test's."""
+    needed = {name for item in session.items for name in getattr(item, "fixturenames", ())}
+    if session.config.option.collectonly or not needed & {"control_plane", "bare_server", "helm"}:
+        return
+    from local_kubernetes import binaries
 
-        hyperkube()
+    if needed & {"control_plane", "bare_server"}:
+        binaries.hyperkube()
+    if "helm" in needed:
+        binaries.helm()
 
 
 @pytest.fixture(scope="session")

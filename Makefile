@@ -11,7 +11,7 @@ OPERATOR := $(CACHE)/operator-$(shell sha256sum requirements/operator.txt | cut 
 PROTOBUFS := $(foreach major,5 6 7,$(CACHE)/protobuf-$(major)-$(shell sha256sum requirements/protobuf-$(major).txt | cut -c1-16))
 PYTEST := $(BIN)/python -m pytest
 # By file: a file's tests share a world, and each worker has a control plane and an operator of its own.
-PARALLEL := --numprocesses 2 --dist loadfile
+PARALLEL := --numprocesses 2 --dist loadfile --max-worker-restart 2
 SOURCES := operator resolver crds scripts tests bench local_kubernetes examples
 
 .DEFAULT_GOAL := help

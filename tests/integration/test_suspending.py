@@ -202,16 +202,19 @@ def test_deadline_of_a_resumed_cluster_is_whole(world):
     assert status["completionTime"] > status["startTime"]
 
 
-def test_suspended_pods_that_never_go_do_not_come_back(world, kubelet):
+def test_suspended_pods_that_never_go_do_not_come_back(world, kubelet, audit):
     """While a pod of a suspended cluster still terminates, nothing is made in its place."""
     launch_running(world, kubelet, "c", {"worker": {"replicas": 2}})
     world.edit("c", {"suspend": True})
     await_asked_to_go(world, *task_names("c", worker=2))
+    position = audit.position()
     kubelet.stop("c-worker-0")
     eventually(lambda: world.get(PODS, "c-worker-0"), lambda pod: pod is None, what="one pod is gone")
     await_another_pass(world, "c")
 
     assert sorted(world.pods_of("c")) == ["c-worker-1"]
+    writes = audit.writes(position, user=OPERATOR_USER, namespace=world.namespace)
+    assert [str(w) for w in writes if (w.verb, w.target) == ("create", "pods")] == []
     eventually(
         lambda: world.objects.get(TFCLUSTERS, world.namespace, "c", "scale"),
         lambda scale: scale["status"]["replicas"] == 0,

@@ -18,7 +18,7 @@ from properties.strategies import (
     spoil,
     spoilings,
 )
-from unit.in_memory import CLUSTER_UID, InMemoryWorld, RefusedError, settled
+from unit.in_memory import CLUSTER_UID, InMemoryWorld, RefusedError, groups_of, settled, views_for
 
 from tfcluster_operator.model import naming, reasons, views
 from tfcluster_operator.model.actions import CreatePod, Delete, Patch
@@ -260,7 +260,7 @@ def test_survivors_are_told_before_a_surplus_pod_goes(edit, spoils):
 
 
 def _assert_survivors_know(world: InMemoryWorld, cluster: TFCluster) -> None:
-    for job_views in views.views_of(cluster, world.observe(cluster)):
+    for job_views in views_for(cluster, world.observe(cluster)):
         for index in range(job_views.job.replicas):
             name = naming.pod_name(cluster.name, job_views.job.name, index)
             if ("Pod", name) in world.objects and (pod := world.read("Pod", name)).listening:

@@ -36,7 +36,7 @@ from tfcluster_operator.model.plan import plan
 from tfcluster_operator.model.roster import Roster, call_roll
 from tfcluster_operator.model.spec import TFCluster
 from tfcluster_operator.model.stock import enter_done, take_stock
-from tfcluster_operator.model.views import views_of
+from tfcluster_operator.model.views import JobViews, views_of
 
 Object = dict[str, Any]
 
@@ -291,6 +291,11 @@ def merge_patch(known: Any, change: Any) -> Any:
         else:
             merged[key] = merge_patch(merged.get(key), value)
     return merged
+
+
+def views_for(cluster: TFCluster, observed: Observed | None = None) -> tuple[JobViews, ...]:
+    """Work out the wanted views of a cluster, by default of one of which nothing exists yet."""
+    return views_of(call_roll(cluster, observed or Observed())).of_jobs
 
 
 def groups_of(planned: Plan) -> list[tuple[Action, ...]]:

@@ -5,12 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from unit.in_memory import TEMPLATE, make_body, make_cluster
+from unit.in_memory import TEMPLATE, InMemoryWorld, make_body, make_cluster
 
-from tfcluster_operator.model.ledger import Ledger
-from tfcluster_operator.model.observed import Observed
 from tfcluster_operator.model.parse import InvalidSpecError, parse
-from tfcluster_operator.model.plan import plan
 from tfcluster_operator.model.spec import Task
 
 
@@ -200,7 +197,7 @@ def test_an_empty_key_of_the_template_is_as_good_as_none(template):
 
     cluster = make_cluster({"worker": {"template": template}})
 
-    assert len(plan(cluster, Observed(), Ledger(), 0.0).actions) == 3
+    assert len(InMemoryWorld().plan(cluster).actions) == 3
     (task,) = cluster.tasks()
     assert build_pod(cluster, task, view_digest="d", attempt=0)["metadata"]["name"] == "demo-worker-0"
 

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from unit.in_memory import InMemoryWorld, make_cluster
+from unit.in_memory import InMemoryWorld, make_cluster, views_for
 
 from tfcluster_operator.model import reasons, views
+from tfcluster_operator.model.actions import CreateConfigMap, CreatePod
 
 
 def test_a_view_that_fits_no_config_map_is_refused_with_its_size(monkeypatch):
-    """A cluster whose views are too large is told so, by job and size, and nothing at all is written."""
+    """A job whose views are too large is told so, by name and size; it has no pod, and every other job has."""
     cluster = make_cluster({"chief": 1, "worker": {"replicas": 2, "deviceFilters": ["/job:chief"]}})
-    size = views.views_of(cluster, InMemoryWorld().observe(cluster))[0].size
+    size = views_for(cluster)[0].size
     monkeypatch.setattr(views, "LARGEST_CONFIG_MAP", size - 1)
 
     planned = InMemoryWorld().plan(cluster)
 
-    assert planned.stages == ()
+    assert {action.name for action in planned.actions if isinstance(action, CreatePod)} == {
+        "demo-worker-0",
+        "demo-worker-1",
+    }
+    assert [action.views.name for action in planned.actions if isinstance(action, CreateConfigMap)] == ["demo-worker"]
     assert [finding.reason for finding in planned.findings] == [reasons.VIEW_TOO_LARGE]
     assert f"the views of job chief take {size} bytes, more than the {size - 1}" in planned.findings[0].message
 
@@ -23,7 +28,7 @@ def test_a_view_that_fits_no_config_map_is_refused_with_its_size(monkeypatch):
 def test_a_view_of_exactly_the_largest_size_is_published(monkeypatch):
     """The bound itself still fits."""
     cluster = make_cluster({"chief": 1})
-    size = views.views_of(cluster, InMemoryWorld().observe(cluster))[0].size
+    size = views_for(cluster)[0].size
     monkeypatch.setattr(views, "LARGEST_CONFIG_MAP", size)
 
     assert InMemoryWorld().plan(cluster).findings == ()

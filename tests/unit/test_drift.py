@@ -143,7 +143,7 @@ def test_a_label_of_a_config_map_is_put_right_alone():
     ],
 )
 def test_an_edited_image_is_named(declared, edited, named):
-    """The first of the template's images that somebody edited is named; containers that others injected are not ours."""
+    """The first of the template's images that somebody edited is named; what others injected is theirs."""
     job = Job("worker", 1, 1, 2222, (), {}, {"spec": declared}, "hash")
     pod = replace(settled(make_cluster({"worker": 1})).read("Pod", "demo-worker-0"), edited=edited)
 

@@ -596,7 +596,7 @@ def test_an_immutable_config_map_that_must_change_is_created_again():
 
 @pytest.mark.parametrize("key", [("Service", "demo"), ("ConfigMap", "demo-chief")])
 def test_foundations_that_terminate_are_waited_for(key):
-    """While our own Service or ConfigMap is on its way out, no pod that needs it is created and the message says why."""
+    """While our own Service or ConfigMap is on its way out, no pod that needs it is created, and it is told."""
     cluster = make_cluster()
     world = settled(cluster)
     world.edit(*key, {"metadata": {"deletionTimestamp": "2027-01-01T00:00:00Z"}})

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from unit.in_memory import TEMPLATE, InMemoryWorld, make_body, make_cluster
 
-from tfcluster_operator.model.parse import InvalidSpecError, parse
+from tfcluster_operator.model.parse import MOST_TASK_FILTERS, MOST_TASKS, InvalidSpecError, parse
 from tfcluster_operator.model.spec import Task
 
 
@@ -219,3 +219,87 @@ def test_extended_resources_alone_are_accelerators(limits, counted):
     (job,) = make_cluster({"worker": {"template": {"spec": {"containers": [container]}}}}).jobs
 
     assert counted == job.limits()
+
+
+# --- bounds
+
+
+def _bounded(tasks: int = 2, *, room: int | None = None, own: int = 0) -> dict[str, Any]:
+    filters = {str(index): [] for index in range(own)}
+    more = {} if room is None else {"maxReplicas": room}
+    return make_body({"ps": 1, "worker": {"replicas": tasks, "taskDeviceFilters": filters, **more}})
+
+
+def test_largest_cluster_is_read():
+    """The bounds themselves are allowed."""
+    cluster = parse(_bounded(MOST_TASKS - 1, own=MOST_TASK_FILTERS))
+
+    assert sum(job.replicas for job in cluster.jobs) == MOST_TASKS
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (_bounded(MOST_TASKS), "10001 tasks are more than the 10000 that a TFCluster may have"),
+        (_bounded(1, room=MOST_TASKS), "maxReplicas add up to 10001, more than the 10000 tasks"),
+        (_bounded(600, own=MOST_TASK_FILTERS + 1), "513 taskDeviceFilters are more than the 512"),
+    ],
+    ids=["tasks", "tasks that may come", "filters of single tasks"],
+)
+def test_cluster_beyond_a_bound_is_told(body, words):
+    """Where an older CRD lets it through, the message names the field, the number and the bound."""
+    told = problems(body)
+
+    assert all(one.startswith("spec.jobs: ") for one in told)
+    assert any(words in one for one in told)
+
+
+@pytest.mark.parametrize(
+    ("update", "replicas", "down"),
+    [
+        ({}, 8, 1),
+        ({"rollingUpdate": {"maxUnavailable": 3}}, 8, 3),
+        ({"rollingUpdate": {"maxUnavailable": "25%"}}, 8, 2),
+        ({"rollingUpdate": {"maxUnavailable": "25%"}}, 7, 1),
+        ({"rollingUpdate": {"maxUnavailable": "1%"}}, 8, 1),
+        ({"rollingUpdate": {"maxUnavailable": "100%"}}, 8, 8),
+        ({"rollingUpdate": {"maxUnavailable": "3"}}, 8, 3),
+        ({"rollingUpdate": {"maxUnavailable": 0}}, 8, 1),
+        ({"rollingUpdate": {}}, 8, 1),
+        ({"maxUnavailable": 2}, 8, 2),
+        ({"maxUnavailable": 2, "rollingUpdate": {"maxUnavailable": 3}}, 8, 3),
+    ],
+)
+def test_max_unavailable_is_a_number_or_a_share(update, replicas, down):
+    """A share is rounded down and one always may; what an older CRD had in another place is read too."""
+    strategy = make_cluster({"worker": replicas}, updateStrategy={"type": "RollingUpdate", **update}).update_strategy
+
+    assert strategy.within(replicas) == down
+
+
+@pytest.mark.parametrize("value", ["many", "-5%", "%", "1.5", []])
+def test_max_unavailable_that_is_neither_is_told(value):
+    """It is a problem of the spec, and no crash."""
+    body = make_body(updateStrategy={"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": value}})
+
+    assert problems(body)[0].startswith("spec: ")
+
+
+@pytest.mark.parametrize(
+    ("resolver", "delivered"),
+    [
+        (None, True),
+        ({}, True),
+        ({"delivery": "ConfigMap"}, True),
+        ({"delivery": "None"}, False),
+        ({"inject": True}, True),
+        ({"inject": False}, False),
+        ({"inject": False, "delivery": "ConfigMap"}, True),
+    ],
+)
+def test_resolver_is_delivered_unless_the_user_wants_none(resolver, delivered):
+    """What an older CRD called inject is read too; a pod that has it is not one that has it not."""
+    cluster = make_cluster({"worker": 1}, **({} if resolver is None else {"resolver": resolver}))
+
+    same = cluster.jobs[0].template_hash == make_cluster({"worker": 1}).jobs[0].template_hash
+    assert (cluster.inject, same) == (delivered, delivered)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, Self
 
 import aiohttp
 import pytest
@@ -38,7 +38,7 @@ class Server:
         self.watches.append(asyncio.get_running_loop().time() - 1000.0)
         return self
 
-    async def __aenter__(self) -> Server:
+    async def __aenter__(self) -> Self:
         if self.dies is not None:
             raise self.dies
         return self

@@ -230,8 +230,8 @@ def test_memory_kubernetes_images_have_owners(kube):
     entries = kube.patch("pods", "default", "p", change, user="two")["metadata"]["managedFields"]
 
     owned = {one["manager"]: one["fieldsV1"]["f:spec"]["f:containers"]['k:{"name":"main"}'] for one in entries}
-    assert {"f:image": {}} == owned["two"]
-    assert {".": {}, "f:name": {}} == owned["one"]
+    assert owned["two"] == {"f:image": {}}
+    assert owned["one"] == {".": {}, "f:name": {}}
 
 
 def test_memory_kubernetes_immutable_fields_stay(kube):

@@ -98,19 +98,14 @@ class Engine:
             self._reconciler.heard_of(key, metadata["uid"])
             self._queue.mark(key, urgent=True)
 
-    def known(self) -> Mapping[Key, str]:
-        """Give the UID of every TFCluster that is known, by namespace and name."""
-        return self._parents.known()
-
-    def clusters_listed(self, namespace: str | None, uids: Collection[str], known: Mapping[Key, str]) -> None:
-        """Take in which TFClusters there are: whatever else was known before has vanished while nobody watched.
+    def clusters_listed(self, namespace: str | None, uids: Collection[str]) -> None:
+        """Take in which TFClusters there are: whatever else is known has vanished while nobody watched.
 
         Args:
             namespace: the namespace that was listed, or None for all.
-            uids: the UIDs in the list.
-            known: what was known before the list was asked for; what came since may not be in the list.
+            uids: the UIDs in the list, and those that events have told of since it was asked for.
         """
-        for key, uid in known.items():
+        for key, uid in self._parents.known().items():
             if uid not in uids and namespace in {None, key[0]}:
                 _log.info("TFCluster %s/%s vanished while its watch was down", *key)
                 self._remove(key, uid)

@@ -17,7 +17,8 @@ STUCK_AFTER: Final = 10.0
 
 def seconds_until_freed(cluster: TFCluster, pod: ObservedPod, now: float) -> float | None:
     """Give how long until a terminating pod is deleted by force; None where the user set no such time."""
-    if cluster.terminating_grace is None or not pod.meta.terminating:
+    # NB: without grace it was deleted by force already, and only a finalizer keeps it.
+    if cluster.terminating_grace is None or not pod.meta.terminating or not pod.meta.grace:
         return None
     return _gone_by(pod, now) + cluster.terminating_grace - now
 

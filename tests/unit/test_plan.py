@@ -255,7 +255,10 @@ def test_a_pod_whose_image_was_edited_is_replaced():
     cluster = make_cluster()
     world = settled(cluster)
     edited = [{**world.objects["Pod", "demo-chief-0"]["spec"]["containers"][0], "image": "image:mine"}]
-    world.edit("Pod", "demo-chief-0", {"spec": {"containers": edited}})
+    image = {"f:spec": {"f:containers": {'k:{"name":"task"}': {"f:image": {}}}}}
+    written = [{"manager": naming.FIELD_MANAGER, "fieldsV1": {"f:spec": {}}}, {"manager": "me", "fieldsV1": image}]
+    change = {"spec": {"containers": edited}, "metadata": {"managedFields": written}}
+    world.edit("Pod", "demo-chief-0", change)
 
     assert groups(cluster, world) == [["Delete Pod demo-chief-0 PodEdited"]]
 

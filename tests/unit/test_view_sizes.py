@@ -92,7 +92,7 @@ def test_size_is_known_before_anything_is_built(built):
 
 
 def test_equal_views_are_built_once(built):
-    """However many tasks of a job have the same filters."""
+    """However many tasks have the same filters, in whichever jobs."""
     own = {str(index): ["/job:ps", "/job:worker"] for index in range(30)}
     seen = {"deviceFilters": ["/job:ps", "/job:worker"]}
     cluster = make_cluster(
@@ -103,7 +103,7 @@ def test_equal_views_are_built_once(built):
 
     assert len(worker.files) == 31
     assert len({file.digest for file in worker.files.values()}) == 1
-    assert sorted(built) == [0, 0, 1, 1]  # for each job one for the comparison and one for the files
+    assert sorted(built) == [0, 1]  # one for the comparison and one for the files
 
 
 def test_views_are_kept_while_nothing_changes_that_they_are_made_from(built):

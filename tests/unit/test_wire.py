@@ -209,13 +209,18 @@ def image_of(container: str, group: str = "containers") -> dict[str, Any]:
     return {"f:spec": {f"f:{group}": {key: {".": {}, "f:image": {}, "f:name": {}}}}}
 
 
+OURS = written("tfcluster-operator", {"f:spec": {"f:containers": {'k:{"name":"task"}': {".": {}, "f:name": {}}}}})
+
+
 @pytest.mark.parametrize(
     ("entries", "edited"),
     [
         ([], ()),
         ([written("tfcluster-operator", image_of("task"))], ()),
-        ([written("kubectl-edit", image_of("task"))], ("containers[task].image",)),
-        ([written("kubectl-set", image_of("warm", "initContainers"))], ("initContainers[warm].image",)),
+        ([OURS, written("kubectl-edit", image_of("task"))], ("containers[task].image",)),
+        ([OURS, written("kubectl-set", image_of("warm", "initContainers"))], ("initContainers[warm].image",)),
+        ([written("velero", image_of("task"))], ()),
+        ([written("velero", image_of("task")), written("kubectl-edit", image_of("task"))], ()),
         ([written("kubelet", image_of("task"), subresource="status")], ()),
         ([written("kubectl-edit", {"f:metadata": {"f:labels": {"f:image": {}}}})], ()),
         ([written("kubectl-edit", {"f:spec": {"f:containers": {'k:{"name":"task"}': {"f:resources": {}}}}})], ()),
@@ -229,6 +234,8 @@ def image_of(container: str, group: str = "containers") -> dict[str, Any]:
         "we wrote it, and a policy with us",
         "somebody wrote it later",
         "an init container",
+        "a backup was restored",
+        "a backup was restored, and edited",
         "a subresource",
         "a label of that name",
         "other fields",

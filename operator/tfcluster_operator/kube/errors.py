@@ -6,7 +6,8 @@ KubeError
 │   ├── AlreadyExistsError  409: an object of this name exists
 │   ├── ConflictError       409: the object is another one, or another version, than the request says
 │   └── GoneError           410: the version to watch from is no longer kept
-└── UnreachableError    no answer, or none but 429 and 5xx, for as long as a request is tried
+├── UnreachableError    no answer, or none but 429 and 5xx, for as long as a request is tried
+└── NotLeadingError     the request was not sent: another operator may lead
 """
 
 from __future__ import annotations
@@ -20,6 +21,10 @@ class KubeError(Exception):
 
 class UnreachableError(KubeError):
     """The API server gave no useful answer for as long as the request was tried."""
+
+
+class NotLeadingError(KubeError):
+    """A write was not sent, because another operator may lead by now."""
 
 
 class ApiError(KubeError):

@@ -12,6 +12,7 @@ from typing import Final
 
 import kopf
 
+from tfcluster_operator import hard_stop
 from tfcluster_operator.engine.assembly import Engine
 from tfcluster_operator.kopf_watch import KopfWatch
 from tfcluster_operator.kube import connection, leadership, probes
@@ -104,7 +105,8 @@ def _standing(settings: Settings, requests: OneShot, timing: Timing) -> leadersh
     me = f"{socket.gethostname()}_{uuid.uuid4()}"
     lease = Lease(requests, settings.lease_namespace, settings.lease_name, timeout=timing.timeout)
     _log.info("standby as %s for the lease %s/%s", me, settings.lease_namespace, settings.lease_name)
-    return leadership.Election(lease, me, timing=timing)
+    hard_stop.install()
+    return leadership.Election(lease, me, timing=timing, end_in=hard_stop.arm)
 
 
 async def _end(

@@ -41,6 +41,7 @@ class SmallServer:
         self.before_metadata: Callable[[], Coroutine[Any, Any, None]] | None = None
         self.page = 500
         self.lease: Object | None = None
+        self.lease_refused = False
         self.url = ""
         self._clusters: dict[str, Object] = {}
         self._version = 100
@@ -115,7 +116,7 @@ class SmallServer:
             if namespace in {"", body["metadata"]["namespace"]}:
                 queue.put_nowait(line)
 
-    async def _serve(self, request: web.Request) -> web.StreamResponse:
+    async def _serve(self, request: web.Request) -> web.StreamResponse:  # noqa: PLR0911 - one for each thing served
         self.requests.append(f"{request.method} {request.path_qs}")
         parts = [part for part in request.path.split("/") if part]
         match parts:
@@ -191,6 +192,8 @@ class SmallServer:
         return response
 
     async def _serve_lease(self, request: web.Request) -> web.Response:
+        if self.lease_refused:
+            return web.json_response({"reason": "Forbidden", "message": "not for you"}, status=403)
         if request.method != "GET":
             body = await request.json()
             wanted = body["metadata"].get("resourceVersion")

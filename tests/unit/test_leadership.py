@@ -296,7 +296,7 @@ def test_the_fence_falls_ten_seconds_after_the_last_good_renewal():
         await asyncio.sleep(9)
         cut = now()
         leader.line.requests_lost.append((cut, cut + 1000))
-        while leader.acts:
+        while leader.acts:  # noqa: ASYNC110 - the fence has no event
             await asyncio.sleep(0.01)
         fell = now()
         assert 10 - TIMING.renew - 0.1 <= fell - cut <= 10
@@ -422,7 +422,7 @@ def test_a_lease_deleted_after_a_crash_is_free_when_its_claim_ends():
 
 
 def test_a_lease_that_is_not_there_is_free_after_a_whole_claim():
-    """A candidate that finds no Lease waits as long as a claim lasts: a holder that it cannot know would make it again."""
+    """A candidate that finds no Lease waits for a whole claim: a holder unknown to it would make it again."""
 
     async def story(world: World) -> None:
         leader, _ = await led(world)
@@ -521,7 +521,7 @@ def test_a_release_survives_a_renewal_that_was_cut_off():
 
 
 def test_a_refusal_is_said_once_and_shown(caplog):
-    """Without the right to the Lease a candidate does not lead, says so in the log once, and in /readyz while it lasts."""
+    """Without the right to the Lease a candidate does not lead; the log says so once, /readyz while it lasts."""
 
     async def story(world: World) -> None:
         (candidate,) = world.candidates

@@ -65,25 +65,36 @@ def free_lease() -> dict[str, object]:
     return {"metadata": {"resourceVersion": "1"}, "spec": {"holderIdentity": "", "leaseDurationSeconds": 1}}
 
 
-def test_a_stopped_process_writes_nothing_when_it_wakes(server: SmallServer, start, tmp_path: Path):
-    """A leader that stood still past its deadline sends no write after SIGCONT: it ends, and says why."""
-    for turn in range(3):
+def test_a_stopped_process_writes_nothing_when_it_wakes(server: SmallServer, start):
+    """A leader that stood still until its lease ended sends nothing after SIGCONT: the kernel ends it first."""
+    for _ in range(3):
         server.lease = free_lease()
         process = start()
         leads(server, process)
         os.kill(process.pid, signal.SIGSTOP)
-        time.sleep(TIMING.deadline + 0.2)  # the process must stand still for so long
+        time.sleep(TIMING.duration + 0.2)  # the process must stand still for so long
         written = len(server.written)
         os.kill(process.pid, signal.SIGCONT)
-        assert process.wait(10) == 1
+        assert process.wait(10) == signal.SIGALRM
         assert len(server.written) == written
-        log = (tmp_path / f"{turn}.log").read_text(encoding="utf-8")
-        assert "the operator ends: the lease was lost: no renewal within 2 s" in log
-        assert "Traceback" not in log
 
 
-def test_a_stopped_leader_is_followed_and_never_heard_of_again(server: SmallServer, start):
-    """While a leader is stopped a standby follows; woken up, the old one writes nothing between the new one's writes."""
+def test_a_leader_that_cannot_renew_ends_by_name(server: SmallServer, start, tmp_path: Path):
+    """A leader whose renewals are refused writes on until its deadline, then ends with 1 and says why."""
+    server.lease = free_lease()
+    process = start()
+    leads(server, process)
+    refused = time.monotonic()
+    server.lease_refused = True
+    assert process.wait(10) == 1
+    assert TIMING.deadline - TIMING.renew - 0.2 < time.monotonic() - refused < TIMING.duration
+    log = (tmp_path / "0.log").read_text(encoding="utf-8")
+    assert "the operator ends: the lease was lost: no renewal within 2 s: 403 Forbidden: not for you" in log
+    assert "Traceback" not in log
+
+
+def test_a_stopped_leader_is_never_heard_of_again(server: SmallServer, start):
+    """While a leader is stopped a standby follows; woken up, the old one writes nothing among the new one's writes."""
     server.lease = free_lease()
     old = start()
     leads(server, old)
@@ -92,7 +103,7 @@ def test_a_stopped_leader_is_followed_and_never_heard_of_again(server: SmallServ
     os.kill(old.pid, signal.SIGSTOP)
     leads(server, new)
     os.kill(old.pid, signal.SIGCONT)
-    assert old.wait(10) == 1
+    assert old.wait(10) == signal.SIGALRM
     count = len(server.written)
     eventually(lambda: len(server.written) > count + 50, what="the new one goes on")
     assert writers(server) == [old.pid, new.pid]

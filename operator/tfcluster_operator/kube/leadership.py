@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+from collections.abc import Callable
 from typing import Final, NoReturn, Protocol
 
 import msgspec
@@ -20,6 +21,8 @@ _log = logging.getLogger(__name__)
 
 #: How often a release is tried: a renewal that was cut off may have changed the version.
 _RELEASES: Final = 3
+#: Seconds; 0 would mean never.
+_AT_ONCE: Final = 0.001
 _OVERTAKEN: Final = (errors.ConflictError, errors.AlreadyExistsError, errors.NotFoundError)
 _TROUBLES: Final = (errors.KubeError, msgspec.DecodeError)
 
@@ -105,11 +108,19 @@ class Election:
         me: our identity, which no other candidate has and no earlier process had.
         timing: how the election goes.
         clock: the time.
+        end_in: sets in how many seconds the process is ended from outside (0: never), should it still be there.
     """
 
     def __init__(
-        self, store: Store, me: str, *, timing: Timing | None = None, clock: clocks.Clock = clocks.SYSTEM
+        self,
+        store: Store,
+        me: str,
+        *,
+        timing: Timing | None = None,
+        clock: clocks.Clock = clocks.SYSTEM,
+        end_in: Callable[[float], None] = lambda _: None,
     ) -> None:
+        self._end_in = end_in
         self._store = store
         self._me = me
         self._timing = timing or Timing()
@@ -166,6 +177,7 @@ class Election:
             except _TROUBLES as error:
                 _log.warning("the lease is not released, and ends by itself: %s", str(error))
                 return
+            self._end_in(0)
             _log.info("the lease is released")
             return
 
@@ -177,7 +189,8 @@ class Election:
         while True:
             try:
                 record = await self._store.read()
-                sight = lease.look(sight, record, me=self._me, now=self._clock.elapsed())
+                now = self._clock.elapsed()
+                sight = lease.look(sight, record, me=self._me, duration=self._timing.duration, now=now)
                 self._note("", "" if record is None else record.holder)
                 if lease.may_take(sight, now=self._clock.elapsed()):
                     taken = await self._write(record)
@@ -186,7 +199,8 @@ class Election:
                         _log.info("leading as %s", self._me)
                         return taken
             except _OVERTAKEN as error:
-                # Another candidate was faster; or there is no such namespace.
+                # Another candidate was faster, which is news that no earlier sight has; or there is no such namespace.
+                sight = None
                 self._note(str(error) if isinstance(error, errors.NotFoundError) else "", "")
             except _TROUBLES as error:
                 self._note(f"the lease cannot be had: {error}", "")
@@ -234,6 +248,9 @@ class Election:
         if not self.leading.is_set() or self._acts():
             # NB: a renewal that is answered too late changes nothing: another operator may have led meanwhile.
             self._act_until = sent + self._timing.deadline
+            # Half of what is left of the lease by then is for requests under way.
+            spare = (self._timing.duration - self._timing.deadline) / 2
+            self._end_in(max(_AT_ONCE, self._act_until + spare - self._clock.elapsed()))
         return written
 
     def _lose(self, why: str) -> NoReturn:

@@ -76,20 +76,24 @@ class Sight:
     """Until when, by our own clock, another one's claim must be honoured."""
 
 
-def look(before: Sight | None, record: Record | None, *, me: str, now: float) -> Sight:
+def look(before: Sight | None, record: Record | None, *, me: str, duration: int, now: float) -> Sight:
     """Take in what was read.
 
     Args:
         before: what was seen before; None at the first look.
         record: what was read; None where there is no Lease.
         me: our identity.
+        duration: seconds that we would claim.
         now: seconds, by our own clock, when the answer was in.
 
     Returns:
-        What is seen now.  A Lease that somebody deleted leaves its holder's claim alive until it ends by itself.
+        What is seen now.  Where there is no Lease, somebody may have deleted it under a holder, who acts on and makes
+        it again: it is free when nobody did for as long as a claim lasts.
     """
     if record is None:
-        return Sight(None, NEVER if before is None else before.claimed_until)
+        if before is not None and before.record is None:
+            return before
+        return Sight(None, now + duration)
     if before is not None and before.record is not None and replace(before.record, version=record.version) == record:
         # NB: a write to its labels is no renewal; only the version for our own write changes.
         return Sight(record, before.claimed_until)

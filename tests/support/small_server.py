@@ -166,12 +166,14 @@ class SmallServer:
         start = int(request.query.get("continue", "0"))
         size = min(self.page, int(request.query.get("limit", "500")))
         rest = str(start + size) if start + size < len(found) else ""
+        # NB: as the real server does it, an empty list of metadata is null.
+        empty = None if "PartialObjectMetadataList" in accepted else []
         return web.json_response(
             {
                 "apiVersion": "tfcluster.dev/v1alpha1",
                 "kind": "TFClusterList",
                 "metadata": {"resourceVersion": version, "continue": rest},
-                "items": found[start : start + size],
+                "items": found[start : start + size] or empty,
             }
         )
 

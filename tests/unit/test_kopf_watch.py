@@ -114,8 +114,10 @@ def test_the_kind_may_come_late(caplog):
     with caplog.at_level(logging.WARNING, "tfcluster_operator"):
         play(story)
     assert [r.message for r in caplog.records if r.name.startswith("tfcluster")] == [
-        ("tfclusters in all namespaces: the server does not know the kind; apply crds/tfcluster.yaml:"
-        " 404 : 404 page not found")
+        (
+            "tfclusters in all namespaces: the server does not know the kind; apply crds/tfcluster.yaml:"
+            " 404 : 404 page not found"
+        )
     ]
 
 

@@ -53,6 +53,7 @@ class Line:
     requests_lost: list[Span] = field(default_factory=list)
     answers_lost: list[Span] = field(default_factory=list)
     refusal: errors.KubeError | None = None
+    refusal_of_writes: errors.KubeError | None = None
     writes_held: asyncio.Event | None = None
 
     async def read(self) -> Record | None:
@@ -61,6 +62,8 @@ class Line:
     async def write(self, record: Record) -> Record:
         if self.writes_held is not None:
             await self.writes_held.wait()
+        if self.refusal_of_writes is not None:
+            raise self.refusal_of_writes
         return await self._go(lambda: self.server.put(record))
 
     async def _go(self, act: Callable[[], Any]) -> Any:
@@ -457,6 +460,22 @@ def test_a_label_on_the_lease_is_no_renewal():
         assert now() - crashed <= TIMING.duration + 3
 
     within_world(2, story)
+
+
+def test_a_namespace_that_went_with_its_lease_is_the_reason(caplog):
+    """A leader whose Lease and namespace are gone ends by the server's words, not by a guess."""
+
+    async def story(world: World) -> None:
+        (leader,) = world.candidates
+        leader.start()
+        await world.someone_leads()
+        world.server.record = None
+        leader.line.refusal_of_writes = errors.NotFoundError(status=404, reason="NotFound", message="no namespace")
+        await asyncio.sleep(20)
+        assert leader.lost == "the lease was lost: no renewal within 10 s: 404 NotFound: no namespace"
+
+    within_world(1, story)
+    assert len([record for record in caplog.records if record.levelno == logging.WARNING]) == 1
 
 
 def test_a_lease_given_to_another_ends_the_leader():

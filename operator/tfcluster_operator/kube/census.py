@@ -29,7 +29,8 @@ class _ListMetadata(msgspec.Struct, rename={"continue_token": "continue"}):
 
 class _Page(msgspec.Struct):
     metadata: _ListMetadata
-    items: list[_Item]
+    # NB: the API server spells an empty list of metadata as null.
+    items: list[_Item] | None = None
 
 
 async def list_uids(requests: OneShot, namespace: str | None, *, everything: bool = True) -> set[str]:
@@ -59,7 +60,7 @@ async def list_uids(requests: OneShot, namespace: str | None, *, everything: boo
             within=_TIMEOUT,
         )
         page = msgspec.json.decode(answer, type=_Page)
-        found.update(item.metadata.uid for item in page.items)
+        found.update(item.metadata.uid for item in page.items or ())
         if not everything or not page.metadata.continue_token:
             return found
         params["continue"] = page.metadata.continue_token

@@ -222,14 +222,16 @@ class Election:
             pause = self._timing.retry
             try:
                 record = await self._write(record)
-            except _OVERTAKEN:
+            except _OVERTAKEN as error:
                 # Somebody wrote to it, or deleted it; or an answer of ours was lost.
+                if isinstance(error, errors.NotFoundError):
+                    self._note(str(error), self._me)
                 try:
                     found = await self._store.read()
-                except _TROUBLES as error:
-                    self._note(str(error), self._me)
+                except _TROUBLES as worse:
+                    self._note(str(worse), self._me)
                     continue
-                pause = self._timing.retry / 10
+                pause = self._timing.retry / 10 if found else self._timing.retry
                 if found is not None and found.holder != self._me:
                     self._lose(f"{found.holder or 'nobody'} holds it")
                 record = lease.claim(found, me=self._me, duration=self._timing.duration, now=self._clock.wall())

@@ -200,7 +200,9 @@ class KopfWatch:
             async with asyncio.timeout(_DISCOVERY):
                 await tap.listed.wait()
         except TimeoutError:
-            raise UnwatchedError("kopf does not find the kind among the server's resources") from None
+            raise UnwatchedError(
+                f"kopf listed nothing within {_DISCOVERY:g} s; the server's discovery may not know the kind yet"
+            ) from None
         self._say("")
         self.synced.set()
         pauses = _Pauses()

@@ -24,6 +24,10 @@ class UnreachableError(KubeError):
     """The API server gave no useful answer for as long as the request was tried."""
 
 
+class NotLeadingError(KubeError):
+    """A write was not sent, because another operator may lead by now."""
+
+
 class ApiError(KubeError):
     """The API server refused a request: ``status`` is HTTP's, ``reason`` and ``message`` are the server's words."""
 
@@ -52,10 +56,6 @@ class GoneError(ApiError):
 
 class ServerError(ApiError):
     """The server failed at a request, or had no room for it; what it says may be another program's words."""
-
-
-class NotLeadingError(KubeError):
-    """A write was held back: the lease may be another replica's by now."""
 
 
 class _Status(msgspec.Struct):

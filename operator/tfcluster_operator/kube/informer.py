@@ -54,10 +54,10 @@ class Informer:
         self._store = store
         self._namespace = namespace
         self._version = ""
+        #: What is watched, for people to read.
+        self.what = f"{resource.plural} in {namespace or 'all namespaces'}"
         #: Set when the first list is in the store.
         self.synced = asyncio.Event()
-        #: When something was last heard, by the clock that never steps.
-        self.heard_at = client.clock.elapsed()
         #: Why the server refuses the list, in its words; "" while it does not.
         self.refused = ""
 
@@ -78,7 +78,7 @@ class Informer:
                     self.refused, self._version = error.message or str(error), ""
                 if str(error) != told:  # what goes on for hours is told once
                     told = str(error)
-                    _log.warning("watching %s in %s: %s", self._resource.plural, self._namespace or "all", error)
+                    _log.warning("%s: %s", self.what, error)
             # NB: also after an end without an error: a server that closes every watch at once must not be hammered.
             if self._client.clock.elapsed() - began >= _A_GOOD_RUN:
                 pause, told = _FIRST_PAUSE, ""
@@ -99,7 +99,6 @@ class Informer:
         self._store.replace(children, version=int(meta.resource_version), namespace=self._namespace)
         self._version = meta.resource_version
         self.refused = ""
-        self.heard_at = self._client.clock.elapsed()
         self.synced.set()
 
     async def _watch(self) -> None:
@@ -112,7 +111,6 @@ class Informer:
         }
         path = self._resource.path(self._namespace)
         async for line in self._client.watch(path, params=params, silence=_SILENCE):
-            self.heard_at = self._client.clock.elapsed()
             self._take(line)
 
     def _take(self, line: bytes) -> None:

@@ -10,6 +10,8 @@ OPERATOR := $(CACHE)/operator-$(shell sha256sum requirements/operator.txt | cut 
 # The newest of each major version: the resolver's messages work with all of them.
 PROTOBUFS := $(foreach major,5 6 7,$(CACHE)/protobuf-$(major)-$(shell sha256sum requirements/protobuf-$(major).txt | cut -c1-16))
 PYTEST := $(BIN)/python -m pytest
+# By file: a file's tests share a world, and each worker has a control plane and an operator of its own.
+PARALLEL := --numprocesses 2 --dist loadfile --max-worker-restart 2
 SOURCES := operator resolver crds scripts tests bench local_kubernetes memory_kubernetes examples
 
 .DEFAULT_GOAL := help
@@ -23,7 +25,7 @@ demo: .venv ## set everything up and watch a TensorFlow cluster train, resize an
 
 test: check simulate tensorflow-tests integration chart e2e ## all set-up and all tests; what CI runs
 
-check: lint types layers unit ## lint, types, layers, unit tests: under a minute, no cluster
+check: lint types layers unit ## lint, types, layers, unit tests: a minute or so, no cluster
 
 lint: .venv
 	$(BIN)/ruff check .
@@ -36,7 +38,7 @@ layers: .venv
 	$(BIN)/lint-imports
 
 unit: .venv
-	$(PYTEST) tests/unit tests/properties tests/simulation
+	PYTHONHASHSEED=0 $(PYTEST) $(PARALLEL) tests/unit tests/properties tests/simulation
 
 simulate: .venv ## every plan of the simulation; PLAN='…' repeats one with a trace, LEARN=1 makes the references again
 	PYTHONHASHSEED=0 PYTHONPATH=tests:. $(BIN)/python -m simulation
@@ -45,7 +47,7 @@ tensorflow-tests: $(TENSORFLOW)/.complete $(PROTOBUFS:=/.complete)
 	TFCLUSTER_PROTOBUFS="$(PROTOBUFS)" PYTHONPATH=resolver $(TENSORFLOW)/bin/python -m pytest tests/tensorflow
 
 integration: .venv $(OPERATOR)/.complete
-	TFCLUSTER_OPERATOR_PYTHON=$(OPERATOR)/bin/python $(PYTEST) tests/integration
+	TFCLUSTER_OPERATOR_PYTHON=$(OPERATOR)/bin/python $(PYTEST) $(PARALLEL) tests/integration
 
 chart: .venv
 	$(PYTEST) tests/chart

@@ -8,14 +8,16 @@ Usage:
 
 Our part is sources/definition.yaml, with sources/filter_rules.py for the rules on device filters and start_rules.py for
 those on the order in which jobs start; they decide what a TFCluster is.  This script decides how Kubernetes' schemas
-become structural, which a CustomResourceDefinition must be.
+become structural, which a CustomResourceDefinition must be, and how many of Kubernetes' descriptions fit into it.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -51,6 +53,12 @@ QUANTITY: Final = "io.k8s.apimachinery.pkg.api.resource.Quantity"
 #: The grammar in Quantity's documentation, so that "4GB" is refused here and not when the pod is made.
 QUANTITY_PATTERN: Final = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?$"
 
+#: How large the definition may become, in bytes of the JSON that ``kubectl apply`` keeps in an annotation.  The API
+#: server takes 262,144 of all annotations together.
+APPLIED_LIMIT: Final = 240_000
+#: The end of a sentence, but not the stop of "e.g.", "i.e." or "etc.".
+SENTENCE_END: Final = re.compile(r"(?<!\be\.g)(?<!\bi\.e)(?<!\betc)[.!?](?=\s|$)")
+
 #: What definition.yaml may call by `$rules`.
 RULES: Final[Mapping[str, Callable[[], list[dict[str, str]]]]] = {
     "of_one_list": filter_rules.of_one_list,
@@ -61,6 +69,12 @@ RULES: Final[Mapping[str, Callable[[], list[dict[str, str]]]]] = {
 Schema = dict[str, Any]
 
 
+class Borrowed(str):
+    """A description of Kubernetes' own; unlike ours, it is left out where the definition would become too large."""
+
+    __slots__ = ()
+
+
 def generate() -> str:
     """Make the CustomResourceDefinition from its sources.
 
@@ -69,6 +83,9 @@ def generate() -> str:
     """
     kubernetes = json.loads(KUBERNETES.read_text(encoding="utf-8"))
     definition = inline(yaml.safe_load(DEFINITION.read_text(encoding="utf-8")), kubernetes)
+    (version,) = definition["spec"]["versions"]
+    borrowed = remove_borrowed(version["schema"]["openAPIV3Schema"])
+    restore(borrowed, APPLIED_LIMIT - applied_size(definition))
     return HEADER + yaml.dump(definition, Dumper=_Dumper, sort_keys=False, width=120, allow_unicode=True)
 
 
@@ -92,6 +109,47 @@ def inline(node: Any, kubernetes: Mapping[str, Schema]) -> Any:
     return {key: inline(value, kubernetes) for key, value in node.items() if value is not None}
 
 
+def remove_borrowed(schema: Schema) -> list[tuple[Schema, str]]:
+    """Take Kubernetes' descriptions out of a schema.
+
+    Args:
+        schema: a structural schema; it is changed.
+
+    Returns:
+        The parts that had one, each with its text, those nearest to the root first.
+    """
+    found: list[tuple[Schema, str]] = []
+    waiting = deque([schema])
+    while waiting:
+        part = waiting.popleft()
+        if isinstance(part.get("description"), Borrowed):
+            found.append((part, str(part.pop("description"))))
+        waiting.extend(part.get("properties", {}).values())
+        waiting.extend(part[key] for key in ("items", "additionalProperties") if isinstance(part.get(key), dict))
+    return found
+
+
+def restore(descriptions: list[tuple[Schema, str]], room: int) -> None:
+    """Put descriptions back, in their order, until the next one does not fit.
+
+    Args:
+        descriptions: the parts of a schema, each with its text.
+        room: how many bytes the definition may grow by, as :func:`applied_size` counts.
+    """
+    for part, text in descriptions:
+        room -= len(',"description":') + applied_size(text)
+        if room < 0:
+            return
+        part["description"] = text
+
+
+def applied_size(value: Any) -> int:
+    """Count the bytes that ``kubectl apply`` keeps of a value: compact JSON as Go writes it."""
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    # NB: Go escapes these three in six bytes each.
+    return len(text.encode()) + 5 * sum(map(text.count, "<>&"))
+
+
 def merge(under: Any, over: Any) -> Any:
     """Merge as RFC 7386 does: maps key by key, null removes, anything else replaces."""
     if not isinstance(under, dict) or not isinstance(over, dict):
@@ -109,17 +167,19 @@ def structural(schema: Schema, kubernetes: Mapping[str, Schema]) -> Schema:
 
     Returns:
         The same without references, without defaults, and with the mark of an integer or text in place of a choice.
+        Its descriptions are Borrowed.
     """
+    description = {"description": Borrowed(schema["description"])} if "description" in schema else {}
     if "allOf" in schema:  # one reference, wrapped so that it can carry a description
         (only,) = schema["allOf"]
-        return structural(only, kubernetes)
+        return {**structural(only, kubernetes), **description}
     if "$ref" in schema:
         name = _referenced(schema)
         pattern = {"pattern": QUANTITY_PATTERN} if name == QUANTITY else {}
         return {**structural(kubernetes[name], kubernetes), **pattern}
     if "oneOf" in schema:
-        return {"x-kubernetes-int-or-string": True}
-    made = {key: value for key, value in schema.items() if key not in DROPPED}
+        return {"x-kubernetes-int-or-string": True, **description}
+    made = {key: value for key, value in schema.items() if key not in DROPPED} | description
     if "properties" in made:
         made["properties"] = {name: structural(part, kubernetes) for name, part in made["properties"].items()}
     for part in made.keys() & {"items", "additionalProperties"}:
@@ -139,7 +199,7 @@ def fetch(kubeconfig: str) -> dict[str, Schema]:
         kubeconfig: path of the kubeconfig that leads to it.
 
     Returns:
-        The schemas by name, without their descriptions.
+        The schemas by name, with the first sentence of each description.
     """
     from kubernetes import client, config  # noqa: PLC0415 - only a refresh needs the client
 
@@ -152,7 +212,7 @@ def fetch(kubeconfig: str) -> dict[str, Schema]:
     if answer.status != 200:
         raise SystemExit(f"{OPENAPI_PATH}: the API server answered {answer.status}: {body.decode(errors='replace')}")
     schemas = json.loads(body)["components"]["schemas"]
-    return {name: without_descriptions(schemas[name]) for name in sorted(reachable(ROOT, schemas))}
+    return {name: brief(schemas[name]) for name in sorted(reachable(ROOT, schemas))}
 
 
 def reachable(root: str, schemas: Mapping[str, Schema]) -> set[str]:
@@ -167,14 +227,22 @@ def reachable(root: str, schemas: Mapping[str, Schema]) -> set[str]:
     return found
 
 
-def without_descriptions(schema: Schema) -> Schema:
-    """Drop the descriptions of a schema and of all its parts; a property of that name stays."""
-    made = {key: value for key, value in schema.items() if key != "description"}
+def brief(schema: Schema) -> Schema:
+    """Shorten the descriptions of a schema and of all its parts; a property of that name stays."""
+    made = {key: first_sentence(value) if key == "description" else value for key, value in schema.items()}
     if "properties" in made:
-        made["properties"] = {name: without_descriptions(part) for name, part in made["properties"].items()}
+        made["properties"] = {name: brief(part) for name, part in made["properties"].items()}
     for part in made.keys() & {"items", "additionalProperties"}:
-        made[part] = without_descriptions(made[part])
+        made[part] = brief(made[part])
     return made
+
+
+def first_sentence(text: str) -> str:
+    """Give the first sentence of a description, which may be the whole of it, with a stop at its end."""
+    line = " ".join(text.strip().partition("\n\n")[0].split())
+    # NB: some begin with a sentence of one word, "Required.", which says nothing by itself.
+    ends = (line[: end.end()] for end in SENTENCE_END.finditer(line))
+    return next((sentence for sentence in ends if " " in sentence), f"{line.rstrip('.:;,')}.")
 
 
 def main(arguments: list[str] | None = None) -> int:

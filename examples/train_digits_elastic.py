@@ -57,7 +57,8 @@ def main() -> None:
     """Train, and print a line of loss and accuracy a pass."""
     options = read_options()
     # The coordinator's threads can keep a process from ending after a worker was lost, so this does not wait for them.
-    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    # NB: not 0, which would say that the training is done: an evicted pod that ends well counts as a completed task.
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(128 + signal.SIGTERM))
 
     cluster = TFClusterResolver().snapshot()
     connect_to_cluster(cluster)

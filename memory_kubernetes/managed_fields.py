@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -21,8 +22,10 @@ def at_creation(body: Object, manager: str, now: str) -> list[Object]:
     Returns:
         The entries.
     """
-    owned = [path for path, _ in _images(body)]
-    return [_entry(manager, now, owned)] if owned else []
+    fields: Object = {}
+    for kind, name in dict(_images(body)):
+        fields.setdefault(f"f:{kind}", {})[_key(name)] = {".": {}, "f:image": {}, "f:name": {}}
+    return [_entry(manager, now, fields)] if fields else []
 
 
 def after_update(old: Object, new: Object, manager: str, now: str) -> list[Object] | None:
@@ -43,11 +46,16 @@ def after_update(old: Object, new: Object, manager: str, now: str) -> list[Objec
     changed = [path for path, image in _images(new) if before.get(path) != image]
     if not changed:
         return None
-    owners = {entry["manager"]: _paths(entry) for entry in old["metadata"].get("managedFields") or ()}
-    for paths in owners.values():
-        paths[:] = [path for path in paths if path not in changed]
-    owners.setdefault(manager, []).extend(changed)
-    return [_entry(who, now, paths) for who, paths in owners.items() if paths]
+    entries = {
+        entry["manager"]: copy.deepcopy(entry["fieldsV1"]["f:spec"])
+        for entry in old["metadata"].get("managedFields") or ()
+    }
+    for kind, name in changed:
+        for fields in entries.values():
+            fields.get(f"f:{kind}", {}).get(_key(name), {}).pop("f:image", None)
+        of_kind = entries.setdefault(manager, {}).setdefault(f"f:{kind}", {})
+        of_kind.setdefault(_key(name), {})["f:image"] = {}
+    return [_entry(who, now, fields) for who, fields in entries.items()]
 
 
 def _images(body: Object) -> Iterable[tuple[tuple[str, str], str]]:
@@ -57,10 +65,11 @@ def _images(body: Object) -> Iterable[tuple[tuple[str, str], str]]:
             yield (kind, container.get("name", "")), container.get("image", "")
 
 
-def _entry(manager: str, now: str, paths: Iterable[tuple[str, str]]) -> Object:
-    fields: Object = {}
-    for kind, name in paths:
-        fields.setdefault(f"f:{kind}", {})[f'k:{{"name":"{name}"}}'] = {".": {}, "f:image": {}, "f:name": {}}
+def _key(name: str) -> str:
+    return f'k:{{"name":"{name}"}}'
+
+
+def _entry(manager: str, now: str, fields: Object) -> Object:
     return {
         "manager": manager,
         "operation": "Update",
@@ -69,11 +78,3 @@ def _entry(manager: str, now: str, paths: Iterable[tuple[str, str]]) -> Object:
         "fieldsType": "FieldsV1",
         "fieldsV1": {"f:spec": fields},
     }
-
-
-def _paths(entry: Object) -> list[tuple[str, str]]:
-    return [
-        (kind.removeprefix("f:"), key.removeprefix('k:{"name":"').removesuffix('"}'))
-        for kind, containers in entry["fieldsV1"].get("f:spec", {}).items()
-        for key in containers
-    ]

@@ -5,6 +5,7 @@ Nothing here starts unless a test asks for it, so unit tests stay free of it.
 
 from __future__ import annotations
 
+import importlib.util
 import subprocess
 import sys
 import uuid
@@ -31,7 +32,37 @@ from support.rbac import OPERATOR_USER, grant_operator_rights  # noqa: E402 - af
 from support.waiting import eventually  # noqa: E402 - after the path
 from support.world import World  # noqa: E402 - after the path
 
+pytest_plugins = ["support.skips"]
+
 TRACEBACK = "Traceback (most recent call last)"
+
+
+def has_tensorflow() -> bool:
+    """Say whether TensorFlow is installed here; tests/tensorflow, a folder without a module, is not it."""
+    found = importlib.util.find_spec("tensorflow")
+    return found is not None and found.origin is not None
+
+
+#: They run in an environment of their own (`make tensorflow-tests`), which has no Kubernetes client for this file.
+collect_ignore = [] if has_tensorflow() else ["tensorflow"]
+
+
+def pytest_report_header() -> str:
+    """Say which tests are left out."""
+    return "tests/tensorflow is left to `make tensorflow-tests`" if collect_ignore else "with tests/tensorflow"
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Build Kubernetes and helm before the first test that needs them: minutes the first time, none of it a test's."""
+    needed = {name for item in session.items for name in getattr(item, "fixturenames", ())}
+    if session.config.option.collectonly or not needed & {"control_plane", "bare_server", "helm"}:
+        return
+    from local_kubernetes import binaries
+
+    if needed & {"control_plane", "bare_server"}:
+        binaries.hyperkube()
+    if "helm" in needed:
+        binaries.helm()
 
 
 @pytest.fixture(scope="session")

@@ -48,7 +48,7 @@ def of_the_jobs() -> list[dict[str, str]]:
         _rule(
             f"!self.exists(j, {_ITSELF})",
             wrong=f"self.filter(j, {_ITSELF}).map(j, 'spec.jobs.' + j + '.startAfter: \"' + j + '\"')[0]",
-            advice="is the job itself, which would wait for its own tasks for ever: remove it",
+            advice="is the job itself, which would wait for its own tasks and never start: remove it",
         ),
         _rule(
             _bound([("r0", "['']"), *startable], f"{last}.size() == self.size()"),

@@ -5,24 +5,27 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from typing import Final
 
 import uvloop
 
 from tfcluster_operator import handlers
+from tfcluster_operator.kube.leadership import LeaseLostError
 from tfcluster_operator.settings import Settings, parse_arguments
+
+#: kopf logs a line for each event, and a traceback for what kopf_watch says in one line.
+_NOISY: Final = {"aiohttp": logging.WARNING, "kopf": logging.CRITICAL}
 
 
 def main() -> None:
     """Run the operator; the process exits with 0 when it was told to stop, with 1 when a part of it died."""
     settings = parse_arguments(sys.argv[1:])
-    # kopf asks for the user's name, and a container's user need not have one.
-    os.environ.setdefault("USER", "tfcluster-operator")
     logging.basicConfig(
         level=settings.log_level.upper(), format="%(asctime)s %(levelname)-7s %(name)s: %(message)s", stream=sys.stderr
     )
-    # kopf logs a line for each event and repeats what the conditions say.
-    for noisy in ("kopf", "aiohttp"):
-        logging.getLogger(noisy).setLevel(logging.WARNING)
+    if settings.log_level != "debug":
+        for name, level in _NOISY.items():
+            logging.getLogger(name).setLevel(level)
     uvloop.run(_run(settings))
 
 
@@ -30,11 +33,14 @@ async def _run(settings: Settings) -> None:
     code = 0
     try:
         await handlers.run(settings)
+    except LeaseLostError as error:
+        logging.getLogger(__name__).error("the operator ends: %s", error)  # noqa: TRY400 - the reason says it all
+        code = 1
     except Exception:
         logging.getLogger(__name__).exception("the operator ends")
         code = 1
     logging.shutdown()
-    # NB: our own part has ended in order; kopf would take seconds to wind down a watch that holds nothing.
+    # NB: our own part has ended in order; what kopf left to wind down holds nothing.
     os._exit(code)
 
 

@@ -1,119 +1,129 @@
-"""Everything that kopf does for us: the process, the login, the watch of TFClusters.
-
-Only ``on.event`` is used: it writes nothing to the object, no annotation and no finalizer.  Children never go through
-kopf (see :mod:`tfcluster_operator.kube.informer`).
-"""
+"""How the process is put together: credentials, the engine, kopf's watch, the election, the probes; and its end."""
 
 from __future__ import annotations
 
 import asyncio
-import random
+import logging
 import signal
-from collections.abc import Iterator
-from typing import Any, Final
+import socket
+import uuid
+from collections.abc import Sequence
+from typing import Final
 
 import kopf
 
+from tfcluster_operator import hard_stop
 from tfcluster_operator.engine.assembly import Engine
-from tfcluster_operator.kube import connection, probes
+from tfcluster_operator.kopf_watch import KopfWatch
+from tfcluster_operator.kube import connection, leadership, probes
 from tfcluster_operator.kube.client import Client
+from tfcluster_operator.kube.lease import Lease, Timing
 from tfcluster_operator.kube.limiter import AdaptiveLimiter
-from tfcluster_operator.model import naming
+from tfcluster_operator.kube.one_shot import OneShot
 from tfcluster_operator.resolver_sources import read_archive
 from tfcluster_operator.settings import Settings
 
-#: Seconds that the requests under way get to end.
+_log = logging.getLogger(__name__)
+
+#: Seconds that the writes under way get to be answered, and then the parts to end.
 _FAREWELL: Final = 3.0
+#: Watches of one namespace: the TFClusters, and three kinds of children.
+_WATCHES: Final = 4
 
 
-class _EndlessBackoffs:
-    """kopf gives a request up, and the process with it, when its back-offs are used up: these never are."""
-
-    def __iter__(self) -> Iterator[float]:
-        pause = 0.5
-        while True:
-            yield pause * random.uniform(0.75, 1.25)  # noqa: S311 - jitter, no secret
-            pause = min(10.0, pause * 1.5)
-
-
-def _kopf_settings() -> kopf.OperatorSettings:
-    settings = kopf.OperatorSettings()
-    settings.scanning.disabled = True
-    settings.peering.standalone = True
-    settings.posting.enabled = False
-    settings.networking.error_backoffs = _EndlessBackoffs()
-    settings.networking.request_timeout = 30
-    settings.queueing.idle_timeout = 1.0
-    return settings
-
-
-_SETTINGS: Final = _kopf_settings()
-
-
-def _credentials() -> kopf.ConnectionInfo:
+def _access() -> connection.Access:
     """Find credentials: a kubeconfig if one is named, else the pod's service account.
 
     Raises:
         kopf.LoginError: there are none.
     """
-    found = kopf.login_with_kubeconfig(settings=_SETTINGS) or kopf.login_with_service_account(settings=_SETTINGS)
+    settings = kopf.OperatorSettings()
+    found = kopf.login_with_kubeconfig(settings=settings) or kopf.login_with_service_account(settings=settings)
     if found is None:
         raise kopf.LoginError("no credentials: set KUBECONFIG, or run in a pod with a service account token")
-    return found
+    in_pod = found.token is not None and connection.SERVICE_ACCOUNT_TOKEN.exists() and found.ca_data is None
+    return connection.Access(
+        server=found.server,
+        context=found.as_ssl_context() if found.server.startswith("https") else None,
+        headers={} if in_pod else found.as_http_headers(),
+        token=connection.SERVICE_ACCOUNT_TOKEN if in_pod else None,
+    )
 
 
-async def run(settings: Settings) -> None:
+async def run(settings: Settings, *, timing: Timing | None = None) -> None:
     """Run the operator until it is told to stop.
 
     Args:
         settings: what it was started with.
+        timing: how the election goes, if not as usual.
 
     Raises:
-        Exception: a part of it died; the process should end and be started anew.
+        LeaseLostError: another operator may lead now; the process should end and start again.
+        Exception: a part of it died; the process should end and start again.
     """
-    found = _credentials()
-    in_pod = found.token is not None and connection.SERVICE_ACCOUNT_TOKEN.exists() and found.ca_data is None
-    session = connection.open_session(
-        found.as_ssl_context() if found.server.startswith("https") else None,
-        {} if in_pod else found.as_http_headers(),
-        token=connection.SERVICE_ACCOUNT_TOKEN if in_pod else None,
-    )
-    async with session:
-        engine = Engine(Client(session, found.server, AdaptiveLimiter()), settings.namespaces, read_archive())
-        runner = await probes.serve(settings.health_port, engine.informers, engine.ready)
-        kopf_tasks = await kopf.spawn_tasks(
-            registry=_registry(engine, kopf.AiohttpSession(server=found.server, aiohttp_session=session)),
-            settings=_SETTINGS,
-            standalone=True,
-            clusterwide=not settings.namespaces,
-            namespaces=settings.namespaces,
-        )
-        # NB: after spawn_tasks, whose own handlers would close the session under the engine's requests.
-        asked_to_end = asyncio.Event()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, asked_to_end.set)
-        own = asyncio.create_task(engine.run())
-        watch = asyncio.create_task(kopf.run_tasks(kopf_tasks))
-        asked = asyncio.create_task(asked_to_end.wait())
-        # Whichever ends first ends the process: a part that died must not leave the rest half alive.
-        await asyncio.wait([own, watch, asked], return_when=asyncio.FIRST_COMPLETED)
-        own.cancel()
-        await asyncio.wait([own], timeout=_FAREWELL)
-        await runner.cleanup()
-    for part in (own, watch):
-        if part.done() and not part.cancelled() and (error := part.exception()) is not None:
+    access, timing = _access(), timing or Timing()
+    scopes: tuple[str | None, ...] = settings.namespaces or (None,)
+    under_way = connection.WritesUnderWay()
+    # NB: the lease has connections of its own, so that a renewal waits for nobody, and is never fenced.
+    async with connection.open_session(access) as for_lease:
+        standing = _standing(settings, OneShot(for_lease, access.server), timing)
+        async with connection.open_session(
+            access, under_way, fence=standing.fence, connections=_WATCHES * len(scopes)
+        ) as session:
+            client = Client(session, access.server, AdaptiveLimiter(), fence=standing.fence)
+            engine = Engine(client, settings.namespaces, read_archive())
+            asked_to_end = asyncio.Event()
+
+            def own_signals() -> None:
+                for number in (signal.SIGTERM, signal.SIGINT):
+                    asyncio.get_running_loop().add_signal_handler(number, asked_to_end.set)
+
+            own_signals()
+            watches = [KopfWatch(access, session, scope, engine, own_signals=own_signals) for scope in scopes]
+            parts = [
+                asyncio.create_task(standing.run(), name="election"),
+                asyncio.create_task(engine.run(standing.leading), name="engine"),
+                *(asyncio.create_task(watch.run(), name=watch.what) for watch in watches),
+            ]
+            readiness = probes.Readiness(watches, engine.informers, lambda: standing.words)
+            runner = await probes.serve(settings.health_port, readiness, lambda: parts)
+            asked = asyncio.create_task(asked_to_end.wait())
+            # Whichever ends first ends the process: a part that died must not leave the rest half alive.
+            await asyncio.wait([asked, *parts], return_when=asyncio.FIRST_COMPLETED)
+            dead = [part for part in parts if part.done()]
+            await _end(standing, under_way, parts)
+            await runner.cleanup()
+    for part in dead:
+        if (error := part.exception()) is not None:
             raise error
 
 
-def _registry(engine: Engine, session: kopf.AiohttpSession) -> kopf.OperatorRegistry:
-    registry = kopf.OperatorRegistry()
+def _standing(settings: Settings, requests: OneShot, timing: Timing) -> leadership.Standing:
+    if not settings.leader_election:
+        _log.info("no leader election: nobody else may run an operator for the same namespaces")
+        return leadership.Alone()
+    me = f"{socket.gethostname()}_{uuid.uuid4()}"
+    lease = Lease(requests, settings.lease_namespace, settings.lease_name, timeout=timing.timeout)
+    _log.info("standby as %s for the lease %s/%s", me, settings.lease_namespace, settings.lease_name)
+    hard_stop.install()
+    return leadership.Election(lease, me, timing=timing, end_in=hard_stop.arm)
 
-    @kopf.on.login(registry=registry)
-    def login(**_: Any) -> kopf.AiohttpSession:
-        return session
 
-    @kopf.on.event(naming.GROUP, naming.VERSION, naming.PLURAL, registry=registry)
-    async def cluster_event(event: Any, **_: Any) -> None:
-        engine.cluster_event(event["type"], event["object"])
-
-    return registry
+async def _end(
+    standing: leadership.Standing, under_way: connection.WritesUnderWay, parts: Sequence[asyncio.Task[None]]
+) -> None:
+    """Begin no write, await those under way, end the parts, and only then let another operator lead."""
+    election, *others = parts
+    election.cancel()
+    await asyncio.wait([election])
+    standing.resign()
+    answered = asyncio.create_task(under_way.none.wait())
+    await asyncio.wait([answered], timeout=_FAREWELL)
+    for part in others:
+        part.cancel()
+    if answered.done():
+        await standing.release()
+    else:
+        answered.cancel()
+        _log.warning("the lease is not released: a write is still under way")
+    await asyncio.wait(others, timeout=_FAREWELL)

@@ -6,6 +6,11 @@ import argparse
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+#: Where the kubelet tells a pod its namespace.
+_NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +25,15 @@ class Settings:
 
     log_level: str
     """The least severe level that is logged."""
+
+    leader_election: bool = False
+    """Whether it acts only while it holds a Lease."""
+
+    lease_name: str = ""
+    """The Lease's name."""
+
+    lease_namespace: str = ""
+    """The Lease's namespace; empty where none is known."""
 
 
 def parse_arguments(arguments: Sequence[str]) -> Settings:
@@ -42,10 +56,30 @@ def parse_arguments(arguments: Sequence[str]) -> Settings:
         "--health-port", type=int, default=8080, help="port of /healthz and /readyz, 0 for none (default 8080)"
     )
     parser.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
+    parser.add_argument(
+        "--leader-election",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="act only while holding a Lease (default: where the Lease's namespace is known, as it is in a pod)",
+    )
+    parser.add_argument("--lease-name", default="tfcluster-operator", help="the Lease's name (default %(default)s)")
+    parser.add_argument("--lease-namespace", default="", help="the Lease's namespace (default: the pod's)")
     options = parser.parse_args(arguments)
+    lease_namespace = options.lease_namespace or _own_namespace()
+    if options.leader_election and not lease_namespace:
+        parser.error("--leader-election needs --lease-namespace outside of a pod")
     named = options.namespace or os.environ.get("TFCLUSTER_NAMESPACES", "").split()
     return Settings(
         namespaces=() if options.all_namespaces else tuple(named),
         health_port=options.health_port,
         log_level=options.log_level,
+        leader_election=bool(lease_namespace) if options.leader_election is None else options.leader_election,
+        lease_name=options.lease_name,
+        lease_namespace=lease_namespace,
     )
+
+
+def _own_namespace() -> str:
+    if _NAMESPACE_FILE.exists():
+        return _NAMESPACE_FILE.read_text(encoding="utf-8").strip()
+    return os.environ.get("POD_NAMESPACE", "")

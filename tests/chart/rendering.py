@@ -85,13 +85,15 @@ def look(objects: Sequence[Object], where: str) -> Any:
 
     Args:
         objects: all of them.
-        where: ``Kind`` or ``Kind.path.to.a[0].field``, for a kind of which there is at most one.
+        where: ``Kind`` or ``Kind.path.to.a[0].field``, for a kind of which there is at most one; or
+            ``Kind:name.path``, for one of several.
 
     Returns:
         What is there; None where it, its object, or a part of the way to it is missing.
     """
     kind, *steps = re.findall(r"[^.\[\]]+", where)
-    found = of_kind(objects, kind)
+    kind, _, name = kind.partition(":")
+    found = [one for one in of_kind(objects, kind) if name in {"", one["metadata"]["name"]}]
     assert len(found) <= 1, f"{len(found)} objects of kind {kind}"
     here: Any = found[0] if found else None
     for step in steps:

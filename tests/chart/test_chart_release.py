@@ -20,6 +20,8 @@ from support.objects import CRDS, NAMESPACES, PODS, ROLE_BINDINGS, TFCLUSTERS, K
 from support.rbac import OPERATOR_RULES
 from support.waiting import eventually
 
+from tfcluster_operator.settings import parse_arguments
+
 ACCESS_REVIEWS = Kind("authorization.k8s.io/v1", "subjectaccessreviews", namespaced=False)
 DEPLOYMENTS = Kind("apps/v1", "deployments")
 CRD = "tfclusters.tfcluster.dev"
@@ -28,6 +30,7 @@ HOME, WATCHED, FOREIGN = "home", "watched", "foreign"
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 #: Each value set, as far as a cluster without further preparation can bear it.
 EVERYTHING = {
+    "replicas": 3,
     "imagePullSecrets": [{"name": "key"}],
     "watchNamespaces": [HOME, WATCHED],
     "serviceAccount": {"name": "robot", "annotations": {"a": "b"}},
@@ -145,11 +148,46 @@ def test_pod_is_restricted_in_every_field(helm: Helm):
     assert not any("hostPort" in port for port in container["ports"])
 
 
-def test_one_operator_at_a_time(helm: Helm):
-    """The old operator ends before the new one starts, and there is never a second."""
+def test_a_new_operator_is_ready_before_an_old_one_ends(helm: Helm):
+    """Two operators run, one of which leads; an upgrade adds a new one before it takes an old one away."""
     objects = helm.render()
-    assert look(objects, "Deployment.spec.replicas") == 1
-    assert look(objects, "Deployment.spec.strategy") == {"type": "Recreate"}
+    assert look(objects, "Deployment.spec.replicas") == 2
+    assert look(objects, "Deployment.spec.strategy") == {
+        "type": "RollingUpdate",
+        "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0},
+    }
+
+
+def test_operators_elect_their_leader_by_the_releases_lease(helm: Helm):
+    """The operator's settings name the Lease that its Role names, in the release's namespace."""
+    objects = helm.render()
+
+    settings = parse_arguments(look(objects, "Deployment.spec.template.spec.containers[0].args"))
+    assert (settings.leader_election, settings.lease_namespace) == (True, "home")
+    rules = look(objects, "Role:r-tfcluster-operator-election.rules")
+    assert rules[0]["resourceNames"] == [settings.lease_name]
+
+
+def test_several_operators_are_spread_and_kept(helm: Helm):
+    """Two operators prefer two nodes, and an eviction takes one of them at most; a single one binds nobody."""
+    objects = helm.render()
+    selector = look(objects, "Deployment.spec.selector")
+    (spread,) = look(objects, "Deployment.spec.template.spec.topologySpreadConstraints")
+    assert spread == {
+        "maxSkew": 1,
+        "topologyKey": "kubernetes.io/hostname",
+        "whenUnsatisfiable": "ScheduleAnyway",
+        "labelSelector": selector,
+    }
+    assert look(objects, "PodDisruptionBudget.spec") == {
+        "maxUnavailable": 1,
+        "unhealthyPodEvictionPolicy": "AlwaysAllow",
+        "selector": selector,
+    }
+
+    alone = helm.render({"replicas": 1})
+    assert look(alone, "PodDisruptionBudget") is None
+    assert look(alone, "Deployment.spec.template.spec.topologySpreadConstraints") is None
 
 
 def test_probes_ask_the_operators_health(helm: Helm):
@@ -287,12 +325,17 @@ def test_users_may_do_with_clusters_what_they_may_do_with_pods(server: Objects, 
 
 
 def test_restricted_namespace_takes_the_operators_pod(server: Objects, install):
-    """Pod Security admission lets the operator's pod into a namespace that enforces "restricted"."""
+    """Pod Security admission lets the operator's pods into a namespace that enforces "restricted"."""
     release = install({})
 
     selector = f"app.kubernetes.io/instance={release}"
-    (pod,) = eventually(lambda: server.list(PODS, HOME, selector=selector), what="the operator's pod is admitted")
-    assert pod["metadata"]["labels"]["app.kubernetes.io/name"] == "tfcluster-operator"
+    pods = eventually(
+        lambda: server.list(PODS, HOME, selector=selector),
+        lambda found: len(found) == 2,
+        what="the operator's pods are admitted",
+    )
+    for pod in pods:
+        assert pod["metadata"]["labels"]["app.kubernetes.io/name"] == "tfcluster-operator"
 
 
 def test_server_accepts_every_value(server: Objects, install, on_server):
@@ -312,6 +355,7 @@ def test_server_accepts_every_value(server: Objects, install, on_server):
         "RoleBinding",
         "Deployment",
         "NetworkPolicy",
+        "PodDisruptionBudget",
     }
 
 

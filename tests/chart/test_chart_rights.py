@@ -38,6 +38,22 @@ EDITOR_RULES = {
 AGGREGATION = "rbac.authorization.k8s.io/aggregate-to-"
 
 
+ELECTION_RULES = [
+    {
+        "apiGroups": ["coordination.k8s.io"],
+        "resources": ["leases"],
+        "resourceNames": ["r-tfcluster-operator"],
+        "verbs": ["get", "patch"],
+    },
+    {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"]},
+]
+
+
+def for_clusters(objects: list[Object], kind: str) -> list[Object]:
+    """Give the Roles or RoleBindings but those for the election."""
+    return [found for found in of_kind(objects, kind) if not found["metadata"]["name"].endswith("-election")]
+
+
 def rights(role: Object) -> dict[tuple[str, str], list[str]]:
     """Spell a role's rules by group and resource; a rule may say nothing but these three."""
     found: dict[tuple[str, str], list[str]] = {}
@@ -71,7 +87,7 @@ def test_rights_are_given_per_namespace(helm: Helm, values, namespaces):
     """The operator has the rules in the namespaces that it watches, and no right anywhere else."""
     objects = helm.render({**values, "aggregateRoles": False})
 
-    roles, bindings = of_kind(objects, "Role"), of_kind(objects, "RoleBinding")
+    roles, bindings = for_clusters(objects, "Role"), for_clusters(objects, "RoleBinding")
     assert [role["metadata"]["namespace"] for role in roles] == namespaces
     assert [binding["metadata"]["namespace"] for binding in bindings] == namespaces
     assert [rights(role) for role in roles] == [RULES] * len(namespaces)
@@ -89,8 +105,21 @@ def test_rights_are_given_cluster_wide_on_demand(helm: Helm):
     assert rights(role) == RULES
     assert aggregated_to(role) == []
     assert_binds(the_only(objects, "ClusterRoleBinding"), role, objects)
-    assert not of_kind(objects, "Role")
-    assert not of_kind(objects, "RoleBinding")
+    assert not for_clusters(objects, "Role")
+    assert not for_clusters(objects, "RoleBinding")
+
+
+@pytest.mark.parametrize("values", [{}, {"clusterWide": True}, {"watchNamespaces": ["one"]}, {"replicas": 1}])
+def test_rights_to_the_lease_are_those_of_the_release(helm: Helm, values):
+    """Wherever the operator works, it may read and write its own Lease alone, in the release's namespace."""
+    objects = helm.render(values)
+
+    role = look(objects, "Role:r-tfcluster-operator-election")
+    assert role["rules"] == ELECTION_RULES
+    assert role["metadata"]["namespace"] == "home"
+    binding = look(objects, "RoleBinding:r-tfcluster-operator-election")
+    assert binding["metadata"]["namespace"] == "home"
+    assert_binds(binding, role, objects)
 
 
 def assert_binds(binding: Object, role: Object, objects: list[Object]) -> None:

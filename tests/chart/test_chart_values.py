@@ -36,13 +36,15 @@ EFFECTS: list[tuple[str, Any, str, Any]] = [
     ("image.tag", "v2", f"{CONTAINER}.image", "tfcluster-operator:v2"),
     ("image.pullPolicy", "Never", f"{CONTAINER}.imagePullPolicy", "Never"),
     ("imagePullSecrets", [{"name": "key"}], f"{POD}.spec.imagePullSecrets", [{"name": "key"}]),
+    ("replicas", 3, "Deployment.spec.replicas", 3),
     ("clusterWide", True, f"{CONTAINER}.args[0]", "--all-namespaces"),
     ("watchNamespaces", ["research"], f"{CONTAINER}.args[1]", "research"),
-    ("watchNamespaces", ["research"], "Role.metadata.namespace", "research"),
+    ("watchNamespaces", ["research"], "Role:r-tfcluster-operator.metadata.namespace", "research"),
     ("logLevel", "debug", f"{CONTAINER}.args[5]", "debug"),
     ("serviceAccount.name", "robot", "ServiceAccount.metadata.name", "robot"),
     ("serviceAccount.name", "robot", f"{POD}.spec.serviceAccountName", "robot"),
-    ("serviceAccount.name", "robot", "RoleBinding.subjects[0].name", "robot"),
+    ("serviceAccount.name", "robot", "RoleBinding:r-tfcluster-operator.subjects[0].name", "robot"),
+    ("serviceAccount.name", "robot", "RoleBinding:r-tfcluster-operator-election.subjects[0].name", "robot"),
     ("serviceAccount.annotations", {"iam": "role"}, "ServiceAccount.metadata.annotations", {"iam": "role"}),
     ("networkPolicy", True, "NetworkPolicy.spec.policyTypes", ["Ingress"]),
     ("resources.requests.cpu", 2, f"{CONTAINER}.resources.requests.cpu", 2),
@@ -61,7 +63,10 @@ OTHER_EFFECTS = {"serviceAccount.create", "aggregateRoles"}
 
 #: Values that must be refused, and the place that the message names.
 REFUSED: list[tuple[Object, str]] = [
-    ({"replicas": 2}, "replicas"),
+    ({"replicas": 0}, "/replicas"),
+    ({"replicas": 6}, "/replicas"),
+    ({"replicas": "2"}, "/replicas"),
+    ({"replica": 2}, "replica"),
     ({"image": {"digest": "sha256:1"}}, "/image"),
     ({"image": {"repository": ""}}, "/image/repository"),
     ({"image": {"repository": "Upper/case"}}, "/image/repository"),
@@ -133,7 +138,9 @@ def test_account_of_the_user_is_taken(helm: Helm):
 
     assert not of_kind(objects, "ServiceAccount")
     assert look(objects, f"{POD}.spec.serviceAccountName") == "robot"
-    assert look(objects, "RoleBinding.subjects") == [{"kind": "ServiceAccount", "name": "robot", "namespace": "home"}]
+    assert look(objects, "RoleBinding:r-tfcluster-operator.subjects") == [
+        {"kind": "ServiceAccount", "name": "robot", "namespace": "home"}
+    ]
 
 
 def test_roles_for_users_can_be_left_out(helm: Helm, default):
@@ -214,7 +221,14 @@ def test_operator_understands_its_arguments(helm: Helm, given, namespaces, level
     objects = helm.render({**given, "logLevel": level})
 
     settings = parse_arguments(look(objects, f"{CONTAINER}.args"))
-    assert settings == Settings(namespaces=namespaces, health_port=8080, log_level=level)
+    assert settings == Settings(
+        namespaces=namespaces,
+        health_port=8080,
+        log_level=level,
+        leader_election=True,
+        lease_name="r-tfcluster-operator",
+        lease_namespace="home",
+    )
     assert look(objects, f"{CONTAINER}.ports") == [{"name": "health", "containerPort": 8080}]
 
 

@@ -62,6 +62,24 @@ def test_every_example_is_tested_here():
     assert {path.name for path in EXAMPLES.glob("*.yaml")} == tested
 
 
+def test_first_cluster_of_the_readme_trains_and_succeeds(world: LiveWorld, kubectl, training_image: str):
+    """The README's first manifest learns the digits, and its `kubectl wait` sees it succeed."""
+    text = (EXAMPLES.parent / "README.md").read_text(encoding="utf-8")
+    (manifest, wait) = (
+        re.search(found, text, re.DOTALL)[1] for found in (r"```yaml\n(.*?)```", r"\$ kubectl (wait [^\n]*)")
+    )
+    manifest = manifest.replace("localhost/tfcluster-training:dev", training_image)
+    applied = kubectl("-n", world.namespace, "apply", "-f", "-", stdin=manifest)
+    assert applied.returncode == 0, applied.stderr
+
+    # In steps, because the runner gives a command three minutes.
+    command = ["-n", world.namespace, *wait.split()[:-1], "--timeout=5s"]
+    eventually(lambda: kubectl(*command).returncode, lambda rc: rc == 0, what=wait, within=TRAINING_DEADLINE_SECONDS)
+
+    assert wait.split()[-1].startswith("--timeout=")
+    assert max(numbers("accuracy", world.logs(CHIEF))) >= 0.8
+
+
 @pytest.fixture(scope="module")
 def gpu_example(apply_example: Apply) -> LiveWorld:
     """The GPU example, applied."""
@@ -73,13 +91,15 @@ def gpu_example(apply_example: Apply) -> LiveWorld:
 
 
 def test_gpu_example_counts_a_gpu_in_each_worker(gpu_example):
-    """Each worker prints the one GPU that it holds, and the column GPUs shows both."""
+    """Each worker prints the one GPU that it holds, and the status counts both."""
     for index, pod in enumerate(task_names("digits-gpu", worker=2)):
         await_training(
             gpu_example, pod, lambda log, i=index: f"worker {i} holds {{'GPU': 1}}" in log, what=f"{pod} counts its GPU"
         )
 
-    gpu_example.await_status("digits-gpu", lambda s: s["gpus"] == 2, what="the status counts two GPUs")
+    gpu_example.await_status(
+        "digits-gpu", lambda s: s["accelerators"] == "2 nvidia.com/gpu", what="the status counts two GPUs"
+    )
 
 
 def test_mirrored_example_learns_and_ends(apply_example):

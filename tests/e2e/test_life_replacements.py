@@ -68,7 +68,7 @@ def workers(template: Object) -> Object:
 
 def test_rolling_update_goes_one_by_one_and_stops_at_a_broken_one(world, kubectl):
     """An image that no node has stops at the first worker; the cure then goes from the highest index, one by one."""
-    strategy = {"type": "RollingUpdate", "maxUnavailable": 1}
+    strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}}
     world.launch_listeners("c", {"worker": {"replicas": 3}}, updateStrategy=strategy)
     world.await_ready("c")
     uids = world.uids()

@@ -112,7 +112,7 @@ def test_failing_task_is_tried_again_until_its_template_is_cured(running):
 
 
 def failures_in_row(status: Object, job: str) -> int:
-    return status["jobs"].get(job, {}).get("failing", {}).get("0", {}).get("inRow", 0)
+    return status.get("internal", {}).get("jobs", {}).get(job, {}).get("failing", {}).get("0", {}).get("inRow", 0)
 
 
 def test_container_that_the_kubelet_restarts_keeps_its_pod(world):

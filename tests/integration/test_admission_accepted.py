@@ -126,6 +126,9 @@ FILTERS = (
         accepted("a job may have no tasks now", worker(replicas=0)),
         accepted("a job may have no tasks now and some later", worker(replicas=0, maxReplicas=1)),
         accepted("10,000 tasks", worker(replicas=10000)),
+        accepted(
+            "10,000 tasks over three jobs", worker(replicas=9_000).job("ps", maxReplicas=900).job("a", replicas=100)
+        ),
         accepted("maxReplicas may equal replicas", worker(replicas=3, maxReplicas=3)),
         accepted("a job's name may hold an underscore and digits", tfcluster("mnist").job("parameter_server_2")),
         accepted("two underscores in a row", tfcluster("mnist").job("a__b")),
@@ -246,7 +249,7 @@ def test_defaults_of_our_fields(objects: Objects, namespace: str) -> None:
         "suspend": False,
         "cleanPodPolicy": "Running",
         "updateStrategy": {"type": "Recreate"},
-        "resolver": {"inject": True},
+        "resolver": {"delivery": "ConfigMap"},
         "jobs": {
             "worker": {
                 "replicas": 1,
@@ -257,6 +260,16 @@ def test_defaults_of_our_fields(objects: Objects, namespace: str) -> None:
             }
         },
     }
+
+
+def test_new_cluster_is_not_observed_yet(objects: Objects, namespace: str) -> None:
+    """A cluster that no operator has looked at says so: observedGeneration is 0, and metadata.generation 1."""
+    objects.create(TFCLUSTERS, namespace, worker().build() | {"status": {"observedGeneration": 1, "ready": "1/1"}})
+
+    stored = objects.get(TFCLUSTERS, namespace, "mnist") or {}
+
+    assert stored["status"] == {"observedGeneration": 0}
+    assert stored["metadata"]["generation"] == 1
 
 
 def test_generated_name_is_checked_as_a_given_one(objects: Objects) -> None:

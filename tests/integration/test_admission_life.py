@@ -20,6 +20,7 @@ from support.objects import TFCLUSTERS, Object, Objects
 OURS = "tfcluster.dev/tfcluster-operator"
 WORKER = "spec.jobs.worker"
 MOST = 2**31 - 1
+NUMBER_OR_SHARE = 'write a number of tasks from 1 to 10000, or a percentage from "1%" to "100%"'
 #: What each restartPolicy of a job means for its pods.
 FOR_PODS = {"OnFailure": "OnFailure", "Always": "Always", "Never": "Never", "ExitCode": "Never"}
 
@@ -29,9 +30,11 @@ def worker(**fields: Any) -> TFClusterBuilder:
     return tfcluster("mnist").job("worker", **fields)
 
 
-def rolling(**strategy: Any) -> TFClusterBuilder:
-    """A cluster that is updated by RollingUpdate unless the fields of its strategy say otherwise."""
-    return worker().spec(updateStrategy={"type": "RollingUpdate", **strategy})
+def rolling(most: Any, **strategy: Any) -> TFClusterBuilder:
+    """A cluster with this maxUnavailable, updated by RollingUpdate unless the fields of its strategy say otherwise."""
+    return worker().spec(
+        updateStrategy={"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": most}, **strategy}
+    )
 
 
 def training(**spec: Any) -> TFClusterBuilder:
@@ -64,10 +67,10 @@ ALL_SET = training(
     activeDeadlineSeconds=3600,
     cleanPodPolicy="None",
     ttlSecondsAfterFinished=60,
-    updateStrategy={"type": "RollingUpdate", "maxUnavailable": 2},
+    updateStrategy={"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 2}},
     terminatingGraceSeconds=30,
     managedBy=OURS,
-    resolver={"inject": False},
+    resolver={"delivery": "None"},
 ).job("worker", restartPolicy="ExitCode", restartScope="Cluster", startAfter=["ps"], drainSeconds=60)
 
 GOOD = [
@@ -77,7 +80,12 @@ GOOD = [
         accepted(f"updateStrategy {value}", worker().spec(updateStrategy={"type": value}))
         for value in ("Recreate", "RollingUpdate", "OnDelete")
     ),
-    *(accepted(f"maxUnavailable {value}", rolling(maxUnavailable=value)) for value in (1, 10_000)),
+    *(accepted(f"maxUnavailable {value}", rolling(value)) for value in (1, 10_000, "1%", "9%", "25%", "99%", "100%")),
+    accepted("a rolling update at its own pace", rolling(None, rollingUpdate={})),
+    *(
+        accepted(f"resolver.delivery {value}", worker().spec(resolver={"delivery": value}))
+        for value in ("ConfigMap", "None")
+    ),
     *(
         accepted(f"{field} {value}", worker().spec(**{field: value}))
         for field, least in {
@@ -130,7 +138,8 @@ GOOD = [
     ),
     accepted("a cluster that another controller manages", worker().spec(managedBy="kueue.x-k8s.io/multikueue")),
     accepted("a cluster that this operator manages by name", worker().spec(managedBy=OURS)),
-    accepted("managedBy of 63 characters", worker().spec(managedBy="m" * 63)),
+    accepted("managedBy with a longer path", worker().spec(managedBy="example.com/queues/Gold_1.b-2")),
+    accepted("managedBy of 253 characters", worker().spec(managedBy=f"example.com/{'m' * 241}")),
 ]
 
 
@@ -168,7 +177,20 @@ VALUES = [
             ("terminatingGraceSeconds", -1, "greater than or equal to 0"),
             ("terminatingGraceSeconds", MOST + 1, "less than or equal to 2147483647"),
             ("cleanPodPolicy", "Never", 'supported values: "Running", "All", "None"'),
-            ("managedBy", "m" * 64, "may not be more than 63"),
+            ("managedBy", f"example.com/{'m' * 242}", "may not be more than 253"),
+            *(
+                ("managedBy", value, "write a domain and a name, such as example.com/queue, or leave the field out")
+                for value in (
+                    "",
+                    "queue",
+                    "/queue",
+                    "example.com/",
+                    "Example.com/queue",
+                    "example.com/a b",
+                    "-a/b",
+                    "a/b/",
+                )
+            ),
             ("updateStrategy", "Recreate", "must be of type object"),
         )
     ),
@@ -184,13 +206,25 @@ VALUES = [
         )
     ),
     *(
-        wrong(f"spec.updateStrategy.{field}", value, rolling(**{field: value}), remedy)
-        for field, value, remedy in (
-            ("type", "Rolling", 'supported values: "Recreate", "RollingUpdate", "OnDelete"'),
-            ("maxUnavailable", 0, "greater than or equal to 1"),
-            ("maxUnavailable", 10_001, "less than or equal to 10000"),
-            ("maxUnavailable", "25%", "must be of type integer"),
+        wrong("spec.updateStrategy.rollingUpdate.maxUnavailable", value, rolling(value), remedy)
+        for value, remedy in (
+            *((value, NUMBER_OR_SHARE) for value in (0, -1, 10_001, "0%", "00%", "101%", "25", "%", "x%", "2.5%", "")),
+            ("+100%", "may not be more than 4"),
+            (2.5, "must be of type integer,string"),
+            (True, "must be of type integer,string"),
         )
+    ),
+    wrong(
+        "spec.updateStrategy.type",
+        "Rolling",
+        worker().spec(updateStrategy={"type": "Rolling"}),
+        'supported values: "Recreate", "RollingUpdate", "OnDelete"',
+    ),
+    wrong(
+        "spec.updateStrategy.maxUnavailable",
+        1,
+        worker().spec(updateStrategy={"type": "RollingUpdate", "maxUnavailable": 1}),
+        "unknown field",
     ),
     *(
         wrong(f"spec.successPolicy.{field}", value, worker().spec(successPolicy={field: value}), remedy)
@@ -200,7 +234,13 @@ VALUES = [
             ("jobs", 17 * ["worker"], "must have at most 16 items"),
         )
     ),
-    wrong("spec.resolver.inject", "no", worker().spec(resolver={"inject": "no"}), "must be of type boolean"),
+    wrong(
+        "spec.resolver.delivery",
+        "Image",
+        worker().spec(resolver={"delivery": "Image"}),
+        'supported values: "ConfigMap", "None"',
+    ),
+    wrong("spec.resolver.inject", False, worker().spec(resolver={"inject": False}), "unknown field"),
     wrong("spec.resolver.image", "x", worker().spec(resolver={"image": "x"}), "unknown field"),
     wrong(
         "spec.successPolicy.jobs[1]",
@@ -227,18 +267,18 @@ SENSELESS = [
     ),
     *(
         refused(
-            f"maxUnavailable means nothing to {type_}",
-            rolling(type=type_, maxUnavailable=1),
-            "spec.updateStrategy.maxUnavailable",
-            f"means nothing to type {type_}: remove it, or set type RollingUpdate",
+            f"rollingUpdate is not for {type_}",
+            rolling(1, type=type_),
+            "spec.updateStrategy.rollingUpdate",
+            f"is only for type RollingUpdate, and type is {type_}: remove it, or set type RollingUpdate",
         )
         for type_ in ("Recreate", "OnDelete")
     ),
     refused(
-        "maxUnavailable means nothing to the default type",
-        worker().spec(updateStrategy={"maxUnavailable": 1}),
-        "spec.updateStrategy.maxUnavailable",
-        "means nothing to type Recreate",
+        "rollingUpdate is not for the default type",
+        worker().spec(updateStrategy={"rollingUpdate": {}}),
+        "spec.updateStrategy.rollingUpdate",
+        "is only for type RollingUpdate, and type is Recreate",
     ),
     *(
         refused(
@@ -279,7 +319,7 @@ SENSELESS = [
         "a job may not start after itself",
         ordered({"ps": [], "worker": ["ps", "worker"]}),
         "spec.jobs.worker.startAfter",
-        '"worker" is the job itself, which would wait for its own tasks for ever: remove it',
+        '"worker" is the job itself, which would wait for its own tasks and never start: remove it',
     ),
     *(
         refused(
@@ -344,12 +384,15 @@ def test_orders_are_refused_exactly_where_no_start_is_possible(objects: Objects,
 def test_defaults_within_what_is_said(objects: Objects) -> None:
     """A success policy and an update strategy that say half get the other half."""
     manifest = worker().spec(successPolicy={"jobs": ["worker"]}, updateStrategy={}, resolver={}).build()
+    at_its_pace = {"type": "RollingUpdate", "rollingUpdate": {}}
 
     spec = taken(objects, manifest)["spec"]
+    pace = taken(objects, worker().spec(updateStrategy=at_its_pace).build())["spec"]["updateStrategy"]
 
     assert spec["successPolicy"] == {"jobs": ["worker"], "tasks": "All"}
     assert spec["updateStrategy"] == {"type": "Recreate"}
-    assert spec["resolver"] == {"inject": True}
+    assert spec["resolver"] == {"delivery": "ConfigMap"}
+    assert pace == {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}}
 
 
 @pytest.mark.parametrize(
@@ -371,7 +414,7 @@ def test_manager_cannot_be_changed(objects: Objects, namespace: str, before: str
 
     message = message_of(caught.value)
     assert "spec.managedBy: Forbidden" in message
-    assert "leave it as it was created, or delete the TFCluster and create it anew" in message
+    assert "leave it as it was created, or delete the TFCluster and create it again" in message
     assert (objects.get(TFCLUSTERS, namespace, "mnist") or {})["spec"].get("managedBy") == before
 
 
@@ -397,14 +440,17 @@ def test_other_edits_leave_the_manager_alone(objects: Objects, namespace: str, m
         ({"jobs": {"chief": {"restartPolicy": "Always"}}}, '"chief" never succeeds'),
         ({"jobs": {"chief": {"restartPolicy": "Never"}}}, "spec.jobs.chief.template.spec.restartPolicy"),
         ({"jobs": {"worker": {"restartPolicy": "Never"}}}, "spec.jobs.worker.restartScope"),
-        ({"updateStrategy": {"type": "OnDelete"}}, "spec.updateStrategy.maxUnavailable"),
+        ({"updateStrategy": {"type": "OnDelete"}}, "spec.updateStrategy.rollingUpdate"),
     ],
 )
 def test_edit_to_senselessness_is_refused(objects: Objects, namespace: str, edit: Object, remedy: str) -> None:
     """What may not be created may not come by an edit either, and the cluster stays as it was."""
     manifest = (
         tfcluster("mnist")
-        .spec(successPolicy={"jobs": ["chief"]}, updateStrategy={"type": "RollingUpdate", "maxUnavailable": 1})
+        .spec(
+            successPolicy={"jobs": ["chief"]},
+            updateStrategy={"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}},
+        )
         .job("chief", template=pod_template(spec={"restartPolicy": "OnFailure"}))
         .job("worker", restartScope="Job", startAfter=["ps"])
         .job("ps")

@@ -33,6 +33,14 @@ def worker_and_ps(**fields: Any) -> TFClusterBuilder:
     return worker(replicas=4, **fields).job("ps", replicas=2, maxReplicas=3).job("evaluator")
 
 
+def declared(jobs: dict[str, dict[str, Any]]) -> TFClusterBuilder:
+    """A cluster of these jobs, with these fields."""
+    builder = tfcluster("mnist")
+    for job, fields in jobs.items():
+        builder.job(job, **fields)
+    return builder
+
+
 def templated(**pod: Any) -> TFClusterBuilder:
     """A cluster whose workers' template has further fields in its pod."""
     return worker(template=pod_template(spec=pod))
@@ -127,6 +135,25 @@ COUNTS = [
     ),
     refused("replicas may not be negative", worker(replicas=-1), f"{WORKER}.replicas", "greater than or equal to 0"),
     refused("10,001 replicas are absurd", worker(replicas=10001), f"{WORKER}.replicas", "less than or equal to 10000"),
+    *(
+        refused(
+            f"10,001 tasks are too many, counted by {counted}",
+            declared(jobs),
+            "spec.jobs",
+            "10001 tasks, counted by maxReplicas (by replicas where that is left out), are more than a cluster may",
+        )
+        for counted, jobs in {
+            "replicas": {"worker": {"replicas": 6_000}, "ps": {"replicas": 4_001}},
+            "maxReplicas": {"worker": {"maxReplicas": 6_000}, "ps": {"maxReplicas": 4_001}},
+            "both": {"worker": {"replicas": 1, "maxReplicas": 10_000}, "ps": {"replicas": 1}},
+        }.items()
+    ),
+    refused(
+        "a suspended cluster is bounded too",
+        declared({job: {"replicas": 10_000} for job in ("worker", "ps", "chief")}).spec(suspend=True),
+        "spec.jobs",
+        "30000 tasks, counted by maxReplicas",
+    ),
     refused("replicas is a number", worker(replicas="3"), f"{WORKER}.replicas", "must be of type integer"),
     refused("maxReplicas may not be 0", worker(maxReplicas=0), f"{WORKER}.maxReplicas", "greater than or equal to 1"),
     refused(
@@ -427,6 +454,17 @@ FILTER_LISTS = [
         worker(replicas=600, task_filters={index: ["/job:worker"] for index in range(513)}),
         f"{WORKER}.taskDeviceFilters",
         "must have at most 512 items",
+    ),
+    refused(
+        "513 tasks with filters of their own are too many, over all jobs",
+        declared(
+            {
+                job: {"replicas": tasks, "task_filters": {index: [] for index in range(tasks)}}
+                for job, tasks in (("worker", 300), ("ps", 213))
+            }
+        ),
+        "spec.jobs",
+        "513 entries of taskDeviceFilters over all jobs are more than a cluster may have: keep 512",
     ),
     refused(
         "filters may not be given to a task above maxReplicas",

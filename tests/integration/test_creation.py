@@ -271,8 +271,8 @@ def test_creation_delivers_one_copy_of_the_resolver(mnist, worker):
 
 @pytest.mark.usefixtures("operator")
 def test_creation_delivers_no_resolver_where_none_is_wanted(world):
-    """With resolver.inject false there is no copy of it, and no volume and no search path in the pods."""
-    world.launch("c", {"worker": {}}, resolver={"inject": False})
+    """With resolver.delivery None there is no copy of it, and no volume and no search path in the pods."""
+    world.launch("c", {"worker": {}}, resolver={"delivery": "None"})
     world.await_settled("c")
     pod = world.demand(PODS, "c-worker-0")
 

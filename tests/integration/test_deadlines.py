@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
-from support.lives import await_pods_left, launch_running, settle_another, uids_of
+from support.lives import await_another_pass, await_pods_left, launch_running, uids_of
 from support.objects import Object
 from support.rbac import OPERATOR_USER
 from support.waiting import eventually
@@ -148,7 +148,7 @@ def test_ttl_that_passes_without_an_operator_fires_at_its_start(world, kubelet, 
     operator.start()
 
     world.await_removed("over")
-    settle_another(world, "later")
+    await_another_pass(world, "not-over")
     assert world.condition("not-over", "Succeeded")["status"] == "True"
 
 
@@ -193,7 +193,7 @@ def test_ttl_of_a_reborn_cluster_is_its_own(world, kubelet):
 
     world.launch("c", {"worker": {"replicas": 2}}, ttlSecondsAfterFinished=0)
     world.await_pods_of("c", task_names("c", worker=2))
-    settle_another(world, "later")
+    await_another_pass(world, "c")
 
     assert len(uids_of(world, "c")) == 2
     assert world.condition("c", "Succeeded")["status"] == "False"

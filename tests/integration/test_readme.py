@@ -18,15 +18,16 @@ def _manifest() -> str:
 
 @pytest.mark.usefixtures("operator")
 def test_the_first_manifest_becomes_pods(kubectl, namespace, objects) -> None:
-    """The README's manifest is applied as it stands, and each of its six tasks gets its pod."""
+    """The README's manifest is applied as it stands, and each of its tasks gets its pod."""
     from support.objects import PODS
     from support.waiting import eventually
 
     applied = kubectl("-n", namespace, "apply", "-f", "-", stdin=_manifest())
     assert applied.returncode == 0, applied.stderr
 
-    declared = yaml.safe_load(_manifest())["spec"]["jobs"]
-    expected = {f"mnist-{job}-{i}" for job, of in declared.items() for i in range(of.get("replicas", 1))}
+    manifest = yaml.safe_load(_manifest())
+    name, declared = manifest["metadata"]["name"], manifest["spec"]["jobs"]
+    expected = {f"{name}-{job}-{i}" for job, of in declared.items() for i in range(of.get("replicas", 1))}
     eventually(
         lambda: {pod["metadata"]["name"] for pod in objects.list(PODS, namespace)},
         lambda names: names == expected,
@@ -37,6 +38,15 @@ def test_the_first_manifest_becomes_pods(kubectl, namespace, objects) -> None:
 def test_the_first_manifest_fits_thirty_lines() -> None:
     """A newcomer reads the first manifest at one glance."""
     assert len(_manifest().splitlines()) <= 30
+
+
+def test_every_wait_of_the_readme_ends() -> None:
+    """Each `kubectl wait` has a timeout, and waits for the cluster that the README declares."""
+    waits = re.findall(r"kubectl wait .*", README)
+    name = yaml.safe_load(_manifest())["metadata"]["name"]
+
+    assert waits
+    assert [line for line in waits if "--timeout=" not in line or f"tfcluster/{name}" not in line] == []
 
 
 def test_every_command_of_the_readme_is_a_target() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from support.lives import remembered
 from support.objects import PODS
 from support.waiting import eventually
 from support.world import World, task_names
@@ -49,7 +50,7 @@ def test_replacing_a_pod_that_fails_again_and_again_counts_on(running, kubelet):
         old = uid_of(running, "c-worker-1")
         kubelet.fail("c-worker-1")
         await_replacement(running, "c-worker-1", old)
-        failing = running.status("c")["jobs"]["worker"]["failing"]
+        failing = remembered(running, "c", "worker")["failing"]
         assert {index: of["inRow"] for index, of in failing.items()} == {"1": attempt}
 
 

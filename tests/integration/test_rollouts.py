@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 from support.lives import (
     await_all_replaced,
+    await_another_pass,
     await_asked_to_go,
     await_pods_left,
     confirm_ends,
     launch_running,
     note_failures_in_a_row,
-    settle_another,
+    remembered,
     uids_of,
 )
 from support.manifests import IMAGE, pod_template
@@ -90,7 +91,7 @@ def test_rolling_update_goes_from_the_highest_index_one_by_one(world, kubelet, a
         assert going(world, "c") == [name]
         kubelet.stop(name)
         await_new(world, name, NEW)
-        settle_another(world, f"after-{index}")
+        await_another_pass(world, "c")
         assert going(world, "c") == [], "the next one waits until this one is ready"
         kubelet.run(name)
 
@@ -105,14 +106,14 @@ def test_rolling_update_goes_from_the_highest_index_one_by_one(world, kubelet, a
 
 def test_rolling_update_takes_max_unavailable_at_a_time(world, kubelet):
     """With maxUnavailable 3 three tasks of each job are down at a time, no more."""
-    strategy = {"type": "RollingUpdate", "maxUnavailable": 3}
+    strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 3}}
     uids = launch_running(world, kubelet, "c", {"worker": {"replicas": 5}}, updateStrategy=strategy)
     world.await_condition("c", "Ready", status="True")
 
     edit_template(world, "c", image=NEW)
     first = task_names("c", worker=5)[2:]
     await_asked_to_go(world, *first)
-    settle_another(world, "first")
+    await_another_pass(world, "c")
     assert going(world, "c") == first
     await_all_replaced(world, kubelet, "c", {n: uids[n] for n in first})
     kubelet.run(*first)
@@ -137,7 +138,7 @@ def test_rolling_update_that_stalls_says_so_and_can_be_corrected(world, kubelet)
     assert "worker-2" in told
     assert "ImagePullBackOff" in told
     world.await_event("c", "RolloutStalled")
-    settle_another(world, "later")
+    await_another_pass(world, "c")
     assert {n: u for n, u in uids_of(world, "c").items() if n != "c-worker-2"} == {
         n: uids[n] for n in task_names("c", worker=2)
     }
@@ -188,7 +189,7 @@ def test_on_delete_waits_for_somebody(world, kubelet):
     edit_template(world, "c", env=[{"name": "STEPS", "value": "20"}])
     told = world.await_condition("c", "UpToDate", status="False", reason="WaitingForDelete")["message"]
     assert "2 of 2 pods of job worker have an older template (containers[tensorflow].env[STEPS] changed)" in told
-    settle_another(world, "later")
+    await_another_pass(world, "c")
     assert uids_of(world, "c") == uids
 
     world.delete(PODS, "c-worker-0")
@@ -277,7 +278,7 @@ def test_scale_while_a_task_fails(world, kubelet):
     assert world.status("c")["restarts"] == 1
     world.scale("c", replicas=3)
     world.await_pods_of("c", task_names("c", worker=3))
-    assert "failing" not in world.status("c")["jobs"]["worker"]
+    assert "failing" not in remembered(world, "c", "worker")
 
 
 def test_scale_down_with_drain_tells_first_and_deletes_later(world, kubelet, audit):

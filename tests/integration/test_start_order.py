@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.lives import await_pods_left, settle_another
+from support.lives import await_another_pass, await_pods_left
 from support.objects import PODS
 from support.world import task_names
 
@@ -63,7 +63,7 @@ def test_start_in_a_chain(world, kubelet):
     for name in ("c-ps-0", "c-chief-0", "c-evaluator-0"):
         started.append(name)
         world.await_pods_of("c", started)
-        settle_another(world, f"after-{len(started)}")
+        await_another_pass(world, "c")
         assert sorted(world.pods_of("c")) == sorted(started)
         kubelet.run(name)
 

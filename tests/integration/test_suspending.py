@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from support.lives import (
     await_all_replaced,
+    await_another_pass,
     await_asked_to_go,
     await_pods_left,
     confirm_ends,
     launch_running,
-    settle_another,
     uids_of,
 )
 from support.objects import PODS, TFCLUSTERS
@@ -25,7 +25,7 @@ def test_suspended_at_creation_nothing_starts(world, audit):
     position = audit.position()
     world.launch("c", {"worker": {"replicas": 2}}, suspend=True)
     world.await_condition("c", "Suspended", status="True", reason="Suspended")
-    settle_another(world, "later")
+    await_another_pass(world, "c")
 
     status = world.status("c")
     assert ("startTime" in status, status["restarts"], status["ready"]) == (False, 0, "0/2")
@@ -39,11 +39,7 @@ def test_suspended_at_creation_nothing_starts(world, audit):
         "NameConflict": "False",
     }
     writes = audit.writes(position, user=OPERATOR_USER, namespace=world.namespace)
-    assert {w.resource for w in writes if w.verb == "create" and not w.name.startswith("later")} <= {
-        "services",
-        "configmaps",
-        "events",
-    }
+    assert {w.resource for w in writes if w.verb == "create"} <= {"services", "configmaps", "events"}
 
 
 def test_suspended_while_running_rests_and_resumes_clean(world, kubelet):
@@ -178,7 +174,7 @@ def test_suspend_and_ttl_and_deadline_in_every_combination(world, kubelet):
     # A clock inside the world: its deadline is as long as the longest of those that must not fire.
     world.launch("clock", {"worker": {}}, activeDeadlineSeconds=5)
     world.await_ended("clock", "Failed", "DeadlineExceeded")
-    settle_another(world, "later")
+    await_another_pass(world, *(name for name, (_, _, fate) in COMBINATIONS.items() if fate != "goes"))
 
     for name, (_, _, fate) in COMBINATIONS.items():
         if fate == "goes":
@@ -206,16 +202,19 @@ def test_deadline_of_a_resumed_cluster_is_whole(world):
     assert status["completionTime"] > status["startTime"]
 
 
-def test_suspended_pods_that_never_go_do_not_come_back(world, kubelet):
+def test_suspended_pods_that_never_go_do_not_come_back(world, kubelet, audit):
     """While a pod of a suspended cluster still terminates, nothing is made in its place."""
     launch_running(world, kubelet, "c", {"worker": {"replicas": 2}})
     world.edit("c", {"suspend": True})
     await_asked_to_go(world, *task_names("c", worker=2))
+    position = audit.position()
     kubelet.stop("c-worker-0")
     eventually(lambda: world.get(PODS, "c-worker-0"), lambda pod: pod is None, what="one pod is gone")
-    settle_another(world, "later")
+    await_another_pass(world, "c")
 
     assert sorted(world.pods_of("c")) == ["c-worker-1"]
+    writes = audit.writes(position, user=OPERATOR_USER, namespace=world.namespace)
+    assert [str(w) for w in writes if (w.verb, w.target) == ("create", "pods")] == []
     eventually(
         lambda: world.objects.get(TFCLUSTERS, world.namespace, "c", "scale"),
         lambda scale: scale["status"]["replicas"] == 0,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from support.lives import await_all_replaced, await_pods_left, launch_running, settle_another, uids_of
+from support.lives import await_all_replaced, await_another_pass, await_pods_left, launch_running, uids_of
 from support.manifests import pod_template
 from support.objects import PODS, Object
 from support.pods import StandInKubelet
@@ -77,7 +77,7 @@ def test_behaviour_03_only_the_missing_are_made(world, operator, audit):
     position = audit.position()
     operator.start()
     world.await_pods_of("b03", before)
-    settle_another(world, "after-b03")
+    await_another_pass(world, "b03")
 
     made = Counter(
         w.name
@@ -214,26 +214,6 @@ def test_behaviour_13_pods_never_restart_by_themselves(world):
     pods = world.await_pods_of("b13", [f"b13-{job}-0" for job in jobs])
 
     assert {pod["spec"]["restartPolicy"] for pod in pods.values()} == {"Never"}
-
-
-def test_behaviour_14_exit_130_under_exit_code(world, kubelet):
-    """Exit code 130 under ExitCode replaces the pod."""
-    uids = launch_running(world, kubelet, "b14", {"worker": {"restartPolicy": "ExitCode"}})
-    kubelet.fail("b14-worker-0", exit_code=130)
-
-    world.await_replaced("b14-worker-0", uids["b14-worker-0"])
-    world.await_status("b14", lambda s: s["restarts"] == 1, what="one restart is counted")
-
-
-def test_behaviour_15_exit_1_under_exit_code(world, kubelet):
-    """Exit code 1 under ExitCode fails the cluster; the message names the task and the code."""
-    launch_running(world, kubelet, "b15", {"worker": {"restartPolicy": "ExitCode"}, "ps": {}})
-    kubelet.fail("b15-worker-0", exit_code=1)
-
-    world.await_ended("b15", "Failed", "PermanentExitCode")
-    message = world.condition("b15", "Failed")["message"]
-    assert "worker-0" in message
-    assert "exit code 1" in message
 
 
 def test_behaviour_16_scale_down(world, kubelet):

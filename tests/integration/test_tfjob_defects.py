@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
 import pytest
 from support.admission import refusal
-from support.lives import await_all_replaced, launch_running, settle_another
+from support.lives import await_all_replaced, await_another_pass, launch_running
 from support.manifests import pod_template, tfcluster
 from support.objects import PODS, TFCLUSTERS
 from support.pods import StandInKubelet
@@ -40,7 +38,7 @@ def test_defect_01_a_deleted_pod_fails_nothing(world, kubelet):
     }
     for policy in POLICIES:
         world.delete(PODS, f"d01-{policy.lower()}-worker-1")  # it terminates: its node has not confirmed it
-    settle_another(world, "d01-later")
+    await_another_pass(world, *(f"d01-{policy.lower()}" for policy in POLICIES))
     for policy in POLICIES:
         name = f"d01-{policy.lower()}"
         assert world.condition(name, "Failed")["status"] == "False", policy
@@ -54,29 +52,6 @@ def test_defect_01_a_deleted_pod_fails_nothing(world, kubelet):
         world.await_condition(name, "Ready", status="True")
         status = world.await_status(name, lambda s: s["jobs"]["worker"]["replaced"] == 1, what="it was replaced")
         assert (status["restarts"], world.condition(name, "Failed")["status"]) == (0, "False")
-
-
-def test_defect_02_a_deadline_needs_no_event(world, kubelet):
-    """A deadline ends the cluster at its time, with no event in between that would wake anybody."""
-    launch_running(world, kubelet, "d02", {"worker": {}}, activeDeadlineSeconds=3)
-
-    status = world.await_ended("d02", "Failed", "DeadlineExceeded")
-
-    ran = datetime.fromisoformat(status["completionTime"]) - datetime.fromisoformat(status["startTime"])
-    assert 3 <= ran.total_seconds() < 13  # a lucky look, the next sweep, comes after minutes
-
-
-def test_defect_03_backoff_limit_counts_under_exit_code(world, kubelet):
-    """Under ExitCode two restarts are allowed by backoffLimit 2, and the third failure ends the cluster."""
-    uids = launch_running(
-        world, kubelet, "d03", {"worker": {"replicas": 3, "restartPolicy": "ExitCode"}}, backoffLimit=2
-    )
-    for index in (0, 1):
-        kubelet.fail(f"d03-worker-{index}", exit_code=137)
-        world.await_replaced(f"d03-worker-{index}", uids[f"d03-worker-{index}"])
-    kubelet.fail("d03-worker-2", exit_code=137)
-
-    assert world.await_ended("d03", "Failed", "BackoffLimitExceeded")["restarts"] == 2
 
 
 def test_defect_04_running_pods_hear_of_a_scaling(world, kubelet):
@@ -227,7 +202,7 @@ def test_defect_11_what_tfjob_lacks(world, kubelet, kubectl):
     uids = launch_running(world, kubelet, "d11", jobs)
     world.await_condition("d11", "Ready", status="True")
     kubelet.run("d11-worker-0", devices={"nvidia.com/gpu": [("GPU-0", "Healthy"), ("GPU-1", "Unhealthy")]})
-    world.await_status("d11", lambda s: s["gpus"] == 3, what="three healthy GPUs are counted")
+    world.await_status("d11", lambda s: s["accelerators"] == "3 nvidia.com/gpu", what="three healthy GPUs are counted")
     assert (sorted(world.view("d11", "worker")["jobs"]), sorted(world.view("d11", "ps")["jobs"])) == (
         ["ps"],
         ["ps", "worker"],

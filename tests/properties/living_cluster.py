@@ -13,12 +13,25 @@ from properties.reference_life import Fact, Life, Task
 from unit.in_memory import InMemoryWorld, RefusedError, make_body, timestamp
 
 from tfcluster_operator.model import ledger, naming, reasons
-from tfcluster_operator.model.actions import Action, CreatePod, Delete, DeleteCluster, Kind, Plan
+from tfcluster_operator.model.actions import (
+    EVIDENCE,
+    Action,
+    CreatePod,
+    Delete,
+    DeleteCluster,
+    Finding,
+    Gate,
+    Kind,
+    Plan,
+    Step,
+)
 from tfcluster_operator.model.parse import parse
 from tfcluster_operator.model.plan import plan
+from tfcluster_operator.model.roster import call_roll
 from tfcluster_operator.model.spec import TFCluster
 from tfcluster_operator.model.status import status_of
 from tfcluster_operator.model.stock import enter_done, take_stock
+from tfcluster_operator.model.views import views_of
 
 _GRACE = 30
 _READY = "Ready"
@@ -64,7 +77,8 @@ class Nodes(InMemoryWorld):
         if (kind, name) not in self.objects:
             del self.facts[name]
             return
-        self.facts[name].asked_at = self.now
+        fact = self.facts[name]
+        fact.asked_at, fact.proved_first = self.now, fact.ended_at is not None
         last = {"deletionTimestamp": timestamp(self.now + _GRACE), "deletionGracePeriodSeconds": _GRACE}
         self.edit("Pod", name, {"metadata": last})
 
@@ -129,7 +143,22 @@ class Nodes(InMemoryWorld):
         del self.facts[name]
 
     def _status(self, name: str, **status: Any) -> None:
-        self.edit("Pod", name, {"spec": {"nodeName": "node"}, "status": status})
+        # NB: what a node says of a pod from now on speaks of the deletion as well, where there was one.
+        self.facts[name].proved_first = False
+        self._tell(name, status)
+
+    def seen(self) -> None:
+        """Note what the operator can know from now on: which ends came before a deletion."""
+        for name, fact in self.facts.items():
+            fact.told = int(self.objects["Pod", name]["metadata"]["resourceVersion"])
+            fact.seen_first = (
+                fact.seen_first or fact.proved_first or (fact.ended_at is not None and fact.asked_at is None)
+            )
+
+    def restart_operator(self) -> None:
+        super().restart_operator()
+        for fact in getattr(self, "facts", {}).values():
+            fact.seen_first = False
 
 
 def _not_ready(now: float) -> dict[str, str]:
@@ -163,6 +192,7 @@ class LivingCluster:
     def crash(self) -> None:
         """Lose all that the operator has not written down."""
         self.pending, self.written_at = None, float("-inf")
+        self.world.restart_operator()
         self.life = self.durable.copy()
 
     # --- one pass, in the order of engine/reconcile.py
@@ -180,31 +210,35 @@ class LivingCluster:
         """
         base = self.pending if self.pending is not None else self.status
         cluster, life = self.cluster(base), self.life.copy()
-        observed = self.world.observe(cluster)
-        known = take_stock(cluster, observed, ledger.read(base), self.world.now)
-        planned = plan(cluster, observed, known, self.world.now)
+        self.world.seen()
+        called = call_roll(cluster, self.world.observe(cluster))
+        known = take_stock(called, ledger.read(base), self.world.now)
+        roster = called.completed_by(known)
+        planned = plan(roster, known, views_of(roster).of_jobs, self.world.now, holds=self.world.holds)
         life.look(self.spec, self.facts.values(), self.world.now)
         self._begin(life)
         _assert_same(known, life)
         self._check_rollout(planned, life)
+        closed: set[Gate] = set()
         if known.tells_more_than(ledger.read(self.status)):
             if stop == "the write is refused":
-                return None
-            if stop == "before the evidence":
+                closed.add(EVIDENCE)
+            elif stop == "before the evidence":
                 self.crash()
                 return None
-            self._write(status_of(cluster, observed, known, planned.views, planned.findings, self.world.now), life)
+            else:
+                self._write(status_of(roster, known, planned.views, planned.findings, self.world.now), life)
         self.life = life
         done, crashed = self._carry_out(
-            planned, cluster, after=after if stop == "in the actions" else 99, refuse=refuse
+            planned, cluster, closed, after=after if stop == "in the actions" else 99, refuse=refuse
         )
         if self.deleted:
             return planned
-        known = enter_done(cluster, known, done)
+        known = enter_done(roster, known, done)
         if crashed or stop == "before the report":
             self.crash()
             return None
-        self._report(cluster, known, planned)
+        self._report(cluster, known, planned, refused=EVIDENCE in closed)
         return planned
 
     def _begin(self, life: Life) -> None:
@@ -227,12 +261,13 @@ class LivingCluster:
         ready = fact is not None and fact.serving and fact.uid not in life.condemned
         return ready or task in life.done
 
-    def _report(self, cluster: TFCluster, known: ledger.Ledger, planned: Plan) -> None:
-        observed = self.world.observe(cluster)
-        status = status_of(cluster, observed, known, planned.views, planned.findings, self.world.now)
+    def _report(self, cluster: TFCluster, known: ledger.Ledger, planned: Plan, *, refused: bool) -> None:
+        self.world.seen()
+        roster = call_roll(cluster, self.world.observe(cluster)).completed_by(known)
+        status = status_of(roster, known, planned.views, planned.findings, self.world.now)
         if status == self.status:
             self.pending = None
-        elif self.world.now - self.written_at < 1.0:
+        elif refused or self.world.now - self.written_at < 1.0:
             self.pending = status
         else:
             self._write(status, self.life)
@@ -246,29 +281,34 @@ class LivingCluster:
         self.status, self.pending, self.written_at = status, None, self.world.now
         self.durable = life.copy()
 
-    def _carry_out(self, planned: Plan, cluster: TFCluster, *, after: int, refuse: int) -> tuple[list[Action], bool]:
-        done: list[Action] = []
-        number = 0
-        for stage in planned.stages:
-            broken = False
-            for action in stage:
-                if number == after:
-                    return done, True
-                number += 1
-                if number - 1 == refuse:
-                    broken = True
-                    break
-                self._check(action)
-                try:
-                    self.world.apply(action, cluster)
-                except RefusedError:
-                    broken = True
-                    continue
-                self._note(action)
-                done.append(action)
-            if broken:
+    def _carry_out(
+        self, planned: Plan, cluster: TFCluster, closed: set[Gate], *, after: int, refuse: int
+    ) -> tuple[list[Action], bool]:
+        done: list[Step] = []
+        refused: dict[Gate, Finding] = {}
+        number, crashed = 0, False
+        for step in (step for group in planned.groups for step in group.steps):
+            if step.gate in closed or not closed.isdisjoint(step.needs):
+                continue
+            if crashed := number == after:
                 break
-        return done, after <= number
+            number += 1
+            if number - 1 == refuse:
+                closed.add(step.gate)
+                refused[step.gate] = Finding(reasons.REFUSED, "no quota")
+                continue
+            self._check(step.action)
+            try:
+                self.world.apply(step.action, cluster)
+            except RefusedError:
+                closed.add(step.gate)
+                continue
+            self._note(step.action)
+            done.append(step)
+        actions = [step.action for step in done]
+        gates = (step.gate for step in done)
+        self.world.holds = self.world.holds.after(refused, gates, actions, self.world.now)
+        return actions, crashed or after <= number
 
     def _note(self, action: Action) -> None:
         if isinstance(action, CreatePod):
@@ -323,7 +363,7 @@ class LivingCluster:
         grace = self.spec.get("terminatingGraceSeconds")
         assert grace is not None
         assert fact.asked_at is not None
-        assert self.world.now >= fact.asked_at + _GRACE + grace
+        assert self.world.now >= fact.asked_at + (0 if fact.confirmed else _GRACE) + grace
 
     def _check_deletion(self, fact: Fact) -> None:
         job = self.spec["jobs"][fact.task[0]]
@@ -360,7 +400,7 @@ class LivingCluster:
             serving = {task for task, fact in pods.items() if fact is not None and fact.serving}
             serving = {task for task in serving if pods[task].uid not in life.condemned}  # type: ignore[union-attr]  # serving
             taken = {task for task in serving if "demo-{}-{}".format(*task) in gone}
-            room = self.spec["updateStrategy"].get("maxUnavailable", 1)
+            room = self.spec["updateStrategy"].get("rollingUpdate", {}).get("maxUnavailable", 1)
             assert not taken or len(tasks) - len(serving) + len(taken) <= room, f"{taken} of {tasks} are taken down"
             outdated = {task for task in serving if pods[task].image != _image(job)}  # type: ignore[union-attr]  # serving
             assert not taken or min(taken) > max(outdated - taken, default=("", -1)), "not from the highest index"

@@ -22,7 +22,9 @@ class Fact:
     """What truly became of one pod; times are seconds since the epoch.
 
     ``code`` is the exit code of its program, None where nobody can tell; ``taken`` says that somebody took the pod
-    away; ``asked_at`` is when its deletion was asked for, which nobody can tell any more once it is ``confirmed``.
+    away; ``asked_at`` is when its deletion was asked for.  ``told`` is the number of the last write to it.  ``first``
+    says that its end came before its deletion and that this can be known: the operator saw it so, or the last status
+    that its node wrote is older than the deletion.
     """
 
     uid: str
@@ -36,6 +38,9 @@ class Fact:
     at_rest: bool = False
     asked_at: float | None = None
     confirmed: bool = False
+    told: int = 0
+    seen_first: bool = False
+    proved_first: bool = False
     surplus_since: float | None = None
 
     @property
@@ -47,7 +52,7 @@ class Fact:
         """Whether its end says something of its program: it came by itself, and before anybody asked for it."""
         if self.ended_at is None or self.taken:
             return False
-        return self.asked_at is None or (not self.confirmed and self.ended_at < self.asked_at)
+        return self.asked_at is None or self.seen_first or self.proved_first
 
 
 @dataclass
@@ -81,9 +86,9 @@ class Life:
         failed = self._take_in(spec["jobs"], facts)
         if self._succeeded(spec):
             self.end = ("Succeeded", "TasksSucceeded")
-        for fact in sorted(failed, key=lambda one: (one.ended_at, one.task)):
+        for fact in sorted(failed, key=lambda one: (one.told, one.task)):
             if self.end is None and fact.uid not in self.condemned:
-                self._fail(spec, fact, facts)
+                self._fail(spec, fact, facts, now)
         limit = spec.get("activeDeadlineSeconds")
         if self.end is None and limit is not None and now >= self.started_at + limit:
             self.end = ("Failed", "DeadlineExceeded")
@@ -114,6 +119,10 @@ class Life:
         self.in_row.pop(task, None)
         self.not_before.pop(task, None)
 
+    def _row(self, whose: Task | str, now: float) -> int:
+        """Give the failures in a row: one long after the last try is the first again."""
+        return 0 if now - self.not_before.get(whose, now) >= _LONG_RUN else self.in_row.get(whose, 0)
+
     def _rest(self) -> None:
         self.started_at, self.total = 0.0, 0
         for kept in (self.restarts, self.done, self.counted, self.begun, self.in_row, self.not_before):
@@ -128,7 +137,7 @@ class Life:
             return done > 0
         return 0 < done == sum(jobs[job]["replicas"] for job in named)
 
-    def _fail(self, spec: Mapping[str, Any], fact: Fact, facts: Iterable[Fact]) -> None:
+    def _fail(self, spec: Mapping[str, Any], fact: Fact, facts: Iterable[Fact], now: float) -> None:
         job = spec["jobs"][fact.task[0]]
         limit = spec.get("backoffLimit")
         if _policy(job) == "Never":
@@ -138,26 +147,24 @@ class Life:
         elif limit is not None and self.total >= limit:
             self.end = ("Failed", "BackoffLimitExceeded")
         else:
-            self._restart(spec, fact, facts)
+            self._restart(spec, fact, facts, now)
 
-    def _restart(self, spec: Mapping[str, Any], fact: Fact, facts: Iterable[Fact]) -> None:
+    def _restart(self, spec: Mapping[str, Any], fact: Fact, facts: Iterable[Fact], now: float) -> None:
         name = fact.task[0]
         self.total += 1
         self.restarts[name] = self.restarts.get(name, 0) + 1
         self.counted.add(fact.uid)
-        assert fact.ended_at is not None
-        long = fact.began_at is not None and fact.ended_at - fact.began_at >= _LONG_RUN
         scope = spec["jobs"][name].get("restartScope", "Task")
         if scope == "Task":
-            row = 0 if long else self.in_row.get(fact.task, 0)
+            row = self._row(fact.task, now)
             self.in_row[fact.task] = row + 1
-            self.not_before[fact.task] = fact.ended_at + min(_LONGEST_PAUSE, 2.0**row)
+            self.not_before[fact.task] = now + min(_LONGEST_PAUSE, 2.0**row)
             return
         together = set(spec["jobs"]) if scope == "Cluster" else {name}
-        row = 0 if long else max(self.in_row.get(job, 0) for job in together)
+        row = max(self._row(job, now) for job in together)
         for job in together:
             self.in_row[job] = row + 1
-            self.not_before[job] = fact.ended_at + min(_LONGEST_PAUSE, 2.0**row)
+            self.not_before[job] = now + min(_LONGEST_PAUSE, 2.0**row)
         self.begun -= together
         self.done = {task for task in self.done if task[0] not in together}
         self.condemned |= {one.uid for one in facts if one.task[0] in together}

@@ -37,7 +37,7 @@ _CLUSTER_EDITS: tuple[tuple[str, Any], ...] = (
     ("updateStrategy", {"type": "Recreate"}),
     ("updateStrategy", {"type": "OnDelete"}),
     ("updateStrategy", {"type": "RollingUpdate"}),
-    ("updateStrategy", {"type": "RollingUpdate", "maxUnavailable": 2}),
+    ("updateStrategy", {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 2}}),
 )
 _JOB_EDITS: tuple[tuple[str, Any], ...] = (
     *(("restartPolicy", policy) for policy in ("OnFailure", "Always", "Never", "ExitCode")),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
-from unittest import mock
 
 import msgspec
 from hypothesis import given, settings
@@ -12,7 +11,6 @@ from hypothesis import strategies as st
 from unit.virtual_time import run_in_virtual_time
 
 from tfcluster_operator.engine.work_queue import RetryLater, WorkQueue
-from tfcluster_operator.kube import limiter as limiter_module
 from tfcluster_operator.kube import wire
 from tfcluster_operator.kube.limiter import AdaptiveLimiter
 from tfcluster_operator.kube.store import ChildStore
@@ -83,7 +81,7 @@ def assert_index_is_true(store: ChildStore) -> None:
 def test_a_list_after_any_disorder_gives_the_truth(history, arrivals):
     """However events were lost, repeated or reordered, a list puts every child right, and the index with it."""
     events, truth = play(history)
-    store = ChildStore(lambda _owner, _name: None)
+    store = ChildStore(lambda _owner, _name: None, lambda: 0.0)
     for position in arrivals:
         take(store, events[position % len(events)]) if events else None
 
@@ -100,7 +98,7 @@ def test_events_in_order_give_the_truth_whatever_old_ones_come_again(history, li
     listed_at = min(listed_at, len(history))
     _, then = play(history[:listed_at])
     events, truth = play(history)
-    store = ChildStore(lambda _owner, _name: None)
+    store = ChildStore(lambda _owner, _name: None, lambda: 0.0)
     store.replace(list(then.values()), version=listed_at, namespace=None)
     past = [event for event in events if event[1].meta.version <= listed_at]
     future = [event for event in events if event[1].meta.version > listed_at]
@@ -123,7 +121,7 @@ def test_what_was_written_after_a_list_was_taken_survives_it(history, listed_at)
     listed_at = min(listed_at, len(history))
     _, then = play(history[:listed_at])
     events, truth = play(history)
-    store = ChildStore(lambda _owner, _name: None)
+    store = ChildStore(lambda _owner, _name: None, lambda: 0.0)
     for event in events:
         take(store, event)
 
@@ -212,7 +210,7 @@ def test_no_place_in_the_window_is_lost_or_given_twice(requests):
     """However requests come, end or are cancelled, waiting or running: the window is kept, and free in the end."""
 
     async def scenario() -> AdaptiveLimiter:
-        limiter = AdaptiveLimiter(start=2.0, ceiling=4.0)
+        limiter = AdaptiveLimiter(start=2.0, ceiling=4.0, elapsed=asyncio.get_running_loop().time)
         under_way = 0
 
         async def request(takes: float, answer: str) -> None:
@@ -238,9 +236,7 @@ def test_no_place_in_the_window_is_lost_or_given_twice(requests):
             pass
         return limiter
 
-    with mock.patch.object(limiter_module, "time") as time:
-        time.monotonic = lambda: asyncio.get_running_loop().time()
-        limiter = run_in_virtual_time(scenario())
+    limiter = run_in_virtual_time(scenario())
 
     assert limiter._under_way == 0
     assert not [turn for turn in limiter._waiting if not turn.done()]

@@ -11,10 +11,9 @@ from contextlib import suppress
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from properties.strategies import clusters
-from unit.in_memory import InMemoryWorld
+from unit.in_memory import InMemoryWorld, views_for
 
 from tfcluster_operator.model import filters, views
-from tfcluster_operator.model.observed import Observed
 from tfcluster_operator.model.spec import EVALUATOR, Job, Task, TFCluster
 from tfcluster_resolver import contract
 
@@ -48,7 +47,7 @@ def audiences(cluster: TFCluster) -> Iterator[tuple[Job, str, tuple[str, ...]]]:
 
 def published(cluster: TFCluster) -> dict[tuple[str, str], contract.View]:
     """Read back every file of a cluster that is made from nothing."""
-    wanted = views.views_of(cluster, Observed())
+    wanted = views_for(cluster)
     return {(of.job.name, name): contract.load(file.text) for of in wanted for name, file in of.files.items()}
 
 

@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import inspect
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from simulation import dialect
+from simulation import dialect, sessions
 
 from memory_kubernetes import Answer, Interceptor, MemoryKubernetes, MemorySession, Request
 from tfcluster_operator.engine.assembly import Engine
+from tfcluster_operator.kopf_watch import KopfWatch
 from tfcluster_operator.kube import clock as clocks
+from tfcluster_operator.kube import connection, leadership
 from tfcluster_operator.kube.client import Client
+from tfcluster_operator.kube.lease import Lease, Timing
 from tfcluster_operator.kube.limiter import AdaptiveLimiter
+from tfcluster_operator.kube.one_shot import OneShot
 from tfcluster_operator.manifests.resolver_archive import ResolverArchive
 from tfcluster_operator.resolver_sources import read_archive
 
@@ -23,7 +26,7 @@ SERVER: Final = "http://memory"
 #: How long a process that died takes to be back, in seconds.
 _RESTART: Final = 0.5
 
-Watch = Callable[[Engine, MemorySession, Sequence[str]], Awaitable[None]]
+sessions.install()
 
 
 @functools.cache
@@ -63,8 +66,8 @@ class Operator:
         kube: the API server.
         faults: what goes wrong between the two.
         wall: the machine's clock, which may step.
-        watch: kopf, or what stands for it: feeds the engine with events of TFClusters.
         namespaces: what it is told to watch; none means all.
+        name: its identity in the election; empty where there is none.
     """
 
     def __init__(
@@ -73,17 +76,19 @@ class Operator:
         faults: Interceptor,
         *,
         wall: Callable[[], float],
-        watch: Watch,
         namespaces: Sequence[str] = (),
+        name: str = "",
     ) -> None:
         self._kube = kube
         self._faults = faults
         self._wall = wall
-        self._watch = watch
+        self._name = name
         self._namespaces = namespaces
         self._line: _Line | None = None
         self._task: asyncio.Task[None] | None = None
         self._session: MemorySession | None = None
+        #: Whether it leads.
+        self.standing: leadership.Standing | None = None
         self._over = False
         #: When it was started last, and how often it was, by the loop's clock.
         self.started_at = 0.0
@@ -122,9 +127,13 @@ class Operator:
         """Obey SIGTERM as the process does, and start again."""
         self.tell("is asked to end")
         task, self._task = self._task, None
+        if self.standing is not None:
+            self.standing.resign()
         if task is not None:
             task.cancel()
             await asyncio.wait([task], timeout=3.0)
+        if self.standing is not None:
+            await self.standing.release()
         self.start()
 
     def lose_connections(self) -> None:
@@ -141,15 +150,26 @@ class Operator:
         self._task = None
 
     async def _run(self, line: _Line) -> None:
+        """Do as the process does: the engine, kopf, and the election."""
         session = self._session = MemorySession(self._kube, user=dialect.OPERATOR, latency=0.004, interceptor=line)
         elapsed = asyncio.get_running_loop().time
         clock = clocks.steady(self._wall, elapsed)
-        client = Client(session, SERVER, AdaptiveLimiter(elapsed=elapsed), clock=clock)
+        standing = self.standing = self._stand(session, clock)
+        client = Client(
+            session,  # type: ignore[arg-type]  # it is a session in all that is asked of it
+            SERVER,
+            AdaptiveLimiter(elapsed=elapsed),
+            fence=standing.fence,
+            clock=clock,
+        )
         engine = Engine(client, self._namespaces, _archive())
-        parts = [
-            asyncio.create_task(_lead(engine)),
-            asyncio.create_task(self._watch(engine, session, self._namespaces)),  # type: ignore[arg-type]  # a coroutine
+        access = connection.Access(server=SERVER)
+        watches = [
+            KopfWatch(access, session, scope, engine, own_signals=lambda: None, clock=clock)  # type: ignore[arg-type]  # likewise
+            for scope in self._namespaces or (None,)
         ]
+        works = [standing.run(), engine.run(standing.leading), *(watch.run() for watch in watches)]
+        parts = [asyncio.create_task(work) for work in works]
         try:
             await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -163,13 +183,10 @@ class Operator:
                 self.tell(f"dies of {error!r}")
         asyncio.get_running_loop().call_later(_RESTART, self.start)
 
-
-async def _lead(engine: Engine) -> None:
-    """Run the engine; it leads from the first."""
-    run: Any = engine.run
-    if "lead" not in inspect.signature(run).parameters:
-        await run()
-        return
-    lead = asyncio.Event()
-    lead.set()
-    await run(lead)
+    def _stand(self, session: MemorySession, clock: clocks.Clock) -> leadership.Standing:
+        if not self._name:
+            return leadership.Alone()
+        requests = OneShot(session, SERVER)  # type: ignore[arg-type]  # it is a session in all that is asked of it
+        lease = Lease(requests, dialect.NAMESPACE, "tfcluster-operator", timeout=Timing().timeout)
+        # NB: every process is another candidate.
+        return leadership.Election(lease, f"{self._name}-{self.starts}", clock=clock)

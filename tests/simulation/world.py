@@ -12,7 +12,6 @@ from simulation.faults import Faults
 from simulation.nodes import Nodes
 from simulation.operator_process import Operator
 from simulation.plans import Plan
-from simulation.real_kopf import watch_parents
 from simulation.truth import Truth
 
 from memory_kubernetes import Admission, Change, MemoryKubernetes, Record, Refusal
@@ -80,7 +79,6 @@ class World:
             self.kube,
             self.faults,
             wall=lambda: self.now() + self.clock_off,
-            watch=watch_parents,
             namespaces=self.namespaces,
         )
 

@@ -52,6 +52,7 @@ class Fault:
     then: Then
     resource: str = ""
     method: str = ""
+    name: str = ""
     watch: bool | None = None
     writes: bool = False
     times: int | None = None
@@ -69,6 +70,7 @@ class Fault:
         fits = (
             (not self.resource or self.resource == call.resource)
             and (not self.method or self.method == call.method)
+            and (not self.name or self.name == call.name)
             and (self.watch is None or self.watch == call.watch)
             and (not self.writes or call.is_write)
         )
@@ -213,8 +215,8 @@ class FaultProxy:
         return len(hit)
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
-        call = _call(request)
         body = await request.read()
+        call = _call(request, body)
         if call.method == "POST":
             self.posted.append((request.path, body))
         fault = next((fault for fault in self._faults if fault.meets(call)), None)
@@ -273,12 +275,14 @@ class FaultProxy:
             del self._streams[task]
 
 
-def _call(request: web.Request) -> Call:
+def _call(request: web.Request, body: bytes) -> Call:
     parts = [part for part in request.path.split("/") if part]
     parts = parts[2:] if parts[:1] == ["api"] else parts[3:]
     if parts[:1] == ["namespaces"] and len(parts) > 2:
         parts = parts[2:]
     resource, name, subresource, *_ = [*parts, "", "", ""]
+    if request.method == "POST" and not name:
+        name = json.loads(body).get("metadata", {}).get("name", "")
     watch = request.query.get("watch", "") not in {"", "0", "false"}
     return Call(method=request.method, resource=resource, subresource=subresource, name=name, watch=watch)
 

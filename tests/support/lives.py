@@ -108,11 +108,32 @@ def note_failures_in_a_row(world: World, cluster: str, count: int, *, index: int
         index: the worker that failed alone; None where all of them started again together.
     """
     job = {"restartsInRow": count} if index is None else {"failing": {str(index): {"inRow": count}}}
-    body = {"status": {"jobs": {"worker": job}}}
+    body = {"status": {"internal": {"jobs": {"worker": job}}}}
     world.objects.patch(TFCLUSTERS, world.namespace, cluster, body, subresource="status")
 
 
-def settle_another(world: World, name: str) -> None:
-    """Have the operator finish a cluster that was declared after all else: it has then seen all else."""
-    world.launch(name, {"worker": {}})
-    world.await_settled(name)
+def remembered(world: World, cluster: str, job: str) -> Object:
+    """Give what the operator remembers of a job between its passes."""
+    return world.status(cluster)["internal"]["jobs"].get(job, {})
+
+
+def await_another_pass(world: World, *clusters: str) -> None:
+    """Return when the operator has looked at each of these clusters after everything that was done before.
+
+    An edit that asks for nothing is the proof: its generation reaches the status at the end of a pass, in one write.
+    So what the operator meant to do about what came before is done, and what is not done it does not want.
+
+    Args:
+        world: the namespace.
+        clusters: TFClusters of it, none of which waits for the end of a TTL.
+    """
+    edited = {name: world.edit(name, {"ttlSecondsAfterFinished": _another_ttl(world, name)}) for name in clusters}
+    for name, generation in edited.items():
+        world.await_status(
+            name, lambda s, g=generation: s.get("observedGeneration") == g, what=f"{name} was looked at once more"
+        )
+
+
+def _another_ttl(world: World, cluster: str) -> int:
+    """Give a TTL that is not the present one, and as good as none where there was none."""
+    return world.cluster(cluster)["spec"].get("ttlSecondsAfterFinished", 10_000_000) + 1

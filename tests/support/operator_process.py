@@ -55,13 +55,14 @@ class OperatorProcess:
 
         Args:
             kubeconfig: what it connects with, if not the usual one.
-            arguments: its scope.
+            arguments: its scope; with ``--leader-election`` and its like, it needs the rights to its Lease.
             wait: whether to return only when it says that it is ready.
         """
         assert not self.running, "the operator runs already"
         self._start_as = (kubeconfig or self.kubeconfig, tuple(arguments))
         self._port = _free_port()
-        command = [_PYTHON, "-m", "tfcluster_operator", *arguments, "--health-port", str(self._port)]
+        election = () if "--leader-election" in arguments else ("--no-leader-election",)
+        command = [_PYTHON, "-m", "tfcluster_operator", *arguments, *election, "--health-port", str(self._port)]
         environment = {
             **os.environ,
             "KUBECONFIG": str(self._start_as[0]),

@@ -102,5 +102,14 @@ def _mask_status(status: Object) -> Object:
         name: {key: value for key, value in job.items() if key not in _UNREPEATABLE}
         for name, job in status.get("jobs", {}).items()
     }
+    remembered = {
+        name: {key: value for key, value in job.items() if key not in _UNREPEATABLE}
+        for name, job in status.get("internal", {}).get("jobs", {}).items()
+    }
     kept = {key: value for key, value in status.items() if key not in _UNREPEATABLE}
-    return {**kept, "jobs": jobs, "conditions": sorted(conditions, key=lambda c: c["type"])}
+    return {
+        **kept,
+        "jobs": jobs,
+        "internal": {"jobs": remembered},
+        "conditions": sorted(conditions, key=lambda c: c["type"]),
+    }

@@ -9,8 +9,11 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent / "resolver"))
+sys.path.append(str(Path(__file__).resolve().parent.parent))
 
 from loopback_cluster import LoopbackCluster
+
+pytest_plugins = ["support.skips"]
 
 
 @pytest.fixture

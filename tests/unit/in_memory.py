@@ -7,7 +7,8 @@ plans come from the real planner, manifests from the real builders, observations
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -27,12 +28,15 @@ from tfcluster_operator.model.actions import (
     Patch,
     Plan,
 )
+from tfcluster_operator.model.holds import Holds
 from tfcluster_operator.model.ledger import Ledger
 from tfcluster_operator.model.observed import Child, Observed
 from tfcluster_operator.model.parse import parse
 from tfcluster_operator.model.plan import plan
+from tfcluster_operator.model.roster import Roster, call_roll
 from tfcluster_operator.model.spec import TFCluster
 from tfcluster_operator.model.stock import enter_done, take_stock
+from tfcluster_operator.model.views import JobViews, views_of
 
 Object = dict[str, Any]
 
@@ -86,6 +90,9 @@ class InMemoryWorld:
         self.now = NOW
         #: What the operator has written down of the cluster's life.
         self.ledger = Ledger()
+        #: What was refused a moment ago.
+        self.holds = Holds()
+        self.restart_operator()
 
     # --- what the API server does
 
@@ -97,20 +104,30 @@ class InMemoryWorld:
             raise RefusedError(f"AlreadyExists: {kind} {name}")
         made["metadata"].setdefault("namespace", "default")
         made["metadata"]["uid"] = f"uid-{self.version + 1}"
+        if kind == "Pod":
+            made["metadata"]["generation"] = 1
         self._store(kind, made)
         return made
 
     def edit(self, kind: Kind, name: str, change: Mapping[str, Any], *, uid: str | None = None) -> None:
         """Merge a change into an object by RFC 7386; with ``uid`` only into that incarnation."""
         known = self._get(kind, name, uid)
-        self._store(kind, merge_patch(known, change))
+        edited = merge_patch(known, change)
+        if kind == "Pod" and (images := _changed_images(known, edited)):
+            edited["metadata"]["managedFields"] = [
+                *edited["metadata"].get("managedFields", ()),
+                {"manager": "kubectl-edit", "operation": "Update", "fieldsV1": {"f:spec": images}},
+            ]
+        self._store(kind, edited)
 
     def delete(self, kind: Kind, name: str, *, uid: str | None = None, force: bool = False) -> None:
         """Delete an object; a pod that a node runs terminates first."""
         known = self._get(kind, name, uid)
         phase = known.get("status", {}).get("phase", "Pending")
         if not force and kind == "Pod" and known["spec"].get("nodeName") and phase in {"Pending", "Running"}:
-            self._store(kind, merge_patch(known, {"metadata": {"deletionTimestamp": timestamp(self.now)}}))
+            generation = known["metadata"]["generation"] + ("deletionTimestamp" not in known["metadata"])
+            leaving = {"deletionTimestamp": timestamp(self.now), "generation": generation}
+            self._store(kind, merge_patch(known, {"metadata": leaving}))
         else:
             del self.objects[kind, name]
 
@@ -136,25 +153,25 @@ class InMemoryWorld:
         """Let a pod run and be ready; ``status`` is merged into its status."""
         ready = [{"type": "Ready", "status": "True"}]
         running = {"phase": "Running", "startTime": timestamp(self.now), "conditions": ready}
-        self.edit("Pod", name, {"spec": {"nodeName": "node"}, "status": {**running, **status}})
+        self._tell(name, {**running, **status})
 
-    def pod_ends(self, name: str, phase: str, *, lasted: float = 1.0, **status: Any) -> None:
-        """Let a pod end now, ``lasted`` seconds after its start."""
+    def pod_ends(self, name: str, phase: str, **status: Any) -> None:
+        """Let a pod end now."""
         ended = {"exitCode": 0 if phase == "Succeeded" else 1, "reason": "Error", "finishedAt": timestamp(self.now)}
-        self.edit(
-            "Pod",
+        self._tell(
             name,
             {
-                "spec": {"nodeName": "node"},
-                "status": {
-                    "phase": phase,
-                    "startTime": timestamp(self.now - lasted),
-                    "conditions": [{"type": "Ready", "status": "False"}],
-                    "containerStatuses": [{"name": "task", "state": {"terminated": ended}}],
-                    **status,
-                },
+                "phase": phase,
+                "conditions": [{"type": "Ready", "status": "False"}],
+                "containerStatuses": [{"name": "task", "state": {"terminated": ended}}],
+                **status,
             },
         )
+
+    def _tell(self, name: str, status: Mapping[str, Any]) -> None:
+        generation = self._get("Pod", name, None)["metadata"].get("generation", 1)
+        told = {**status, "observedGeneration": generation}
+        self.edit("Pod", name, {"spec": {"nodeName": "node"}, "status": told})
 
     def pod_holds(self, name: str, resource: str, *healths: str) -> None:
         """Let the device plugin tell of the health of each device that a running pod holds."""
@@ -178,22 +195,35 @@ class InMemoryWorld:
         """Read one object as the operator does."""
         return wire.RESOURCES[kind].read(msgspec.json.encode(self.objects[kind, name]))
 
+    def restart_operator(self) -> None:
+        """Lose what the operator saw; what it has written down stays."""
+        self.stores = Stores(lambda _owner, _name: None, lambda: self.now)
+        self.holds = Holds()
+
     def observe(self, cluster: TFCluster) -> Observed:
-        """Observe through the operator's own readers and stores."""
-        stores = Stores(lambda _owner, _name: None)
+        """Observe through the operator's own readers and stores, as after a list."""
+        self.stores.unlabelled.clear()
+        labelled: dict[Kind, list[Child]] = {kind: [] for kind in self.stores.of}
         for kind, name in self.objects:
             child = self.read(kind, name)
             if naming.LABEL_CLUSTER in child.meta.labels:
-                stores.of[kind].put(child)
+                labelled[kind].append(child)
             else:
-                stores.unlabelled[kind, (child.meta.namespace, name)] = child
-        return stores.observe(cluster)
+                self.stores.unlabelled[kind, (child.meta.namespace, name)] = child
+        for kind, children in labelled.items():
+            self.stores.of[kind].replace(children, version=self.version, namespace=None)
+        return self.stores.observe(cluster)
+
+    def roster(self, cluster: TFCluster) -> Roster:
+        """Classify what exists, with the tasks that are known to be complete."""
+        return call_roll(cluster, self.observe(cluster)).completed_by(self.ledger)
 
     def plan(self, cluster: TFCluster) -> Plan:
         """Take stock and plan for what exists now, as a pass does before it acts."""
-        observed = self.observe(cluster)
-        self.ledger = take_stock(cluster, observed, self.ledger, self.now)
-        return plan(cluster, observed, self.ledger, self.now)
+        called = call_roll(cluster, self.observe(cluster))
+        self.ledger = take_stock(called, self.ledger, self.now)
+        roster = called.completed_by(self.ledger)
+        return plan(roster, self.ledger, views_of(roster).of_jobs, self.now, holds=self.holds)
 
     def apply(self, action: Action, cluster: TFCluster) -> None:
         """Carry out one action as the executor does, request by request."""
@@ -211,7 +241,8 @@ class InMemoryWorld:
                 self.edit(kind, name, change, uid=uid)
             case Delete(kind=kind, name=name, uid=uid, force=force):
                 self.delete(kind, name, uid=uid, force=force)
-        self.ledger = enter_done(cluster, self.ledger, [action])
+        # NB: of a roster only the declared names are read here, and those need no world.
+        self.ledger = enter_done(call_roll(cluster, Observed()), self.ledger, [action])
 
     def apply_all(self, actions: Iterable[Action], cluster: TFCluster) -> None:
         """Carry out actions in their order."""
@@ -260,3 +291,30 @@ def merge_patch(known: Any, change: Any) -> Any:
         else:
             merged[key] = merge_patch(merged.get(key), value)
     return merged
+
+
+def views_for(cluster: TFCluster, observed: Observed | None = None) -> tuple[JobViews, ...]:
+    """Work out the wanted views of a cluster, by default of one of which nothing exists yet."""
+    return views_of(call_roll(cluster, observed or Observed())).of_jobs
+
+
+def groups_of(planned: Plan) -> list[tuple[Action, ...]]:
+    """Give the actions of each group of a plan."""
+    return [tuple(step.action for step in group.steps) for group in planned.groups]
+
+
+def _changed_images(before: Object, after: Object) -> dict[str, Any]:
+    """Spell, as managed fields do, the containers whose image differs."""
+    was = {(group, one["name"]): one.get("image") for group, one in _containers(before)}
+    fields: dict[str, Any] = {}
+    for group, one in _containers(after):
+        if (group, one["name"]) in was and was[group, one["name"]] != one.get("image"):
+            key = "k:" + json.dumps({"name": one["name"]}, separators=(",", ":"))
+            fields.setdefault(f"f:{group}", {})[key] = {"f:image": {}}
+    return fields
+
+
+def _containers(pod: Object) -> Iterator[tuple[str, Object]]:
+    for group in ("initContainers", "containers"):
+        for one in pod.get("spec", {}).get(group) or ():
+            yield group, one

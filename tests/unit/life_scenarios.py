@@ -72,8 +72,8 @@ class Scenario:
         raise AssertionError(f"still at work after {_ROUNDS} rounds: {planned.actions} {planned.findings}")
 
     def _note(self, cluster: TFCluster, planned: Plan) -> None:
-        observed = self.world.observe(cluster)
-        said = status_of(cluster, observed, self.world.ledger, planned.views, planned.findings, self.world.now)
+        roster = self.world.roster(cluster)
+        said = status_of(roster, self.world.ledger, planned.views, planned.findings, self.world.now)
         self.told |= {(c["type"], c["status"], c["reason"]) for c in said["conditions"]}
         self.posted |= {action.reason for action in planned.actions}
         self.stuck = self.stuck or any(f.reason == reasons.STUCK_TERMINATING for f in planned.findings)

@@ -48,6 +48,14 @@ def of_ours(schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     return ((path, part) for path, part in walk(schema) if not path.startswith(f"{POD}."))
 
 
+def applied_size(definition: dict[str, Any]) -> int:
+    """Count the bytes of a definition as Go writes it, with its escapes."""
+    text = json.dumps(definition, separators=(",", ":"), ensure_ascii=False)
+    for character in "<>&":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return len(text.encode())
+
+
 def generate(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(folder / "crds" / "generate.py"), *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False)
@@ -99,7 +107,7 @@ def test_an_edited_source_reaches_both_results(copy: Path) -> None:
     assert (found.returncode, generated.returncode, again.returncode) == (1, 0, 0)
     results = {path.read_bytes() for path in copy.rglob("tfcluster.yaml")}
     assert len(results) == 1
-    assert results.pop().count(b"maximum: 9\n") == 3
+    assert results.pop().count(b"maximum: 9\n") == 2
 
 
 def test_every_field_of_ours_has_a_description(schema: dict[str, Any]) -> None:
@@ -117,7 +125,7 @@ def test_every_printer_column_but_age_has_a_description(definition: dict[str, An
 
     columns = {column["name"]: column.get("description", "") for column in version["additionalPrinterColumns"]}
 
-    assert list(columns) == ["Ready", "Reason", "Restarts", "GPUs", "Epoch", "Age"]
+    assert list(columns) == ["Ready", "Reason", "Restarts", "Age", "Accelerators", "Epoch"]
     assert [name for name, description in columns.items() if not description] == ["Age"]
 
 
@@ -130,13 +138,13 @@ def test_no_field_of_ours_leads_to_another_namespace(schema: dict[str, Any]) -> 
 
 def test_every_list_map_and_text_of_the_spec_is_bounded(schema: dict[str, Any]) -> None:
     """Nothing of ours in the spec can grow without end."""
-    bounds = {"string": "maxLength", "array": "maxItems", "integer": "maximum"}
+    bounds = {"string": "maxLength", "array": "maxItems", "integer": "maximum", "number or text": "maxLength"}
     unbounded = [
         path
         for path, part in of_ours(schema["properties"]["spec"] | {"type": "object"})
         if not path.startswith(("jobs.*.template",))
         and (
-            (part["type"] in bounds and bounds[part["type"]] not in part and "enum" not in part)
+            ((kind := part.get("type", "number or text")) in bounds and bounds[kind] not in part and "enum" not in part)
             or ("additionalProperties" in part and "maxProperties" not in part)
         )
     ]
@@ -155,11 +163,19 @@ def test_search_for_circles_is_as_long_as_the_longest_chain(schema: dict[str, An
     ]
 
 
-def test_nothing_unknown_is_preserved(schema: dict[str, Any]) -> None:
-    """The schema is strict everywhere, so a typo is found wherever it is."""
+def test_nothing_unknown_is_preserved_but_in_what_is_internal(schema: dict[str, Any]) -> None:
+    """The schema is strict wherever a user writes or reads; a newer operator may remember more for itself."""
     loose = [path for path, part in walk(schema) if part.get("x-kubernetes-preserve-unknown-fields")]
 
-    assert loose == []
+    assert loose == ["status.internal", "status.internal.jobs.*", "status.internal.jobs.*.failing.*"]
+
+
+def test_internal_part_of_the_status_says_that_it_is_internal(schema: dict[str, Any]) -> None:
+    """Who reads status.internal was told not to."""
+    internal = schema["properties"]["status"]["properties"]["internal"]
+
+    assert internal["description"].startswith("Internal to the operator")
+    assert "may change at any time" in internal["description"]
 
 
 def test_template_gets_no_defaults(schema: dict[str, Any]) -> None:
@@ -172,12 +188,14 @@ def test_template_gets_no_defaults(schema: dict[str, Any]) -> None:
         "spec.cleanPodPolicy",
         "spec.updateStrategy",
         "spec.updateStrategy.type",
+        "spec.updateStrategy.rollingUpdate.maxUnavailable",
         "spec.resolver",
-        "spec.resolver.inject",
+        "spec.resolver.delivery",
         "spec.jobs.*.replicas",
         "spec.jobs.*.restartPolicy",
         "spec.jobs.*.restartScope",
         "spec.jobs.*.drainSeconds",
+        "status",
     ]
 
 
@@ -189,9 +207,64 @@ def test_conditions_merge_by_type(schema: dict[str, Any]) -> None:
     assert conditions["x-kubernetes-list-map-keys"] == ["type"]
 
 
-def test_definition_is_small(definition: dict[str, Any]) -> None:
-    """As JSON the definition fits twice into the annotation of a plain ``kubectl apply``."""
-    assert len(json.dumps(definition, separators=(",", ":"))) * 2 < 262_144
+def test_definition_is_small_enough_to_apply(definition: dict[str, Any]) -> None:
+    """The definition fits into the annotation of a plain ``kubectl apply``, with the escapes that Go writes."""
+    assert applied_size(definition) < 240_000
+
+
+def test_kubernetes_fields_have_kubernetes_descriptions(schema: dict[str, Any]) -> None:
+    """``kubectl explain`` has a sentence for every field of the pod, down to the deepest."""
+    fields = [path for path, _ in walk(schema) if path.startswith(f"{POD}.") and not path.endswith(("[]", ".*"))]
+    described = dict(walk(schema))
+
+    silent = [path for path in fields if not described[path].get("description", "").endswith((".", "!", "?"))]
+
+    assert len(fields) > 800
+    assert silent == []
+
+
+def test_descriptions_of_kubernetes_give_way(copy: Path, definition: dict[str, Any]) -> None:
+    """Where the definition would become too large, Kubernetes' deepest descriptions go, and none of ours."""
+    generator = copy / "crds" / "generate.py"
+    code = generator.read_text(encoding="utf-8")
+    generator.write_text(code.replace("APPLIED_LIMIT: Final = 240_000", "APPLIED_LIMIT: Final = 140_000"))
+
+    generated = generate(copy)
+
+    assert generated.returncode == 0, generated.stderr
+    smaller = yaml.safe_load((copy / "crds" / "tfcluster.yaml").read_text(encoding="utf-8"))
+    assert 139_500 < applied_size(smaller) <= 140_000
+    (version,), (whole,) = smaller["spec"]["versions"], definition["spec"]["versions"]
+    kept = {path: part.get("description") for path, part in walk(version["schema"]["openAPIV3Schema"])}
+    lost = [
+        path
+        for path, part in walk(whole["schema"]["openAPIV3Schema"])
+        if part.get("description") and kept[path] is None
+    ]
+    depth = {path: path.count(".") + path.count("[]") for path in kept}
+    shallowest = min(depth[path] for path in lost)
+    assert all(path.startswith(f"{POD}.") for path in lost)
+    assert [path for path in kept if kept[path] and path.startswith(f"{POD}.") and depth[path] > shallowest] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("Pods run. They end.", "Pods run."),
+        ("Required. A list of terms. More", "Required. A list of terms."),
+        ("A resource, e.g. cpu, by name. More.", "A resource, e.g. cpu, by name."),
+        ("a fragment without a stop", "a fragment without a stop."),
+        ("One sentence\nover two lines. Another.", "One sentence over two lines."),
+        ("How:\n\n- this\n- that", "How."),
+        ("version 1.2 is meant. More.", "version 1.2 is meant."),
+    ],
+)
+def test_first_sentence(text: str, sentence: str) -> None:
+    """What is kept of one of Kubernetes' descriptions is its first sentence that says something."""
+    program = "import sys; sys.path.insert(0, 'crds'); import generate; print(generate.first_sentence(sys.argv[1]))"
+    answer = subprocess.run([sys.executable, "-c", program, text], capture_output=True, text=True, check=True, cwd=ROOT)
+
+    assert answer.stdout == f"{sentence}\n"
 
 
 def test_pod_template_is_kubernetes_own(schema: dict[str, Any]) -> None:

@@ -94,13 +94,16 @@ def _found() -> Iterator[Mapping[str, Any]]:
     for reason in (
         reasons.NAME_TAKEN,
         reasons.REFUSED,
+        reasons.REQUEST_FAILED,
+        reasons.CONTENDED,
+        reasons.OUTDATED_DEFINITION,
         reasons.VIEW_TOO_LARGE,
         reasons.WAITING_FOR_PREDECESSOR,
         reasons.WAITING_FOR_JOB,
     ):
         planned = world.plan(cluster)
         finding = Finding(reason, "words")
-        yield status_of(cluster, world.observe(cluster), world.ledger, planned.views, (finding,), world.now)
+        yield status_of(world.roster(cluster), world.ledger, planned.views, (finding,), world.now)
 
 
 def _invalid() -> Mapping[str, Any]:
@@ -114,7 +117,7 @@ def _stale() -> Mapping[str, Any]:
     world.all_pods_run()
     larger = make_cluster({"chief": 1, "worker": 3}, generation=2)
     planned = world.plan(larger)
-    return status_of(larger, world.observe(larger), world.ledger, planned.views, planned.findings, world.now)
+    return status_of(world.roster(larger), world.ledger, planned.views, planned.findings, world.now)
 
 
 def used_names(tree: ast.AST) -> set[str]:
@@ -142,7 +145,8 @@ def test_every_reason_is_used():
 def test_condition_types_are_documented():
     """The headings are the types of the conditions that a status has, in its order of importance."""
     status = _stale()
-    headings = [heading for heading in sections() if heading not in {"Conditions", "Events"}]
+    # A heading of several words is about the conditions as a whole.
+    headings = [heading for heading in sections() if " " not in heading and heading not in {"Conditions", "Events"}]
     assert sorted(headings) == sorted(condition["type"] for condition in status["conditions"])
 
 
@@ -168,7 +172,7 @@ def test_documented_events_are_posted(lives):
 ACTIONS_OF_OTHER_CAUSES: Final = {
     reasons.REPAIRED,
     reasons.POD_EDITED,
-    reasons.MADE_ANEW,
+    reasons.RECREATED,
     reasons.DRAINING,
     reasons.JOB_REMOVED,
     reasons.FORCED,

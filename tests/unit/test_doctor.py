@@ -57,7 +57,7 @@ def listening() -> Iterator[Callable[..., int]]:
                         connection, _ = listener.accept()
                     except OSError:
                         return
-                    with connection, suppress(ConnectionResetError):
+                    with connection, suppress(OSError):  # whoever asked may be gone before it is answered
                         connection.sendall(answer)
                         connection.shutdown(socket.SHUT_WR)
                         while connection.recv(1024):

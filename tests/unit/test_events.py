@@ -35,7 +35,7 @@ def test_a_replacement_is_told_as_one():
     cluster = make_cluster({"worker": 1})
     world = settled(cluster)
     world.pod_ends("demo-worker-0", "Failed")
-    world.now += 60
+    world.now += world.plan(cluster).wake_after
 
     assert list(told(world.plan(cluster).actions)) == [("PodFailed", "replaced 1 Pod: demo-worker-0")]
 

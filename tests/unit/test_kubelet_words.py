@@ -20,17 +20,32 @@ EARLIER = "2026-11-21T09:58:10Z"
 
 
 def pod(
-    phase: str, *, code: int | None, finished: str | None = FINISHED, grace: int | None = None, sidecar: bool = False
+    phase: str,
+    *,
+    code: int | None,
+    finished: str | None = FINISHED,
+    grace: int | None = None,
+    sidecar: bool = False,
+    told_of: int = 0,
 ) -> Any:
-    """Read a pod as the operator does; ``grace`` is its deletionGracePeriodSeconds, None while nobody deletes it."""
+    """Read a pod as the operator does.
+
+    ``grace`` is its deletionGracePeriodSeconds, None while nobody deletes it; ``told_of`` is the generation of which
+    its status speaks, 0 where the server is too old to tell.
+    """
     others = ["sidecar"] if sidecar else []
     state = {"running": {}} if code is None else {"terminated": {"exitCode": code, "finishedAt": finished}}
-    deletion = {} if grace is None else {"deletionTimestamp": GONE_BY, "deletionGracePeriodSeconds": grace}
+    deletion = (
+        {"generation": 1}
+        if grace is None
+        else {"deletionTimestamp": GONE_BY, "deletionGracePeriodSeconds": grace, "generation": 2}
+    )
     body = {
         "metadata": {"name": "c-worker-0", "namespace": "default", "uid": "u", "resourceVersion": "1", **deletion},
         "spec": {"containers": [{"name": name, "image": "image:1"} for name in ("task", *others)]},
         "status": {
             "phase": phase,
+            **({"observedGeneration": told_of} if told_of else {}),
             "conditions": [{"type": "Ready", "status": "False", "lastTransitionTime": EARLIER}],
             "containerStatuses": [
                 {"name": "task", "state": state},
@@ -41,14 +56,15 @@ def pod(
     return wire.RESOURCES["Pod"].read(msgspec.json.encode(body))
 
 
+@pytest.mark.parametrize("told_of", [0, 2])
 @pytest.mark.parametrize("code", [0, 1, 143])
 @pytest.mark.parametrize(
     ("phase", "ended", "grace"),
     [("Running", False, 1), ("Running", True, 1), ("Succeeded", True, 1), ("Succeeded", True, 0)],
 )
-def test_program_that_obeys_a_deletion_says_nothing(phase, ended, grace, code):
+def test_program_that_obeys_a_deletion_says_nothing(phase, ended, grace, code, told_of):
     """No step of a deletion means that the task ended by itself, not even the last, which has no grace left."""
-    assert ending_of(pod(phase, code=code if ended else None, grace=grace)) is None
+    assert ending_of(pod(phase, code=code if ended else None, grace=grace, told_of=told_of)) is None
 
 
 @pytest.mark.parametrize(("phase", "grace"), [("Failed", 1), ("Failed", 0)])
@@ -58,9 +74,27 @@ def test_container_that_never_started_has_not_failed(phase, grace):
 
 
 @pytest.mark.parametrize(("code", "ending"), [(0, Ending.SUCCEEDED), (1, Ending.FAILED)])
-def test_end_before_a_deletion_counts(code, ending):
-    """A program that ended before somebody deleted its pod has ended by itself."""
-    assert ending_of(pod("Running", code=code, finished=EARLIER, grace=1)) is ending
+def test_end_of_which_the_kubelet_told_before_it_knew_of_the_deletion_counts(code, ending):
+    """The status speaks of the generation before the deletion's: the program ended by itself."""
+    assert ending_of(pod("Running", code=code, grace=1, told_of=1)) is ending
+
+
+@pytest.mark.parametrize(("code", "ending"), [(0, Ending.SUCCEEDED), (1, Ending.FAILED)])
+def test_end_that_we_saw_before_the_deletion_counts(code, ending):
+    """Once it was seen it stays so, whatever is written of the pod later."""
+    ended = pod("Running", code=code).seen(None, 100.0)
+
+    leaving = pod("Running", code=code, grace=1).seen(ended, 101.0)
+    gone = pod("Succeeded", code=143, grace=0).seen(leaving, 102.0)
+
+    assert ending_of(leaving) is ending
+    assert ending_of(gone) is Ending.FAILED
+
+
+def test_time_of_an_end_proves_nothing():
+    """The node's clock says that the program ended before the deletion; it may be wrong."""
+    assert ending_of(pod("Running", code=1, finished=EARLIER, grace=1)) is None
+    assert ending_of(pod("Running", code=1, finished=EARLIER, grace=1).seen(None, 100.0)) is None
 
 
 @pytest.mark.parametrize(("code", "ending"), [(0, Ending.SUCCEEDED), (1, Ending.FAILED)])

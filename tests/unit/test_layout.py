@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import operator
 import sysconfig
+from collections import Counter
 from pathlib import Path
 
 from tfcluster_operator.model import reasons
@@ -49,3 +50,10 @@ def test_every_reason_is_used_and_distinct():
 def test_every_reason_is_camel_case():
     """Scripts and alerts match on reasons, so they look as Kubernetes' conventions say."""
     assert [v for n, v in vars(reasons).items() if n.isupper() and not (v.isalpha() and v[0].isupper())] == []
+
+
+def test_no_two_test_files_share_a_name():
+    """Files of one name cannot be collected together: pytest imports a test file by its name alone."""
+    names = Counter(path.name for path in (ROOT / "tests").rglob("*.py") if path.name != "conftest.py")
+
+    assert [name for name, count in names.items() if count > 1] == []

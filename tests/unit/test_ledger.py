@@ -20,7 +20,8 @@ def write(known: Ledger) -> dict:
         condition = {"type": verdict.kind, "status": "True", "reason": verdict.reason, "message": verdict.message}
         conditions = [{"type": "Ready", "status": "False"}, condition]
     jobs = {name: ledger.job_fields(record) for name, record in known.jobs.items()}
-    return {**ledger.cluster_fields(known), "jobs": jobs, "conditions": conditions}
+    internal = {ledger.INTERNAL: ledger.internal_fields(known)}
+    return {**ledger.cluster_fields(known), "jobs": jobs, **internal, "conditions": conditions}
 
 
 FULL = Ledger(
@@ -58,6 +59,24 @@ def test_what_never_happened_is_not_written():
     """A cluster without a past has no times, no indices and no pods in its status."""
     assert ledger.cluster_fields(Ledger()) == {"restarts": 0}
     assert ledger.job_fields(JobRecord()) == {"restarts": 0, "replaced": 0}
+    assert ledger.internal_fields(Ledger(jobs={"worker": JobRecord(restarts=3)})) == {"jobs": {}}
+
+
+def test_ledger_of_an_older_operator_is_read():
+    """Before version 0.2 the internal fields stood beside the public ones."""
+    status = write(FULL)
+    internal = status.pop(ledger.INTERNAL)
+    status["jobs"] = {name: {**fields, **internal["jobs"].get(name, {})} for name, fields in status["jobs"].items()}
+
+    assert ledger.read(status) == FULL
+
+
+def test_public_fields_decide_nothing_where_there_are_internal_ones():
+    """What somebody writes beside the public counts is no evidence."""
+    status = write(Ledger(jobs={"worker": JobRecord(restarts=1)}))
+    status["jobs"]["worker"]["completedIndexes"] = "0-9"
+
+    assert ledger.read(status).of("worker") == JobRecord(restarts=1)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from tfcluster_operator.model.actions import Finding
 from tfcluster_operator.model.conditions import KINDS, with_others
 from tfcluster_operator.model.ledger import JobRecord, Ledger, Verdict
 from tfcluster_operator.model.ledger import read as read_ledger
+from tfcluster_operator.model.roster import call_roll
 from tfcluster_operator.model.status import status_of
 from tfcluster_operator.model.views import views_of
 
@@ -21,10 +22,9 @@ FAILED = Verdict("Failed", "TaskFailed", "worker-0 failed")
 
 def said(cluster, world, known=None, *, findings=(), changed=None):
     """Give every condition by its type."""
-    observed = world.observe(cluster)
-    status = status_of(
-        cluster, observed, known or world.ledger, views_of(cluster, observed), findings, NOW, changed=changed
-    )
+    known = known or world.ledger
+    roster = call_roll(cluster, world.observe(cluster)).completed_by(known)
+    status = status_of(roster, known, views_of(roster).of_jobs, findings, NOW, changed=changed)
     return {condition["type"]: condition for condition in status["conditions"]}
 
 
@@ -55,16 +55,24 @@ def world():
 
 
 @pytest.mark.parametrize(
-    ("kind", "reason", "ready"), [("Failed", "TaskFailed", "TaskFailed"), ("Succeeded", "TasksSucceeded", "Succeeded")]
+    ("kind", "reason", "ready", "stalled"),
+    [
+        ("Failed", "TaskFailed", ("False", "TaskFailed"), ("True", "TaskFailed")),
+        ("Succeeded", "TasksSucceeded", ("True", "Succeeded"), ("False", "NotStalled")),
+    ],
 )
-def test_end_is_one_of_two(world, kind, reason, ready):
-    """One condition is True with the verdict's words, the other False and Finished, and Ready tells the end."""
+def test_end_is_one_of_two(world, kind, reason, ready, stalled):
+    """One condition is True with the verdict's words, the other False and Finished; kstatus reads the end as its own.
+
+    Ready is True of what has succeeded, and Stalled of what has failed.
+    """
     conditions = said(make_cluster(), world, Ledger(verdict=Verdict(kind, reason, "the words")))
 
     other = {"Failed": "Succeeded", "Succeeded": "Failed"}[kind]
     assert (told(conditions[kind]), conditions[kind]["message"]) == (("True", reason), "the words")
     assert told(conditions[other]) == ("False", "Finished")
-    assert (told(conditions["Ready"]), conditions["Ready"]["message"]) == (("False", ready), "the words")
+    assert (told(conditions["Ready"]), conditions["Ready"]["message"]) == (ready, "the words")
+    assert told(conditions["Stalled"]) == stalled
     assert told(conditions["MembershipPublished"]) == ("True", "Finished")
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -60,19 +62,25 @@ def test_cache_holds_nothing_of_a_failed_make(root):
 
 def test_cache_lock_is_held_by_one_at_a_time(tmp_path):
     """However often the file comes and goes, one holder is alone, and nobody trips over a file that has just gone."""
-    inside = []
+    inside = tmp_path / "inside"
 
-    def hold(turn: int) -> list[int]:
+    def hold(_: int) -> None:
         with cache.locked(tmp_path / "lock"):
-            inside.append(turn)
-            seen = list(inside)
-            inside.remove(turn)
-        return seen
+            inside.touch(exist_ok=False)
+            os.sched_yield()  # whoever is let in beside this one comes now
+            inside.unlink()
 
     with ThreadPoolExecutor(16) as pool:
-        alone = list(pool.map(hold, range(2_000)))
+        list(pool.map(hold, range(2_000)))
 
-    assert alone == [[turn] for turn in range(2_000)]
+    assert [path.name for path in tmp_path.iterdir()] == []
+
+
+def test_cache_lock_keeps_another_process_out(tmp_path):
+    """While the lock is held nobody else gets it, and the file that is locked is the one everybody would open."""
+    lock = tmp_path / "lock"
+    with cache.locked(lock), lock.open("rb") as another, pytest.raises(BlockingIOError):
+        fcntl.flock(another, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def test_cache_lock_ends_with_its_process(tmp_path):

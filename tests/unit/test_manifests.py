@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from unit.in_memory import make_cluster
+from unit.in_memory import make_cluster, views_for
 
 from tfcluster_operator.manifests import build_config_map, build_pod, build_service
-from tfcluster_operator.model import naming, views
-from tfcluster_operator.model.observed import Observed
+from tfcluster_operator.model import naming
 from tfcluster_operator.model.spec import Task
 
 OWNER = [
@@ -56,7 +55,7 @@ def test_the_service_is_headless_and_publishes_early():
 def test_a_config_map_holds_the_views_and_their_epochs():
     """One ConfigMap a job, one file a distinct view, the epochs once more in an annotation."""
     cluster = make_cluster({"data_loader": {"replicas": 2, "taskDeviceFilters": {"0": []}}}, generation=2)
-    (wanted,) = views.views_of(cluster, Observed())
+    (wanted,) = views_for(cluster)
 
     assert {
         "apiVersion": "v1",
@@ -89,6 +88,7 @@ def test_a_pod_is_the_users_template_in_its_place():
                 "tfcluster.dev/template-hash": cluster.jobs[0].template_hash,
                 "tfcluster.dev/attempt": "3",
                 "tfcluster.dev/incarnation": "4",
+                "tfcluster.dev/main-container": "task",
             },
             "ownerReferences": OWNER,
         },
@@ -154,6 +154,17 @@ def test_our_names_win_over_the_templates():
         built["metadata"]["annotations"]["note"],
     ) == ("digest", "x")
     assert (built["spec"]["hostname"], built["spec"]["subdomain"]) == ("demo-worker-1", "demo")
+
+
+@pytest.mark.parametrize(
+    ("names", "main"),
+    [(["a"], "a"), (["a", "b"], "a"), (["proxy", "tensorflow"], "tensorflow"), (["tensorflow", "proxy"], "tensorflow")],
+)
+def test_main_container_is_noted(names, main):
+    """Whoever puts a container before it later, the one whose end is the task's is known."""
+    built = pod({"spec": {"containers": [{"name": name} for name in names]}})
+
+    assert built["metadata"]["annotations"][naming.ANNOTATION_MAIN_CONTAINER] == main
 
 
 def test_our_environment_comes_first_and_wins():

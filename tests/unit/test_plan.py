@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from unit.in_memory import CLUSTER_UID, NOW, TEMPLATE, InMemoryWorld, make_cluster, settled
+from unit.in_memory import CLUSTER_UID, NOW, TEMPLATE, InMemoryWorld, groups_of, make_cluster, settled
 
 from tfcluster_operator.model import naming, reasons
 from tfcluster_operator.model.actions import Action, CreateConfigMap, Delete, Finding, Patch
@@ -26,9 +26,9 @@ def brief(action: Action) -> str:
     return f"{verb} {kind} {name} {action.reason}"
 
 
-def stages(cluster: TFCluster, world: InMemoryWorld) -> list[list[str]]:
-    """Plan, and shorten every action."""
-    return [[brief(action) for action in stage] for stage in world.plan(cluster).stages]
+def groups(cluster: TFCluster, world: InMemoryWorld) -> list[list[str]]:
+    """Plan, and shorten every action of each group."""
+    return [[brief(action) for action in group] for group in groups_of(world.plan(cluster))]
 
 
 def only_action(cluster: TFCluster, world: InMemoryWorld) -> Any:
@@ -46,8 +46,8 @@ def owned_by(uid: str, name: str, kind: str = naming.KIND) -> dict[str, Any]:
 
 
 def test_a_new_cluster_gets_foundations_first_and_then_pods():
-    """The first stage makes the Service and the ConfigMaps, the second the pods, in the order of jobs and indices."""
-    assert stages(make_cluster(), InMemoryWorld()) == [
+    """The first group creates the Service and the ConfigMaps, the second the pods, in the order of jobs and indices."""
+    assert groups(make_cluster(), InMemoryWorld()) == [
         [
             "Create Service demo Created",
             "Create ConfigMap demo-chief Created",
@@ -58,12 +58,12 @@ def test_a_new_cluster_gets_foundations_first_and_then_pods():
 
 
 def test_a_settled_cluster_needs_nothing():
-    """Where all is as declared the plan has no stage, no finding and no time to wake."""
+    """Where all is as declared the plan has no group, no finding and no time to wake."""
     cluster = make_cluster()
 
     planned = settled(cluster).plan(cluster)
 
-    assert (planned.stages, planned.findings, planned.wake_after) == ((), (), None)
+    assert (planned.groups, planned.findings, planned.wake_after) == ((), (), None)
 
 
 def test_an_absent_pod_is_created_with_the_digest_of_its_view():
@@ -130,11 +130,26 @@ def test_an_object_of_a_deleted_cluster_of_our_name_is_waited_for(key):
     assert [finding.reason for finding in planned.findings] == [reasons.WAITING_FOR_PREDECESSOR]
 
 
-def test_a_foreign_pod_that_terminates_is_waited_for():
-    """A foreign pod on its way out is no conflict: its name will be free."""
+def test_a_foreign_pod_that_terminates_still_holds_its_name():
+    """A pod of somebody else is in the way until it is gone, and the message says what can be done."""
     cluster = make_cluster()
     world = settled(cluster)
     world.edit("Pod", "demo-worker-1", FOREIGN["nobody's"])
+    world.delete("Pod", "demo-worker-1")
+
+    planned = world.plan(cluster)
+    world.end_graceful_deletions()
+
+    assert planned.actions == ()
+    assert [finding.reason for finding in planned.findings] == [reasons.NAME_TAKEN]
+    assert groups(cluster, world) == [["Create Pod demo-worker-1 PodDisrupted"]]
+
+
+def test_a_terminating_pod_of_a_predecessor_is_waited_for():
+    """A pod of a deleted TFCluster of the same name is no conflict: its name will be free."""
+    cluster = make_cluster()
+    world = settled(cluster)
+    world.edit("Pod", "demo-worker-1", owned_by("uid-before", "demo"))
     world.delete("Pod", "demo-worker-1")
 
     planned = world.plan(cluster)
@@ -143,15 +158,23 @@ def test_a_foreign_pod_that_terminates_is_waited_for():
     assert [finding.reason for finding in planned.findings] == [reasons.WAITING_FOR_PREDECESSOR]
 
 
-@pytest.mark.parametrize("key", [("Service", "demo"), ("ConfigMap", "demo-worker")])
-def test_without_its_foundations_no_pod_is_made(key):
-    """While the Service or a ConfigMap is another's, no pod is created: it would have no name or no view."""
+@pytest.mark.parametrize(
+    ("key", "created"),
+    [
+        (("Service", "demo"), []),
+        (("ConfigMap", "demo-chief"), ["demo-worker-1"]),
+        (("ConfigMap", "demo-worker"), ["demo-chief-0"]),
+    ],
+)
+def test_a_taken_foundation_holds_up_the_pods_that_need_it_and_no_other(key, created):
+    """Without the Service no pod would have a name, without its view no pod of that job would know the others."""
     cluster = make_cluster()
     world = settled(cluster)
     world.edit(*key, FOREIGN["nobody's"])
     world.objects.pop(("Pod", "demo-chief-0"))
+    world.objects.pop(("Pod", "demo-worker-1"))
 
-    assert world.plan(cluster).actions == ()
+    assert [action.name for action in world.plan(cluster).actions] == created
 
 
 def test_a_taken_pod_name_stops_no_other_pod():
@@ -161,7 +184,7 @@ def test_a_taken_pod_name_stops_no_other_pod():
     world.edit("Pod", "demo-worker-0", FOREIGN["nobody's"])
     world.objects.pop(("Pod", "demo-worker-1"))
 
-    assert stages(cluster, world) == [["Create Pod demo-worker-1 PodDisrupted"]]
+    assert groups(cluster, world) == [["Create Pod demo-worker-1 PodDisrupted"]]
 
 
 # --- our own pods
@@ -177,7 +200,7 @@ def test_a_terminating_pod_is_left_to_end():
     world.end_graceful_deletions()
 
     assert (planned.actions, planned.findings, planned.wake_after) == ((), (), 10.0)
-    assert stages(cluster, world) == [["Create Pod demo-worker-1 PodDisrupted"]]
+    assert groups(cluster, world) == [["Create Pod demo-worker-1 PodDisrupted"]]
 
 
 @pytest.mark.parametrize(
@@ -201,7 +224,7 @@ def test_an_edit_that_a_pod_is_made_from_replaces_the_pods_of_that_job(edit):
 
 
 def test_another_cluster_domain_replaces_every_pod():
-    """Every task's address changes with the cluster domain, so every pod is made anew."""
+    """Every task's address changes with the cluster domain, so every pod is replaced."""
     world = settled(make_cluster())
 
     planned = world.plan(make_cluster(clusterDomain="cluster.local", generation=2))
@@ -232,9 +255,12 @@ def test_a_pod_whose_image_was_edited_is_replaced():
     cluster = make_cluster()
     world = settled(cluster)
     edited = [{**world.objects["Pod", "demo-chief-0"]["spec"]["containers"][0], "image": "image:mine"}]
-    world.edit("Pod", "demo-chief-0", {"spec": {"containers": edited}})
+    image = {"f:spec": {"f:containers": {'k:{"name":"task"}': {"f:image": {}}}}}
+    written = [{"manager": naming.FIELD_MANAGER, "fieldsV1": {"f:spec": {}}}, {"manager": "me", "fieldsV1": image}]
+    change = {"spec": {"containers": edited}, "metadata": {"managedFields": written}}
+    world.edit("Pod", "demo-chief-0", change)
 
-    assert stages(cluster, world) == [["Delete Pod demo-chief-0 PodEdited"]]
+    assert groups(cluster, world) == [["Delete Pod demo-chief-0 PodEdited"]]
 
 
 @pytest.mark.parametrize("label", [*naming.task_labels("demo", "worker", 1)])
@@ -325,22 +351,36 @@ def test_the_delay_before_a_failed_pod_is_replaced_doubles_up_to_five_minutes(at
 
 
 @pytest.mark.parametrize(
-    ("lasted", "before", "after"),
+    ("since", "before", "after"),
     [(1.0, 0, 1), (1.0, 4, 5), (599.0, 4, 5), (600.0, 4, 1), (7200.0, 4, 1)],
 )
-def test_failures_in_a_row_are_counted_until_a_pod_ran_ten_minutes(lasted, before, after):
-    """One more failure is known of the task; a pod that ran 600 seconds starts the count anew."""
+def test_failures_in_a_row_are_counted_until_ten_minutes_after_the_last_try(since, before, after):
+    """One more failure is known of the task; one that comes 600 seconds after the last try is the first again."""
     cluster = make_cluster()
     world = settled(cluster)
-    world.ledger = world.ledger.with_job("worker", failing={1: Failing(before, NOW - 9)})
-    world.pod_ends("demo-worker-1", "Failed", lasted=lasted)
+    world.ledger = world.ledger.with_job("worker", failing={1: Failing(before, NOW - since)})
+    world.pod_ends("demo-worker-1", "Failed")
     uid = world.read("Pod", "demo-worker-1").meta.uid
-    world.now += 400
+    world.now += world.plan(cluster).wake_after
 
     action = only_action(cluster, world)
 
     assert (action.reason, action.replaces) == (reasons.POD_FAILED, uid)
     assert world.ledger.of("worker").failing[1].in_row == after
+
+
+def test_a_failure_is_forgotten_when_its_task_has_worked_for_ten_minutes():
+    """The plan wakes for that moment, and the next failure costs the shortest pause."""
+    cluster = make_cluster()
+    world = settled(cluster)
+    world.ledger = world.ledger.with_job("worker", failing={1: Failing(4, NOW - 590)})
+    waits = world.plan(cluster).wake_after
+    known = dict(world.ledger.of("worker").failing)
+    world.now += waits
+
+    assert (waits, set(known)) == (10.0, {1})
+    assert world.plan(cluster).wake_after is None
+    assert world.ledger.of("worker").failing == {}
 
 
 def test_a_failed_pod_that_somebody_deletes_is_not_tried_again_sooner():
@@ -355,7 +395,7 @@ def test_a_failed_pod_that_somebody_deletes_is_not_tried_again_sooner():
     world.now += waiting.wake_after
 
     assert (waiting.actions, [finding.reason for finding in waiting.findings]) == ((), [reasons.BACKING_OFF])
-    assert stages(cluster, world) == [["Create Pod demo-worker-1 PodFailed"]]
+    assert groups(cluster, world) == [["Create Pod demo-worker-1 PodFailed"]]
     assert (world.ledger.restarts, world.ledger.of("worker").replaced) == (1, 0)
 
 
@@ -424,7 +464,7 @@ def test_a_changed_view_is_written_before_the_pods_are_told_and_these_before_pod
     """On scale-down: rewrite, touch the survivors, then delete the surplus, highest index first."""
     world = settled(make_cluster({"chief": 1, "worker": 4}))
 
-    assert stages(make_cluster({"chief": 1, "worker": 1}, generation=2), world) == [
+    assert groups(make_cluster({"chief": 1, "worker": 1}, generation=2), world) == [
         ["Patch ConfigMap demo-chief ViewChanged", "Patch ConfigMap demo-worker ViewChanged"],
         ["Patch Pod demo-chief-0 ViewChanged", "Patch Pod demo-worker-0 ViewChanged"],
         [
@@ -439,7 +479,7 @@ def test_surplus_pods_go_in_numerical_order():
     """Index 10 goes before index 9, though it sorts before it as text."""
     world = settled(make_cluster({"worker": 12}))
 
-    *_, deleted = stages(make_cluster({"worker": 8}, generation=2), world)
+    *_, deleted = groups(make_cluster({"worker": 8}, generation=2), world)
 
     assert [f"Delete Pod demo-worker-{i} ScaledDown" for i in (11, 10, 9, 8)] == deleted
 
@@ -449,15 +489,16 @@ def test_more_workers_touch_only_those_who_see_them():
     workers = {"deviceFilters": ["/job:ps"]}
     world = settled(make_cluster({"ps": 1, "worker": {"replicas": 2, **workers}}))
 
-    assert stages(make_cluster({"ps": 1, "worker": {"replicas": 3, **workers}}, generation=2), world) == [
+    assert groups(make_cluster({"ps": 1, "worker": {"replicas": 3, **workers}}, generation=2), world) == [
         ["Patch ConfigMap demo-ps ViewChanged"],
-        ["Patch Pod demo-ps-0 ViewChanged", "Create Pod demo-worker-2 Created"],
+        ["Patch Pod demo-ps-0 ViewChanged"],
+        ["Create Pod demo-worker-2 Created"],
     ]
 
 
 @pytest.mark.parametrize("state", ["immutable", "terminating", "taken"])
-def test_without_a_written_view_no_surplus_pod_goes(state):
-    """While a view cannot be published, the survivors do not know, and a scale-down waits."""
+def test_a_view_that_cannot_be_written_holds_up_no_pod_that_goes(state):
+    """A scale-down frees what it frees; who stays is told when the view is there."""
     world = settled(make_cluster({"worker": 3}))
     change: dict[str, Any] = {
         "immutable": {"immutable": True},
@@ -468,18 +509,20 @@ def test_without_a_written_view_no_surplus_pod_goes(state):
 
     planned = world.plan(make_cluster({"worker": 1}, generation=2))
 
-    assert [one for one in planned.actions if one.kind == "Pod"] == []
+    assert [brief(one) for one in planned.actions if one.kind == "Pod"] == [
+        "Delete Pod demo-worker-2 ScaledDown",
+        "Delete Pod demo-worker-1 ScaledDown",
+    ]
 
 
-def test_a_removed_job_takes_its_pods_and_then_its_views_along():
-    """The pods of a job that is declared no more go first, its ConfigMap last."""
+def test_a_removed_job_takes_its_pods_and_its_views_along():
+    """Whoever stays is told first; then all that belonged to the job goes."""
     world = settled(make_cluster({"chief": 1, "ps": 2}))
 
-    assert stages(make_cluster({"chief": 1}, generation=2), world) == [
+    assert groups(make_cluster({"chief": 1}, generation=2), world) == [
         ["Patch ConfigMap demo-chief ViewChanged"],
         ["Patch Pod demo-chief-0 ViewChanged"],
-        ["Delete Pod demo-ps-1 JobRemoved", "Delete Pod demo-ps-0 JobRemoved"],
-        ["Delete ConfigMap demo-ps JobRemoved"],
+        ["Delete Pod demo-ps-1 JobRemoved", "Delete Pod demo-ps-0 JobRemoved", "Delete ConfigMap demo-ps JobRemoved"],
     ]
 
 
@@ -487,7 +530,7 @@ def test_suspend_deletes_the_pods_and_keeps_the_rest():
     """A suspended cluster has no pods; its Service and views stay, unchanged."""
     world = settled(make_cluster())
 
-    (deleted,) = stages(make_cluster(suspend=True, generation=2), world)
+    (deleted,) = groups(make_cluster(suspend=True, generation=2), world)
 
     assert {f"Delete Pod {name} Suspended" for name in ("demo-chief-0", "demo-worker-0", "demo-worker-1")} == set(
         deleted
@@ -518,18 +561,18 @@ def test_a_suspended_cluster_comes_back():
 # --- foundations
 
 
-def test_a_service_of_the_wrong_kind_is_made_anew_before_any_pod():
-    """A cluster IP cannot be edited: the Service is deleted, and nothing is made until it is back."""
+def test_a_service_of_the_wrong_kind_is_created_again_before_any_pod():
+    """A cluster IP cannot be edited: the Service is deleted, and no pod is created until it is back."""
     cluster = make_cluster()
     world = settled(cluster)
     world.edit("Service", "demo", {"spec": {"clusterIP": "10.0.0.1"}})
     world.objects.pop(("Pod", "demo-chief-0"))
 
-    first = stages(cluster, world)
+    first = groups(cluster, world)
     world.apply_all(world.plan(cluster).actions, cluster)
 
-    assert first == [["Delete Service demo MadeAnew"]]
-    assert stages(cluster, world) == [["Create Service demo Created"], ["Create Pod demo-chief-0 PodDisrupted"]]
+    assert first == [["Delete Service demo Recreated"]]
+    assert groups(cluster, world) == [["Create Service demo Created"], ["Create Pod demo-chief-0 PodDisrupted"]]
 
 
 def test_an_immutable_config_map_that_is_right_stays():
@@ -541,22 +584,22 @@ def test_an_immutable_config_map_that_is_right_stays():
     assert world.plan(cluster).actions == ()
 
 
-def test_an_immutable_config_map_that_must_change_is_made_anew():
+def test_an_immutable_config_map_that_must_change_is_created_again():
     """A frozen ConfigMap whose view changed is deleted by UID and created again by the next plan."""
     world = settled(make_cluster({"worker": 2}))
     world.edit("ConfigMap", "demo-worker", {"immutable": True})
     after = make_cluster({"worker": 3}, generation=2)
 
-    first = stages(after, world)
+    first = groups(after, world)
     world.apply_all(world.plan(after).actions, after)
 
-    assert first == [["Delete ConfigMap demo-worker MadeAnew"]]
-    assert stages(after, world)[0][0] == "Create ConfigMap demo-worker Created"
+    assert first == [["Delete ConfigMap demo-worker Recreated"]]
+    assert groups(after, world)[0][0] == "Create ConfigMap demo-worker Created"
 
 
-@pytest.mark.parametrize("key", [("Service", "demo"), ("ConfigMap", "demo-worker")])
+@pytest.mark.parametrize("key", [("Service", "demo"), ("ConfigMap", "demo-chief")])
 def test_foundations_that_terminate_are_waited_for(key):
-    """While our own Service or ConfigMap is on its way out, no pod is made and the message says why."""
+    """While our own Service or ConfigMap is on its way out, no pod that needs it is created, and it is told."""
     cluster = make_cluster()
     world = settled(cluster)
     world.edit(*key, {"metadata": {"deletionTimestamp": "2027-01-01T00:00:00Z"}})
@@ -564,10 +607,8 @@ def test_foundations_that_terminate_are_waited_for(key):
 
     planned = world.plan(cluster)
 
-    assert planned.actions == ()
-    assert (
-        Finding(reasons.TASKS_NOT_READY, f"{key[0]} {key[1]} is being deleted and will be made anew"),
-    ) == planned.findings
+    message = f"{key[0]} {key[1]} is being deleted and is created again when it is gone"
+    assert (planned.actions, planned.findings) == ((), (Finding(reasons.TASKS_NOT_READY, message),))
 
 
 @pytest.mark.parametrize("kind", ["Service", "ConfigMap", "Pod"])

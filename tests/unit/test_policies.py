@@ -9,16 +9,17 @@ from in_memory import CLUSTER_UID, NOW, make_cluster
 
 from tfcluster_operator.model import naming
 from tfcluster_operator.model.ledger import Failing, JobRecord, Ledger, Verdict
-from tfcluster_operator.model.observed import Exit, Meta, Observed, ObservedPod
+from tfcluster_operator.model.observed import Exit, Meta, Noted, Observed, ObservedPod
 from tfcluster_operator.model.policies import clean_up, deadline, restart, rollout, scale_down, start_order, termination
 from tfcluster_operator.model.policies.ending import Ending, ending_of, name_of, words_for
 from tfcluster_operator.model.policies.failure import judge_failure
 from tfcluster_operator.model.policies.success import judge_success
+from tfcluster_operator.model.roster import call_roll
 from tfcluster_operator.model.spec import Task
 
 
-def pod(name="demo-worker-0", *, uid="uid-1", owner=CLUSTER_UID, annotations=None, leaving=(0.0, 0.0), **fields):
-    """Make a pod that runs and is ready; ``leaving`` is when its deletion was asked for, and when it should be gone."""
+def pod(name="demo-worker-0", *, uid="uid-1", owner=CLUSTER_UID, annotations=None, leaving=0.0, grace=30.0, **fields):
+    """Make a pod that runs and is ready; ``leaving`` is when we first saw that its deletion was asked for."""
     meta = Meta(
         name=name,
         namespace="default",
@@ -28,9 +29,8 @@ def pod(name="demo-worker-0", *, uid="uid-1", owner=CLUSTER_UID, annotations=Non
         owner_name="demo",
         labels={},
         annotations=annotations or {},
-        terminating=leaving[1] > 0,
-        asked_to_go_at=leaving[0],
-        gone_by=leaving[1],
+        terminating=leaving > 0,
+        grace=grace if leaving else 0.0,
     )
     running = {
         "phase": "Running",
@@ -38,24 +38,22 @@ def pod(name="demo-worker-0", *, uid="uid-1", owner=CLUSTER_UID, annotations=Non
         "disrupted": False,
         "reason": "",
         "node": "node",
-        "started_at": NOW - 10,
-        "finished_at": 0.0,
-        "images": (),
         "devices": None,
         "trouble": "",
+        "noted": Noted(since=NOW - 10, leaving_since=leaving),
     }
     return ObservedPod(meta=meta, **{**running, **fields})
 
 
-def ended(code=1, *, reason="Error", message="", at=NOW, **fields):
+def ended(code=1, *, reason="Error", message="", **fields):
     """Make a pod whose program has ended."""
-    end = {"exit": Exit(code, reason, message), "finished_at": at, "ready": False}
+    end = {"exit": Exit(code, reason, message), "ready": False}
     return pod(**{**end, "phase": "Succeeded" if code == 0 else "Failed", "at_rest": True, **fields})
 
 
-def observed(*pods):
-    """Make a world of pods."""
-    return Observed(pods={one.meta.name: one for one in pods})
+def roster(cluster, *pods, known=None):
+    """Call the roll of a cluster that has these pods."""
+    return call_roll(cluster, Observed(pods={one.meta.name: one for one in pods})).completed_by(known or Ledger())
 
 
 # --- ending
@@ -85,19 +83,45 @@ def test_end_is_the_programs_unless_somebody_took_the_pod(what, ending):
     assert ending_of(what) is ending
 
 
-@pytest.mark.parametrize(
-    ("at", "asked", "ending"),
-    [
-        (NOW - 1, NOW, Ending.FAILED),
-        (NOW, NOW, None),
-        (NOW + 1, NOW, None),
-        (0.0, NOW, None),
-        (NOW - 1, 0.0, None),
-    ],
-)
-def test_end_counts_only_before_the_deletion_was_asked_for(at, asked, ending):
-    """What a program makes of SIGTERM says nothing; an end of unknown time, or after an unknown wish, neither."""
-    assert ending_of(ended(1, at=at, leaving=(asked, NOW + 30))) is ending
+@pytest.mark.parametrize(("ended_first", "ending"), [(True, Ending.FAILED), (False, None)])
+def test_end_counts_only_before_the_deletion_was_asked_for(ended_first, ending):
+    """What a program makes of SIGTERM says nothing of it."""
+    noted = Noted(since=NOW - 10, ended_at=NOW, leaving_since=NOW, ended_first=ended_first)
+
+    assert ending_of(ended(1, leaving=NOW, noted=noted)) is ending
+
+
+# --- what we note of a pod
+
+
+def test_first_sight_of_each_thing_is_noted():
+    """When we first saw a pod, its end, and its deletion, by our own clock; what is seen again changes nothing."""
+    first = pod(noted=Noted()).seen(None, 10.0)
+    again = pod(noted=Noted()).seen(first, 20.0)
+    over = ended(1, noted=Noted()).seen(again, 30.0)
+    leaving = ended(1, leaving=1.0, noted=Noted()).seen(over, 40.0)
+
+    assert [first.noted, again.noted] == [Noted(since=10.0)] * 2
+    assert over.noted == Noted(since=10.0, ended_at=30.0, ended_first=True)
+    assert leaving.noted == Noted(since=10.0, ended_at=30.0, leaving_since=40.0, ended_first=True)
+    assert leaving.seen(leaving, 50.0) == leaving
+
+
+def test_end_after_the_deletion_was_not_first():
+    """A pod that was seen to terminate before it was seen to have ended was taken away."""
+    leaving = pod(leaving=1.0, noted=Noted()).seen(None, 10.0)
+
+    assert ended(1, leaving=1.0, noted=Noted()).seen(leaving, 20.0).noted == Noted(
+        since=10.0, ended_at=20.0, leaving_since=10.0
+    )
+
+
+def test_end_and_deletion_that_are_first_seen_together_prove_nothing():
+    """Unless the pod's own status does."""
+    together = ended(1, leaving=1.0, noted=Noted()).seen(None, 10.0)
+    proved = ended(1, leaving=1.0, noted=Noted(ended_first=True)).seen(None, 10.0)
+
+    assert (together.noted.ended_first, proved.noted.ended_first) == (False, True)
 
 
 @pytest.mark.parametrize(
@@ -234,7 +258,7 @@ def test_failed_task_is_counted_alone():
         },
     )
 
-    after = restart.count_restart(cluster, Task(cluster.job("worker"), 0), ended(3, message="oh"), before, NOW + 5)
+    after = restart.count_restart(cluster, Task(cluster.job("worker"), 0), ended(3, message="oh"), before, NOW)
 
     record = after.of("worker")
     assert (after.restarts, record.restarts, record.counted) == (5, 3, {"b", "uid-1"})
@@ -251,15 +275,15 @@ def test_failed_task_is_counted_alone():
     )
 
 
-@pytest.mark.parametrize(("lasted", "in_row"), [(599.0, 4), (600.0, 1), (5000.0, 1)])
+@pytest.mark.parametrize(("since", "in_row"), [(599.0, 4), (600.0, 1), (5000.0, 1)])
 @pytest.mark.parametrize("scope", ["Task", "Job"])
-def test_long_run_is_forgiven(lasted, in_row, scope):
-    """Failures in a row are counted until one comes after ten minutes of work, for a task and for a scope."""
+def test_failure_long_after_the_last_try_is_the_first_again(since, in_row, scope):
+    """Failures in a row are counted until one comes ten minutes after the last try, for a task and for a scope."""
     cluster = make_cluster({"worker": {"replicas": 2, "restartScope": scope}})
-    before = Ledger(jobs={"worker": JobRecord(in_row=3, failing={0: Failing(3, NOW - 900), 1: Failing(7, NOW)})})
-    what = ended(1, started_at=NOW - lasted)
+    failing = {0: Failing(3, NOW - since), 1: Failing(7, NOW)}
+    before = Ledger(jobs={"worker": JobRecord(in_row=3, restart_at=NOW - since, failing=failing)})
 
-    record = restart.count_restart(cluster, Task(cluster.jobs[0], 0), what, before, NOW).of("worker")
+    record = restart.count_restart(cluster, Task(cluster.jobs[0], 0), ended(1), before, NOW).of("worker")
 
     pause = restart.pause(in_row - 1, seed="uid-1")
     if scope == "Task":
@@ -268,13 +292,12 @@ def test_long_run_is_forgiven(lasted, in_row, scope):
         assert (record.in_row, record.restart_at, record.failing) == (in_row, NOW + pause, {})
 
 
-def test_scope_starts_anew_together():
+def test_scope_starts_over_together():
     """Every job of the scope has a new incarnation, no completed task and one time of its restart; others have not."""
     cluster = make_cluster({"worker": {"replicas": 2, "restartScope": "Cluster"}, "ps": 1})
     used = JobRecord(completed=frozenset({0}), started=frozenset({1}), counted=frozenset({"x"}), replaced=5)
-    before = Ledger(
-        jobs={"worker": replace(used, incarnation=2, in_row=1), "ps": replace(used, incarnation=2, in_row=3)}
-    )
+    used = replace(used, incarnation=2, restart_at=NOW - 10)
+    before = Ledger(jobs={"worker": replace(used, in_row=1), "ps": replace(used, in_row=3)})
 
     after = restart.count_restart(cluster, Task(cluster.job("worker"), 1), ended(1), before, NOW)
 
@@ -287,14 +310,21 @@ def test_scope_starts_anew_together():
         assert not record.completed | record.started | record.counted
 
 
-def test_failure_of_unknown_time_is_now():
-    """Where the kubelet does not say when a program ended, the pause counts from when it was seen."""
+def test_pause_counts_from_when_we_count_the_failure():
+    """What a node's clock says of the end decides nothing."""
     cluster = make_cluster({"worker": 1})
+    noted = Noted(since=NOW - 900, ended_at=NOW - 100, ended_first=True)
 
-    after = restart.count_restart(cluster, Task(cluster.jobs[0], 0), ended(1, at=0.0), Ledger(), NOW)
+    after = restart.count_restart(cluster, Task(cluster.jobs[0], 0), ended(1, noted=noted), Ledger(), NOW)
 
     assert after.last_restart.time == NOW
     assert after.of("worker").failing[0].retry_at == NOW + restart.pause(0, seed="uid-1")
+
+
+@pytest.mark.parametrize(("ahead", "believed"), [(-9, -9), (0, 0), (375, 375), (375.5, 0), (1e9, 0)])
+def test_time_beyond_every_pause_is_not_believed(ahead, believed):
+    """An earlier operator's clock was wrong: the next try is now."""
+    assert restart.believed(NOW + ahead, NOW) == NOW + believed
 
 
 @pytest.mark.parametrize(("failures", "rule"), [(0, 1.0), (1, 2.0), (5, 32.0), (8, 256.0), (9, 300.0), (10_000, 300.0)])
@@ -318,7 +348,8 @@ def test_pause_is_the_same_for_the_same_pod():
 )
 def test_pod_that_is_turned_away_again_waits_longer(attempt, lasted, rule, next_attempt):
     """The first disruption costs no pause, the next ones in a row do."""
-    what = ended(1, disrupted=True, started_at=NOW - lasted, annotations={naming.ANNOTATION_ATTEMPT: str(attempt)})
+    noted = Noted(since=NOW - lasted, ended_at=NOW, ended_first=True)
+    what = ended(1, disrupted=True, noted=noted, annotations={naming.ANNOTATION_ATTEMPT: str(attempt)})
 
     pause, then = restart.pause_before_replacing(what)
 
@@ -375,7 +406,8 @@ def test_time_left_is_of_the_deadline_or_then_of_the_ttl(spec, known, left):
 
 def _awaited(*pods, jobs=None, known=None):
     cluster = make_cluster(jobs or {"ps": 2, "worker": {"startAfter": ["ps"]}})
-    return start_order.awaited_jobs(cluster, cluster.job("worker"), observed(*pods), known or Ledger())
+    known = known or Ledger()
+    return start_order.awaited_jobs(roster(cluster, *pods, known=known), cluster.job("worker"), known)
 
 
 PS = [pod("demo-ps-0", uid="p0"), pod("demo-ps-1", uid="p1")]
@@ -394,7 +426,7 @@ def test_job_starts_when_every_earlier_task_is_ready():
         {"ready": False},
         {"owner": "other"},
         {"annotations": {naming.ANNOTATION_INCARNATION: "1"}},
-        {"leaving": (NOW, NOW + 30)},
+        {"leaving": NOW},
     ],
 )
 def test_pod_that_does_not_serve_does_not_count(changes):
@@ -430,7 +462,7 @@ def _rollout(strategy, *states, known=None):
     pods = []
     for index, state in enumerate(states):
         annotations = {naming.ANNOTATION_TEMPLATE_HASH: job.template_hash if "new" in state else "older"}
-        leaving = (NOW, NOW + 30) if "leaving" in state else (0.0, 0.0)
+        leaving = NOW if "leaving" in state else 0.0
         if state != "gone":
             pods.append(
                 pod(
@@ -441,12 +473,16 @@ def _rollout(strategy, *states, known=None):
                     leaving=leaving,
                 )
             )
-    found = rollout.rollout_of(cluster, job, observed(*pods), known or Ledger())
+    found = rollout.rollout_of(roster(cluster, *pods, known=known), job)
     return found, [one.meta.uid for one in rollout.to_replace(cluster, found)]
 
 
-ROLLING = {"type": "RollingUpdate", "maxUnavailable": 1}
-TWO = {"type": "RollingUpdate", "maxUnavailable": 2}
+def rolling(max_unavailable):
+    """Declare a rolling update."""
+    return {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": max_unavailable}}
+
+
+ROLLING, TWO, HALF = rolling(1), rolling(2), rolling("50%")
 
 
 @pytest.mark.parametrize(
@@ -456,7 +492,12 @@ TWO = {"type": "RollingUpdate", "maxUnavailable": 2}
         ({"type": "OnDelete"}, ["old", "old down"], []),
         (ROLLING, ["old", "old", "old"], ["2"]),
         (TWO, ["old", "old", "old"], ["2", "1"]),
-        ({"type": "RollingUpdate", "maxUnavailable": 9}, ["old", "old"], ["1", "0"]),
+        (rolling(9), ["old", "old"], ["1", "0"]),
+        (rolling("50%"), ["old"] * 5, ["4", "3"]),
+        (rolling("1%"), ["old"] * 5, ["4"]),
+        (rolling("100%"), ["old"] * 3, ["2", "1", "0"]),
+        ({"type": "RollingUpdate"}, ["old", "old"], ["1"]),
+        ({"type": "RollingUpdate", "maxUnavailable": 2}, ["old", "old", "old"], ["2", "1"]),
         (ROLLING, ["old", "old", "new"], ["1"]),
         (ROLLING, ["old", "old", "new down"], []),
         (ROLLING, ["old", "old", "gone"], []),
@@ -465,6 +506,9 @@ TWO = {"type": "RollingUpdate", "maxUnavailable": 2}
         (ROLLING, ["old down", "old", "old"], ["0"]),
         (ROLLING, ["old", "old down", "new down"], ["1"]),
         (TWO, ["old", "old down", "old"], ["2", "1"]),
+        (HALF, ["old", "old", "old", "old", "old"], ["4", "3"]),
+        (HALF, ["old", "old", "old", "new down"], ["2"]),
+        (HALF, ["old"], ["0"]),
         (ROLLING, ["new", "new"], []),
     ],
 )
@@ -487,16 +531,16 @@ def test_leaving_pod_of_an_old_template_is_still_old():
     """The rollout is not over before it has gone."""
     found, _ = _rollout(ROLLING, "new", "old leaving")
 
-    assert ([task.index for task, _ in found.old], found.outdated) == ([1], ())
+    assert ([place.task.index for place in found.old], found.outdated) == ([1], ())
 
 
 def test_pod_of_others_is_not_rolled():
     """It is no pod of the task, so that the task is not at work."""
     cluster = make_cluster({"worker": 1})
 
-    found = rollout.rollout_of(cluster, cluster.jobs[0], observed(pod(owner="other")), Ledger())
+    found = rollout.rollout_of(roster(cluster, pod(owner="other")), cluster.jobs[0])
 
-    assert (found.old, [str(task) for task in found.unavailable]) == ((), ["worker-0"])
+    assert (found.old, [str(place.task) for place in found.unavailable]) == ((), ["worker-0"])
 
 
 # --- scale-down, clean-up, termination
@@ -509,6 +553,7 @@ def test_pod_of_others_is_not_rolled():
         (30, pod(), 30),
         (30, pod(annotations={naming.ANNOTATION_SURPLUS_SINCE: str(int(NOW) - 10)}), 20),
         (30, pod(annotations={naming.ANNOTATION_SURPLUS_SINCE: str(int(NOW) - 30)}), 0),
+        (30, pod(annotations={naming.ANNOTATION_SURPLUS_SINCE: str(int(NOW) + 3600)}), 30),
         (30, pod(phase="Pending"), 0),
         (30, ended(1), 0),
         (30, ended(0, phase="Running"), 0),
@@ -536,21 +581,21 @@ def test_clean_pod_policy_chooses_the_pods(policy, cleaned):
         ended(1, name="rests"),
         ended(1, name="sidecar", phase="Running", at_rest=False),
         pod("foreign", owner="other"),
-        pod("leaves", leaving=(NOW, NOW + 30)),
+        pod("leaves", leaving=NOW),
     ]
     cluster = make_cluster({"worker": 1}, cleanPodPolicy=policy)
 
-    assert sorted(one.meta.name for one in clean_up.pods_to_clean(cluster, observed(*pods))) == cleaned
+    assert sorted(one.meta.name for one in clean_up.pods_to_clean(roster(cluster, *pods))) == cleaned
 
 
 @pytest.mark.parametrize(
     ("grace", "leaving", "left"),
     [
-        (60, (NOW - 30, NOW), 60),
-        (60, (NOW - 90, NOW - 60), 0),
-        (None, (NOW - 900, NOW - 800), None),
-        (60, (0.0, 0.0), None),
-        (0, (NOW, NOW + 30), 30),
+        (60, NOW - 30, 60),
+        (60, NOW - 90, 0),
+        (None, NOW - 900, None),
+        (60, 0.0, None),
+        (0, NOW, 30),
     ],
 )
 def test_pod_is_freed_only_where_the_user_says_when(grace, leaving, left):
@@ -562,7 +607,7 @@ def test_pod_is_freed_only_where_the_user_says_when(grace, leaving, left):
 
 def test_pod_is_stuck_ten_seconds_after_its_grace_period():
     """Not at the end of the grace period itself, which an obedient node may need."""
-    assert termination.seconds_until_stuck(pod(leaving=(NOW - 30, NOW)), NOW) == 10.0
+    assert termination.seconds_until_stuck(pod(leaving=NOW - 30), NOW) == 10.0
 
 
 @pytest.mark.parametrize(
@@ -577,6 +622,6 @@ def test_stuck_pod_is_told_with_its_cure(grace, node, words):
     """The message names the pod, what it waits for, and what can be done."""
     cluster = make_cluster({"worker": 1}, **({"terminatingGraceSeconds": grace} if grace is not None else {}))
 
-    told = termination.words_for(cluster, pod(node=node, leaving=(NOW, NOW)))
+    told = termination.words_for(cluster, pod(node=node, leaving=NOW))
 
     assert all(word in told for word in ["demo-worker-0", *words])

@@ -11,6 +11,7 @@ from in_memory import TEMPLATE, make_cluster, merge_patch, settled
 from tfcluster_operator.engine.revisions import Revisions
 from tfcluster_operator.kube import errors
 from tfcluster_operator.model.ledger import JobRecord, Ledger, Verdict
+from tfcluster_operator.model.roster import call_roll
 
 
 class PodsOf:
@@ -42,7 +43,9 @@ def world():
 
 def ask(revisions, world, cluster, known=None):
     """Ask which fields changed."""
-    return asyncio.run(revisions.changed_fields(cluster, world.observe(cluster), known or Ledger()))
+    known = known or Ledger()
+    roster = call_roll(cluster, world.observe(cluster)).completed_by(known)
+    return asyncio.run(revisions.changed_fields(roster, known))
 
 
 def edited(**spec):

@@ -5,12 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from unit.in_memory import TEMPLATE, make_body, make_cluster
+from unit.in_memory import TEMPLATE, InMemoryWorld, make_body, make_cluster
 
-from tfcluster_operator.model.ledger import Ledger
-from tfcluster_operator.model.observed import Observed
-from tfcluster_operator.model.parse import InvalidSpecError, parse
-from tfcluster_operator.model.plan import plan
+from tfcluster_operator.model.parse import MOST_TASK_FILTERS, MOST_TASKS, InvalidSpecError, parse
 from tfcluster_operator.model.spec import Task
 
 
@@ -200,7 +197,7 @@ def test_an_empty_key_of_the_template_is_as_good_as_none(template):
 
     cluster = make_cluster({"worker": {"template": template}})
 
-    assert len(plan(cluster, Observed(), Ledger(), 0.0).actions) == 3
+    assert len(InMemoryWorld().plan(cluster).actions) == 3
     (task,) = cluster.tasks()
     assert build_pod(cluster, task, view_digest="d", attempt=0)["metadata"]["name"] == "demo-worker-0"
 
@@ -222,3 +219,91 @@ def test_extended_resources_alone_are_accelerators(limits, counted):
     (job,) = make_cluster({"worker": {"template": {"spec": {"containers": [container]}}}}).jobs
 
     assert counted == job.limits()
+
+
+@pytest.mark.parametrize(
+    ("most", "replicas", "unavailable"),
+    [
+        (1, 4, 1),
+        (9, 4, 9),
+        ("25%", 4, 1),
+        ("50%", 5, 2),
+        ("99%", 5, 4),
+        ("100%", 5, 5),
+        ("1%", 99, 1),
+        ("1%", 200, 2),
+        ("50%", 0, 1),
+        ("29%", 100, 29),
+    ],
+)
+def test_share_of_the_tasks_is_rounded_down_and_one_at_least(most, replicas, unavailable):
+    """A rolling update may have a number of tasks down, or a percentage of the job's replicas."""
+    strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": most}}
+    cluster = make_cluster({"worker": replicas}, updateStrategy=strategy)
+
+    assert cluster.update_strategy.within(replicas) == unavailable
+
+
+@pytest.mark.parametrize("strategy", [{"type": "RollingUpdate"}, {"type": "RollingUpdate", "rollingUpdate": None}, {}])
+def test_rolling_update_has_one_task_down_unless_it_is_told(strategy):
+    """Without rollingUpdate one task of a job may be down, whatever its size."""
+    assert make_cluster({"worker": 40}, updateStrategy=strategy).update_strategy.within(40) == 1
+
+
+@pytest.mark.parametrize("most", ["0%", "101%", "25", "%", "", "-5%", "\u0662%", None, [], {}])
+def test_share_that_is_none_is_told(most):
+    """An older definition may let another value pass: it is told with its path."""
+    strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": most}}
+
+    (problem,) = problems(make_body({"worker": 2}, updateStrategy=strategy))
+
+    assert problem
+
+
+@pytest.mark.parametrize(
+    ("resolver", "inject"), [({}, True), ({"delivery": "ConfigMap"}, True), ({"delivery": "None"}, False)]
+)
+def test_resolver_is_delivered_unless_the_image_brings_it(resolver, inject):
+    """Delivery None leaves the pods without the operator's copy."""
+    assert make_cluster({"worker": 1}, resolver=resolver).inject is inject
+
+
+def test_unknown_delivery_of_the_resolver_is_told():
+    """Another way to deliver is one that this operator does not know."""
+    assert (
+        "resolver.delivery must be one of ConfigMap, None"
+        in problems(make_body({"worker": 1}, resolver={"delivery": "Image"}))[0]
+    )
+
+
+# --- bounds
+
+
+def _bounded(tasks: int = 2, *, room: int | None = None, own: int = 0) -> dict[str, Any]:
+    filters = {str(index): [] for index in range(own)}
+    more = {} if room is None else {"maxReplicas": room}
+    return make_body({"ps": 1, "worker": {"replicas": tasks, "taskDeviceFilters": filters, **more}})
+
+
+def test_largest_cluster_is_read():
+    """The bounds themselves are allowed."""
+    cluster = parse(_bounded(MOST_TASKS - 1, own=MOST_TASK_FILTERS))
+
+    assert sum(job.replicas for job in cluster.jobs) == MOST_TASKS
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (_bounded(MOST_TASKS), "10001 tasks are more than the 10000 that a TFCluster may have"),
+        (_bounded(1, room=MOST_TASKS), "maxReplicas add up to 10001, more than the 10000 tasks"),
+        (_bounded(600, own=MOST_TASK_FILTERS + 1), "513 taskDeviceFilters are more than the 512"),
+    ],
+    ids=["tasks", "tasks that may come", "filters of single tasks"],
+)
+def test_cluster_beyond_a_bound_is_told(body, words):
+    """Where an older CRD lets it through, the message names the field, the number and the bound."""
+    told = problems(body)
+
+    assert all(one.startswith("spec.jobs: ") for one in told)
+    assert any(words in one for one in told)

@@ -27,7 +27,7 @@ GPU_TEMPLATE = {
 def report(cluster: TFCluster, world: InMemoryWorld, *more: Finding, now: float = NOW) -> dict[str, Any]:
     """Give the status after one plan that is not carried out."""
     planned = world.plan(cluster)
-    return status_of(cluster, world.observe(cluster), world.ledger, planned.views, (*planned.findings, *more), now)
+    return status_of(world.roster(cluster), world.ledger, planned.views, (*planned.findings, *more), now)
 
 
 def condition(status: dict[str, Any], kind: str) -> tuple[str, str, str]:
@@ -51,7 +51,6 @@ def test_a_running_cluster_is_ready():
             "failed": 0,
             "restarts": 0,
             "replaced": 0,
-            "startedIndexes": "0" if count == 1 else f"0-{count - 1}",
             "accelerators": {},
             "selector": f"tfcluster.dev/cluster=demo,tfcluster.dev/job={name}",
         }
@@ -70,15 +69,17 @@ def test_a_running_cluster_is_ready():
         "observedGeneration": 4,
         "epoch": 4,
         "ready": "3/3",
-        "gpus": 0,
+        "accelerators": "",
         "restarts": 0,
         "startTime": "2027-01-15T08:00:00.000Z",
         "jobs": {"chief": job("chief", 1), "worker": job("worker", 2)},
+        "internal": {"jobs": {"chief": {"startedIndexes": "0"}, "worker": {"startedIndexes": "0-1"}}},
         "conditions": [
             says("Ready", "True", "AllTasksReady", "3 of 3 ready"),
             says("Suspended", "False", "NotSuspended", "spec.suspend is false"),
             says("Succeeded", "False", "NotFinished", "waiting for all tasks of chief to end with exit code 0"),
             says("Failed", "False", "NotFinished", "no failure is final yet"),
+            says("Stalled", "False", "NotStalled", "the cluster has not failed"),
             says("MembershipPublished", "True", "Published", "every running pod was told of its view; newest epoch 4"),
             says("UpToDate", "True", "AllCurrent", "every pod is made from the present template"),
             says("NameConflict", "False", "NoConflict", "no name is taken by others"),
@@ -271,7 +272,7 @@ def test_running_pods_hold_their_limits_where_the_server_does_not_tell():
     status = report(cluster, settled(cluster))
 
     assert status["jobs"]["worker"]["accelerators"] == {"nvidia.com/gpu": 4, "rdma/hca": 2}
-    assert (status["jobs"]["chief"]["accelerators"], status["gpus"]) == ({}, 4)
+    assert (status["jobs"]["chief"]["accelerators"], status["accelerators"]) == ({}, "4 nvidia.com/gpu")
 
 
 def test_healthy_devices_count_and_sick_ones_do_not():
@@ -284,7 +285,7 @@ def test_healthy_devices_count_and_sick_ones_do_not():
     status = report(cluster, world)
 
     assert status["jobs"]["worker"]["accelerators"] == {"nvidia.com/gpu": 3, "rdma/hca": 2}
-    assert status["gpus"] == 3
+    assert status["accelerators"] == "3 nvidia.com/gpu"
 
 
 @pytest.mark.parametrize("phase", ["Pending", "Succeeded", "Failed"])
@@ -294,7 +295,7 @@ def test_a_pod_that_does_not_run_holds_nothing(phase):
     world = settled(cluster)
     world.edit("Pod", "demo-worker-0", {"status": {"phase": phase}})
 
-    assert report(cluster, world)["gpus"] == 0
+    assert report(cluster, world)["accelerators"] == ""
 
 
 _NEVER: dict[str, Any] = {}
@@ -331,6 +332,7 @@ def test_the_time_moves_with_the_status_of_the_condition_alone():
         "Suspended": NOW_TEXT,
         "Succeeded": NOW_TEXT,
         "Failed": NOW_TEXT,
+        "Stalled": NOW_TEXT,
         "MembershipPublished": NOW_TEXT,
         "UpToDate": NOW_TEXT,
         "NameConflict": NOW_TEXT,
@@ -370,6 +372,7 @@ def test_conditions_of_others_are_kept():
         "Suspended",
         "Succeeded",
         "Failed",
+        "Stalled",
         "MembershipPublished",
         "UpToDate",
         "NameConflict",
@@ -378,7 +381,7 @@ def test_conditions_of_others_are_kept():
 
 
 def test_an_invalid_spec_keeps_what_was_reported_and_says_why():
-    """Counts and other conditions stay as they were; Ready names every problem."""
+    """Counts and other conditions stay as they were; Ready and Stalled name every problem."""
     cluster = make_cluster({"worker": 2})
     before = report(cluster, settled(cluster))
 
@@ -386,10 +389,12 @@ def test_an_invalid_spec_keeps_what_was_reported_and_says_why():
 
     assert condition(after, "Ready") == ("False", "InvalidSpec", "first; second")
     assert after["observedGeneration"] == 5
-    assert {key: before[key] for key in ("epoch", "ready", "gpus", "jobs")} == {
-        key: after[key] for key in ("epoch", "ready", "gpus", "jobs")
+    assert {key: before[key] for key in ("epoch", "ready", "accelerators", "internal", "jobs")} == {
+        key: after[key] for key in ("epoch", "ready", "accelerators", "internal", "jobs")
     }
-    assert before["conditions"][1:] == after["conditions"][1:]
+    assert condition(after, "Stalled") == ("True", "InvalidSpec", "first; second")
+    kept = [[one for one in of["conditions"] if one["type"] not in {"Ready", "Stalled"}] for of in (before, after)]
+    assert kept[0] == kept[1]
 
 
 def test_an_invalid_spec_is_told_on_a_cluster_without_a_status():

@@ -10,16 +10,19 @@ from in_memory import InMemoryWorld, make_body, make_cluster, settled
 from tfcluster_operator.model import ledger, reasons
 from tfcluster_operator.model.actions import CreatePod, Delete
 from tfcluster_operator.model.ledger import Failing, JobRecord, Ledger, Verdict
+from tfcluster_operator.model.observed import Observed
 from tfcluster_operator.model.parse import parse
 from tfcluster_operator.model.plan import plan
+from tfcluster_operator.model.roster import call_roll
 from tfcluster_operator.model.spec import Task
 from tfcluster_operator.model.status import status_of
-from tfcluster_operator.model.stock import enter_done, take_stock
+from tfcluster_operator.model.stock import enter_done, seconds_until_forgiven, take_stock
+from tfcluster_operator.model.views import views_of
 
 
 def stock(cluster, world, known=None):
     """Take stock of a world."""
-    return take_stock(cluster, world.observe(cluster), known or world.ledger, world.now)
+    return take_stock(call_roll(cluster, world.observe(cluster)), known or world.ledger, world.now)
 
 
 def test_first_pass_is_the_start():
@@ -54,13 +57,14 @@ def test_failures_are_judged_before_the_deadline():
     assert stock(cluster, world).verdict.reason == "TaskFailed"
 
 
-def test_earliest_failure_is_judged_first():
-    """The limit is used up in the order in which the programs ended, not in the order of their names."""
+def test_failure_that_was_seen_first_is_judged_first():
+    """The limit is used up in the order in which the failures were seen, whatever the nodes' clocks say."""
     cluster = make_cluster({"worker": 3}, backoffLimit=1)
     world = settled(cluster)
     for name in ("demo-worker-2", "demo-worker-0", "demo-worker-1"):
         world.now += 1
         world.pod_ends(name, "Failed")
+        world.observe(cluster)
 
     known = stock(cluster, world)
 
@@ -74,11 +78,57 @@ def test_failures_at_one_time_are_judged_by_job_and_index():
     world = settled(cluster)
     for name in ("demo-worker-1", "demo-ps-0", "demo-worker-0"):
         world.pod_ends(name, "Failed")
-
     known = stock(cluster, world)
 
     assert known.last_restart.task == "worker-0"
     assert known.verdict.message.startswith("worker-1 failed")
+
+
+@pytest.mark.parametrize(
+    ("ahead", "retry_in"), [(0.0, 0.0), (300.0, 300.0), (375.0, 375.0), (376.0, 0.0), (3600.0, 0.0)]
+)
+def test_time_that_no_pause_reaches_is_now(ahead, retry_in):
+    """An operator whose clock was an hour ahead wrote it down: nobody waits for an hour that is no pause."""
+    cluster = make_cluster({"worker": 1}, activeDeadlineSeconds=9)
+    world = settled(cluster)
+    now = world.now
+    failing = {0: Failing(3, now + ahead)}
+    known = Ledger(
+        started_at=now + ahead, jobs={"worker": JobRecord(failing=failing, restart_at=now + ahead, in_row=3)}
+    )
+
+    found = stock(cluster, world, known)
+
+    assert found.started_at == now
+    assert (found.of("worker").failing[0].retry_at, found.of("worker").restart_at) == (now + retry_in,) * 2
+
+
+@pytest.mark.parametrize(("since", "left"), [(0.0, 600.0), (599.0, 1.0), (600.0, None), (5000.0, None)])
+def test_failure_of_a_task_that_works_is_forgotten_after_ten_minutes(since, left):
+    """What would be remembered for ever would grow for ever."""
+    cluster = make_cluster({"worker": 1})
+    world = settled(cluster)
+    known = Ledger(started_at=5.0, jobs={"worker": JobRecord(failing={0: Failing(3, world.now - since)})})
+
+    found = stock(cluster, world, known)
+    roster = call_roll(cluster, world.observe(cluster)).completed_by(found)
+
+    assert seconds_until_forgiven(roster, found, world.now) == left
+    assert bool(found.of("worker").failing) == (left is not None)
+
+
+def test_failure_of_a_task_that_does_not_work_is_not_forgotten():
+    """A pod that takes long to be ready has proved nothing yet."""
+    cluster = make_cluster({"worker": 1})
+    world = settled(cluster)
+    world.pod_runs("demo-worker-0", conditions=[])
+    known = Ledger(started_at=5.0, jobs={"worker": JobRecord(failing={0: Failing(3, world.now - 5000)})})
+
+    found = stock(cluster, world, known)
+
+    assert found.of("worker").failing == known.of("worker").failing
+    roster = call_roll(cluster, world.observe(cluster))
+    assert seconds_until_forgiven(roster, found, world.now) is None
 
 
 def test_verdict_is_for_ever():
@@ -89,7 +139,21 @@ def test_verdict_is_for_ever():
     world.pod_ends("demo-worker-0", "Failed")
     known = replace(world.ledger, verdict=Verdict("Failed", "TaskFailed", "it did"), finished_at=5.0)
 
-    assert stock(cluster, world, known) == known
+    found = stock(cluster, world, known)
+
+    assert replace(found, jobs={}) == replace(known, jobs={})
+    assert all(record.completed == record.counted == frozenset() for record in found.jobs.values())
+
+
+def test_what_only_served_the_next_start_goes_with_the_end():
+    """Nothing starts any more: a finished cluster keeps its counts, and no list that could be long."""
+    counts = JobRecord(restarts=3, replaced=2, incarnation=1, in_row=3, completed=frozenset({0}))
+    record = replace(
+        counts, started=frozenset({1}), counted=frozenset({"a"}), failing={1: Failing(3, 9.0)}, restart_at=9.0
+    )
+    known = Ledger(finished_at=5.0, verdict=Verdict("Failed", "R", "M"), jobs={"worker": record})
+
+    assert stock(make_cluster({"worker": 2}), InMemoryWorld(), known).of("worker") == counts
 
 
 def test_suspended_cluster_is_as_at_the_start_but_for_its_incarnation():
@@ -196,7 +260,7 @@ def test_pod_of_others_says_nothing():
 
 
 def _done(known, *actions):
-    return enter_done(make_cluster({"worker": 3}), known, actions).of("worker")
+    return enter_done(call_roll(make_cluster({"worker": 3}), Observed()), known, actions).of("worker")
 
 
 def _create(index, reason):
@@ -261,20 +325,23 @@ class Passes:
         """Make a pass: write the evidence or crash, carry out so many actions or crash, report or crash."""
         cluster = parse(make_body(self.jobs, status=self.status, **self.spec))
         written = ledger.read(self.status)
-        observed = self.world.observe(cluster)
-        known = take_stock(cluster, observed, written, self.world.now)
-        planned = plan(cluster, observed, known, self.world.now)
+        roster = call_roll(cluster, self.world.observe(cluster))
+        known = take_stock(roster, written, self.world.now)
+        roster = roster.completed_by(known)
+        planned = plan(roster, known, views_of(roster).of_jobs, self.world.now)
         if known.tells_more_than(written):
             if not evidence:
+                self.world.restart_operator()
                 return None
-            self.status = status_of(cluster, observed, known, planned.views, planned.findings, self.world.now)
+            self.status = status_of(roster, known, planned.views, planned.findings, self.world.now)
         done = planned.actions[:actions]
         self.world.apply_all(done, cluster)
         if report and len(done) == len(planned.actions):
-            known = enter_done(cluster, known, done)
-            self.status = status_of(
-                cluster, self.world.observe(cluster), known, planned.views, planned.findings, self.world.now
-            )
+            known = enter_done(roster, known, done)
+            roster = call_roll(cluster, self.world.observe(cluster)).completed_by(known)
+            self.status = status_of(roster, known, planned.views, planned.findings, self.world.now)
+        else:
+            self.world.restart_operator()
         return planned
 
     def settle(self):

@@ -29,7 +29,7 @@ def child(
 def make_store(*children: Child) -> tuple[ChildStore, list[tuple[str, tuple[str, str]]]]:
     """Make a store that knows these children, and the list of what it tells from then on."""
     told: list[tuple[str, tuple[str, str]]] = []
-    store = ChildStore(lambda owner, name: told.append((owner, name)))
+    store = ChildStore(lambda owner, name: told.append((owner, name)), lambda: 0.0)
     for one in children:
         store.put(one)
     told.clear()

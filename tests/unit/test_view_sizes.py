@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
-from unit.in_memory import InMemoryWorld, make_cluster
+import time
+from dataclasses import replace
+
+import pytest
+from unit.in_memory import InMemoryWorld, make_cluster, views_for
 
 from tfcluster_operator.model import reasons, views
+from tfcluster_operator.model.actions import CreateConfigMap, CreatePod
+from tfcluster_operator.model.observed import Observed
+from tfcluster_operator.model.parse import MOST_TASK_FILTERS, MOST_TASKS
+from tfcluster_operator.model.roster import call_roll
+from tfcluster_resolver import contract
 
 
 def test_a_view_that_fits_no_config_map_is_refused_with_its_size(monkeypatch):
-    """A cluster whose views are too large is told so, by job and size, and nothing at all is written."""
+    """A job whose views are too large is told so, by name and size; it has no pod, and every other job has."""
     cluster = make_cluster({"chief": 1, "worker": {"replicas": 2, "deviceFilters": ["/job:chief"]}})
-    size = views.views_of(cluster, InMemoryWorld().observe(cluster))[0].size
+    size = views_for(cluster)[0].size
     monkeypatch.setattr(views, "LARGEST_CONFIG_MAP", size - 1)
 
     planned = InMemoryWorld().plan(cluster)
 
-    assert planned.stages == ()
+    assert {action.name for action in planned.actions if isinstance(action, CreatePod)} == {
+        "demo-worker-0",
+        "demo-worker-1",
+    }
+    assert [action.views.name for action in planned.actions if isinstance(action, CreateConfigMap)] == ["demo-worker"]
     assert [finding.reason for finding in planned.findings] == [reasons.VIEW_TOO_LARGE]
     assert f"the views of job chief take {size} bytes, more than the {size - 1}" in planned.findings[0].message
 
@@ -23,7 +36,7 @@ def test_a_view_that_fits_no_config_map_is_refused_with_its_size(monkeypatch):
 def test_a_view_of_exactly_the_largest_size_is_published(monkeypatch):
     """The bound itself still fits."""
     cluster = make_cluster({"chief": 1})
-    size = views.views_of(cluster, InMemoryWorld().observe(cluster))[0].size
+    size = views_for(cluster)[0].size
     monkeypatch.setattr(views, "LARGEST_CONFIG_MAP", size)
 
     assert InMemoryWorld().plan(cluster).findings == ()
@@ -35,3 +48,106 @@ def test_five_thousand_tasks_with_filters_fit():
     cluster = make_cluster({"chief": 1, "ps": 50, "worker": {"replicas": 5000, **seen}})
 
     assert InMemoryWorld().plan(cluster).findings == ()
+
+
+# --- what it costs
+
+
+@pytest.fixture
+def built(monkeypatch):
+    """The epoch of each view whose text is written, in order; what is built for a comparison has epoch 0."""
+    texts = []
+    dump = contract.dump
+
+    def noted(view):
+        texts.append(view.epoch)
+        return dump(view)
+
+    monkeypatch.setattr(contract, "dump", noted)
+    return texts
+
+
+def roster_of(cluster):
+    """Call the roll of a cluster of which nothing exists yet."""
+    return call_roll(cluster, Observed())
+
+
+def test_size_is_known_before_anything_is_built(built):
+    """The largest cluster, with 512 lists that show nearly everything, costs no time and builds nothing."""
+    own = {str(index): ["/job:worker", f"/job:ps/task:{index}"] for index in range(MOST_TASK_FILTERS)}
+    ps = 1000
+    worker = {"replicas": MOST_TASKS - ps, "deviceFilters": ["/job:ps/task:0"], "taskDeviceFilters": own}
+    cluster = make_cluster({"ps": {"replicas": ps, "deviceFilters": ["/job:ps/task:0"]}, "worker": worker})
+    roster = roster_of(cluster)
+
+    began = time.process_time()
+    wanted = {of.job.name: of for of in views.views_of(roster).of_jobs}
+    took = time.process_time() - began
+
+    assert (wanted["worker"].too_large, wanted["worker"].files) == (True, {})
+    assert wanted["worker"].size > 100 * views.LARGEST_CONFIG_MAP
+    assert not wanted["ps"].too_large
+    assert len(built) == 2  # the ps' own view, for the comparison and for its file
+    assert took < 0.1
+
+
+def test_equal_views_are_built_once(built):
+    """However many tasks have the same filters, in whichever jobs."""
+    own = {str(index): ["/job:ps", "/job:worker"] for index in range(30)}
+    seen = {"deviceFilters": ["/job:ps", "/job:worker"]}
+    cluster = make_cluster(
+        {"ps": {"replicas": 2, **seen}, "worker": {"replicas": 30, "taskDeviceFilters": own, **seen}}
+    )
+
+    (_, worker) = views.views_of(roster_of(cluster)).of_jobs
+
+    assert len(worker.files) == 31
+    assert len({file.digest for file in worker.files.values()}) == 1
+    assert sorted(built) == [0, 1]  # one for the comparison and one for the files
+
+
+def test_views_are_kept_while_nothing_changes_that_they_are_made_from(built):
+    """A second look builds nothing; an edit, a sick device and an edited ConfigMap each build what they must."""
+    limits = {"resources": {"limits": {"nvidia.com/gpu": "2"}}}
+    template = {"spec": {"containers": [{"name": "task", "image": "i", **limits}]}}
+    jobs = {"worker": {"replicas": 2, "template": template}}
+    cluster = make_cluster(jobs)
+    world = InMemoryWorld()
+    world.settle(cluster)
+    world.all_pods_run()
+    known = views.views_of(world.roster(cluster))
+    built.clear()
+
+    assert views.views_of(world.roster(cluster), known) is known
+    world.pod_holds("demo-worker-0", "nvidia.com/gpu", "Healthy", "Healthy")
+    assert views.views_of(world.roster(cluster), known) is known
+    assert built == []
+
+    world.pod_holds("demo-worker-0", "nvidia.com/gpu", "Healthy", "Unhealthy")
+    sick = views.views_of(world.roster(cluster), known)
+    assert sick.of_jobs != known.of_jobs
+    assert views.views_of(world.roster(make_cluster(jobs, generation=2)), sick) is not sick
+    world.edit("ConfigMap", "demo-worker", {"data": {"cluster.json": "x"}})
+    assert views.views_of(world.roster(cluster), sick) is not sick
+
+
+def test_views_of_another_cluster_of_the_same_name_are_not_believed():
+    """A TFCluster that was deleted and created again starts over."""
+    cluster = make_cluster({"worker": 1})
+    known = views.views_of(roster_of(cluster))
+
+    reborn = views.views_of(roster_of(replace(cluster, uid="uid-reborn")), known)
+
+    assert reborn is not known
+    assert contract.load(reborn.of_jobs[0].files["cluster.json"].text).uid == "uid-reborn"
+
+
+@pytest.mark.parametrize("filters", [None, ["/job:worker"], ["/job:worker/task:3"], ["/job:ps"]])
+def test_least_size_is_never_more_than_the_size(filters):
+    """What is refused before it is built would not have fitted either."""
+    seen = {} if filters is None else {"deviceFilters": filters}
+    cluster = make_cluster({"ps": 3, "worker": {"replicas": 12, **seen}})
+
+    for wanted in views_for(cluster):
+        least = views._least_size(cluster, wanted.job.filters)
+        assert 0 < least <= wanted.size

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from unit.in_memory import InMemoryWorld, make_cluster, settled
+from unit.in_memory import InMemoryWorld, make_cluster, settled, views_for
 
 from tfcluster_operator.model import naming, views
 from tfcluster_operator.model.observed import Observed
@@ -32,7 +32,7 @@ def view(
 ) -> contract.View:
     """Give one file of a job's views, read back."""
     observed = world.observe(cluster) if world else Observed()
-    (wanted,) = [one for one in views.views_of(cluster, observed) if one.job.name == job]
+    (wanted,) = [one for one in views_for(cluster, observed) if one.job.name == job]
     return contract.load(wanted.files[file].text)
 
 
@@ -40,7 +40,7 @@ def epochs(cluster: TFCluster, world: InMemoryWorld) -> dict[str, int]:
     """Give the wanted epoch of every file, by "job/file"."""
     return {
         f"{of.job.name}/{name}": file.epoch
-        for of in views.views_of(cluster, world.observe(cluster))
+        for of in views_for(cluster, world.observe(cluster))
         for name, file in of.files.items()
     }
 
@@ -99,7 +99,7 @@ def test_a_filter_below_max_replicas_names_a_task_that_may_come():
 def test_a_task_with_filters_of_its_own_has_its_own_file():
     """TaskDeviceFilters give one file each; the other tasks read the job's."""
     cluster = make_cluster({"ps": 2, "worker": {"replicas": 3, "taskDeviceFilters": {"1": ["/job:ps/task:1"]}}})
-    (wanted,) = [one for one in views.views_of(cluster, Observed()) if one.job.name == "worker"]
+    (wanted,) = [one for one in views_for(cluster) if one.job.name == "worker"]
 
     assert {"cluster.json", "task-1.json"} == set(wanted.files)
     assert {"ps": {1: address("ps", 1)}} == view(cluster, "worker", "task-1.json").jobs
@@ -265,7 +265,7 @@ def test_only_the_views_that_change_get_the_generation():
     after = make_cluster({"ps": 1, "worker": {"replicas": 2, **worker}}, generation=4)
 
     assert epochs(after, world) == {"ps/cluster.json": 4, "worker/cluster.json": 1}
-    assert views.epoch_of(views.views_of(after, world.observe(after))) == 4
+    assert views.epoch_of(views_for(after, world.observe(after))) == 4
 
 
 @pytest.mark.parametrize(

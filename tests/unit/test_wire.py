@@ -41,9 +41,6 @@ def test_an_object_with_nothing_but_its_name_is_read():
         disrupted=False,
         reason="",
         node="",
-        started_at=0.0,
-        finished_at=0.0,
-        images=(),
         devices=None,
         trouble="",
     ) == wire.PODS.read(bare)
@@ -138,25 +135,6 @@ def test_a_pod_is_ready_by_its_condition(value, ready):
     assert ready == pod({"phase": "Running", "conditions": [{"type": "Ready", "status": value}]}).ready
 
 
-def test_times_are_seconds_since_the_epoch():
-    """The pod starts with its start time and ends with its last container."""
-    ended = [
-        container({"terminated": {"exitCode": 0, "finishedAt": "2027-01-15T08:00:01Z"}}),
-        container({"terminated": {"exitCode": 0, "finishedAt": "2027-01-15T08:00:09.5Z"}}),
-    ]
-
-    found = pod({"phase": "Failed", "startTime": "2027-01-15T08:00:00Z", "containerStatuses": ended})
-
-    assert (found.started_at, found.finished_at) == (1_800_000_000.0, 1_800_000_009.5)
-
-
-def test_a_pod_without_ended_containers_ended_when_it_was_last_ready():
-    """An evicted pod's containers may tell nothing; the Ready condition's last change stands in."""
-    ready = {"type": "Ready", "status": "False", "lastTransitionTime": "2027-01-15T08:00:00Z"}
-
-    assert pod({"phase": "Failed", "conditions": [ready]}).finished_at == 1_800_000_000.0
-
-
 @pytest.mark.parametrize(
     ("status", "disrupted"),
     [
@@ -186,18 +164,6 @@ def test_the_main_containers_end_is_the_tasks_end():
     assert pod({"phase": "Running", "containerStatuses": other}, **spec).exit is None
 
 
-def test_a_task_ended_when_its_program_did():
-    """A sidecar that ends later, while the pod is being deleted say, does not move the time."""
-    spec = {"containers": [{"name": "task"}, {"name": "proxy"}]}
-    times = {"task": "2027-01-15T08:00:00Z", "proxy": "2027-01-15T08:01:00Z"}
-    statuses = [
-        {**container({"terminated": {"exitCode": 1, "finishedAt": at}}), "name": name} for name, at in times.items()
-    ]
-
-    assert pod({"phase": "Failed", "containerStatuses": statuses}, **spec).finished_at == 1_800_000_000.0
-    assert pod({"phase": "Failed", "containerStatuses": statuses[::-1]}, **spec).finished_at == 1_800_000_000.0
-
-
 def test_a_container_with_rules_of_its_own_has_not_ended_while_the_pod_runs():
     """The kubelet starts it again, so its end is the task's only once the pod is over."""
     spec = {"containers": [{"name": "a", "restartPolicy": "Always"}]}
@@ -215,21 +181,114 @@ def test_a_failed_init_container_speaks_for_a_program_that_never_ran():
     assert pod(status, containers=[{"name": "main"}]).exit == Exit(2, "Error")
 
 
-def test_when_a_deletion_was_asked_for_is_known():
-    """The deletion time stamp is when the grace period ends; the grace period before it the request was made."""
+def test_how_long_a_pod_may_take_to_end_is_known():
+    """The grace period counts from when we first saw the deletion, so that its time stamp is not read."""
     metadata = {**METADATA, "deletionTimestamp": "2027-01-15T08:00:30Z", "deletionGracePeriodSeconds": 30}
 
     meta = wire.PODS.read(msgspec.json.encode({"metadata": metadata})).meta
 
-    assert (meta.terminating, meta.asked_to_go_at, meta.gone_by) == (True, 1_800_000_000.0, 1_800_000_030.0)
+    assert (meta.terminating, meta.grace) == (True, 30.0)
 
 
-def test_images_are_those_of_the_spec():
-    """Init containers first, each by its name."""
-    spec = {"containers": [{"name": "a", "image": "i"}], "initContainers": [{"name": "b", "image": "j"}]}
-
-    assert pod(**spec).images == (("b", "j"), ("a", "i"))
+def test_the_node_of_a_pod_is_known():
+    """The spec names it."""
     assert pod(nodeName="node").node == "node"
+
+
+# --- what somebody made of a pod
+
+
+def written(manager: str, fields: dict[str, Any], **more: str) -> dict[str, Any]:
+    """Make an entry of the server's record of who wrote what."""
+    return {"manager": manager, "operation": "Update", "fieldsType": "FieldsV1", "fieldsV1": fields, **more}
+
+
+def image_of(container: str, group: str = "containers") -> dict[str, Any]:
+    """Spell the image of one container as the server's record does."""
+    key = 'k:{"name":"' + container + '"}'
+    return {"f:spec": {f"f:{group}": {key: {".": {}, "f:image": {}, "f:name": {}}}}}
+
+
+OURS = written("tfcluster-operator", {"f:spec": {"f:containers": {'k:{"name":"task"}': {".": {}, "f:name": {}}}}})
+
+
+@pytest.mark.parametrize(
+    ("entries", "edited"),
+    [
+        ([], ()),
+        ([written("tfcluster-operator", image_of("task"))], ()),
+        ([OURS, written("kubectl-edit", image_of("task"))], ("containers[task].image",)),
+        ([OURS, written("kubectl-set", image_of("warm", "initContainers"))], ("initContainers[warm].image",)),
+        ([written("velero", image_of("task"))], ()),
+        ([written("velero", image_of("task")), written("kubectl-edit", image_of("task"))], ()),
+        ([written("kubelet", image_of("task"), subresource="status")], ()),
+        ([written("kubectl-edit", {"f:metadata": {"f:labels": {"f:image": {}}}})], ()),
+        ([written("kubectl-edit", {"f:spec": {"f:containers": {'k:{"name":"task"}': {"f:resources": {}}}}})], ()),
+        (
+            [written("tfcluster-operator", image_of("task")), written("kubectl-edit", image_of("side"))],
+            ("containers[side].image",),
+        ),
+    ],
+    ids=[
+        "no record",
+        "we wrote it, and a policy with us",
+        "somebody wrote it later",
+        "an init container",
+        "a backup was restored",
+        "a backup was restored, and edited",
+        "a subresource",
+        "a label of that name",
+        "other fields",
+        "one of two",
+    ],
+)
+def test_an_image_that_another_wrote_after_the_creation_is_an_edit(entries, edited):
+    """What a policy made of our pod at its creation the server enters under our name: that is the truth of the pod."""
+    containers = [{"name": "task", "image": "mirror.example.test/image:1"}]
+    body = {"metadata": {**METADATA, "managedFields": entries}, "spec": {"containers": containers}}
+
+    assert edited == wire.PODS.read(msgspec.json.encode(body)).edited
+
+
+def test_the_main_container_is_the_one_that_was_noted():
+    """A policy may put its own container first, and its end says nothing of the task."""
+    noted = {**METADATA, "annotations": {naming.ANNOTATION_MAIN_CONTAINER: "task"}}
+    spec = {"containers": [{"name": "proxy"}, {"name": "task"}]}
+    ended = {"proxy": container({"terminated": {"exitCode": 9}}, name="proxy"), "task": container({"running": {}})}
+
+    def read(metadata: dict[str, Any], *names: str) -> Any:
+        status = {"phase": "Running", "containerStatuses": [ended[name] for name in names]}
+        return wire.PODS.read(msgspec.json.encode({"metadata": metadata, "spec": spec, "status": status})).exit
+
+    assert read(noted, "proxy", "task") is None
+    assert read(METADATA, "proxy", "task") == Exit(9, "")
+    gone = {**METADATA, "annotations": {naming.ANNOTATION_MAIN_CONTAINER: "another"}}
+    assert read(gone, "proxy", "task") == Exit(9, "")
+
+
+@pytest.mark.parametrize(
+    ("told_of", "ready_told_of", "generation", "proved"),
+    [(1, 0, 2, True), (0, 1, 2, True), (2, 2, 2, False), (2, 1, 2, False), (0, 0, 2, False), (1, 0, 0, False)],
+    ids=["by the status", "by a condition", "it knew", "the status is newer", "an old server", "no generation"],
+)
+def test_an_end_that_was_told_before_the_deletion_was_known_is_proved(told_of, ready_told_of, generation, proved):
+    """The kubelet says of which generation its status speaks, and a deletion counts that up."""
+    ready = {"type": "Ready", "status": "False", "observedGeneration": ready_told_of}
+    ended = [container({"terminated": {"exitCode": 1}})]
+    status = {"phase": "Running", "observedGeneration": told_of, "conditions": [ready], "containerStatuses": ended}
+    metadata = {**METADATA, "generation": generation, "deletionTimestamp": "2027-01-15T08:00:30Z"}
+    spec = {"containers": [{"name": "task"}]}
+
+    def proves(metadata: dict[str, Any], status: dict[str, Any]) -> bool:
+        body = {"metadata": metadata, "spec": spec, "status": status}
+        return wire.PODS.read(msgspec.json.encode(body)).noted.ended_first
+
+    assert proves(metadata, status) is proved
+    assert not proves({**METADATA, "generation": generation}, status)
+    assert not proves(metadata, {**status, "containerStatuses": [container({"running": {}})]})
+
+
+# --- devices and troubles
 
 
 def test_healthy_devices_are_summed_over_containers():

@@ -14,6 +14,11 @@ The name of what is in no namespace.  Releases of one name in two namespaces mus
 {{- printf "%s:%s" .Release.Namespace (include "tfcluster-operator.fullname" .) -}}
 {{- end -}}
 
+{{/* The name of the rights to the Lease; the release's own namespace may hold those to TFClusters, too. */}}
+{{- define "tfcluster-operator.electionName" -}}
+{{- printf "%s-election" (include "tfcluster-operator.fullname" .) -}}
+{{- end -}}
+
 {{/* What tells the operator's pods from all others; a Deployment can never change it. */}}
 {{- define "tfcluster-operator.selectorLabels" -}}
 app.kubernetes.io/name: {{ .Chart.Name }}

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from tfcluster_operator.engine.reconcile import Reconciler
 from tfcluster_operator.engine.work_queue import WorkQueue
-from tfcluster_operator.kube import errors, wire
+from tfcluster_operator.kube import wire
 from tfcluster_operator.kube.client import Client
 from tfcluster_operator.kube.informer import Informer
 from tfcluster_operator.kube.parents import Key, Parents
@@ -20,14 +19,13 @@ from tfcluster_operator.manifests.resolver_archive import ResolverArchive
 _log = logging.getLogger(__name__)
 
 _CLUSTERS_AT_ONCE: Final = 32
-#: After kopf's watch starts anew (its events then carry no type) it takes this long until all have come.
-_SETTLE: Final = 2.0
-#: And this often anyway, in seconds: when every TFCluster has vanished in a gap, no event tells of it.
-_SWEEP_EVERY: Final = 300.0
 
 
 class Engine:
     """Everything that runs beside kopf.
+
+    Each namespace (or all of them together) is a scope of its own: its clusters are reconciled as soon as its lists are
+    in, whatever becomes of the lists of another.
 
     Args:
         client: the requests.
@@ -37,42 +35,53 @@ class Engine:
 
     def __init__(self, client: Client, namespaces: Sequence[str], archive: ResolverArchive) -> None:
         self._parents = Parents(client)
-        self._stores = Stores(self._child_changed)
+        self._stores = Stores(self._child_changed, client.clock.wall)
         self._reconciler = Reconciler(client, self._parents, self._stores, archive)
-        self._queue: WorkQueue[Key] = WorkQueue(self._reconciler.reconcile, clock=client.clock.elapsed)
-        self._scopes: tuple[str | None, ...] = tuple(namespaces) or (None,)
-        self._listed_anew = asyncio.Event()
-        #: Set when the TFClusters can be listed: the CRD is there and the rights are.
-        self.ready = asyncio.Event()
-        self.informers = tuple(
-            Informer(client, resource, self._stores.of[resource.kind], scope)
-            for scope in self._scopes
-            for resource in wire.RESOURCES.values()
-        )
+        self._queue: WorkQueue[Key] = WorkQueue(self._reconcile, clock=client.clock.elapsed)
+        self._scopes: Mapping[str | None, tuple[Informer, ...]] = {
+            scope: tuple(
+                Informer(client, resource, self._stores.of[resource.kind], scope)
+                for resource in wire.RESOURCES.values()
+            )
+            for scope in tuple(namespaces) or (None,)
+        }
+        self._synced: set[str | None] = set()
 
-    async def run(self) -> None:
-        """Run for ever; nothing is reconciled before every list is in, because absence would be misread."""
+    @property
+    def informers(self) -> tuple[Informer, ...]:
+        """The watches of every scope."""
+        return tuple(informer for scope in self._scopes.values() for informer in scope)
+
+    async def run(self, lead: asyncio.Event) -> None:
+        """Run for ever: the lists are kept warm at once, clusters are reconciled when this replica leads.
+
+        Nothing of a scope is reconciled before all its lists are in, because absence would be misread.
+
+        Args:
+            lead: set when this replica is the leader; it stays so until the process ends.
+        """
         async with asyncio.TaskGroup() as tasks:
-            for informer in self.informers:
-                tasks.create_task(informer.run())
-            for informer in self.informers:
-                await informer.synced.wait()
-            await self._await_parents()
-            _log.info("the lists are in; reconciling")
+            for scope, informers in self._scopes.items():
+                for informer in informers:
+                    tasks.create_task(informer.run())
+                tasks.create_task(self._open(scope))
+            await lead.wait()
             tasks.create_task(self._queue.run(_CLUSTERS_AT_ONCE))
-            tasks.create_task(self._sweep())
 
-    async def _await_parents(self) -> None:
-        while not self.ready.is_set():
-            try:
-                await self._uids()
-                self.ready.set()
-            except errors.KubeError as error:
-                _log.warning("listing the TFClusters: %s", error)
-                await asyncio.sleep(1.0)
+    async def _open(self, scope: str | None) -> None:
+        for informer in self._scopes[scope]:
+            await informer.synced.wait()
+        _log.info("the lists of %s are in", f"namespace {scope}" if scope else "all namespaces")
+        self._synced.add(scope)
+        for key in self._parents.known():
+            if self._scope_of(key) == scope:
+                self._queue.mark(key, urgent=True)
 
-    async def _uids(self) -> set[str]:
-        return set().union(*[await self._parents.uids(scope) for scope in self._scopes])
+    def _scope_of(self, key: Key) -> str | None:
+        return key[0] if key[0] in self._scopes else None
+
+    async def _reconcile(self, key: Key) -> float | None:
+        return await self._reconciler.reconcile(key) if self._scope_of(key) in self._synced else None
 
     def cluster_event(self, kind: str | None, body: Mapping[str, Any]) -> None:
         """Take in an event of a TFCluster.
@@ -83,15 +92,28 @@ class Engine:
         """
         metadata = body["metadata"]
         key = (metadata["namespace"], metadata["name"])
-        if kind is None:
-            self._listed_anew.set()
         if kind == "DELETED":
-            self._parents.remove(key, metadata["uid"])
-            self._queue.forget(key)
-            self._queue.mark(key)
+            self._remove(key, metadata["uid"])
         elif self._parents.put(body):
             self._reconciler.heard_of(key, metadata["uid"])
             self._queue.mark(key, urgent=True)
+
+    def clusters_listed(self, namespace: str | None, uids: Collection[str]) -> None:
+        """Take in which TFClusters there are: whatever else is known has vanished while nobody watched.
+
+        Args:
+            namespace: the namespace that was listed, or None for all.
+            uids: the UIDs in the list, and those that events have told of since it was asked for.
+        """
+        for key, uid in self._parents.known().items():
+            if uid not in uids and namespace in {None, key[0]}:
+                _log.info("TFCluster %s/%s vanished while its watch was down", *key)
+                self._remove(key, uid)
+
+    def _remove(self, key: Key, uid: str) -> None:
+        self._parents.remove(key, uid)
+        self._queue.forget(key)
+        self._queue.mark(key)
 
     def _child_changed(self, owner_uid: str, labelled: Name) -> None:
         owner = self._parents.key_of(owner_uid)
@@ -99,24 +121,3 @@ class Engine:
             self._queue.mark(owner)
         if labelled != owner and self._parents.get(labelled) is not None:
             self._queue.mark(labelled)
-
-    async def _sweep(self) -> None:
-        """Take out the TFClusters that vanished while kopf's watch was down: kopf tells nothing of them."""
-        while True:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_SWEEP_EVERY):
-                    await self._listed_anew.wait()
-                    await asyncio.sleep(_SETTLE)
-            self._listed_anew.clear()
-            known = self._parents.known()
-            try:
-                alive = await self._uids()
-            except errors.KubeError as error:
-                _log.warning("sweeping: %s", error)
-                self._listed_anew.set()
-                continue
-            for key, uid in known.items():
-                if uid not in alive:
-                    _log.info("TFCluster %s/%s vanished while its watch was down", *key)
-                    self._parents.remove(key, uid)
-                    self._queue.forget(key)

@@ -5,31 +5,49 @@ Read this first.  Every decision is made by the pure functions of :mod:`tfcluste
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import asyncio
+import logging
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from tfcluster_operator.engine.revisions import Revisions
 from tfcluster_operator.engine.work_queue import RetryLater
 from tfcluster_operator.kube import errors, events
 from tfcluster_operator.kube.client import Client
-from tfcluster_operator.kube.execute import Executor, look_up
+from tfcluster_operator.kube.execute import Executor, Outcome, look_up
 from tfcluster_operator.kube.parents import Key, Parents
 from tfcluster_operator.kube.store import Stores
 from tfcluster_operator.manifests.resolver_archive import ResolverArchive
 from tfcluster_operator.model import ledger, naming, reasons
-from tfcluster_operator.model.actions import Action, DeleteCluster
+from tfcluster_operator.model.actions import EVIDENCE, Action, DeleteCluster, Finding, Plan
 from tfcluster_operator.model.conditions import with_others
+from tfcluster_operator.model.holds import Holds
+from tfcluster_operator.model.ledger import Ledger
+from tfcluster_operator.model.observed import ObservedPod
 from tfcluster_operator.model.parse import InvalidSpecError, is_ours, parse
 from tfcluster_operator.model.plan import plan
+from tfcluster_operator.model.policies import termination
+from tfcluster_operator.model.roster import Roster, call_roll
 from tfcluster_operator.model.spec import TFCluster
 from tfcluster_operator.model.status import invalid_status, status_of
 from tfcluster_operator.model.stock import enter_done, take_stock
+from tfcluster_operator.model.views import Views, views_in_turns
 
 #: At most one status write a second for each cluster, unless evidence must be kept before it is destroyed.
 _STATUS_EVERY: Final = 1.0
 #: How often (seconds) an object that blocks a name, and that no watch of ours shows, is looked up again.
 _LOOK_AGAIN: Final = 5.0
+#: The same for pods that should be gone, and how many of them are looked at.
+_LOOK_AT_STUCK_AGAIN: Final = 60.0
+_LOOKED_AT_ONCE: Final = 10
+#: How often (seconds) a CRD that is too old is tried again.
+_LOOK_AT_DEFINITION_AGAIN: Final = 60.0
+#: A cluster of more tasks gives the others a turn between the parts of its pass.
+_LARGE: Final = 500
+
+_log = logging.getLogger(__name__)
+_Result = TypeVar("_Result")
 
 
 @dataclass(slots=True)
@@ -48,8 +66,15 @@ class _Memory:
     pending: Mapping[str, Any] | None = None
     untold: list[Action] = field(default_factory=list)
     changed: set[str] = field(default_factory=set)
+    holds: Holds = field(default_factory=Holds)
+    generation: int = 0
+    pods: frozenset[str] = frozenset()
+    views: Views | None = None
+    #: Until then the installed CRD is known to drop what we write.
+    outdated_until: float = float("-inf")
     status_written_at: float = float("-inf")
     looked_at_blocked: float = float("-inf")
+    looked_at_stuck: float = float("-inf")
 
 
 class Reconciler:
@@ -120,59 +145,110 @@ class Reconciler:
         if memory.pending is not None:
             cluster = replace(cluster, status=with_others(memory.pending, cluster.status))
         blocked = await self._look_at_blocked_names(cluster, memory)
-        resolver = self._executor.resolver_of(cluster)
-        observed = self._stores.observe(cluster, resolver=resolver)
-        now = self._clock()
-        known = take_stock(cluster, observed, ledger.read(cluster.status), now)
-        planned = plan(cluster, observed, known, now, resolver=resolver)
-        if planned.actions and not memory.heard_of and await self._parents.is_leaving(key, cluster.uid):
+        roster, stuck = await self._look(cluster, memory)
+        known, planned = await self._decide(roster, memory)
+        if planned.groups and not memory.heard_of and await self._parents.is_leaving(key, cluster.uid):
             # NB: children vanish when the garbage collector is at work, and it may be ahead of kopf's watch.
             self._parents.remove(key, cluster.uid)
             return None
         memory.heard_of = False
-        changed = await self._revisions.changed_fields(cluster, observed, known)
+        changed = await self._revisions.changed_fields(roster.completed_by(known), known)
+        closed = [EVIDENCE] if memory.outdated_until > self._clock() else []
         if known.tells_more_than(written):
             # A failure is counted before its pod goes; the plan is carried out on what the API server has.
-            status = status_of(cluster, observed, known, planned.views, planned.findings, now, changed=changed)
-            if (again := await self._write(key, cluster, status, memory)) is not None:
-                return again
-        outcome = await self._executor.carry_out(planned, cluster)
-        if any(isinstance(action, DeleteCluster) for action in outcome.done):
-            await self._tell(cluster, outcome.done)
+            status = status_of(
+                roster.completed_by(known), known, planned.views, planned.findings, self._clock(), changed=changed
+            )
+            try:
+                if (again := await self._write(key, cluster, status, memory, urgent=True)) is not None:
+                    return again
+            except errors.ApiError as error:
+                _log.warning("%s/%s: what must be written down first was refused: %s", *key, error)
+                closed.append(EVIDENCE)
+        outcome = await self._executor.carry_out(planned, cluster, closed=closed)
+        now, done = self._clock(), outcome.actions
+        memory.holds = memory.holds.after(outcome.refused, (step.gate for step in outcome.done), done, now)
+        if any(isinstance(action, DeleteCluster) for action in done):
+            await self._tell(cluster, done)
             return None
-        known = enter_done(cluster, known, outcome.done)
-        observed = self._stores.observe(cluster, resolver=resolver)
-        findings = (*planned.findings, *outcome.findings)
-        status = status_of(cluster, observed, known, planned.views, findings, self._clock(), changed=changed)
-        memory.untold += outcome.done
+        known = enter_done(roster, known, done)
+        roster = self._call_roll(cluster).completed_by(known)
+        await _breathe(cluster)
+        findings = (*planned.findings, *outcome.refused.values(), *_outdated(memory, now))
+        status = status_of(roster, known, planned.views, findings, now, changed=changed)
+        memory.untold += done
         memory.changed.update(changed.values())
-        wait = await self._report(key, cluster, status, memory)
-        if outcome.findings:
-            raise RetryLater("; ".join(finding.message for finding in outcome.findings))
+        due = await self._report(key, cluster, status, memory)
+        if outcome.cut_off or EVIDENCE in closed:
+            raise RetryLater(outcome.cut_off or "what must be written down first was refused")
+        waits = (due, planned.wake_after, _LOOK_AT_STUCK_AGAIN if stuck else None, *_next_tries(outcome, memory, now))
         # NB: who holds a name may be another TFCluster's object, whose events wake that one and not us.
         blocked = blocked or any(finding.reason == reasons.NAME_TAKEN for finding in planned.findings)
-        waits = (wait, planned.wake_after, _LOOK_AGAIN if blocked else None, 0.0 if outcome.again else None)
-        return min((one for one in waits if one is not None), default=None)
+        at_once = 0.0 if outcome.again or planned.partial else None
+        return min(
+            (one for one in (*waits, _LOOK_AGAIN if blocked else None, at_once) if one is not None), default=None
+        )
+
+    async def _look(self, cluster: TFCluster, memory: _Memory) -> tuple[Roster, bool]:
+        """Classify what exists; tell whether a pod should be gone and is not."""
+        roster, now = self._call_roll(cluster), self._clock()
+        stuck = [pod for pod in roster.leaving if termination.seconds_until_stuck(pod, now) <= 0]
+        if stuck:
+            await self._look_at_stuck_pods(stuck, memory, now)
+            roster = self._call_roll(cluster)
+        await _breathe(cluster)
+        return roster, bool(stuck)
+
+    async def _decide(self, roster: Roster, memory: _Memory) -> tuple[Ledger, Plan]:
+        """Take stock and plan; the others get a turn between the parts of a large cluster's pass."""
+        cluster, now = roster.cluster, self._clock()
+        known = take_stock(roster, ledger.read(cluster.status), now)
+        roster = roster.completed_by(known)
+        await _breathe(cluster)
+        memory.views = await _in_turns(views_in_turns(roster, memory.views), cluster)
+        if memory.generation != cluster.generation or not memory.pods <= roster.uids:
+            # An edit, or a pod that went and left room, may let pass what was refused.
+            memory.holds = memory.holds.lifted()
+        memory.generation, memory.pods = cluster.generation, roster.uids
+        planned = plan(roster, known, memory.views.of_jobs, now, holds=memory.holds)
+        await _breathe(cluster)
+        return known, planned
+
+    def _call_roll(self, cluster: TFCluster) -> Roster:
+        resolver = self._executor.resolver_of(cluster)
+        return call_roll(cluster, self._stores.observe(cluster, resolver=resolver), resolver=resolver)
 
     async def _look_at_blocked_names(self, cluster: TFCluster, memory: _Memory) -> bool:
         """Look again, now and then, at the objects that hold our names unlabelled; tell whether there are any."""
-        names = {(kind, name) for kind, name in self._stores.unlabelled if name[0] == cluster.namespace}
-        ours = [(kind, name) for kind, name in names if _is_a_name_of(cluster, name[1])]
+        ours = [
+            (kind, name)
+            for kind, name in self._stores.unlabelled
+            if name[0] == cluster.namespace and _is_a_name_of(cluster, name[1])
+        ]
         if ours and self._clock() - memory.looked_at_blocked >= _LOOK_AGAIN:
             memory.looked_at_blocked = self._clock()
             for kind, name in ours:
                 await look_up(self._client, self._stores, kind, name)
         return bool(ours)
 
+    async def _look_at_stuck_pods(self, stuck: Sequence[ObservedPod], memory: _Memory, now: float) -> None:
+        """Look again, now and then, at pods that should be gone: the event that says so may have been lost."""
+        if now - memory.looked_at_stuck >= _LOOK_AT_STUCK_AGAIN:
+            memory.looked_at_stuck = now
+            for pod in stuck[:_LOOKED_AT_ONCE]:
+                await look_up(self._client, self._stores, "Pod", (pod.meta.namespace, pod.meta.name))
+
     async def _report(self, key: Key, cluster: TFCluster, status: Mapping[str, Any], memory: _Memory) -> float | None:
         """Write the status if it differs and a second has passed, then tell what was done; or say when to come back."""
+        if memory.outdated_until > self._clock():
+            status = {name: value for name, value in status.items() if name != ledger.INTERNAL}
         if self._durable(key) != status:
             due_in = memory.status_written_at + _STATUS_EVERY - self._clock()
             if due_in > 0:
                 memory.pending = status
                 return due_in
+            memory.pending = status
             if (again := await self._write(key, cluster, status, memory)) is not None:
-                memory.pending = status
                 return again
         memory.pending = None
         (done, memory.untold), (changed, memory.changed) = (memory.untold, []), (memory.changed, set())
@@ -182,19 +258,24 @@ class Reconciler:
     def _durable(self, key: Key) -> Mapping[str, Any]:
         return (self._parents.get(key) or {}).get("status") or {}
 
-    async def _write(self, key: Key, cluster: TFCluster, status: Mapping[str, Any], memory: _Memory) -> float | None:
-        """Write the status now; give None, or the seconds until another try where it could not be written."""
+    async def _write(
+        self, key: Key, cluster: TFCluster, status: Mapping[str, Any], memory: _Memory, *, urgent: bool = False
+    ) -> float | None:
+        """Write the status now; give None, or the seconds until another try where somebody else wrote first."""
         before = self._durable(key)
         memory.status_written_at = self._clock()
         try:
             change = _merge_patch(before, status)
-            memory.version = await self._parents.write_status(key, cluster.uid, memory.version, change)
+            memory.version = await self._parents.write_status(key, cluster.uid, memory.version, change, urgent=urgent)
         except errors.NotFoundError:
             return _STATUS_EVERY  # deleted meanwhile: an event is under way
         except errors.ConflictError:
             # Somebody wrote meanwhile, the spec or a condition of theirs: what they wrote is looked at first.
             return 0.0 if await self._parents.read_again(key, cluster.uid) else _STATUS_EVERY
         memory.pending = None
+        if ledger.INTERNAL in status and ledger.INTERNAL not in self._durable(key):
+            _log.error("the CustomResourceDefinition is older than this operator: apply the CRD of its release")
+            memory.outdated_until = self._clock() + _LOOK_AT_DEFINITION_AGAIN
         await self._tell_conditions(cluster, before, status)
         return None
 
@@ -238,7 +319,7 @@ _WARNINGS: Final = (
     reasons.POD_FAILED,
     reasons.POD_DISRUPTED,
     reasons.POD_EDITED,
-    reasons.MADE_ANEW,
+    reasons.RECREATED,
     reasons.RESTARTED_TOGETHER,
     reasons.FORCED,
 )
@@ -247,14 +328,47 @@ _OBSTACLES: Final = (
     reasons.VIEW_TOO_LARGE,
     reasons.NAME_TAKEN,
     reasons.REFUSED,
+    reasons.REQUEST_FAILED,
+    reasons.CONTENDED,
+    reasons.OUTDATED_DEFINITION,
     reasons.WAITING_FOR_PREDECESSOR,
     reasons.STUCK_TERMINATING,
     reasons.ROLLOUT_STALLED,
 )
 
 
+async def _breathe(cluster: TFCluster) -> None:
+    if sum(job.replicas for job in cluster.jobs) > _LARGE:
+        await asyncio.sleep(0)
+
+
+async def _in_turns(work: Generator[None, None, _Result], cluster: TFCluster) -> _Result:
+    while True:
+        try:
+            next(work)
+        except StopIteration as over:
+            result: _Result = over.value
+            return result
+        await _breathe(cluster)
+
+
+def _next_tries(outcome: Outcome, memory: _Memory, now: float) -> Iterator[float]:
+    """Give the seconds until each gate that was closed in a pass is tried again."""
+    for gate in outcome.refused:
+        if (hold := memory.holds.gates.get(gate)) is not None:
+            yield hold.until - now
+
+
+def _outdated(memory: _Memory, now: float) -> Iterator[Finding]:
+    if memory.outdated_until > now:
+        message = (
+            "the installed CustomResourceDefinition drops status.internal: apply the CRD of the operator's release"
+        )
+        yield Finding(reasons.OUTDATED_DEFINITION, message)
+
+
 def _is_a_name_of(cluster: TFCluster, name: str) -> bool:
-    if name == naming.service_name(cluster.name):
+    if name == naming.service_name(cluster.name) or name.startswith(naming.resolver_name(cluster.name, "")):
         return True
     return any(
         name == naming.view_name(cluster.name, job.name)

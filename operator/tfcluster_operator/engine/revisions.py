@@ -12,9 +12,8 @@ from tfcluster_operator.manifests.difference import first_difference
 from tfcluster_operator.manifests.pod import build_pod
 from tfcluster_operator.model import naming
 from tfcluster_operator.model.ledger import Ledger
-from tfcluster_operator.model.observed import Observed
 from tfcluster_operator.model.policies.rollout import rollout_of
-from tfcluster_operator.model.spec import TFCluster
+from tfcluster_operator.model.roster import Roster
 
 #: Answers that are kept: one for each job and edit.
 _KEPT: Final = 1_000
@@ -31,23 +30,25 @@ class Revisions:
         self._client = client
         self._known: dict[tuple[str, str, str, str], str] = {}
 
-    async def changed_fields(self, cluster: TFCluster, observed: Observed, ledger: Ledger) -> Mapping[str, str]:
+    async def changed_fields(self, roster: Roster, ledger: Ledger) -> Mapping[str, str]:
         """Name the first changed field of each job that has outdated pods.
 
         Args:
-            cluster: the declaration.
-            observed: what exists.
-            ledger: which tasks are complete, whose pods are left alone.
+            roster: what is declared and what exists.
+            ledger: whether the cluster has ended, so that its pods are left alone.
 
         Returns:
             A field such as ``containers[tensorflow].image`` by job; a job without outdated pods is left out.
         """
+        cluster = roster.cluster
         changed: dict[str, str] = {}
         for job in cluster.jobs if ledger.verdict is None and not cluster.suspend else ():
-            outdated = rollout_of(cluster, job, observed, ledger).old
+            outdated = rollout_of(roster, job).old
             if not outdated:
                 continue
-            task, pod = outdated[0]
+            task, pod = outdated[0].task, outdated[0].pod
+            if pod is None:
+                continue
             old = pod.meta.annotations.get(naming.ANNOTATION_TEMPLATE_HASH, "")
             key = (cluster.uid, job.name, old, job.template_hash)
             if key not in self._known:

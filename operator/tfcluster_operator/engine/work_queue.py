@@ -23,11 +23,15 @@ Key = TypeVar("Key", bound=Hashable)
 
 _FIRST_PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 60.0
+#: While the API server is away: when it is back, the status should tell the truth within seconds.
+_LONGEST_OUTAGE_PAUSE: Final = 3.0
 #: A key rests this many times as long as its last pass took.
 _REST: Final = 4.0
 _LONGEST_REST: Final = 1.0
 #: Rests that are over are dropped when there are more than this.
 _RESTING_AT_MOST: Final = 1_000
+#: Entries that an earlier mark has made stale are swept out of the heap when there are more than this.
+_STALE_AT_MOST: Final = 64
 
 
 class RetryLater(Exception):  # noqa: N818 - it is a wish, not an error of the program
@@ -76,6 +80,9 @@ class WorkQueue(Generic[Key]):
         self._due[key] = due
         self._sequence += 1
         heapq.heappush(self._order, (due, self._sequence, key))
+        if len(self._order) > 2 * len(self._due) + _STALE_AT_MOST:
+            self._order = [entry for entry in self._order if self._due.get(entry[2]) == entry[0]]
+            heapq.heapify(self._order)
         self._wake.set()
 
     def forget(self, key: Key) -> None:
@@ -121,10 +128,10 @@ class WorkQueue(Generic[Key]):
             self._failures.pop(key, None)
         except RetryLater as wish:
             _log.info("%s: %s", key, wish)
-            after = self._pause(key)
+            after = self._pause(key, _LONGEST_OUTAGE_PAUSE)
         except Exception:  # noqa: BLE001 - the one place that catches anything: one cluster must not stop the others
             _log.exception("the pass over %s failed", key)
-            after = self._pause(key)
+            after = self._pause(key, _LONGEST_PAUSE)
         ended = self._clock()
         self._rest_until[key] = ended + min(_LONGEST_REST, (ended - began) * _REST)
         self._busy.discard(key)
@@ -136,6 +143,6 @@ class WorkQueue(Generic[Key]):
         if due is not None:
             self.mark(key, after=max(0.0, due - self._clock()), urgent=urgent)
 
-    def _pause(self, key: Key) -> float:
+    def _pause(self, key: Key, longest: float) -> float:
         failures = self._failures[key] = self._failures.get(key, 0) + 1
-        return min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(failures, 10)) * random.uniform(0.75, 1.25)  # noqa: S311 - jitter, no secret
+        return min(longest, _FIRST_PAUSE * 2.0 ** min(failures, 10)) * random.uniform(0.75, 1.25)  # noqa: S311 - jitter, no secret

@@ -1,14 +1,16 @@
 """The narrow seam to the API server: one session, one request method, errors by name.
 
-Requests are tried again while the server says 429 or 5xx or does not answer, with growing, jittered pauses, for a
-bounded time; what a caller sees is an answer, a refusal by name, or UnreachableError.
+Requests are tried again while the server does not answer, has no room (429, 503, 504) or, when they only read, fails in
+any way; the pauses grow and are jittered, the time is bounded.  A write that the server fails at (500) is not tried
+again here: a webhook that is down stays so for longer than a pass should wait.  What a caller sees is an answer, a
+refusal by name, or UnreachableError.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Final
 
 import aiohttp
@@ -23,6 +25,8 @@ MERGE_PATCH: Final = "application/merge-patch+json"
 
 _FIRST_PAUSE: Final = 0.2
 _LONGEST_PAUSE: Final = 5.0
+#: What a server says that has no room or no connection now, and may have in a moment.
+_TRIED_AGAIN: Final = frozenset({429, 503, 504})
 _REQUEST_TIMEOUT: Final = aiohttp.ClientTimeout(total=30, connect=10)
 
 
@@ -33,7 +37,9 @@ class Client:
         session: an aiohttp session that knows the credentials; the caller closes it.
         server: the server's URL, without a path.
         limiter: the window that all requests of the process share.
-        patience: for how long, in seconds, a request is tried again before UnreachableError.
+        patience: for how long, in seconds, what only reads is tried again.
+        write_patience: the same for a write: the pass that waits for it holds up others, and comes again.
+        fence: called before each write leaves; it raises NotLeadingError where another replica may lead by now.
         clock: the time; whatever else needs it asks here.
     """
 
@@ -44,6 +50,8 @@ class Client:
         limiter: AdaptiveLimiter,
         *,
         patience: float = 20.0,
+        write_patience: float = 5.0,
+        fence: Callable[[], None] | None = None,
         clock: clocks.Clock = clocks.SYSTEM,
     ) -> None:
         self.clock = clock
@@ -51,6 +59,8 @@ class Client:
         self._server = server.rstrip("/")
         self._limiter = limiter
         self._patience = patience
+        self._write_patience = write_patience
+        self._fence = fence
 
     async def request(
         self,
@@ -61,6 +71,7 @@ class Client:
         params: Mapping[str, str] | None = None,
         content_type: str = JSON,
         urgent: bool = True,
+        headers: Mapping[str, str] | None = None,
     ) -> bytes:
         """Make one request.
 
@@ -71,47 +82,51 @@ class Client:
             params: the query.
             content_type: the kind of the body.
             urgent: False for what only reports, and waits for what builds.
+            headers: more headers of the request.
 
         Returns:
             The response's body.
 
         Raises:
-            ApiError: the server refused.
-            UnreachableError: the server gave no useful answer in time.
+            ApiError: the server refused, or failed.
+            UnreachableError: the server gave no answer in time.
+            NotLeadingError: it is a write, and another replica may lead by now.
         """
         data = None if body is None else msgspec.json.encode(body)
-        headers = {} if data is None else {"Content-Type": content_type}
-        give_up = self.clock.elapsed() + self._patience
+        sent = {**(headers or {}), **({} if data is None else {"Content-Type": content_type})}
+        writes = method != "GET"
+        give_up = self.clock.elapsed() + (self._write_patience if writes else self._patience)
         pause = _FIRST_PAUSE
         while True:
             try:
-                async with (
-                    self._limiter.slot(urgent=urgent),
-                    self._session.request(
+                async with self._limiter.slot(urgent=urgent):
+                    if writes and self._fence is not None:
+                        self._fence()
+                    async with self._session.request(
                         method,
                         self._server + path,
                         data=data,
                         params=params,
-                        headers=headers,
+                        headers=sent,
                         timeout=_REQUEST_TIMEOUT,
-                    ) as response,
-                ):
-                    answer = await response.read()
-                    status, retry_after = response.status, response.headers.get("Retry-After", "")
+                    ) as response:
+                        answer = await response.read()
+                        status, retry_after = response.status, response.headers.get("Retry-After", "")
             except (aiohttp.ClientError, TimeoutError) as error:
-                trouble, retry_after = f"{type(error).__name__}: {error}", ""
+                trouble: errors.KubeError = errors.UnreachableError(f"{method} {path}: {type(error).__name__}: {error}")
+                retry_after = ""
             else:
                 if status < 400:
                     self._limiter.answered()
                     return answer
+                trouble = errors.from_response(status, answer)
                 if status == 429:
                     self._limiter.throttled()
-                elif status < 500:
-                    raise errors.from_response(status, answer)
-                trouble = f"HTTP {status}"
+                elif status < 500 or (writes and status not in _TRIED_AGAIN):
+                    raise trouble
             wait = max(pause, float(retry_after) if retry_after.isdigit() else 0.0) * random.uniform(0.5, 1.5)  # noqa: S311 - jitter, no secret
             if self.clock.elapsed() + wait > give_up:
-                raise errors.UnreachableError(f"{method} {path}: {trouble}")
+                raise trouble
             await asyncio.sleep(wait)
             pause = min(_LONGEST_PAUSE, pause * 2)
 

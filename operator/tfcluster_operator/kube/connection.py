@@ -1,14 +1,18 @@
-"""The one HTTP session of the process: kopf's watch and our own requests share it and its credentials."""
+"""The HTTP sessions of the process: one set of credentials, and a last look at the fence before a write leaves."""
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import aiohttp
+
+from tfcluster_operator.kube import errors
 
 #: Where the kubelet keeps the service account's token; it is replaced before it expires.
 SERVICE_ACCOUNT_TOKEN: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
@@ -16,28 +20,128 @@ SERVICE_ACCOUNT_TOKEN: Final = Path("/var/run/secrets/kubernetes.io/serviceaccou
 _READ_AGAIN_AFTER: Final = 60.0
 #: More connections than this make one client slower, and each costs the server a TLS handshake.
 _CONNECTIONS: Final = 64
+_READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Where the API server is and how it knows us."""
+
+    server: str
+    """Its URL, without a path."""
+
+    context: ssl.SSLContext | None = None
+    """How the server is known and the client certified; None for plain HTTP."""
+
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """What every request carries."""
+
+    token: Path | None = None
+    """The file of a bearer token that is replaced from time to time, or None."""
+
+
+class WritesUnderWay:
+    """A middleware that counts the writes sent and not yet answered."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        #: Set while no write is under way.
+        self.none = asyncio.Event()
+        self.none.set()
+
+    async def __call__(
+        self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+    ) -> aiohttp.ClientResponse:
+        if request.method in _READS:
+            return await handler(request)
+        self._count += 1
+        self.none.clear()
+        try:
+            return await handler(request)
+        finally:
+            self._count -= 1
+            if not self._count:
+                self.none.set()
 
 
 def open_session(
-    context: ssl.SSLContext | None, headers: Mapping[str, str], *, token: Path | None
+    access: Access,
+    *middlewares: aiohttp.ClientMiddlewareType,
+    fence: Callable[[], None] | None = None,
+    connections: int = 0,
 ) -> aiohttp.ClientSession:
-    """Open the session.
+    """Open a session with a pool of connections of its own.
 
     Args:
-        context: how the server is known and the client certified; None for plain HTTP.
-        headers: what every request carries.
-        token: the file of a bearer token that is replaced from time to time, or None.
+        access: where the server is and how it knows us.
+        middlewares: what else sees each request, the outermost first.
+        fence: raises NotLeadingError where nothing may be written any more; asked directly before a write is sent.
+        connections: how many stay open for watches, beside those for requests.
 
     Returns:
         The session; it must be closed.
     """
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=_CONNECTIONS, ssl=context or True, keepalive_timeout=90),
-        headers={"User-Agent": "tfcluster-operator", **headers},
-        middlewares=(_FreshToken(token),) if token is not None else (),
-        read_bufsize=2**18,
-        trust_env=False,
+        connector=aiohttp.TCPConnector(
+            limit=_CONNECTIONS + connections, ssl=access.context or True, keepalive_timeout=90
+        ),
+        request_class=aiohttp.ClientRequest if fence is None else _fenced(fence),
+        **_options(access, middlewares),
     )
+
+
+def borrow_session(
+    access: Access, lender: aiohttp.ClientSession, *middlewares: aiohttp.ClientMiddlewareType
+) -> aiohttp.ClientSession:
+    """Open a session that uses another one's connections, and leaves them open when it is closed.
+
+    Args:
+        access: where the server is and how it knows us.
+        lender: the session that owns the connections.
+        middlewares: what else sees each request, the outermost first.
+
+    Returns:
+        The session; it must be closed before the lender.
+    """
+    return aiohttp.ClientSession(connector=lender.connector, connector_owner=False, **_options(access, middlewares))
+
+
+def _options(access: Access, middlewares: tuple[aiohttp.ClientMiddlewareType, ...]) -> dict[str, Any]:
+    token = () if access.token is None else (_FreshToken(access.token),)
+    return {
+        "headers": {"User-Agent": "tfcluster-operator", **access.headers},
+        "middlewares": (*middlewares, *token),
+        "read_bufsize": 2**18,
+        "trust_env": False,
+    }
+
+
+def _fenced(fence: Callable[[], None]) -> type[aiohttp.ClientRequest]:
+    """Make the class of requests that look at the fence when they have their connection.
+
+    Time may have passed since the caller looked: a wait for a connection, a stopped process.  The headers of a request
+    with a body leave together with the body, one turn of the loop after ``send``; so both places look.
+    """
+
+    class Fenced(aiohttp.ClientRequest):
+        async def send(self, conn: aiohttp.connector.Connection) -> aiohttp.ClientResponse:
+            if self.method not in _READS:
+                fence()
+            return await super().send(conn)
+
+        async def write_bytes(
+            self, writer: Any, conn: aiohttp.connector.Connection, content_length: int | None = None
+        ) -> None:
+            if self.method not in _READS:
+                try:
+                    fence()
+                except errors.NotLeadingError:
+                    # Nothing has left yet; the reader of the answer sees a connection that was closed.
+                    conn.close()
+                    return
+            await super().write_bytes(writer, conn, content_length)
+
+    return Fenced
 
 
 class _FreshToken:

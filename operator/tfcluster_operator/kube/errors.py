@@ -5,8 +5,10 @@ KubeError
 │   ├── NotFoundError       404: there is no such object
 │   ├── AlreadyExistsError  409: an object of this name exists
 │   ├── ConflictError       409: the object is another one, or another version, than the request says
-│   └── GoneError           410: the version to watch from is no longer kept
-└── UnreachableError    no answer, or none but 429 and 5xx, for as long as a request is tried
+│   ├── GoneError           410: the version to watch from is no longer kept
+│   └── ServerError         5xx, or 429 for as long as a request is tried: a webhook is down, the server overloaded
+├── UnreachableError    no answer for as long as a request is tried
+└── NotLeadingError     a write was held back, because another replica of the operator may be the leader by now
 """
 
 from __future__ import annotations
@@ -20,6 +22,10 @@ class KubeError(Exception):
 
 class UnreachableError(KubeError):
     """The API server gave no useful answer for as long as the request was tried."""
+
+
+class NotLeadingError(KubeError):
+    """A write was not sent, because another operator may lead by now."""
 
 
 class ApiError(KubeError):
@@ -48,6 +54,10 @@ class GoneError(ApiError):
     """The version to watch from is no longer kept: list again."""
 
 
+class ServerError(ApiError):
+    """The server failed at a request, or had no room for it; what it says may be another program's words."""
+
+
 class _Status(msgspec.Struct):
     reason: str = ""
     message: str = ""
@@ -74,4 +84,6 @@ def from_response(status: int, body: bytes) -> ApiError:
         kind = GoneError
     elif status == 409:
         kind = AlreadyExistsError if told.reason == "AlreadyExists" else ConflictError
+    elif status == 429 or status >= 500:
+        kind = ServerError
     return kind(status=status, reason=told.reason, message=told.message)

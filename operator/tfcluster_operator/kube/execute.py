@@ -1,15 +1,18 @@
 """Carrying out a plan: each action becomes a request, each refusal a finding.
 
-The answer to a write goes into the store at once.  Losing a race (409, 404) is no failure: the store is put right and
-the next pass plans from there.
+Nothing is decided here: the plan says what comes after what, and what a refusal holds up.  The answer to a write goes
+into the store at once.  Losing a race (409, 404) is no failure: the store is put right and the next pass plans from
+there.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, cast
+from itertools import islice
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -28,26 +31,46 @@ from tfcluster_operator.model.actions import (
     Delete,
     DeleteCluster,
     Finding,
+    Gate,
+    Group,
     Kind,
     Patch,
     Plan,
+    Step,
+    subject_of,
 )
 from tfcluster_operator.model.observed import Child
 from tfcluster_operator.model.spec import TFCluster
 
-_WRITER = {"fieldManager": naming.FIELD_MANAGER, "fieldValidation": "Ignore"}
+#: NB: a field that the server does not know is refused by name.  Dropped in silence it would make another pod.
+_WRITER: Final = {"fieldManager": naming.FIELD_MANAGER, "fieldValidation": "Strict"}
+_AT_ONCE: Final = 32
+#: What the server says of a merge patch whose object has another UID.
+_OF_THE_UID: Final = "metadata.uid: Invalid value"
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of a plan: the actions that were carried out, and what was refused.
+    """What became of a plan: what was carried out, and what was refused, by the gate that the refusal closes.
 
-    ``again`` is set when a race was lost, so that the rest is planned anew at once.
+    ``again`` is set when a race was lost, so that the rest is planned again at once.  ``cut_off`` is set when the API
+    server did not answer: what was not tried yet was not tried.
     """
 
-    done: list[Action] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
+    done: list[Step] = field(default_factory=list)
+    refused: dict[Gate, Finding] = field(default_factory=dict)
     again: bool = False
+    cut_off: str = ""
+    closed: set[Gate] = field(default_factory=set)
+
+    @property
+    def actions(self) -> list[Action]:
+        """The actions that were carried out."""
+        return [step.action for step in self.done]
+
+    def holds_up(self, step: Step) -> bool:
+        """Tell whether a step waits for something that was refused, or that lost a race."""
+        return bool(self.cut_off) or step.gate in self.closed or not self.closed.isdisjoint(step.needs)
 
 
 class Executor:
@@ -68,51 +91,76 @@ class Executor:
         """Name the ConfigMap that delivers the resolver to a cluster's pods, "" where the user wants none."""
         return naming.resolver_name(cluster.name, self._archive.digest) if cluster.inject else ""
 
-    async def carry_out(self, plan: Plan, cluster: TFCluster) -> Outcome:
-        """Carry out a plan, stage by stage; a refusal in one stage ends it before the next.
+    async def carry_out(self, plan: Plan, cluster: TFCluster, *, closed: Iterable[Gate] = ()) -> Outcome:
+        """Carry out a plan, group by group.
 
         Args:
             plan: what to do.
             cluster: whose children these are.
+            closed: gates that are closed from the start.
 
         Returns:
-            What was done and what was refused.
+            What was done and what was refused; whatever happens, there is an outcome to report.
 
         Raises:
-            UnreachableError: the API server did not answer; the rest is planned anew later.
+            NotLeadingError: another replica may lead by now.
         """
-        outcome = Outcome()
-        for stage in plan.stages:
-            await self._carry_out_stage(stage, cluster, outcome)
-            if outcome.findings or outcome.again:
+        outcome = Outcome(closed=set(closed))
+        for group in plan.groups:
+            await self._carry_out_group(group, cluster, outcome)
+            if outcome.again or outcome.cut_off:
                 break
         return outcome
 
-    async def _carry_out_stage(self, stage: tuple[Action, ...], cluster: TFCluster, outcome: Outcome) -> None:
-        remaining = iter(stage)
+    async def _carry_out_group(self, group: Group, cluster: TFCluster, outcome: Outcome) -> None:
+        remaining = iter(group.steps)
+        batch, at_once = (1, 1) if group.careful else (len(group.steps), _AT_ONCE)
+        while steps := tuple(islice(remaining, batch)):
+            if not await self._carry_out_batch(iter(steps), min(len(steps), at_once), cluster, outcome):
+                continue
+            batch, at_once = batch * 2, min(_AT_ONCE, at_once * 2)
+
+    async def _carry_out_batch(self, steps: Iterator[Step], at_once: int, cluster: TFCluster, outcome: Outcome) -> bool:
+        """Carry out some steps; tell whether none was refused."""
+        refused = len(outcome.refused)
         # NB: a few workers over one iterator, not a task an action: 2,000 tasks at once cost more than the requests.
         try:
             async with asyncio.TaskGroup() as workers:
-                for _ in range(min(len(stage), 32)):
-                    workers.create_task(self._work_off(remaining, cluster, outcome))
+                for _ in range(at_once):
+                    workers.create_task(self._work_off(steps, cluster, outcome))
         except ExceptionGroup as several:
             raise several.exceptions[0] from several
+        return len(outcome.refused) == refused
 
-    async def _work_off(self, actions: Iterable[Action], cluster: TFCluster, outcome: Outcome) -> None:
-        for action in actions:
-            if any(finding.reason == reasons.REFUSED for finding in outcome.findings):
-                return  # what one was refused, the others will be: quota, Pod Security
+    async def _work_off(self, steps: Iterator[Step], cluster: TFCluster, outcome: Outcome) -> None:
+        for step in steps:
+            if outcome.holds_up(step):
+                continue
+            action = step.action
             try:
                 await self._carry_out(action, cluster)
-                outcome.done.append(action)
+                outcome.done.append(step)
             except (errors.NotFoundError, errors.ConflictError) as error:
+                if isinstance(error, errors.NotFoundError) and not isinstance(action, Patch | Delete):
+                    # A create that finds no place: its namespace is gone.
+                    _refuse(outcome, step, reasons.REFUSED, error)
+                    continue
                 outcome.again = True
+                outcome.closed.add(step.gate)
                 self._forget(action, cluster, gone=isinstance(error, errors.NotFoundError))
+                if isinstance(error, errors.ConflictError):
+                    await self._look_up(action, cluster, outcome)
             except errors.AlreadyExistsError:
                 outcome.again = True
-                await self._look_up(action, cluster)
+                outcome.closed.add(step.gate)
+                await self._look_up(action, cluster, outcome)
+            except errors.ServerError as error:
+                _refuse(outcome, step, reasons.REQUEST_FAILED, error)
             except errors.ApiError as error:
-                outcome.findings.append(Finding(reasons.REFUSED, f"{_subject(action)}: {error.message or error}"))
+                _refuse(outcome, step, reasons.REFUSED, error)
+            except errors.UnreachableError as error:
+                outcome.cut_off = str(error)
+                _refuse(outcome, step, reasons.REQUEST_FAILED, error)
 
     async def _carry_out(self, action: Action, cluster: TFCluster) -> None:
         match action:
@@ -134,7 +182,10 @@ class Executor:
 
     async def _create_pod(self, action: CreatePod, cluster: TFCluster) -> None:
         if action.replaces:
-            await self._delete(Delete("Pod", action.name, action.replaces, action.reason), cluster)
+            # NB: that it is gone already is as good as a deletion; that the create is refused must be told apart.
+            with contextlib.suppress(errors.NotFoundError):
+                await self._delete(Delete("Pod", action.name, action.replaces, action.reason), cluster)
+            self._stores.of["Pod"].forget_unless_terminating((cluster.namespace, action.name), action.replaces)
         body = build_pod(
             cluster,
             action.task,
@@ -153,15 +204,20 @@ class Executor:
 
     async def _patch(self, action: Patch, cluster: TFCluster) -> None:
         resource = wire.RESOURCES[action.kind]
-        # The UID in the body makes the server refuse (409) where another object has taken the name.
+        # NB: the UID in the body makes the server refuse where another object has taken the name: as 422, not as 409.
         change = {**action.change, "metadata": {**action.change.get("metadata", {}), "uid": action.uid}}
-        answer = await self._client.request(
-            "PATCH",
-            resource.path(cluster.namespace, action.name),
-            body=change,
-            params={"fieldManager": naming.FIELD_MANAGER},
-            content_type=MERGE_PATCH,
-        )
+        try:
+            answer = await self._client.request(
+                "PATCH",
+                resource.path(cluster.namespace, action.name),
+                body=change,
+                params={"fieldManager": naming.FIELD_MANAGER},
+                content_type=MERGE_PATCH,
+            )
+        except errors.ApiError as error:
+            if error.status == 422 and _OF_THE_UID in error.message:
+                raise errors.ConflictError(status=409, reason=error.reason, message=error.message) from error
+            raise
         patched = resource.read(answer)
         self._stores.unlabelled.pop((action.kind, (cluster.namespace, action.name)), None)
         self._stores.of[action.kind].put(patched)
@@ -181,10 +237,22 @@ class Executor:
         if gone and isinstance(action, Patch | Delete):
             self._stores.of[action.kind].forget((cluster.namespace, action.name), action.uid)
 
-    async def _look_up(self, action: Action, cluster: TFCluster) -> None:
+    async def _look_up(self, action: Action, cluster: TFCluster, outcome: Outcome) -> None:
         """Find out who holds a name that should be free: an object of ours that lost its labels, or another's."""
-        kind, name = _target(action)
-        await look_up(self._client, self._stores, cast("Kind", kind), (cluster.namespace, name))
+        kind, name = subject_of(action)
+        if kind not in wire.RESOURCES:
+            return
+        try:
+            await look_up(self._client, self._stores, cast("Kind", kind), (cluster.namespace, name))
+        except errors.KubeError as error:
+            outcome.cut_off = str(error)
+
+
+def _refuse(outcome: Outcome, step: Step, reason: str, error: errors.KubeError) -> None:
+    kind, name = subject_of(step.action)
+    words = error.message or str(error) if isinstance(error, errors.ApiError) else str(error)
+    outcome.closed.add(step.gate)
+    outcome.refused[step.gate] = Finding(reason, f"{kind} {name}: {words}")
 
 
 async def look_up(client: Client, stores: Stores, kind: Kind, name: tuple[str, str]) -> None:
@@ -203,6 +271,9 @@ async def look_up(client: Client, stores: Stores, kind: Kind, name: tuple[str, s
     params = {"fieldSelector": f"metadata.name={name[1]}"}
     found, _ = resource.read_list(await client.request("GET", resource.path(name[0]), params=params))
     stores.unlabelled.pop((kind, name), None)
+    known = stores.of[kind].get(name)
+    if known is not None and not any(child.meta.uid == known.meta.uid for child in found):
+        stores.of[kind].forget(name, known.meta.uid)
     for child in found:
         if naming.LABEL_CLUSTER in child.meta.labels:
             stores.of[kind].put(child)
@@ -220,24 +291,3 @@ def _still_there(answer: bytes, resource: wire.Resource) -> Child | None:
 
 def _options(uid: str) -> dict[str, Any]:
     return {"preconditions": {"uid": uid}, "propagationPolicy": "Background"}
-
-
-def _target(action: Action) -> tuple[str, str]:
-    match action:
-        case CreateService(name=name):
-            return "Service", name
-        case CreateConfigMap(views=views):
-            return "ConfigMap", views.name
-        case CreatePod(name=name):
-            return "Pod", name
-        case CreateResolver(name=name):
-            return "ConfigMap", name
-        case DeleteCluster(name=name):
-            return naming.KIND, name
-        case Patch(kind=kind, name=name) | Delete(kind=kind, name=name):
-            return kind, name
-
-
-def _subject(action: Action) -> str:
-    kind, name = _target(action)
-    return f"{kind} {name}"

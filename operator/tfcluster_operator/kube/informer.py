@@ -27,7 +27,11 @@ _PAGE: Final = "500"
 _WATCH_SECONDS: Final = (240, 300)
 #: Bookmarks come every minute; a watch that says nothing for longer is dead.
 _SILENCE: Final = 75.0
-_LONGEST_PAUSE: Final = 10.0
+_FIRST_PAUSE: Final = 0.1
+#: NB: after an outage of the API server this is how long everything may still be believed as it was.
+_LONGEST_PAUSE: Final = 3.0
+#: A watch that held this many seconds starts the pauses from the first.
+_A_GOOD_RUN: Final = 5.0
 
 _events: Final = msgspec.json.Decoder(wire.Event)
 _bookmarks: Final = msgspec.json.Decoder(wire.Bookmark)
@@ -50,26 +54,37 @@ class Informer:
         self._store = store
         self._namespace = namespace
         self._version = ""
+        #: What is watched, for people to read.
+        self.what = f"{resource.plural} in {namespace or 'all namespaces'}"
         #: Set when the first list is in the store.
         self.synced = asyncio.Event()
-        #: When something was last heard, by the monotonic clock.
-        self.heard_at = client.clock.elapsed()
+        #: Why the server refuses the list, in its words; "" while it does not.
+        self.refused = ""
 
     async def run(self) -> None:
         """List and watch for ever."""
-        pause = 0.1
+        pause = _FIRST_PAUSE
+        told = ""
         while True:
+            began = self._client.clock.elapsed()
             try:
                 if not self._version:
                     await self._list()
-                pause = 0.1
                 await self._watch()
             except errors.GoneError:
                 self._version = ""
             except errors.KubeError as error:
-                _log.warning("watching %s: %s", self._resource.plural, error)
-                await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - jitter, no secret
-                pause = min(_LONGEST_PAUSE, pause * 2)
+                if isinstance(error, errors.ApiError) and error.status in {401, 403, 404}:
+                    self.refused, self._version = error.message or str(error), ""
+                if str(error) != told:  # what goes on for hours is told once
+                    told = str(error)
+                    _log.warning("%s: %s", self.what, error)
+            # NB: also after an end without an error: a server that closes every watch at once must not be hammered.
+            if self._client.clock.elapsed() - began >= _A_GOOD_RUN:
+                pause, told = _FIRST_PAUSE, ""
+                continue
+            await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - jitter, no secret
+            pause = min(_LONGEST_PAUSE, pause * 2)
 
     async def _list(self) -> None:
         children: list[Child] = []
@@ -83,7 +98,7 @@ class Informer:
             params["continue"] = meta.continue_token
         self._store.replace(children, version=int(meta.resource_version), namespace=self._namespace)
         self._version = meta.resource_version
-        self.heard_at = self._client.clock.elapsed()
+        self.refused = ""
         self.synced.set()
 
     async def _watch(self) -> None:
@@ -96,7 +111,6 @@ class Informer:
         }
         path = self._resource.path(self._namespace)
         async for line in self._client.watch(path, params=params, silence=_SILENCE):
-            self.heard_at = self._client.clock.elapsed()
             self._take(line)
 
     def _take(self, line: bytes) -> None:

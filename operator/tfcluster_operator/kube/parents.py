@@ -35,7 +35,7 @@ class _Bodies(msgspec.Struct):
 class Parents:
     """Every TFCluster known, as the API gave it, by namespace and name.
 
-    kopf does not tell what vanished while its watch was down: ``is_leaving`` and ``uids`` ask the API server.
+    The watches of the children may be ahead of the one of the TFClusters: ``is_leaving`` asks the API server.
 
     Args:
         client: the requests.
@@ -84,10 +84,6 @@ class Parents:
         found = await self._list(path_of(key[0]), {"fieldSelector": f"metadata.name={key[1]}"})
         return not any(one.uid == uid and one.deletion_timestamp is None for one in found)
 
-    async def uids(self, namespace: str | None) -> set[str]:
-        """Ask the API server for the UIDs of all TFClusters of a namespace, or (None) of all."""
-        return {one.uid for one in await self._list(path_of(namespace), {})}
-
     async def read_again(self, key: Key, uid: str) -> bool:
         """Read a TFCluster anew, whatever kopf's watch is at; tell whether it says anything new."""
         params = {"fieldSelector": f"metadata.name={key[1]}"}
@@ -95,7 +91,9 @@ class Parents:
         found = [body for body in msgspec.json.decode(answer, type=_Bodies).items if body["metadata"]["uid"] == uid]
         return any(self.put(body) for body in found)
 
-    async def write_status(self, key: Key, uid: str, version: str, change: Mapping[str, Any]) -> str:
+    async def write_status(
+        self, key: Key, uid: str, version: str, change: Mapping[str, Any], *, urgent: bool = False
+    ) -> str:
         """Merge a change into a TFCluster's status.
 
         Args:
@@ -103,6 +101,7 @@ class Parents:
             uid: its UID; another object of the name is not touched.
             version: the resourceVersion from which the change was worked out.
             change: the merge patch for ``status``; it replaces lists whole, also what others wrote there.
+            urgent: whether something waits for it to be written down.
 
         Returns:
             The resourceVersion after it.
@@ -117,7 +116,7 @@ class Parents:
             body={"metadata": {"uid": uid, "resourceVersion": version}, "status": change},
             params={"fieldManager": naming.FIELD_MANAGER},
             content_type=MERGE_PATCH,
-            urgent=False,
+            urgent=urgent,
         )
         written = msgspec.json.decode(answer, type=dict)
         self.put(written)

@@ -1,44 +1,87 @@
-"""Liveness and readiness: alive means that the watches hear the API server, not that the process exists."""
+"""/healthz tells of this process alone; /readyz tells what it has seen of the API server, and whether it leads.
+
+A process that hears nothing of the API server is not helped by a restart: it would hear nothing again, and come back
+without what it knows.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
 from aiohttp import web
 
-from tfcluster_operator.kube import clock as clocks
-from tfcluster_operator.kube.informer import Informer
 
-#: Bookmarks come every minute; a process that heard nothing for this many seconds is started anew.
-_DEAF: Final = 180.0
+class Source(Protocol):
+    """Something that is listed and watched."""
+
+    #: What it is and where, for people to read.
+    what: str
+    #: Set when its first list is in.
+    synced: asyncio.Event
+
+    @property
+    def refused(self) -> str:
+        """The server's words, where it refuses the list; else empty."""
+        ...
 
 
-async def serve(port: int, informers: Sequence[Informer], ready: asyncio.Event) -> web.AppRunner:
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    """What /readyz tells."""
+
+    clusters: Sequence[Source]
+    """The TFClusters, by namespace."""
+
+    children: Sequence[Source]
+    """What is made for them, by kind and namespace."""
+
+    standing: Callable[[], str]
+    """Whether this operator leads, in words."""
+
+    def judge(self) -> tuple[bool, str]:
+        """Tell whether the operator is ready, and why not.
+
+        Returns:
+            True if the kind TFCluster was seen and each list is in or refused: a namespace that is gone or closed must
+            not keep the others waiting.  And the text, a line for each thing to know.
+        """
+        lines = [self.standing()]
+        ready = any(source.synced.is_set() for source in self.clusters)
+        if not ready:
+            lines.append("the kind TFCluster was not seen yet")
+        for source in (*self.clusters, *self.children):
+            if source.refused:
+                lines.append(f"{source.what}: refused: {source.refused}")
+            elif not source.synced.is_set():
+                ready = False
+                lines.append(f"{source.what}: the list is not in")
+        return ready, "\n".join(lines) + "\n"
+
+
+async def serve(port: int, readiness: Readiness, parts: Callable[[], Sequence[asyncio.Task[None]]]) -> web.AppRunner:
     """Serve ``/healthz`` and ``/readyz``.
 
     Args:
         port: the TCP port, on every address; 0 serves nothing.
-        informers: the watches that are asked.
-        ready: set when the TFClusters can be listed, too.
+        readiness: what /readyz tells.
+        parts: the tasks that must all run; an answer tells that the loop turns.
 
     Returns:
         The running server, to be cleaned up at the end.
     """
 
     async def healthz(_: web.Request) -> web.Response:
-        silence = max(clocks.SYSTEM.elapsed() - informer.heard_at for informer in informers)
+        ended = [part.get_name() for part in parts() if part.done()]
         return web.Response(
-            status=200 if silence < _DEAF else 503, text=f"last heard of the API server {silence:.0f} s ago\n"
+            status=503 if ended else 200, text=f"ended: {', '.join(ended)}\n" if ended else "every part runs\n"
         )
 
     async def readyz(_: web.Request) -> web.Response:
-        lists = [ready, *(informer.synced for informer in informers)]
-        synced = sum(one.is_set() for one in lists)
-        return web.Response(
-            status=200 if synced == len(lists) else 503, text=f"{synced} of {len(lists)} lists are in\n"
-        )
+        ready, text = readiness.judge()
+        return web.Response(status=200 if ready else 503, text=text)
 
     application = web.Application()
     application.router.add_get("/healthz", healthz)

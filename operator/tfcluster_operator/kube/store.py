@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Final, cast
 
+from tfcluster_operator.kube import clock as clocks
 from tfcluster_operator.model import naming
 from tfcluster_operator.model.actions import Kind
 from tfcluster_operator.model.observed import (
@@ -32,10 +33,12 @@ class ChildStore:
 
     Args:
         changed: called with the controller's UID and name (namespace, cluster label) of every child that changed.
+        now: our time, in seconds since the epoch.
     """
 
-    def __init__(self, changed: Callable[[str, Name], None]) -> None:
+    def __init__(self, changed: Callable[[str, Name], None], now: Callable[[], float] = clocks.SYSTEM.wall) -> None:
         self._changed = changed
+        self._now = now
         self._children: dict[Name, Child] = {}
         self._by_owner: dict[str, set[Name]] = {}
         self._gone: OrderedDict[str, int] = OrderedDict()
@@ -61,6 +64,9 @@ class ChildStore:
             self._drop(name, known)
             if known.meta.owner_uid != meta.owner_uid:
                 self._tell(known)
+        if isinstance(child, ObservedPod):
+            same = isinstance(known, ObservedPod) and known.meta.uid == meta.uid
+            child = child.seen(cast("ObservedPod", known) if same else None, self._now())
         self._children[name] = child
         self._by_owner.setdefault(meta.owner_uid, set()).add(name)
         self._tell(child)
@@ -80,6 +86,12 @@ class ChildStore:
         known = self._children.get(name)
         if known is not None and known.meta.uid == uid:
             self.remove(known)
+
+    def forget_unless_terminating(self, name: Name, uid: str) -> None:
+        """Take out a child that a request has just shown to be gone, unless a finalizer keeps it a while."""
+        known = self._children.get(name)
+        if known is not None and not known.meta.terminating:
+            self.forget(name, uid)
 
     def replace(self, children: list[Child], *, version: int, namespace: str | None) -> None:
         """Take in a whole list: what it does not hold is gone, unless we made it after the list was taken.
@@ -121,14 +133,12 @@ class Stores:
 
     Args:
         changed: see ChildStore.
+        now: see ChildStore.
     """
 
-    def __init__(self, changed: Callable[[str, Name], None]) -> None:
-        self.of: dict[Kind, ChildStore] = {
-            "Service": ChildStore(changed),
-            "ConfigMap": ChildStore(changed),
-            "Pod": ChildStore(changed),
-        }
+    def __init__(self, changed: Callable[[str, Name], None], now: Callable[[], float] = clocks.SYSTEM.wall) -> None:
+        kinds: tuple[Kind, ...] = ("Service", "ConfigMap", "Pod")
+        self.of: dict[Kind, ChildStore] = {kind: ChildStore(changed, now) for kind in kinds}
         #: Objects that hold a name we need and carry none of our labels, so that no watch of ours shows them.
         self.unlabelled: dict[tuple[Kind, Name], Child] = {}
 

@@ -12,6 +12,12 @@ class Reference(msgspec.Struct):
     controller: bool | None = None
 
 
+class ManagedFields(msgspec.Struct, rename="camel"):
+    manager: str = ""
+    subresource: str = ""
+    fields: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name="fieldsV1")
+
+
 class Metadata(msgspec.Struct, rename="camel"):
     name: str = ""
     namespace: str = ""
@@ -22,6 +28,7 @@ class Metadata(msgspec.Struct, rename="camel"):
     owner_references: list[Reference] | None = None
     deletion_timestamp: str | None = None
     deletion_grace_period_seconds: int = 0
+    generation: int = 0
 
 
 class Port(msgspec.Struct, rename="camel"):
@@ -114,6 +121,7 @@ class ContainerStatus(msgspec.Struct, rename="camel"):
 
 class Condition(msgspec.Struct, rename="camel"):
     type: str = ""
+    observed_generation: int = 0
     status: str = ""
     reason: str = ""
     message: str = ""
@@ -122,15 +130,19 @@ class Condition(msgspec.Struct, rename="camel"):
 
 class PodStatus(msgspec.Struct, rename="camel"):
     phase: str = "Pending"
+    observed_generation: int = 0
     reason: str = ""
     message: str = ""
-    start_time: str | None = None
     conditions: list[Condition] | None = None
     container_statuses: list[ContainerStatus] | None = None
     init_container_statuses: list[ContainerStatus] | None = None
 
 
+class PodMetadata(Metadata, rename="camel"):
+    managed_fields: list[ManagedFields] | None = None
+
+
 class Pod(msgspec.Struct):
-    metadata: Metadata
+    metadata: PodMetadata
     spec: PodSpec = msgspec.field(default_factory=PodSpec)
     status: PodStatus = msgspec.field(default_factory=PodStatus)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
@@ -13,6 +12,7 @@ from tfcluster_operator.kube.structs import (
     Condition,
     ConfigMap,
     Ended,
+    ManagedFields,
     Metadata,
     Pod,
     PodStatus,
@@ -22,7 +22,7 @@ from tfcluster_operator.kube.structs import (
 )
 from tfcluster_operator.model import naming, views
 from tfcluster_operator.model.actions import Kind
-from tfcluster_operator.model.observed import Child, Exit, Meta, ObservedConfigMap, ObservedPod, ObservedService
+from tfcluster_operator.model.observed import Child, Exit, Meta, Noted, ObservedConfigMap, ObservedPod, ObservedService
 from tfcluster_operator.model.spec import choose_main
 
 #: Waiting reasons that the kubelet gives to a container that is only on its way.
@@ -72,7 +72,6 @@ class Resource:
 
 def _meta(wire: Metadata) -> Meta:
     owner = next((one for one in wire.owner_references or () if one.controller), Reference())
-    gone_by = _seconds(wire.deletion_timestamp)
     return Meta(
         name=wire.name,
         namespace=wire.namespace,
@@ -84,9 +83,7 @@ def _meta(wire: Metadata) -> Meta:
         # Others' annotations can be long, and no decision reads them.
         annotations={k: v for k, v in (wire.annotations or {}).items() if k.startswith(f"{naming.GROUP}/")},
         terminating=wire.deletion_timestamp is not None,
-        # NB: the kubelet's last word sets the grace to 0 and leaves the timestamp: when it was asked for is lost then.
-        asked_to_go_at=gone_by - wire.deletion_grace_period_seconds if wire.deletion_grace_period_seconds else 0.0,
-        gone_by=gone_by,
+        grace=float(wire.deletion_grace_period_seconds),
     )
 
 
@@ -117,6 +114,8 @@ def _pod(wire: Pod) -> Child:
     ended = [one.state.terminated for one in status.container_statuses or () if one.state.terminated is not None]
     # NB: a pod that the kubelet refused to start never had a container: it was no failure of its program.
     rejected = status.phase == "Failed" and not status.container_statuses and status.reason not in _OWN_ENDS
+    end = _exit(wire)
+    over = end is not None or status.phase in ("Succeeded", "Failed")
     return ObservedPod(
         meta=_meta(wire.metadata),
         phase=status.phase,
@@ -124,31 +123,65 @@ def _pod(wire: Pod) -> Child:
         disrupted=rejected or status.reason in _DISRUPTIONS or disruption.status == "True",
         reason=status.reason or disruption.reason,
         node=wire.spec.node_name,
-        started_at=_seconds(status.start_time),
-        finished_at=_finished_at(wire, conditions),
-        images=tuple((one.name, one.image) for one in (*(wire.spec.init_containers or ()), *wire.spec.containers)),
         devices=_devices(status),
         trouble=_trouble(status, conditions),
-        exit=_exit(wire),
+        exit=end,
         at_rest=status.phase in ("Succeeded", "Failed") or 0 < len(ended) == len(wire.spec.containers),
         resolver=_resolver(wire.spec.volumes or ()),
+        edited=tuple(_edited_images(wire.metadata.managed_fields or ())),
+        noted=Noted(ended_first=over and _ended_before_its_deletion(wire, conditions)),
     )
 
 
-def _finished_at(wire: Pod, conditions: Mapping[str, Condition]) -> float:
-    """Tell when the task's program ended, as near as the kubelet says it; 0.0 where it does not.
+class _Containers(msgspec.Struct):
+    containers: dict[str, dict[str, msgspec.Raw]] = msgspec.field(default_factory=dict, name="f:containers")
+    init: dict[str, dict[str, msgspec.Raw]] = msgspec.field(default_factory=dict, name="f:initContainers")
 
-    A sidecar may end later, when the pod is being deleted; an evicted pod tells of no container, and one that the
-    kubelet rejected has no condition but that it was scheduled.
+
+class _Fields(msgspec.Struct):
+    spec: _Containers = msgspec.field(default_factory=_Containers, name="f:spec")
+
+
+class _ContainerKey(msgspec.Struct):
+    name: str = ""
+
+
+#: A pod whose spec was edited has two writers at least.
+_EDITED: Final = 2
+_fields: Final = msgspec.json.Decoder(_Fields)
+_container_key: Final = msgspec.json.Decoder(_ContainerKey)
+
+
+def _edited_images(written: Sequence[ManagedFields]) -> Iterator[str]:
+    """Name the containers whose image somebody else than us wrote, by the server's record of who wrote what.
+
+    What an admission plug-in made of our pod at its creation is no edit, and the server enters it under no other name.
+    A pod that we did not create (a backup was restored) is all another's: nothing in it was edited.
     """
-    main = choose_main([one.name for one in wire.spec.containers])
-    ended = [one for one in wire.status.container_statuses or () if one.state.terminated is not None]
-    own = [one for one in ended if one.name == main] or ended
-    times = [_seconds(one.state.terminated.finished_at) for one in own if one.state.terminated is not None]
-    if (finished := max(times, default=0.0)) or wire.metadata.deletion_timestamp is not None:
-        return finished  # NB: a container that never started "ends" when its pod is deleted, and without a time
-    ready = _seconds(conditions.get("Ready", Condition()).last_transition_time)
-    return ready or max((_seconds(one.last_transition_time) for one in conditions.values()), default=0.0)
+    of_the_spec = [one for one in written if not one.subresource and b'"f:spec"' in bytes(one.fields)]
+    if len(of_the_spec) < _EDITED or all(one.manager != naming.FIELD_MANAGER for one in of_the_spec):
+        return
+    for one in of_the_spec:
+        if one.manager == naming.FIELD_MANAGER or b'"f:image"' not in bytes(one.fields):
+            continue
+        try:
+            spec = _fields.decode(one.fields).spec
+        except msgspec.DecodeError:
+            continue
+        for group, found in (("initContainers", spec.init), ("containers", spec.containers)):
+            for key, fields in found.items():
+                if "f:image" in fields and key.startswith("k:"):
+                    yield f"{group}[{_container_key.decode(key[2:]).name}].image"
+
+
+def _ended_before_its_deletion(wire: Pod, conditions: Mapping[str, Condition]) -> bool:
+    """Tell whether the kubelet told of the end of a pod that is being deleted before it knew of the deletion.
+
+    A deletion counts the generation of a pod up, and the kubelet says of which generation its status speaks (KEP-5067).
+    A server too old for that proves nothing.
+    """
+    told_of = wire.status.observed_generation or conditions.get("Ready", Condition()).observed_generation
+    return 0 < told_of < wire.metadata.generation and wire.metadata.deletion_timestamp is not None
 
 
 def _resolver(volumes: Iterable[Volume]) -> str:
@@ -158,7 +191,10 @@ def _resolver(volumes: Iterable[Volume]) -> str:
 
 def _exit(pod: Pod) -> Exit | None:
     """Tell how the main container ended; a failed init container, or any other, speaks for one that never ran."""
-    main = choose_main([one.name for one in pod.spec.containers])
+    # NB: an admission plug-in may have put its own container first: which one is ours was noted when the pod was built.
+    noted = (pod.metadata.annotations or {}).get(naming.ANNOTATION_MAIN_CONTAINER, "")
+    names = [one.name for one in pod.spec.containers]
+    main = noted if noted in names else choose_main(names)
     over = pod.status.phase in ("Succeeded", "Failed")
     if not over and any(one.name == main and one.restart_policy for one in pod.spec.containers):
         return None  # the kubelet starts it again by the container's own rules
@@ -206,10 +242,6 @@ def _told(reason: str, since: str | None, message: str) -> str:
     # NB: since when, not for how long: words that change by themselves would be written again and again.
     when = f"{reason} since {since[11:19]} UTC" if since else reason
     return f"{when}: {message[:200]}" if message else when
-
-
-def _seconds(time: str | None) -> float:
-    return datetime.fromisoformat(time).timestamp() if time else 0.0
 
 
 def _resource(kind: Kind, plural: str, wire: type[_Wire], observe: Callable[[_Wire], Child]) -> Resource:

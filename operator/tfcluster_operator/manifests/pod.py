@@ -56,6 +56,7 @@ def build_pod(
                 naming.ANNOTATION_TEMPLATE_HASH: task.job.template_hash,
                 naming.ANNOTATION_ATTEMPT: str(attempt),
                 naming.ANNOTATION_INCARNATION: str(incarnation),
+                naming.ANNOTATION_MAIN_CONTAINER: main_container(template),
             },
         ),
         "spec": {

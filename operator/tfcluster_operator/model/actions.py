@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
+from tfcluster_operator.model import naming
 from tfcluster_operator.model.spec import Task
 from tfcluster_operator.model.views import JobViews
 
@@ -99,20 +100,76 @@ class Finding:
     message: str
 
 
+#: What one refusal holds up: the Service, the views or the pods of a job, a single object.
+Gate = str
+
+#: The steps of a pass, in this order.
+Phase = Literal["publish", "tell", "free", "replace", "create"]
+PHASES: Final[tuple[Phase, ...]] = ("publish", "tell", "free", "replace", "create")
+#: A pass carries out no more steps: the status is told and an edit is heard before the rest.
+MOST_STEPS: Final = 1_000
+#: Closed while what a deletion would destroy is not written down.
+EVIDENCE: Final[Gate] = "evidence"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One action: ``gate`` is what its refusal closes, ``needs`` are the gates that must be open for it."""
+
+    action: Action
+    gate: Gate
+    needs: tuple[Gate, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Steps that are carried out side by side; ``careful`` ones first one, then two, then four at a time.
+
+    So a thousand creations that are all refused cost one request and not a thousand.
+    """
+
+    phase: Phase
+    steps: tuple[Step, ...]
+    careful: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What to do now.
 
-    ``stages`` are carried out one after the other, the actions of one stage side by side: each prefix of them is a
-    legal stopping point.  ``wake_after`` is when to look again though nothing happens, in seconds.
+    ``groups`` are carried out one after the other: views are published, running pods are told, what must go is freed,
+    pods are replaced, missing ones are created.  Each prefix of them is a legal stopping point, and a refusal holds up
+    nothing but what needs its gate.  ``wake_after`` is when to look again though nothing happens, in seconds.
     """
 
-    stages: tuple[tuple[Action, ...], ...]
+    groups: tuple[Group, ...] = ()
     findings: tuple[Finding, ...] = ()
     wake_after: float | None = None
     views: tuple[JobViews, ...] = field(default=())
 
     @property
+    def partial(self) -> bool:
+        """Whether this is as much as one pass carries out, so that there may be more to do."""
+        return sum(len(group.steps) for group in self.groups) >= MOST_STEPS
+
+    @property
     def actions(self) -> tuple[Action, ...]:
         """Every action, in order."""
-        return tuple(action for stage in self.stages for action in stage)
+        return tuple(step.action for group in self.groups for step in group.steps)
+
+
+def subject_of(action: Action) -> tuple[str, str]:
+    """Give the kind and the name of the object that an action concerns."""
+    match action:
+        case CreateService(name=name):
+            return "Service", name
+        case CreateConfigMap(views=views):
+            return "ConfigMap", views.name
+        case CreatePod(name=name):
+            return "Pod", name
+        case CreateResolver(name=name):
+            return "ConfigMap", name
+        case DeleteCluster(name=name):
+            return naming.KIND, name
+        case Patch(kind=kind, name=name) | Delete(kind=kind, name=name):
+            return kind, name

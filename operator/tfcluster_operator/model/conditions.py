@@ -10,21 +10,22 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from tfcluster_operator.model import drift, naming, reasons, views
+from tfcluster_operator.model import drift, reasons, views
 from tfcluster_operator.model.actions import Finding
 from tfcluster_operator.model.ledger import FAILED, SUCCEEDED, Ledger
-from tfcluster_operator.model.observed import Observed, ObservedPod
 from tfcluster_operator.model.policies.rollout import rollout_of
-from tfcluster_operator.model.spec import EVALUATOR, Job, Task, TFCluster
-
-Pods = Mapping[str, Sequence[tuple[Task, ObservedPod]]]
+from tfcluster_operator.model.roster import Place, Roster, Stage
+from tfcluster_operator.model.spec import EVALUATOR, Job, TFCluster
 
 #: Which finding is told first when there are several.
 _GRAVITY: Final = (
     reasons.INVALID_SPEC,
+    reasons.OUTDATED_DEFINITION,
     reasons.VIEW_TOO_LARGE,
     reasons.NAME_TAKEN,
     reasons.REFUSED,
+    reasons.REQUEST_FAILED,
+    reasons.CONTENDED,
     reasons.WAITING_FOR_PREDECESSOR,
     reasons.STUCK_TERMINATING,
     reasons.BACKING_OFF,
@@ -36,7 +37,9 @@ _NAMED_TASKS: Final = 3
 
 
 #: The types of condition that this operator writes; those of any other type are somebody else's.
-KINDS: Final = frozenset({"Ready", "Suspended", SUCCEEDED, FAILED, "MembershipPublished", "UpToDate", "NameConflict"})
+KINDS: Final = frozenset(
+    {"Ready", "Suspended", SUCCEEDED, FAILED, "Stalled", "MembershipPublished", "UpToDate", "NameConflict"}
+)
 #: What is told of single tasks only.
 _OF_ONE_TASK: Final = (reasons.BACKING_OFF, reasons.WAITING_FOR_JOB, reasons.STUCK_TERMINATING)
 
@@ -100,38 +103,51 @@ def with_others(ours: Mapping[str, Any], latest: Mapping[str, Any]) -> dict[str,
     return {**ours, "conditions": own + others}
 
 
-def ready(
-    cluster: TFCluster,
-    pods: Pods,
-    ledger: Ledger,
-    findings: Sequence[Finding],
-    counts: Counts,
-) -> Says:
+def shown(roster: Roster, job: Job, ledger: Ledger) -> Sequence[Place]:
+    """Give the tasks of a job that should have pods: while a cluster is suspended, none should."""
+    return () if roster.cluster.suspend and ledger.verdict is None else roster.of(job)
+
+
+def ready(roster: Roster, ledger: Ledger, findings: Sequence[Finding], counts: Counts) -> Says:
+    cluster = roster.cluster
     if (verdict := ledger.verdict) is not None:
-        reason = reasons.SUCCEEDED if verdict.kind == SUCCEEDED else verdict.reason
+        succeeded = verdict.kind == SUCCEEDED
         late = cluster.generation > verdict.generation > 0
         also = f"; edits after generation {verdict.generation} have no effect" if late else ""
-        return Says("Ready", status=False, reason=reason, message=verdict.message + also)
+        # NB: kstatus, and with it Flux and Argo, waits for Ready=True for ever: what has succeeded is as it should be.
+        reason = reasons.SUCCEEDED if succeeded else verdict.reason
+        return Says("Ready", status=succeeded, reason=reason, message=verdict.message + also)
     if cluster.suspend and not findings:
         return Says("Ready", status=False, reason=reasons.SUSPENDED, message="suspended by spec.suspend: no pods")
     # NB: an evaluator gates nothing, but what keeps it from starting is told while all others are ready.
     complete = counts.ready + counts.finished >= counts.desired
     for reason in _GRAVITY:
-        told = [finding.message for finding in findings if finding.reason == reason]
+        told = list(dict.fromkeys(finding.message for finding in findings if finding.reason == reason))
         if told and not (complete and reason in _OF_ONE_TASK):
             return Says("Ready", status=False, reason=reason, message=shorten(told))
     if not complete:
-        waiting = [
-            f"{task}: {pod.trouble or 'not ready yet'}"
-            for job in gating_jobs(cluster)
-            for task, pod in sorted(pods[job.name], key=lambda of: not of[1].trouble)
-            if not pod.serving and task.index not in ledger.of(job.name).completed
-        ]
+        waiting = sorted(
+            (
+                (place.task, place.staying.trouble)
+                for job in gating_jobs(cluster)
+                for place in shown(roster, job, ledger)
+                if place.staying is not None and not place.serving and place.stage is not Stage.COMPLETED
+            ),
+            key=lambda of: not of[1],
+        )
         message = f"{counts.ready} of {counts.desired} tasks are ready"
-        return Says("Ready", status=False, reason=reasons.TASKS_NOT_READY, message="; ".join([message, *_few(waiting)]))
+        told = [f"{task}: {trouble or 'not ready yet'}" for task, trouble in waiting]
+        return Says("Ready", status=False, reason=reasons.TASKS_NOT_READY, message="; ".join([message, *_few(told)]))
     also = f", {counts.finished} finished" if counts.finished else ""
     message = f"{counts.ready} of {counts.desired} ready{also}"
     return Says("Ready", status=True, reason=reasons.ALL_TASKS_READY, message=message)
+
+
+def stalled(ledger: Ledger) -> Says:
+    """Tell, as kstatus asks it, whether nothing more comes of this cluster unless somebody acts."""
+    if (verdict := ledger.verdict) is not None and verdict.kind == FAILED:
+        return Says("Stalled", status=True, reason=verdict.reason, message=verdict.message)
+    return Says("Stalled", status=False, reason=reasons.NOT_STALLED, message="the cluster has not failed")
 
 
 def suspended(cluster: TFCluster, ledger: Ledger) -> Says:
@@ -163,23 +179,23 @@ def _aim(cluster: TFCluster, kind: str) -> str:
     return f"waiting for {policy.tasks.lower()} tasks of {', '.join(policy.jobs)} to end with exit code 0"
 
 
-def up_to_date(cluster: TFCluster, observed: Observed, ledger: Ledger, changed: Mapping[str, str]) -> Says:
+def up_to_date(roster: Roster, ledger: Ledger, changed: Mapping[str, str]) -> Says:
     """Tell whether every pod is made from the present template, and which field differs where one is not."""
     told: list[str] = []
     stalled = False
+    cluster = roster.cluster
     for job in cluster.jobs if ledger.verdict is None and not cluster.suspend else ():
-        rollout = rollout_of(cluster, job, observed, ledger)
+        rollout = rollout_of(roster, job)
         if not rollout.old:
             continue
         field = f" ({changed[job.name]} changed)" if changed.get(job.name) else ""
         message = f"{len(rollout.old)} of {job.replicas} pods of job {job.name} have an older template{field}"
-        outdated = {task.index for task, _ in rollout.old}
-        broken = [task for task in rollout.unavailable if task.index not in outdated]
+        broken = [place for place in rollout.unavailable if not place.outdated]
         if cluster.update_strategy.type == "RollingUpdate" and broken:
-            pod = observed.pods.get(naming.pod_name(cluster.name, job.name, broken[0].index))
+            pod = broken[0].pod
             trouble = pod.trouble if pod is not None else ""
             stalled = stalled or bool(trouble)
-            message += f"; next when {', '.join(_few([str(task) for task in broken]))} is ready"
+            message += f"; next when {', '.join(_few([str(place.task) for place in broken]))} is ready"
             message += f": {trouble}" if trouble else ""
         told.append(message)
     if not told:
@@ -192,30 +208,21 @@ def up_to_date(cluster: TFCluster, observed: Observed, ledger: Ledger, changed: 
     return Says("UpToDate", status=False, reason=reason, message="; ".join(told))
 
 
-def published(
-    cluster: TFCluster,
-    observed: Observed,
-    ledger: Ledger,
-    wanted: tuple[views.JobViews, ...],
-    pods: Pods,
-) -> Says:
+def published(roster: Roster, ledger: Ledger, wanted: tuple[views.JobViews, ...]) -> Says:
     if ledger.verdict is not None:
         message = "the cluster has finished: its views stay as they were"
         return Says("MembershipPublished", status=True, reason=reasons.FINISHED, message=message)
     stale = []
     for job_views in wanted:
-        existing = observed.config_maps.get(job_views.name)
-        if (
-            existing is None
-            or existing.meta.owner_uid != cluster.uid
-            or existing.meta.terminating
-            or drift.config_map_change(cluster, job_views, existing)
-        ):
-            stale.append(f"ConfigMap {job_views.name}")
+        held = roster.views[job_views.job.name]
+        if held.own is None or drift.config_map_change(roster.cluster, job_views, held.own):
+            stale.append(f"ConfigMap {held.name}")
         stale += [
-            str(task)
-            for task, pod in pods[job_views.job.name]
-            if pod.listening and pod.told != job_views.digest_for(task.index)
+            str(place.task)
+            for place in shown(roster, job_views.job, ledger)
+            if (pod := place.staying) is not None
+            and pod.listening
+            and pod.told != job_views.digest_for(place.task.index)
         ]
     if stale:
         return Says(

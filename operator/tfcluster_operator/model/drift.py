@@ -12,7 +12,7 @@ from typing import Any
 
 from tfcluster_operator.model import naming, views
 from tfcluster_operator.model.observed import Meta, ObservedConfigMap, ObservedPod, ObservedService
-from tfcluster_operator.model.spec import Job, Task, TFCluster
+from tfcluster_operator.model.spec import Job, TFCluster
 
 
 def service_ports(cluster: TFCluster) -> list[dict[str, Any]]:
@@ -73,29 +73,31 @@ def resolver_change(cluster: TFCluster, existing: ObservedConfigMap) -> dict[str
     return {"metadata": metadata} if metadata else None
 
 
-def pod_change(cluster: TFCluster, task: Task, pod: ObservedPod, *, view_digest: str) -> dict[str, Any] | None:
+def pod_change(pod: ObservedPod, *, labels: Mapping[str, str], view_digest: str) -> dict[str, Any] | None:
     """Give the patch that puts a pod's labels right and tells it of its view, or None where nothing differs."""
+    surplus = pod.surplus_since
+    if pod.told == view_digest and not surplus and pod.meta.labels.items() >= labels.items():
+        return None
     annotations = {naming.ANNOTATION_VIEW: view_digest} if pod.listening else {}
-    metadata = _metadata_change(
-        pod.meta,
-        labels=naming.task_labels(cluster.name, task.job.name, task.index),
-        annotations=annotations,
-    )
-    if pod.surplus_since:
+    metadata = _metadata_change(pod.meta, labels=labels, annotations=annotations)
+    if surplus:
         # It was to go and is declared again.
         metadata.setdefault("annotations", {})[naming.ANNOTATION_SURPLUS_SINCE] = None
     return {"metadata": metadata} if metadata else None
 
 
 def edited_image(job: Job, pod: ObservedPod) -> str | None:
-    """Name the first container whose image was edited in the running pod, as ``containers[NAME].image``."""
+    """Name the first of the template's images that somebody edited in the pod, as ``containers[NAME].image``.
+
+    What an admission plug-in made of the image when the pod was created is the truth about that pod, and no edit.
+    """
     spec = job.template.get("spec") or {}
-    for group in ("initContainers", "containers"):
-        for container in spec.get(group) or ():
-            for name, image in pod.images:
-                if name == container.get("name") and image != container.get("image", image):
-                    return f"{group}[{name}].image"
-    return None
+    declared = {
+        f"{group}[{container.get('name')}].image"
+        for group in ("initContainers", "containers")
+        for container in spec.get(group) or ()
+    }
+    return next((path for path in pod.edited if path in declared), None)
 
 
 def _metadata_change(meta: Meta, *, labels: Mapping[str, str], annotations: Mapping[str, str]) -> dict[str, Any]:

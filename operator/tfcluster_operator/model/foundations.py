@@ -2,118 +2,131 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final
+from typing import assert_never
 
-from tfcluster_operator.model import drift, naming, reasons, views
+from tfcluster_operator.model import drift, reasons, views
 from tfcluster_operator.model.actions import (
     CreateConfigMap,
     CreateResolver,
     CreateService,
     Delete,
     Finding,
+    Kind,
     Patch,
 )
-from tfcluster_operator.model.observed import Child, Observed
-from tfcluster_operator.model.spec import TFCluster
-from tfcluster_operator.model.story import Story
-
-#: What stands between the name of a cluster and the digest in the name of a copy of the resolver.
-_OF_THE_RESOLVER: Final = ".resolver-"
+from tfcluster_operator.model.observed import ObservedConfigMap, ObservedService
+from tfcluster_operator.model.roster import Holder, Holding, Roster
+from tfcluster_operator.model.story import RESOLVER, SERVICE, Story, object_gate, views_gate
 
 
-def oversized(wanted: tuple[views.JobViews, ...]) -> Iterator[Finding]:
-    """Find the views that no ConfigMap holds."""
-    for job_views in wanted:
-        if job_views.size > views.LARGEST_CONFIG_MAP:
-            yield Finding(
-                reasons.VIEW_TOO_LARGE,
-                f"the views of job {job_views.job.name} take {job_views.size} bytes, more than the "
-                f"{views.LARGEST_CONFIG_MAP} that a ConfigMap holds: declare device filters, or fewer tasks",
-            )
-
-
-def plan_service(cluster: TFCluster, observed: Observed, story: Story) -> None:
+def plan_service(roster: Roster, story: Story) -> None:
     """Create the headless Service, or put it right."""
-    name = naming.service_name(cluster.name)
-    service = observed.services.get(name)
-    if service is None:
-        story.actions.append(CreateService(name, reasons.CREATED))
-    elif obstacle := obstacle_of(cluster, "Service", service):
-        story.wait(obstacle)
+    held = roster.service
+    if held.holder is Holder.NOBODY:
+        story.do("publish", CreateService(held.name, reasons.CREATED), gate=SERVICE)
+    elif (service := held.own) is None:
+        story.close(SERVICE, obstacle_of("Service", held))
     elif drift.service_is_beyond_repair(service):
-        story.actions.append(Delete("Service", name, service.meta.uid, reasons.MADE_ANEW))
-        story.blocked = True
-    elif change := drift.service_change(cluster, service):
-        story.actions.append(Patch("Service", name, service.meta.uid, change, reasons.REPAIRED))
+        story.close(SERVICE, _recreated("Service", held.name))
+        delete = Delete("Service", held.name, service.meta.uid, reasons.RECREATED)
+        story.do("publish", delete, gate=object_gate("Service", held.name))
+    elif change := drift.service_change(roster.cluster, service):
+        patch = Patch("Service", held.name, service.meta.uid, change, reasons.REPAIRED)
+        story.do("publish", patch, gate=object_gate("Service", held.name))
 
 
-def plan_config_map(cluster: TFCluster, wanted: views.JobViews, observed: Observed, story: Story) -> None:
+def plan_config_map(roster: Roster, wanted: views.JobViews, story: Story) -> None:
     """Create the ConfigMap of one job's views, or publish what changed in them."""
-    existing = observed.config_maps.get(wanted.name)
-    if existing is None:
-        story.actions.append(CreateConfigMap(wanted, reasons.CREATED))
-    elif obstacle := obstacle_of(cluster, "ConfigMap", existing):
-        story.wait(obstacle)
-    elif change := drift.config_map_change(cluster, wanted, existing):
+    held, gate = roster.views[wanted.job.name], views_gate(wanted.job.name)
+    if wanted.too_large:
+        story.close(gate, _too_large(wanted))
+    elif held.holder is Holder.NOBODY:
+        story.do("publish", CreateConfigMap(wanted, reasons.CREATED), gate=gate)
+    elif (existing := held.own) is None:
+        story.close(gate, obstacle_of("ConfigMap", held))
+    elif change := drift.config_map_change(roster.cluster, wanted, existing):
         if existing.immutable:
-            story.actions.append(Delete("ConfigMap", wanted.name, existing.meta.uid, reasons.MADE_ANEW))
-            story.blocked = True
+            story.close(gate, _recreated("ConfigMap", held.name))
+            delete = Delete("ConfigMap", held.name, existing.meta.uid, reasons.RECREATED)
+            story.do("publish", delete, gate=object_gate("ConfigMap", held.name))
         else:
             reason = reasons.VIEW_CHANGED if "data" in change else reasons.REPAIRED
-            story.actions.append(Patch("ConfigMap", wanted.name, existing.meta.uid, change, reason))
+            story.do("publish", Patch("ConfigMap", held.name, existing.meta.uid, change, reason), gate=gate)
 
 
-def plan_resolver(cluster: TFCluster, resolver: str, observed: Observed, story: Story) -> None:
-    """Create the ConfigMap that delivers the resolver; it is immutable, so that only its labels can be wrong."""
-    existing = observed.config_maps.get(resolver)
+def plan_resolver(roster: Roster, story: Story) -> None:
+    """Create the ConfigMap that delivers the resolver, where a pod mounts it or is to be created that does.
+
+    An operator of another version brings another one, and a full quota of ConfigMaps must not stop what runs.  It is
+    immutable, so that only its labels can be wrong.
+    """
+    held = roster.resolver
+    if held is None:
+        return
+    existing = held.own
     if existing is None:
-        if not cluster.suspend:
-            story.actions.append(CreateResolver(resolver, reasons.CREATED))
-    elif obstacle := obstacle_of(cluster, "ConfigMap", existing):
-        story.wait(obstacle)
+        if not story.creates_pods and held.name not in roster.mounted:
+            return
+        if held.holder is Holder.NOBODY:
+            story.do("publish", CreateResolver(held.name, reasons.CREATED), gate=RESOLVER)
+        else:
+            story.close(RESOLVER, obstacle_of("ConfigMap", held))
     elif not existing.immutable:
         # Somebody made one of this name in our stead: what it holds nobody vouches for.
-        story.actions.append(Delete("ConfigMap", resolver, existing.meta.uid, reasons.MADE_ANEW))
-        story.blocked = True
-    elif change := drift.resolver_change(cluster, existing):
-        story.actions.append(Patch("ConfigMap", resolver, existing.meta.uid, change, reasons.REPAIRED))
+        story.close(RESOLVER, _recreated("ConfigMap", held.name))
+        delete = Delete("ConfigMap", held.name, existing.meta.uid, reasons.RECREATED)
+        story.do("publish", delete, gate=object_gate("ConfigMap", held.name))
+    elif change := drift.resolver_change(roster.cluster, existing):
+        patch = Patch("ConfigMap", held.name, existing.meta.uid, change, reasons.REPAIRED)
+        story.do("publish", patch, gate=object_gate("ConfigMap", held.name))
 
 
-def surplus_foundations(
-    cluster: TFCluster, wanted: tuple[views.JobViews, ...], resolver: str, observed: Observed
-) -> Iterator[Delete]:
+def plan_surplus_objects(roster: Roster, story: Story) -> None:
     """Delete what is no longer needed; a copy of the resolver stays while a pod mounts it."""
-    needed = {job_views.name for job_views in wanted} | {resolver}
-    mounted = {pod.resolver for pod in observed.pods.values() if pod.meta.owner_uid == cluster.uid}
-    for name, config_map in observed.config_maps.items():
-        if name in needed or config_map.meta.owner_uid != cluster.uid or config_map.meta.terminating:
-            continue
-        if not name.startswith(cluster.name + _OF_THE_RESOLVER):
-            yield Delete("ConfigMap", name, config_map.meta.uid, reasons.JOB_REMOVED)
-        elif name not in mounted:
-            yield Delete("ConfigMap", name, config_map.meta.uid, reasons.UNUSED)
-    for name, service in observed.services.items():
-        if name == naming.service_name(cluster.name) or service.meta.owner_uid != cluster.uid:
-            continue
-        if not service.meta.terminating:
-            yield Delete("Service", name, service.meta.uid, reasons.JOB_REMOVED)
+    for one in roster.unneeded:
+        _free("Service" if isinstance(one, ObservedService) else "ConfigMap", one, reasons.JOB_REMOVED, story)
+    for copy in roster.copies:
+        if copy.meta.name not in roster.mounted:
+            _free("ConfigMap", copy, reasons.UNUSED, story)
 
 
-def obstacle_of(cluster: TFCluster, kind: str, existing: Child) -> Finding | None:
-    """Say why an existing object of a name we need is not ours to touch, or None where it is."""
-    meta = existing.meta
-    if meta.owner_uid == cluster.uid:
-        if meta.terminating:
-            return Finding(reasons.TASKS_NOT_READY, f"{kind} {meta.name} is being deleted and will be made anew")
-        return None
-    if meta.owner_uid and meta.owner_name == cluster.name:
-        return Finding(
-            reasons.WAITING_FOR_PREDECESSOR,
-            f"{kind} {meta.name} belongs to a deleted TFCluster of the same name and is not gone yet",
-        )
+def _free(kind: Kind, one: ObservedService | ObservedConfigMap, reason: str, story: Story) -> None:
+    delete = Delete(kind, one.meta.name, one.meta.uid, reason)
+    story.do("free", delete, gate=object_gate(kind, one.meta.name))
+
+
+def obstacle_of(kind: str, held: Holding[ObservedService] | Holding[ObservedConfigMap]) -> Finding:
+    """Say why a name that we need is not ours to use."""
+    return obstacle(kind, held.name, held.holder)
+
+
+def obstacle(kind: str, name: str, holder: Holder) -> Finding:
+    """Say why a name that we need is not ours to use."""
+    match holder:
+        case Holder.OURS | Holder.LEAVING | Holder.NOBODY:
+            message = f"{kind} {name} is being deleted and is created again when it is gone"
+            return Finding(reasons.TASKS_NOT_READY, message)
+        case Holder.PREDECESSOR:
+            message = f"{kind} {name} belongs to a deleted TFCluster of the same name and is not gone yet"
+            return Finding(reasons.WAITING_FOR_PREDECESSOR, message)
+        case Holder.FOREIGN:
+            message = (
+                f"{kind} {name} exists and is not controlled by this TFCluster: "
+                "delete or rename it, or give the TFCluster another name"
+            )
+            return Finding(reasons.NAME_TAKEN, message)
+        case _:
+            assert_never(holder)
+
+
+def _recreated(kind: str, name: str) -> Finding:
+    message = f"{kind} {name} cannot be changed in place: it is deleted and created again"
+    return Finding(reasons.TASKS_NOT_READY, message)
+
+
+def _too_large(wanted: views.JobViews) -> Finding:
     return Finding(
-        reasons.NAME_TAKEN,
-        f"{kind} {meta.name} exists and is not controlled by this TFCluster: "
-        "delete or rename it, or give the TFCluster another name",
+        reasons.VIEW_TOO_LARGE,
+        f"the views of job {wanted.job.name} take {wanted.size} bytes, more than the "
+        f"{views.LARGEST_CONFIG_MAP} that a ConfigMap holds: declare device filters, or fewer tasks",
     )

@@ -11,6 +11,9 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
+#: The object of the status that only the operator reads.
+INTERNAL: Final = "internal"
+
 SUCCEEDED: Final = "Succeeded"
 FAILED: Final = "Failed"
 
@@ -134,23 +137,30 @@ def read(status: Mapping[str, Any]) -> Ledger:
         )
         if last
         else None,
-        jobs={name: _job(record) for name, record in (status.get("jobs") or {}).items()},
+        jobs=_jobs(status),
     )
 
 
-def _job(record: Mapping[str, Any]) -> JobRecord:
+def _jobs(status: Mapping[str, Any]) -> dict[str, JobRecord]:
+    told: Mapping[str, Any] = status.get("jobs") or {}
+    # NB: before version 0.2 the internal fields stood beside the public ones.
+    internal = status[INTERNAL].get("jobs") or {} if isinstance(status.get(INTERNAL), Mapping) else told
+    return {name: _job(told.get(name) or {}, internal.get(name) or {}) for name in {**told, **internal}}
+
+
+def _job(told: Mapping[str, Any], internal: Mapping[str, Any]) -> JobRecord:
     return JobRecord(
-        restarts=int(record.get("restarts") or 0),
-        replaced=int(record.get("replaced") or 0),
-        incarnation=int(record.get("incarnation") or 0),
-        in_row=int(record.get("restartsInRow") or 0),
-        restart_at=_seconds(record.get("restartTime")),
-        completed=read_indices(record.get("completedIndexes")),
-        started=read_indices(record.get("startedIndexes")),
-        counted=frozenset(record.get("countedPods") or ()),
+        restarts=int(told.get("restarts") or 0),
+        replaced=int(told.get("replaced") or 0),
+        incarnation=int(internal.get("incarnation") or 0),
+        in_row=int(internal.get("restartsInRow") or 0),
+        restart_at=_seconds(internal.get("restartTime")),
+        completed=read_indices(internal.get("completedIndexes")),
+        started=read_indices(internal.get("startedIndexes")),
+        counted=frozenset(internal.get("countedPods") or ()),
         failing={
             int(index): Failing(int(of.get("inRow") or 0), _seconds(of.get("retryTime")))
-            for index, of in (record.get("failing") or {}).items()
+            for index, of in (internal.get("failing") or {}).items()
             if index.isdecimal()
         },
     )
@@ -175,8 +185,18 @@ def cluster_fields(ledger: Ledger) -> dict[str, Any]:
 
 
 def job_fields(record: JobRecord) -> dict[str, Any]:
-    """Spell what the ledger knows of one job for the status; what never happened is left out."""
-    fields: dict[str, Any] = {"restarts": record.restarts, "replaced": record.replaced}
+    """Spell what users may read of one job's life for the status."""
+    return {"restarts": record.restarts, "replaced": record.replaced}
+
+
+def internal_fields(ledger: Ledger) -> dict[str, Any]:
+    """Spell what only the operator needs, for ``status.internal``; what never happened is left out."""
+    jobs = {name: fields for name, record in ledger.jobs.items() if (fields := _internal(record))}
+    return {"jobs": jobs}
+
+
+def _internal(record: JobRecord) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
     if record.incarnation:
         fields["incarnation"] = record.incarnation
     if record.in_row:

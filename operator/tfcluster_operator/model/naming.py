@@ -34,6 +34,8 @@ ANNOTATION_VIEW: Final = f"{GROUP}/view"
 ANNOTATION_TEMPLATE_HASH: Final = f"{GROUP}/template-hash"
 #: How often the task's pod failed in a row before this one; the delay before the next replacement grows with it.
 ANNOTATION_ATTEMPT: Final = f"{GROUP}/attempt"
+#: The container whose end is the task's end, as the template has it: others may put theirs before it.
+ANNOTATION_MAIN_CONTAINER: Final = f"{GROUP}/main-container"
 #: How often the job had been restarted as a whole when the pod was made; a pod of an earlier number is replaced.
 ANNOTATION_INCARNATION: Final = f"{GROUP}/incarnation"
 #: When a pod that is no longer declared was first found to be surplus, in seconds since the epoch: it may drain.

@@ -7,7 +7,7 @@ object takes.  A field is here because a decision reads it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from tfcluster_operator.model import naming
@@ -21,8 +21,7 @@ class Meta:
     """The identity of an object: whose it is, which incarnation, and whether it is on its way out.
 
     ``owner_uid`` is the UID of its controller, ``owner_name`` that controller's name if it is a TFCluster; "" if not.
-    ``asked_to_go_at`` and ``gone_by`` are when its deletion was asked for and when it should be gone, in seconds since
-    the epoch; 0.0 while nobody asked.
+    ``grace`` is how many seconds its containers get to end, 0 while nobody asked for its deletion.
     """
 
     name: str
@@ -34,8 +33,7 @@ class Meta:
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
     terminating: bool
-    asked_to_go_at: float = 0.0
-    gone_by: float = 0.0
+    grace: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,16 +80,31 @@ class Exit:
 
 
 @dataclass(frozen=True, slots=True)
+class Noted:
+    """What we saw of a pod ourselves, by our own clock: no other machine's is believed.
+
+    ``since``, ``ended_at`` and ``leaving_since`` are when we first saw the pod, that its program was over, and that its
+    deletion was asked for, in seconds since the epoch; 0.0 while it was not so.  ``ended_first`` says that the end came
+    before the deletion was asked for: we saw it so, or the pod's own status proves it.
+    """
+
+    since: float = 0.0
+    ended_at: float = 0.0
+    leaving_since: float = 0.0
+    ended_first: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class ObservedPod:
     """A pod, in the fields that a decision or the status reads.
 
-    Times are seconds since the epoch, 0.0 where unknown.  ``images`` pairs a container's name with its image in the
-    spec.  ``devices`` counts the healthy devices that the kubelet's device plugin manager granted, by resource, or is
-    None where the server does not tell.  ``trouble`` is the most telling cause that the pod is not ready, in words.
-    ``resolver`` is the ConfigMap from which it has the resolver, "" if from none.  ``exit`` is how the task's program
-    ended, None while it runs or where nobody can tell; ``disrupted`` says that somebody took the pod away, so that its
-    end says nothing of its program.  ``at_rest`` says that no container runs any more: the kubelet tells so a second or
-    two before it changes the phase.
+    ``edited`` names the containers whose image somebody else than us wrote after the creation, as
+    ``containers[NAME].image``.  ``devices`` counts the healthy devices that the kubelet's device plugin manager
+    granted, by resource, or is None where the server does not tell.  ``trouble`` is the most telling cause that the pod
+    is not ready, in words.  ``resolver`` is the ConfigMap from which it has the resolver, "" if from none.  ``exit`` is
+    how the task's program ended, None while it runs or where nobody can tell; ``disrupted`` says that somebody took the
+    pod away, so that its end says nothing of its program.  ``at_rest`` says that no container runs any more: the
+    kubelet tells so a second or two before it changes the phase.
     """
 
     meta: Meta
@@ -100,14 +113,30 @@ class ObservedPod:
     disrupted: bool
     reason: str
     node: str
-    started_at: float
-    finished_at: float
-    images: tuple[tuple[str, str], ...]
     devices: Mapping[str, int] | None
     trouble: str
     exit: Exit | None = None
     resolver: str = ""
     at_rest: bool = False
+    edited: tuple[str, ...] = ()
+    noted: Noted = field(default_factory=Noted)
+
+    def seen(self, before: ObservedPod | None, now: float) -> ObservedPod:
+        """Give this pod with what we noted of it, now and when we saw it last.
+
+        Args:
+            before: the same pod as it was known, None where it was not.
+            now: our time, in seconds since the epoch.
+        """
+        known = before.noted if before is not None else Noted()
+        ended_first = self.noted.ended_first or known.ended_first
+        noted = Noted(
+            since=known.since or now,
+            ended_at=(known.ended_at or now) if self.ended else 0.0,
+            leaving_since=(known.leaving_since or now) if self.meta.terminating else 0.0,
+            ended_first=ended_first or (self.ended and not self.meta.terminating),
+        )
+        return self if noted == self.noted else replace(self, noted=noted)
 
     @property
     def told(self) -> str:
@@ -141,6 +170,8 @@ class ObservedPod:
 
     def _number(self, annotation: str) -> int:
         text = self.meta.annotations.get(annotation, "0")
+        if text == "0":
+            return 0
         return int(text) if text.isascii() and text.isdigit() and len(text) < _LONGEST_NUMBER else 0
 
     @property

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, get_args
 
@@ -18,6 +19,7 @@ from tfcluster_operator.model.spec import (
     WORKER,
     CleanPodPolicy,
     Job,
+    ResolverDelivery,
     RestartPolicy,
     RestartScope,
     SuccessPolicy,
@@ -29,6 +31,10 @@ from tfcluster_operator.model.spec import (
 
 DEFAULT_PORT: Final = 2222
 DEFAULT_RPC_LAYER: Final = "grpc"
+#: Bounds of one TFCluster, as the CRD has them: a pass over one of this size must not keep the others waiting.
+MOST_TASKS: Final = 10_000
+MOST_TASK_FILTERS: Final = 512
+_SHARE: Final = re.compile("([1-9][0-9]?|100)%")
 
 
 class InvalidSpecError(ValueError):
@@ -70,6 +76,7 @@ def parse(body: Mapping[str, Any]) -> TFCluster:
         problems.extend(_circles(by_name))
     except (TypeError, ValueError, AttributeError) as error:
         raise InvalidSpecError((f"spec: {error}",)) from error
+    problems.extend(_excesses(cluster))
     if not cluster.jobs:
         problems.append("spec.jobs: declare at least one job")
     if problems:
@@ -79,7 +86,10 @@ def parse(body: Mapping[str, Any]) -> TFCluster:
 
 def _cluster(metadata: Mapping[str, Any], spec: Mapping[str, Any], status: Mapping[str, Any]) -> TFCluster:
     port, domain = int(spec.get("port", DEFAULT_PORT)), str(spec.get("clusterDomain", ""))
-    inject = bool((spec.get("resolver") or {}).get("inject", True))
+    resolver = spec.get("resolver") or {}
+    # NB: an older CRD spells it inject.
+    delivery = resolver.get("delivery", "ConfigMap" if resolver.get("inject", True) else "None")
+    inject = _one_of(ResolverDelivery, delivery, "resolver.delivery") == "ConfigMap"
     jobs = tuple(
         _job(name, job, port=port, domain=domain, inject=inject)
         for name, job in sorted((spec.get("jobs") or {}).items())
@@ -103,7 +113,9 @@ def _cluster(metadata: Mapping[str, Any], spec: Mapping[str, Any], status: Mappi
         ttl_after_finished=_count(spec, "ttlSecondsAfterFinished"),
         update_strategy=UpdateStrategy(
             type=_one_of(UpdateType, update.get("type", "Recreate"), "updateStrategy.type"),
-            max_unavailable=max(1, int(update.get("maxUnavailable", 1))),
+            max_unavailable=_number_or_share(
+                (update.get("rollingUpdate") or {}).get("maxUnavailable", update.get("maxUnavailable", 1))
+            ),
         ),
         terminating_grace=_count(spec, "terminatingGraceSeconds"),
         inject=inject,
@@ -150,9 +162,26 @@ def _one_of(values: Any, value: Any, where: str) -> Any:
     return value
 
 
+def _number_or_share(value: Any) -> int | str:
+    if not isinstance(value, str):
+        return max(1, int(value))
+    if not _SHARE.fullmatch(value):
+        raise ValueError(f"updateStrategy.rollingUpdate.maxUnavailable must be a number, or 1% to 100%, not {value!r}")
+    return value
+
+
 def _count(spec: Mapping[str, Any], name: str) -> int | None:
     value = spec.get(name)
     return None if value is None else max(0, int(value))
+
+
+def _excesses(cluster: TFCluster) -> Iterator[str]:
+    if (tasks := sum(job.replicas for job in cluster.jobs)) > MOST_TASKS:
+        yield f"spec.jobs: {tasks} tasks are more than the {MOST_TASKS} that a TFCluster may have"
+    if (tasks := sum(job.max_replicas for job in cluster.jobs)) > MOST_TASKS:
+        yield f"spec.jobs: maxReplicas add up to {tasks}, more than the {MOST_TASKS} tasks that a TFCluster may have"
+    if (entries := sum(len(job.task_filters) for job in cluster.jobs)) > MOST_TASK_FILTERS:
+        yield f"spec.jobs: {entries} taskDeviceFilters are more than the {MOST_TASK_FILTERS} that a TFCluster may have"
 
 
 def _unknown_jobs(cluster: TFCluster, jobs: Mapping[str, Job]) -> Iterator[str]:

@@ -1,132 +1,115 @@
 """The planner: from what is declared, what exists and what is known to what to do.
 
-It reads as a story.  First the Service and the ConfigMaps, so that a pod starts with a name and a view.  Then the pods:
-each task's pod is judged by a chain of small policies, the first that has something to say decides.  Survivors are told
-of a changed view before any pod goes.  Last, what is no longer declared is deleted, highest index first.
+It reads as a story.  What changed is published first and running pods are told.  Then what must go is freed, pods are
+replaced, and missing ones are created.  Each task's pod is judged by a chain of small policies, the first that has
+something to say decides.  What is refused holds up what needs it, and nothing else.
 
-Nothing is remembered between two plans but the ledger: carried out in part, in another order or twice, the next plan
-does the rest.
+Nothing is remembered between two plans but the ledger and the holds: carried out in part, in another order or twice,
+the next plan does the rest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from tfcluster_operator.model import naming, reasons, views
-from tfcluster_operator.model.actions import Action, Delete, DeleteCluster, Patch, Plan
-from tfcluster_operator.model.foundations import (
-    oversized,
-    plan_config_map,
-    plan_resolver,
-    plan_service,
-    surplus_foundations,
-)
+from tfcluster_operator.model.actions import EVIDENCE, Delete, DeleteCluster, Patch, Plan
+from tfcluster_operator.model.foundations import plan_config_map, plan_resolver, plan_service, plan_surplus_objects
+from tfcluster_operator.model.holds import Holds
 from tfcluster_operator.model.ledger import Ledger
-from tfcluster_operator.model.observed import Observed, ObservedPod
+from tfcluster_operator.model.observed import ObservedPod
 from tfcluster_operator.model.policies import clean_up, deadline, scale_down, termination
-from tfcluster_operator.model.spec import TFCluster
-from tfcluster_operator.model.story import Story
+from tfcluster_operator.model.roster import Roster
+from tfcluster_operator.model.stock import seconds_until_forgiven
+from tfcluster_operator.model.story import Story, object_gate
 from tfcluster_operator.model.tasks import plan_job
 
 
-def plan(cluster: TFCluster, observed: Observed, ledger: Ledger, now: float, *, resolver: str = "") -> Plan:
+def plan(
+    roster: Roster, ledger: Ledger, wanted: tuple[views.JobViews, ...], now: float, *, holds: Holds | None = None
+) -> Plan:
     """Decide what to do for one cluster.
 
     Args:
-        cluster: the declaration.
-        observed: everything that exists under its names or its control.
+        roster: what is declared and what exists.
         ledger: what is known of its life, after :func:`tfcluster_operator.model.stock.take_stock`.
+        wanted: the views that should be published, of :func:`tfcluster_operator.model.views.views_of`.
         now: the time, in seconds since the epoch.
-        resolver: the name of the ConfigMap that delivers the resolver, "" where none is delivered.
+        holds: what was refused a moment ago.
 
     Returns:
-        The plan: empty stages when all is as declared.
+        The plan: no groups when all is as declared.
     """
-    wanted = views.views_of(cluster, observed)
-    ending = Story()
-    _free_stuck_pods(cluster, observed, now, ending)
-    left = deadline.seconds_left(cluster, ledger, now)
+    story = Story(holds or Holds(), now)
+    left = deadline.seconds_left(roster.cluster, ledger, now)
     if left is not None and left > 0:
-        ending.wake_after.append(left)
+        story.wake_after.append(left)
+    _free_stuck_pods(roster, now, story)
     if ledger.verdict is not None:
-        return _plan_the_end(cluster, observed, wanted, ending, expired=left is not None and left <= 0)
-    if too_large := tuple(oversized(wanted)):
-        return Plan(stages=(), findings=too_large, wake_after=min(ending.wake_after, default=None), views=wanted)
-    foundations, pods, surplus = Story(), Story(), Story()
-    plan_service(cluster, observed, foundations)
+        _plan_the_end(roster, story, expired=left is not None and left <= 0)
+    else:
+        _plan_the_life(roster, ledger, wanted, now, story)
+    return Plan(
+        groups=tuple(story.groups()),
+        findings=tuple(story.findings),
+        wake_after=min(story.wake_after, default=None),
+        views=wanted,
+    )
+
+
+def _plan_the_life(
+    roster: Roster, ledger: Ledger, wanted: tuple[views.JobViews, ...], now: float, story: Story
+) -> None:
+    plan_service(roster, story)
     for job_views in wanted:
-        plan_config_map(cluster, job_views, observed, foundations)
-    if resolver:
-        plan_resolver(cluster, resolver, observed, foundations)
-    if not cluster.suspend and not foundations.blocked:
+        plan_config_map(roster, job_views, story)
+    if roster.cluster.suspend:
+        for pod in sorted(roster.staying(), key=_index_of, reverse=True):
+            delete = Delete("Pod", pod.meta.name, pod.meta.uid, reasons.SUSPENDED)
+            story.do("free", delete, gate=object_gate("Pod", pod.meta.name), needs=(EVIDENCE,))
+    else:
+        for pod in sorted(roster.surplus, key=_index_of, reverse=True):
+            _plan_surplus_pod(roster, pod, now, story)
         for job_views in wanted:
-            plan_job(cluster, job_views, observed, ledger, now, pods)
-    if cluster.suspend or not foundations.blocked:
-        _plan_surplus_pods(cluster, observed, now, surplus)
-    unneeded = tuple(surplus_foundations(cluster, wanted, resolver, observed))
-    stages = (tuple(foundations.actions), tuple(pods.actions), tuple(surplus.actions), unneeded, tuple(ending.actions))
-    return Plan(
-        stages=tuple(stage for stage in stages if stage),
-        findings=(*foundations.findings, *pods.findings),
-        wake_after=min((*ending.wake_after, *pods.wake_after, *surplus.wake_after), default=None),
-        views=wanted,
-    )
+            plan_job(roster, job_views, ledger, now, story)
+        if (left := seconds_until_forgiven(roster, ledger, now)) is not None:
+            story.wake_after.append(left)
+    plan_surplus_objects(roster, story)
+    plan_resolver(roster, story)
 
 
-def _plan_the_end(
-    cluster: TFCluster, observed: Observed, wanted: tuple[views.JobViews, ...], ending: Story, *, expired: bool
-) -> Plan:
+def _plan_the_end(roster: Roster, story: Story, *, expired: bool) -> None:
     """Plan for a cluster that has finished: its pods are cleaned up, in time it goes; nothing else is touched."""
-    actions: list[Action] = [
-        Delete("Pod", pod.meta.name, pod.meta.uid, reasons.CLEANED_UP)
-        for pod in clean_up.pods_to_clean(cluster, observed)
-    ]
-    actions += ending.actions
+    for pod in clean_up.pods_to_clean(roster):
+        delete = Delete("Pod", pod.meta.name, pod.meta.uid, reasons.CLEANED_UP)
+        story.do("free", delete, gate=object_gate("Pod", pod.meta.name), needs=(EVIDENCE,))
     if expired:
-        actions.append(DeleteCluster(cluster.name, cluster.uid, reasons.TTL_EXPIRED))
-    return Plan(
-        stages=(tuple(actions),) if actions else (),
-        wake_after=min(ending.wake_after, default=None),
-        views=wanted,
-    )
+        name, uid = roster.cluster.name, roster.cluster.uid
+        delete_all = DeleteCluster(name, uid, reasons.TTL_EXPIRED)
+        story.do("free", delete_all, gate=object_gate(naming.KIND, name), needs=(EVIDENCE,))
 
 
-def _free_stuck_pods(cluster: TFCluster, observed: Observed, now: float, story: Story) -> None:
-    for pod in observed.pods.values():
-        if pod.meta.owner_uid != cluster.uid:
-            continue
-        left = termination.seconds_until_freed(cluster, pod, now)
+def _free_stuck_pods(roster: Roster, now: float, story: Story) -> None:
+    for pod in roster.leaving:
+        left = termination.seconds_until_freed(roster.cluster, pod, now)
         if left is not None and left > 0:
             story.wake_after.append(left)
         elif left is not None:
-            story.actions.append(Delete("Pod", pod.meta.name, pod.meta.uid, reasons.FORCED, force=True))
+            delete = Delete("Pod", pod.meta.name, pod.meta.uid, reasons.FORCED, force=True)
+            story.do("free", delete, gate=object_gate("Pod", pod.meta.name))
 
 
-def _plan_surplus_pods(cluster: TFCluster, observed: Observed, now: float, story: Story) -> None:
-    for pod in sorted(_surplus_pods(cluster, observed), key=_index_of, reverse=True):
-        name, uid = pod.meta.name, pod.meta.uid
-        if cluster.suspend:
-            story.actions.append(Delete("Pod", name, uid, reasons.SUSPENDED))
-            continue
-        job = cluster.job(pod.meta.labels.get(naming.LABEL_JOB, ""))
-        left = scale_down.seconds_to_drain(job, pod, now)
-        if left <= 0:
-            reason = reasons.SCALED_DOWN if job is not None else reasons.JOB_REMOVED
-            story.actions.append(Delete("Pod", name, uid, reason))
-            continue
-        story.wake_after.append(left)
-        if not pod.surplus_since:
-            change = {"metadata": {"annotations": {naming.ANNOTATION_SURPLUS_SINCE: str(int(now))}}}
-            story.actions.append(Patch("Pod", name, uid, change, reasons.DRAINING))
-
-
-def _surplus_pods(cluster: TFCluster, observed: Observed) -> Iterator[ObservedPod]:
-    declared = (
-        set() if cluster.suspend else {naming.pod_name(cluster.name, t.job.name, t.index) for t in cluster.tasks()}
-    )
-    for name, pod in observed.pods.items():
-        if name not in declared and pod.meta.owner_uid == cluster.uid and not pod.meta.terminating:
-            yield pod
+def _plan_surplus_pod(roster: Roster, pod: ObservedPod, now: float, story: Story) -> None:
+    name, uid = pod.meta.name, pod.meta.uid
+    job = roster.cluster.job(pod.meta.labels.get(naming.LABEL_JOB, ""))
+    left = scale_down.seconds_to_drain(job, pod, now)
+    gate = object_gate("Pod", name)
+    if left <= 0:
+        reason = reasons.SCALED_DOWN if job is not None else reasons.JOB_REMOVED
+        story.do("free", Delete("Pod", name, uid, reason), gate=gate)
+        return
+    story.wake_after.append(left)
+    if not scale_down.since_when(pod, now):
+        change = {"metadata": {"annotations": {naming.ANNOTATION_SURPLUS_SINCE: str(int(now))}}}
+        story.do("free", Patch("Pod", name, uid, change, reasons.DRAINING), gate=gate)
 
 
 def _index_of(pod: ObservedPod) -> int:

@@ -12,7 +12,7 @@ from typing import Final
 ALL_TASKS_READY: Final = "AllTasksReady"
 #: Pods exist but some are not ready yet; the message names the most telling cause.
 TASKS_NOT_READY: Final = "TasksNotReady"
-#: spec.suspend is true: there are no pods, by the user's wish.
+#: spec.suspend is true: there are no pods.
 SUSPENDED: Final = "Suspended"
 #: The spec breaks a rule that the CRD's validation should have refused (an old CRD is installed, say).
 INVALID_SPEC: Final = "InvalidSpec"
@@ -20,6 +20,12 @@ INVALID_SPEC: Final = "InvalidSpec"
 VIEW_TOO_LARGE: Final = "ViewTooLarge"
 #: The API server refused an object: quota, Pod Security, an unknown volume.  The message is the server's.
 REFUSED: Final = "Refused"
+#: The API server failed at a request: a webhook that is down, an overload.  The message is the server's.
+REQUEST_FAILED: Final = "RequestFailed"
+#: Something of ours is put right again and again because another writer undoes it.
+CONTENDED: Final = "Contended"
+#: The installed CustomResourceDefinition is older than the operator and drops what it writes.
+OUTDATED_DEFINITION: Final = "OutdatedDefinition"
 #: A task failed and its next try waits for its pause.
 BACKING_OFF: Final = "BackingOff"
 #: A pod should be gone and is not, and its name is needed: its node may be dead.
@@ -28,7 +34,7 @@ STUCK_TERMINATING: Final = "StuckTerminating"
 WAITING_FOR_JOB: Final = "WaitingForJob"
 #: A pod of a deleted TFCluster of the same name still terminates; its name is free when it is gone.
 WAITING_FOR_PREDECESSOR: Final = "WaitingForPredecessor"
-#: The cluster has succeeded, so that no task is at work any more.
+#: The cluster has succeeded: every task that had to has ended with exit code 0.
 SUCCEEDED: Final = "Succeeded"
 
 # --- whether spec.suspend holds
@@ -67,6 +73,10 @@ ROLLOUT_STALLED: Final = "RolloutStalled"
 #: Pods of an older template stay until somebody deletes them: updateStrategy is OnDelete.
 WAITING_FOR_DELETE: Final = "WaitingForDelete"
 
+# --- whether the cluster is stuck for good (kstatus)
+#: The cluster may still become what it should be.
+NOT_STALLED: Final = "NotStalled"
+
 # --- whether a name we need is taken
 #: Every object of our names is ours, or absent.
 NO_CONFLICT: Final = "NoConflict"
@@ -104,7 +114,7 @@ CLEANED_UP: Final = "CleanedUp"
 FORCED: Final = "ForcedDeletion"
 #: ttlSecondsAfterFinished is over.
 TTL_EXPIRED: Final = "TTLExpired"
-#: The object cannot be changed in place (immutable ConfigMap, wrong kind of Service) and is made anew.
-MADE_ANEW: Final = "MadeAnew"
+#: The object cannot be changed in place (immutable ConfigMap, wrong kind of Service): it is deleted and created again.
+RECREATED: Final = "Recreated"
 #: No pod mounts this copy of the resolver any more.
 UNUSED: Final = "Unused"

@@ -23,6 +23,8 @@ RestartScope = Literal["Task", "Job", "Cluster"]
 SuccessTasks = Literal["All", "Any"]
 #: Which pods are deleted when the cluster has finished.
 CleanPodPolicy = Literal["Running", "All", "None"]
+#: How the resolver gets into the pods: by a ConfigMap of the operator, or not by the operator.
+ResolverDelivery = Literal["ConfigMap", "None"]
 #: What an edit of a template does to the pods that there are.
 UpdateType = Literal["Recreate", "RollingUpdate", "OnDelete"]
 
@@ -85,10 +87,26 @@ class SuccessPolicy:
 
 @dataclass(frozen=True, slots=True)
 class UpdateStrategy:
-    """What an edit of a template does; ``max_unavailable`` tasks of a job may be down in a rolling update."""
+    """What an edit of a template does.
+
+    ``max_unavailable`` tasks of a job, a number or a share such as ``25%``, may be down in a rolling update.
+    """
 
     type: UpdateType = "Recreate"
-    max_unavailable: int = 1
+    max_unavailable: int | str = 1
+
+    def within(self, replicas: int) -> int:
+        """Tell how many tasks of a job may be unavailable in a rolling update.
+
+        Args:
+            replicas: the tasks of the job.
+
+        Returns:
+            The number; a percentage is rounded down, and is one task at least.
+        """
+        if isinstance(self.max_unavailable, int):
+            return max(1, self.max_unavailable)
+        return max(1, replicas * int(self.max_unavailable.removesuffix("%")) // 100)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,20 +1,88 @@
-"""What the steps of one plan have decided so far."""
+"""What the parts of one plan have decided so far."""
 
 from __future__ import annotations
 
-from tfcluster_operator.model.actions import Action, Finding
+from collections.abc import Iterator
+from typing import Final
+
+from tfcluster_operator.model.actions import MOST_STEPS, PHASES, Action, CreatePod, Finding, Gate, Group, Phase, Step
+from tfcluster_operator.model.holds import Holds
+
+#: Closed while the cluster's Service is not ours.
+SERVICE: Final[Gate] = "Service"
+#: Closed while the ConfigMap that delivers the resolver is not ours.
+RESOLVER: Final[Gate] = "resolver"
+
+
+def views_gate(job: str) -> Gate:
+    """Name what holds up whoever needs the views of a job."""
+    return f"views of {job}"
+
+
+def pods_gate(job: str) -> Gate:
+    """Name what holds up the creation of a job's pods."""
+    return f"pods of {job}"
+
+
+def object_gate(kind: str, name: str) -> Gate:
+    """Name what holds up nothing but further tries at one object."""
+    return f"{kind} {name}"
 
 
 class Story:
-    """Actions, findings and times at which to look again; ``blocked`` keeps what follows from starting."""
+    """Steps, findings and times at which to look again.
 
-    def __init__(self) -> None:
-        self.actions: list[Action] = []
+    Args:
+        holds: the gates that refusals closed a moment ago.
+        now: the time, in seconds since the epoch.
+    """
+
+    def __init__(self, holds: Holds, now: float) -> None:
+        self._holds = holds
+        self._now = now
+        self._steps: dict[Phase, list[Step]] = {phase: [] for phase in PHASES}
+        self._closed: set[Gate] = set()
+        self._told: set[Gate] = set()
         self.findings: list[Finding] = []
         self.wake_after: list[float] = []
-        self.blocked = False
 
-    def wait(self, finding: Finding) -> None:
-        """Note an obstacle that no action of ours removes."""
+    def do(self, phase: Phase, action: Action, *, gate: Gate, needs: tuple[Gate, ...] = ()) -> None:
+        """Plan one action, unless a refusal of a moment ago or a quarrel with another writer holds it up."""
+        if (hold := self._holds.closed(gate, self._now)) is not None:
+            self._closed.add(gate)
+            if gate not in self._told:
+                self._told.add(gate)
+                self.wait(hold.finding, hold.until - self._now)
+        elif (truce := self._holds.truce(action, self._now)) is not None:
+            self.wait(truce[1], truce[0])
+        else:
+            self._steps[phase].append(Step(action, gate, needs))
+
+    def wait(self, finding: Finding, seconds: float | None = None) -> None:
+        """Note an obstacle that no action of ours removes, and when to look again."""
         self.findings.append(finding)
-        self.blocked = True
+        if seconds is not None:
+            self.wake_after.append(seconds)
+
+    def close(self, gate: Gate, finding: Finding) -> None:
+        """Note an obstacle, and hold up whatever needs this gate."""
+        self._closed.add(gate)
+        self.findings.append(finding)
+
+    def tried(self, gate: Gate) -> int:
+        """Tell how often in a row a gate was closed by refusals."""
+        return self._holds.tried(gate)
+
+    @property
+    def creates_pods(self) -> bool:
+        """Whether a pod is to be created."""
+        return any(isinstance(step.action, CreatePod) for steps in self._steps.values() for step in steps)
+
+    def groups(self) -> Iterator[Group]:
+        """Give the steps that nothing holds up, in the order of the phases, as many as one pass carries out."""
+        room = MOST_STEPS
+        for phase in PHASES:
+            steps = tuple(step for step in self._steps[phase] if self._closed.isdisjoint(step.needs))[:room]
+            room -= len(steps)
+            if steps:
+                yield Group(phase, steps, careful=any(self._holds.tried(step.gate) for step in steps))

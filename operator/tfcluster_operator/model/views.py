@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
 from tfcluster_operator.model import filters, naming
-from tfcluster_operator.model.observed import Observed, ObservedConfigMap, ObservedFile, ObservedPod
+from tfcluster_operator.model.observed import ObservedConfigMap, ObservedFile
+from tfcluster_operator.model.roster import Roster
 from tfcluster_operator.model.spec import EVALUATOR, Job, Task, TFCluster
 from tfcluster_resolver import contract
 
@@ -36,35 +37,73 @@ class ViewFile:
 
 @dataclass(frozen=True, slots=True)
 class JobViews:
-    """The wanted ConfigMap of one job: its name and its files."""
+    """The wanted ConfigMap of one job: its name and its files, and how many bytes these take together.
+
+    One that is too large for a ConfigMap has no files: its size is worked out before anything is built.
+    """
 
     job: Job
     name: str
     files: Mapping[str, ViewFile]
+    size: int
 
     @property
-    def size(self) -> int:
-        """The bytes of all files together."""
-        return sum(len(file.text) for file in self.files.values())
+    def too_large(self) -> bool:
+        """Whether no ConfigMap holds these views."""
+        return self.size > LARGEST_CONFIG_MAP
 
     def digest_for(self, index: int) -> str:
-        """Give the digest of the file that a task reads."""
-        own = self.files.get(contract.task_view_file(index))
-        return (own or self.files[contract.VIEW_FILE]).digest
+        """Give the digest of the file that a task reads; "" where there is none."""
+        file = self.files.get(contract.task_view_file(index)) or self.files.get(contract.VIEW_FILE)
+        return "" if file is None else file.digest
 
 
-def views_of(cluster: TFCluster, observed: Observed) -> tuple[JobViews, ...]:
+@dataclass(frozen=True, slots=True)
+class Views:
+    """The wanted views of a cluster, and what they were worked out from: while that is the same, so are they."""
+
+    source: Hashable
+    of_jobs: tuple[JobViews, ...]
+
+
+def views_of(roster: Roster, before: Views | None = None) -> Views:
     """Work out the views of every job.
 
     Args:
-        cluster: the declaration.
-        observed: what exists; an unchanged view keeps the epoch it has there, and pods tell of lost devices.
+        roster: what is declared and what exists; an unchanged view keeps the epoch it has there, and pods tell of lost
+            devices.
+        before: the views of an earlier pass over the same cluster.
 
     Returns:
         The wanted ConfigMaps, in the order of the jobs.
     """
-    healthy = {job.name: _differing_devices(cluster, job, observed.pods) for job in cluster.jobs}
-    return tuple(_job_views(cluster, job, healthy, observed) for job in cluster.jobs)
+    building = views_in_turns(roster, before)
+    while True:
+        try:
+            next(building)
+        except StopIteration as over:
+            views: Views = over.value
+            return views
+
+
+def views_in_turns(roster: Roster, before: Views | None = None) -> Generator[None, None, Views]:
+    """Work out the views as :func:`views_of` does, and pause after each job: those of a large cluster take a while."""
+    cluster = roster.cluster
+    healthy = {job.name: _differing_devices(job, roster) for job in cluster.jobs}
+    known = {job.name: _trusted_files(roster.views[job.name].own) for job in cluster.jobs}
+    source = (
+        cluster.uid,
+        cluster.generation,
+        tuple((name, tuple((i, tuple(held.items())) for i, held in of.items())) for name, of in healthy.items()),
+        tuple((name, tuple(files.items())) for name, files in known.items()),
+    )
+    if before is not None and before.source == source:
+        return before
+    builder, built = _Builder(cluster, healthy), []
+    for job in cluster.jobs:
+        built.append(builder.job_views(job, known[job.name]))
+        yield
+    return Views(source, tuple(built))
 
 
 def epoch_of(views: tuple[JobViews, ...]) -> int:
@@ -82,13 +121,28 @@ def membership_digest(view: contract.View) -> str:
     return digest(contract.dump(replace(view, epoch=0, accelerators={})))
 
 
+#: What the files say that were read or built lately, by their digest: reading a large one takes milliseconds.
+_read: Final[dict[str, ObservedFile]] = {}
+_READ_AT_MOST: Final = 4_096
+
+
 def read_file(text: str) -> ObservedFile:
     """Tell what a ConfigMap's file says, for the comparison with what it should say."""
+    name = digest(text)
+    if (known := _read.get(name)) is not None:
+        return known
     try:
         view = contract.load(text)
     except contract.ContractError:
-        return ObservedFile(digest=digest(text), membership="", epoch=0)
-    return ObservedFile(digest=digest(text), membership=membership_digest(view), epoch=view.epoch)
+        return ObservedFile(digest=name, membership="", epoch=0)
+    return _remember(ObservedFile(digest=name, membership=membership_digest(view), epoch=view.epoch))
+
+
+def _remember(file: ObservedFile) -> ObservedFile:
+    if len(_read) >= _READ_AT_MOST:
+        _read.clear()
+    _read[file.digest] = file
+    return file
 
 
 def epochs_annotation(files: Mapping[str, ViewFile] | Mapping[str, ObservedFile]) -> str:
@@ -96,66 +150,95 @@ def epochs_annotation(files: Mapping[str, ViewFile] | Mapping[str, ObservedFile]
     return json.dumps({name: files[name].epoch for name in sorted(files)}, separators=(",", ":"))
 
 
-def _job_views(
-    cluster: TFCluster, job: Job, healthy: Mapping[str, Mapping[int, Mapping[str, int]]], observed: Observed
-) -> JobViews:
-    name = naming.view_name(cluster.name, job.name)
-    existing = observed.config_maps.get(name)
-    known = _trusted_files(existing) if existing is not None and existing.meta.owner_uid == cluster.uid else {}
-    audiences = {contract.VIEW_FILE: job.filters}
-    audiences.update({contract.task_view_file(i): job.task_filters[i] for i in sorted(job.task_filters)})
-    files = {}
-    for file, texts in audiences.items():
-        view = _view(cluster, job, texts, healthy)
-        before = known.get(file)
-        unchanged = before is not None and before.membership == membership_digest(view)
-        known_epoch = before.epoch if before is not None and unchanged else cluster.generation
-        view = replace(view, epoch=min(known_epoch, cluster.generation))
-        text = contract.dump(view)
-        files[file] = ViewFile(text=text, digest=digest(text), epoch=view.epoch)
-    return JobViews(job=job, name=name, files=files)
-
-
-def _trusted_files(existing: ObservedConfigMap) -> Mapping[str, ObservedFile]:
+def _trusted_files(existing: ObservedConfigMap | None) -> Mapping[str, ObservedFile]:
     """Leave out the files whose epoch somebody edited: data and annotation must agree."""
-    if existing.meta.annotations.get(naming.ANNOTATION_EPOCHS) != epochs_annotation(existing.files):
+    if existing is None or existing.meta.annotations.get(naming.ANNOTATION_EPOCHS) != epochs_annotation(existing.files):
         return {}
     return existing.files
 
 
-def _view(
-    cluster: TFCluster,
-    viewer: Job,
-    texts: tuple[str, ...],
-    healthy: Mapping[str, Mapping[int, Mapping[str, int]]],
-) -> contract.View:
-    jobs: dict[str, tuple[str, ...] | dict[int, str]] = {}
-    device_filters: dict[str, tuple[contract.FilterRange, ...]] = {}
-    accelerators: dict[str, contract.JobAccelerators] = {}
-    for job in cluster.jobs:
-        shown = filters.visible(texts, job.name)
-        members = shown.within(job.replicas) if job.name != EVALUATOR else ()
-        if members:
-            addresses = {i: cluster.address_of(Task(job, i)) for i in members}
-            dense = len(addresses) == job.replicas
-            jobs[job.name] = tuple(addresses.values()) if dense else addresses
-        if (ranges := _filter_ranges(job, shown)) and job.name != EVALUATOR:
-            device_filters[job.name] = ranges
-        limits = job.limits()
-        if limits and (members or job is viewer):
-            mine = healthy[job.name]
-            accelerators[job.name] = contract.JobAccelerators(
-                limits=limits, tasks={i: mine[i] for i in mine if job is viewer or i in members}
-            )
-    return contract.View(
-        name=cluster.name,
-        namespace=cluster.namespace,
-        uid=cluster.uid,
-        epoch=0,
-        rpc_layer=cluster.rpc_layer,
-        jobs=jobs,
-        device_filters=device_filters,
-        accelerators=accelerators,
+class _Builder:
+    """Builds the views of one cluster; equal views are built once, however many tasks have them.
+
+    Args:
+        cluster: the declaration.
+        healthy: the tasks whose devices differ from what they asked for, by job.
+    """
+
+    def __init__(self, cluster: TFCluster, healthy: Mapping[str, Mapping[int, Mapping[str, int]]]) -> None:
+        self._cluster = cluster
+        self._healthy = healthy
+        self._memberships: dict[tuple[str, ...], str] = {}
+        self._built: dict[tuple[tuple[str, ...], int, str], ViewFile] = {}
+        #: NB: a view tells of the devices of the viewer's own job even where its filters hide that.
+        self._differ_by_viewer = any(job.limits() for job in cluster.jobs)
+
+    def job_views(self, job: Job, known: Mapping[str, ObservedFile]) -> JobViews:
+        """Build the views of one job; ``known`` are the files that its ConfigMap has."""
+        name = naming.view_name(self._cluster.name, job.name)
+        audiences = {contract.VIEW_FILE: job.filters}
+        audiences.update({contract.task_view_file(i): job.task_filters[i] for i in sorted(job.task_filters)})
+        least = sum(_least_size(self._cluster, texts) for texts in audiences.values())
+        if least > LARGEST_CONFIG_MAP:
+            return JobViews(job, name, {}, least)
+        files = {}
+        for file, texts in audiences.items():
+            view = self._view(job, texts) if (texts not in self._memberships) else None
+            membership = self._membership(texts, view)
+            before = known.get(file)
+            epoch = self._cluster.generation
+            if before is not None and before.membership == membership:
+                epoch = min(before.epoch, epoch)
+            key = (texts, epoch, job.name if self._differ_by_viewer else "")
+            if key not in self._built:
+                text = contract.dump(replace(view or self._view(job, texts), epoch=epoch))
+                self._built[key] = ViewFile(text=text, digest=digest(text), epoch=epoch)
+                _remember(ObservedFile(digest=self._built[key].digest, membership=membership, epoch=epoch))
+            files[file] = self._built[key]
+        return JobViews(job, name, files, sum(len(file.text) for file in files.values()))
+
+    def _membership(self, texts: tuple[str, ...], view: contract.View | None) -> str:
+        if view is not None:
+            self._memberships[texts] = membership_digest(view)
+        return self._memberships[texts]
+
+    def _view(self, viewer: Job, texts: tuple[str, ...]) -> contract.View:
+        jobs: dict[str, tuple[str, ...] | dict[int, str]] = {}
+        device_filters: dict[str, tuple[contract.FilterRange, ...]] = {}
+        accelerators: dict[str, contract.JobAccelerators] = {}
+        for job in self._cluster.jobs:
+            shown = filters.visible(texts, job.name)
+            members = shown.within(job.replicas) if job.name != EVALUATOR else ()
+            if members:
+                addresses = {i: self._cluster.address_of(Task(job, i)) for i in members}
+                dense = len(addresses) == job.replicas
+                jobs[job.name] = tuple(addresses.values()) if dense else addresses
+            if (ranges := _filter_ranges(job, shown)) and job.name != EVALUATOR:
+                device_filters[job.name] = ranges
+            limits = job.limits()
+            if limits and (members or job is viewer):
+                mine = self._healthy[job.name]
+                accelerators[job.name] = contract.JobAccelerators(
+                    limits=limits, tasks={i: mine[i] for i in mine if job is viewer or i in members}
+                )
+        return contract.View(
+            name=self._cluster.name,
+            namespace=self._cluster.namespace,
+            uid=self._cluster.uid,
+            epoch=0,
+            rpc_layer=self._cluster.rpc_layer,
+            jobs=jobs,
+            device_filters=device_filters,
+            accelerators=accelerators,
+        )
+
+
+def _least_size(cluster: TFCluster, texts: tuple[str, ...]) -> int:
+    """Give a number of bytes that the view of these filters surely takes: that of its addresses."""
+    return sum(
+        filters.visible(texts, job.name).count(job.replicas) * len(cluster.address_of(Task(job, 0)))
+        for job in cluster.jobs
+        if job.name != EVALUATOR
     )
 
 
@@ -177,17 +260,15 @@ def _runs(job: Job, indices: tuple[int, ...]) -> Iterator[contract.FilterRange]:
             start = None
 
 
-def _differing_devices(
-    cluster: TFCluster, job: Job, pods: Mapping[str, ObservedPod]
-) -> Mapping[int, Mapping[str, int]]:
+def _differing_devices(job: Job, roster: Roster) -> Mapping[int, Mapping[str, int]]:
     """Count healthy devices where they differ from the limit, so that a normal start rewrites no view."""
     limits = job.limits()
     differing = {}
-    for index in range(job.replicas if limits else 0):
-        pod = pods.get(naming.pod_name(cluster.name, job.name, index))
-        if pod is None or pod.devices is None or pod.meta.owner_uid != cluster.uid or pod.meta.terminating:
+    for place in roster.of(job) if limits else ():
+        pod = place.staying
+        if pod is None or pod.devices is None:
             continue
         held = {resource: pod.devices[resource] for resource in limits if resource in pod.devices}
         if any(held[resource] != limits[resource] for resource in held):
-            differing[index] = held
+            differing[place.task.index] = held
     return differing

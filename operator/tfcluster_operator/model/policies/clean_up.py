@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tfcluster_operator.model.observed import Observed, ObservedPod
-from tfcluster_operator.model.spec import TFCluster
+from tfcluster_operator.model.observed import ObservedPod
+from tfcluster_operator.model.roster import Roster
 
 
-def pods_to_clean(cluster: TFCluster, observed: Observed) -> Iterator[ObservedPod]:
+def pods_to_clean(roster: Roster) -> Iterator[ObservedPod]:
     """Choose the pods of a finished cluster that are deleted.
 
     Args:
-        cluster: the declaration.
-        observed: what exists.
+        roster: what exists.
 
     Yields:
         Under Running, those that have not ended, so that the logs of the others stay; under All every one.
     """
-    if cluster.clean_pod_policy == "None":
+    policy = roster.cluster.clean_pod_policy
+    if policy == "None":
         return
-    for pod in observed.pods.values():
-        if pod.meta.owner_uid != cluster.uid or pod.meta.terminating:
-            continue
-        if cluster.clean_pod_policy == "All" or not pod.at_rest:
+    for pod in roster.staying():
+        if policy == "All" or not pod.at_rest:
             yield pod

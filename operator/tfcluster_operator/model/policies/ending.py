@@ -27,11 +27,12 @@ def ending_of(pod: ObservedPod) -> Ending | None:
 
     Returns:
         None while its task runs, and while it is being deleted: what its program makes of SIGTERM says nothing of it.
-        An end that came before the deletion was asked for counts.
+        An end counts that came before its deletion was asked for: we saw it so, or the pod's own status proves it.
+        Times prove nothing: the node's clock says when the program ended, the API server's when the deletion was asked.
     """
     if not pod.ended:
         return None
-    if pod.meta.terminating and not 0 < pod.finished_at < pod.meta.asked_to_go_at:
+    if pod.meta.terminating and not pod.noted.ended_first:
         return None
     if pod.disrupted:
         return Ending.DISRUPTED

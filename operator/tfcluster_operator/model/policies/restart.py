@@ -1,4 +1,7 @@
-"""How a failed task is started again: alone or with its scope, and after which pause."""
+"""How a failed task is started again: alone or with its scope, and after which pause.
+
+All times are ours: those of the moment when a failure was counted, not of the node that told of it.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from tfcluster_operator.model.spec import Job, Task, TFCluster
 #: Seconds of the first pause; it doubles with each failure in a row, up to the longest.
 FIRST_PAUSE: Final = 1.0
 LONGEST_PAUSE: Final = 300.0
-#: A pod that ran this long (seconds) before it failed starts the count of failures in a row anew.
+#: A task that was tried again this long (seconds) ago and has not failed since starts its count of failures at none.
 FORGIVEN_AFTER: Final = 600.0
 #: A pause is longer than its rule by at most this share, so that a thousand tasks do not come back at one moment.
 _JITTER: Final = 0.25
@@ -46,7 +49,7 @@ def count_restart(cluster: TFCluster, task: Task, pod: ObservedPod, ledger: Ledg
         reason=name_of(pod.exit, pod.reason),
         exit_code=pod.exit.code if pod.exit is not None else None,
         message=words_for(pod),
-        time=pod.finished_at or now,
+        time=now,
     )
     counted = replace(ledger, restarts=ledger.restarts + 1, last_restart=last)
     record = counted.of(task.job.name)
@@ -54,23 +57,22 @@ def count_restart(cluster: TFCluster, task: Task, pod: ObservedPod, ledger: Ledg
     scope = scope_of(cluster, task.job)
     if not scope:
         return counted.with_job(task.job.name, **_failed_alone(record, task.index, pod, now))
-    in_row = 0 if _ran_long(pod) else max(ledger.of(job.name).in_row for job in scope)
-    at = (pod.finished_at or now) + pause(in_row, seed=pod.meta.uid)
-    return _anew(counted, scope, in_row=in_row + 1, at=at)
+    before = [ledger.of(job.name) for job in scope]
+    in_row = max(0 if is_forgiven(one.restart_at, now) else one.in_row for one in before)
+    return _started_over(counted, scope, in_row=in_row + 1, at=now + pause(in_row, seed=pod.meta.uid))
 
 
 def _failed_alone(record: JobRecord, index: int, pod: ObservedPod, now: float) -> dict[str, Any]:
     known = record.failing.get(index)
-    in_row = known.in_row if known is not None and not _ran_long(pod) else 0
-    retry_at = (pod.finished_at or now) + pause(in_row, seed=pod.meta.uid)
+    in_row = known.in_row if known is not None and not is_forgiven(known.retry_at, now) else 0
     return {
         "counted": record.counted | {pod.meta.uid},
         "started": record.started - {index},
-        "failing": {**record.failing, index: Failing(in_row + 1, retry_at)},
+        "failing": {**record.failing, index: Failing(in_row + 1, now + pause(in_row, seed=pod.meta.uid))},
     }
 
 
-def _anew(ledger: Ledger, scope: Iterable[Job], *, in_row: int, at: float) -> Ledger:
+def _started_over(ledger: Ledger, scope: Iterable[Job], *, in_row: int, at: float) -> Ledger:
     for job in scope:
         ledger = ledger.with_job(
             job.name,
@@ -83,6 +85,21 @@ def _anew(ledger: Ledger, scope: Iterable[Job], *, in_row: int, at: float) -> Le
             failing={},
         )
     return ledger
+
+
+def is_forgiven(tried_at: float, now: float) -> bool:
+    """Tell whether the last try, at a time of ours, is so long ago that the failures before it are forgiven."""
+    return now - tried_at >= FORGIVEN_AFTER
+
+
+def believed(retry_at: float, now: float) -> float:
+    """Give the time of a next try, unless it lies further ahead than any pause: then a clock was wrong, and it is now.
+
+    Args:
+        retry_at: the time that was written down, in seconds since the epoch.
+        now: the time, in seconds since the epoch.
+    """
+    return retry_at if retry_at <= now + LONGEST_PAUSE * (1 + _JITTER) else now
 
 
 def pause(failures: int, *, seed: str) -> float:
@@ -106,12 +123,8 @@ def pause_before_replacing(pod: ObservedPod) -> tuple[float, int]:
         pod: the pod that ended.
 
     Returns:
-        Seconds after the pod's end, and the number that the replacement starts with.  The first time costs no pause; a
+        Seconds after we saw its end, and the number that the replacement starts with.  The first time costs no pause; a
         pod that is rejected again and again, by a full node say, waits longer each time as a failing one does.
     """
-    attempt = 0 if _ran_long(pod) else pod.attempt
+    attempt = 0 if pod.noted.ended_at - pod.noted.since >= FORGIVEN_AFTER else pod.attempt
     return (pause(attempt - 1, seed=pod.meta.uid) if attempt else 0.0), attempt + 1
-
-
-def _ran_long(pod: ObservedPod) -> bool:
-    return bool(pod.started_at and pod.finished_at) and pod.finished_at - pod.started_at >= FORGIVEN_AFTER

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tfcluster_operator.model import naming
-from tfcluster_operator.model.ledger import Ledger
-from tfcluster_operator.model.observed import Observed, ObservedPod
-from tfcluster_operator.model.spec import Job, Task, TFCluster
+from tfcluster_operator.model.observed import ObservedPod
+from tfcluster_operator.model.roster import Place, Roster, Stage
+from tfcluster_operator.model.spec import Job, TFCluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,38 +19,26 @@ class Rollout:
     """
 
     job: Job
-    outdated: tuple[tuple[Task, ObservedPod], ...]
-    leaving: tuple[tuple[Task, ObservedPod], ...]
-    unavailable: tuple[Task, ...]
+    outdated: tuple[Place, ...]
+    leaving: tuple[Place, ...]
+    unavailable: tuple[Place, ...]
 
     @property
-    def old(self) -> tuple[tuple[Task, ObservedPod], ...]:
-        """Every pod of an older template."""
+    def old(self) -> tuple[Place, ...]:
+        """Every task whose pod is of an older template."""
         return (*self.outdated, *self.leaving)
 
 
-def rollout_of(cluster: TFCluster, job: Job, observed: Observed, ledger: Ledger) -> Rollout:
+def rollout_of(roster: Roster, job: Job) -> Rollout:
     """Compare a job's pods with its template; tasks that have completed are left out, they are not run again."""
-    outdated: list[tuple[Task, ObservedPod]] = []
-    leaving: list[tuple[Task, ObservedPod]] = []
-    unavailable = []
-    completed = ledger.of(job.name).completed
-    for index in range(job.replicas):
-        if index in completed:
-            continue
-        task = Task(job, index)
-        pod = observed.pods.get(naming.pod_name(cluster.name, job.name, index))
-        ours = pod is not None and pod.meta.owner_uid == cluster.uid
-        if pod is None or not ours or not pod.serving:
-            unavailable.append(task)
-        if pod is not None and ours and is_outdated(job, pod):
-            (leaving if pod.meta.terminating else outdated).append((task, pod))
-    return Rollout(job, tuple(outdated), tuple(leaving), tuple(unavailable))
-
-
-def is_outdated(job: Job, pod: ObservedPod) -> bool:
-    """Tell whether a pod was made from another template than the present one."""
-    return pod.meta.annotations.get(naming.ANNOTATION_TEMPLATE_HASH) != job.template_hash
+    places = tuple(roster.open(job))
+    old = [place for place in places if place.outdated]
+    return Rollout(
+        job,
+        outdated=tuple(place for place in old if place.stage is not Stage.TERMINATING),
+        leaving=tuple(place for place in old if place.stage is Stage.TERMINATING),
+        unavailable=tuple(place for place in places if not place.serving),
+    )
 
 
 def to_replace(cluster: TFCluster, rollout: Rollout) -> Sequence[ObservedPod]:
@@ -70,15 +57,17 @@ def to_replace(cluster: TFCluster, rollout: Rollout) -> Sequence[ObservedPod]:
     if strategy.type == "OnDelete":
         return ()
     if strategy.type == "Recreate":
-        return tuple(pod for _, pod in rollout.outdated)
-    return tuple(_in_order(rollout, strategy.max_unavailable))
+        return tuple(place.pod for place in rollout.outdated if place.pod is not None)
+    return tuple(_in_order(rollout, strategy.within(rollout.job.replicas)))
 
 
 def _in_order(rollout: Rollout, max_unavailable: int) -> Iterator[ObservedPod]:
     room = max_unavailable - len(rollout.unavailable)
-    for _, pod in reversed(rollout.outdated):
-        if not pod.serving:
-            yield pod
+    for place in reversed(rollout.outdated):
+        if place.pod is None:
+            continue
+        if not place.serving:
+            yield place.pod
         elif room > 0:
             room -= 1
-            yield pod
+            yield place.pod

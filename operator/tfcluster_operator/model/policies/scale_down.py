@@ -19,4 +19,9 @@ def seconds_to_drain(job: Job | None, pod: ObservedPod, now: float) -> float:
     """
     if job is None or not job.drain_seconds or pod.phase != "Running" or pod.ended:
         return 0.0
-    return (pod.surplus_since or now) + job.drain_seconds - now
+    return (since_when(pod, now) or now) + job.drain_seconds - now
+
+
+def since_when(pod: ObservedPod, now: float) -> float:
+    """Tell since when a pod is surplus; 0.0 where nobody noted it, or a clock that was wrong did: it lies ahead."""
+    return pod.surplus_since if pod.surplus_since <= now else 0.0

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from tfcluster_operator.model import naming
 from tfcluster_operator.model.ledger import Ledger
-from tfcluster_operator.model.observed import Observed
-from tfcluster_operator.model.spec import Job, TFCluster
+from tfcluster_operator.model.roster import Place, Roster, Stage
+from tfcluster_operator.model.spec import Job
 
 
-def awaited_jobs(cluster: TFCluster, job: Job, observed: Observed, ledger: Ledger) -> list[str]:
+def awaited_jobs(roster: Roster, job: Job, ledger: Ledger) -> list[str]:
     """Say what a job waits for.
 
     Args:
-        cluster: the declaration.
+        roster: what exists.
         job: the job that wants to start.
-        observed: what exists.
         ledger: which tasks were started or are complete.
 
     Returns:
@@ -25,20 +23,17 @@ def awaited_jobs(cluster: TFCluster, job: Job, observed: Observed, ledger: Ledge
         return []
     waiting = []
     for name in job.start_after:
-        earlier = cluster.job(name)
+        earlier = roster.cluster.job(name)
         if earlier is None:
             continue
-        ready = sum(_is_ready(cluster, earlier, index, observed, ledger) for index in range(earlier.replicas))
+        incarnation = ledger.of(name).incarnation
+        ready = sum(_is_ready(place, incarnation) for place in roster.of(earlier))
         if ready < earlier.replicas:
             waiting.append(f"{name} ({ready} of {earlier.replicas} ready)")
     return waiting
 
 
-def _is_ready(cluster: TFCluster, job: Job, index: int, observed: Observed, ledger: Ledger) -> bool:
-    record = ledger.of(job.name)
-    if index in record.completed:
+def _is_ready(place: Place, incarnation: int) -> bool:
+    if place.stage is Stage.COMPLETED:
         return True
-    pod = observed.pods.get(naming.pod_name(cluster.name, job.name, index))
-    return (
-        pod is not None and pod.meta.owner_uid == cluster.uid and pod.incarnation == record.incarnation and pod.serving
-    )
+    return place.serving and place.pod is not None and place.pod.incarnation == incarnation

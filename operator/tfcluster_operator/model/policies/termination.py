@@ -1,4 +1,8 @@
-"""A pod that should be gone and is not: its node is dead, and its name is needed."""
+"""A pod that should be gone and is not: its node is dead, and its name is needed.
+
+When its deletion was asked for is told by the API server's clock; how long that is ago we count by our own, from the
+moment when we first saw it.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +17,19 @@ STUCK_AFTER: Final = 10.0
 
 def seconds_until_freed(cluster: TFCluster, pod: ObservedPod, now: float) -> float | None:
     """Give how long until a terminating pod is deleted by force; None where the user set no such time."""
-    if cluster.terminating_grace is None or not pod.meta.terminating:
+    # NB: without grace it was deleted by force already, and only a finalizer keeps it.
+    if cluster.terminating_grace is None or not pod.meta.terminating or not pod.meta.grace:
         return None
-    return pod.meta.gone_by + cluster.terminating_grace - now
+    return _gone_by(pod, now) + cluster.terminating_grace - now
 
 
 def seconds_until_stuck(pod: ObservedPod, now: float) -> float:
     """Give how long until a terminating pod is called stuck."""
-    return pod.meta.gone_by + STUCK_AFTER - now
+    return _gone_by(pod, now) + STUCK_AFTER - now
+
+
+def _gone_by(pod: ObservedPod, now: float) -> float:
+    return (pod.noted.leaving_since or now) + pod.meta.grace
 
 
 def words_for(cluster: TFCluster, pod: ObservedPod) -> str:

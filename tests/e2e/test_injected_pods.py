@@ -180,8 +180,8 @@ def test_variables_that_build_on_the_search_path_have_it(with_paths):
 
 
 def test_without_injection_nothing_is_delivered(world, training_image):
-    """``inject: false``: no ConfigMap, no volume, no variable, and the package is not there."""
-    world.launch("c", {"worker": {"template": pod_template(training_image, LISTEN)}}, resolver={"inject": False})
+    """``delivery: None``: no ConfigMap, no volume, no variable, and the package is not there."""
+    world.launch("c", {"worker": {"template": pod_template(training_image, LISTEN)}}, resolver={"delivery": "None"})
     world.await_ready("c")
 
     assert (sorted(world.config_maps()), world.resolver_copies()) == (["c-worker"], {})

@@ -25,12 +25,12 @@ def test_status_counts_of_pending_pods(world):
     status = world.await_settled("c")["status"]
 
     assert status["jobs"] == {
-        "chief": {"desired": 1, "created": 1, **EMPTY, "startedIndexes": "0", "selector": selector("chief")},
-        "worker": {"desired": 3, "created": 3, **EMPTY, "startedIndexes": "0-2", "selector": selector("worker")},
+        "chief": {"desired": 1, "created": 1, **EMPTY, "selector": selector("chief")},
+        "worker": {"desired": 3, "created": 3, **EMPTY, "selector": selector("worker")},
     }
     assert (status["restarts"], "lastRestart" in status, "completionTime" in status) == (0, False, False)
     assert datetime.fromisoformat(status["startTime"])
-    assert (status["ready"], status["epoch"], status["gpus"], status["observedGeneration"]) == ("0/4", 1, 0, 1)
+    assert (status["ready"], status["epoch"], status["accelerators"], status["observedGeneration"]) == ("0/4", 1, "", 1)
 
 
 def test_status_ready_counts_tasks(world, kubelet):
@@ -100,8 +100,8 @@ def test_status_message_names_what_is_missing(world, kubelet):
     assert "worker-1" in world.condition("c", "Ready")["message"]
 
 
-def test_status_conditions_are_the_seven(world):
-    """A new cluster has exactly the seven conditions, each complete and of this generation."""
+def test_status_conditions_are_the_eight(world):
+    """A new cluster has exactly the eight conditions, each complete and of this generation."""
     world.launch("c", {"worker": {}})
     world.await_settled("c")
     found = {c["type"]: c for c in world.status("c")["conditions"]}
@@ -111,6 +111,7 @@ def test_status_conditions_are_the_seven(world):
         "Suspended": ("False", "NotSuspended", 1),
         "Succeeded": ("False", "NotFinished", 1),
         "Failed": ("False", "NotFinished", 1),
+        "Stalled": ("False", "NotStalled", 1),
         "UpToDate": ("True", "AllCurrent", 1),
         "MembershipPublished": ("True", "Published", 1),
         "NameConflict": ("False", "NoConflict", 1),
@@ -156,21 +157,23 @@ def test_status_edited_by_hand_is_put_right(world, kubelet):
     """A status that somebody edited is the truth again after the next event."""
     world.launch("c", {"worker": {"replicas": 2}})
     world.await_settled("c")
-    world.objects.patch(TFCLUSTERS, world.namespace, "c", {"status": {"ready": "9/9", "gpus": 7}}, subresource="status")
+    world.objects.patch(
+        TFCLUSTERS, world.namespace, "c", {"status": {"ready": "9/9", "accelerators": "7 x"}}, subresource="status"
+    )
 
     kubelet.run("c-worker-0")
 
-    world.await_status("c", lambda s: (s["ready"], s["gpus"]) == ("1/2", 0), what="the status is true again")
+    world.await_status("c", lambda s: (s["ready"], s["accelerators"]) == ("1/2", ""), what="the status is true again")
 
 
-def test_status_gpus_are_the_healthy_ones_that_pods_hold(world, kubelet):
-    """``gpus`` and a job's accelerators count healthy devices of running pods."""
+def test_status_accelerators_are_the_healthy_ones_that_pods_hold(world, kubelet):
+    """The accelerators of the cluster and of each job count healthy devices of running pods."""
     world.launch("c", {"worker": {"replicas": 2, "template": GPU}, "ps": {}})
     world.await_settled("c")
     kubelet.run("c-worker-0", devices={"nvidia.com/gpu": [("GPU-0", "Healthy"), ("GPU-1", "Healthy")]})
     kubelet.run("c-worker-1", devices={"nvidia.com/gpu": [("GPU-2", "Healthy"), ("GPU-3", "Unhealthy")]})
 
-    status = world.await_status("c", lambda s: s["gpus"] == 3, what="three GPUs are counted")
+    status = world.await_status("c", lambda s: s["accelerators"] == "3 nvidia.com/gpu", what="three GPUs are counted")
 
     assert {job: found["accelerators"] for job, found in status["jobs"].items()} == {
         "worker": {"nvidia.com/gpu": 3},
@@ -178,13 +181,15 @@ def test_status_gpus_are_the_healthy_ones_that_pods_hold(world, kubelet):
     }
 
 
-def test_status_gpus_fall_back_to_the_limit(world, kubelet):
+def test_status_accelerators_fall_back_to_the_limit(world, kubelet):
     """On a server that does not tell devices, a running pod holds what its containers ask for."""
     world.launch("c", {"worker": {"replicas": 2, "template": GPU}})
     world.await_settled("c")
     kubelet.run("c-worker-0")
 
-    world.await_status("c", lambda s: s["gpus"] == 2, what="the limit of one running pod is counted")
+    world.await_status(
+        "c", lambda s: s["accelerators"] == "2 nvidia.com/gpu", what="the limit of one running pod is counted"
+    )
 
 
 def test_status_scale_subresource_reads_worker(world):
@@ -208,7 +213,7 @@ def test_status_selector_finds_exactly_the_jobs_pods(world):
 
 
 def test_status_table_columns(world, kubectl):
-    """``kubectl get tfc`` shows ready tasks, the reason, restarts, GPUs and the epoch."""
+    """``kubectl get tfc`` shows ready tasks, the reason, restarts and the age."""
     world.launch("c", {"worker": {"replicas": 2}})
     world.await_settled("c")
     table = kubectl("get", "tfc", "-n", world.namespace)
@@ -219,7 +224,5 @@ def test_status_table_columns(world, kubectl):
         "READY": "0/2",
         "REASON": "TasksNotReady",
         "RESTARTS": "0",
-        "GPUS": "0",
-        "EPOCH": "1",
         "AGE": "",
     }

@@ -1,0 +1,312 @@
+"""The watch of TFClusters by kopf, and everything that is there because of how kopf works.
+
+kopf gives us the watch of TFClusters by ``on.event``, which writes nothing to the object.  What it does not give:
+
+* It looks for the kinds of resources once.  So the kind is awaited first, and kopf is started when it can be listed;
+  what kopf then asks for shows whether it found the kind, too.
+* Its tasks end for good at a 404, at an ERROR in the stream, and in other ways.  So they are started again.
+* One namespace's failure ends the tasks of all.  So each namespace has a kopf of its own.
+* It tells nothing of what vanished while its watch was down.  So the TFClusters are counted after each list.
+* It opens a watch again at once when one ends, and tries again what was refused, in pauses and words of its own.  So
+  requests to open a watch are spaced, and a refusal goes past kopf to us.
+* It closes the session that it is given.  So it gets one that only borrows the connections.
+* It takes the signals, kills the process ten minutes after its tasks were cancelled, and cancels every task of the
+  loop.  So the signals are taken back, the killing is off, and its tasks are run and ended here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Final, NewType, Protocol
+
+import aiohttp
+import kopf
+import msgspec
+
+from tfcluster_operator.kube import census, connection, errors
+from tfcluster_operator.kube import clock as clocks
+from tfcluster_operator.kube.one_shot import OneShot
+from tfcluster_operator.model import naming
+
+_log = logging.getLogger(__name__)
+
+_FIRST_PAUSE: Final = 0.5
+#: NB: after an outage of the API server this is how long a TFCluster may still be believed as it was.
+_LONGEST_PAUSE: Final = 3.0
+#: A watch that lasted so long ended for a new reason: the pauses begin small again.
+_LASTING: Final = 60.0
+#: kopf lists the TFClusters within so many seconds, or has not found the kind.
+_DISCOVERY: Final = 20.0
+#: When a list tells of nothing, the TFClusters are counted anyway.
+_COUNT_EVERY: Final = 300.0
+#: So many requests in a row to list or watch are made at once; then there is one in so many seconds.
+_BURST: Final = 5
+_SPACE: Final = 2.0
+_FAREWELL: Final = 5.0
+#: The longest that a server takes to list a page, in seconds.
+_LIST_TIMEOUT: Final = 30.0
+
+_Identity = NewType("_Identity", str)
+
+
+class Listener(Protocol):
+    """Who is told of TFClusters."""
+
+    def cluster_event(self, kind: str | None, body: Mapping[str, Any]) -> None:
+        """Take in an event."""
+        ...
+
+    def clusters_listed(self, namespace: str | None, uids: Collection[str]) -> None:
+        """Take in which TFClusters there are."""
+        ...
+
+
+class UnwatchedError(Exception):
+    """kopf runs, and watches nothing."""
+
+
+class KopfWatch:
+    """Watches the TFClusters of one namespace, or of all, for ever.
+
+    Args:
+        access: where the API server is and how it knows us.
+        lender: the session whose connections are used.
+        namespace: the namespace, or None for all.
+        listener: who is told.
+        own_signals: sets our handlers of signals; called whenever kopf has set its own.
+        clock: the time.
+    """
+
+    def __init__(
+        self,
+        access: connection.Access,
+        lender: aiohttp.ClientSession,
+        namespace: str | None,
+        listener: Listener,
+        *,
+        own_signals: Callable[[], None],
+        clock: clocks.Clock = clocks.SYSTEM,
+    ) -> None:
+        self._access = access
+        self._lender = lender
+        self._namespace = namespace
+        self._listener = listener
+        self._own_signals = own_signals
+        self._clock = clock
+        self._requests = OneShot(lender, access.server)
+        self._known: set[str] = set()
+        self._trouble = ""
+        #: What is watched, for people to read.
+        self.what = f"tfclusters in {namespace or 'all namespaces'}"
+        #: Set when the TFClusters were listed; cleared when the server no longer knows the kind.
+        self.synced = asyncio.Event()
+        #: The server's words, where it refuses the list; else empty.
+        self.refused = ""
+
+    async def run(self) -> None:
+        """Await the kind, watch, and begin again when the watch has ended."""
+        pauses = _Pauses()
+        while True:
+            await self._await_kind()
+            began = self._clock.elapsed()
+            try:
+                await self._watch()
+            except Exception as error:  # noqa: BLE001 - whatever kopf died of, it is started again
+                self._say(f"the watch ended: {type(error).__name__}: {error}")
+            if self._clock.elapsed() - began > _LASTING:
+                pauses = _Pauses()
+            await asyncio.sleep(pauses.next())
+
+    async def _await_kind(self) -> None:
+        """Wait until the TFClusters can be listed."""
+        pauses = _Pauses()
+        while True:
+            try:
+                await census.list_uids(self._requests, self._namespace, everything=False)
+            except (errors.KubeError, msgspec.DecodeError) as error:
+                unknown = isinstance(error, errors.NotFoundError)
+                self._say(
+                    f"the server does not know the kind; apply crds/tfcluster.yaml: {error}" if unknown else str(error)
+                )
+                if unknown:
+                    self.synced.clear()
+                refusal = isinstance(error, errors.ApiError) and error.status in {401, 403}
+                self.refused = str(error) if refusal else ""
+            else:
+                self.refused = ""
+                return
+            await asyncio.sleep(pauses.next())
+
+    async def _watch(self) -> None:
+        """Run a kopf until it ends, and leave nothing of it behind.
+
+        Raises:
+            Exception: what it died of.
+        """
+        tap = _Tap(self._clock)
+        session = connection.borrow_session(self._access, self._lender, tap)
+        tasks: Collection[asyncio.Task[Any]] = ()
+        own = asyncio.create_task(self._count_for_ever(tap), name=f"count {self.what}")
+        try:
+            tasks = await kopf.spawn_tasks(
+                registry=self._registry(kopf.AiohttpSession(server=self._access.server, aiohttp_session=session)),
+                settings=_settings(),
+                identity=_Identity("tfcluster-operator"),  # type: ignore[arg-type]  # kopf's own type is private
+                standalone=True,
+                clusterwide=self._namespace is None,
+                namespaces=() if self._namespace is None else (self._namespace,),
+            )
+            self._own_signals()
+            ended, _ = await asyncio.wait([own, *tasks], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            await _end([own, *tasks])
+            await session.close()
+        for task in ended:
+            if not task.cancelled() and (error := task.exception()) is not None:
+                raise error
+        raise UnwatchedError("kopf ended its tasks")
+
+    def _registry(self, session: kopf.AiohttpSession) -> kopf.OperatorRegistry:
+        registry = kopf.OperatorRegistry()
+
+        @kopf.on.login(registry=registry)
+        def login(**_: Any) -> kopf.AiohttpSession:
+            return session
+
+        @kopf.on.event(naming.GROUP, naming.VERSION, naming.PLURAL, registry=registry)
+        async def cluster_event(event: Any, **_: Any) -> None:
+            self._take(event["type"], event["object"])
+
+        return registry
+
+    def _take(self, kind: str | None, body: Mapping[str, Any]) -> None:
+        uid = str(body["metadata"]["uid"])
+        if kind == "DELETED":
+            self._known.discard(uid)
+        else:
+            self._known.add(uid)
+        try:
+            self._listener.cluster_event(kind, body)
+        except Exception:  # noqa: BLE001 - whatever it is, kopf would only log it, too
+            # One object that nobody can read must not end the watch of all others.
+            _log.exception("an event of %s was not taken in: %s", self.what, body["metadata"].get("name"))
+
+    async def _count_for_ever(self, tap: _Tap) -> None:
+        """Find what vanished while no watch was open: after each list, and now and then."""
+        try:
+            async with asyncio.timeout(_DISCOVERY):
+                await tap.listed.wait()
+        except TimeoutError:
+            raise UnwatchedError(
+                f"kopf listed nothing within {_DISCOVERY:g} s; the server's discovery may not know the kind yet"
+            ) from None
+        self._say("")
+        self.synced.set()
+        pauses = _Pauses()
+        while True:
+            tap.listed.clear()
+            try:
+                await self._count()
+            except (errors.KubeError, msgspec.DecodeError) as error:
+                self._say(f"counting them: {error}")
+                await asyncio.sleep(pauses.next())
+                continue
+            self._say("")
+            pauses = _Pauses()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_COUNT_EVERY):
+                    await tap.listed.wait()
+
+    async def _count(self) -> None:
+        before = frozenset(self._known)
+        found = await census.list_uids(self._requests, self._namespace)
+        # NB: what came to be known meanwhile may be newer than the answer.
+        alive = found | (self._known - before)
+        self._known &= alive
+        self._listener.clusters_listed(self._namespace, alive)
+
+    def _say(self, trouble: str) -> None:
+        if trouble and trouble != self._trouble:
+            _log.warning("%s: %s", self.what, trouble)
+        elif self._trouble and not trouble:
+            _log.info("%s: watched again", self.what)
+        self._trouble = trouble
+
+
+class _Tap:
+    """A middleware between kopf and the API server.
+
+    It turns every refusal into an error of ours, which kopf does not know and so does not try again; it spaces the
+    requests that open a watch or a list; and it tells when the TFClusters were listed.
+    """
+
+    def __init__(self, clock: clocks.Clock) -> None:
+        self._clock = clock
+        self._free_at = [float("-inf")] * _BURST
+        #: Set when a list of TFClusters was answered.
+        self.listed = asyncio.Event()
+
+    async def __call__(
+        self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+    ) -> aiohttp.ClientResponse:
+        of_clusters = request.url.path.endswith(f"/{naming.PLURAL}")
+        if of_clusters and "continue" not in request.url.query:
+            await self._turn()
+        try:
+            response = await handler(request)
+        except aiohttp.ClientError as error:
+            raise errors.UnreachableError(f"{type(error).__name__}: {error}") from error
+        if response.status >= 400:
+            raise errors.from_response(response.status, await response.read())
+        if of_clusters and "watch" not in request.url.query:
+            self.listed.set()
+        return response
+
+    async def _turn(self) -> None:
+        """Wait until fewer than the burst were begun in as many spaces of time."""
+        now = self._clock.elapsed()
+        start = max(now, self._free_at.pop(0))
+        self._free_at.append(start + _BURST * _SPACE)
+        await asyncio.sleep(start - now)
+
+
+class _Pauses:
+    """Growing, jittered pauses, in seconds."""
+
+    def __init__(self) -> None:
+        self._pause = _FIRST_PAUSE
+
+    def next(self) -> float:
+        """Give the next one."""
+        pause, self._pause = self._pause, min(_LONGEST_PAUSE, self._pause * 2)
+        return pause * random.uniform(0.5, 1.0)  # noqa: S311 - jitter, no secret
+
+
+def _settings() -> kopf.OperatorSettings:
+    # NB: new ones for each kopf, which writes into them.
+    settings = kopf.OperatorSettings()
+    settings.process.ultimate_exiting_timeout = None
+    settings.scanning.disabled = True
+    settings.peering.standalone = True
+    settings.posting.enabled = False
+    settings.networking.error_backoffs = ()
+    settings.networking.request_timeout = _LIST_TIMEOUT
+    settings.watching.reconnect_backoff = 1.0
+    settings.watching.chunk_size = 500
+    settings.queueing.idle_timeout = 1.0
+    return settings
+
+
+async def _end(tasks: Collection[asyncio.Task[Any]]) -> None:
+    """Cancel tasks and wait for their end, which some of kopf's put off once."""
+    for task in tasks:
+        task.cancel()
+    _, left = await asyncio.wait(tasks, timeout=_FAREWELL)
+    if left:
+        for task in left:
+            task.cancel()
+        await asyncio.wait(left, timeout=_FAREWELL)

@@ -1,0 +1,66 @@
+"""Which TFClusters there are, by metadata alone: a few hundred bytes each, however large their templates."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from tfcluster_operator.kube.one_shot import OneShot
+from tfcluster_operator.model import naming
+
+#: A server that cannot give metadata alone gives the whole objects.
+_METADATA: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+_PAGE: Final = "500"
+_TIMEOUT: Final = 30.0
+
+
+class _Metadata(msgspec.Struct):
+    uid: str
+
+
+class _Item(msgspec.Struct):
+    metadata: _Metadata
+
+
+class _ListMetadata(msgspec.Struct, rename={"continue_token": "continue"}):
+    continue_token: str = ""
+
+
+class _Page(msgspec.Struct):
+    metadata: _ListMetadata
+    # NB: the API server spells an empty list of metadata as null.
+    items: list[_Item] | None = None
+
+
+async def list_uids(requests: OneShot, namespace: str | None, *, everything: bool = True) -> set[str]:
+    """Ask the API server which TFClusters there are.
+
+    Args:
+        requests: how to ask.
+        namespace: where, or None for everywhere.
+        everything: False asks for one only: whether the kind can be listed at all.
+
+    Returns:
+        Their UIDs.
+
+    Raises:
+        NotFoundError: the server does not know the kind.
+        KubeError: the server refused or did not answer.
+    """
+    where = f"/namespaces/{namespace}" if namespace else ""
+    params = {"limit": _PAGE if everything else "1"}
+    found: set[str] = set()
+    while True:
+        answer = await requests.request(
+            "GET",
+            f"/apis/{naming.GROUP}/{naming.VERSION}{where}/{naming.PLURAL}",
+            params=params,
+            accept=_METADATA,
+            within=_TIMEOUT,
+        )
+        page = msgspec.json.decode(answer, type=_Page)
+        found.update(item.metadata.uid for item in page.items or ())
+        if not everything or not page.metadata.continue_token:
+            return found
+        params["continue"] = page.metadata.continue_token

@@ -1,0 +1,113 @@
+"""What was refused or undone a moment ago, and is tried again after a pause that grows.
+
+A *gate* is what one refusal closes: the Service, the views of a job, the pods of a job, a single object.  Whatever
+needs a closed gate waits; everything else goes on.  The pauses are kept by the process and need not survive it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from tfcluster_operator.model import reasons
+from tfcluster_operator.model.actions import Action, Delete, Finding, Gate, Patch, subject_of
+
+#: Seconds of the first pause after a refusal; it doubles with each refusal in a row, up to the longest.
+FIRST_PAUSE: Final = 1.0
+LONGEST_PAUSE: Final = 60.0
+#: What was put right so often in a row is put right at once; after that somebody else keeps undoing it.
+_PATIENCE: Final = 2
+_LONGEST_TRUCE: Final = 300.0
+#: A repair that is not needed again for this long (seconds) was no part of a quarrel.
+_FORGOTTEN_AFTER: Final = 600.0
+_REPAIRS: Final = frozenset({reasons.REPAIRED, reasons.VIEW_CHANGED, reasons.POD_EDITED, reasons.RECREATED})
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """One closed gate: how often in a row it was closed, until when (seconds since the epoch), and why."""
+
+    times: int
+    until: float
+    finding: Finding
+
+
+@dataclass(frozen=True, slots=True)
+class Quarrel:
+    """A repair that was made again and again: what it was, how often in a row, and when last."""
+
+    what: str
+    times: int
+    last: float
+
+
+@dataclass(frozen=True, slots=True)
+class Holds:
+    """The gates that refusals closed, and the repairs that somebody undoes."""
+
+    gates: Mapping[Gate, Hold] = field(default_factory=dict)
+    quarrels: Mapping[str, Quarrel] = field(default_factory=dict)
+
+    def closed(self, gate: Gate, now: float) -> Hold | None:
+        """Give the hold on a gate that is closed still."""
+        hold = self.gates.get(gate)
+        return hold if hold is not None and hold.until > now else None
+
+    def tried(self, gate: Gate) -> int:
+        """Tell how often in a row a gate was closed."""
+        hold = self.gates.get(gate)
+        return hold.times if hold is not None else 0
+
+    def truce(self, action: Action, now: float) -> tuple[float, Finding] | None:
+        """Give how long, in seconds, a repair waits because somebody undoes it each time; None where it does not."""
+        what, name = _repair(action)
+        known = self.quarrels.get(name)
+        if known is None or known.what != what or known.times < _PATIENCE:
+            return None
+        pause = min(_LONGEST_TRUCE, FIRST_PAUSE * 2.0 ** (known.times - _PATIENCE))
+        left = known.last + pause - now
+        if left <= 0:
+            return None
+        message = f"{name} was put right {known.times} times and is changed back each time: find out who writes to it"
+        return left, Finding(reasons.CONTENDED, message)
+
+    def after(
+        self, refused: Mapping[Gate, Finding], passed: Iterable[Gate], done: Iterable[Action], now: float
+    ) -> Holds:
+        """Give the holds after a pass.
+
+        Args:
+            refused: the gates that refusals closed in it.
+            passed: the gates of what was carried out.
+            done: what was carried out.
+            now: the time, in seconds since the epoch.
+        """
+        gates = {gate: hold for gate, hold in self.gates.items() if gate not in set(passed)}
+        for gate, finding in refused.items():
+            times = self.tried(gate) + 1
+            gates[gate] = Hold(times, now + min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** (times - 1)), finding)
+        quarrels = {name: one for name, one in self.quarrels.items() if now - one.last < _FORGOTTEN_AFTER}
+        for action in done:
+            what, name = _repair(action)
+            if what:
+                known = quarrels.get(name)
+                times = known.times + 1 if known is not None and known.what == what else 1
+                quarrels[name] = Quarrel(what, times, now)
+        return Holds(gates, quarrels)
+
+    def lifted(self) -> Holds:
+        """Give the holds after something happened that may let refused things pass: an edit, a pod that went."""
+        return replace(self, gates={gate: replace(hold, until=0.0) for gate, hold in self.gates.items()})
+
+
+def _repair(action: Action) -> tuple[str, str]:
+    """Say what a repair does and to which object, ("", "") of an action that is none."""
+    kind, name = subject_of(action)
+    match action:
+        case Patch(reason=reason, change=change) if reason in _REPAIRS:
+            return repr(change), f"{kind} {name}"
+        case Delete(reason=reason) if reason in _REPAIRS:
+            return reason, f"{kind} {name}"
+        case _:
+            return "", ""

@@ -1,0 +1,248 @@
+"""The roster: every object under a cluster's names or its control, looked up and classified once.
+
+Whose an object is and what stage a task has reached is decided here and nowhere else.  Stock-taking, rollouts, start
+order, views, the plan and the status read the roster; none of them looks an object up by its name or checks its owner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from tfcluster_operator.model import naming
+from tfcluster_operator.model.ledger import Ledger
+from tfcluster_operator.model.observed import (
+    Child,
+    Observed,
+    ObservedConfigMap,
+    ObservedPod,
+    ObservedService,
+)
+from tfcluster_operator.model.policies.ending import Ending, ending_of
+from tfcluster_operator.model.spec import Job, Task, TFCluster
+
+#: What stands between the name of a cluster and the digest in the name of a copy of the resolver.
+_OF_THE_RESOLVER: Final = ".resolver-"
+
+
+class Holder(Enum):
+    """Who holds a name that the cluster needs."""
+
+    NOBODY = "nobody"
+    #: The cluster itself.
+    OURS = "ours"
+    #: The cluster itself, and the object is being deleted.
+    LEAVING = "leaving"
+    #: A deleted TFCluster of the same name, whose objects are not gone yet.
+    PREDECESSOR = "predecessor"
+    #: Somebody else: the object is left alone.
+    FOREIGN = "foreign"
+
+
+class Stage(Enum):
+    """How far a task is."""
+
+    MISSING = "missing"
+    #: Its pod's name is held by somebody else.
+    FOREIGN = "foreign"
+    #: Its pod's name is held by a pod of a deleted TFCluster of the same name.
+    PREDECESSOR = "predecessor"
+    #: Its pod is being deleted.
+    TERMINATING = "terminating"
+    STARTING = "starting"
+    #: Its pod runs and is ready.
+    SERVING = "serving"
+    #: Its pod's program is over.
+    ENDED = "ended"
+    #: It has ended with exit code 0 and is not run again, whatever became of its pod.
+    COMPLETED = "completed"
+
+
+class Place(NamedTuple):
+    """One declared task, and the pod of its name, if there is one.
+
+    ``ending`` is how our pod's program ended, None while it runs or where its end says nothing.  ``outdated`` says that
+    our pod was made from another template than the present one.
+    """
+
+    task: Task
+    name: str
+    stage: Stage
+    pod: ObservedPod | None = None
+    ending: Ending | None = None
+    outdated: bool = False
+
+    @property
+    def own(self) -> ObservedPod | None:
+        """The pod, if it is ours; it may be on its way out."""
+        return None if self.stage in {Stage.FOREIGN, Stage.PREDECESSOR} else self.pod
+
+    @property
+    def staying(self) -> ObservedPod | None:
+        """The pod, if it is ours and nobody has asked for its deletion."""
+        pod = self.own
+        return None if pod is None or pod.meta.terminating else pod
+
+    @property
+    def serving(self) -> bool:
+        """Whether the task does its work now."""
+        return self.stage is Stage.SERVING
+
+
+_Kind = TypeVar("_Kind", ObservedService, ObservedConfigMap)
+
+
+@dataclass(frozen=True, slots=True)
+class Holding(Generic[_Kind]):
+    """A name of a Service or ConfigMap that the cluster needs, who holds it, and with what."""
+
+    name: str
+    holder: Holder
+    object: _Kind | None = None
+
+    @property
+    def own(self) -> _Kind | None:
+        """The object, if it is ours and stays."""
+        return self.object if self.holder is Holder.OURS else None
+
+
+@dataclass(frozen=True, slots=True)
+class Roster:
+    """Everything that exists for one cluster, classified.
+
+    ``places`` has every declared task by job, in the order of the indices.  ``surplus`` are our pods that no declared
+    task has a claim to; ``leaving`` are the pods that are being deleted and are ours, or hold a name of ours for a
+    predecessor.  ``unneeded`` are our Services and ConfigMaps of names that nothing declared needs, copies of the
+    resolver excepted: those are in ``copies``.  ``mounted`` names the copies that a pod of ours mounts.
+    """
+
+    cluster: TFCluster
+    places: Mapping[str, tuple[Place, ...]]
+    service: Holding[ObservedService]
+    views: Mapping[str, Holding[ObservedConfigMap]]
+    resolver: Holding[ObservedConfigMap] | None = None
+    surplus: tuple[ObservedPod, ...] = ()
+    leaving: tuple[ObservedPod, ...] = ()
+    unneeded: tuple[ObservedService | ObservedConfigMap, ...] = ()
+    copies: tuple[ObservedConfigMap, ...] = ()
+    mounted: frozenset[str] = frozenset()
+    uids: frozenset[str] = frozenset()
+
+    def of(self, job: Job) -> tuple[Place, ...]:
+        """Give the places of one job."""
+        return self.places[job.name]
+
+    def open(self, job: Job) -> Iterator[Place]:
+        """Give the places of one job that have not completed."""
+        return (place for place in self.places[job.name] if place.stage is not Stage.COMPLETED)
+
+    def staying(self) -> Iterator[ObservedPod]:
+        """Give every pod of ours, declared or not, that nobody has asked to go."""
+        for places in self.places.values():
+            for place in places:
+                if (pod := place.staying) is not None:
+                    yield pod
+        yield from self.surplus
+
+    def completed_by(self, ledger: Ledger) -> Roster:
+        """Give the roster in which the tasks that the ledger knows to be complete have that stage."""
+        changed: dict[str, tuple[Place, ...]] = {}
+        for job in self.cluster.jobs:
+            if completed := ledger.of(job.name).completed:
+                changed[job.name] = tuple(
+                    place._replace(stage=Stage.COMPLETED, pod=place.own) if place.task.index in completed else place
+                    for place in self.places[job.name]
+                )
+        return replace(self, places={**self.places, **changed}) if changed else self
+
+
+def call_roll(cluster: TFCluster, observed: Observed, *, resolver: str = "") -> Roster:
+    """Classify everything that exists for one cluster.
+
+    Args:
+        cluster: the declaration.
+        observed: everything that exists under its names or its control.
+        resolver: the name of the ConfigMap that delivers the resolver, "" where none is delivered.
+    """
+    places = {job.name: tuple(_places(cluster, job, observed)) for job in cluster.jobs}
+    declared = {place.name for of_job in places.values() for place in of_job}
+    surplus, leaving, mounted, uids = [], [], set(), set()
+    for name, pod in observed.pods.items():
+        ours, terminating = pod.meta.owner_uid == cluster.uid, pod.meta.terminating
+        if ours:
+            uids.add(pod.meta.uid)
+            mounted.add(pod.resolver)
+            if not terminating and name not in declared:
+                surplus.append(pod)
+        if terminating and (ours or holder_of(cluster, pod) is Holder.PREDECESSOR):
+            leaving.append(pod)
+    service = _hold(cluster, naming.service_name(cluster.name), observed.services)
+    views = {
+        job.name: _hold(cluster, naming.view_name(cluster.name, job.name), observed.config_maps) for job in cluster.jobs
+    }
+    needed = {resolver, *(holding.name for holding in views.values())}
+    config_maps = [one for one in _ours(cluster, observed.config_maps.values()) if one.meta.name not in needed]
+    copies = [one for one in config_maps if one.meta.name.startswith(cluster.name + _OF_THE_RESOLVER)]
+    services = [one for one in _ours(cluster, observed.services.values()) if one.meta.name != service.name]
+    return Roster(
+        cluster=cluster,
+        places=places,
+        service=service,
+        views=views,
+        resolver=_hold(cluster, resolver, observed.config_maps) if resolver else None,
+        surplus=tuple(surplus),
+        leaving=tuple(leaving),
+        unneeded=(*services, *(one for one in config_maps if one not in copies)),
+        copies=tuple(copies),
+        mounted=frozenset(mounted),
+        uids=frozenset(uids),
+    )
+
+
+def holder_of(cluster: TFCluster, child: Child) -> Holder:
+    """Tell whose an object is, from the cluster's point of view."""
+    meta = child.meta
+    if meta.owner_uid == cluster.uid:
+        return Holder.LEAVING if meta.terminating else Holder.OURS
+    if meta.owner_uid and meta.owner_name == cluster.name:
+        return Holder.PREDECESSOR
+    return Holder.FOREIGN
+
+
+def _places(cluster: TFCluster, job: Job, observed: Observed) -> Iterator[Place]:
+    pods = observed.pods
+    for index in range(job.replicas):
+        name = naming.pod_name(cluster.name, job.name, index)
+        pod = pods.get(name)
+        if pod is None:
+            yield Place(Task(job, index), name, Stage.MISSING)
+        elif pod.meta.owner_uid != cluster.uid:
+            yield Place(Task(job, index), name, _NOT_OURS[holder_of(cluster, pod)], pod)
+        else:
+            outdated = pod.meta.annotations.get(naming.ANNOTATION_TEMPLATE_HASH) != job.template_hash
+            stage = _stage_of(pod)
+            ending = None if stage in _AT_WORK else ending_of(pod)
+            yield Place(Task(job, index), name, stage, pod, ending, outdated)
+
+
+_AT_WORK: Final = (Stage.SERVING, Stage.STARTING)
+_NOT_OURS: Final = {Holder.PREDECESSOR: Stage.PREDECESSOR, Holder.FOREIGN: Stage.FOREIGN}
+
+
+def _stage_of(pod: ObservedPod) -> Stage:
+    if pod.meta.terminating:
+        return Stage.TERMINATING
+    if pod.ended:
+        return Stage.ENDED
+    return Stage.SERVING if pod.ready and pod.phase == "Running" else Stage.STARTING
+
+
+def _hold(cluster: TFCluster, name: str, among: Mapping[str, _Kind]) -> Holding[_Kind]:
+    found = among.get(name)
+    return Holding(name, Holder.NOBODY) if found is None else Holding(name, holder_of(cluster, found), found)
+
+
+def _ours(cluster: TFCluster, among: Iterable[_Kind]) -> Iterator[_Kind]:
+    return (one for one in among if holder_of(cluster, one) is Holder.OURS)

@@ -1,0 +1,127 @@
+"""The election on a real API server: what it says to each of our requests, and how fast a standby follows."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import kopf
+import pytest
+from support.manifests import tfcluster
+from support.objects import TFCLUSTERS, Kind
+from support.operator_process import OperatorProcess
+from support.waiting import eventually
+
+from tfcluster_operator.kube import connection, errors, lease
+from tfcluster_operator.kube.lease import Lease
+from tfcluster_operator.kube.one_shot import OneShot
+
+LEASES = Kind("coordination.k8s.io/v1", "leases")
+
+
+def with_lease(
+    kubeconfig: str, namespace: str, story: Callable[[Lease], Coroutine[Any, Any, None]], monkeypatch
+) -> None:
+    """Run a story with the Lease "x" of a namespace, as an administrator."""
+    monkeypatch.setenv("KUBECONFIG", kubeconfig)
+    found = kopf.login_with_kubeconfig(settings=kopf.OperatorSettings())
+    access = connection.Access(found.server, found.as_ssl_context(), found.as_http_headers())
+
+    async def run() -> None:
+        async with connection.open_session(access) as session:
+            await story(Lease(OneShot(session, access.server), namespace, "x", timeout=10))
+
+    asyncio.run(run())
+
+
+def test_the_server_keeps_what_is_written(control_plane, namespace, objects, monkeypatch):
+    """A Lease is created, renewed and released as it was written; labels that others gave it stay."""
+
+    async def story(ours: Lease) -> None:
+        assert await ours.read() is None
+        created = await ours.write(lease.claim(None, me="me", duration=15, now=1_700_000_000.25))
+        assert await ours.read() == created
+        assert (created.holder, created.duration, created.transitions) == ("me", 15, 0)
+        assert created.renewed == "2023-11-14T22:13:20.250000Z"
+        objects.patch(LEASES, namespace, "x", {"metadata": {"labels": {"a": "b"}}})
+        seen = await ours.read()
+        renewed = await ours.write(lease.claim(seen, me="me", duration=15, now=1_700_000_002.0))
+        assert renewed.acquired == created.renewed
+        assert renewed.renewed == "2023-11-14T22:13:22.000000Z"
+        freed = await ours.write(lease.released(renewed, now=1_700_000_003.0))
+        assert (freed.holder, freed.duration) == ("", 1)
+        taken = await ours.write(lease.claim(freed, me="other", duration=15, now=1_700_000_004.0))
+        assert (taken.holder, taken.transitions) == ("other", 1)
+
+    with_lease(str(control_plane.kubeconfig), namespace, story, monkeypatch)
+    assert objects.get(LEASES, namespace, "x")["metadata"]["labels"] == {"a": "b"}
+
+
+def test_the_server_refuses_who_comes_second(control_plane, namespace, objects, monkeypatch):
+    """A claim of an old version, a second creation, and a claim of a Lease that is gone are refused, each by name."""
+
+    async def story(ours: Lease) -> None:
+        first = lease.claim(None, me="me", duration=15, now=0)
+        created = await ours.write(first)
+        with pytest.raises(errors.AlreadyExistsError):
+            await ours.write(first)
+        await ours.write(lease.claim(created, me="other", duration=15, now=1))
+        with pytest.raises(errors.ConflictError):
+            await ours.write(lease.claim(created, me="me", duration=15, now=2))
+        old = await ours.read()
+        objects.delete(LEASES, namespace, "x")
+        with pytest.raises(errors.NotFoundError):
+            await ours.write(old)
+        again = await ours.write(replace(first, version=""))
+        with pytest.raises(errors.ConflictError):
+            await ours.write(old)
+        assert await ours.read() == again
+
+    with_lease(str(control_plane.kubeconfig), namespace, story, monkeypatch)
+
+
+@pytest.fixture
+def two(control_plane, admin, namespace, tmp_path: Path) -> Iterator[tuple[OperatorProcess, OperatorProcess]]:  # noqa: ARG001 - wants the kind
+    """Two operators of the test's namespace and one Lease, the first of which leads."""
+    pair = tuple(OperatorProcess(kubeconfig=control_plane.kubeconfig, log=tmp_path / f"{i}.log") for i in range(2))
+    arguments = ("--namespace", namespace, "--leader-election", "--lease-namespace", namespace)
+    try:
+        pair[0].start(arguments=arguments)
+        eventually(lambda: "leading as" in pair[0].tail(), what="the first leads", within=30)
+        pair[1].start(arguments=arguments)
+        yield pair
+    finally:
+        for process in pair:
+            process.kill()
+
+
+def becomes_leader(process: OperatorProcess, *, within: float) -> None:
+    eventually(lambda: "leading as" in process.tail(), what="the standby leads", within=within)
+
+
+def test_a_standby_is_ready_and_follows_a_release_within_three_seconds(two, world, objects):
+    """A standby is ready while another leads; SIGTERM to the leader ends it with 0, and the standby acts within 3 s."""
+    leader, standby = two
+    assert standby.readiness() == "200"
+    asked = time.monotonic()
+    assert leader.stop() == 0
+    becomes_leader(standby, within=5)
+    assert time.monotonic() - asked < 3
+    assert "the lease is released" in leader.tail()
+    objects.create(TFCLUSTERS, world.namespace, tfcluster("c").job("worker").build())
+    eventually(world.pods, what="the standby makes the pod")
+
+
+def test_a_standby_follows_a_crash_within_the_lease_and_two_seconds(two):
+    """SIGKILL leaves the Lease to run out; the standby leads within 17 s, and says nothing of an error."""
+    leader, standby = two
+    killed = time.monotonic()
+    leader.kill()
+    becomes_leader(standby, within=25)
+    assert 12.5 < time.monotonic() - killed < 17
+    assert not re.search(r"Traceback|ERROR", standby.tail())

@@ -1,0 +1,156 @@
+"""What Flux, Argo CD and other users of kstatus make of a TFCluster: done, failed for good, or on its way.
+
+kstatus judges by its own rules (tests/support/kstatus asks the Go module).  The clusters are real ones on a real API
+server with the real operator; a status is written by hand only where no cluster comes to it by itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from support.kstatus_verdicts import judge
+from support.lives import launch_running
+from support.manifests import tfcluster
+from support.objects import TFCLUSTERS, Object, Objects
+from support.waiting import eventually
+from support.world import World
+
+ELSEWHERE = "example.com/nobody"
+TIME = "2026-01-01T00:00:00Z"
+
+
+def condition(kind: str, status: str, reason: str) -> Object:
+    """A condition as the operator writes it."""
+    return {
+        "type": kind,
+        "status": status,
+        "reason": reason,
+        "message": f"why it is {status}",
+        "observedGeneration": 1,
+        "lastTransitionTime": TIME,
+    }
+
+
+def cluster(*conditions: Object, generation: int = 1, **metadata: Any) -> Object:
+    """A TFCluster whose first generation the operator has seen."""
+    return {
+        "apiVersion": "tfcluster.dev/v1alpha1",
+        "kind": "TFCluster",
+        "metadata": {"name": "c", "namespace": "n", "generation": generation, **metadata},
+        "spec": {},
+        "status": {"observedGeneration": 1, "conditions": list(conditions)},
+    }
+
+
+def verdict(found: Object) -> str:
+    """Give what kstatus says of one object, in one word."""
+    (only,) = judge(found)
+    return only.status
+
+
+def await_verdict(world: World, name: str, wanted: str) -> None:
+    """Return when kstatus says this of a cluster."""
+    eventually(lambda: verdict(world.cluster(name)), lambda found: found == wanted, what=f"{name} is {wanted}")
+
+
+READY = condition("Ready", "True", "AllTasksReady")
+GOING = condition("Stalled", "False", "NotStalled")
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted"),
+    [
+        pytest.param(cluster(READY, GOING), "Current", id="all tasks are ready"),
+        pytest.param(cluster(condition("Ready", "True", "Succeeded"), GOING), "Current", id="it has succeeded"),
+        pytest.param(
+            cluster(condition("Ready", "False", "TasksNotReady"), GOING), "InProgress", id="a task is missing"
+        ),
+        pytest.param(cluster(condition("Ready", "False", "BackingOff"), GOING), "InProgress", id="a restart is due"),
+        pytest.param(cluster(condition("Ready", "False", "Suspended"), GOING), "InProgress", id="it is suspended"),
+        pytest.param(cluster(READY, GOING, generation=2), "InProgress", id="an edit is not observed yet"),
+        pytest.param(
+            cluster(condition("Ready", "False", "TaskFailed"), condition("Stalled", "True", "TaskFailed")),
+            "Failed",
+            id="it has failed",
+        ),
+        pytest.param(
+            cluster(condition("Ready", "False", "InvalidSpec"), condition("Stalled", "True", "InvalidSpec")),
+            "Failed",
+            id="its spec is invalid",
+        ),
+        pytest.param(
+            cluster(
+                condition("Ready", "False", "InvalidSpec"), condition("Stalled", "True", "InvalidSpec"), generation=2
+            ),
+            "InProgress",
+            id="its spec was invalid, and a correction is not observed yet",
+        ),
+        pytest.param(cluster(READY, GOING, deletionTimestamp=TIME), "Terminating", id="it is being deleted"),
+    ],
+)
+def test_conditions_and_what_they_mean_to_kstatus(found: Object, wanted: str) -> None:
+    """docs/conditions.md says which conditions mean what to kstatus; kstatus itself says so too."""
+    assert verdict(found) == wanted
+
+
+def test_new_cluster_is_in_progress_before_any_operator_has_seen_it(objects: Objects, namespace: str) -> None:
+    """A pipeline that applies a TFCluster and waits does not take it for done before the operator comes."""
+    manifest = tfcluster("c").job("worker").spec(managedBy=ELSEWHERE).build()
+
+    created = objects.create(TFCLUSTERS, namespace, manifest)
+    stored = objects.get(TFCLUSTERS, namespace, "c") or {}
+
+    assert [found.status for found in judge(created, stored)] == ["InProgress", "InProgress"]
+
+
+def test_edit_is_in_progress_until_it_is_observed(objects: Objects, namespace: str) -> None:
+    """After an edit the API server's own generation keeps an old verdict from counting."""
+    objects.create(TFCLUSTERS, namespace, tfcluster("c").job("worker").spec(managedBy=ELSEWHERE).build())
+    status = {"observedGeneration": 1, "conditions": [READY, GOING]}
+    objects.patch(TFCLUSTERS, namespace, "c", {"status": status}, subresource="status")
+    before = objects.get(TFCLUSTERS, namespace, "c") or {}
+
+    edited = objects.patch(TFCLUSTERS, namespace, "c", {"spec": {"suspend": True}})
+    seen = objects.patch(TFCLUSTERS, namespace, "c", {"status": {"observedGeneration": 2}}, subresource="status")
+
+    assert [found.status for found in judge(before, edited, seen)] == ["Current", "InProgress", "Current"]
+
+
+@pytest.mark.usefixtures("operator")
+def test_training_is_in_progress_then_current_and_current_when_it_has_succeeded(world: World, kubelet) -> None:
+    """A cluster whose tasks are ready is Current, and so is one that has done its work."""
+    world.launch("c", {"chief": {}, "worker": {"replicas": 2}})
+    world.await_settled("c")
+    assert verdict(world.cluster("c")) == "InProgress"
+
+    kubelet.run("c-chief-0", "c-worker-0", "c-worker-1")
+    await_verdict(world, "c", "Current")
+
+    kubelet.succeed("c-chief-0")
+    world.await_ended("c", "Succeeded")
+    assert verdict(world.cluster("c")) == "Current"
+
+
+@pytest.mark.usefixtures("operator")
+def test_failed_training_is_failed(world: World, kubelet) -> None:
+    """A cluster that has failed for ever does not keep a pipeline waiting."""
+    launch_running(world, kubelet, "c", {"worker": {"restartPolicy": "Never"}})
+    await_verdict(world, "c", "Current")
+
+    kubelet.fail("c-worker-0")
+    world.await_ended("c", "Failed")
+
+    assert verdict(world.cluster("c")) == "Failed"
+
+
+@pytest.mark.usefixtures("operator")
+def test_suspended_cluster_is_in_progress(world: World, kubelet) -> None:
+    """A suspended cluster is not done: who waits for it waits until it is resumed."""
+    launch_running(world, kubelet, "c", {"worker": {}})
+    await_verdict(world, "c", "Current")
+
+    world.edit("c", {"suspend": True})
+    world.await_condition("c", "Ready", status="False", reason="Suspended")
+
+    assert verdict(world.cluster("c")) == "InProgress"

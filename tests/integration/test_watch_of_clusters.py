@@ -1,0 +1,119 @@
+"""The watch of TFClusters on a real API server: the definition comes late and goes, and a namespace is closed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from kubernetes import client, config
+from kubernetes.client.exceptions import ApiException
+from support.manifests import tfcluster
+from support.objects import CLUSTER_ROLES, CRDS, NAMESPACES, ROLE_BINDINGS, SERVICE_ACCOUNTS, TFCLUSTERS, Objects
+from support.operator_process import OperatorProcess
+from support.rbac import OPERATOR_RULES
+from support.waiting import eventually
+from support.world import World
+
+ROOT = Path(__file__).resolve().parents[2]
+CRD = "tfclusters.tfcluster.dev"
+USER = "somebody"
+
+
+@pytest.fixture(scope="module")
+def own_server(tmp_path_factory: pytest.TempPathFactory):
+    """A control plane of its own, which does not know the TFCluster kind."""
+    from local_kubernetes.control_plane import start
+
+    plane = start(tmp_path_factory.mktemp("own-server"))
+    yield plane
+    plane.stop()
+
+
+@pytest.fixture(scope="module")
+def things(own_server) -> Objects:
+    """An administrator's access to it, with the namespaces a and b, and a role for the operator that binds nobody."""
+    configuration = client.Configuration()
+    config.load_kube_config(str(own_server.kubeconfig), client_configuration=configuration)
+    objects = Objects(client.ApiClient(configuration))
+    for name in ("a", "b"):
+        objects.create(NAMESPACES, "", {"metadata": {"name": name}})
+        eventually(lambda name=name: objects.get(SERVICE_ACCOUNTS, name, "default"), what=f"{name} can hold pods")
+    rules = [{"apiGroups": [group], "resources": [kind], "verbs": list(verbs)} for group, kind, verbs in OPERATOR_RULES]
+    objects.create(CLUSTER_ROLES, "", {"metadata": {"name": USER}, "rules": rules})
+    return objects
+
+
+@pytest.fixture
+def process(own_server, tmp_path: Path) -> Iterator[OperatorProcess]:
+    """An operator, not started yet."""
+    found = OperatorProcess(kubeconfig=Path(own_server.kubeconfig), log=tmp_path / "operator.log")
+    yield found
+    found.kill()
+
+
+def define(objects: Objects) -> None:
+    objects.create(CRDS, "", yaml.safe_load((ROOT / "crds" / "tfcluster.yaml").read_text(encoding="utf-8")))
+
+
+def undefine(objects: Objects) -> None:
+    objects.delete(CRDS, "", CRD)
+    eventually(lambda: objects.get(CRDS, "", CRD), lambda found: found is None, what="the definition is gone")
+
+
+def create(objects: Objects, namespace: str, name: str) -> None:
+    """Create a TFCluster as soon as the server serves the kind."""
+
+    def attempt() -> bool:
+        try:
+            objects.create(TFCLUSTERS, namespace, tfcluster(name).job("worker").build())
+        except ApiException as error:
+            if error.status not in {404, 429}:  # not known yet, or its storage is being set up
+                raise
+            return False
+        return True
+
+    eventually(attempt, what=f"{name} can be created")
+
+
+def test_the_definition_comes_late_goes_and_comes_again(things: Objects, process: OperatorProcess):
+    """One process waits for the definition, serves, says when it is gone, and serves again when it is back."""
+    process.start(wait=False)
+    eventually(lambda: "does not know the kind" in process.tail(), what="it says what it waits for")
+    eventually(process.readiness, lambda answer: answer == "503", what="it is not ready")
+    assert process.get_health("healthz") == "200"
+    for name in ("first", "second"):
+        define(things)
+        create(things, "a", name)
+        eventually(lambda name=name: f"{name}-worker-0" in World(things, "a").pods(), what=f"{name} has its pod")
+        eventually(process.readiness, lambda answer: answer == "200", what="it is ready")
+        undefine(things)
+        eventually(process.readiness, lambda answer: answer == "503", what="it says that the kind is gone")
+    assert process.running
+    assert "Traceback" not in process.tail(characters=100_000)
+
+
+def test_a_closed_namespace_keeps_no_other_from_being_served(own_server, things: Objects, process: OperatorProcess):
+    """With rights in one of two namespaces the operator is ready and serves it; it serves the other when it may."""
+    define(things)
+    bind(things, "b")
+    process.start(kubeconfig=Path(own_server.kubeconfig_for(USER)), arguments=("--namespace", "a", "--namespace", "b"))
+    create(things, "b", "open")
+    eventually(lambda: "open-worker-0" in World(things, "b").pods(), what="the open namespace is served")
+    create(things, "a", "closed")
+    bind(things, "a")
+    eventually(lambda: "closed-worker-0" in World(things, "a").pods(), what="the other one is served", within=40)
+    things.delete(ROLE_BINDINGS, "a", USER)
+    process.kill()
+    process.start(kubeconfig=Path(own_server.kubeconfig_for(USER)), arguments=("--namespace", "a", "--namespace", "b"))
+    create(things, "b", "later")
+    eventually(lambda: "later-worker-0" in World(things, "b").pods(), what="it is served after a restart, too")
+
+
+def bind(objects: Objects, namespace: str) -> None:
+    """Give the operator's user its rights in a namespace."""
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": USER}
+    subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": USER}
+    body = {"metadata": {"name": USER}, "roleRef": reference, "subjects": [subject]}
+    objects.create(ROLE_BINDINGS, namespace, body)

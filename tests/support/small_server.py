@@ -1,0 +1,245 @@
+"""An API server of one page: discovery, TFClusters, empty lists of children, Leases; and it lies on demand.
+
+It is for tests of how the operator's process stands up to the server: it knows too little of Kubernetes for any other.
+It runs in the loop that enters it, or in a thread of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Self
+
+import yaml
+from aiohttp import web
+
+Object = dict[str, Any]
+_CLUSTERS = "tfclusters"
+
+
+class SmallServer:
+    """The server.  Tests set its attributes; ``requests`` holds a line for each request, as it came in."""
+
+    def __init__(self) -> None:
+        self.requests: list[str] = []
+        #: The bodies of the writes to anything but the Lease, with the loop's time at which each came in.
+        self.written: list[Object] = []
+        self.accepted: list[str] = []
+        #: Whether the kind TFCluster can be listed, and whether discovery tells of it.
+        self.kind_served = True
+        self.kind_discovered = True
+        #: The status with which lists and watches of TFClusters are refused, by namespace ("" for all).
+        self.refused: dict[str, int] = {}
+        #: Whether each watch ends as soon as it began.
+        self.ends_at_once = False
+        #: Called before a list of metadata is answered, after what it holds was settled.
+        self.before_metadata: Callable[[], Coroutine[Any, Any, None]] | None = None
+        self.page = 500
+        self.lease: Object | None = None
+        self.lease_refused = False
+        self.url = ""
+        self._clusters: dict[str, Object] = {}
+        self._version = 100
+        self._streams: list[tuple[str, asyncio.Queue[bytes | None]]] = []
+
+    async def __aenter__(self) -> Self:
+        application = web.Application()
+        application.router.add_route("*", "/{path:.*}", self._serve)
+        self._runner = web.AppRunner(application, shutdown_timeout=0.1, handler_cancellation=True, access_log=None)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.end_watches()
+        await self._runner.cleanup()
+
+    def put(self, name: str, namespace: str = "a", *, tell: bool = True) -> Object:
+        """Create or change a TFCluster.
+
+        Args:
+            name: its name.
+            namespace: its namespace.
+            tell: whether the open watches hear of it.
+        """
+        self._version += 1
+        uid = f"uid-of-{name}"
+        kind = "MODIFIED" if uid in self._clusters else "ADDED"
+        self._clusters[uid] = {
+            "apiVersion": "tfcluster.dev/v1alpha1",
+            "kind": "TFCluster",
+            "metadata": {"name": name, "namespace": namespace, "uid": uid, "resourceVersion": str(self._version)},
+            "spec": {"jobs": {}},
+        }
+        if tell:
+            self._tell(kind, self._clusters[uid])
+        return self._clusters[uid]
+
+    def remove(self, name: str, *, tell: bool = True) -> None:
+        """Delete a TFCluster; ``tell`` says whether the open watches hear of it."""
+        self._version += 1
+        gone = self._clusters.pop(f"uid-of-{name}")
+        if tell:
+            self._tell("DELETED", gone)
+
+    def say_error(self, code: int) -> None:
+        """Send an ERROR down every watch of TFClusters, and end it."""
+        event = {"type": "ERROR", "object": {"kind": "Status", "code": code, "message": "as the test wants it"}}
+        for _, queue in self._streams:
+            queue.put_nowait(json.dumps(event).encode() + b"\n")
+        self.end_watches()
+
+    def end_watches(self, namespace: str | None = None) -> None:
+        """End the watches of TFClusters in a namespace, or (None) in all, as a server does that stops."""
+        for of, queue in self._streams:
+            if namespace in {None, of}:
+                queue.put_nowait(None)
+
+    @property
+    def watches(self) -> Counter[str]:
+        """The open watches of TFClusters by namespace."""
+        return Counter(namespace for namespace, _ in self._streams)
+
+    def count(self, part: str) -> int:
+        """Count the requests that have this in their line."""
+        return sum(part in line for line in self.requests)
+
+    def _tell(self, kind: str, body: Object) -> None:
+        line = json.dumps({"type": kind, "object": body}).encode() + b"\n"
+        for namespace, queue in self._streams:
+            if namespace in {"", body["metadata"]["namespace"]}:
+                queue.put_nowait(line)
+
+    async def _serve(self, request: web.Request) -> web.StreamResponse:  # noqa: PLR0911 - one for each thing served
+        self.requests.append(f"{request.method} {request.path_qs}")
+        parts = [part for part in request.path.split("/") if part]
+        match parts:
+            case ["api"]:
+                return web.json_response({"versions": ["v1"]})
+            case ["apis"]:
+                version = {"version": "v1alpha1", "groupVersion": "tfcluster.dev/v1alpha1"}
+                group = {"name": "tfcluster.dev", "versions": [version], "preferredVersion": version}
+                return web.json_response({"groups": [group] if self.kind_discovered else []})
+            case ["api", "v1"]:
+                # kopf awaits the kind Namespace before anything else.
+                kind = {"name": "namespaces", "kind": "Namespace", "singularName": "", "namespaced": False}
+                return web.json_response({"resources": [{**kind, "verbs": ["list", "watch"]}]})
+            case ["apis", "tfcluster.dev", "v1alpha1"]:
+                kind = {"name": _CLUSTERS, "kind": "TFCluster", "singularName": "tfcluster", "namespaced": True}
+                return web.json_response({"resources": [{**kind, "verbs": ["list", "watch"]}]})
+            case ["apis", "tfcluster.dev", "v1alpha1", *scope, "tfclusters"]:
+                return await self._serve_clusters(request, scope[-1] if scope else "")
+            case ["apis", "coordination.k8s.io", *_]:
+                return await self._serve_lease(request)
+        if request.method != "GET":
+            self.written.append(await request.json())
+            return web.json_response({"metadata": {"resourceVersion": "1"}})
+        if "watch" in request.query:
+            return await self._stream(request, "children", asyncio.Queue())
+        return web.json_response({"metadata": {"resourceVersion": "1"}, "items": []})
+
+    async def _serve_clusters(self, request: web.Request, namespace: str) -> web.StreamResponse:
+        if not self.kind_served:
+            return web.Response(status=404, text="404 page not found")
+        if status := self.refused.get(namespace):
+            words = {"kind": "Status", "reason": "Forbidden", "message": "not for you", "code": status}
+            return web.json_response(words, status=status)
+        if "watch" in request.query:
+            queue: asyncio.Queue[bytes | None] = asyncio.Queue()
+            if self.ends_at_once:
+                queue.put_nowait(None)
+            return await self._stream(request, namespace, queue)
+        found = [body for body in self._clusters.values() if namespace in {"", body["metadata"]["namespace"]}]
+        accepted = request.headers.get("Accept", "")
+        self.accepted.append(accepted)
+        version = str(self._version)
+        if "PartialObjectMetadataList" in accepted:
+            found = [{"metadata": body["metadata"]} for body in found]
+            if self.before_metadata is not None:
+                await self.before_metadata()
+        start = int(request.query.get("continue", "0"))
+        size = min(self.page, int(request.query.get("limit", "500")))
+        rest = str(start + size) if start + size < len(found) else ""
+        # NB: as the real server does it, an empty list of metadata is null.
+        empty = None if "PartialObjectMetadataList" in accepted else []
+        return web.json_response(
+            {
+                "apiVersion": "tfcluster.dev/v1alpha1",
+                "kind": "TFClusterList",
+                "metadata": {"resourceVersion": version, "continue": rest},
+                "items": found[start : start + size] or empty,
+            }
+        )
+
+    async def _stream(
+        self, request: web.Request, namespace: str, queue: asyncio.Queue[bytes | None]
+    ) -> web.StreamResponse:
+        response = web.StreamResponse()
+        entry = (namespace, queue)
+        await response.prepare(request)
+        if namespace != "children":
+            self._streams.append(entry)
+        try:
+            while (line := await queue.get()) is not None:
+                await response.write(line)
+        finally:
+            if entry in self._streams:
+                self._streams.remove(entry)
+        return response
+
+    async def _serve_lease(self, request: web.Request) -> web.Response:
+        if self.lease_refused:
+            return web.json_response({"reason": "Forbidden", "message": "not for you"}, status=403)
+        if request.method != "GET":
+            body = await request.json()
+            wanted = body["metadata"].get("resourceVersion")
+            if wanted is None and self.lease is not None:
+                return web.json_response({"reason": "AlreadyExists", "message": "it exists"}, status=409)
+            if self.lease is not None and wanted != self.lease["metadata"]["resourceVersion"]:
+                return web.json_response({"reason": "Conflict", "message": "another version"}, status=409)
+            self._version += 1
+            self.lease = {"metadata": {"resourceVersion": str(self._version)}, "spec": body["spec"]}
+        if self.lease is None:
+            return web.json_response({"reason": "NotFound", "message": "no such lease"}, status=404)
+        return web.json_response(self.lease)
+
+
+@contextmanager
+def in_a_thread(server: SmallServer) -> Iterator[SmallServer]:
+    """Serve from a thread of its own, for tests that start processes."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, name="small-server", daemon=True)
+    thread.start()
+    asyncio.run_coroutine_threadsafe(server.__aenter__(), loop).result(10)
+    try:
+        yield server
+    finally:
+        asyncio.run_coroutine_threadsafe(server.__aexit__(), loop).result(10)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+def write_kubeconfig(server: SmallServer, folder: Path) -> Path:
+    """Write a kubeconfig that leads to the server, and give its path."""
+    path = folder / "small-server.yaml"
+    path.write_text(
+        yaml.safe_dump(
+            {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "clusters": [{"name": "small", "cluster": {"server": server.url}}],
+                "users": [{"name": "operator", "user": {}}],
+                "contexts": [{"name": "small", "context": {"cluster": "small", "user": "operator"}}],
+                "current-context": "small",
+            }
+        ),
+        encoding="utf-8",
+    )
+    return path

@@ -1,0 +1,196 @@
+"""The seam to the API server: what is tried again and for how long, and watches that end."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Self
+
+import aiohttp
+import pytest
+from unit.in_memory import NOW
+from unit.virtual_time import run_in_virtual_time
+
+from tfcluster_operator.kube import errors, wire
+from tfcluster_operator.kube.client import Client
+from tfcluster_operator.kube.clock import Clock
+from tfcluster_operator.kube.informer import Informer
+from tfcluster_operator.kube.limiter import AdaptiveLimiter
+from tfcluster_operator.kube.store import ChildStore
+
+_REFUSED = b'{"kind":"Status","reason":"InternalError","message":"failed calling webhook"}'
+
+
+class Server:
+    """A session that always answers the same, or dies; it notes when it was asked."""
+
+    def __init__(self, status: int = 200, body: bytes = b"{}", *, dies: Exception | None = None) -> None:
+        self.status, self.body, self.dies = status, body, dies
+        self.headers: dict[str, str] = {}
+        self.asked: list[float] = []
+        self.watches: list[float] = []
+        self.lasts = 0.0
+
+    def request(self, *_: object, **__: object) -> Server:
+        self.asked.append(asyncio.get_running_loop().time() - 1000.0)
+        return self
+
+    def get(self, *_: object, **__: object) -> Server:
+        self.watches.append(asyncio.get_running_loop().time() - 1000.0)
+        return self
+
+    async def __aenter__(self) -> Self:
+        if self.dies is not None:
+            raise self.dies
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        return None
+
+    async def read(self) -> bytes:
+        return self.body
+
+    @property
+    def content(self) -> Server:
+        """What a watch gives: nothing, for a while."""
+        return self
+
+    async def iter_any(self) -> Any:
+        await asyncio.sleep(self.lasts)
+        for chunk in ():
+            yield chunk
+
+
+def make_client(server: Server) -> Client:
+    """Make a client of that server, in the time of the running loop."""
+    loop = asyncio.get_running_loop()
+    clock = Clock(wall=lambda: NOW + loop.time(), elapsed=loop.time)
+    session: Any = server
+    return Client(session, "https://server.example.test", AdaptiveLimiter(elapsed=clock.elapsed), clock=clock)
+
+
+def ask(server: Server, method: str) -> bytes | errors.KubeError:
+    """Make one request; give the answer, or the error."""
+
+    async def scenario() -> bytes | errors.KubeError:
+        try:
+            return await make_client(server).request(method, "/api/v1/pods")
+        except errors.KubeError as error:
+            return error
+
+    return run_in_virtual_time(scenario())
+
+
+@pytest.mark.parametrize("method", ["POST", "PATCH", "DELETE"])
+@pytest.mark.parametrize("status", [500, 502, 599])
+def test_write_that_the_server_fails_at_is_told_at_once(method, status):
+    """A webhook that is down stays so for longer than a pass should wait."""
+    server = Server(status, _REFUSED)
+
+    error = ask(server, method)
+
+    assert isinstance(error, errors.ServerError)
+    assert (error.message, len(server.asked)) == ("failed calling webhook", 1)
+
+
+@pytest.mark.parametrize(
+    ("method", "status", "least", "most"),
+    [
+        ("GET", 500, 10.0, 20.0),
+        ("GET", 503, 10.0, 20.0),
+        ("POST", 503, 2.0, 5.0),
+        ("POST", 504, 2.0, 5.0),
+        ("POST", 429, 2.0, 5.0),
+    ],
+)
+def test_what_may_pass_in_a_moment_is_tried_for_a_bounded_time(method, status, least, most):
+    """What reads has 20 seconds, what writes 5: the pass that waits for it holds up others."""
+    server = Server(status, _REFUSED)
+
+    error = ask(server, method)
+
+    assert isinstance(error, errors.ServerError)
+    assert len(server.asked) > 3
+    assert least <= server.asked[-1] <= most
+
+
+@pytest.mark.parametrize(("method", "most"), [("GET", 20.0), ("DELETE", 5.0)])
+def test_server_that_does_not_answer_is_tried_as_long(method, most):
+    """In the end that is an error of its own."""
+    server = Server(dies=aiohttp.ClientConnectionError("no route"))
+
+    assert isinstance(ask(server, method), errors.UnreachableError)
+    assert len(server.asked) > 3
+    assert server.asked[-1] <= most
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "kind"),
+    [
+        (403, "Forbidden", errors.ApiError),
+        (404, "NotFound", errors.NotFoundError),
+        (409, "AlreadyExists", errors.AlreadyExistsError),
+        (409, "Conflict", errors.ConflictError),
+        (410, "Expired", errors.GoneError),
+    ],
+)
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_refusal_is_final(method, status, reason, kind):
+    """It is asked once, and told by name."""
+    server = Server(status, f'{{"kind":"Status","reason":"{reason}","message":"no"}}'.encode())
+
+    assert type(ask(server, method)) is kind
+    assert len(server.asked) == 1
+
+
+# --- informers
+
+
+def inform(server: Server, seconds: float) -> Informer:
+    """Let an informer run for so long."""
+
+    async def scenario() -> Informer:
+        store = ChildStore(lambda _owner, _name: None, lambda: 0.0)
+        informer = Informer(make_client(server), wire.PODS, store, None)
+        running = asyncio.create_task(informer.run())
+        await asyncio.sleep(seconds)
+        running.cancel()
+        return informer
+
+    return run_in_virtual_time(scenario())
+
+
+_EMPTY = b'{"metadata":{"resourceVersion":"7"},"items":[]}'
+
+
+def test_server_that_closes_every_watch_at_once_is_not_hammered():
+    """The pauses grow though there is no error: in a minute a dozen watches, not thousands."""
+    server = Server(body=_EMPTY)
+
+    informer = inform(server, 60.0)
+
+    assert informer.synced.is_set()
+    assert 6 <= len(server.watches) <= 25
+    gaps = [later - former for former, later in zip(server.watches[1:], server.watches[2:], strict=False)]
+    assert max(gaps) > 4 * gaps[0]
+    assert len(server.asked) == 1  # what was listed stays good
+
+
+def test_watch_that_held_is_opened_again_at_once():
+    """A server ends each watch after some minutes; nothing is missed for long."""
+    server = Server(body=_EMPTY)
+    server.lasts = 270.0
+
+    inform(server, 1000.0)
+
+    assert [round(at) for at in server.watches] == [0, 270, 540, 810]
+
+
+@pytest.mark.parametrize("status", [401, 403, 404])
+def test_list_that_is_refused_is_told_and_tried_again(status):
+    """The words are the server's; when it is allowed, they are gone."""
+    server = Server(status, b'{"kind":"Status","reason":"Forbidden","message":"pods is forbidden"}')
+
+    informer = inform(server, 30.0)
+
+    assert (informer.refused, informer.synced.is_set()) == ("pods is forbidden", False)
+    assert 3 <= len(server.asked) <= 25

@@ -1,0 +1,113 @@
+"""The sessions: a write that is held back by the fence never reaches the server, however late the fence falls."""
+
+from __future__ import annotations
+
+import asyncio
+
+import aiohttp
+import pytest
+from support.small_server import SmallServer
+
+from tfcluster_operator.kube import connection, errors
+
+EVENTS = "/api/v1/namespaces/a/events"
+
+
+class Fence:
+    """Open for so many looks; None stays open."""
+
+    def __init__(self, looks: int | None = None) -> None:
+        self.looks = looks
+
+    def __call__(self) -> None:
+        if self.looks == 0:
+            raise errors.NotLeadingError("another operator leads")
+        if self.looks is not None:
+            self.looks -= 1
+
+
+@pytest.mark.parametrize("looks", [0, 1], ids=["before the request is put together", "before its bytes leave"])
+def test_no_write_passes_a_fence_that_fell(looks):
+    """A fence that falls after the caller looked still holds a write back, at both of the places that look."""
+
+    async def run() -> None:
+        server = SmallServer()
+        async with server, connection.open_session(connection.Access(server.url), fence=Fence(looks)) as session:
+            with pytest.raises((errors.NotLeadingError, aiohttp.ClientConnectionError)):
+                await session.post(server.url + EVENTS, json={"a": 1})
+            assert server.written == []
+            assert server.requests == []
+            answer = await session.get(server.url + "/api")
+            assert answer.status == 200
+
+    asyncio.run(run())
+
+
+def test_writes_pass_while_the_fence_is_open():
+    """An open fence lets writes through, with a body and without one."""
+
+    async def run() -> None:
+        server = SmallServer()
+        async with server, connection.open_session(connection.Access(server.url), fence=Fence()) as session:
+            await session.post(server.url + EVENTS, json={"a": 1})
+            assert server.written == [{"a": 1}]
+
+    asyncio.run(run())
+
+
+def test_writes_under_way_are_counted():
+    """``none`` is set again only when the last write was answered; reads do not count."""
+
+    async def run() -> None:
+        server = SmallServer()
+        under_way = connection.WritesUnderWay()
+        async with server, connection.open_session(connection.Access(server.url), under_way) as session:
+            await session.get(server.url + "/api")
+            assert under_way.none.is_set()
+            writes = [asyncio.create_task(session.post(server.url + EVENTS, json={"a": i})) for i in range(3)]
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            assert not under_way.none.is_set()
+            await asyncio.wait_for(under_way.none.wait(), 5)
+            assert len(server.written) == 3
+            await asyncio.gather(*writes)
+
+    asyncio.run(run())
+
+
+def test_a_borrowed_session_leaves_the_lenders_connections_open():
+    """Kopf closes what it is given: the lender goes on."""
+
+    async def run() -> None:
+        server = SmallServer()
+        access = connection.Access(server.url)
+        async with server, connection.open_session(access) as session:
+            async with connection.borrow_session(access, session) as borrowed:
+                await borrowed.get(server.url + "/api")
+            assert (await session.get(server.url + "/api")).status == 200
+
+    asyncio.run(run())
+
+
+def test_a_token_is_read_again_after_a_minute(tmp_path, monkeypatch):
+    """Every request carries the token that the file held at most a minute ago."""
+    token = tmp_path / "token"
+    token.write_text("first\n", encoding="ascii")
+    seen: list[str] = []
+    now = 1000.0
+    monkeypatch.setattr(connection.time, "monotonic", lambda: now)
+
+    async def run() -> None:
+        nonlocal now
+        read = connection._FreshToken(token)
+
+        async def handler(request):
+            seen.append(request.headers["Authorization"])
+
+        for text, passed in (("first", 0), ("second", 59), ("second", 2)):
+            token.write_text(text, encoding="ascii")
+            now += passed
+            await read(type("Request", (), {"headers": {}})(), handler)
+
+    asyncio.run(run())
+    assert seen == ["Bearer first", "Bearer first", "Bearer second"]

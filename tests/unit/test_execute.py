@@ -1,0 +1,495 @@
+"""Carrying out a plan over HTTP: what a refusal holds up, what goes on, and that every pass ends in a report."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import aiohttp
+import pytest
+from unit.http_world import HttpWorld, Refusal, Request
+from unit.in_memory import NOW, InMemoryWorld, make_body, make_cluster, settled
+from unit.virtual_time import run_in_virtual_time
+
+from tfcluster_operator.engine.reconcile import Reconciler
+from tfcluster_operator.engine.work_queue import RetryLater
+from tfcluster_operator.kube import errors
+from tfcluster_operator.kube.client import Client
+from tfcluster_operator.kube.clock import Clock
+from tfcluster_operator.kube.execute import Executor, Outcome
+from tfcluster_operator.kube.limiter import AdaptiveLimiter
+from tfcluster_operator.kube.parents import Parents
+from tfcluster_operator.manifests.resolver_archive import ResolverArchive
+from tfcluster_operator.model import reasons
+from tfcluster_operator.model.actions import EVIDENCE, Finding
+from tfcluster_operator.model.spec import TFCluster
+from tfcluster_operator.model.story import SERVICE, pods_gate, views_gate
+
+NO_ARCHIVE = ResolverArchive(digest="0123456789", content=b"zip")
+QUOTA = Refusal(403, "Forbidden", "exceeded quota: objects")
+WEBHOOK = Refusal(500, "InternalError", 'failed calling webhook "policy.example.test": connection refused')
+JOBS = {"chief": 1, "ps": 1, "worker": 2}
+KEY = ("default", "demo")
+
+Refuse = Callable[[Request], Refusal | None]
+
+
+def when(refusal: Refusal, *briefs: str) -> Refuse:
+    """Refuse requests whose brief begins with one of these."""
+    return lambda request: refusal if request.brief.startswith(briefs) else None
+
+
+def make_client(session: HttpWorld, *, fence: Callable[[], None] | None = None) -> Client:
+    """Make the operator's client of a session, in the time of the running loop."""
+    loop = asyncio.get_running_loop()
+    clock = Clock(wall=lambda: NOW + loop.time() - 1000.0, elapsed=loop.time)
+    limiter = AdaptiveLimiter(elapsed=clock.elapsed)
+    session_: Any = session
+    return Client(session_, "https://server.example.test", limiter, clock=clock, fence=fence)
+
+
+def carry_out(
+    world: InMemoryWorld,
+    cluster: TFCluster,
+    refuse: Refuse = lambda _: None,
+    *,
+    closed: tuple[str, ...] = (),
+    fence: Callable[[], None] | None = None,
+) -> tuple[Outcome, HttpWorld]:
+    """Plan for what exists, and carry the plan out; give what became of it, and the session."""
+    session = HttpWorld(world, refuse)
+    planned = world.plan(cluster)
+
+    async def scenario() -> Outcome:
+        executor = Executor(make_client(session, fence=fence), world.stores, NO_ARCHIVE)
+        return await executor.carry_out(planned, cluster, closed=closed)
+
+    return run_in_virtual_time(scenario()), session
+
+
+def bare(jobs: Any = None, **spec: Any) -> TFCluster:
+    """Declare a cluster whose pods have no resolver."""
+    return make_cluster(jobs or JOBS, resolver={"delivery": "None"}, **spec)
+
+
+# --- what a refusal holds up
+
+
+def test_refused_config_map_holds_up_the_pods_of_its_job_alone():
+    """The other jobs have all that they need, and the outcome has the server's words."""
+    outcome, session = carry_out(InMemoryWorld(), bare(), when(QUOTA, "POST configmaps demo-worker"))
+
+    assert session.world.names("Pod") == {"demo-chief-0", "demo-ps-0"}
+    finding = Finding(reasons.REFUSED, "ConfigMap demo-worker: exceeded quota: objects")
+    assert outcome.refused == {views_gate("worker"): finding}
+    assert (outcome.again, outcome.cut_off) == (False, "")
+    assert session.writes("pods") == ["POST pods demo-chief-0", "POST pods demo-ps-0"]
+
+
+def test_refused_service_holds_up_every_pod_and_no_view():
+    """A pod without it would have no name."""
+    outcome, session = carry_out(InMemoryWorld(), bare(), when(QUOTA, "POST services"))
+
+    assert (session.world.names("Pod"), session.world.names("ConfigMap")) == (
+        set(),
+        {"demo-chief", "demo-ps", "demo-worker"},
+    )
+    assert set(outcome.refused) == {SERVICE}
+
+
+def test_refused_pod_holds_up_its_job():
+    """The workers wait, the parameter servers are created."""
+    outcome, session = carry_out(InMemoryWorld(), bare(), when(QUOTA, "POST pods demo-worker"))
+
+    assert session.world.names("Pod") == {"demo-chief-0", "demo-ps-0"}
+    assert set(outcome.refused) == {pods_gate("worker")}
+
+
+@pytest.mark.parametrize("refusal", [QUOTA, WEBHOOK])
+def test_what_must_go_goes_though_all_else_is_refused(refusal):
+    """A scale-down under a full quota frees what the quota needs."""
+    world = settled(bare({"chief": 1, "worker": 4}))
+    after = bare({"chief": 1, "worker": 1, "ps": 2}, generation=2)
+
+    outcome, session = carry_out(world, after, when(refusal, "POST", "PATCH"))
+
+    gone = [f"DELETE pods demo-worker-{index}" for index in (3, 2, 1)]
+    assert [one for one in session.writes("pods") if one.startswith("DELETE")] == gone
+    assert [action.name for action in outcome.actions] == ["demo-worker-3", "demo-worker-2", "demo-worker-1"]
+    assert views_gate("worker") in outcome.refused
+
+
+def test_closed_evidence_holds_up_what_would_destroy_it():
+    """A failed pod is neither replaced nor are missing ones created while its failure is not written down."""
+    cluster = bare({"chief": 1, "worker": 3})
+    world = settled(cluster)
+    world.pod_ends("demo-worker-0", "Failed")
+    world.plan(cluster)
+    world.now += 2
+    world.objects.pop(("Pod", "demo-worker-1"))
+    world.edit("Service", "demo", {"spec": {"publishNotReadyAddresses": False}})
+
+    outcome, session = carry_out(world, cluster, closed=(EVIDENCE,))
+
+    assert session.writes("pods") == []
+    assert session.writes("services") == ["PATCH services demo"]
+    assert [action.name for action in outcome.actions] == ["demo"]
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 422])
+def test_refusal_is_told_in_the_servers_words(status):
+    """Whatever the code is."""
+    refusal = Refusal(status, "Reason", "the server's words")
+
+    outcome, _ = carry_out(InMemoryWorld(), bare({"worker": 1}), when(refusal, "POST pods"))
+
+    finding = Finding(reasons.REFUSED, "Pod demo-worker-0: the server's words")
+    assert outcome.refused == {pods_gate("worker"): finding}
+
+
+def test_webhook_that_is_down_is_told_in_its_words_and_tried_once():
+    """A 500 is an answer: a pass does not wait for what stays so for long, and goes on with the rest."""
+    outcome, session = carry_out(InMemoryWorld(), bare(), when(WEBHOOK, "POST pods demo-chief"))
+
+    assert outcome.refused == {
+        pods_gate("chief"): Finding(reasons.REQUEST_FAILED, f"Pod demo-chief-0: {WEBHOOK.message}")
+    }
+    assert session.writes("pods").count("POST pods demo-chief-0") == 1
+    assert session.world.names("Pod") == {"demo-ps-0", "demo-worker-0", "demo-worker-1"}
+
+
+@pytest.mark.parametrize("status", [429, 503, 504])
+def test_server_without_room_is_tried_again(status):
+    """What may pass in a moment is no refusal."""
+    left = [3]
+
+    def refuse(request: Request) -> Refusal | None:
+        if request.brief == "POST pods demo-worker-0" and left[0]:
+            left[0] -= 1
+            return Refusal(status, "Busy", "later")
+        return None
+
+    outcome, session = carry_out(InMemoryWorld(), bare({"worker": 1}), refuse)
+
+    assert outcome.refused == {}
+    assert session.writes("pods") == ["POST pods demo-worker-0"] * 4
+
+
+def test_server_that_does_not_answer_cuts_the_plan_off():
+    """What was not tried is not tried; the outcome says so, and is an outcome."""
+    dead = Refusal(cut=aiohttp.ClientConnectionError("no route"))
+
+    outcome, session = carry_out(InMemoryWorld(), bare(), when(dead, "POST services"))
+
+    assert "ClientConnectionError" in outcome.cut_off
+    assert outcome.refused[SERVICE].reason == reasons.REQUEST_FAILED
+    assert session.world.names("Pod") == set()
+
+
+def test_namespace_that_is_gone_is_told():
+    """A create that finds no place is refused, and no lost race."""
+    gone = Refusal(404, "NotFound", 'namespaces "default" not found')
+
+    outcome, _ = carry_out(InMemoryWorld(), bare({"worker": 1}), when(gone, "POST services"))
+
+    assert outcome.refused == {SERVICE: Finding(reasons.REFUSED, 'Service demo: namespaces "default" not found')}
+    assert not outcome.again
+
+
+def test_fence_that_is_shut_lets_no_write_out():
+    """Another replica may lead by now: the plan ends with that error, and no request was made."""
+
+    def fence() -> None:
+        raise errors.NotLeadingError("the lease is another's")
+
+    world, session = InMemoryWorld(), []
+    with pytest.raises(errors.NotLeadingError):
+        session.append(carry_out(world, bare(), fence=fence))
+
+    assert world.objects == {}
+
+
+# --- races
+
+
+def test_lost_race_is_looked_up_and_planned_again():
+    """Somebody has our name: who it is is known afterwards, and the rest of that group went on."""
+    world = InMemoryWorld()
+    world.create("Pod", {"metadata": {"name": "demo-worker-0"}, "spec": {"containers": []}})
+    cluster = bare({"ps": 1, "worker": 1})
+    session = HttpWorld(world)
+    planned = InMemoryWorld().plan(cluster)  # by an operator that has not seen it
+
+    async def scenario() -> Outcome:
+        return await Executor(make_client(session), world.stores, NO_ARCHIVE).carry_out(planned, cluster)
+
+    outcome = run_in_virtual_time(scenario())
+
+    assert (outcome.again, outcome.refused) == (True, {})
+    assert ("Pod", ("default", "demo-worker-0")) in world.stores.unlabelled
+    assert "demo-ps-0" in world.names("Pod")
+    assert [one.reason for one in world.plan(cluster).findings] == [reasons.NAME_TAKEN]
+
+
+@pytest.mark.parametrize("happens", ["gone", "reborn"])
+def test_object_that_changed_under_the_plan_is_left_alone(happens):
+    """Its UID is not the one that was meant: nothing is deleted, and the plan is made again."""
+    cluster = bare({"worker": 2})
+    world = settled(cluster)
+    smaller = bare({"worker": 1}, generation=2)
+    planned = world.plan(smaller)
+    body = world.objects.pop(("Pod", "demo-worker-1"))
+    if happens == "reborn":
+        world.create("Pod", body)
+    before = dict(world.objects)
+    session = HttpWorld(world)
+
+    async def scenario() -> Outcome:
+        return await Executor(make_client(session), world.stores, NO_ARCHIVE).carry_out(planned, smaller)
+
+    outcome = run_in_virtual_time(scenario())
+
+    assert outcome.again
+    assert (world.objects.get(("Pod", "demo-worker-1")) == before.get(("Pod", "demo-worker-1"))) is True
+
+
+# --- careful groups
+
+
+def test_group_that_was_refused_before_begins_with_one_request():
+    """Then two, then four: a thousand creations that pass are not much slower."""
+    world = InMemoryWorld()
+    cluster = bare({"worker": 20})
+    world.settle(cluster)
+    for index in range(20):
+        world.objects.pop(("Pod", f"demo-worker-{index}"))
+    world.holds = world.holds.after({pods_gate("worker"): Finding("R", "M")}, (), (), world.now).lifted()
+    most = [0, 0]
+    batches: list[int] = []
+
+    class Counting(HttpWorld):
+        def request(self, *of: Any, **more: Any) -> Any:
+            exchange = super().request(*of, **more)
+
+            class Slow:
+                async def __aenter__(self) -> Any:
+                    most[0] += 1
+                    most[1] = max(most[1], most[0])
+                    await asyncio.sleep(1)
+                    return await exchange.__aenter__()
+
+                async def __aexit__(self, *_: object) -> None:
+                    most[0] -= 1
+                    if most[0] == 0:
+                        batches.append(most[1])
+                        most[1] = 0
+
+            return Slow()
+
+    session = Counting(world)
+    planned = world.plan(cluster)
+
+    async def scenario() -> Outcome:
+        client = make_client(session)
+        client._limiter = AdaptiveLimiter(start=32.0, elapsed=asyncio.get_running_loop().time)
+        return await Executor(client, world.stores, NO_ARCHIVE).carry_out(planned, cluster)
+
+    outcome = run_in_virtual_time(scenario())
+
+    assert len(outcome.done) == 20
+    assert batches == [1, 2, 4, 8, 5]
+
+
+def test_group_that_is_refused_still_costs_one_request():
+    """However many tasks there are."""
+    world = InMemoryWorld()
+    cluster = bare({"worker": 500})
+    world.settle(cluster)
+    for index in range(500):
+        world.objects.pop(("Pod", f"demo-worker-{index}"))
+    world.holds = world.holds.after({pods_gate("worker"): Finding("R", "M")}, (), (), world.now).lifted()
+
+    outcome, session = carry_out(world, cluster, when(QUOTA, "POST pods"))
+
+    assert len(session.writes("pods")) == 1
+    assert set(outcome.refused) == {pods_gate("worker")}
+
+
+# --- what is written
+
+
+def test_pod_is_created_strictly_and_under_our_name():
+    """A field that the server does not know is refused by name, and its record says who wrote the pod."""
+    _, session = carry_out(InMemoryWorld(), bare({"worker": 1}))
+
+    (created,) = [one for one in session.requests if one.plural == "pods"]
+    assert created.params == {"fieldManager": "tfcluster-operator", "fieldValidation": "Strict"}
+
+
+def test_resolver_is_created_only_where_a_pod_needs_it():
+    """A cluster that rests, or whose pods all exist, has no use for another copy."""
+    name = f"POST configmaps demo.resolver-{NO_ARCHIVE.digest}"
+    cluster = make_cluster({"worker": 1})
+
+    def created(world: InMemoryWorld, cluster: TFCluster) -> bool:
+        session = HttpWorld(world)
+        session.clusters["demo"] = make_body({"worker": 1}, suspend=cluster.suspend)
+        run_in_virtual_time(passes(session, 1))
+        return name in session.writes("configmaps")
+
+    assert created(InMemoryWorld(), cluster)
+    assert not created(InMemoryWorld(), make_cluster({"worker": 1}, suspend=True))
+
+
+# --- whole passes
+
+
+class Operator:
+    """The reconciler of one TFCluster, and what its passes came to."""
+
+    def __init__(self, session: HttpWorld) -> None:
+        client = make_client(session)
+        self.session = session
+        self.parents = Parents(client)
+        self.reconciler = Reconciler(client, self.parents, session.world.stores, NO_ARCHIVE)
+        self.clock = client.clock
+
+    async def one_pass(self) -> float | RetryLater | None:
+        """Hear of the newest TFCluster and of every child, then make a pass."""
+        if (body := self.session.clusters.get("demo")) is not None and self.parents.put(body):
+            self.reconciler.heard_of(KEY, body["metadata"]["uid"])
+        self.session.world.now = self.clock.wall()
+        self.session.world.observe(make_cluster())
+        try:
+            return await self.reconciler.reconcile(KEY)
+        except RetryLater as error:
+            return error
+
+
+async def passes(session: HttpWorld, count: int, *, every: float = 1.5) -> list[float | RetryLater | None]:
+    """Make so many passes, so many seconds apart."""
+    operator, results = Operator(session), []
+    for _ in range(count):
+        results.append(await operator.one_pass())
+        await asyncio.sleep(every)
+    return results
+
+
+def ready(session: HttpWorld) -> tuple[str, str, str, int]:
+    """Give the condition Ready as it is written."""
+    (found,) = [one for one in session.clusters["demo"]["status"]["conditions"] if one["type"] == "Ready"]
+    return found["status"], found["reason"], found["message"], found["observedGeneration"]
+
+
+def declared(refuse: Refuse = lambda _: None, **spec: Any) -> HttpWorld:
+    """Declare a cluster to a server."""
+    session = HttpWorld(InMemoryWorld(), refuse)
+    session.world.version = 10
+    session.clusters["demo"] = make_body(JOBS, generation=3, **spec)
+    return session
+
+
+@pytest.mark.parametrize(
+    ("refusal", "reason"),
+    [(QUOTA, "Refused"), (WEBHOOK, "RequestFailed"), (Refusal(503, "Busy", "no room"), "RequestFailed")],
+)
+@pytest.mark.parametrize("what", ["POST pods", "POST services", "POST configmaps", "POST"])
+def test_pass_ends_in_a_report_at_the_new_generation(refusal, reason, what):
+    """Also where most requests fail: the status has the server's words."""
+    session = declared(when(refusal, what))
+
+    (result,) = run_in_virtual_time(passes(session, 1))
+
+    status, told, message, generation = ready(session)
+    assert (status, told, generation) == ("False", reason, 3)
+    assert refusal.message in message
+    assert session.clusters["demo"]["status"]["observedGeneration"] == 3
+    assert isinstance(result, float)
+    assert result <= 1.0
+
+
+def test_what_was_refused_is_tried_again_ever_more_seldom_and_passes_at_last():
+    """In a hundred seconds of refusal few requests are made; when it ends, the cluster comes up."""
+    broken = [True]
+    session = declared(lambda request: QUOTA if broken[0] and request.brief.startswith("POST pods demo-w") else None)
+
+    async def scenario() -> int:
+        operator = Operator(session)
+        for _ in range(100):
+            await operator.one_pass()
+            await asyncio.sleep(1)
+        tries = sum(one.startswith("POST pods demo-w") for one in session.writes("pods"))
+        broken[0] = False
+        for _ in range(60):
+            await operator.one_pass()
+            await asyncio.sleep(1)
+        return tries
+
+    tries = run_in_virtual_time(scenario())
+
+    assert 5 <= tries <= 9
+    assert session.world.names("Pod") == {"demo-chief-0", "demo-ps-0", "demo-worker-0", "demo-worker-1"}
+
+
+def test_edit_is_tried_at_once_whatever_was_refused():
+    """The edit may be the cure."""
+    session = declared(when(QUOTA, "POST pods demo-worker"))
+
+    async def scenario() -> list[str]:
+        operator = Operator(session)
+        for _ in range(40):
+            await operator.one_pass()
+            await asyncio.sleep(1)
+        known = len(session.requests)
+        body = session.clusters["demo"]
+        session.world.version += 1
+        session.clusters["demo"] = {
+            **body,
+            "metadata": {**body["metadata"], "generation": 4, "resourceVersion": str(session.world.version)},
+        }
+        session.refuse = lambda _: None
+        await operator.one_pass()
+        return [one.brief for one in session.requests[known:] if one.brief.startswith("POST pods")]
+
+    assert sorted(run_in_virtual_time(scenario())) == ["POST pods demo-worker-0", "POST pods demo-worker-1"]
+
+
+def test_failure_that_cannot_be_written_down_keeps_its_pod():
+    """While the status is refused nothing is deleted on the strength of it; then the count is written first."""
+    session = declared()
+    world = session.world
+    broken = [False]
+
+    def refuse(request: Request) -> Refusal | None:
+        return QUOTA if broken[0] and request.subresource == "status" else None
+
+    async def scenario() -> Operator:
+        operator = Operator(session)
+        for _ in range(3):
+            await operator.one_pass()
+            world.all_pods_run()
+            await asyncio.sleep(2)
+        world.pod_ends("demo-worker-0", "Failed")
+        broken[0] = True
+        for _ in range(5):
+            await operator.one_pass()
+            await asyncio.sleep(2)
+        return operator
+
+    session.refuse = refuse
+
+    async def story() -> None:
+        operator = await scenario()
+        assert "DELETE pods demo-worker-0" not in session.writes("pods")
+        broken[0] = False
+        known = len(session.requests)
+        for _ in range(5):
+            await operator.one_pass()
+            await asyncio.sleep(2)
+        writes = [one.brief for one in session.requests[known:] if one.method != "GET" and one.plural != "events"]
+        assert writes.index("PATCH tfclusters demo status") < writes.index("DELETE pods demo-worker-0")
+
+    run_in_virtual_time(story())
+
+    assert session.clusters["demo"]["status"]["jobs"]["worker"]["restarts"] == 1

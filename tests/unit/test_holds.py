@@ -1,0 +1,217 @@
+"""What was refused or undone a moment ago: pauses that grow, and quarrels that end in a truce."""
+
+from __future__ import annotations
+
+import pytest
+from unit.in_memory import InMemoryWorld, groups_of, make_cluster, settled
+
+from tfcluster_operator.model import naming, reasons
+from tfcluster_operator.model.actions import CreatePod, Delete, Finding, Patch
+from tfcluster_operator.model.holds import Holds
+from tfcluster_operator.model.spec import TFCluster
+from tfcluster_operator.model.story import SERVICE, object_gate, pods_gate, views_gate
+
+NOW = 1_800_000_000.0
+QUOTA = Finding(reasons.REFUSED, "Pod demo-worker-0: exceeded quota")
+GATE = pods_gate("worker")
+
+
+def refused(times: int, *, gate: str = GATE) -> Holds:
+    """Let a gate be closed so often in a row, each time when its pause is over; the last time is NOW."""
+    found, now = Holds(), NOW - 10_000
+    for time in range(times):
+        now = NOW if time == times - 1 else now + 100
+        found = found.after({gate: QUOTA}, (), (), now)
+    return found
+
+
+# --- refusals
+
+
+@pytest.mark.parametrize(("times", "pause"), [(1, 1), (2, 2), (3, 4), (6, 32), (7, 60), (8, 60), (30, 60)])
+def test_pause_doubles_up_to_a_minute(times, pause):
+    """The gate is closed for so many seconds, with the server's words, and open then."""
+    found = refused(times)
+
+    assert found.closed(GATE, NOW + pause - 0.001).finding == QUOTA
+    assert found.closed(GATE, NOW + pause) is None
+    assert found.tried(GATE) == times
+
+
+def test_gate_that_let_something_pass_is_forgotten():
+    """The next refusal is the first again."""
+    passed = refused(5).after({}, [GATE], (), NOW)
+
+    assert (passed.closed(GATE, NOW), passed.tried(GATE)) == (None, 0)
+    assert passed.after({GATE: QUOTA}, (), (), NOW).gates[GATE].until == NOW + 1
+
+
+def test_gate_that_let_one_pass_and_refused_another_is_closed():
+    """A quota with room for one more pod: the rest waits, as long as after any refusal in a row."""
+    found = refused(2).after({GATE: QUOTA}, [GATE], (), NOW)
+
+    assert (found.tried(GATE), found.closed(GATE, NOW).until) == (3, NOW + 4)
+
+
+def test_other_gates_know_nothing_of_it():
+    """A job's pods, and its neighbour's."""
+    assert refused(5).closed(pods_gate("ps"), NOW) is None
+    assert refused(5).tried(views_gate("worker")) == 0
+
+
+def test_lifted_gates_are_open_and_remember():
+    """After an edit all is tried at once, and carefully, for the count stays."""
+    lifted = refused(5).lifted()
+
+    assert (lifted.closed(GATE, NOW), lifted.tried(GATE)) == (None, 5)
+    assert lifted.after({GATE: QUOTA}, (), (), NOW).gates[GATE].until == NOW + 32
+
+
+# --- in a plan
+
+
+def names(cluster: TFCluster, world: InMemoryWorld) -> list[str]:
+    """Plan, and give the name of each created pod."""
+    return [one.name for one in world.plan(cluster).actions if isinstance(one, CreatePod)]
+
+
+def test_closed_gate_holds_up_what_needs_it_and_nothing_else():
+    """Refused workers wait with the server's words; the chief is created, and what must go goes."""
+    cluster = make_cluster({"chief": 1, "worker": 2})
+    world = settled(make_cluster({"chief": 1, "ps": 1, "worker": 2}))
+    for name in ("demo-chief-0", "demo-worker-0", "demo-worker-1"):
+        world.objects.pop(("Pod", name))
+    world.now = NOW
+    world.holds = refused(3)
+
+    planned = world.plan(cluster)
+
+    created = [one.name for one in planned.actions if isinstance(one, CreatePod)]
+    deleted = {one.name for one in planned.actions if isinstance(one, Delete)}
+    assert (created, deleted) == (["demo-chief-0"], {"demo-ps-0", "demo-ps"})
+    assert (planned.findings, planned.wake_after) == ((QUOTA,), 4.0)
+    world.now += 4.0
+    assert names(cluster, world) == ["demo-chief-0", "demo-worker-1", "demo-worker-0"]
+
+
+@pytest.mark.parametrize(
+    ("gate", "created"),
+    [
+        (SERVICE, []),
+        (views_gate("worker"), ["demo-chief-0"]),
+        (pods_gate("chief"), ["demo-worker-0"]),
+        (object_gate("Pod", "demo-worker-0"), ["demo-chief-0", "demo-worker-0"]),
+    ],
+)
+def test_each_gate_has_those_that_need_it(gate, created):
+    """From nothing: without the Service nobody, without the views of a job its pods, without one object nobody else."""
+    cluster = make_cluster({"chief": 1, "worker": 1})
+    world = InMemoryWorld()
+    world.now = NOW
+    world.holds = refused(1, gate=gate)
+
+    assert names(cluster, world) == created
+
+
+def test_tried_gate_is_tried_carefully_and_with_another_task_first():
+    """What is wrong with one task must not stop the others; a thousand refusals must not cost a thousand requests."""
+    cluster = make_cluster({"worker": 3})
+    world = settled(cluster)
+    for index in range(3):
+        world.objects.pop(("Pod", f"demo-worker-{index}"))
+    world.now = NOW
+    fresh = world.plan(cluster).groups
+    world.holds = refused(4).lifted()
+    tried = world.plan(cluster).groups
+
+    assert [group.careful for group in fresh] == [False]
+    assert [group.careful for group in tried] == [True]
+    assert [step.action.name for step in tried[0].steps] == ["demo-worker-1", "demo-worker-2", "demo-worker-0"]
+
+
+# --- quarrels
+
+REPAIR = Patch("Service", "demo", "uid", {"spec": {"selector": {"a": None}}}, reasons.REPAIRED)
+OTHER_REPAIR = Patch("Service", "demo", "uid", {"spec": {"ports": []}}, reasons.REPAIRED)
+
+
+def repaired(times: int, action: Patch | Delete = REPAIR) -> Holds:
+    """Let a repair be made so often in a row, the last time NOW."""
+    found = Holds()
+    for time in range(times):
+        found = found.after({}, (), [action], NOW - (times - 1 - time) * 301)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("times", "pause"), [(0, None), (1, None), (2, 1), (3, 2), (5, 8), (10, 256), (11, 300), (50, 300)]
+)
+def test_what_is_undone_each_time_is_put_right_ever_more_seldom(times, pause):
+    """Twice at once, then after pauses that double up to five minutes; the message says how often, and what to do."""
+    found = repaired(times).truce(REPAIR, NOW)
+
+    if pause is None:
+        assert found is None
+    else:
+        assert (found[0], found[1].reason) == (pause, reasons.CONTENDED)
+        assert f"Service demo was put right {times} times" in found[1].message
+        assert repaired(times).truce(REPAIR, NOW + pause) is None
+
+
+def test_other_repair_of_the_same_object_is_made_at_once():
+    """It is not the same quarrel, and ends the former."""
+    found = repaired(5)
+
+    assert found.truce(OTHER_REPAIR, NOW) is None
+    assert found.after({}, (), [OTHER_REPAIR], NOW).truce(REPAIR, NOW) is None
+
+
+@pytest.mark.parametrize(("later", "forgotten"), [(599.0, False), (600.0, True)])
+def test_quarrel_that_rests_for_ten_minutes_is_forgotten(later, forgotten):
+    """A repair after that is the first again."""
+    found = repaired(5).after({}, (), (), NOW + later)
+
+    assert (found.quarrels == {}) is forgotten
+
+
+def test_what_repairs_nothing_makes_no_quarrel():
+    """A view that changes with each edit, to another text each time, is told at once; so is a scale-down."""
+    deletion = Delete("Pod", "demo-worker-0", "uid", reasons.SCALED_DOWN)
+    found = Holds()
+    for number in range(9):
+        change = {"metadata": {"annotations": {naming.ANNOTATION_VIEW: str(number)}}}
+        told = Patch("Pod", "demo-worker-0", "uid", change, reasons.VIEW_CHANGED)
+        assert found.truce(told, NOW) is None
+        found = found.after({}, (), [told, deletion], NOW)
+
+    assert found.truce(deletion, NOW) is None
+
+
+def test_deleted_for_the_same_cause_again_and_again_is_a_quarrel():
+    """Also where the object is another one each time, as after a Recreate."""
+    again = [Delete("Service", "demo", f"uid-{n}", reasons.RECREATED) for n in range(4)]
+    found = Holds()
+    for action in again[:3]:
+        found = found.after({}, (), [action], NOW)
+
+    assert found.truce(again[3], NOW)[0] == 2
+
+
+def test_truce_in_a_plan_waits_and_says_so():
+    """Somebody sets another label again and again: the third time the plan waits, and only for that."""
+    cluster = make_cluster({"worker": 2})
+    world = settled(cluster)
+    spoiled = {"metadata": {"labels": {naming.LABEL_MANAGED_BY: "somebody"}}}
+    for _ in range(2):
+        world.edit("Pod", "demo-worker-0", spoiled)
+        (action,) = world.plan(cluster).actions
+        world.apply(action, cluster)
+        world.holds = world.holds.after({}, (), [action], world.now)
+    world.edit("Pod", "demo-worker-0", spoiled)
+    world.edit("Pod", "demo-worker-1", spoiled)
+
+    planned = world.plan(cluster)
+
+    assert [action.name for action in planned.actions] == ["demo-worker-1"]
+    assert ([finding.reason for finding in planned.findings], planned.wake_after) == ([reasons.CONTENDED], 1.0)
+    assert len(groups_of(planned)) == 1

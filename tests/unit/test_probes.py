@@ -1,0 +1,98 @@
+"""What /healthz and /readyz answer, asked over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+import aiohttp
+import pytest
+
+from tfcluster_operator.kube import probes
+
+
+@dataclass
+class Listed:
+    """Something that is listed."""
+
+    what: str
+    refused: str = ""
+    synced: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+def listed(what: str, *, there: bool = True, refused: str = "") -> Listed:
+    source = Listed(what, refused)
+    if there:
+        source.synced.set()
+    return source
+
+
+async def forever() -> None:
+    await asyncio.Event().wait()
+
+
+async def nothing() -> None:
+    return
+
+
+def ask(path: str, readiness: probes.Readiness, *, part=forever) -> tuple[int, str]:
+    """Serve on a free port, and give the answer's status and text."""
+
+    async def run() -> tuple[int, str]:
+        parts = [asyncio.create_task(part(), name="engine")]
+        await asyncio.sleep(0)
+        runner = await probes.serve(0, readiness, lambda: parts)
+        site = aiohttp.web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        try:
+            async with aiohttp.ClientSession() as session:
+                answer = await session.get(f"http://127.0.0.1:{runner.addresses[0][1]}/{path}")
+                return answer.status, await answer.text()
+        finally:
+            parts[0].cancel()
+            await runner.cleanup()
+
+    return asyncio.run(run())
+
+
+CASES = {
+    "all is in": ([listed("tfclusters in a")], [listed("pods in a")], 200, "standby\n"),
+    "the kind was not seen": (
+        [listed("tfclusters in a", there=False)],
+        [listed("pods in a")],
+        503,
+        "standby\nthe kind TFCluster was not seen yet\ntfclusters in a: the list is not in\n",
+    ),
+    "one of two namespaces is refused": (
+        [listed("tfclusters in a", there=False, refused="403 Forbidden: no"), listed("tfclusters in b")],
+        [listed("pods in a", there=False, refused="403 Forbidden: no"), listed("pods in b")],
+        200,
+        "standby\ntfclusters in a: refused: 403 Forbidden: no\npods in a: refused: 403 Forbidden: no\n",
+    ),
+    "every namespace is refused": (
+        [listed("tfclusters in a", there=False, refused="403 Forbidden: no")],
+        [],
+        503,
+        "standby\nthe kind TFCluster was not seen yet\ntfclusters in a: refused: 403 Forbidden: no\n",
+    ),
+    "a list of children is not in": (
+        [listed("tfclusters in a")],
+        [listed("pods in a", there=False), listed("services in a")],
+        503,
+        "standby\npods in a: the list is not in\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_readiness_names_what_is_missing(case):
+    """/readyz wants each list in or refused, and the kind seen somewhere; its text says what is not so."""
+    clusters, children, status, text = case
+    assert ask("readyz", probes.Readiness(clusters, children, lambda: "standby")) == (status, text)
+
+
+def test_health_is_of_the_process_alone():
+    """/healthz is 200 while every part runs, whatever the API server does; 503 names the part that ended."""
+    unready = probes.Readiness([listed("tfclusters in a", there=False)], [], lambda: "standby")
+    assert ask("healthz", unready) == (200, "every part runs\n")
+    assert ask("healthz", unready, part=nothing) == (503, "ended: engine\n")

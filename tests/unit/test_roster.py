@@ -1,0 +1,270 @@
+"""The roster: whose each object is, and how far each task is, each said once and for all readers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from unit.in_memory import CLUSTER_UID, InMemoryWorld, make_cluster, settled
+
+from tfcluster_operator.model import naming
+from tfcluster_operator.model.ledger import JobRecord, Ledger
+from tfcluster_operator.model.policies.ending import Ending
+from tfcluster_operator.model.roster import Holder, Place, Stage, call_roll
+
+SUBJECT = "demo-worker-1"
+RESOLVER = naming.resolver_name("demo", "0123456789")
+
+
+def owned_by(uid: str, name: str, kind: str = naming.KIND) -> dict[str, Any]:
+    """Make metadata that hands an object to another controller."""
+    return {"metadata": {"ownerReferences": [{"uid": uid, "name": name, "kind": kind, "controller": True}]}}
+
+
+OTHERS = {
+    "nobody's": {"metadata": {"ownerReferences": None}},
+    "another controller's": owned_by("uid-rs", "demo", "ReplicaSet"),
+    "another TFCluster's": owned_by("uid-other", "other"),
+}
+PREDECESSORS = owned_by("uid-before", "demo")
+
+
+def place(world: InMemoryWorld, known: Ledger | None = None) -> Place:
+    """Give the place of the second worker."""
+    roster = call_roll(make_cluster(), world.observe(make_cluster())).completed_by(known or Ledger())
+    return roster.places["worker"][1]
+
+
+@pytest.fixture
+def world() -> InMemoryWorld:
+    """A chief and two workers that run."""
+    return settled(make_cluster())
+
+
+# --- how far a task is
+
+
+def _end(phase: str) -> Any:
+    return lambda world: world.pod_ends(SUBJECT, phase)
+
+
+def _evict(world: InMemoryWorld) -> None:
+    world.pod_ends(SUBJECT, "Failed", reason="Evicted", containerStatuses=[])
+
+
+@pytest.mark.parametrize(
+    ("happens", "stage", "ending"),
+    [
+        (lambda world: world.objects.pop(("Pod", SUBJECT)), Stage.MISSING, None),
+        (lambda _: None, Stage.SERVING, None),
+        (lambda world: world.pod_runs(SUBJECT, conditions=[]), Stage.STARTING, None),
+        (lambda world: world.pod_runs(SUBJECT, phase="Pending"), Stage.STARTING, None),
+        (lambda world: world.pod_runs(SUBJECT, phase="Unknown"), Stage.STARTING, None),
+        (lambda world: world.delete("Pod", SUBJECT), Stage.TERMINATING, None),
+        (_end("Failed"), Stage.ENDED, Ending.FAILED),
+        (_end("Succeeded"), Stage.ENDED, Ending.SUCCEEDED),
+        (_end("Running"), Stage.ENDED, Ending.FAILED),
+        (_evict, Stage.ENDED, Ending.DISRUPTED),
+        (lambda world: world.edit("Pod", SUBJECT, OTHERS["nobody's"]), Stage.FOREIGN, None),
+        (lambda world: world.edit("Pod", SUBJECT, OTHERS["another controller's"]), Stage.FOREIGN, None),
+        (lambda world: world.edit("Pod", SUBJECT, PREDECESSORS), Stage.PREDECESSOR, None),
+    ],
+    ids=[
+        "no pod",
+        "ready",
+        "not ready",
+        "pending",
+        "unknown",
+        "deleted",
+        "failed",
+        "succeeded",
+        "ended before its phase says so",
+        "evicted",
+        "nobody's pod",
+        "another controller's pod",
+        "a predecessor's pod",
+    ],
+)
+def test_each_task_is_at_one_stage(world, happens, stage, ending):
+    """What the pod of its name is, and what its end means, is told by one word each."""
+    happens(world)
+
+    found = place(world)
+
+    assert (str(found.task), found.name, found.stage, found.ending) == ("worker-1", SUBJECT, stage, ending)
+    assert found.serving == (stage is Stage.SERVING)
+
+
+def test_end_that_was_seen_before_the_deletion_is_told_of_a_terminating_pod(world):
+    """It terminates, and its task has ended."""
+    world.pod_ends(SUBJECT, "Failed")
+    place(world)
+    world.edit("Pod", SUBJECT, {"metadata": {"deletionTimestamp": "2027-01-15T08:00:30Z"}})
+
+    assert (place(world).stage, place(world).ending) == (Stage.TERMINATING, Ending.FAILED)
+
+
+@pytest.mark.parametrize(
+    ("change", "own", "staying"),
+    [
+        ({}, True, True),
+        ({"metadata": {"deletionTimestamp": "2027-01-15T08:00:30Z"}}, True, False),
+        (OTHERS["nobody's"], False, False),
+        (PREDECESSORS, False, False),
+    ],
+    ids=["ours", "terminating", "nobody's", "a predecessor's"],
+)
+def test_pod_of_a_place_is_ours_or_nobodys_business(world, change, own, staying):
+    """A pod that others control is seen, and is neither judged nor counted."""
+    world.edit("Pod", SUBJECT, change)
+
+    found = place(world)
+
+    assert found.pod is not None
+    assert ((found.own is not None), (found.staying is not None)) == (own, staying)
+
+
+@pytest.mark.parametrize("change", [*OTHERS.values(), PREDECESSORS])
+def test_end_and_template_of_others_pods_say_nothing(world, change):
+    """Neither does a foreign pod complete our task, nor is it of an older template of ours."""
+    world.pod_ends(SUBJECT, "Succeeded")
+    world.edit("Pod", SUBJECT, {"metadata": {"annotations": {naming.ANNOTATION_TEMPLATE_HASH: "older"}}})
+    world.edit("Pod", SUBJECT, change)
+
+    assert (place(world).ending, place(world).outdated) == (None, False)
+
+
+@pytest.mark.parametrize(("hashed", "outdated"), [("older", True), (None, True)])
+def test_pod_of_another_template_is_outdated(world, hashed, outdated):
+    """So is one whose annotation somebody took: nobody knows what it was made from."""
+    assert not place(world).outdated
+    world.edit("Pod", SUBJECT, {"metadata": {"annotations": {naming.ANNOTATION_TEMPLATE_HASH: hashed}}})
+
+    assert place(world).outdated is outdated
+
+
+# --- completed tasks
+
+
+def completed(*indices: int) -> Ledger:
+    """Know of workers that have completed."""
+    return Ledger(jobs={"worker": JobRecord(completed=frozenset(indices))})
+
+
+@pytest.mark.parametrize("happens", [lambda _: None, lambda world: world.objects.pop(("Pod", SUBJECT)), _end("Failed")])
+def test_completed_task_stays_so_whatever_becomes_of_its_pod(world, happens):
+    """The ledger knows, and the pod may be gone."""
+    happens(world)
+
+    assert place(world, completed(1)).stage is Stage.COMPLETED
+    assert place(world, completed(0)).stage is not Stage.COMPLETED
+
+
+def test_completed_task_has_no_pod_of_others(world):
+    """A foreign pod under its name is none of ours, though the task needs its name no more."""
+    world.edit("Pod", SUBJECT, OTHERS["nobody's"])
+
+    assert place(world, completed(1)).pod is None
+
+
+def test_open_tasks_are_those_that_have_not_completed(world):
+    """In the order of their indices; the places still hold all."""
+    cluster = make_cluster()
+    roster = call_roll(cluster, world.observe(cluster)).completed_by(completed(0))
+    job = cluster.job("worker")
+
+    assert [each.task.index for each in roster.open(job)] == [1]
+    assert [each.task.index for each in roster.of(job)] == [0, 1]
+
+
+# --- what is not a task's
+
+
+def test_surplus_pods_are_ours_and_stay(world):
+    """Not those of others, not those that are leaving already."""
+    cluster = make_cluster({"chief": 1, "worker": 0})
+    world.delete("Pod", "demo-worker-0")
+
+    roster = call_roll(cluster, world.observe(cluster))
+
+    assert [pod.meta.name for pod in roster.surplus] == ["demo-worker-1"]
+    assert [pod.meta.name for pod in roster.leaving] == ["demo-worker-0"]
+    assert {pod.meta.name for pod in roster.staying()} == {"demo-chief-0", "demo-worker-1"}
+    world.edit("Pod", "demo-worker-1", OTHERS["nobody's"])
+    assert call_roll(cluster, world.observe(cluster)).surplus == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "leaving"), [({}, True), (PREDECESSORS, True), *((one, False) for one in OTHERS.values())]
+)
+def test_leaving_pods_are_ours_and_our_predecessors(world, change, leaving):
+    """Only those may be freed by force where the user says so."""
+    world.edit("Pod", SUBJECT, change)
+    world.delete("Pod", SUBJECT)
+    cluster = make_cluster()
+
+    assert [pod.meta.name for pod in call_roll(cluster, world.observe(cluster)).leaving] == [SUBJECT] * leaving
+
+
+@pytest.mark.parametrize(
+    ("change", "holder"),
+    [
+        ({}, Holder.OURS),
+        ({"metadata": {"deletionTimestamp": "2027-01-15T08:00:30Z"}}, Holder.LEAVING),
+        (PREDECESSORS, Holder.PREDECESSOR),
+        *((one, Holder.FOREIGN) for one in OTHERS.values()),
+    ],
+)
+@pytest.mark.parametrize("kind", ["Service", "ConfigMap"])
+def test_each_name_has_one_holder(world, kind, change, holder):
+    """Ours is what we control and nobody deletes; an object that leaves, or is another's, is not to be used."""
+    name = {"Service": "demo", "ConfigMap": "demo-worker"}[kind]
+    world.edit(kind, name, change)
+    cluster = make_cluster()
+
+    roster = call_roll(cluster, world.observe(cluster))
+    held = roster.service if kind == "Service" else roster.views["worker"]
+
+    assert (held.name, held.holder, held.own is not None) == (name, holder, holder is Holder.OURS)
+
+
+def test_name_that_nobody_holds_is_free():
+    """From nothing every name is."""
+    roster = call_roll(make_cluster(), InMemoryWorld().observe(make_cluster()), resolver=RESOLVER)
+
+    holders = [roster.service.holder, roster.views["chief"].holder, roster.resolver.holder]
+    assert holders == [Holder.NOBODY] * 3
+    assert {each.stage for of_job in roster.places.values() for each in of_job} == {Stage.MISSING}
+
+
+def _add(world: InMemoryWorld, kind: Any, name: str, owner: str = CLUSTER_UID) -> None:
+    labels = naming.cluster_labels("demo")
+    world.create(kind, {"metadata": {"name": name, "labels": labels, **owned_by(owner, "demo")["metadata"]}})
+
+
+def test_what_nothing_declared_needs_is_told_apart(world):
+    """Strays are unneeded; older copies of the resolver are kept apart, for a pod may mount one."""
+    for kind, name in (("Service", "stray"), ("ConfigMap", "demo-old"), ("ConfigMap", "demo.resolver-older")):
+        _add(world, kind, name)
+    _add(world, "ConfigMap", RESOLVER)
+    _add(world, "ConfigMap", "demo-not-ours", owner="uid-before")
+    volume = {"name": naming.RESOLVER_VOLUME, "configMap": {"name": "demo.resolver-older"}}
+    world.edit("Pod", SUBJECT, {"spec": {"volumes": [volume]}})
+    cluster = make_cluster()
+
+    roster = call_roll(cluster, world.observe(cluster), resolver=RESOLVER)
+
+    assert [one.meta.name for one in roster.unneeded] == ["stray", "demo-old"]
+    assert [one.meta.name for one in roster.copies] == ["demo.resolver-older"]
+    assert "demo.resolver-older" in roster.mounted
+    assert roster.resolver.holder is Holder.OURS
+
+
+def test_uids_are_those_of_every_pod_of_ours(world):
+    """Also of one that is leaving or is declared no more, and of nobody else's."""
+    uids = {name: world.read("Pod", name).meta.uid for name in world.names("Pod")}
+    world.delete("Pod", "demo-worker-0")
+    world.edit("Pod", "demo-chief-0", OTHERS["nobody's"])
+    cluster = make_cluster({"chief": 1, "worker": 1})
+
+    assert call_roll(cluster, world.observe(cluster)).uids == {uids["demo-worker-0"], uids[SUBJECT]}

@@ -1,0 +1,40 @@
+"""The command line: who works where, and by which Lease."""
+
+from __future__ import annotations
+
+import pytest
+
+from tfcluster_operator import settings
+from tfcluster_operator.settings import parse_arguments
+
+
+@pytest.fixture(autouse=True)
+def outside_of_a_pod(monkeypatch, tmp_path):
+    """No variable and no file says where the process runs."""
+    for name in ("POD_NAMESPACE", "TFCLUSTER_NAMESPACES"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(settings, "_NAMESPACE_FILE", tmp_path / "namespace")
+
+
+def test_no_election_where_no_namespace_is_known():
+    """Outside of a pod the operator leads without an election, unless it is asked for one."""
+    assert parse_arguments(["--all-namespaces"]).leader_election is False
+    found = parse_arguments(["--all-namespaces", "--lease-namespace", "home"])
+    assert (found.leader_election, found.lease_name, found.lease_namespace) == (True, "tfcluster-operator", "home")
+
+
+def test_a_pod_elects_in_its_own_namespace(monkeypatch, tmp_path):
+    """In a pod the Lease is in the pod's namespace: by the kubelet's file, else by POD_NAMESPACE."""
+    monkeypatch.setenv("POD_NAMESPACE", "by-variable")
+    found = parse_arguments(["--all-namespaces"])
+    assert (found.leader_election, found.lease_namespace) == (True, "by-variable")
+    (tmp_path / "namespace").write_text("by-file\n", encoding="utf-8")
+    assert parse_arguments(["--all-namespaces"]).lease_namespace == "by-file"
+    assert parse_arguments(["--all-namespaces", "--no-leader-election"]).leader_election is False
+
+
+def test_an_election_without_a_namespace_is_refused(capsys):
+    """An election that is asked for, without a place for its Lease, is an error of the command line."""
+    with pytest.raises(SystemExit):
+        parse_arguments(["--all-namespaces", "--leader-election"])
+    assert "--leader-election needs --lease-namespace" in capsys.readouterr().err

@@ -189,7 +189,13 @@ def _node_clocks(seconds: float) -> Callable[[World], None]:
 
 def _sigterm(world: World) -> None:
     _note(world, 1.0, blinds=True)
-    world.background(world.operator.restart())
+    world.background(world.acting().restart())
+
+
+def _hand_over(world: World) -> None:
+    """Ask the leader to end: its standby leads within 3 s."""
+    _note(world, 3.0, blinds=True)
+    world.background(world.acting().restart())
 
 
 def _second(world: World) -> None:
@@ -283,5 +289,6 @@ STEP_ACTIONS: Final[Mapping[str, Callable[[World], None]]] = {
     "finalizer on a pod": _finalizer,
     "pod swapped unseen": _swap_pod,
     "watches 3 s late": _see_late,
-    **({"second operator": _second} if dialect.ELECTION else {}),
+    "second operator": _second,
+    "leader hands over": _hand_over,
 }

@@ -18,7 +18,7 @@ from memory_kubernetes import Answer, ConnectionLost, Interceptor, Refusal, Requ
 
 WRITES: Final = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 #: What a plan may do to a write, and to a line of a watch.
-WRITE_ACTIONS: Final = ("crash", "answer lost", "409", "429", "500", "403 for 10 s")
+WRITE_ACTIONS: Final = ("crash", "answer lost", "409", "429", "500", "403 for 10 s", "leader dies")
 LINE_ACTIONS: Final = (
     *("drop", "duplicate", "swap", "coalesce", "hold 0.3 s", "hold 5 s", "hold 75 s"),
     *("ERROR 500", "ERROR 504", "ERROR 410", "HTTP 410"),
@@ -27,6 +27,8 @@ _REASONS: Final = {403: "Forbidden", 409: "Conflict", 410: "Expired", 429: "TooM
 _REFUSED_FOR: Final = 10.0
 #: A process that crashed is back, with its lists in, after so many seconds.
 _BACK_AFTER: Final = 1.0
+#: A standby leads so many seconds after its leader's death: the lease's duration and two.
+_TAKEN_OVER_AFTER: Final = 17.0
 
 
 def _refusal(code: int, message: str) -> Refusal:
@@ -111,7 +113,7 @@ class Faults(Interceptor):
         if self._action == "answer lost" or (self._action == "crash" and self._trigger.when == "after"):
             self._struck = request
             return None
-        if self._action == "crash":
+        if self._action in {"crash", "leader dies"}:
             await self._die()
         self._begin(blinds=target.startswith("tfclusters"))
         if self._action == "403 for 10 s":
@@ -123,7 +125,7 @@ class Faults(Interceptor):
 
     async def _die(self) -> None:
         self._begin(blinds=True)
-        self.over_at = _now() + _BACK_AFTER
+        self.over_at = _now() + (_BACK_AFTER if self._action == "crash" else _TAKEN_OVER_AFTER)
         self._crash()
         await asyncio.Future()
 

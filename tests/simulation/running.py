@@ -76,6 +76,8 @@ async def _live(
     world.begin()
     if intruder is not None:
         intruder(world)
+    if plan.action in dialect.ELECTED:
+        await world.await_leader()
     await _walk(world, workload, outcome, wanted)
     await _look_for_late_writes(world, outcome)
     _look_back(world, outcome)

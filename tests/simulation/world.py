@@ -212,7 +212,7 @@ class World:
 
     async def await_leader(self) -> None:
         """Wait until an operator acts."""
-        while not self.acting().leads:
+        while not self.acting().leads:  # noqa: ASYNC110 - virtual time passes at once
             await asyncio.sleep(_LOOK_EVERY)
 
     async def await_quiet(self, until: Callable[[World], bool], within: float) -> bool:
@@ -235,5 +235,5 @@ class World:
             over_at = max(began, self.disturbed_until, self.faults.over_at if self.faults.met else 0.0)
             if now - since >= _QUIET and now >= over_at + 1.0 and self.operator.runs and until(self):
                 return True
-            if now > (over_at if over_at != float("inf") else began) + within:
+            if now > over_at + within:
                 return False

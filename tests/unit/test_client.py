@@ -36,6 +36,7 @@ class Server:
 
     def get(self, *_: object, **__: object) -> Server:
         self.watches.append(asyncio.get_running_loop().time() - 1000.0)
+        assert len(self.watches) < 1000, "a watch without a pause"
         return self
 
     async def __aenter__(self) -> Self:

@@ -279,7 +279,7 @@ def test_made_pod_has_started_and_a_lost_one_is_counted_as_replaced(reason, repl
 
 
 def test_deleted_pod_should_no_longer_exist():
-    """What we deleted is made anew as created; what was deleted by force was taken away by others."""
+    """What we deleted is created again; what was deleted by force was taken away by others."""
     known = Ledger(jobs={"worker": JobRecord(started=frozenset({0, 1, 2}))})
 
     assert _done(known, Delete("Pod", "demo-worker-1", "uid", reasons.TEMPLATE_CHANGED)).started == {0, 2}

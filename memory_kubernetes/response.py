@@ -130,7 +130,7 @@ class MemoryResponse:
         among: the responses that are open.
     """
 
-    def __init__(self, request: Request, answer: Answer, stream: Stream | None, among: set[MemoryResponse]) -> None:
+    def __init__(self, request: Request, answer: Answer, stream: Stream | None, among: dict[MemoryResponse, None]) -> None:
         self._answer = answer
         self._stream = stream
         self._among = among
@@ -141,7 +141,7 @@ class MemoryResponse:
         self.content = Content(answer.body, stream)
         self.closed = False
         if stream is not None:
-            among.add(self)
+            among[self] = None
 
     @property
     def ok(self) -> bool:
@@ -188,7 +188,7 @@ class MemoryResponse:
 
     def _end(self, why: str) -> None:
         self.closed = True
-        self._among.discard(self)
+        self._among.pop(self, None)
         if self._stream is not None:
             self._stream.end(why)
 

@@ -38,7 +38,7 @@ class MemorySession:
         self._user = user
         self._latency = latency
         self._interceptor = interceptor
-        self._responses: set[MemoryResponse] = set()
+        self._responses: dict[MemoryResponse, None] = {}
         self.headers: dict[str, str] = dict(headers or {})
         self.closed = False
 

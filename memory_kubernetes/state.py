@@ -121,7 +121,8 @@ class Storage:
         #: The newest change that the log has lost.
         self.trimmed = 0
         #: Called after every change, and when the storage ends.
-        self.wakers: set[Callable[[], None]] = set()
+        #: NB: in the order in which they came: a set's order differs from run to run.
+        self.wakers: dict[Callable[[], None], None] = {}
         #: Set when the kind is no longer served.
         self.ended = False
         #: What every encoded object begins with, and what a list's item of a built-in kind leaves out.

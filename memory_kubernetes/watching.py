@@ -51,7 +51,7 @@ class Watch:
     def stop(self) -> None:
         """End the watch."""
         self._stopped = True
-        self._storage.wakers.discard(self._woken.set)
+        self._storage.wakers.pop(self._woken.set, None)
         self._woken.set()
 
     async def batches(self) -> AsyncIterator[list[bytes]]:
@@ -62,7 +62,7 @@ class Watch:
         """
         loop = asyncio.get_running_loop()
         ends_at = loop.time() + self._lasts
-        self._storage.wakers.add(self._woken.set)
+        self._storage.wakers[self._woken.set] = None
         try:
             first = self._first_lines()
             if first:
@@ -83,7 +83,7 @@ class Watch:
                     continue
                 await self._wait(min(bookmark_at, ends_at) - loop.time())
         finally:
-            self._storage.wakers.discard(self._woken.set)
+            self._storage.wakers.pop(self._woken.set, None)
 
     async def _wait(self, seconds: float) -> None:
         loop = asyncio.get_running_loop()

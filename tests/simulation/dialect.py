@@ -1,0 +1,58 @@
+"""Where the shape of the API matters to the simulation: the one file that changes when a field moves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+_CRD: Final = (Path(__file__).parents[2] / "crds" / "tfcluster.yaml").read_text()
+_NESTED: Final = "rollingUpdate:" in _CRD
+
+#: Whether operators elect a leader; without it, two operators at once are not allowed and no plan starts a second.
+ELECTION: Final = False
+#: Who the operator is to the API server.
+OPERATOR: Final = "operator"
+NAMESPACE: Final = "default"
+CLUSTER: Final = "c"
+LABEL_CLUSTER: Final = "tfcluster.dev/cluster"
+LABEL_JOB: Final = "tfcluster.dev/job"
+LABEL_INDEX: Final = "tfcluster.dev/task-index"
+ANNOTATION_VIEW: Final = "tfcluster.dev/view"
+
+
+def rolling_update(max_unavailable: int | str) -> dict[str, Any]:
+    """Declare a rolling update."""
+    if _NESTED:
+        return {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": max_unavailable}}
+    return {"type": "RollingUpdate", "maxUnavailable": max_unavailable}
+
+
+def record_of(status: Mapping[str, Any], job: str) -> dict[str, Any]:
+    """Give all that a status says of one job, the operator's own notes included."""
+    notes = ((status.get("internal") or {}).get("jobs") or {}).get(job) or {}
+    return {**((status.get("jobs") or {}).get(job) or {}), **notes}
+
+
+def completed(record: Mapping[str, Any]) -> set[int]:
+    """Read which tasks of a job are complete, from the form "0-2,5"."""
+    told = record.get("completedIndexes") or ""
+    parts = told.split(",") if isinstance(told, str) else [str(one) for one in told]
+    found: set[int] = set()
+    for first, _, last in (part.partition("-") for part in parts if part):
+        found |= set(range(int(first), int(last or first) + 1))
+    return found
+
+
+def condition(cluster: Mapping[str, Any] | None, kind: str) -> dict[str, Any]:
+    """Give one condition of a TFCluster, an empty object where there is none."""
+    told = ((cluster or {}).get("status") or {}).get("conditions") or ()
+    return next((one for one in told if one["type"] == kind), {})
+
+
+def verdict(status: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Give the condition by which a cluster is over, and its reason."""
+    for one in status.get("conditions") or ():
+        if one["type"] in {"Succeeded", "Failed"} and one["status"] == "True":
+            return one["type"], one["reason"]
+    return None

@@ -1,0 +1,94 @@
+"""Making plans from clean runs: wherever a run wrote, saw or waited, something goes wrong in a plan."""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Final, TypeVar
+
+from simulation.actors import STEP_ACTIONS
+from simulation.faults import LINE_ACTIONS, WRITE_ACTIONS
+from simulation.oracles import Outcome
+from simulation.plans import Plan, Step
+from simulation.workloads import WORKLOADS
+
+_One = TypeVar("_One")
+
+#: How many of the places of one kind each action strikes in a workload; crashes strike every write, before and after.
+_WRITES_OF_A_KIND: Final = 2
+_LINES_OF_A_KIND: Final = 1
+#: Strikes one step of a workload: what follows takes seconds to simulate.
+_ONCE: Final = ("API server away 10 min",)
+
+
+def plans_of(clean: Outcome) -> Iterator[Plan]:
+    """Make the plans of one workload.
+
+    Args:
+        clean: its clean run, recorded.
+
+    Yields:
+        The plans, in an order that is always the same.
+    """
+    workload = clean.plan.workload
+    yield Plan(workload)
+    if WORKLOADS[workload].heavy or clean.unfinished or clean.error:
+        return  # what does not come to its end undisturbed is complained of once
+    for write in clean.writes:
+        yield Plan(workload, write, "crash")
+        yield Plan(workload, replace(write, when="after"), "crash")
+    for group, (number, action) in itertools.product(
+        _grouped(clean.writes, lambda one: (one.verb, one.resource)), enumerate(WRITE_ACTIONS[1:])
+    ):
+        when = "after" if action == "answer lost" else "before"
+        for write in _some(group, _WRITES_OF_A_KIND, number):
+            yield Plan(workload, replace(write, when=when), action)
+    for group, (number, action) in itertools.product(
+        _grouped(clean.lines, lambda one: (one.line, one.type)), enumerate(LINE_ACTIONS)
+    ):
+        for line in _some(group, _LINES_OF_A_KIND, number):
+            yield Plan(workload, line, action)
+    steps = len(WORKLOADS[workload].steps)
+    for number, action in enumerate(STEP_ACTIONS):
+        for step in (1 + number % steps,) if action in _ONCE else range(1, steps + 1):
+            yield Plan(workload, Step(step), action)
+
+
+def _grouped(found: Iterable[_One], kind: Callable[[_One], Hashable]) -> list[Sequence[_One]]:
+    groups: dict[Hashable, list[_One]] = defaultdict(list)
+    for one in found:
+        groups[kind(one)].append(one)
+    return list(groups.values())
+
+
+def _some(group: Sequence[_One], most: int, number: int) -> Iterator[_One]:
+    """Choose some of a group, spread over it, and others for each action."""
+    count = min(most, len(group))
+    for part in range(count):
+        low, high = part * len(group) // count, (part + 1) * len(group) // count
+        yield group[low + number % (high - low)]
+
+
+def chosen(plans: Sequence[Plan], count: int) -> list[Plan]:
+    """Choose so many plans that every workload and every kind of fault is among them.
+
+    Args:
+        plans: all of them.
+        count: how many.
+
+    Returns:
+        The chosen ones, in their order.
+    """
+    rounds: dict[str, list[Plan]] = defaultdict(list)
+    for plan in plans:
+        rounds[plan.kind].append(plan)
+    # NB: the n-th of a kind comes from the n-th part of its plans, so that all workloads have their turn.
+    picked: dict[Plan, None] = {}
+    for turn in itertools.count():
+        for number, group in enumerate(rounds.values()):
+            if len(picked) >= min(count, len(plans)):
+                return [plan for plan in plans if plan in picked]
+            picked.setdefault(group[(turn * 7919 + number * 104729) % len(group)])
+    raise AssertionError

@@ -1,0 +1,239 @@
+"""The nodes of the simulated cluster: they run pods, let programs end, and obey deletions, each by its own clock.
+
+They also keep the truth: a :class:`Fact` for each pod, by the one clock that is right.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from properties.reference_life import Fact
+from simulation import dialect
+
+from memory_kubernetes import Change, MemoryKubernetes, Refusal
+
+#: Seconds from a pod's creation to its node, from there to its program's start, and from SIGTERM to its end.
+_TO_NODE: Final = 0.1
+_TO_START: Final = 0.3
+_TO_END: Final = 0.5
+#: The kubelet tells of a container's end first, and of the pod's phase later.
+_TO_PHASE: Final = 0.2
+_USER: Final = "kubelet"
+#: An exit code for a program that obeys SIGTERM by ending with 143, as `serve` does.
+_OBEYED: Final = 143
+
+Name = tuple[str, str]
+
+
+def spell(seconds: float) -> str:
+    """Spell a time as the API does."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+class Nodes:
+    """Two nodes; pods go to them in turn.
+
+    Args:
+        kube: the API server.
+        now: seconds since the epoch, by the clock that is right.
+    """
+
+    def __init__(self, kube: MemoryKubernetes, now: Callable[[], float]) -> None:
+        self._kube = kube
+        self._now = now
+        self._turn = itertools.cycle(("node-0", "node-1"))
+        #: How far each node's clock is off, in seconds.
+        self.offsets: dict[str, float] = {"node-0": 0.0, "node-1": 0.0}
+        #: What truly became of each pod that exists.
+        self.facts: dict[Name, Fact] = {}
+        #: The UID of each pod's controller, by the pod's: as it was created.
+        self.owners: dict[str, str] = {}
+        #: Nodes that do not answer any more.
+        self.dead: set[str] = set()
+        #: With what exit code a program obeys SIGTERM, by pod name.
+        self.obeys_with: dict[str, int] = {}
+        #: Pods whose program never becomes ready, by pod name.
+        self.never_ready: set[str] = set()
+        #: One write from creation to readiness: for clusters of thousands of pods.
+        self.hurried = False
+        #: Called whenever the truth about a pod has changed.
+        self.changed: Callable[[], None] = lambda: None
+        kube.subscribers.append(self._learn)
+
+    # --- what the API server tells
+
+    def _learn(self, change: Change) -> None:
+        if change.resource != "pods":
+            return
+        metadata = change.object["metadata"]
+        name, uid = (metadata["namespace"], metadata["name"]), metadata["uid"]
+        if change.type == "ADDED":
+            asyncio.get_running_loop().call_later(_TO_NODE, self._bind, name)
+        elif change.type == "DELETED":
+            fact = self._fact(name, uid)
+            if fact is not None:
+                del self.facts[name]
+                self._later()
+        elif "deletionTimestamp" in metadata:
+            self._note_asked(name, change.object)
+
+    def _later(self) -> None:
+        # NB: a change is told while it is being written: who looks at the world waits until that is over.
+        asyncio.get_running_loop().call_soon(self.changed)
+
+    def _pod(self, name: Name) -> dict[str, Any] | None:
+        return self._kube.get("pods", *name)
+
+    def _bind(self, name: Name) -> None:
+        pod = self._pod(name)
+        if pod is None or pod["spec"].get("nodeName") or "deletionTimestamp" in pod["metadata"]:
+            return
+        fact = self._begin(name, pod)
+        node = next(one for one in self._turn if one not in self.dead)
+        self._kube.bind(*name, node)
+        delay = 0.0 if self.hurried else _TO_START
+        asyncio.get_running_loop().call_later(delay, self._run, name, fact.uid)
+
+    def _begin(self, name: Name, pod: Mapping[str, Any]) -> Fact:
+        labels = pod["metadata"].get("labels") or {}
+        task = labels.get(dialect.LABEL_JOB, ""), int(labels.get(dialect.LABEL_INDEX, -1))
+        image = next((one["image"] for one in pod["spec"]["containers"] if one["name"] == "tensorflow"), "")
+        fact = Fact(pod["metadata"]["uid"], task, image)
+        self.facts[name] = fact
+        owners = pod["metadata"].get("ownerReferences") or ()
+        self.owners[fact.uid] = next((one["uid"] for one in owners if one.get("controller")), "")
+        return fact
+
+    def _fact(self, name: Name, uid: str) -> Fact | None:
+        fact = self.facts.get(name)
+        return fact if fact is not None and fact.uid == uid else None
+
+    def _run(self, name: Name, uid: str) -> None:
+        pod, fact = self._pod(name), self._fact(name, uid)
+        if pod is None or fact is None or pod["metadata"]["uid"] != uid or self._is_dead(pod):
+            return
+        if "deletionTimestamp" in pod["metadata"] or pod["status"].get("phase") != "Pending":
+            return
+        ready = name[1] not in self.never_ready
+        fact.began_at, fact.ready = self._now(), ready
+        at = self._time(pod)
+        containers = [
+            {"name": one["name"], "ready": ready, "state": {"running": {"startedAt": at}}}
+            for one in pod["spec"]["containers"]
+        ]
+        conditions = _with(pod, "PodScheduled", "True", at)
+        conditions = _with({"status": {"conditions": conditions}}, "Ready", str(ready), at)
+        self._tell(name, phase="Running", startTime=at, containerStatuses=containers, conditions=conditions)
+        self.changed()
+
+    def _note_asked(self, name: Name, pod: Mapping[str, Any]) -> None:
+        fact = self._fact(name, pod["metadata"]["uid"]) or self._begin(name, pod)
+        if fact.asked_at is None:
+            fact.asked_at = self._now()
+            asyncio.get_running_loop().call_later(_TO_END, self._stop, name, fact.uid)
+            self._later()
+
+    def _stop(self, name: Name, uid: str) -> None:
+        """Let the program end, say so, and let the pod go."""
+        pod, fact = self._pod(name), self._fact(name, uid)
+        if pod is None or fact is None or pod["metadata"]["uid"] != uid or self._is_dead(pod):
+            return
+        fact.confirmed = True
+        if fact.ended_at is None and fact.began_at is not None:
+            code = self.obeys_with.get(name[1], _OBEYED)
+            fact.ended_at, fact.code, fact.at_rest, fact.ready = self._now(), code, True, False
+            self._tell(name, containerStatuses=self._ended(pod, code), conditions=self._not_ready(pod))
+        try:
+            self._kube.delete("pods", *name, uid=uid, grace=0, user=_USER)
+        except Refusal:
+            return
+
+    # --- what happens on a node
+
+    def exit(self, name: str, code: int, namespace: str = dialect.NAMESPACE) -> None:
+        """Let a program end by itself."""
+        key = (namespace, name)
+        pod, fact = self._pod(key), self.facts.get(key)
+        if pod is None or fact is None:
+            return
+        fact.ended_at, fact.code, fact.ready, fact.at_rest = (
+            self._now(),
+            code,
+            False,
+            len(pod["spec"]["containers"]) == 1,
+        )
+        self._tell(key, containerStatuses=self._ended(pod, code, only="tensorflow"), conditions=self._not_ready(pod))
+        if fact.at_rest:
+            asyncio.get_running_loop().call_later(_TO_PHASE, self._rest, key, fact.uid)
+        self.changed()
+
+    def _rest(self, name: Name, uid: str) -> None:
+        pod, fact = self._pod(name), self._fact(name, uid)
+        if pod is not None and fact is not None and pod["metadata"]["uid"] == uid:
+            self._tell(name, phase="Succeeded" if fact.code == 0 else "Failed")
+
+    def take(self, name: str, how: str = "Evicted", namespace: str = dialect.NAMESPACE) -> None:
+        """Let the kubelet evict a pod."""
+        key = (namespace, name)
+        pod, fact = self._pod(key), self.facts.get(key)
+        if pod is None or fact is None:
+            return
+        fact.ended_at, fact.taken, fact.at_rest, fact.ready = self._now(), True, True, False
+        at = self._time(pod)
+        conditions = [
+            *self._not_ready(pod),
+            {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet", "lastTransitionTime": at},
+        ]
+        self._tell(key, phase="Failed", reason=how, message="The node was low on memory.", conditions=conditions)
+        self.changed()
+
+    def kill(self, node: str) -> None:
+        """Let a node fall silent for ever; the control plane says so of its pods."""
+        self.dead.add(node)
+        for name, fact in list(self.facts.items()):
+            pod = self._pod(name)
+            if pod is not None and pod["spec"].get("nodeName") == node:
+                fact.ready = False
+                self._tell(name, conditions=_with(pod, "Ready", "False", spell(self._now())))
+        self.changed()
+
+    def take_over(self, pod: Mapping[str, Any]) -> None:
+        """Take over a pod as it was when its status was told last."""
+        name = (dialect.NAMESPACE, pod["metadata"]["name"])
+        found = self._pod(name)
+        assert found is not None
+        fact = self._begin(name, found)
+        fact.began_at, fact.ready = self._now(), pod["status"].get("phase") == "Running"
+        self._kube.patch("pods", *name, {"status": pod["status"]}, subresource="status", user=_USER)
+
+    def _tell(self, name: Name, **status: Any) -> None:
+        self._kube.patch("pods", *name, {"status": status}, subresource="status", user=_USER)
+
+    def _is_dead(self, pod: Mapping[str, Any]) -> bool:
+        return pod["spec"].get("nodeName") in self.dead
+
+    def _time(self, pod: Mapping[str, Any]) -> str:
+        return spell(self._now() + self.offsets.get(pod["spec"].get("nodeName", ""), 0.0))
+
+    def _ended(self, pod: Mapping[str, Any], code: int, only: str | None = None) -> list[dict[str, Any]]:
+        """Tell of the containers after one of them, or all, ended."""
+        told = []
+        main = only if any(one["name"] == only for one in pod["spec"]["containers"]) else None
+        for one in pod["status"].get("containerStatuses") or ():
+            if main is None or one["name"] == main:
+                over = {"exitCode": code, "reason": "Error" if code else "Completed", "finishedAt": self._time(pod)}
+                one = {"name": one["name"], "ready": False, "state": {"terminated": over}}  # noqa: PLW2901 - the ended one
+            told.append(one)
+        return told
+
+    def _not_ready(self, pod: Mapping[str, Any]) -> list[dict[str, Any]]:
+        return _with(pod, "Ready", "False", self._time(pod))
+
+
+def _with(pod: Mapping[str, Any], kind: str, status: str, at: str) -> list[dict[str, Any]]:
+    kept = [one for one in pod["status"].get("conditions") or () if one["type"] != kind]
+    return [*kept, {"type": kind, "status": status, "lastTransitionTime": at}]

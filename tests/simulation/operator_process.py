@@ -1,0 +1,192 @@
+"""The operator's process in the simulation: the real engine on an in-memory session; it starts, crashes, stops."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from simulation import dialect, sessions
+
+from memory_kubernetes import Answer, Interceptor, MemoryKubernetes, MemorySession, Request
+from tfcluster_operator.engine.assembly import Engine
+from tfcluster_operator.kopf_watch import KopfWatch
+from tfcluster_operator.kube import clock as clocks
+from tfcluster_operator.kube import connection, leadership
+from tfcluster_operator.kube.client import Client
+from tfcluster_operator.kube.lease import Lease, Timing
+from tfcluster_operator.kube.limiter import AdaptiveLimiter
+from tfcluster_operator.kube.one_shot import OneShot
+from tfcluster_operator.manifests.resolver_archive import ResolverArchive
+from tfcluster_operator.resolver_sources import read_archive
+
+SERVER: Final = "http://memory"
+#: How long a process that died takes to be back, in seconds.
+_RESTART: Final = 0.5
+
+sessions.install()
+
+
+@functools.cache
+def _archive() -> ResolverArchive:
+    return read_archive()
+
+
+class _Line(Interceptor):
+    """The process's connection: nothing leaves it after its death."""
+
+    def __init__(self, faults: Interceptor) -> None:
+        self._faults = faults
+        self.cut = False
+
+    async def before(self, request: Request) -> Answer | None:
+        if self.cut:
+            await asyncio.Future()
+        return await self._faults.before(request)
+
+    async def after(self, request: Request, answer: Answer) -> Answer:
+        changed = await self._faults.after(request, answer)
+        if self.cut:
+            await asyncio.Future()
+        return changed
+
+    async def opened(self, request: Request) -> None:
+        await self._faults.opened(request)
+
+    async def line(self, request: Request, line: bytes) -> Any:
+        return await self._faults.line(request, line)
+
+
+class Operator:
+    """One replica of the operator.
+
+    Args:
+        kube: the API server.
+        faults: what goes wrong between the two.
+        wall: the machine's clock, which may step.
+        namespaces: what it is told to watch; none means all.
+        name: its identity in the election; empty where there is none.
+    """
+
+    def __init__(
+        self,
+        kube: MemoryKubernetes,
+        faults: Interceptor,
+        *,
+        wall: Callable[[], float],
+        namespaces: Sequence[str] = (),
+        name: str = "",
+    ) -> None:
+        self._kube = kube
+        self._faults = faults
+        self._wall = wall
+        self._name = name
+        self._namespaces = namespaces
+        self._line: _Line | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._session: MemorySession | None = None
+        #: Whether it leads.
+        self.standing: leadership.Standing | None = None
+        self._over = False
+        #: When it was started last, and how often it was, by the loop's clock.
+        self.started_at = 0.0
+        self.starts = 0
+        #: The errors by which it ended without being told to.
+        self.deaths: list[BaseException] = []
+        #: What it is called when it restarts or dies: for the trace.
+        self.tell: Callable[[str], None] = lambda _: None
+
+    @property
+    def runs(self) -> bool:
+        return self._task is not None and not self._task.done()
+
+    def start(self) -> None:
+        """Start the process."""
+        if self._over or self.runs:
+            return
+        loop = asyncio.get_running_loop()
+        self.started_at = loop.time()
+        self.starts += 1
+        self._line = _Line(self._faults)
+        self.tell("starts")
+        self._task = loop.create_task(self._run(self._line))
+
+    def crash(self) -> None:
+        """End without a word, and start again soon after."""
+        self._end("crashes")
+        asyncio.get_running_loop().call_later(_RESTART, self.start)
+
+    def stop(self) -> None:
+        """End for good."""
+        self._over = True
+        self._end("stops")
+
+    async def restart(self) -> None:
+        """Obey SIGTERM as the process does, and start again."""
+        self.tell("is asked to end")
+        task, self._task = self._task, None
+        if self.standing is not None:
+            self.standing.resign()
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task], timeout=3.0)
+        if self.standing is not None:
+            await self.standing.release()
+        self.start()
+
+    def lose_connections(self) -> None:
+        """Break every watch that is open."""
+        if self._session is not None:
+            self._session.lose_connections()
+
+    def _end(self, how: str) -> None:
+        if self._line is not None:
+            self._line.cut = True
+        if self._task is not None and not self._task.done():
+            self.tell(how)
+            self._task.cancel()
+        self._task = None
+
+    async def _run(self, line: _Line) -> None:
+        """Do as the process does: the engine, kopf, and the election."""
+        session = self._session = MemorySession(self._kube, user=dialect.OPERATOR, latency=0.004, interceptor=line)
+        elapsed = asyncio.get_running_loop().time
+        clock = clocks.steady(self._wall, elapsed)
+        standing = self.standing = self._stand(session, clock)
+        client = Client(
+            session,  # type: ignore[arg-type]  # it is a session in all that is asked of it
+            SERVER,
+            AdaptiveLimiter(elapsed=elapsed),
+            fence=standing.fence,
+            clock=clock,
+        )
+        engine = Engine(client, self._namespaces, _archive())
+        access = connection.Access(server=SERVER)
+        watches = [
+            KopfWatch(access, session, scope, engine, own_signals=lambda: None, clock=clock)  # type: ignore[arg-type]  # likewise
+            for scope in self._namespaces or (None,)
+        ]
+        works = [standing.run(), engine.run(standing.leading), *(watch.run() for watch in watches)]
+        parts = [asyncio.create_task(work) for work in works]
+        try:
+            await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for part in parts:
+                part.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait(parts)
+        for part in parts:
+            if not part.cancelled() and (error := part.exception()) is not None:
+                self.deaths.append(error)
+                self.tell(f"dies of {error!r}")
+        asyncio.get_running_loop().call_later(_RESTART, self.start)
+
+    def _stand(self, session: MemorySession, clock: clocks.Clock) -> leadership.Standing:
+        if not self._name:
+            return leadership.Alone()
+        requests = OneShot(session, SERVER)  # type: ignore[arg-type]  # it is a session in all that is asked of it
+        lease = Lease(requests, dialect.NAMESPACE, "tfcluster-operator", timeout=Timing().timeout)
+        # NB: every process is another candidate.
+        return leadership.Election(lease, f"{self._name}-{self.starts}", clock=clock)

@@ -1,0 +1,275 @@
+"""What must hold of every run, whatever went wrong in it."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from simulation import dialect, snapshot
+from simulation.plans import Line, Plan, Write, stable
+from simulation.world import Moment
+
+_REFERENCES: Final = Path(__file__).parent / "references"
+#: How long a status may be untrue after the fault, in seconds.
+_LIE_AT_MOST: Final = 5.0
+_NOT_COUNTED: Final = frozenset({"events", "leases", "namespaces", "tfclusters"})
+
+Deeds = Counter[str]
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What came of one run."""
+
+    plan: Plan
+    #: The snapshot after each step, and the names of steps whose consequences did not come.
+    steps: dict[str, Any] = field(default_factory=dict)
+    unfinished: list[str] = field(default_factory=list)
+    creates: Deeds = field(default_factory=Counter)
+    deletes: Deeds = field(default_factory=Counter)
+    #: Deletions by anybody but the operator.
+    others: Deeds = field(default_factory=Counter)
+    #: What was written although nothing was left to do.
+    late: list[str] = field(default_factory=list)
+    broken: list[str] = field(default_factory=list)
+    lies: list[str] = field(default_factory=list)
+    ledger: list[str] = field(default_factory=list)
+    deaths: list[str] = field(default_factory=list)
+    error: str = ""
+    met: bool = False
+    writes: list[Write] = field(default_factory=list)
+    lines: list[Line] = field(default_factory=list)
+    seconds: float = 0.0
+    virtual: float = 0.0
+
+
+# --- references
+
+
+def learn(outcome: Outcome) -> None:
+    """Keep what came of a clean run as the reference of its workload."""
+    before: Any = {}
+    steps = {}
+    for name, found in outcome.steps.items():
+        steps[name], before = snapshot.change(before, found), found
+    told = {
+        "steps": steps,
+        "creates": dict(sorted(outcome.creates.items())),
+        "deletes": dict(sorted(outcome.deletes.items())),
+    }
+    told["others"] = dict(sorted(outcome.others.items()))
+    path_of(outcome.plan.workload).write_text(json.dumps(told, indent=1, sort_keys=False) + "\n")
+
+
+def path_of(workload: str) -> Path:
+    """Give the file of a workload's reference."""
+    return _REFERENCES / f"{workload.replace(' ', '-').replace(chr(39), '')}.json"
+
+
+def reference(workload: str) -> dict[str, Any]:
+    """Read the reference of a workload, its snapshots whole; an empty one where nothing was learnt yet."""
+    path = path_of(workload)
+    empty: dict[str, Any] = {"steps": {}, "creates": {}, "deletes": {}, "others": {}}
+    told: dict[str, Any] = json.loads(path.read_text()) if path.exists() else empty
+    before: Any = {}
+    for name, patch in told["steps"].items():
+        before = snapshot.changed(before, patch)
+        told["steps"][name] = before
+    return told
+
+
+# --- judging
+
+
+def judge(outcome: Outcome, wanted: Mapping[str, Any]) -> list[str]:
+    """Name everything that is wrong with a run.
+
+    Args:
+        outcome: what came of it.
+        wanted: the reference of its workload.
+
+    Returns:
+        Complaints, each beginning with the oracle's name; none where all is well.
+    """
+    if outcome.error:
+        return [f"error: {outcome.error}"]
+    return [
+        *(f"died: {one}" for one in outcome.deaths),
+        *(f"end: {one}" for one in _ends(outcome, wanted)),
+        *(f"deeds: {one}" for one in _deeds(outcome, wanted)),
+        *(f"late: {one}" for one in outcome.late),
+        *(f"invariant: {one}" for one in outcome.broken),
+        *(f"ledger: {one}" for one in outcome.ledger),
+        *(f"truth: {one}" for one in outcome.lies),
+    ]
+
+
+def _ends(outcome: Outcome, wanted: Mapping[str, Any]) -> Iterator[str]:
+    for name, found in outcome.steps.items():
+        pair = wanted["steps"].get(name, {}), found
+        if outcome.plan.trigger is not None:
+            pair = snapshot.without_reports(pair[0]), snapshot.without_reports(pair[1])
+        for difference in snapshot.differences(*pair):
+            yield f"after {name!r}: {difference}"
+    for name in outcome.unfinished:
+        yield f"step {name!r} does not come to its end"
+
+
+def _deeds(outcome: Outcome, wanted: Mapping[str, Any]) -> Iterator[str]:
+    for what, done in outcome.creates.items():
+        # What others deleted beyond what they delete in a clean run has to be made again.
+        more = max(0, outcome.others[what] - wanted["others"].get(what, 0))
+        if done > wanted["creates"].get(what, 0) + more:
+            yield f"{what} is created {done} times, not {wanted['creates'].get(what, 0)}"
+    for what, done in outcome.deletes.items():
+        if done > wanted["deletes"].get(what, 0):
+            yield f"{what} is deleted {done} times, not {wanted['deletes'].get(what, 0)}"
+
+
+# --- reading the history
+
+
+def count(outcome: Outcome, history: Sequence[Any], moments: Mapping[int, Moment]) -> None:
+    """Count what took effect: objects that came, and objects that were asked to go."""
+    leaving: set[str] = set()
+    for revision, kind, resource, body in history:
+        if resource in _NOT_COUNTED or body["metadata"].get("namespace") != dialect.NAMESPACE:
+            continue
+        name = body["metadata"]["name"]
+        if name.startswith("huge"):
+            continue
+        what, uid = f"{resource}/{stable(resource, name)}", body["metadata"]["uid"]
+        if kind == "ADDED" and moments[revision].user == dialect.OPERATOR:
+            outcome.creates[what] += 1
+        asked = kind == "DELETED" or "deletionTimestamp" in body["metadata"]
+        if asked and uid not in leaving:
+            leaving.add(uid)
+            whose = outcome.deletes if moments[revision].user == dialect.OPERATOR else outcome.others
+            whose[what] += 1
+
+
+def broken(history: Sequence[Any], moments: Mapping[int, Moment]) -> Iterator[str]:
+    """Name each revision at which a task had two live pods, or a pod came before its view."""
+    living: dict[str, tuple[str, str, str]] = {}
+    maps: set[tuple[str, str]] = set()
+    for revision, kind, resource, body in history:
+        metadata = body["metadata"]
+        key = (metadata.get("namespace", ""), metadata["name"])
+        if resource == "configmaps":
+            (maps.discard if kind == "DELETED" else maps.add)(key)
+        if resource != "pods":
+            continue
+        owner = next((one["uid"] for one in metadata.get("ownerReferences") or () if one.get("controller")), "")
+        over = kind == "DELETED" or body["status"].get("phase") in {"Succeeded", "Failed"}
+        if over or not owner:
+            living.pop(metadata["uid"], None)
+            continue
+        if kind != "ADDED" or moments[revision].user != dialect.OPERATOR:
+            continue
+        labels = metadata["labels"]
+        task = (owner, labels[dialect.LABEL_JOB], labels[dialect.LABEL_INDEX])
+        if task in living.values():
+            yield f"two live pods of {task[1:]} at revision {revision}"
+        living[metadata["uid"]] = task
+        for volume in body["spec"].get("volumes") or ():
+            needed = volume.get("configMap", {}).get("name")
+            if needed and (key[0], needed) not in maps:
+                yield f"{key[1]} comes before {stable('configmaps', needed)} at revision {revision}"
+
+
+# --- does the status tell the truth?
+
+
+@dataclass(slots=True)
+class _Told:
+    cluster: dict[str, Any]
+    wrong_since: float | None = None
+    what: str = ""
+
+
+def lies(
+    history: Sequence[Any], moments: Mapping[int, Moment], *, end: float, blind: tuple[float, float] | None
+) -> Iterator[str]:
+    """Name each time for which a status was untrue for longer than it may be.
+
+    Args:
+        history: every change.
+        moments: when each was made.
+        end: when the run ended.
+        blind: from when to when the operator could not see, or not tell, what is true.
+
+    Yields:
+        What was untrue, and for how long.
+    """
+    told: dict[str, _Told] = {}
+    pods: dict[tuple[str, str], dict[str, Any]] = {}
+    for revision, kind, resource, body in history:
+        metadata = body["metadata"]
+        if resource == "pods":
+            key = (metadata["namespace"], metadata["name"])
+            if kind == "DELETED":
+                pods.pop(key, None)
+            else:
+                pods[key] = body
+        elif resource == "tfclusters":
+            if kind == "DELETED" or "deletionTimestamp" in metadata:
+                told.pop(metadata["uid"], None)
+            else:
+                told.setdefault(metadata["uid"], _Told(body)).cluster = body
+        else:
+            continue
+        at = moments[revision].at
+        for one in told.values():
+            yield from _look(one, pods, at, blind)
+    for one in told.values():
+        if one.wrong_since is not None:
+            yield from _complaint(one, end, blind)
+
+
+def _look(
+    one: _Told, pods: Mapping[tuple[str, str], dict[str, Any]], at: float, blind: tuple[float, float] | None
+) -> Iterator[str]:
+    what = _untruth(one.cluster, pods)
+    if what == one.what:
+        return
+    if one.wrong_since is not None:
+        yield from _complaint(one, at, blind)
+    one.what, one.wrong_since = what, at if what else None
+
+
+def _complaint(one: _Told, until: float, blind: tuple[float, float] | None) -> Iterator[str]:
+    assert one.wrong_since is not None
+    since = one.wrong_since
+    if blind is not None and blind[0] <= until and since <= blind[1]:
+        since = blind[1]
+    if until - since > _LIE_AT_MOST:
+        yield f"{one.what} for {until - since:.1f} s"
+
+
+def _untruth(cluster: dict[str, Any], pods: Mapping[tuple[str, str], dict[str, Any]]) -> str:
+    metadata, spec, status = cluster["metadata"], cluster["spec"], cluster.get("status") or {}
+    if spec.get("managedBy"):
+        return ""
+    if status.get("observedGeneration") != metadata["generation"]:
+        return f"the status of {metadata['name']} speaks of an old generation"
+    if dialect.condition(cluster, "Ready").get("status") != "True" or dialect.verdict(status) is not None:
+        return ""
+    for job, declared in spec["jobs"].items():
+        done = dialect.completed(dialect.record_of(status, job))
+        for index in range(declared.get("replicas", 1)) if job != "evaluator" else ():
+            name = f"{metadata['name']}-{job.replace('_', '-')}-{index}"
+            if index not in done and not _is_ready(pods.get((metadata["namespace"], name)), metadata["uid"]):
+                return f"{metadata['name']} says that it is ready and {name} is not"
+    return ""
+
+
+def _is_ready(pod: dict[str, Any] | None, owner: str) -> bool:
+    if pod is None or "deletionTimestamp" in pod["metadata"]:
+        return False
+    if not any(one["uid"] == owner for one in pod["metadata"].get("ownerReferences") or ()):
+        return False
+    return any(one["type"] == "Ready" and one["status"] == "True" for one in pod["status"].get("conditions") or ())

@@ -1,0 +1,121 @@
+"""The same world on a real API server, so that the same steps can be walked on both: see test_simulation_is_honest."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from simulation import dialect
+from simulation.dialect import CLUSTER
+from simulation.workloads import Workload
+from support.objects import CONFIG_MAPS, PODS, SERVICES, TFCLUSTERS, Objects
+from support.pods import StandInKubelet
+
+_KINDS: Final = {"pods": PODS, "services": SERVICES, "configmaps": CONFIG_MAPS, "tfclusters": TFCLUSTERS}
+#: As in the simulation: how long nothing may change before a step counts as over, in seconds.
+_QUIET: Final = 2.5
+_LOOK_EVERY: Final = 0.1
+
+
+class _Kube:
+    """What steps read of the in-memory API server, read from a real one."""
+
+    def __init__(self, objects: Objects, namespace: str) -> None:
+        self._objects = objects
+        self._namespace = namespace
+
+    def list(self, kind: str, namespace: str | None = None) -> list[dict[str, Any]]:
+        assert namespace in {None, dialect.NAMESPACE}
+        found = self._objects.list(_KINDS[kind], self._namespace)
+        # NB: Kubernetes puts this one into every namespace.
+        return [one for one in found if one["metadata"]["name"] != "kube-root-ca.crt"]
+
+    def get(self, kind: str, _: str, name: str) -> dict[str, Any] | None:
+        return self._objects.get(_KINDS[kind], self._namespace, name)
+
+
+class _Nodes:
+    """What steps let happen on nodes, played by a stand-in kubelet."""
+
+    def __init__(self, kubelet: StandInKubelet) -> None:
+        self._kubelet = kubelet
+
+    def exit(self, name: str, code: int) -> None:
+        if code:
+            self._kubelet.fail(name, exit_code=code)
+        else:
+            self._kubelet.succeed(name)
+
+
+class RealWorld:
+    """A namespace of a real API server.
+
+    Args:
+        objects: access to it.
+        namespace: which.
+        kubelet: plays its node.
+    """
+
+    def __init__(self, objects: Objects, namespace: str, kubelet: StandInKubelet) -> None:
+        self._objects = objects
+        self._namespace = namespace
+        self._kubelet = kubelet
+        self.kube = _Kube(objects, namespace)
+        self.nodes = _Nodes(kubelet)
+
+    def declare(self, spec: Mapping[str, Any], name: str = CLUSTER) -> None:
+        body = {
+            "apiVersion": "tfcluster.dev/v1alpha1",
+            "kind": "TFCluster",
+            "metadata": {"name": name},
+            "spec": dict(spec),
+        }
+        self._objects.create(TFCLUSTERS, self._namespace, body)
+
+    def edit(self, spec: Mapping[str, Any], name: str = CLUSTER) -> None:
+        self._objects.patch(TFCLUSTERS, self._namespace, name, {"spec": spec})
+
+    def remove(self, resource: str, name: str) -> None:
+        self._objects.delete(_KINDS[resource], self._namespace, name)
+
+    def cluster(self, name: str = CLUSTER, _: str = "") -> dict[str, Any] | None:
+        return self.kube.get("tfclusters", "", name)
+
+    def pods(self, _: str = "") -> list[dict[str, Any]]:
+        return self.kube.list("pods")
+
+    def walk(self, workload: Workload) -> None:
+        """Let every step happen, each after the last has come to its end.
+
+        Raises:
+            AssertionError: one does not.
+        """
+        for step in workload.steps:
+            step.act(self)  # type: ignore[arg-type]  # it has what the steps of an ordinary workload use
+            assert self._is_quiet(step.until, step.within), f"step {step.name!r} does not come to its end"
+
+    def _is_quiet(self, until: Callable[..., bool], within: float) -> bool:
+        deadline, since, mark = time.monotonic() + within, time.monotonic(), ""
+        while time.monotonic() < deadline:
+            time.sleep(_LOOK_EVERY)
+            self._play()
+            now = self._versions()
+            if now != mark:
+                mark, since = now, time.monotonic()
+            if time.monotonic() - since >= _QUIET and until(self):
+                return True
+        return False
+
+    def _play(self) -> None:
+        """Play the node: what is new runs, what is asked to go goes."""
+        for pod in self.pods():
+            name = pod["metadata"]["name"]
+            if "deletionTimestamp" in pod["metadata"]:
+                self._kubelet.stop(name)
+            elif pod["status"].get("phase") == "Pending":
+                self._kubelet.run(name)
+
+    def _versions(self) -> str:
+        found = [one for kind in _KINDS for one in self.kube.list(kind)]
+        return str(sorted((one["metadata"]["uid"], one["metadata"]["resourceVersion"]) for one in found))

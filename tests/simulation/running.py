@@ -1,0 +1,151 @@
+"""Running one plan: the workload's steps one after the other, and then the looking back."""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from simulation import dialect, oracles, snapshot
+from simulation.actors import STEP_ACTIONS
+from simulation.faults import WRITES
+from simulation.oracles import Outcome
+from simulation.plans import Plan, Step
+from simulation.workloads import WORKLOADS, Workload
+from simulation.workloads import Step as Act
+from simulation.world import World
+from unit.virtual_time import run_in_virtual_time
+
+#: How long nothing may be written once all is done, and after a restart, in seconds.
+_SILENCE: Final = 60.0
+_AFTER_RESTART: Final = 20.0
+
+
+def run(
+    plan: Plan,
+    wanted: Mapping[str, Any] | None = None,
+    *,
+    recording: bool = False,
+    trace: Callable[[float, str], None] | None = None,
+    intruder: Callable[[World], None] | None = None,
+) -> Outcome:
+    """Run a plan in virtual time.
+
+    Args:
+        plan: what to run.
+        wanted: the reference of its workload; a step is over when the world has become equal to it. Without one, a
+            step is over when what it says holds.
+        recording: whether the lines of watches are kept in the outcome.
+        trace: told of every request, change and actor, with the time.
+        intruder: acts in the operator's name, once the operator has started: a seeded bug.
+
+    Returns:
+        What came of it; an error of the simulation itself is in it too.
+    """
+    logging.disable(logging.NOTSET if trace else logging.CRITICAL)
+    random.seed(7)
+    outcome, began = Outcome(plan), time.perf_counter()
+    try:
+        run_in_virtual_time(
+            _live(outcome, (wanted or {}).get("steps", {}), recording=recording, trace=trace, intruder=intruder)
+        )
+    except Exception:  # noqa: BLE001 - whatever it is, it is this plan's and is told with it
+        outcome.error = traceback.format_exc(limit=-6)
+    outcome.seconds = time.perf_counter() - began
+    return outcome
+
+
+async def _live(
+    outcome: Outcome,
+    wanted: Mapping[str, Any],
+    *,
+    recording: bool,
+    trace: Callable[[float, str], None] | None,
+    intruder: Callable[[World], None] | None,
+) -> None:
+    plan = outcome.plan
+    workload = WORKLOADS[plan.workload]
+    world = World(plan, workload.namespaces, recording=recording)
+    if trace is not None:
+        world.listen(trace)
+    workload.setup(world)
+    world.begin()
+    if intruder is not None:
+        intruder(world)
+    await _walk(world, workload, outcome, wanted)
+    await _look_for_late_writes(world, outcome)
+    _look_back(world, outcome)
+    await world.end()
+
+
+async def _walk(world: World, workload: Workload, outcome: Outcome, wanted: Mapping[str, Any]) -> None:
+    trigger = world.plan.trigger
+    struck = trigger.step if isinstance(trigger, Step) else -1
+    # What strikes after the last step leaves nothing to do but to come to the same end again.
+    last = workload.steps[-1]
+    steps = (*workload.steps, *([replace(last, act=lambda _: None)] if struck == len(workload.steps) else []))
+    for number, step in enumerate(steps):
+        if number == struck:
+            world.strike(STEP_ACTIONS[world.plan.action])
+        world.tell(f"step: {step.name}")
+        step.act(world)
+        reached = await world.await_quiet(_is_over(step, wanted.get(step.name)), step.within)
+        outcome.steps[step.name] = snapshot.snapshot(world.kube)
+        outcome.ledger += [f"after {step.name!r}: {one}" for one in world.truth.differences()] if reached else []
+        if not reached:
+            outcome.unfinished.append(step.name)
+            return
+
+
+def _is_over(step: Act, wanted: Any) -> Callable[[World], bool]:
+    """Make a test of whether the consequences of a step are there: in a disturbed run, those of the reference."""
+    looked_at, equal = -1, True
+
+    def is_over(world: World) -> bool:
+        nonlocal looked_at, equal
+        if wanted is not None and world.kube.revision != looked_at:
+            looked_at = world.kube.revision
+            found = snapshot.snapshot(world.kube)
+            equal = snapshot.without_reports(found) == snapshot.without_reports(wanted)
+        return equal and step.until(world)
+
+    return is_over
+
+
+async def _look_for_late_writes(world: World, outcome: Outcome) -> None:
+    outcome.virtual = world.elapsed()
+    if outcome.unfinished:
+        return
+    world.faults.end()
+    await world.await_silence(_SILENCE)
+    outcome.late = _writes_since(world, outcome.virtual, "afterwards")
+    again = world.elapsed()
+    world.crash()
+    await world.await_silence(_AFTER_RESTART)
+    outcome.late += _writes_since(world, again, "after a restart")
+
+
+def _writes_since(world: World, since: float, when: str) -> list[str]:
+    return [
+        f"{one.verb} {one.resource}/{one.name} {when}"
+        for one in world.requests_since(since)
+        if one.user == dialect.OPERATOR and one.verb in WRITES and one.resource != "leases"
+    ]
+
+
+def _look_back(world: World, outcome: Outcome) -> None:
+    history, moments = world.kube.history, world.moments
+    outcome.met = world.faults.met or world.plan.trigger is None
+    outcome.writes, outcome.lines = world.faults.writes, world.faults.lines
+    outcome.deaths = [repr(one) for one in world.operator.deaths]
+    oracles.count(outcome, history, moments)
+    outcome.broken = [
+        *oracles.broken(history, moments),
+        *(f"{one} is not ours and is deleted" for one in world.trespasses),
+    ]
+    if not outcome.unfinished:
+        outcome.lies = list(oracles.lies(history, moments, end=world.now(), blind=world.blind()))

@@ -1,0 +1,95 @@
+"""Sessions for kopf: what aiohttp's middlewares do for the operator, done for the in-memory session.
+
+NB: the one seam at which the simulation stands in for a part of the operator: a session that borrows another one's
+connections is opened on aiohttp's connector, which the in-memory session does not have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Generator
+from dataclasses import dataclass
+from typing import Any
+
+from memory_kubernetes import MemorySession
+from yarl import URL
+
+from tfcluster_operator.kube import connection
+
+Handler = Callable[[Any], Awaitable[Any]]
+Middleware = Callable[[Any, Handler], Awaitable[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What a middleware looks at."""
+
+    method: str
+    url: URL
+
+
+class _Exchange:
+    """A request on its way through middlewares: awaited, or used as an async context manager."""
+
+    def __init__(self, start: Callable[[], Awaitable[Any]]) -> None:
+        self._start = start
+        self._response: Any = None
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        return self._start().__await__()
+
+    async def __aenter__(self) -> Any:
+        self._response = await self._start()
+        return self._response
+
+    async def __aexit__(self, *_: object) -> None:
+        self._response.close()
+
+
+class BorrowedSession:
+    """A session on another one's connections, whose requests pass middlewares.
+
+    Args:
+        lender: the session.
+        middlewares: what sees each request, the outermost first.
+    """
+
+    def __init__(self, lender: MemorySession, *middlewares: Middleware) -> None:
+        self._lender = lender
+        self._middlewares = middlewares
+        self.headers = lender.headers
+        self.closed = False
+
+    def request(self, method: str, url: Any, *, params: Any = None, **arguments: Any) -> _Exchange:
+        """Make a request."""
+        if self.closed:
+            raise RuntimeError("Session is closed")
+        asked = _Asked(method.upper(), URL(str(url)).update_query(params or {}))
+
+        async def send(_: Any) -> Any:
+            return await self._lender.request(method, str(url), params=params, **arguments)
+
+        handler: Handler = send
+        for middleware in reversed(self._middlewares):
+            handler = _passing(middleware, handler)
+        return _Exchange(lambda: handler(asked))
+
+    def get(self, url: Any, **arguments: Any) -> _Exchange:
+        """Make a GET request."""
+        return self.request("GET", url, **arguments)
+
+    async def close(self) -> None:
+        """Leave the connections open."""
+        self.closed = True
+
+
+def _passing(middleware: Middleware, handler: Handler) -> Handler:
+    return lambda asked: middleware(asked, handler)
+
+
+def install() -> None:
+    """Let whatever borrows a session in this process borrow an in-memory one."""
+
+    def borrow(_: connection.Access, lender: MemorySession, *middlewares: Middleware) -> BorrowedSession:
+        return BorrowedSession(lender, *middlewares)
+
+    connection.borrow_session = borrow  # type: ignore[assignment]  # it is a session in all that is asked of it

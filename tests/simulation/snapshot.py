@@ -1,0 +1,133 @@
+"""What a world looks like at rest, with what differs from run to run masked, each mask with its reason."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from simulation import dialect
+from simulation.plans import stable
+
+KINDS: Final = ("tfclusters", "services", "configmaps", "pods")
+#: Counted by the API server over all writes, those that a fault adds too; and bookkeeping of who wrote what.
+_METADATA: Final = frozenset(
+    {"uid", "resourceVersion", "creationTimestamp", "managedFields", "namespace", "generation"}
+)
+#: Times: they depend on when a fault struck and on jitter. Whether they are there is compared.
+_TIMES: Final = frozenset(
+    {
+        *("startTime", "completionTime", "time", "restartTime", "retryTime", "lastTransitionTime"),
+        "tfcluster.dev/surplus-since",
+    }
+)
+#: A time of day in words.
+_CLOCK: Final = re.compile(r"\d\d:\d\d:\d\d")
+#: A UID: the API server counts them over all objects.
+_UID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+#: The resolver's archive: what is in it changes with its sources, which unit tests look at.
+_DIGEST: Final = re.compile(r"\.resolver-[0-9a-f]+")
+
+
+def snapshot(kube: Any) -> dict[str, Any]:
+    """Tell what there is in the namespace, by kind and name."""
+    digests: dict[str, int] = {}
+    found: dict[str, Any] = {}
+    for kind in KINDS:
+        try:
+            objects = kube.list(kind, dialect.NAMESPACE)
+        except Exception as refusal:  # noqa: BLE001 - the kind may not be served: that is what the snapshot tells
+            found[kind] = str(getattr(refusal, "status", "?"))
+            continue
+        for one in objects:
+            if one["metadata"]["name"].startswith("huge"):
+                continue  # only its neighbour is looked at: it is still being made
+            found[f"{kind}/{stable(kind, one['metadata']['name'])}"] = _masked(kind, one, digests)
+    return found
+
+
+def without_reports(found: dict[str, Any]) -> dict[str, Any]:
+    """Leave out how many pods were replaced.
+
+    It reports what others took away: actors in plans do so, and an operator that dies after a deletion of its own
+    cannot tell whose it was. Undisturbed runs compare it.
+    """
+    kept = dict(found)
+    for name in [one for one in found if one.startswith("tfclusters/")]:
+        status = found[name]["status"]
+        jobs = {job: {k: v for k, v in told.items() if k != "replaced"} for job, told in status.get("jobs", {}).items()}
+        kept[name] = {**found[name], "status": {**status, "jobs": jobs}}
+    return kept
+
+
+def _masked(kind: str, one: Mapping[str, Any], digests: dict[str, int]) -> dict[str, Any]:
+    metadata = {name: value for name, value in one["metadata"].items() if name not in _METADATA}
+    annotations = dict(metadata.get("annotations") or {})
+    if dialect.ANNOTATION_VIEW in annotations:
+        # NB: a digest depends on the cluster's UID: which pods were told of the same view is compared.
+        annotations[dialect.ANNOTATION_VIEW] = digests.setdefault(annotations[dialect.ANNOTATION_VIEW], len(digests))
+        metadata["annotations"] = annotations
+    rest: dict[str, Any] = {
+        name: value for name, value in one.items() if name not in {"metadata", "apiVersion", "kind"}
+    }
+    if kind == "pods":
+        # What a node says of its pod is its own matter; whether the pod runs is the outcome.
+        rest = {"spec": {**one["spec"]}, "phase": one["status"].get("phase")}
+        rest["spec"].pop("nodeName", None)
+    elif kind == "configmaps" and "binaryData" in one:
+        rest["binaryData"] = sorted(one["binaryData"])
+    text = json.dumps({"metadata": metadata, **rest}, sort_keys=True)
+    text = _DIGEST.sub(".resolver-*", _CLOCK.sub("HH:MM:SS", _UID.sub("UID", text)))
+    masked: dict[str, Any] = _without_times(json.loads(text))
+    if kind == "tfclusters":
+        masked["status"] = _status(masked.get("status") or {})
+    return masked
+
+
+def _status(status: dict[str, Any]) -> dict[str, Any]:
+    by_type = {one["type"]: {k: v for k, v in one.items() if k != "type"} for one in status.get("conditions") or ()}
+    return {**status, "conditions": by_type}
+
+
+def _without_times(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: "time" if name in _TIMES else _without_times(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_without_times(one) for one in value]
+    return value
+
+
+def differences(wanted: Any, found: Any, path: str = "") -> Iterator[str]:
+    """Name each place in which two snapshots differ."""
+    if isinstance(wanted, dict) and isinstance(found, dict):
+        for name in sorted({*wanted, *found}):
+            if name not in found:
+                yield f"{path}.{name} is missing"
+            elif name not in wanted:
+                yield f"{path}.{name} is new: {str(found[name])[:120]}"
+            else:
+                yield from differences(wanted[name], found[name], f"{path}.{name}")
+    elif wanted != found:
+        yield f"{path} is {str(found)[:120]}, not {str(wanted)[:120]}"
+
+
+def change(before: Any, after: Any) -> Any:
+    """Tell what changed between two snapshots, as a merge patch: the references are kept as such."""
+    if not (isinstance(before, dict) and isinstance(after, dict)):
+        return after
+    changed = {name: change(before.get(name), value) for name, value in after.items() if before.get(name) != value}
+    return {**changed, **{name: None for name in before if name not in after}}
+
+
+def changed(before: Any, patch: Any) -> Any:
+    """Undo :func:`change`."""
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(before) if isinstance(before, dict) else {}
+    for name, value in patch.items():
+        if value is None:
+            result.pop(name, None)
+        else:
+            result[name] = changed(result.get(name), value)
+    return result

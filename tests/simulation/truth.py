@@ -1,0 +1,104 @@
+"""The reference model of a life, told of everything that truly happens in the simulated world."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from properties.reference_life import Life
+from simulation import dialect
+from simulation.nodes import Nodes
+
+from memory_kubernetes import MemoryKubernetes, Refusal
+
+
+@dataclass(slots=True)
+class Known:
+    """One TFCluster and its life."""
+
+    key: tuple[str, str]
+    life: Life
+
+
+class Truth:
+    """What must become of each TFCluster, by docs/life.md.
+
+    Args:
+        kube: the API server.
+        nodes: what truly became of the pods.
+        now: seconds since the epoch, by the clock that is right.
+    """
+
+    def __init__(self, kube: MemoryKubernetes, nodes: Nodes, now: Callable[[], float]) -> None:
+        self._kube = kube
+        self._nodes = nodes
+        self._now = now
+        #: Lives by the UID of the TFCluster.
+        self.lives: dict[str, Known] = {}
+        nodes.changed = self.look
+
+    def restore(self, uid: str, status: dict[str, Any]) -> None:
+        """Take over a life as its status told it."""
+        life = self.lives[uid].life
+        life.total = status.get("restarts", 0)
+        for job in status.get("jobs") or {}:
+            record = dialect.record_of(status, job)
+            life.restarts[job] = record.get("restarts", 0)
+            life.done |= {(job, index) for index in dialect.completed(record)}
+
+    def look(self) -> None:
+        """Take in what is true now."""
+        for cluster in self._clusters():
+            metadata = cluster["metadata"]
+            if "deletionTimestamp" in metadata:
+                continue
+            known = self.lives.setdefault(metadata["uid"], Known((metadata["namespace"], metadata["name"]), Life()))
+            self._see(cluster, known)
+
+    def _clusters(self) -> list[dict[str, Any]]:
+        try:
+            return self._kube.list("tfclusters")
+        except Refusal:  # the CRD is not there
+            return []
+
+    def _see(self, cluster: dict[str, Any], known: Known) -> None:
+        jobs = {name: {"replicas": 1, **job} for name, job in cluster["spec"]["jobs"].items()}
+        life = known.life
+        life.done = {task for task in life.done if task[0] in jobs}
+        for one in [one for one in life.in_row if (one if isinstance(one, str) else one[0]) not in jobs]:
+            del life.in_row[one]
+        facts = [
+            fact
+            for fact in self._nodes.facts.values()
+            if fact.task[0] in jobs and self._nodes.owners[fact.uid] == cluster["metadata"]["uid"]
+        ]
+        life.look({**cluster["spec"], "jobs": jobs}, facts, self._now())
+
+    def differences(self) -> list[str]:
+        """Name in what the ledgers of the TFClusters that exist differ from the truth."""
+        self.look()
+        found = []
+        for cluster in self._clusters():
+            if (known := self.lives.get(cluster["metadata"]["uid"])) is not None:
+                found += list(_differences(cluster, known.life))
+        return found
+
+
+def _differences(cluster: dict[str, Any], life: Life) -> list[str]:
+    status = cluster.get("status") or {}
+    found = []
+
+    def compare(what: str, told: Any, true: Any) -> None:
+        if told != true:
+            found.append(f"{cluster['metadata']['name']}: {what} is {told} where the model says {true}")
+
+    compare("verdict", dialect.verdict(status), life.end)
+    compare("restarts", status.get("restarts", 0), life.total)
+    for job in cluster["spec"]["jobs"]:
+        record = dialect.record_of(status, job)
+        compare(f"restarts of {job}", record.get("restarts", 0), life.restarts.get(job, 0))
+        done = {index for name, index in life.done if name == job}
+        told = dialect.completed(record)
+        compare(f"completed tasks of {job}", told, done)
+    return found

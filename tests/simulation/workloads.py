@@ -1,0 +1,467 @@
+"""The workloads: short lives of small clusters, each step with what must come of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from simulation import actors, dialect, older
+from simulation.dialect import CLUSTER, NAMESPACE
+from simulation.world import World
+
+Act = Callable[[World], None]
+Until = Callable[[World], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing that happens, and what must come of it.
+
+    Attributes:
+        name: what happens.
+        act: makes it happen.
+        until: holds when its consequences are there.
+        within: seconds that they may take after the fault, if there is one.
+    """
+
+    name: str
+    act: Act
+    until: Until
+    within: float = 150.0
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """A life.
+
+    Attributes:
+        name: its name in plans.
+        steps: what happens.
+        setup: what there is before the operator starts.
+        namespaces: what the operator is told to watch; none means all.
+        heavy: it costs seconds: only its clean run and few plans are made.
+    """
+
+    name: str
+    steps: tuple[Step, ...]
+    setup: Act = lambda _: None
+    namespaces: tuple[str, ...] = ()
+    heavy: bool = False
+
+
+# --- declarations
+
+
+def template(image: str = "image:1", **spec: Any) -> dict[str, Any]:
+    """Make a pod template with one container."""
+    return {"spec": {"containers": [{"name": "tensorflow", "image": image}], **spec}}
+
+
+def job(replicas: int, image: str = "image:1", **fields: Any) -> dict[str, Any]:
+    """Declare a job."""
+    return {"replicas": replicas, "template": template(image), **fields}
+
+
+def _declare(jobs: Mapping[str, Any], **spec: Any) -> Act:
+    return lambda world: world.declare({"jobs": dict(jobs), **spec})
+
+
+def _edit(jobs: Mapping[str, Any] | None = None, **spec: Any) -> Act:
+    change = {**({"jobs": dict(jobs)} if jobs else {}), **spec}
+    return lambda world: world.edit(change)
+
+
+def _image(image: str, *jobs: str) -> Act:
+    return _edit({name: {"template": template(image)} for name in jobs})
+
+
+def _exit(code: int, *pods: str) -> Act:
+    def act(world: World) -> None:
+        for pod in pods:
+            world.nodes.exit(f"{CLUSTER}-{pod}", code)
+
+    return act
+
+
+def _delete(resource: str, *names: str) -> Act:
+    def act(world: World) -> None:
+        for name in names:
+            world.remove(resource, name)
+
+    return act
+
+
+# --- what must come of it
+
+
+def current(world: World, name: str = CLUSTER, namespace: str = NAMESPACE) -> dict[str, Any] | None:
+    """Give the status if it speaks of the newest generation."""
+    cluster = world.cluster(name, namespace)
+    if cluster is None or (cluster.get("status") or {}).get("observedGeneration") != cluster["metadata"]["generation"]:
+        return None
+    status: dict[str, Any] = cluster["status"]
+    return status
+
+
+def ready(world: World, name: str = CLUSTER, namespace: str = NAMESPACE) -> bool:
+    """Tell whether every task is ready, and says so, and nothing is on its way out."""
+    told = current(world, name, namespace)
+    going = any("deletionTimestamp" in pod["metadata"] for pod in world.pods(namespace))
+    return told is not None and not going and dialect.condition({"status": told}, "Ready").get("status") == "True"
+
+
+def says(kind: str, status: str, reason: str = "") -> Until:
+    """Make a test of one condition."""
+
+    def until(world: World) -> bool:
+        found = dialect.condition({"status": current(world) or {}}, kind)
+        return found.get("status") == status and reason in {"", found.get("reason")}
+
+    return until
+
+
+def over(kind: str, reason: str) -> Until:
+    """Make a test of how the cluster ended, and that nothing terminates any more."""
+
+    def until(world: World) -> bool:
+        cluster = world.cluster()
+        going = any("deletionTimestamp" in pod["metadata"] for pod in world.pods())
+        return cluster is not None and not going and dialect.verdict(cluster.get("status") or {}) == (kind, reason)
+
+    return until
+
+
+def pods_are(*names: str) -> Until:
+    """Make a test of which pods there are."""
+    wanted = {f"{CLUSTER}-{name}" for name in names}
+    return lambda world: {one["metadata"]["name"] for one in world.pods()} == wanted and current(world) is not None
+
+
+def gone(world: World) -> bool:
+    """Tell whether nothing of any cluster is left."""
+    kinds = ("tfclusters", "pods", "services", "configmaps")
+    return not any(world.kube.list(kind, NAMESPACE) for kind in kinds)
+
+
+def is_leaving(world: World) -> bool:
+    """Tell whether the TFCluster is being deleted and somebody's finalizer keeps it."""
+    return "deletionTimestamp" in (world.cluster() or {}).get("metadata", {})
+
+
+def restarts(count: int) -> Until:
+    """Make a test of how many restarts are counted, with all ready again."""
+    return lambda world: ready(world) and (current(world) or {}).get("restarts") == count
+
+
+def is_ours(kind: str, name: str) -> Until:
+    """Make a test of whether an object is the cluster's."""
+
+    def until(world: World) -> bool:
+        found = world.kube.get(kind, NAMESPACE, name)
+        return found is not None and bool(found["metadata"].get("ownerReferences"))
+
+    return until
+
+
+def both(*tests: Until) -> Until:
+    """Make a test of several."""
+    return lambda world: all(test(world) for test in tests)
+
+
+def image_is(image: str, *pods: str) -> Until:
+    """Make a test of what pods are made of, with all ready."""
+
+    def until(world: World) -> bool:
+        found = {one["metadata"]["name"]: one["spec"]["containers"] for one in world.pods()}
+        return ready(world) and all(
+            any(one["image"] == image for one in found.get(f"{CLUSTER}-{pod}", ())) for pod in pods
+        )
+
+    return until
+
+
+# --- the lives
+
+_PS: Final = {"deviceFilters": ["/job:worker", "/job:chief"]}
+_WORKER: Final = {"deviceFilters": ["/job:ps", "/job:chief"]}
+_TRIO: Final = {"chief": job(1), "ps": job(1, **_PS), "worker": job(2, maxReplicas=4, **_WORKER)}
+_PAIR: Final = {"ps": job(1), "worker": job(2)}
+
+
+def _workloads() -> tuple[Workload, ...]:
+    create = Step("create", _declare(_TRIO), ready)
+    return (
+        Workload("create", (create, Step("delete", _delete("tfclusters", CLUSTER), gone))),
+        Workload(
+            "scale",
+            (
+                create,
+                Step("up", _edit({"worker": {"replicas": 4}}), both(ready, pods_are("chief-0", "ps-0", *_workers(4)))),
+                Step("down", _edit({"worker": {"replicas": 1}}), both(ready, pods_are("chief-0", "ps-0", "worker-0"))),
+            ),
+        ),
+        Workload(
+            "filters",
+            (
+                create,
+                Step("filters", _edit({"ps": {"deviceFilters": ["/job:chief"]}}), ready),
+                Step("own", _edit({"worker": {"taskDeviceFilters": {"1": ["/job:ps"]}}}), ready),
+                Step(
+                    "job gone", _edit({"ps": None, "worker": {"deviceFilters": None, "taskDeviceFilters": None}}), ready
+                ),
+            ),
+        ),
+        Workload(
+            "recreate",
+            (
+                Step("create", _declare(_PAIR), ready),
+                Step("image", _image("image:2", "worker"), image_is("image:2", "worker-0", "worker-1")),
+                Step("port", _edit(port=7000), ready),
+            ),
+        ),
+        Workload(
+            "rolling",
+            (
+                Step("create", _declare({"worker": job(3)}, updateStrategy=dialect.rolling_update(1)), ready),
+                Step("image", _image("image:2", "worker"), image_is("image:2", *_workers(3))),
+            ),
+        ),
+        Workload(
+            "on delete",
+            (
+                Step("create", _declare({"worker": job(2)}, updateStrategy={"type": "OnDelete"}), ready),
+                Step("image", _image("image:2", "worker"), says("UpToDate", "False", "WaitingForDelete")),
+                Step("one goes", _delete("pods", "c-worker-0"), image_is("image:2", "worker-0")),
+            ),
+        ),
+        Workload(
+            "on failure",
+            (
+                Step("create", _declare(_PAIR, backoffLimit=6), ready),
+                Step("fails", _exit(1, "worker-1"), restarts(1)),
+                Step("two fail", _exit(137, "worker-1", "ps-0"), restarts(3)),
+            ),
+        ),
+        Workload(
+            "exit code",
+            (
+                Step("create", _declare({"worker": job(2, restartPolicy="ExitCode")}), ready),
+                Step("killed", _exit(137, "worker-0"), restarts(1)),
+                Step("fails", _exit(3, "worker-1"), over("Failed", "PermanentExitCode")),
+            ),
+        ),
+        Workload(
+            "never",
+            (
+                Step("create", _declare({"worker": job(2, restartPolicy="Never")}, cleanPodPolicy="All"), ready),
+                Step("fails", _exit(1, "worker-1"), both(over("Failed", "TaskFailed"), pods_are())),
+            ),
+        ),
+        Workload(
+            "always",
+            (
+                Step("create", _declare({"chief": job(1), "worker": job(1, restartPolicy="Always")}), ready),
+                Step("ends", _exit(0, "worker-0"), _is_replaced("worker-0")),
+                Step("deleted", _delete("pods", "c-worker-0"), _is_replaced("worker-0")),
+                Step("evicted", lambda world: world.nodes.take("c-worker-0"), _is_replaced("worker-0")),
+            ),
+        ),
+        Workload(
+            "job scope",
+            (
+                Step("create", _declare({"ps": job(1), "worker": job(2, restartScope="Job")}), ready),
+                Step("fails", _exit(1, "worker-1"), restarts(1)),
+            ),
+        ),
+        Workload(
+            "cluster scope",
+            (
+                Step(
+                    "create", _declare({"ps": job(1), "worker": job(2, restartScope="Cluster")}, backoffLimit=1), ready
+                ),
+                Step("two fail", _exit(1, "worker-0", "worker-1"), restarts(1)),
+                Step("fails again", _exit(1, "worker-0"), over("Failed", "BackoffLimitExceeded")),
+            ),
+        ),
+        Workload(
+            "success",
+            (
+                Step("create", _declare({"ps": job(1), "worker": job(2)}), ready),
+                Step("one ends", _exit(0, "worker-0"), ready),
+                Step("all end", _exit(0, "worker-1"), over("Succeeded", "TasksSucceeded")),
+            ),
+        ),
+        Workload(
+            "drain",
+            (
+                Step("create", _declare({"chief": job(1), "worker": job(2, drainSeconds=5)}), ready),
+                Step("down", _edit({"worker": {"replicas": 1}}), both(ready, pods_are("chief-0", "worker-0"))),
+            ),
+        ),
+        Workload(
+            "deadline",
+            (
+                Step(
+                    "create",
+                    _declare({"worker": job(2)}, activeDeadlineSeconds=20),
+                    both(over("Failed", "DeadlineExceeded"), pods_are()),
+                ),
+            ),
+        ),
+        Workload(
+            "ttl",
+            (
+                Step("create", _declare({"worker": job(1)}, ttlSecondsAfterFinished=10, cleanPodPolicy="None"), ready),
+                Step("ends", _exit(0, "worker-0"), gone),
+            ),
+        ),
+        Workload(
+            "suspend",
+            (
+                Step("create", _declare({"ps": job(1), "worker": job(1)}), ready),
+                Step("suspend", _edit(suspend=True), both(says("Suspended", "True"), pods_are())),
+                Step("resume", _edit(suspend=False), ready),
+            ),
+        ),
+        Workload(
+            "start after",
+            (
+                Step("create", _declare({"ps": job(1), "worker": job(2, startAfter=["ps"])}), ready),
+                Step("ps fails", _exit(1, "ps-0"), restarts(1)),
+            ),
+        ),
+        Workload(
+            "again",
+            (
+                Step("create", _declare(_PAIR), ready),
+                Step("delete, create", _delete_and_create, ready),
+            ),
+        ),
+        Workload(
+            "foreign names",
+            (
+                Step("create", _declare({"chief": job(1), "worker": job(1)}), says("NameConflict", "True")),
+                Step(
+                    "free Service",
+                    lambda world: world.remove("services", "c"),
+                    both(says("NameConflict", "True"), is_ours("services", "c")),
+                ),
+                Step(
+                    "free view",
+                    lambda world: world.remove("configmaps", "c-worker"),
+                    both(says("NameConflict", "True"), is_ours("configmaps", "c-worker")),
+                ),
+                Step("free pod", lambda world: world.remove("pods", "c-worker-0"), ready),
+            ),
+            setup=actors.squat,
+        ),
+        Workload(
+            "tampering",
+            (
+                Step("create", _declare({"ps": job(1), "worker": job(1)}), ready),
+                Step("Service", actors.tamper_with_service, ready),
+                Step("view", actors.tamper_with_view, ready),
+                Step("labels", actors.strip_labels, ready),
+                Step("others' words", actors.add_words, ready),
+                Step("delete", _delete("tfclusters", CLUSTER), is_leaving),
+                Step("let it go", actors.take_words_away, gone),
+            ),
+        ),
+        Workload(
+            "dead node",
+            (
+                Step("create", _declare({"worker": job(2)}, terminatingGraceSeconds=5), ready),
+                Step("node dies", actors.kill_node, both(ready, _is_replaced("worker-0"))),
+            ),
+        ),
+        Workload(
+            "policy",
+            (
+                Step("create", _declare({"chief": job(1), "worker": job(1)}), ready),
+                Step("image", _image("image:2", "worker"), image_is("mirror/image:2", "worker-0")),
+                Step("chief ends", _exit(0, "chief-0"), over("Succeeded", "TasksSucceeded")),
+            ),
+            setup=actors.mutate,
+        ),
+        Workload(
+            "quota",
+            (
+                Step("create", _declare({"ps": job(1), "worker": job(3)}), ready),
+                Step(
+                    "swap",
+                    _edit({"ps": {"replicas": 3}, "worker": {"replicas": 1}}),
+                    both(ready, pods_are("ps-0", "ps-1", "ps-2", "worker-0")),
+                ),
+            ),
+            setup=actors.set_quota(4),
+        ),
+        Workload(
+            "lost namespace",
+            (
+                Step("create", _declare({"worker": job(1)}), ready),
+                Step("namespace goes", actors.lose_namespace, ready),
+                Step("edit", _edit({"worker": {"replicas": 2}}), both(ready, pods_are("worker-0", "worker-1"))),
+            ),
+            namespaces=(NAMESPACE, actors.OTHER),
+        ),
+        Workload(
+            "late CRD",
+            (
+                Step("CRD comes", actors.install_crd, lambda world: world.kube.list("tfclusters") == []),
+                Step("create", _declare({"worker": job(1)}), ready),
+                Step("CRD goes", actors.uninstall_crd, _nothing_is_left),
+                Step("CRD comes back", actors.install_crd, lambda world: world.kube.list("tfclusters") == []),
+                Step("create again", _declare({"worker": job(1)}), ready),
+            ),
+            setup=actors.uninstall_crd,
+        ),
+        Workload(
+            "upgrade",
+            (
+                Step("adopt", lambda _: None, both(ready, older.is_untouched)),
+                Step(
+                    "scale", _edit({"worker": {"replicas": 3}}), both(ready, pods_are("chief-0", "ps-0", *_workers(3)))
+                ),
+                Step("fails", _exit(1, "worker-0"), restarts(2)),
+            ),
+            setup=older.restore,
+        ),
+        Workload(
+            "neighbour",
+            (
+                Step("huge one", actors.declare_huge, actors.huge_is_made, within=600.0),
+                Step("create", _declare({"worker": job(2)}), ready),
+            ),
+            heavy=True,
+        ),
+    )
+
+
+def _workers(count: int) -> list[str]:
+    return [f"worker-{index}" for index in range(count)]
+
+
+def _is_replaced(pod: str) -> Until:
+    """Make a test of whether a pod runs that is not the one that ran when it was asked first."""
+    return lambda world: (
+        ready(world)
+        and any(
+            one["metadata"]["name"] == f"{CLUSTER}-{pod}"
+            and one["status"].get("phase") == "Running"
+            and "deletionTimestamp" not in one["metadata"]
+            for one in world.pods()
+        )
+    )
+
+
+def _delete_and_create(world: World) -> None:
+    world.remove("tfclusters", CLUSTER)
+    world.declare({"jobs": dict(_PAIR)})
+
+
+def _nothing_is_left(world: World) -> bool:
+    return not any(world.kube.list(kind, NAMESPACE) for kind in ("pods", "services", "configmaps"))
+
+
+WORKLOADS: Final[Mapping[str, Workload]] = {one.name: one for one in _workloads()}

@@ -1,0 +1,227 @@
+"""A small world in virtual time: the API server, nodes, the garbage collector, the operator, and who acts on them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from simulation import dialect
+from simulation.faults import Faults
+from simulation.nodes import Nodes
+from simulation.operator_process import Operator
+from simulation.plans import Plan
+from simulation.truth import Truth
+
+from memory_kubernetes import Admission, Change, MemoryKubernetes, Record, Refusal
+
+#: The wall clock when the loop's clock says 0.
+_EPOCH: Final = 1_800_000_000.0
+#: How long nothing may change before a step counts as over, in seconds.
+_QUIET: Final = 2.5
+_LOOK_EVERY: Final = 0.25
+
+
+@dataclass(slots=True)
+class Moment:
+    """When a revision was made, by the right clock, and by whom."""
+
+    at: float
+    user: str
+
+
+@dataclass(slots=True)
+class World:
+    """Everything there is in one run.
+
+    Args:
+        plan: what goes wrong.
+        namespaces: what the operator is told to watch; none means all.
+        recording: whether the lines of watches are kept, to make plans from them.
+    """
+
+    plan: Plan
+    namespaces: tuple[str, ...] = ()
+    recording: bool = False
+    kube: MemoryKubernetes = field(init=False)
+    nodes: Nodes = field(init=False)
+    faults: Faults = field(init=False)
+    operator: Operator = field(init=False)
+    truth: Truth = field(init=False)
+    #: How far the operator's machine is off, in seconds.
+    clock_off: float = 0.0
+    #: When each revision was made.
+    moments: dict[int, Moment] = field(default_factory=dict)
+    #: Deletions of objects that are not the operator's, by the operator.
+    trespasses: list[str] = field(default_factory=list)
+    #: When the other actors leave the world alone again, by the loop's clock.
+    disturbed_until: float = 0.0
+    #: Who listens: for the trace.
+    tell: Callable[[str], None] = lambda _: None
+    _tasks: list[asyncio.Task[Any]] = field(default_factory=list)
+    _others: list[Operator] = field(default_factory=list)
+    _writer: str = ""
+
+    def __post_init__(self) -> None:
+        namespaces = sorted({dialect.NAMESPACE, *self.namespaces})
+        self.kube = MemoryKubernetes(self.now, namespaces=namespaces)
+        self.kube.subscribers.append(self._time)
+        self.kube.admission.append(self._note)
+        self.nodes = Nodes(self.kube, self.now)
+        self.truth = Truth(self.kube, self.nodes, self.now)
+        self.faults = Faults(self.plan, self.crash, recording=self.recording)
+        self.operator = self.another_operator()
+
+    def another_operator(self) -> Operator:
+        """Make one more replica of the operator."""
+        return Operator(
+            self.kube,
+            self.faults,
+            wall=lambda: self.now() + self.clock_off,
+            namespaces=self.namespaces,
+        )
+
+    def now(self) -> float:
+        """Give the seconds since the epoch, by the clock that is right."""
+        return _EPOCH + asyncio.get_running_loop().time()
+
+    def elapsed(self) -> float:
+        """Give the loop's clock."""
+        return asyncio.get_running_loop().time()
+
+    def crash(self) -> None:
+        """Kill the operator; it comes back."""
+        self.operator.crash()
+
+    def _note(self, asked: Admission) -> None:
+        self._writer = asked.user
+        if asked.verb == "delete" and asked.user == dialect.OPERATOR and not self._is_operators(asked):
+            self.trespasses.append(f"{asked.resource} {asked.old['metadata']['name']}")
+
+    def _time(self, change: Change) -> None:
+        self.moments[change.revision] = Moment(self.now(), self._writer)
+
+    def _is_operators(self, asked: Admission) -> bool:
+        if asked.resource == "tfclusters":
+            return asked.old["spec"].get("ttlSecondsAfterFinished") is not None
+        owners = asked.old["metadata"].get("ownerReferences") or ()
+        return any(one["kind"] == "TFCluster" and one.get("controller") for one in owners)
+
+    def begin(self) -> None:
+        """Start the operator and the garbage collector."""
+        self._tasks.append(asyncio.create_task(self.kube.collect_garbage()))
+        self.operator.start()
+
+    async def end(self) -> None:
+        """Stop all that runs."""
+        for operator in (self.operator, *self._others):
+            operator.stop()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def strike(self, act: Callable[[World], None]) -> None:
+        """Let another actor, or the machine, do what the plan says."""
+        self.tell(f"actor: {self.plan.action}")
+        self.faults.met = True
+        self.faults.over_at = self.elapsed()
+        act(self)
+
+    def background(self, work: Coroutine[Any, Any, None]) -> None:
+        """Let something go on beside the steps."""
+        self._tasks.append(asyncio.create_task(work))
+
+    def start_another(self) -> None:
+        """Start a second replica of the operator."""
+        second = self.another_operator()
+        self._others.append(second)
+        second.start()
+
+    def listen(self, trace: Callable[[float, str], None]) -> None:
+        """Tell somebody of all that happens, with the loop's time."""
+
+        def tell(what: str) -> None:
+            trace(self.elapsed(), what)
+
+        def change(one: Change) -> None:
+            tell(f"  {self._writer}: {one.type} {one.resource}/{one.object['metadata']['name']} at {one.revision}")
+
+        self.tell = self.faults.tell = tell
+        self.operator.tell = lambda what: tell(f"operator {what}")
+        self.kube.subscribers.append(change)
+
+    def blind(self) -> tuple[float, float] | None:
+        """Tell from when to when the operator could not know or tell what is true, by the right clock."""
+        if not (self.faults.met and self.faults.blinds):
+            return None
+        began = _EPOCH + self.faults.began_at
+        return began, max(_EPOCH + self.faults.over_at, began)
+
+    def requests_since(self, since: float) -> list[Record]:
+        """List the requests from a moment of the loop's clock on."""
+        return [one for one in self.kube.requests if one.time - _EPOCH >= since]
+
+    async def await_silence(self, seconds: float) -> None:
+        """Let time pass."""
+        await asyncio.sleep(seconds)
+
+    # --- a user
+
+    def declare(self, spec: Mapping[str, Any], name: str = dialect.CLUSTER, namespace: str = dialect.NAMESPACE) -> None:
+        """Create a TFCluster."""
+        body = {
+            "apiVersion": "tfcluster.dev/v1alpha1",
+            "kind": "TFCluster",
+            "metadata": {"name": name},
+            "spec": spec,
+        }
+        self.kube.create("tfclusters", namespace, body, user="user")
+        self.truth.look()
+
+    def edit(self, spec: Mapping[str, Any], name: str = dialect.CLUSTER) -> None:
+        """Merge a change into a TFCluster's spec."""
+        self.kube.patch("tfclusters", dialect.NAMESPACE, name, {"spec": spec}, user="user")
+        self.truth.look()
+
+    def remove(self, resource: str, name: str, namespace: str = dialect.NAMESPACE) -> None:
+        """Delete an object, if it is there."""
+        try:
+            self.kube.delete(resource, namespace, name, user="user")
+        except Refusal as refusal:
+            if refusal.status != 404:
+                raise
+        self.truth.look()
+
+    def cluster(self, name: str = dialect.CLUSTER, namespace: str = dialect.NAMESPACE) -> dict[str, Any] | None:
+        """Give a TFCluster."""
+        return self.kube.get("tfclusters", namespace, name)
+
+    def pods(self, namespace: str = dialect.NAMESPACE) -> list[dict[str, Any]]:
+        """Give all pods of a namespace."""
+        return self.kube.list("pods", namespace)
+
+    # --- waiting
+
+    async def await_quiet(self, until: Callable[[World], bool], within: float) -> bool:
+        """Wait until something holds and nothing changes any more.
+
+        Args:
+            until: what should come.
+            within: seconds from the end of what goes wrong.
+
+        Returns:
+            Whether it came.
+        """
+        began = self.elapsed()
+        mark, since = self.kube.revision, began
+        while True:
+            await asyncio.sleep(_LOOK_EVERY)
+            now = self.elapsed()
+            if self.kube.revision != mark:
+                mark, since = self.kube.revision, now
+            over_at = max(began, self.disturbed_until, self.faults.over_at if self.faults.met else 0.0)
+            if now - since >= _QUIET and now >= over_at + 1.0 and self.operator.runs and until(self):
+                return True
+            if now > (over_at if over_at != float("inf") else began) + within:
+                return False

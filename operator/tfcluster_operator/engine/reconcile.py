@@ -235,11 +235,9 @@ class Reconciler:
         return bool(ours)
 
     async def _look_at_vanished_pods(self, cluster: TFCluster) -> None:
-        """Look whether pods that left the watch are gone, where we are not about to create them and so to find out."""
+        """Look whether pods that left the watch are gone, or have lost the label by which we watch."""
         vanished = self._stores.of["Pod"].vanished.pop(cluster.uid, set())
-        declared = () if cluster.suspend else cluster.tasks()
-        created = {naming.pod_name(cluster.name, task.job.name, task.index) for task in (declared if vanished else ())}
-        for name in sorted(name for name in vanished if name[1] not in created)[:_LOOKED_AT_ONCE]:
+        for name in sorted(vanished)[:_LOOKED_AT_ONCE]:
             await look_up(self._client, self._stores, "Pod", name)
 
     async def _look_at_stuck_pods(self, stuck: Sequence[ObservedPod], memory: _Memory, now: float) -> None:

@@ -246,7 +246,7 @@ class LivingCluster:
         if life.end is None and not self.spec.get("suspend"):
             life.begun |= {fact.task[0] for fact in self.facts.values() if fact.uid not in life.condemned}
             life.begun |= {task[0] for task in life.in_row if isinstance(task, tuple)}
-        # NB: as the pass finds them: a ps that is made anew by the same pass does not stop the workers.
+        # NB: as the pass finds them: a ps that the same pass replaces does not stop the workers.
         self.startable = {
             name
             for name, job in self.spec["jobs"].items()

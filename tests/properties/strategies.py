@@ -201,7 +201,7 @@ def _spoil_pod(world: InMemoryWorld, spoiling: Spoiling) -> None:
         case "runs":
             world.pod_runs(name)
         case "fails":
-            world.pod_ends(name, "Failed", lasted=10.0 * spoiling.pick)
+            world.pod_ends(name, "Failed")
         case "is evicted":
             world.pod_ends(name, "Failed", reason="Evicted")
         case "succeeds":

@@ -119,12 +119,12 @@ def _outcome(scenario: Scenario, before: Moment, fails: Mapping[str, str]) -> st
     if now is None:
         return "gone" if was in scenario.deleted else "gone by itself"
     if was != now:
-        return _how_made_anew(scenario, before, after)
+        return _how_replaced(scenario, before, after)
     completed = {job: record.completed for job, record in after.ledger.jobs.items()}
     return "done" if any(ids - before.ledger.of(job).completed for job, ids in completed.items()) else "·"
 
 
-def _how_made_anew(scenario: Scenario, before: Moment, after: Moment) -> str:
+def _how_replaced(scenario: Scenario, before: Moment, after: Moment) -> str:
     replaced = sum(record.replaced for record in after.ledger.jobs.values())
     replaced -= sum(record.replaced for record in before.ledger.jobs.values())
     counts = (after.ledger.restarts - before.ledger.restarts, replaced)

@@ -264,7 +264,7 @@ def test_group_that_was_refused_before_begins_with_one_request():
     world.settle(cluster)
     for index in range(20):
         world.objects.pop(("Pod", f"demo-worker-{index}"))
-    world.holds = world.holds.after({pods_gate("worker"): Finding("R", "M")}, (), (), world.now).lifted()
+    world.holds = world.holds.after({pods_gate("worker"): Finding("R", "M")}, (), (), world.now).lifted(world.now)
     most = [0, 0]
     batches: list[int] = []
 
@@ -308,7 +308,7 @@ def test_group_that_is_refused_still_costs_one_request():
     world.settle(cluster)
     for index in range(500):
         world.objects.pop(("Pod", f"demo-worker-{index}"))
-    world.holds = world.holds.after({pods_gate("worker"): Finding("R", "M")}, (), (), world.now).lifted()
+    world.holds = world.holds.after({pods_gate("worker"): Finding("R", "M")}, (), (), world.now).lifted(world.now)
 
     outcome, session = carry_out(world, cluster, when(QUOTA, "POST pods"))
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tfcluster_operator.model import ledger
-from tfcluster_operator.model.ledger import Failing, JobRecord, LastRestart, Ledger, Verdict
+from tfcluster_operator.model.ledger import Failing, JobRecord, LastRestart, Ledger, Lost, Verdict
 
 AT = 1_800_000_000.123
 
@@ -152,6 +152,7 @@ def test_new_evidence_of_the_cluster_tells_more():
     assert replace(BEFORE, restarts=2).tells_more_than(BEFORE)
     assert replace(BEFORE, verdict=Verdict("Failed", "R", "M")).tells_more_than(BEFORE)
     assert BEFORE.tells_more_than(Ledger())
+    assert BEFORE.with_job("worker", replaced=9).tells_more_than(BEFORE)
 
 
 @pytest.mark.parametrize(
@@ -160,7 +161,7 @@ def test_new_evidence_of_the_cluster_tells_more():
         {"completed": frozenset()},
         {"counted": frozenset()},
         {"started": frozenset({4})},
-        {"replaced": 9},
+        {"lost": {3: Lost("uid", 1)}},
         {"restart_at": 1.0},
     ],
 )

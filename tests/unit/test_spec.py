@@ -104,7 +104,7 @@ def test_the_filters_of_a_task_replace_the_jobs():
         ({"worker": {}}, {"clusterDomain": "a.b"}, False),
     ],
 )
-def test_the_hash_changes_exactly_when_a_pod_must_be_made_anew(jobs, spec, same):
+def test_the_hash_changes_exactly_when_a_pod_must_be_replaced(jobs, spec, same):
     """Template, port and domain are what a pod is made from; nothing else costs a pod."""
     was = make_cluster({"worker": {}}).jobs[0].template_hash
 

@@ -9,14 +9,14 @@ from in_memory import InMemoryWorld, make_body, make_cluster, settled
 
 from tfcluster_operator.model import ledger, reasons
 from tfcluster_operator.model.actions import CreatePod, Delete
-from tfcluster_operator.model.ledger import Failing, JobRecord, Ledger, Verdict
+from tfcluster_operator.model.ledger import Failing, JobRecord, Ledger, Lost, Verdict
 from tfcluster_operator.model.observed import Observed
 from tfcluster_operator.model.parse import parse
 from tfcluster_operator.model.plan import plan
 from tfcluster_operator.model.roster import call_roll
 from tfcluster_operator.model.spec import Task
 from tfcluster_operator.model.status import status_of
-from tfcluster_operator.model.stock import enter_done, seconds_until_forgiven, take_stock
+from tfcluster_operator.model.stock import enter_deletions, enter_done, seconds_until_forgiven, take_stock
 from tfcluster_operator.model.views import views_of
 
 
@@ -220,7 +220,10 @@ def test_task_that_ended_well_is_complete_but_under_always(policy, completed):
 def test_what_is_declared_no_more_is_forgotten():
     """A task that was complete, and is scaled away and back, runs again; a job that is gone has no record."""
     record = JobRecord(
-        completed=frozenset({0, 3}), started=frozenset({1, 3}), failing={1: Failing(1, 2.0), 3: Failing(1, 2.0)}
+        completed=frozenset({0, 3}),
+        started=frozenset({3}),
+        failing={1: Failing(1, 2.0), 3: Failing(1, 2.0)},
+        lost={1: Lost("", 0), 3: Lost("", 0)},
     )
     known = Ledger(started_at=5.0, jobs={"worker": record, "ps": record})
 
@@ -228,7 +231,7 @@ def test_what_is_declared_no_more_is_forgotten():
 
     assert set(after.jobs) == {"worker"}
     worker = after.of("worker")
-    assert (worker.completed, worker.started, set(worker.failing)) == ({0}, {1}, {1})
+    assert (worker.completed, worker.started, set(worker.failing), set(worker.lost)) == ({0}, set(), {1}, {1})
 
 
 def test_failure_is_counted_once_though_its_task_is_scaled_away_and_back():
@@ -267,19 +270,46 @@ def _create(index, reason):
     return CreatePod(Task(make_cluster({"worker": 3}).jobs[0], index), f"demo-worker-{index}", "", 0, reason)
 
 
-@pytest.mark.parametrize(
-    ("reason", "replaced"),
-    [(reasons.POD_DISRUPTED, 1), (reasons.POD_ENDED, 1), (reasons.POD_FAILED, 0), (reasons.CREATED, 0)],
-)
-def test_made_pod_has_started_and_a_lost_one_is_counted_as_replaced(reason, replaced):
-    """Only what others took away, and what ended well and runs again, is a replacement."""
-    record = _done(Ledger(), _create(1, reason))
+def test_made_pod_has_started_and_is_lost_no_more():
+    """What was lost was counted when it was seen."""
+    known = Ledger(jobs={"worker": JobRecord(replaced=4, lost={1: Lost("uid", 2), 2: Lost("", 0)})})
 
-    assert (record.started, record.replaced) == ({1}, replaced)
+    record = _done(known, _create(1, reasons.POD_DISRUPTED))
+
+    assert (record.started, record.replaced, set(record.lost)) == ({1}, 4, {2})
+
+
+def test_loss_is_counted_once_and_when_it_is_seen():
+    """A pod that is gone, one that was evicted and one that ended well under Always; no look counts one twice."""
+    cluster = make_cluster({"worker": {"replicas": 3, "restartPolicy": "Always"}})
+    world = settled(cluster)
+    known = stock(cluster, world)
+    world.delete("Pod", "demo-worker-0", force=True)
+    world.pod_ends("demo-worker-1", "Failed", reason="Evicted")
+    world.pod_ends("demo-worker-2", "Succeeded")
+
+    once = stock(cluster, world, known).of("worker")
+    twice = stock(cluster, world, stock(cluster, world, known)).of("worker")
+
+    assert (once.replaced, {i: bool(of.pod) for i, of in once.lost.items()}) == (3, {0: False, 1: True, 2: True})
+    assert (once.started, twice) == (frozenset(), once)
+
+
+def test_deletion_of_our_own_is_no_loss():
+    """It is written down before it is done: after a crash nobody takes it for somebody else's."""
+    cluster = make_cluster({"worker": 3})
+    known = Ledger(jobs={"worker": JobRecord(started=frozenset({0, 1, 2}))})
+    delete = Delete("Pod", "demo-worker-1", "uid", reasons.TEMPLATE_CHANGED)
+    roster = call_roll(cluster, Observed())
+
+    entered = enter_deletions(roster, known, [delete])
+
+    assert entered.of("worker").started == {0, 2}
+    assert enter_deletions(roster, known, [Delete("Pod", "demo-worker-1", "uid", reasons.FORCED)]) is known
 
 
 def test_deleted_pod_should_no_longer_exist():
-    """What we deleted is made anew as created; what was deleted by force was taken away by others."""
+    """What we deleted is created again; what was deleted by force was taken away by others."""
     known = Ledger(jobs={"worker": JobRecord(started=frozenset({0, 1, 2}))})
 
     assert _done(known, Delete("Pod", "demo-worker-1", "uid", reasons.TEMPLATE_CHANGED)).started == {0, 2}

@@ -278,14 +278,14 @@ def test_only_the_views_that_change_get_the_generation():
     ids=["filters", "addresses", "filters of tasks that may come"],
 )
 def test_filters_and_addresses_count_for_the_epoch(edit):
-    """Whatever a program would have to connect anew for gives a new epoch."""
+    """Whatever a program would have to connect again for gives a new epoch."""
     world = settled(make_cluster({"worker": 2}))
 
     assert epochs(make_cluster(edit, generation=3), world) == {"worker/cluster.json": 3}
 
 
 def test_accelerators_do_not_count_for_the_epoch():
-    """A sick device rewrites the view and keeps its epoch: nobody has to connect anew."""
+    """A sick device rewrites the view and keeps its epoch: nobody has to connect again."""
     cluster = make_cluster({"worker": {"template": gpu_template(**{"nvidia.com_gpu": "1"})}}, generation=2)
     world = settled(cluster)
     before = view(cluster, "worker", world=world)

@@ -219,7 +219,7 @@ def test_a_pass_that_succeeds_ends_the_pauses():
     assert [at for at, _ in passes] == [0.0, 1.0, 3.0, 53.0, 54.0]
 
 
-def test_a_forgotten_key_starts_anew():
+def test_a_forgotten_key_starts_over():
     """A TFCluster that is made again under a name does not inherit its failures, nor its rest."""
     failed = ValueError("a bug")
 

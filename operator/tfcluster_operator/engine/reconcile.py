@@ -31,7 +31,7 @@ from tfcluster_operator.model.policies import termination
 from tfcluster_operator.model.roster import Roster, call_roll
 from tfcluster_operator.model.spec import TFCluster
 from tfcluster_operator.model.status import invalid_status, status_of
-from tfcluster_operator.model.stock import enter_done, take_stock
+from tfcluster_operator.model.stock import enter_deletions, enter_done, take_stock
 from tfcluster_operator.model.views import Views, views_in_turns
 
 #: At most one status write a second for each cluster, unless evidence must be kept before it is destroyed.
@@ -145,6 +145,7 @@ class Reconciler:
         if memory.pending is not None:
             cluster = replace(cluster, status=with_others(memory.pending, cluster.status))
         blocked = await self._look_at_blocked_names(cluster, memory)
+        await self._look_at_vanished_pods(cluster)
         roster, stuck = await self._look(cluster, memory)
         known, planned = await self._decide(roster, memory)
         if planned.groups and not memory.heard_of and await self._parents.is_leaving(key, cluster.uid):
@@ -154,8 +155,10 @@ class Reconciler:
         memory.heard_of = False
         changed = await self._revisions.changed_fields(roster.completed_by(known), known)
         closed = [EVIDENCE] if memory.outdated_until > self._clock() else []
-        if known.tells_more_than(written):
+        entered = enter_deletions(roster, known, planned.actions)
+        if known.tells_more_than(written) or entered is not known:
             # A failure is counted before its pod goes; the plan is carried out on what the API server has.
+            known = entered
             status = status_of(
                 roster.completed_by(known), known, planned.views, planned.findings, self._clock(), changed=changed
             )
@@ -208,7 +211,7 @@ class Reconciler:
         memory.views = await _in_turns(views_in_turns(roster, memory.views), cluster)
         if memory.generation != cluster.generation or not memory.pods <= roster.uids:
             # An edit, or a pod that went and left room, may let pass what was refused.
-            memory.holds = memory.holds.lifted()
+            memory.holds = memory.holds.lifted(now)
         memory.generation, memory.pods = cluster.generation, roster.uids
         planned = plan(roster, known, memory.views.of_jobs, now, holds=memory.holds)
         await _breathe(cluster)
@@ -230,6 +233,12 @@ class Reconciler:
             for kind, name in ours:
                 await look_up(self._client, self._stores, kind, name)
         return bool(ours)
+
+    async def _look_at_vanished_pods(self, cluster: TFCluster) -> None:
+        """Look whether pods that left the watch are gone, or have lost the label by which we watch."""
+        vanished = self._stores.of["Pod"].vanished.pop(cluster.uid, set())
+        for name in sorted(vanished)[:_LOOKED_AT_ONCE]:
+            await look_up(self._client, self._stores, "Pod", name)
 
     async def _look_at_stuck_pods(self, stuck: Sequence[ObservedPod], memory: _Memory, now: float) -> None:
         """Look again, now and then, at pods that should be gone: the event that says so may have been lost."""

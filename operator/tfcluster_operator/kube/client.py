@@ -50,7 +50,7 @@ class Client:
         limiter: AdaptiveLimiter,
         *,
         patience: float = 20.0,
-        write_patience: float = 5.0,
+        write_patience: float = 3.0,
         fence: Callable[[], None] | None = None,
         clock: clocks.Clock = clocks.SYSTEM,
     ) -> None:
@@ -72,6 +72,7 @@ class Client:
         content_type: str = JSON,
         urgent: bool = True,
         headers: Mapping[str, str] | None = None,
+        patience: float | None = None,
     ) -> bytes:
         """Make one request.
 
@@ -83,6 +84,7 @@ class Client:
             content_type: the kind of the body.
             urgent: False for what only reports, and waits for what builds.
             headers: more headers of the request.
+            patience: for how long, in seconds, it is tried again; None for the usual time.
 
         Returns:
             The response's body.
@@ -95,7 +97,8 @@ class Client:
         data = None if body is None else msgspec.json.encode(body)
         sent = {**(headers or {}), **({} if data is None else {"Content-Type": content_type})}
         writes = method != "GET"
-        give_up = self.clock.elapsed() + (self._write_patience if writes else self._patience)
+        usual = self._write_patience if writes else self._patience
+        give_up = self.clock.elapsed() + (usual if patience is None else patience)
         pause = _FIRST_PAUSE
         while True:
             try:

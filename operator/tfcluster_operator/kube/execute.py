@@ -54,13 +54,15 @@ class Outcome:
     """What became of a plan: what was carried out, and what was refused, by the gate that the refusal closes.
 
     ``again`` is set when a race was lost, so that the rest is planned again at once.  ``cut_off`` is set when the API
-    server did not answer: what was not tried yet was not tried.
+    server did not answer: what was not tried yet was not tried.  ``impatient`` is set when the server failed at a
+    request for as long as it was tried: the rest is tried once each, so that the report is not late.
     """
 
     done: list[Step] = field(default_factory=list)
     refused: dict[Gate, Finding] = field(default_factory=dict)
     again: bool = False
     cut_off: str = ""
+    impatient: bool = False
     closed: set[Gate] = field(default_factory=set)
 
     @property
@@ -138,7 +140,7 @@ class Executor:
                 continue
             action = step.action
             try:
-                await self._carry_out(action, cluster)
+                await self._carry_out(action, cluster, patience=0.0 if outcome.impatient else None)
                 outcome.done.append(step)
             except (errors.NotFoundError, errors.ConflictError) as error:
                 if isinstance(error, errors.NotFoundError) and not isinstance(action, Patch | Delete):
@@ -155,6 +157,7 @@ class Executor:
                 outcome.closed.add(step.gate)
                 await self._look_up(action, cluster, outcome)
             except errors.ServerError as error:
+                outcome.impatient = True
                 _refuse(outcome, step, reasons.REQUEST_FAILED, error)
             except errors.ApiError as error:
                 _refuse(outcome, step, reasons.REFUSED, error)
@@ -162,29 +165,29 @@ class Executor:
                 outcome.cut_off = str(error)
                 _refuse(outcome, step, reasons.REQUEST_FAILED, error)
 
-    async def _carry_out(self, action: Action, cluster: TFCluster) -> None:
+    async def _carry_out(self, action: Action, cluster: TFCluster, *, patience: float | None) -> None:
         match action:
             case CreateService():
-                await self._create("Service", build_service(cluster), cluster)
+                await self._create("Service", build_service(cluster), cluster, patience)
             case CreateConfigMap(views=views):
-                await self._create("ConfigMap", build_config_map(cluster, views), cluster)
+                await self._create("ConfigMap", build_config_map(cluster, views), cluster, patience)
             case CreateResolver():
-                await self._create("ConfigMap", build_resolver_config_map(cluster, self._archive), cluster)
+                await self._create("ConfigMap", build_resolver_config_map(cluster, self._archive), cluster, patience)
             case CreatePod():
-                await self._create_pod(action, cluster)
+                await self._create_pod(action, cluster, patience)
             case Patch():
-                await self._patch(action, cluster)
+                await self._patch(action, cluster, patience)
             case Delete():
-                await self._delete(action, cluster)
+                await self._delete(action, cluster, patience)
             case DeleteCluster():
                 path = f"{parents.path_of(cluster.namespace)}/{cluster.name}"
                 await self._client.request("DELETE", path, body=_options(action.uid))
 
-    async def _create_pod(self, action: CreatePod, cluster: TFCluster) -> None:
+    async def _create_pod(self, action: CreatePod, cluster: TFCluster, patience: float | None) -> None:
         if action.replaces:
             # NB: that it is gone already is as good as a deletion; that the create is refused must be told apart.
             with contextlib.suppress(errors.NotFoundError):
-                await self._delete(Delete("Pod", action.name, action.replaces, action.reason), cluster)
+                await self._delete(Delete("Pod", action.name, action.replaces, action.reason), cluster, patience)
             self._stores.of["Pod"].forget_unless_terminating((cluster.namespace, action.name), action.replaces)
         body = build_pod(
             cluster,
@@ -194,15 +197,17 @@ class Executor:
             incarnation=action.incarnation,
             resolver=self.resolver_of(cluster) or None,
         )
-        await self._create("Pod", body, cluster)
+        await self._create("Pod", body, cluster, patience)
 
-    async def _create(self, kind: Kind, body: dict[str, Any], cluster: TFCluster) -> None:
+    async def _create(self, kind: Kind, body: dict[str, Any], cluster: TFCluster, patience: float | None) -> None:
         resource = wire.RESOURCES[kind]
-        answer = await self._client.request("POST", resource.path(cluster.namespace), body=body, params=_WRITER)
+        answer = await self._client.request(
+            "POST", resource.path(cluster.namespace), body=body, params=_WRITER, patience=patience
+        )
         self._stores.of[kind].put(resource.read(answer))
         self._stores.unlabelled.pop((kind, (cluster.namespace, body["metadata"]["name"])), None)
 
-    async def _patch(self, action: Patch, cluster: TFCluster) -> None:
+    async def _patch(self, action: Patch, cluster: TFCluster, patience: float | None) -> None:
         resource = wire.RESOURCES[action.kind]
         # NB: the UID in the body makes the server refuse where another object has taken the name: as 422, not as 409.
         change = {**action.change, "metadata": {**action.change.get("metadata", {}), "uid": action.uid}}
@@ -213,6 +218,7 @@ class Executor:
                 body=change,
                 params={"fieldManager": naming.FIELD_MANAGER},
                 content_type=MERGE_PATCH,
+                patience=patience,
             )
         except errors.ApiError as error:
             if error.status == 422 and _OF_THE_UID in error.message:
@@ -222,11 +228,13 @@ class Executor:
         self._stores.unlabelled.pop((action.kind, (cluster.namespace, action.name)), None)
         self._stores.of[action.kind].put(patched)
 
-    async def _delete(self, action: Delete, cluster: TFCluster) -> None:
+    async def _delete(self, action: Delete, cluster: TFCluster, patience: float | None) -> None:
         resource = wire.RESOURCES[action.kind]
         options = {**_options(action.uid), **({"gracePeriodSeconds": 0} if action.force else {})}
         store = self._stores.of[action.kind]
-        answer = await self._client.request("DELETE", resource.path(cluster.namespace, action.name), body=options)
+        answer = await self._client.request(
+            "DELETE", resource.path(cluster.namespace, action.name), body=options, patience=patience
+        )
         left = _still_there(answer, resource)
         if left is not None and left.meta.terminating:
             store.put(left)
@@ -270,15 +278,17 @@ async def look_up(client: Client, stores: Stores, kind: Kind, name: tuple[str, s
     resource = wire.RESOURCES[kind]
     params = {"fieldSelector": f"metadata.name={name[1]}"}
     found, _ = resource.read_list(await client.request("GET", resource.path(name[0]), params=params))
-    stores.unlabelled.pop((kind, name), None)
     known = stores.of[kind].get(name)
     if known is not None and not any(child.meta.uid == known.meta.uid for child in found):
         stores.of[kind].forget(name, known.meta.uid)
+    shown = [child for child in found if naming.LABEL_CLUSTER in child.meta.labels]
+    if len(shown) == len(found):
+        stores.unlabelled.pop((kind, name), None)
     for child in found:
-        if naming.LABEL_CLUSTER in child.meta.labels:
+        if child in shown:
             stores.of[kind].put(child)
         else:
-            stores.unlabelled[kind, name] = child
+            stores.note_unlabelled(kind, child)
 
 
 def _still_there(answer: bytes, resource: wire.Resource) -> Child | None:

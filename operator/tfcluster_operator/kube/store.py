@@ -39,6 +39,8 @@ class ChildStore:
     def __init__(self, changed: Callable[[str, Name], None], now: Callable[[], float] = clocks.SYSTEM.wall) -> None:
         self._changed = changed
         self._now = now
+        #: What left the watch and nobody had asked to go, by its controller's UID: it is gone, or lost its labels.
+        self.vanished: dict[str, set[Name]] = {}
         self._children: dict[Name, Child] = {}
         self._by_owner: dict[str, set[Name]] = {}
         self._gone: OrderedDict[str, int] = OrderedDict()
@@ -78,6 +80,8 @@ class ChildStore:
         self._bury(meta.uid, meta.version)
         known = self._children.get(name)
         if known is not None and known.meta.uid == meta.uid and known.meta.version <= meta.version:
+            if known.meta.owner_uid and not known.meta.terminating:
+                self.vanished.setdefault(known.meta.owner_uid, set()).add(name)
             self._drop(name, known)
             self._tell(child)
 
@@ -85,7 +89,9 @@ class ChildStore:
         """Take out a child that a request has just shown to be gone, whatever version we know."""
         known = self._children.get(name)
         if known is not None and known.meta.uid == uid:
-            self.remove(known)
+            self._bury(uid, known.meta.version)
+            self._drop(name, known)
+            self._tell(known)
 
     def forget_unless_terminating(self, name: Name, uid: str) -> None:
         """Take out a child that a request has just shown to be gone, unless a finalizer keeps it a while."""
@@ -138,9 +144,19 @@ class Stores:
 
     def __init__(self, changed: Callable[[str, Name], None], now: Callable[[], float] = clocks.SYSTEM.wall) -> None:
         kinds: tuple[Kind, ...] = ("Service", "ConfigMap", "Pod")
+        self._now = now
         self.of: dict[Kind, ChildStore] = {kind: ChildStore(changed, now) for kind in kinds}
         #: Objects that hold a name we need and carry none of our labels, so that no watch of ours shows them.
         self.unlabelled: dict[tuple[Kind, Name], Child] = {}
+
+    def note_unlabelled(self, kind: Kind, child: Child) -> None:
+        """Take in an object that holds a name we need and that no watch of ours shows."""
+        key = (kind, (child.meta.namespace, child.meta.name))
+        if isinstance(child, ObservedPod):
+            known = self.unlabelled.get(key)
+            same = isinstance(known, ObservedPod) and known.meta.uid == child.meta.uid
+            child = child.seen(cast("ObservedPod", known) if same else None, self._now())
+        self.unlabelled[key] = child
 
     def observe(self, cluster: TFCluster, *, resolver: str = "") -> Observed:
         """Gather everything that exists under a cluster's names or under its control.
@@ -167,11 +183,14 @@ class Stores:
     def _gather(self, kind: Kind, cluster: TFCluster, names: list[str]) -> dict[str, Child]:
         store = self.of[kind]
         found = {child.meta.name: child for child in store.owned_by(cluster.uid)}
+        for (hidden, of), child in self.unlabelled.items():
+            if hidden == kind and of[0] == cluster.namespace and child.meta.owner_uid == cluster.uid:
+                found.setdefault(child.meta.name, child)
         for name in names:
             if name in found:
                 continue
             key = (cluster.namespace, name)
-            child = store.get(key) or self.unlabelled.get((kind, key))
-            if child is not None:
-                found[name] = child
+            held = store.get(key) or self.unlabelled.get((kind, key))
+            if held is not None:
+                found[name] = held
         return found

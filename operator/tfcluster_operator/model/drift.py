@@ -86,6 +86,13 @@ def pod_change(pod: ObservedPod, *, labels: Mapping[str, str], view_digest: str)
     return {"metadata": metadata} if metadata else None
 
 
+def unhiding(pod: ObservedPod, cluster: str) -> dict[str, Any] | None:
+    """Give the patch that makes a pod visible to our watch again, or None where it is: the watch selects by label."""
+    if naming.LABEL_CLUSTER in pod.meta.labels:
+        return None
+    return {"metadata": {"labels": {naming.LABEL_CLUSTER: cluster}}}
+
+
 def edited_image(job: Job, pod: ObservedPod) -> str | None:
     """Name the first of the template's images that somebody edited in the pod, as ``containers[NAME].image``.
 

@@ -6,6 +6,7 @@ needs a closed gate waits; everything else goes on.  The pauses are kept by the 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -83,9 +84,14 @@ class Holds:
             done: what was carried out.
             now: the time, in seconds since the epoch.
         """
-        gates = {gate: hold for gate, hold in self.gates.items() if gate not in set(passed)}
+        let_through = set(passed)
+        gates = {
+            gate: hold
+            for gate, hold in self.gates.items()
+            if gate not in let_through and now - hold.until < _FORGOTTEN_AFTER
+        }
         for gate, finding in refused.items():
-            times = self.tried(gate) + 1
+            times = 1 if gate in let_through else self.tried(gate) + 1
             gates[gate] = Hold(times, now + min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** (times - 1)), finding)
         quarrels = {name: one for name, one in self.quarrels.items() if now - one.last < _FORGOTTEN_AFTER}
         for action in done:
@@ -96,9 +102,15 @@ class Holds:
                 quarrels[name] = Quarrel(what, times, now)
         return Holds(gates, quarrels)
 
-    def lifted(self) -> Holds:
+    def lifted(self, now: float) -> Holds:
         """Give the holds after something happened that may let refused things pass: an edit, a pod that went."""
-        return replace(self, gates={gate: replace(hold, until=0.0) for gate, hold in self.gates.items()})
+        return replace(
+            self, gates={gate: replace(hold, until=min(hold.until, now)) for gate, hold in self.gates.items()}
+        )
+
+
+def _short(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _repair(action: Action) -> tuple[str, str]:
@@ -106,7 +118,7 @@ def _repair(action: Action) -> tuple[str, str]:
     kind, name = subject_of(action)
     match action:
         case Patch(reason=reason, change=change) if reason in _REPAIRS:
-            return repr(change), f"{kind} {name}"
+            return _short(repr(change)), f"{kind} {name}"
         case Delete(reason=reason) if reason in _REPAIRS:
             return reason, f"{kind} {name}"
         case _:

@@ -53,6 +53,18 @@ class Failing:
 
 
 @dataclass(frozen=True, slots=True)
+class Lost:
+    """A task whose pod was taken away, or ended well and runs again, and is not replaced yet.
+
+    ``pod`` is the UID of the pod that was lost, "" where nobody saw it go; ``attempt`` is how often in a row it was so,
+    which the next pod is told.
+    """
+
+    pod: str
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
 class JobRecord:
     """What is known of one job.
 
@@ -60,7 +72,8 @@ class JobRecord:
     tasks that ended with exit code 0 and are not run again; ``started`` those whose pod should exist.  ``incarnation``
     grows with each restart of the whole job: pods of an earlier one are deleted.  ``restart_at`` is when its pods are
     made again, in seconds since the epoch; ``in_row`` how often that happened without a long run between.  ``failing``
-    says as much of single tasks.  ``counted`` holds the UIDs of failed pods that are in the counts and not yet gone.
+    says as much of single tasks.  ``lost`` are the tasks that ``replaced`` counts already and that have no new pod yet.
+    ``counted`` holds the UIDs of failed pods that are in the counts and not yet gone.
     """
 
     restarts: int = 0
@@ -72,6 +85,7 @@ class JobRecord:
     started: frozenset[int] = _NONE
     counted: frozenset[str] = _NONE
     failing: Mapping[int, Failing] = field(default_factory=dict)
+    lost: Mapping[int, Lost] = field(default_factory=dict)
 
     def awaits_retry(self, index: int) -> Failing | None:
         """Tell of a task that failed and whose pod was not made again yet; None of any other."""
@@ -107,6 +121,7 @@ class Ledger:
             record.incarnation > (before := written.of(name)).incarnation
             or not record.completed <= before.completed
             or not record.counted <= before.counted
+            or record.replaced > before.replaced
             for name, record in self.jobs.items()
         )
 
@@ -163,6 +178,11 @@ def _job(told: Mapping[str, Any], internal: Mapping[str, Any]) -> JobRecord:
             for index, of in (internal.get("failing") or {}).items()
             if index.isdecimal()
         },
+        lost={
+            int(index): Lost(str(of.get("pod") or ""), int(of.get("attempt") or 0))
+            for index, of in (internal.get("lost") or {}).items()
+            if index.isdecimal()
+        },
     )
 
 
@@ -213,6 +233,11 @@ def _internal(record: JobRecord) -> dict[str, Any]:
         fields["failing"] = {
             str(index): {"inRow": of.in_row, "retryTime": timestamp(of.retry_at)}
             for index, of in sorted(record.failing.items())
+        }
+    if record.lost:
+        fields["lost"] = {
+            str(index): {**({"pod": of.pod} if of.pod else {}), "attempt": of.attempt}
+            for index, of in sorted(record.lost.items())
         }
     return fields
 

@@ -11,7 +11,7 @@ the next plan does the rest.
 from __future__ import annotations
 
 from tfcluster_operator.model import naming, reasons, views
-from tfcluster_operator.model.actions import EVIDENCE, Delete, DeleteCluster, Patch, Plan
+from tfcluster_operator.model.actions import EVIDENCE, Delete, DeleteCluster, Gate, Patch, Plan
 from tfcluster_operator.model.foundations import plan_config_map, plan_resolver, plan_service, plan_surplus_objects
 from tfcluster_operator.model.holds import Holds
 from tfcluster_operator.model.ledger import Ledger
@@ -20,7 +20,7 @@ from tfcluster_operator.model.policies import clean_up, deadline, scale_down, te
 from tfcluster_operator.model.roster import Roster
 from tfcluster_operator.model.stock import seconds_until_forgiven
 from tfcluster_operator.model.story import Story, object_gate
-from tfcluster_operator.model.tasks import plan_job
+from tfcluster_operator.model.tasks import plan_job, unhide
 
 
 def plan(
@@ -63,6 +63,8 @@ def _plan_the_life(
         plan_config_map(roster, job_views, story)
     if roster.cluster.suspend:
         for pod in sorted(roster.staying(), key=_index_of, reverse=True):
+            if unhide(roster, pod, story):
+                continue
             delete = Delete("Pod", pod.meta.name, pod.meta.uid, reasons.SUSPENDED)
             story.do("free", delete, gate=object_gate("Pod", pod.meta.name), needs=(EVIDENCE,))
     else:
@@ -94,22 +96,29 @@ def _free_stuck_pods(roster: Roster, now: float, story: Story) -> None:
             story.wake_after.append(left)
         elif left is not None:
             delete = Delete("Pod", pod.meta.name, pod.meta.uid, reasons.FORCED, force=True)
-            story.do("free", delete, gate=object_gate("Pod", pod.meta.name))
+            story.do("free", delete, gate=object_gate("Pod", pod.meta.name), needs=_what_an_end_needs(pod))
 
 
 def _plan_surplus_pod(roster: Roster, pod: ObservedPod, now: float, story: Story) -> None:
+    if unhide(roster, pod, story):
+        return
     name, uid = pod.meta.name, pod.meta.uid
     job = roster.cluster.job(pod.meta.labels.get(naming.LABEL_JOB, ""))
     left = scale_down.seconds_to_drain(job, pod, now)
     gate = object_gate("Pod", name)
     if left <= 0:
         reason = reasons.SCALED_DOWN if job is not None else reasons.JOB_REMOVED
-        story.do("free", Delete("Pod", name, uid, reason), gate=gate)
+        story.do("free", Delete("Pod", name, uid, reason), gate=gate, needs=_what_an_end_needs(pod))
         return
     story.wake_after.append(left)
     if not scale_down.since_when(pod, now):
         change = {"metadata": {"annotations": {naming.ANNOTATION_SURPLUS_SINCE: str(int(now))}}}
         story.do("free", Patch("Pod", name, uid, change, reasons.DRAINING), gate=gate)
+
+
+def _what_an_end_needs(pod: ObservedPod) -> tuple[Gate, ...]:
+    """What an ended pod tells may not be written down yet; one that runs tells nothing."""
+    return (EVIDENCE,) if pod.ended else ()
 
 
 def _index_of(pod: ObservedPod) -> int:

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Final
 
 from tfcluster_operator.model import reasons
 from tfcluster_operator.model.actions import Action, CreatePod, Delete
-from tfcluster_operator.model.ledger import Failing, JobRecord, Ledger
+from tfcluster_operator.model.ledger import Failing, JobRecord, Ledger, Lost
 from tfcluster_operator.model.observed import ObservedPod
 from tfcluster_operator.model.policies import restart
 from tfcluster_operator.model.policies.deadline import judge_deadline
 from tfcluster_operator.model.policies.ending import Ending
 from tfcluster_operator.model.policies.failure import judge_failure
 from tfcluster_operator.model.policies.success import judge_success
-from tfcluster_operator.model.roster import Roster
+from tfcluster_operator.model.roster import Place, Roster, Stage
 from tfcluster_operator.model.spec import Job, Task, TFCluster
 
 _Failure = tuple[float, Task, ObservedPod]
@@ -73,7 +74,7 @@ def _with_times_that_can_be(cluster: TFCluster, ledger: Ledger, now: float) -> L
 def _closed(ledger: Ledger, now: float) -> Ledger:
     """Close the ledger: nothing starts any more, so what only served the next start is dropped."""
     jobs = {
-        name: replace(record, started=frozenset(), failing={}, counted=frozenset(), restart_at=0.0)
+        name: replace(record, started=frozenset(), failing={}, lost={}, counted=frozenset(), restart_at=0.0)
         for name, record in ledger.jobs.items()
     }
     return replace(ledger, finished_at=now, jobs=jobs)
@@ -91,33 +92,71 @@ def _judge(cluster: TFCluster, ledger: Ledger, failures: Sequence[_Failure], now
     return replace(ledger, verdict=judge_deadline(cluster, ledger, now))
 
 
+class _Taking:
+    """One job's record while its pods are looked at, one after the other."""
+
+    def __init__(self, job: Job, record: JobRecord, failures: list[_Failure]) -> None:
+        self.job = job
+        self._record = record
+        self._failures = failures
+        self.completed = {index for index in record.completed if index < job.replicas}
+        self.started = {index for index in record.started if index < job.replicas}
+        self.failing = {i: of for i, of in record.failing.items() if i < job.replicas}
+        self.lost = {i: of for i, of in record.lost.items() if i < job.replicas}
+        self.replaced = record.replaced
+
+    def look_at(self, place: Place, now: float) -> None:
+        """Enter what one task's pod tells."""
+        pod, index = place.own, place.task.index
+        if pod is None:
+            if place.stage is Stage.MISSING and index in self.started and index not in self.completed:
+                self._lose(index, Lost("", 0))
+            return
+        if pod.incarnation != self._record.incarnation:
+            return
+        counted = pod.meta.uid in self._record.counted
+        if place.ending is Ending.SUCCEEDED and self.job.restart_policy != "Always":
+            self.completed.add(index)
+        elif place.ending is Ending.FAILED and not counted:
+            self._failures.append((pod.noted.ended_at, place.task, pod))
+        elif place.serving and index in self.failing and restart.is_forgiven(self.failing[index].retry_at, now):
+            del self.failing[index]
+        if _is_lost(place, self.job):
+            self._lose(index, Lost(pod.meta.uid, restart.pause_before_replacing(pod)[1]))
+        elif not pod.meta.terminating and not counted:
+            self.started.add(index)
+            self.lost.pop(index, None)
+
+    def _lose(self, index: int, lost: Lost) -> None:
+        self.started.discard(index)
+        if index not in self.lost or self.lost[index].pod != lost.pod:
+            self.lost[index] = lost
+            self.replaced += 1
+
+
 def _take_in(roster: Roster, job: Job, ledger: Ledger, failures: list[_Failure], now: float) -> Ledger:
     """Enter what one job's pods tell; the failures that are not counted yet are added to ``failures``."""
     record = ledger.of(job.name)
-    completed = {index for index in record.completed if index < job.replicas}
-    started = {index for index in record.started if index < job.replicas}
-    failing = {i: of for i, of in record.failing.items() if i < job.replicas}
+    taking = _Taking(job, record, failures)
     for place in roster.of(job):
-        pod, index = place.own, place.task.index
-        if pod is None or pod.incarnation != record.incarnation:
-            continue
-        counted = pod.meta.uid in record.counted
-        if place.ending is Ending.SUCCEEDED and job.restart_policy != "Always":
-            completed.add(index)
-        elif place.ending is Ending.FAILED and not counted:
-            failures.append((pod.noted.ended_at, place.task, pod))
-        elif place.serving and index in failing and restart.is_forgiven(failing[index].retry_at, now):
-            del failing[index]
-        if not pod.meta.terminating and not counted:
-            started.add(index)
+        taking.look_at(place, now)
+    completed = taking.completed
     return ledger.with_job(
         job.name,
         completed=frozenset(completed),
-        started=frozenset(started),
+        started=frozenset(taking.started),
         # NB: also those of a pod that is declared no more: it may be declared again before it is gone.
         counted=record.counted & roster.uids,
-        failing={index: of for index, of in failing.items() if index not in completed},
+        failing={index: of for index, of in taking.failing.items() if index not in completed},
+        lost={index: of for index, of in taking.lost.items() if index not in completed},
+        replaced=taking.replaced,
     )
+
+
+def _is_lost(place: Place, job: Job) -> bool:
+    """Tell whether a task's pod is replaced without having failed: it was taken away, or runs again after success."""
+    again = place.ending is Ending.SUCCEEDED and job.restart_policy == "Always"
+    return place.stage is Stage.ENDED and (again or place.ending is Ending.DISRUPTED)
 
 
 def seconds_until_forgiven(roster: Roster, ledger: Ledger, now: float) -> float | None:
@@ -132,29 +171,45 @@ def seconds_until_forgiven(roster: Roster, ledger: Ledger, now: float) -> float 
     return max(0.0, min(waits)) if waits and ledger.verdict is None else None
 
 
-def enter_done(roster: Roster, ledger: Ledger, done: Iterable[Action]) -> Ledger:
-    """Enter what was carried out: which tasks have a pod now, and which pods were made in place of lost ones.
+def enter_deletions(roster: Roster, ledger: Ledger, planned: Iterable[Action]) -> Ledger:
+    """Enter which pods of declared tasks we are about to delete ourselves.
+
+    Args:
+        roster: what exists.
+        ledger: the ledger that the plan was made with.
+        planned: the actions that are about to be carried out.
+
+    Returns:
+        The new ledger; it is another one exactly when it must be written before the deletions, so that after a crash
+        nobody takes our own deletion for somebody else's.
+    """
+    own = [one for one in planned if isinstance(one, Delete) and one.reason in _OUR_REPLACEMENTS]
+    return enter_done(roster, ledger, own) if own else ledger
+
+
+#: Why we delete the pod of a task that is to go on, without a failure of its job's tasks.
+_OUR_REPLACEMENTS: Final = frozenset({reasons.TEMPLATE_CHANGED, reasons.POD_EDITED})
+
+
+def enter_done(roster: Roster, ledger: Ledger, actions: Iterable[Action]) -> Ledger:
+    """Enter what was carried out: which tasks have a pod now, and which have none by our own doing.
 
     Args:
         roster: what existed when the plan was made.
         ledger: the ledger that the plan was made with.
-        done: the actions that were carried out.
-
-    Returns:
-        The new ledger.  It is a report: that it is lost in a crash changes no decision about failures.
+        actions: the actions that were carried out.
     """
     if ledger.verdict is not None:
         return ledger
     names: dict[str, Task] = {}
     started = {name: set(record.started) for name, record in ledger.jobs.items()}
-    replaced = {name: record.replaced for name, record in ledger.jobs.items()}
     failing = {name: dict(record.failing) for name, record in ledger.jobs.items()}
-    for action in done:
+    lost = {name: dict(record.lost) for name, record in ledger.jobs.items()}
+    for action in actions:
         match action:
-            case CreatePod(task=task, reason=reason):
+            case CreatePod(task=task):
                 started.setdefault(task.job.name, set()).add(task.index)
-                lost = reason in {reasons.POD_DISRUPTED, reasons.POD_ENDED}
-                replaced[task.job.name] = replaced.get(task.job.name, 0) + lost
+                lost.setdefault(task.job.name, {}).pop(task.index, None)
             case Delete(kind="Pod", name=name, reason=reason, force=False):  # by force goes what another took away
                 names = names or {place.name: place.task for of in roster.places.values() for place in of}
                 if (deleted := names.get(name)) is not None:
@@ -165,10 +220,6 @@ def enter_done(roster: Roster, ledger: Ledger, done: Iterable[Action]) -> Ledger
             case _:
                 pass
     for name, indices in started.items():
-        ledger = ledger.with_job(
-            name,
-            started=frozenset(indices),
-            replaced=replaced.get(name, 0),
-            failing=failing.get(name, {}),
-        )
+        changes = {"started": frozenset(indices), "failing": failing.get(name, {}), "lost": lost.get(name, {})}
+        ledger = ledger.with_job(name, **changes)
     return ledger

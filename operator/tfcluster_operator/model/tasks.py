@@ -83,13 +83,14 @@ def _plan_missing(  # noqa: PLR0917 - the six are one case; a class for them wou
             message = _next_try(str(place.task), failing.retry_at, known)
             story.wait(Finding(reasons.BACKING_OFF, message), failing.retry_at - now)
             continue
-        lost = reasons.POD_DISRUPTED if index in record.started else reasons.CREATED
+        lost = record.lost.get(index)
+        why = reasons.CREATED if lost is None else reasons.POD_DISRUPTED
         create = CreatePod(
             place.task,
             place.name,
             job_views.digest_for(index),
-            attempt=0,
-            reason=reasons.POD_FAILED if failing is not None else lost,
+            attempt=0 if lost is None else lost.attempt,
+            reason=reasons.POD_FAILED if failing is not None else why,
             incarnation=record.incarnation,
         )
         story.do("create", create, gate=gate, needs=_what_a_pod_needs(job.name))
@@ -101,6 +102,8 @@ def _what_a_pod_needs(job: str) -> tuple[Gate, ...]:
 
 def _next_try(what: str, at: float, known: ledger.Ledger) -> str:
     last = known.last_restart
+    if last is not None and not what.startswith("job ") and last.task != what:
+        last = None  # it tells of another task
     cause = f" after {last.task} failed: {last.message}" if last is not None else ""
     pause = f" in {at - last.time:.0f} s" if last is not None else ""
     return f"{what} is restarted{cause}; next try{pause}, at {ledger.timestamp(at)[11:19]} UTC"
@@ -113,6 +116,20 @@ def _await_its_end(roster: Roster, place: Place, pod: ObservedPod, now: float, s
     else:
         message = f"{place.task}: {termination.words_for(roster.cluster, pod)}"
         story.wait(Finding(reasons.STUCK_TERMINATING, message))
+
+
+def _show_it_again(case: _Case) -> bool:
+    return unhide(case.roster, case.pod, case.story)
+
+
+def unhide(roster: Roster, pod: ObservedPod, story: Story) -> bool:
+    """Plan to give back the label by which we watch, or a pod's end would never be seen; tell whether it was lost."""
+    change = drift.unhiding(pod, roster.cluster.name)
+    if change is None:
+        return False
+    name = pod.meta.name
+    story.do("tell", Patch("Pod", name, pod.meta.uid, change, reasons.REPAIRED), gate=object_gate("Pod", name))
+    return True
 
 
 def _replace_with_its_scope(case: _Case) -> bool:
@@ -203,6 +220,7 @@ def _delete(case: _Case, reason: str) -> bool:
 
 #: Each tells whether it has decided what becomes of the pod.
 _POLICIES: Final[tuple[Callable[[_Case], bool], ...]] = (
+    _show_it_again,
     _replace_with_its_scope,
     _replace_a_pod_of_an_old_template,
     _replace_an_edited_pod,

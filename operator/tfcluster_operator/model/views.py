@@ -90,7 +90,7 @@ def views_in_turns(roster: Roster, before: Views | None = None) -> Generator[Non
     """Work out the views as :func:`views_of` does, and pause after each job: those of a large cluster take a while."""
     cluster = roster.cluster
     healthy = {job.name: _differing_devices(job, roster) for job in cluster.jobs}
-    known = {job.name: _trusted_files(roster.views[job.name].own) for job in cluster.jobs}
+    known = {job.name: _trusted_files(roster.views[job.name].own) or _files_of(before, job) for job in cluster.jobs}
     source = (
         cluster.uid,
         cluster.generation,
@@ -155,6 +155,13 @@ def _trusted_files(existing: ObservedConfigMap | None) -> Mapping[str, ObservedF
     if existing is None or existing.meta.annotations.get(naming.ANNOTATION_EPOCHS) != epochs_annotation(existing.files):
         return {}
     return existing.files
+
+
+def _files_of(before: Views | None, job: Job) -> Mapping[str, ObservedFile]:
+    """Give the files as we wanted them a moment ago: what somebody deleted or edited keeps its epoch."""
+    of_jobs = () if before is None else before.of_jobs
+    files = next((of_job.files for of_job in of_jobs if of_job.job.name == job.name), {})
+    return {name: known for name, file in files.items() if (known := _read.get(file.digest)) is not None}
 
 
 class _Builder:

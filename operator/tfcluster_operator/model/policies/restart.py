@@ -83,6 +83,7 @@ def _started_over(ledger: Ledger, scope: Iterable[Job], *, in_row: int, at: floa
             started=frozenset(),
             counted=frozenset(),
             failing={},
+            lost={},
         )
     return ledger
 

@@ -72,8 +72,6 @@ class _Memory:
     views: Views | None = None
     #: Until then the installed CRD is known to drop what we write.
     outdated_until: float = float("-inf")
-    #: What it dropped: were it forgotten, the same failure would be counted in each pass.
-    dropped: Mapping[str, Any] | None = None
     status_written_at: float = float("-inf")
     looked_at_blocked: float = float("-inf")
     looked_at_stuck: float = float("-inf")
@@ -146,8 +144,6 @@ class Reconciler:
         written = ledger.read(cluster.status)
         if memory.pending is not None:
             cluster = replace(cluster, status=with_others(memory.pending, cluster.status))
-        if memory.dropped is not None and ledger.INTERNAL not in cluster.status:
-            cluster = replace(cluster, status={**cluster.status, ledger.INTERNAL: memory.dropped})
         blocked = await self._look_at_blocked_names(cluster, memory)
         await self._look_at_vanished_pods(cluster)
         roster, stuck = await self._look(cluster, memory)
@@ -160,7 +156,7 @@ class Reconciler:
         changed = await self._revisions.changed_fields(roster.completed_by(known), known)
         closed = [EVIDENCE] if memory.outdated_until > self._clock() else []
         entered = enter_deletions(roster, known, planned.actions)
-        if not closed and (known.tells_more_than(written) or entered is not known):
+        if known.tells_more_than(written) or entered is not known:
             # A failure is counted before its pod goes; the plan is carried out on what the API server has.
             known = entered
             status = status_of(
@@ -254,7 +250,6 @@ class Reconciler:
     async def _report(self, key: Key, cluster: TFCluster, status: Mapping[str, Any], memory: _Memory) -> float | None:
         """Write the status if it differs and a second has passed, then tell what was done; or say when to come back."""
         if memory.outdated_until > self._clock():
-            memory.dropped = status.get(ledger.INTERNAL)
             status = {name: value for name, value in status.items() if name != ledger.INTERNAL}
         if self._durable(key) != status:
             due_in = memory.status_written_at + _STATUS_EVERY - self._clock()
@@ -287,11 +282,9 @@ class Reconciler:
             # Somebody wrote meanwhile, the spec or a condition of theirs: what they wrote is looked at first.
             return 0.0 if await self._parents.read_again(key, cluster.uid) else _STATUS_EVERY
         memory.pending = None
-        if ledger.INTERNAL in self._durable(key):
-            memory.dropped = None
-        elif ledger.INTERNAL in status:
+        if ledger.INTERNAL in status and ledger.INTERNAL not in self._durable(key):
             _log.error("the CustomResourceDefinition is older than this operator: apply the CRD of its release")
-            memory.outdated_until, memory.dropped = self._clock() + _LOOK_AT_DEFINITION_AGAIN, status[ledger.INTERNAL]
+            memory.outdated_until = self._clock() + _LOOK_AT_DEFINITION_AGAIN
         await self._tell_conditions(cluster, before, status)
         return None
 

@@ -108,7 +108,8 @@ def test_a_list_gives_its_objects_and_where_it_goes_on():
     """The resource version and the continue token are the list's."""
     body = {"metadata": {"resourceVersion": "99", "continue": "more"}, "items": [{"metadata": METADATA}]}
 
-    found, meta = wire.SERVICES.read_list(msgspec.json.encode(body))
+    listed, meta = wire.SERVICES.read_list(msgspec.json.encode(body))
+    found = list(listed)
 
     assert ([one.meta for one in found], meta.resource_version, meta.continue_token) == ([META], "99", "more")
 
@@ -219,6 +220,7 @@ OURS = written("tfcluster-operator", {"f:spec": {"f:containers": {'k:{"name":"ta
         ([written("tfcluster-operator", image_of("task"))], ()),
         ([OURS, written("kubectl-edit", image_of("task"))], ("containers[task].image",)),
         ([OURS, written("kubectl-set", image_of("warm", "initContainers"))], ("initContainers[warm].image",)),
+        ([written("tfcluster-operator", image_of("task")), written("kubectl", image_of("task"))], ()),
         ([written("velero", image_of("task"))], ()),
         ([written("velero", image_of("task")), written("kubectl-edit", image_of("task"))], ()),
         ([written("kubelet", image_of("task"), subresource="status")], ()),
@@ -234,6 +236,7 @@ OURS = written("tfcluster-operator", {"f:spec": {"f:containers": {'k:{"name":"ta
         "we wrote it, and a policy with us",
         "somebody wrote it later",
         "an init container",
+        "somebody applied the image that is there",
         "a backup was restored",
         "a backup was restored, and edited",
         "a subresource",

@@ -160,7 +160,7 @@ class Reconciler:
         if memory.pending is not None:
             cluster = replace(cluster, status=with_others(memory.pending, cluster.status))
         blocked = await self._look_at_blocked_names(cluster, memory)
-        await self._look_at_vanished_pods(cluster)
+        await self._look_at_the_vanished(cluster)
         roster, stuck = await self._look(cluster, memory)
         known, planned = await self._decide(roster, memory)
         if planned.groups and not memory.heard_of and await self._parents.is_leaving(key, cluster.uid):
@@ -255,11 +255,11 @@ class Reconciler:
                 await look_up(self._client, self._stores, kind, name)
         return bool(ours)
 
-    async def _look_at_vanished_pods(self, cluster: TFCluster) -> None:
-        """Look whether pods that left the watch are gone, or have lost the label by which we watch."""
-        vanished = self._stores.of["Pod"].vanished.pop(cluster.uid, set())
-        for name in sorted(vanished)[:_LOOKED_AT_ONCE]:
-            await look_up(self._client, self._stores, "Pod", name)
+    async def _look_at_the_vanished(self, cluster: TFCluster) -> None:
+        """Look whether what left the watch is gone, or has lost the label by which we watch."""
+        for kind, store in self._stores.of.items():
+            for name in sorted(store.vanished.pop(cluster.uid, set()))[:_LOOKED_AT_ONCE]:
+                await look_up(self._client, self._stores, kind, name)
 
     async def _look_at_stuck_pods(self, stuck: Sequence[ObservedPod], memory: _Memory, now: float) -> None:
         """Look again, now and then, at pods that should be gone: the event that says so may have been lost."""

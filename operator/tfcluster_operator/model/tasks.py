@@ -46,8 +46,12 @@ def plan_job(roster: Roster, job_views: JobViews, known: ledger.Ledger, now: flo
     to_replace = frozenset(pod.meta.uid for pod in chosen)
     labels = naming.job_labels(roster.cluster.name, job.name)
     missing = []
-    for place in roster.open(job):
-        if place.stage is Stage.MISSING:
+    for place in roster.of(job):
+        if place.stage is Stage.COMPLETED:
+            if (ended := place.staying) is not None:
+                case = _Case(roster, place, ended, record, job_views, labels, to_replace, now, story)
+                next((policy for policy in _POLICIES_OF_THE_COMPLETED if policy(case)), None)
+        elif place.stage is Stage.MISSING:
             missing.append(place)
         elif place.stage in _TAKEN:
             story.wait(obstacle("Pod", place.name, _TAKEN[place.stage]))
@@ -232,3 +236,5 @@ _POLICIES: Final[tuple[Callable[[_Case], bool], ...]] = (
     _replace_an_ended_pod,
     _tell_and_relabel,
 )
+#: The pod of a task that has completed is kept as it is, and found by its labels.
+_POLICIES_OF_THE_COMPLETED: Final = (_show_it_again, _tell_and_relabel)

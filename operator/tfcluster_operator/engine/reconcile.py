@@ -198,7 +198,8 @@ class Reconciler:
         known = written if memory.outdated else enter_done(roster, known, done)
         roster = self._call_roll(cluster).completed_by(known)
         await _breathe(cluster)
-        findings = (*planned.findings, *outcome.refused.values(), *_outdated(memory))
+        doubts = tuple(memory.holds.doubts(now))
+        findings = (*planned.findings, *outcome.refused.values(), *_outdated(memory), *(f for _, f in doubts))
         status = status_of(roster, known, planned.views, findings, now, changed=changed)
         memory.untold += done
         memory.changed.update(changed.values())
@@ -208,6 +209,7 @@ class Reconciler:
         stuck_again = _LOOK_AT_STUCK_AGAIN if stuck else None
         definition_again = memory.outdated_until - now if memory.outdated else None
         waits = (due, planned.wake_after, stuck_again, definition_again, *_next_tries(outcome, memory, now))
+        waits = (*waits, *(seconds for seconds, _ in doubts))
         # NB: who holds a name may be another TFCluster's object, whose events wake that one and not us.
         blocked = blocked or any(finding.reason == reasons.NAME_TAKEN for finding in planned.findings)
         at_once = 0.0 if outcome.again or planned.partial else None

@@ -70,6 +70,8 @@ class _Memory:
     generation: int = 0
     pods: frozenset[str] = frozenset()
     views: Views | None = None
+    #: Why the status could not be written, where an event told so.
+    refusal: str = ""
     #: Until then the installed CRD is known to drop what we write.
     outdated_until: float = float("-inf")
     #: Whether it is taken to drop it in this pass.
@@ -173,6 +175,7 @@ class Reconciler:
         memory.heard_of = False
         changed = await self._revisions.changed_fields(roster.completed_by(known), known)
         closed = []
+        unwritten = False
         entered = enter_deletions(roster, known, planned.actions)
         if not memory.outdated and (known.tells_more_than(written) or entered is not known):
             # A failure is counted before its pod goes; the plan is carried out on what the API server has.
@@ -185,7 +188,9 @@ class Reconciler:
                     return again
             except errors.ApiError as error:
                 _log.warning("%s/%s: what must be written down first was refused: %s", *key, error)
-                closed.append(EVIDENCE)
+                unwritten = True
+                if known.holds_evidence(written):
+                    closed.append(EVIDENCE)
         if memory.outdated:
             closed.append(EVIDENCE)
         outcome = await self._executor.carry_out(planned, cluster, closed=closed)
@@ -204,7 +209,7 @@ class Reconciler:
         memory.untold += done
         memory.changed.update(changed.values())
         due = await self._report(key, cluster, status, memory)
-        if outcome.cut_off or (EVIDENCE in closed and not memory.outdated):
+        if outcome.cut_off or unwritten:
             raise RetryLater(outcome.cut_off or "what must be written down first was refused")
         stuck_again = _LOOK_AT_STUCK_AGAIN if stuck else None
         definition_again = memory.outdated_until - now if memory.outdated else None
@@ -306,7 +311,14 @@ class Reconciler:
         except errors.ConflictError:
             # Somebody wrote meanwhile, the spec or a condition of theirs: what they wrote is looked at first.
             return 0.0 if await self._parents.read_again(key, cluster.uid) else _STATUS_EVERY
-        memory.pending = None
+        except errors.ApiError as error:
+            if str(error) != memory.refusal:
+                # NB: while the status cannot be written, an event is the only way to say so.
+                memory.refusal = str(error)
+                message = f"the status of the TFCluster cannot be written: {error.message or error}"
+                await events.emit(self._client, cluster, severity="Warning", reason=reasons.REFUSED, message=message)
+            raise
+        memory.pending, memory.refusal = None, ""
         if ledger.INTERNAL in status and ledger.INTERNAL not in self._durable(key):
             _log.error("the CustomResourceDefinition is older than this operator: apply the CRD of its release")
             memory.outdated, memory.outdated_until = True, self._clock() + _LOOK_AT_DEFINITION_AGAIN

@@ -44,12 +44,12 @@ def plan_job(roster: Roster, job_views: JobViews, known: ledger.Ledger, now: flo
     job, record = job_views.job, known.of(job_views.job.name)
     chosen = rollout.to_replace(roster.cluster, rollout.rollout_of(roster, job))
     to_replace = frozenset(pod.meta.uid for pod in chosen)
-    labels = naming.job_labels(roster.cluster.name, job.name)
+    labels, last = naming.job_labels(roster.cluster.name, job.name), known.last_restart
     missing = []
     for place in roster.of(job):
         if place.stage is Stage.COMPLETED:
             if (ended := place.staying) is not None:
-                case = _Case(roster, place, ended, record, job_views, labels, to_replace, now, story)
+                case = _Case(roster, place, ended, record, last, job_views, labels, to_replace, now, story)
                 next((policy for policy in _POLICIES_OF_THE_COMPLETED if policy(case)), None)
         elif place.stage is Stage.MISSING:
             missing.append(place)
@@ -58,7 +58,6 @@ def plan_job(roster: Roster, job_views: JobViews, known: ledger.Ledger, now: flo
         elif place.pod is not None and place.stage is Stage.TERMINATING:
             _await_its_end(roster, place, place.pod, now, story)
         elif place.pod is not None:
-            last = known.last_restart
             case = _Case(roster, place, place.pod, record, last, job_views, labels, to_replace, now, story)
             next((policy for policy in _POLICIES if policy(case)), None)
     if missing:

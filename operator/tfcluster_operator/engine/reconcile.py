@@ -30,7 +30,7 @@ from tfcluster_operator.model.plan import plan
 from tfcluster_operator.model.policies import termination
 from tfcluster_operator.model.roster import Roster, call_roll
 from tfcluster_operator.model.spec import TFCluster
-from tfcluster_operator.model.status import invalid_status, status_of
+from tfcluster_operator.model.status import deleting_status, invalid_status, status_of
 from tfcluster_operator.model.stock import enter_deletions, enter_done, take_stock
 from tfcluster_operator.model.views import Views, views_in_turns
 
@@ -143,7 +143,8 @@ class Reconciler:
         except InvalidSpecError as error:
             return await self._report_invalid(key, body, error, memory)
         if cluster.deleting:
-            return None
+            status = deleting_status(cluster.status, generation=cluster.generation, now=self._clock())
+            return await self._report(key, cluster, status, memory)
         if (again := await self._move_what_is_known(key, cluster, memory)) is not None:
             return again
         return await self._pass(key, replace(cluster, status=self._durable(key)), memory)

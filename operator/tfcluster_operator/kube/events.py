@@ -19,6 +19,8 @@ from tfcluster_operator.model.actions import (
     Delete,
     DeleteCluster,
     Patch,
+    TryPod,
+    subject_of,
 )
 from tfcluster_operator.model.spec import TFCluster
 
@@ -94,15 +96,14 @@ def told(actions: Iterable[Action], changed: Iterable[str] = ()) -> Iterator[tup
 def _deed(action: Action) -> tuple[str, str, str]:
     """Say of an action what was done, to which kind, to which name."""
     match action:
-        case CreateService(name=name):
-            return "created", "Service", name
-        case CreateConfigMap() | CreateResolver():
-            return "created", "ConfigMap", action.views.name if isinstance(action, CreateConfigMap) else action.name
-        case CreatePod(name=name, reason=reason):
-            return "created" if reason == reasons.CREATED else "replaced", "Pod", name
-        case Patch(kind=kind, name=name):
-            return "updated", kind, name
-        case Delete(kind=kind, name=name):
-            return "deleted", kind, name
-        case DeleteCluster(name=name):
-            return "deleted", naming.KIND, name
+        case CreatePod(reason=reason):
+            verb = "created" if reason == reasons.CREATED else "replaced"
+        case CreateService() | CreateConfigMap() | CreateResolver():
+            verb = "created"
+        case TryPod():
+            verb = "tried"
+        case Patch():
+            verb = "updated"
+        case Delete() | DeleteCluster():
+            verb = "deleted"
+    return (verb, *subject_of(action))

@@ -37,6 +37,7 @@ from tfcluster_operator.model.actions import (
     Patch,
     Plan,
     Step,
+    TryPod,
     subject_of,
 )
 from tfcluster_operator.model.observed import Child
@@ -45,6 +46,9 @@ from tfcluster_operator.model.spec import TFCluster
 #: NB: a field that the server does not know is refused by name.  Dropped in silence it would make another pod.
 _WRITER: Final = {"fieldManager": naming.FIELD_MANAGER, "fieldValidation": "Strict"}
 _AT_ONCE: Final = 32
+#: What says nothing of a template: a full quota, of which the pod that goes frees its part, and a webhook that
+#: cannot try.
+_NO_VERDICT: Final = ("exceeded quota", "does not support dry run")
 #: What the server says of a merge patch whose object has another UID.
 _OF_THE_UID: Final = "metadata.uid: Invalid value"
 
@@ -67,8 +71,8 @@ class Outcome:
 
     @property
     def actions(self) -> list[Action]:
-        """The actions that were carried out."""
-        return [step.action for step in self.done]
+        """The actions that were carried out and changed something."""
+        return [step.action for step in self.done if not isinstance(step.action, TryPod)]
 
     def holds_up(self, step: Step) -> bool:
         """Tell whether a step waits for something that was refused, or that lost a race."""
@@ -175,6 +179,8 @@ class Executor:
                 await self._create("ConfigMap", build_resolver_config_map(cluster, self._archive), cluster, patience)
             case CreatePod():
                 await self._create_pod(action, cluster, patience)
+            case TryPod():
+                await self._try_pod(action, cluster, patience)
             case Patch():
                 await self._patch(action, cluster, patience)
             case Delete():
@@ -198,6 +204,18 @@ class Executor:
             resolver=self.resolver_of(cluster) or None,
         )
         await self._create("Pod", body, cluster, patience)
+
+    async def _try_pod(self, action: TryPod, cluster: TFCluster, patience: float | None) -> None:
+        resolver = self.resolver_of(cluster) or None
+        body = build_pod(cluster, action.task, view_digest="", attempt=0, resolver=resolver)
+        path, params = wire.PODS.path(cluster.namespace), {**_WRITER, "dryRun": "All"}
+        try:
+            await self._client.request("POST", path, body=body, params=params, patience=patience)
+        except errors.AlreadyExistsError:
+            return  # it was found valid before its name was found taken
+        except errors.ApiError as error:
+            if not any(words in error.message for words in _NO_VERDICT):
+                raise
 
     async def _create(self, kind: Kind, body: dict[str, Any], cluster: TFCluster, patience: float | None) -> None:
         resource = wire.RESOURCES[kind]

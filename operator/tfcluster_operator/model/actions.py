@@ -51,6 +51,18 @@ class CreatePod:
 
 
 @dataclass(frozen=True, slots=True)
+class TryPod:
+    """Have the API server judge the pod that a changed template makes, without creating it.
+
+    A running pod is not deleted for a template that nobody can make a pod of.
+    """
+
+    task: Task
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Patch:
     """Merge ``change`` into the object of this name if it still has this UID; ``None`` in it removes a key."""
 
@@ -89,7 +101,7 @@ class DeleteCluster:
     reason: str
 
 
-Action = CreateService | CreateConfigMap | CreateResolver | CreatePod | Patch | Delete | DeleteCluster
+Action = CreateService | CreateConfigMap | CreateResolver | CreatePod | TryPod | Patch | Delete | DeleteCluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +177,7 @@ def subject_of(action: Action) -> tuple[str, str]:
             return "Service", name
         case CreateConfigMap(views=views):
             return "ConfigMap", views.name
-        case CreatePod(name=name):
+        case CreatePod(name=name) | TryPod(name=name):
             return "Pod", name
         case CreateResolver(name=name):
             return "ConfigMap", name

@@ -26,6 +26,8 @@ REQUEST_FAILED: Final = "RequestFailed"
 CONTENDED: Final = "Contended"
 #: The installed CustomResourceDefinition is older than the operator and drops what it writes.
 OUTDATED_DEFINITION: Final = "OutdatedDefinition"
+#: The TFCluster is being deleted, and a finalizer keeps it for now: nothing is created or repaired any more.
+BEING_DELETED: Final = "BeingDeleted"
 #: A task failed and its next try waits for its pause.
 BACKING_OFF: Final = "BackingOff"
 #: A pod should be gone and is not, and its name is needed: its node may be dead.

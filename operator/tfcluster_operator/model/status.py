@@ -74,6 +74,17 @@ def _epoch(cluster: TFCluster, wanted: tuple[views.JobViews, ...]) -> int:
     return max(before, views.epoch_of(wanted))
 
 
+def deleting_status(status: Mapping[str, Any], *, generation: int, now: float) -> dict[str, Any]:
+    """Work out the status of a TFCluster that is being deleted: what was reported stays, Ready says that it goes."""
+    message = "the TFCluster is being deleted: nothing is created or repaired any more"
+    said = (conditions.Says("Ready", status=False, reason=reasons.BEING_DELETED, message=message),)
+    return {
+        **status,
+        "observedGeneration": generation,
+        "conditions": conditions.dated(status, said, generation=generation, now=now),
+    }
+
+
 def invalid_status(
     status: Mapping[str, Any], *, generation: int, problems: Sequence[str], now: float
 ) -> dict[str, Any]:

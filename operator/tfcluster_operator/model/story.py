@@ -24,6 +24,11 @@ def pods_gate(job: str) -> Gate:
     return f"pods of {job}"
 
 
+def template_gate(job: str) -> Gate:
+    """Name what holds up the replacement of pods of an older template."""
+    return f"template of {job}"
+
+
 def object_gate(kind: str, name: str) -> Gate:
     """Name what holds up nothing but further tries at one object."""
     return f"{kind} {name}"

@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from tfcluster_operator.model import drift, ledger, naming, reasons
-from tfcluster_operator.model.actions import EVIDENCE, CreatePod, Delete, Finding, Gate, Patch
+from tfcluster_operator.model.actions import EVIDENCE, CreatePod, Delete, Finding, Gate, Patch, TryPod
 from tfcluster_operator.model.foundations import obstacle
 from tfcluster_operator.model.observed import ObservedPod
 from tfcluster_operator.model.policies import restart, rollout, start_order, termination
 from tfcluster_operator.model.policies.ending import Ending, words_for
 from tfcluster_operator.model.roster import Holder, Place, Roster, Stage
-from tfcluster_operator.model.story import RESOLVER, SERVICE, Story, object_gate, pods_gate, views_gate
+from tfcluster_operator.model.story import RESOLVER, SERVICE, Story, object_gate, pods_gate, template_gate, views_gate
 from tfcluster_operator.model.views import JobViews
 
 
@@ -44,6 +44,9 @@ def plan_job(roster: Roster, job_views: JobViews, known: ledger.Ledger, now: flo
     job, record = job_views.job, known.of(job_views.job.name)
     chosen = rollout.to_replace(roster.cluster, rollout.rollout_of(roster, job))
     to_replace = frozenset(pod.meta.uid for pod in chosen)
+    if (outdated := next((place for place in roster.of(job) if place.pod in chosen), None)) is not None:
+        trial = TryPod(outdated.task, outdated.name, reasons.TEMPLATE_CHANGED)
+        story.do("tell", trial, gate=template_gate(job.name))
     labels, last = naming.job_labels(roster.cluster.name, job.name), known.last_restart
     missing = []
     for place in roster.of(job):
@@ -145,7 +148,8 @@ def _replace_with_its_scope(case: _Case) -> bool:
 
 def _replace_a_pod_of_an_old_template(case: _Case) -> bool:
     outdated = case.place.outdated and case.pod.meta.uid in case.to_replace
-    return outdated and _delete(case, reasons.TEMPLATE_CHANGED)
+    # NB: no running pod goes before the API server has judged the one that would come.
+    return outdated and _delete(case, reasons.TEMPLATE_CHANGED, template_gate(case.place.task.job.name))
 
 
 def _replace_an_edited_pod(case: _Case) -> bool:
@@ -219,10 +223,10 @@ def _tell_and_relabel(case: _Case) -> bool:
     return True
 
 
-def _delete(case: _Case, reason: str) -> bool:
+def _delete(case: _Case, reason: str, *needs: Gate) -> bool:
     name = case.place.name
     delete = Delete("Pod", name, case.pod.meta.uid, reason)
-    case.story.do("replace", delete, gate=object_gate("Pod", name), needs=(EVIDENCE,))
+    case.story.do("replace", delete, gate=object_gate("Pod", name), needs=(EVIDENCE, *needs))
     return True
 
 

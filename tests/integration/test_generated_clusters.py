@@ -1,0 +1,90 @@
+"""Thousands of generated TFClusters: the API server takes them or names the field, and the engine survives them all."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import pytest
+from kubernetes.client import ApiClient
+from support.admission import DRY_RUN
+from support.generated_clusters import Generated, generate
+from support.generated_lives import Case, Findings, names_the_field, run
+from support.objects import Object
+
+_COUNT = 5_000
+_SEED = 8
+_AT_ONCE = 4
+_BATCH = 250
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    generated: Generated
+    status: int
+    body: Object
+
+
+@pytest.fixture(scope="module")
+def answers(admin: ApiClient) -> list[_Answer]:
+    """What the API server answers to each TFCluster; it stores none."""
+
+    def ask(generated: Generated) -> _Answer:
+        answer = admin.rest_client.pool_manager.request(
+            "POST",
+            admin.configuration.host + DRY_RUN,
+            body=json.dumps(generated.manifest).encode(),
+            headers={"Content-Type": "application/json"},
+        )
+        return _Answer(generated, answer.status, json.loads(answer.data))
+
+    with ThreadPoolExecutor(_AT_ONCE) as threads:
+        return list(threads.map(ask, generate(_SEED, _COUNT)))
+
+
+def _misjudged(answer: _Answer) -> Iterator[str]:
+    faults, body = answer.generated.faults, answer.body
+    where = f"{faults} {json.dumps(answer.generated.manifest)[:700]}"
+    if answer.status == 201:
+        if faults:
+            yield f"accepted: {where}"
+        return
+    if not 400 <= answer.status <= 499:
+        yield f"{answer.status} {body}: {where}"
+    if not faults:
+        yield f"refused: {body.get('message', '')[:700]}: {where}"
+        return
+    causes = (body.get("details") or {}).get("causes") or ()
+    said = "\n".join([body.get("message", ""), *(cause.get("field", "") for cause in causes)])
+    if not any(names_the_field(said, fault) for fault in faults):
+        yield f"the refusal names none of the fields: {said[:700]}: {where}"
+
+
+def test_every_refusal_names_the_field(answers):
+    """What is well formed is taken; what has a fault is refused with 4xx and words that name the fault's field."""
+    wrong = [one for answer in answers for one in _misjudged(answer)]
+
+    assert not wrong, f"{len(wrong)} wrong\n" + "\n".join(wrong[:20])
+
+
+def test_engine_survives_every_cluster(answers, request):
+    """No pass fails, each has a report; what was taken has its objects, and what is invalid says which field is."""
+    cases = [
+        Case(answer.generated, answer.body if answer.status == 201 else answer.generated.manifest, answer.status == 201)
+        for answer in answers
+    ]
+    findings = Findings()
+
+    for first in range(0, len(cases), _BATCH):
+        run(cases[first : first + _BATCH], findings)
+
+    accepted = sum(case.accepted for case in cases)
+    reporter = request.config.pluginmanager.get_plugin("terminalreporter")
+    reporter.ensure_newline()
+    reporter.write_line(
+        f"{len(cases)} generated TFClusters: {accepted} accepted, {len(cases) - accepted} refused; "
+        f"{findings.met} in the engine ({findings.invalid} InvalidSpec), {findings.never_stored} that no server stores"
+    )
+    assert not findings.wrong, f"{len(findings.wrong)} wrong\n" + "\n".join(findings.wrong[:20])

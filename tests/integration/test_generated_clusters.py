@@ -12,7 +12,7 @@ from kubernetes.client import ApiClient
 from support.admission import DRY_RUN
 from support.generated_clusters import Generated, generate
 from support.generated_lives import Case, Findings, names_the_field, run
-from support.objects import Object
+from support.objects import PODS, Object
 
 _COUNT = 5_000
 _SEED = 8
@@ -27,18 +27,22 @@ class _Answer:
     body: Object
 
 
+def _post(admin: ApiClient, path: str, body: Object) -> tuple[int, Object]:
+    answer = admin.rest_client.pool_manager.request(
+        "POST",
+        admin.configuration.host + path,
+        body=json.dumps(body).encode(),
+        headers={"Content-Type": "application/json"},
+    )
+    return answer.status, json.loads(answer.data)
+
+
 @pytest.fixture(scope="module")
 def answers(admin: ApiClient) -> list[_Answer]:
     """What the API server answers to each TFCluster; it stores none."""
 
     def ask(generated: Generated) -> _Answer:
-        answer = admin.rest_client.pool_manager.request(
-            "POST",
-            admin.configuration.host + DRY_RUN,
-            body=json.dumps(generated.manifest).encode(),
-            headers={"Content-Type": "application/json"},
-        )
-        return _Answer(generated, answer.status, json.loads(answer.data))
+        return _Answer(generated, *_post(admin, DRY_RUN, generated.manifest))
 
     with ThreadPoolExecutor(_AT_ONCE) as threads:
         return list(threads.map(ask, generate(_SEED, _COUNT)))
@@ -69,22 +73,42 @@ def test_every_refusal_names_the_field(answers):
     assert not wrong, f"{len(wrong)} wrong\n" + "\n".join(wrong[:20])
 
 
-def test_engine_survives_every_cluster(answers, request):
-    """No pass fails, each has a report; what was taken has its objects, and what is invalid says which field is."""
+@pytest.fixture(scope="module")
+def findings(answers: list[_Answer]) -> Findings:
+    """What the engine made of all of them."""
     cases = [
         Case(answer.generated, answer.body if answer.status == 201 else answer.generated.manifest, answer.status == 201)
         for answer in answers
     ]
-    findings = Findings()
-
+    found = Findings()
     for first in range(0, len(cases), _BATCH):
-        run(cases[first : first + _BATCH], findings)
+        run(cases[first : first + _BATCH], found)
+    return found
 
-    accepted = sum(case.accepted for case in cases)
+
+def test_engine_survives_every_cluster(answers, findings, request):
+    """No pass fails, each has a report; what was taken has its objects, and what is invalid says which field is."""
+    accepted = sum(answer.status == 201 for answer in answers)
     reporter = request.config.pluginmanager.get_plugin("terminalreporter")
     reporter.ensure_newline()
     reporter.write_line(
-        f"{len(cases)} generated TFClusters: {accepted} accepted, {len(cases) - accepted} refused; "
+        f"{len(answers)} generated TFClusters: {accepted} accepted, {len(answers) - accepted} refused; "
         f"{findings.met} in the engine ({findings.invalid} InvalidSpec), {findings.never_stored} that no server stores"
     )
+
     assert not findings.wrong, f"{len(findings.wrong)} wrong\n" + "\n".join(findings.wrong[:20])
+    assert findings.met + findings.never_stored == len(answers) == _COUNT
+
+
+def test_every_pod_of_an_accepted_cluster_is_valid(admin, findings):
+    """The API server takes the pods that the engine makes of what it took: admission leaves no pod to be refused."""
+
+    def ask(pod: Object) -> str:
+        status, body = _post(admin, PODS.path("default") + "?dryRun=All&fieldValidation=Strict", pod)
+        return "" if status == 201 else f"{body.get('message')}: {json.dumps(pod)[:700]}"
+
+    with ThreadPoolExecutor(_AT_ONCE) as threads:
+        wrong = [words for words in threads.map(ask, findings.pods) if words]
+
+    assert len(findings.pods) > _COUNT // 5
+    assert not wrong, f"{len(wrong)} of {len(findings.pods)} wrong\n" + "\n".join(wrong[:20])

@@ -51,6 +51,8 @@ class Findings:
     invalid: int = 0
     #: What no API server stores, whatever the definition.
     never_stored: int = 0
+    #: One pod of each accepted TFCluster that has pods, as the engine asked for it.
+    pods: list[Object] = field(default_factory=list)
 
 
 def names_the_field(text: str, fault: str) -> bool:
@@ -104,7 +106,8 @@ async def _run(cases: Sequence[Case], findings: Findings) -> None:
 
     kube = MemoryKubernetes(wall)
     operator = Operator(kube, Interceptor(), wall=wall)
-    kube.create("tfclusters", _NAMESPACE, tfcluster(_NEIGHBOUR).job("ps").job("worker", replicas=3).build())
+    declared = tfcluster(_NEIGHBOUR).job("ps", replicas=1).job("worker", replicas=3).spec(suspend=False).build()
+    neighbour = kube.create("tfclusters", _NAMESPACE, declared)
     half = len(cases) // 2
     stored = _store(kube, cases[:half], findings)  # which a list shows
     operator.start()
@@ -112,7 +115,7 @@ async def _run(cases: Sequence[Case], findings: Findings) -> None:
     stored += _store(kube, cases[half:], findings)  # of which events tell
     until = loop.time() + WITHIN
     while loop.time() < until and any(_waits(kube, case) for case in stored):
-        await asyncio.sleep(1.0)
+        await asyncio.sleep(1.0)  # noqa: ASYNC110 - virtual time passes at once
     await asyncio.sleep(_AFTERWARDS)
     findings.met += len(stored)
     children = _children(kube)
@@ -123,8 +126,9 @@ async def _run(cases: Sequence[Case], findings: Findings) -> None:
             f"{wrong}\n  {case.generated.faults} {json.dumps(case.stored['spec'])[:700]}"
             for wrong in _judge(case, found, children)
         ]
-    neighbour = {("pods", f"{_NEIGHBOUR}-worker-2"), ("pods", f"{_NEIGHBOUR}-ps-0"), ("services", _NEIGHBOUR)}
-    if missing := neighbour - children:
+    findings.wrong += _unsettled(stored, kube)
+    findings.pods += _one_pod_each(stored, kube)
+    if missing := _wanted(_NEIGHBOUR, neighbour["spec"]) - children:
         findings.wrong.append(f"the neighbour lacks {missing}")
     findings.wrong += [f"the engine died of {death!r}" for death in operator.deaths]
     operator.stop()
@@ -178,37 +182,66 @@ def _children(kube: MemoryKubernetes) -> set[tuple[str, str]]:
     }
 
 
+def _one_pod_each(stored: Sequence[Case], kube: MemoryKubernetes) -> Iterator[Object]:
+    """Give one pod of each accepted TFCluster, as it was asked for."""
+    accepted = {case.generated.name for case in stored if case.accepted}
+    for pod in kube.list("pods", _NAMESPACE):
+        owner = pod["metadata"]["ownerReferences"][0]["name"]
+        if owner in accepted:
+            accepted.remove(owner)
+            kept = ("name", "labels", "annotations", "ownerReferences")
+            metadata = {key: pod["metadata"][key] for key in kept}
+            yield {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod["spec"]}
+
+
 def _judge(case: Case, found: Object | None, children: set[tuple[str, str]]) -> Iterator[str]:
     """Say what is wrong with what became of a TFCluster."""
-    name = case.generated.name
-    spec = case.stored.get("spec")
+    name, spec = case.generated.name, case.stored.get("spec")
     if found is None:
-        if not (case.accepted and spec.get("ttlSecondsAfterFinished") is not None):
+        if not (_ends_at_once(spec) and spec.get("ttlSecondsAfterFinished") is not None):
             yield f"{name} is gone"
-        return
-    if not _is_ours(found):
+    elif not _is_ours(found):
         if found.get("status"):
             yield f"{name} is another controller's and has a status"
-        return
-    if not _is_reported(found):
+    elif not _is_reported(found):
         yield f"{name} has no report of its generation: {found.get('status')}"
-        return
-    ready = _ready(found)
-    reason, message = ready["reason"], ready["message"]
-    if not case.accepted:
-        if reason == "InvalidSpec" and not any(names_the_field(message, fault) for fault in case.generated.faults):
+    elif case.accepted:
+        yield from _judge_accepted(case, _ready(found), children)
+    else:
+        message = _ready(found)["message"]
+        told = any(names_the_field(message, fault) for fault in case.generated.faults)
+        if _ready(found)["reason"] == "InvalidSpec" and not told:
             yield f"{name}: the condition names none of the fields: {message}"
-        return
-    if reason == "DeadlineExceeded" and spec.get("activeDeadlineSeconds", WITHIN) < WITHIN:
-        return
-    if case.generated.rival:
-        if reason not in _USUAL | {"NameTaken"}:
-            yield f"{name} says {reason}: {message}"
-        return
-    if reason not in _USUAL:
-        yield f"{name} was accepted and says {reason}: {message}"
-        return
-    yield from (f"{name} has no {kind} {child}" for kind, child in sorted(_wanted(name, spec) - children))
+
+
+def _judge_accepted(case: Case, ready: Object, children: set[tuple[str, str]]) -> Iterator[str]:
+    name, spec, reason = case.generated.name, case.stored["spec"], ready["reason"]
+    if case.generated.rival and reason == "NameTaken":
+        if "-b-c" not in ready["message"]:
+            yield f"{name} does not say which name is taken: {ready['message']}"
+    elif reason == "DeadlineExceeded" and _ends_at_once(spec):
+        pass
+    elif reason not in _USUAL:
+        yield f"{name} was accepted and says {reason}: {ready['message']}"
+    else:
+        yield from (f"{name} has no {kind} {child}" for kind, child in sorted(_wanted(name, spec) - children))
+
+
+def _ends_at_once(spec: Any) -> bool:
+    deadline = spec.get("activeDeadlineSeconds") if isinstance(spec, dict) else None
+    return isinstance(deadline, int) and deadline < WITHIN
+
+
+def _unsettled(stored: Sequence[Case], kube: MemoryKubernetes) -> Iterator[str]:
+    """Say which two need one name, and neither says so."""
+    taken = {
+        case.generated.name: _condition(found, "NameConflict").get("status")
+        for case in stored
+        if case.generated.rival and (found := kube.get("tfclusters", _NAMESPACE, case.generated.name)) is not None
+    }
+    for name in taken:
+        if f"{name}-b" in taken and sorted((taken[name], taken[f"{name}-b"])) != ["False", "True"]:
+            yield f"of {name} and {name}-b not exactly one has a NameConflict: {taken}"
 
 
 def _wanted(name: str, spec: Any) -> set[tuple[str, str]]:

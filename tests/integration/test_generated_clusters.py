@@ -89,12 +89,13 @@ def findings(answers: list[_Answer]) -> Findings:
 def test_engine_survives_every_cluster(answers, findings, request):
     """No pass fails, each has a report; what was taken has its objects, and what is invalid says which field is."""
     accepted = sum(answer.status == 201 for answer in answers)
-    reporter = request.config.pluginmanager.get_plugin("terminalreporter")
-    reporter.ensure_newline()
-    reporter.write_line(
-        f"{len(answers)} generated TFClusters: {accepted} accepted, {len(answers) - accepted} refused; "
-        f"{findings.met} in the engine ({findings.invalid} InvalidSpec), {findings.never_stored} that no server stores"
-    )
+    plugins = request.config.pluginmanager
+    with plugins.getplugin("capturemanager").global_and_fixture_disabled():
+        plugins.getplugin("terminalreporter").write_line(
+            f"\n{len(answers)} generated TFClusters: {accepted} accepted, {len(answers) - accepted} refused; "
+            f"{findings.met} in the engine ({findings.invalid} InvalidSpec), "
+            f"{findings.never_stored} that no server stores"
+        )
 
     assert not findings.wrong, f"{len(findings.wrong)} wrong\n" + "\n".join(findings.wrong[:20])
     assert findings.met + findings.never_stored == len(answers) == _COUNT

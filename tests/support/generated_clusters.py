@@ -7,6 +7,7 @@ TFClusters.  Nothing here knows what the operator does with them.
 from __future__ import annotations
 
 import copy
+import itertools
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -56,7 +57,7 @@ _BAD_FILTERS: Final[tuple[Any, ...]] = (
     "/job:{job}\n",
     "/job:{job}/",
     "//job:{job}",
-    "/job:ｗorker",
+    "/job:\uff57orker",
     "/job:" + "w" * 90,
     5,
     None,
@@ -94,7 +95,7 @@ def generate(seed: int, count: int) -> Iterator[Generated]:
     Yields:
         The TFClusters.
     """
-    draw = random.Random(seed)
+    draw = random.Random(seed)  # noqa: S311 - it draws cases, no secrets
     number = 0
     while number < count:
         if number % 100 == 99 and number + 1 < count:
@@ -378,7 +379,7 @@ def _spoil_the_top(draw: random.Random, manifest: Object) -> str:
 
 
 _SPEC_WRONG: Final[_Choices] = {
-    "rpcLayer": ("GRPC", "", "grpc tls", "g" * 17, "ｇrpc", *_TEXTS),
+    "rpcLayer": ("GRPC", "", "grpc tls", "g" * 17, "\uff47rpc", *_TEXTS),
     "port": (0, 65536, *_NUMBERS),
     "clusterDomain": ("", ".local", "a..b", "A.B", "a.", "a" * 129, "ü.local", *_TEXTS),
     "suspend": _FLAGS,
@@ -624,14 +625,13 @@ def _is_count(value: Any) -> bool:
 
 
 def _put(holder: Object, path: str, value: Any) -> None:
-    """Set the value at a path; what is missing, or null, on the way is made."""
-    *way, last = path.split(".")
+    """Set the value at a path; what is missing on the way, or cannot hold the next part, is made."""
+    parts = path.split(".")
     found: Any = holder
-    for part in way:
-        if isinstance(found, list):
-            found = found[int(part)]
-            continue
-        if not isinstance(found.get(part), dict | list):
-            found[part] = {}
-        found = found[part]
-    found[last] = value
+    for part, after in itertools.pairwise(parts):
+        key = int(part) if isinstance(found, list) else part
+        wanted = list if after.isdigit() else dict
+        if isinstance(key, str) and not isinstance(found.get(key), wanted):
+            found[key] = wanted()
+        found = found[key]
+    found[parts[-1]] = value

@@ -114,8 +114,10 @@ async def _run(cases: Sequence[Case], findings: Findings) -> None:
     await asyncio.sleep(1.0)
     stored += _store(kube, cases[half:], findings)  # of which events tell
     until = loop.time() + WITHIN
-    while loop.time() < until and any(_waits(kube, case) for case in stored):
-        await asyncio.sleep(1.0)  # noqa: ASYNC110 - virtual time passes at once
+    while loop.time() < until and any(  # noqa: ASYNC110 - virtual time passes at once
+        _waits(kube, case) for case in stored
+    ):
+        await asyncio.sleep(1.0)
     await asyncio.sleep(_AFTERWARDS)
     findings.met += len(stored)
     children = _children(kube)
@@ -239,9 +241,10 @@ def _unsettled(stored: Sequence[Case], kube: MemoryKubernetes) -> Iterator[str]:
         for case in stored
         if case.generated.rival and (found := kube.get("tfclusters", _NAMESPACE, case.generated.name)) is not None
     }
-    for name in taken:
-        if f"{name}-b" in taken and sorted((taken[name], taken[f"{name}-b"])) != ["False", "True"]:
-            yield f"of {name} and {name}-b not exactly one has a NameConflict: {taken}"
+    for name, status in taken.items():
+        other = f"{name}-b"
+        if other in taken and {status, taken[other]} != {"False", "True"}:
+            yield f"of {name} and {other} not exactly one has a NameConflict: {taken}"
 
 
 def _wanted(name: str, spec: Any) -> set[tuple[str, str]]:

@@ -59,8 +59,17 @@ def fill_in(resource: Resource, body: Object) -> None:
         body["status"] = {"phase": "Active"}
 
 
+def _without_nulls(value: Any) -> Any:
+    """Leave out what is null, as the server does that reads a kind of its own into fields."""
+    if isinstance(value, dict):
+        return {key: _without_nulls(one) for key, one in value.items() if one is not None}
+    if isinstance(value, list):
+        return [_without_nulls(one) for one in value]
+    return value
+
+
 def _fill_in_pod(body: Object) -> None:
-    spec = body.setdefault("spec", {})
+    spec = body["spec"] = _without_nulls(body.get("spec") or {})
     _fill_in_pod_spec(spec)
     bounded = any(container["resources"] for container in spec.get("containers", ()))
     body["status"] = {"phase": "Pending", "qosClass": "Burstable" if bounded else "BestEffort"}

@@ -55,6 +55,16 @@ def test_memory_kubernetes_gives_private_copies(kube):
     assert [one["name"] for one in kube.get("pods", "default", "p")["spec"]["containers"]] == ["main"]
 
 
+def test_memory_kubernetes_takes_null_as_absent_in_a_pod(kube):
+    """A field that is null is left out of what is stored."""
+    containers = [{"name": "main", "image": "image:1", "env": None, "resources": None}]
+    made = kube.create("pods", "default", pod(initContainers=None, volumes=None, containers=containers))
+
+    assert not {"initContainers", "volumes"} & made["spec"].keys()
+    assert made["spec"]["containers"][0]["resources"] == {}
+    assert "env" not in made["spec"]["containers"][0]
+
+
 def test_memory_kubernetes_generates_names(kube):
     """A generateName gives names that differ."""
     names = {

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from unit.in_memory import TEMPLATE, InMemoryWorld, make_body, make_cluster
 
-from tfcluster_operator.model.parse import MOST_TASK_FILTERS, MOST_TASKS, InvalidSpecError, parse
+from tfcluster_operator.model.parse import MOST_TASK_FILTERS, MOST_TASKS, InvalidSpecError, is_ours, parse
 from tfcluster_operator.model.spec import Task
 
 
@@ -134,29 +134,103 @@ def test_a_cluster_without_jobs_is_told(spec):
 
 
 @pytest.mark.parametrize(
-    "job",
+    ("job", "told"),
     [
-        {"replicas": "many"},
-        {"replicas": None},
-        {"port": []},
-        {"deviceFilters": 5},
-        {"taskDeviceFilters": {"x": []}},
-        {"taskDeviceFilters": ["/job:worker"]},
-        {"deviceFilters": [5]},
-        {"template": "pod"},
-        None,
-        "job",
+        ({"replicas": "many"}, ".replicas: it must be a whole number from 0 to 2147483647, and is 'many'"),
+        ({"replicas": -1}, ".replicas: it must be a whole number from 0 to 2147483647, and is -1"),
+        ({"replicas": True}, ".replicas: it must be a whole number from 0 to 2147483647, and is True"),
+        ({"replicas": 1.5}, ".replicas: it must be a whole number from 0 to 2147483647, and is 1.5"),
+        ({"maxReplicas": 10**30}, f".maxReplicas: it must be a whole number from 0 to 2147483647, and is {10**30}"),
+        ({"port": []}, ".port: it must be a whole number from 1 to 65535, and is []"),
+        ({"port": 0}, ".port: it must be a whole number from 1 to 65535, and is 0"),
+        ({"deviceFilters": 5}, ".deviceFilters: it must be a list, and is 5"),
+        ({"deviceFilters": [5]}, ".deviceFilters: it must be a list of strings, and holds 5"),
+        ({"taskDeviceFilters": {"x": []}}, ".taskDeviceFilters: 'x' is not the index of a task, such as 0"),
+        ({"taskDeviceFilters": {"1_0": []}}, ".taskDeviceFilters: '1_0' is not the index of a task, such as 0"),
+        ({"taskDeviceFilters": ["/job:worker"]}, ".taskDeviceFilters: it must be an object, and is ['/job:worker']"),
+        ({"taskDeviceFilters": {"0": [{}]}}, ".taskDeviceFilters.0: it must be a list of strings, and holds {}"),
+        ({"startAfter": [None]}, ".startAfter: it must be a list of strings, and holds null"),
+        ({"restartScope": "All"}, ".restartScope: it must be one of Task, Job, Cluster, and is 'All'"),
+        ({"template": "pod"}, ".template: it must be an object, and is 'pod'"),
+        (None, ": it must be an object, and is null"),
+        ("job", ": it must be an object, and is 'job'"),
     ],
 )
-def test_a_part_of_the_wrong_type_is_told_and_no_crash(job):
-    """What an old CRD lets through is an InvalidSpecError that begins with the path."""
+def test_a_part_of_the_wrong_type_is_told_with_its_path(job, told):
+    """What an old CRD lets through is an InvalidSpecError that names the field, what it must be and what it is."""
     body = make_body()
     body["spec"]["jobs"]["worker"] = job
 
-    told = problems(body)
+    assert problems(body) == (f"spec.jobs.worker{told}",)
 
-    assert len(told) == 1
-    assert told[0].startswith("spec: ")
+
+@pytest.mark.parametrize(
+    ("template", "told"),
+    [
+        ({"metadata": []}, "metadata: it must be an object, and is []"),
+        ({"metadata": {"labels": {"a": 5}}}, "metadata.labels.a: it must be a string, and is 5"),
+        ({"spec": "pod"}, "spec: it must be an object, and is 'pod'"),
+        ({"spec": {"containers": {}}}, "spec.containers: it must be a list, and is {}"),
+        ({"spec": {"containers": [None]}}, "spec.containers[0]: it must be an object, and is null"),
+        ({"spec": {"containers": [{"image": []}]}}, "spec.containers[0].image: it must be a string, and is []"),
+        ({"spec": {"containers": [{"env": ["A=B"]}]}}, "spec.containers[0].env[0]: it must be an object, and is 'A=B'"),
+        (
+            {"spec": {"containers": [{"resources": {"limits": ["gpu"]}}]}},
+            "spec.containers[0].resources.limits: it must be an object, and is ['gpu']",
+        ),
+        ({"spec": {"initContainers": [{"name": 5}]}}, "spec.initContainers[0].name: it must be a string, and is 5"),
+        ({"spec": {"volumes": ["v"]}}, "spec.volumes[0]: it must be an object, and is 'v'"),
+    ],
+)
+def test_a_part_of_the_template_of_the_wrong_type_is_told(template, told):
+    """What the operator reads of a template, or adds to, is of the right type before a pod is made from it."""
+    assert problems(make_body({"worker": {"template": template}})) == (f"spec.jobs.worker.template.{told}",)
+
+
+@pytest.mark.parametrize(
+    "field", ["replicas", "port", "restartPolicy", "deviceFilters", "taskDeviceFilters", "template"]
+)
+def test_an_empty_key_of_a_job_is_as_good_as_none(field):
+    """Kubernetes takes null as absent, and so do we."""
+    body = make_body()
+    body["spec"]["jobs"] = {"worker": {field: None}}
+
+    assert parse(body) == parse({**body, "spec": {"jobs": {"worker": {}}}})
+
+
+@pytest.mark.parametrize("name", ["my-worker", "Worker", "1a", "", "a_", "größe", "a.b"])
+def test_job_that_cannot_be_named_is_told(name):
+    """Of such names two may be one to DNS, and their pods would take each other's place for ever."""
+    (problem,) = problems(make_body({"worker": 1, name: 1}))
+
+    assert problem.startswith(f"spec.jobs: {name!r} cannot name a job: use lower case letters")
+
+
+def test_all_parts_that_cannot_be_read_are_told_at_once():
+    """One wrong field hides no other."""
+    body = make_body({"worker": {"replicas": "x"}, "ps": {"port": "y"}}, suspend="no", resolver=5)
+
+    assert [problem.partition(":")[0] for problem in problems(body)] == [
+        "spec.resolver",
+        "spec.jobs.ps.port",
+        "spec.jobs.worker.replicas",
+        "spec.suspend",
+    ]
+
+
+def test_long_value_is_told_in_short():
+    """A condition's message has a bound, which no value of the user's may break."""
+    assert len(problems(make_body({"worker": {"deviceFilters": ["x" * 1_000_000]}}))[0]) < 500
+    assert len(problems(make_body({"x" * 100_000: {"replicas": "y" * 1_000_000}}))[0]) < 1_000
+
+
+@pytest.mark.parametrize("spec", ["x", 5, ["jobs"], True])
+def test_spec_that_is_no_object_is_told(spec):
+    """It is ours to report, because no other controller is named."""
+    body = {**make_body(), "spec": spec}
+
+    assert is_ours(body)
+    assert problems(body)[0].startswith("spec: it must be an object")
 
 
 def test_every_bad_filter_is_told_with_its_place_in_the_order_of_declaration():
@@ -250,7 +324,7 @@ def test_rolling_update_has_one_task_down_unless_it_is_told(strategy):
     assert make_cluster({"worker": 40}, updateStrategy=strategy).update_strategy.within(40) == 1
 
 
-@pytest.mark.parametrize("most", ["0%", "101%", "25", "%", "", "-5%", "\u0662%", None, [], {}])
+@pytest.mark.parametrize("most", ["0%", "101%", "25", "%", "", "-5%", "\u0662%", True, [], {}])
 def test_share_that_is_none_is_told(most):
     """An older definition may let another value pass: it is told with its path."""
     strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": most}}
@@ -271,7 +345,7 @@ def test_resolver_is_delivered_unless_the_image_brings_it(resolver, inject):
 def test_unknown_delivery_of_the_resolver_is_told():
     """Another way to deliver is one that this operator does not know."""
     assert (
-        "resolver.delivery must be one of ConfigMap, None"
+        "resolver.delivery: it must be one of ConfigMap, None"
         in problems(make_body({"worker": 1}, resolver={"delivery": "Image"}))[0]
     )
 

@@ -10,9 +10,10 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 from tfcluster_operator.model import filters, naming
+from tfcluster_operator.model.fields import Fields, is_whole, shown
 from tfcluster_operator.model.spec import (
     CHIEF,
     EVALUATOR,
@@ -34,7 +35,10 @@ DEFAULT_RPC_LAYER: Final = "grpc"
 #: Bounds of one TFCluster, as the CRD has them: a pass over one of this size must not keep the others waiting.
 MOST_TASKS: Final = 10_000
 MOST_TASK_FILTERS: Final = 512
+_LAST_PORT: Final = 65_535
 _SHARE: Final = re.compile("([1-9][0-9]?|100)%")
+_JOB_NAME: Final = re.compile("[a-z]([a-z0-9_]*[a-z0-9])?")
+_INDEX: Final = re.compile("0|[1-9][0-9]{0,8}")
 
 
 class InvalidSpecError(ValueError):
@@ -47,7 +51,8 @@ class InvalidSpecError(ValueError):
 
 def is_ours(body: Mapping[str, Any]) -> bool:
     """Tell whether a TFCluster is left to this operator by its spec.managedBy."""
-    manager = (body.get("spec") or {}).get("managedBy")
+    spec = body.get("spec")
+    manager = spec.get("managedBy") if isinstance(spec, Mapping) else None
     return manager is None or manager == naming.CONTROLLER
 
 
@@ -64,115 +69,145 @@ def parse(body: Mapping[str, Any]) -> TFCluster:
         InvalidSpecError: the spec has no jobs, or a part of the wrong type, or a filter that TensorFlow would refuse,
             or jobs that wait for each other.
     """
-    metadata = body["metadata"]
-    spec = body.get("spec") or {}
     problems: list[str] = []
-    try:
-        cluster = _cluster(metadata, spec, body.get("status") or {})
+    cluster = _cluster(body["metadata"], Fields(body.get("spec"), "spec", problems), body.get("status") or {})
+    if not problems:
         by_name = {job.name: job for job in cluster.jobs}
         for job in cluster.jobs:
             problems.extend(_filter_problems(job, by_name))
         problems.extend(_unknown_jobs(cluster, by_name))
         problems.extend(_circles(by_name))
-    except (TypeError, ValueError, AttributeError) as error:
-        raise InvalidSpecError((f"spec: {error}",)) from error
-    problems.extend(_excesses(cluster))
-    if not cluster.jobs:
-        problems.append("spec.jobs: declare at least one job")
+        problems.extend(_excesses(cluster))
+        if not cluster.jobs:
+            problems.append("spec.jobs: declare at least one job")
     if problems:
         raise InvalidSpecError(tuple(problems))
     return cluster
 
 
-def _cluster(metadata: Mapping[str, Any], spec: Mapping[str, Any], status: Mapping[str, Any]) -> TFCluster:
-    port, domain = int(spec.get("port", DEFAULT_PORT)), str(spec.get("clusterDomain", ""))
-    resolver = spec.get("resolver") or {}
+def _cluster(metadata: Mapping[str, Any], spec: Fields, status: Mapping[str, Any]) -> TFCluster:
+    port, domain = spec.number("port", DEFAULT_PORT, least=1, most=_LAST_PORT), spec.text("clusterDomain")
+    resolver, update = spec.inner("resolver"), spec.inner("updateStrategy")
     # NB: an older CRD spells it inject.
-    delivery = resolver.get("delivery", "ConfigMap" if resolver.get("inject", True) else "None")
-    inject = _one_of(ResolverDelivery, delivery, "resolver.delivery") == "ConfigMap"
+    delivered = "ConfigMap" if resolver.flag("inject", default=True) else "None"
+    inject = resolver.one_of(ResolverDelivery, "delivery", delivered) == "ConfigMap"
     jobs = tuple(
         _job(name, job, port=port, domain=domain, inject=inject)
-        for name, job in sorted((spec.get("jobs") or {}).items())
+        for name, job in sorted(_named_jobs(spec.inner("jobs")))
     )
-    update = spec.get("updateStrategy") or {}
     return TFCluster(
         name=metadata["name"],
         namespace=metadata["namespace"],
         uid=metadata["uid"],
         generation=int(metadata.get("generation", 1)),
         deleting="deletionTimestamp" in metadata,
-        rpc_layer=str(spec.get("rpcLayer", DEFAULT_RPC_LAYER)),
+        rpc_layer=spec.text("rpcLayer", DEFAULT_RPC_LAYER),
         cluster_domain=domain,
-        suspend=bool(spec.get("suspend", False)),
+        suspend=spec.flag("suspend", default=False),
         jobs=jobs,
         status=status,
-        success_policy=_success_policy(spec.get("successPolicy") or {}, [job.name for job in jobs]),
-        backoff_limit=_count(spec, "backoffLimit"),
-        active_deadline=_count(spec, "activeDeadlineSeconds"),
-        clean_pod_policy=_one_of(CleanPodPolicy, spec.get("cleanPodPolicy", "Running"), "cleanPodPolicy"),
-        ttl_after_finished=_count(spec, "ttlSecondsAfterFinished"),
+        success_policy=_success_policy(spec.inner("successPolicy"), [job.name for job in jobs]),
+        backoff_limit=spec.count("backoffLimit"),
+        active_deadline=spec.count("activeDeadlineSeconds"),
+        clean_pod_policy=spec.one_of(CleanPodPolicy, "cleanPodPolicy", "Running"),
+        ttl_after_finished=spec.count("ttlSecondsAfterFinished"),
         update_strategy=UpdateStrategy(
-            type=_one_of(UpdateType, update.get("type", "Recreate"), "updateStrategy.type"),
-            max_unavailable=_number_or_share(
-                (update.get("rollingUpdate") or {}).get("maxUnavailable", update.get("maxUnavailable", 1))
-            ),
+            type=update.one_of(UpdateType, "type", "Recreate"), max_unavailable=_max_unavailable(update)
         ),
-        terminating_grace=_count(spec, "terminatingGraceSeconds"),
+        terminating_grace=spec.count("terminatingGraceSeconds"),
         inject=inject,
     )
 
 
-def _job(name: str, raw: Mapping[str, Any], *, port: int, domain: str, inject: bool) -> Job:
-    replicas = int(raw.get("replicas", 1))
-    own_port = int(raw.get("port", port))
-    template = raw.get("template") or {}
-    if not isinstance(template, Mapping):
-        raise TypeError(f"jobs.{name}.template must be an object, not {type(template).__name__}")
+def _named_jobs(jobs: Fields) -> Iterator[tuple[str, Fields]]:
+    for name, job in jobs.members():
+        # NB: of other names two may be one to DNS, and their pods would take turns for ever.
+        if _JOB_NAME.fullmatch(name):
+            yield name, job
+        else:
+            words = "use lower case letters, digits and underscores, with a letter first and no underscore last"
+            jobs.problem("", f"{shown(name)} cannot name a job: {words}")
+
+
+def _job(name: str, job: Fields, *, port: int, domain: str, inject: bool) -> Job:
+    replicas = job.number("replicas", 1)
+    own_port = job.number("port", port, least=1, most=_LAST_PORT)
+    template = job.inner("template")
+    _check_template(template)
     # NB: what is added here only where it is not the default leaves the pods of an older operator alone.
     made_from = json.dumps(
-        [template, own_port, domain, *([] if inject else ["inject: false"])], sort_keys=True, separators=(",", ":")
+        [template.raw, own_port, domain, *([] if inject else ["inject: false"])], sort_keys=True, separators=(",", ":")
     )
     return Job(
         name=name,
         replicas=replicas,
-        max_replicas=max(replicas, int(raw.get("maxReplicas", replicas))),
+        max_replicas=max(replicas, job.number("maxReplicas", replicas)),
         port=own_port,
-        filters=tuple(raw.get("deviceFilters") or ()),
-        task_filters={int(i): tuple(of_task or ()) for i, of_task in (raw.get("taskDeviceFilters") or {}).items()},
-        template=template,
+        filters=job.texts("deviceFilters"),
+        task_filters=_task_filters(job.inner("taskDeviceFilters")),
+        template=template.raw,
         template_hash=hashlib.sha256(made_from.encode()).hexdigest()[:16],
-        restart_policy=_one_of(RestartPolicy, raw.get("restartPolicy", "OnFailure"), f"jobs.{name}.restartPolicy"),
-        restart_scope=_one_of(RestartScope, raw.get("restartScope", "Task"), f"jobs.{name}.restartScope"),
-        start_after=tuple(raw.get("startAfter") or ()),
-        drain_seconds=int(raw.get("drainSeconds", 0)),
+        restart_policy=job.one_of(RestartPolicy, "restartPolicy", "OnFailure"),
+        restart_scope=job.one_of(RestartScope, "restartScope", "Task"),
+        start_after=job.texts("startAfter"),
+        drain_seconds=job.number("drainSeconds", 0),
     )
 
 
-def _success_policy(raw: Mapping[str, Any], declared: Sequence[str]) -> SuccessPolicy:
+def _task_filters(of_tasks: Fields) -> dict[int, tuple[str, ...]]:
+    found = {}
+    for index in of_tasks.raw:
+        # NB: int() takes "+1", "1_0" and digits of other scripts.
+        if _INDEX.fullmatch(index):
+            found[int(index)] = of_tasks.texts(index)
+        else:
+            of_tasks.problem("", f"{shown(index)} is not the index of a task, such as 0")
+    return found
+
+
+def _check_template(template: Fields) -> None:
+    """Note what is of the wrong type among the fields of a template that the operator itself reads or adds to.
+
+    The API server judges the rest when a pod is created.
+    """
+    about, spec = template.inner("metadata"), template.inner("spec")
+    for group in ("labels", "annotations"):
+        words = about.inner(group)
+        for key in words.raw:
+            words.text(key)
+    for volume in spec.elements("volumes"):
+        volume.text("name")
+        volume.inner("configMap").text("name")
+    for group in ("containers", "initContainers"):
+        for container in spec.elements(group):
+            container.text("name")
+            container.text("image")
+            container.text("restartPolicy")
+            container.sequence("volumeMounts")
+            _ = container.inner("resources").inner("limits")
+            for variable in container.elements("env"):
+                variable.text("name")
+                variable.text("value")
+
+
+def _success_policy(policy: Fields, declared: Sequence[str]) -> SuccessPolicy:
     default = next(([name] for name in (CHIEF, WORKER) if name in declared), [n for n in declared if n != EVALUATOR])
-    return SuccessPolicy(
-        jobs=tuple(raw.get("jobs") or default),
-        tasks=_one_of(SuccessTasks, raw.get("tasks", "All"), "successPolicy.tasks"),
-    )
+    return SuccessPolicy(jobs=policy.texts("jobs") or tuple(default), tasks=policy.one_of(SuccessTasks, "tasks", "All"))
 
 
-def _one_of(values: Any, value: Any, where: str) -> Any:
-    if value not in get_args(values):
-        raise ValueError(f"{where} must be one of {', '.join(get_args(values))}, not {value!r}")
-    return value
-
-
-def _number_or_share(value: Any) -> int | str:
-    if not isinstance(value, str):
+def _max_unavailable(update: Fields) -> int | str:
+    # NB: an older CRD has it beside the type.
+    rolling = update.inner("rollingUpdate")
+    holder = rolling if rolling.raw.get("maxUnavailable") is not None else update
+    value = holder.raw.get("maxUnavailable")
+    if value is None:
+        return 1
+    if isinstance(value, str) and _SHARE.fullmatch(value):
+        return value
+    if is_whole(value):
         return max(1, int(value))
-    if not _SHARE.fullmatch(value):
-        raise ValueError(f"updateStrategy.rollingUpdate.maxUnavailable must be a number, or 1% to 100%, not {value!r}")
-    return value
-
-
-def _count(spec: Mapping[str, Any], name: str) -> int | None:
-    value = spec.get(name)
-    return None if value is None else max(0, int(value))
+    holder.problem("maxUnavailable", f"it must be a number of tasks, or 1% to 100%, and is {shown(value)}")
+    return 1
 
 
 def _excesses(cluster: TFCluster) -> Iterator[str]:
@@ -187,11 +222,11 @@ def _excesses(cluster: TFCluster) -> Iterator[str]:
 def _unknown_jobs(cluster: TFCluster, jobs: Mapping[str, Job]) -> Iterator[str]:
     for name in cluster.success_policy.jobs:
         if name not in jobs:
-            yield f"spec.successPolicy.jobs: {name!r} is not declared"
+            yield f"spec.successPolicy.jobs: {shown(name)} is not declared"
     for job in cluster.jobs:
         for name in job.start_after:
             if name not in jobs:
-                yield f"spec.jobs.{job.name}.startAfter: {name!r} is not declared"
+                yield f"spec.jobs.{job.name}.startAfter: {shown(name)} is not declared"
 
 
 def _circles(jobs: Mapping[str, Job]) -> Iterator[str]:
@@ -213,8 +248,8 @@ def _filter_problems(job: Job, jobs: Mapping[str, Job]) -> Iterator[str]:
     for where, text in declared:
         parsed = filters.parse(text)
         if parsed is None:
-            yield f"{where}: {text!r} is not a device filter in canonical form, such as /job:ps/task:0"
+            yield f"{where}: {shown(text)} is not a device filter in canonical form, such as /job:ps/task:0"
         elif parsed.job is not None and parsed.job not in jobs:
-            yield f"{where}: {text!r} names a job that is not declared"
+            yield f"{where}: {shown(text)} names a job that is not declared"
         elif parsed.job is not None and parsed.task is not None and parsed.task >= jobs[parsed.job].max_replicas:
-            yield f"{where}: {text!r} names a task at or above maxReplicas"
+            yield f"{where}: {shown(text)} names a task at or above maxReplicas"

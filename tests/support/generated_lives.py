@@ -1,0 +1,258 @@
+"""Runs the real engine over generated TFClusters in virtual time, on the API server in memory, and judges what it did.
+
+A batch has a namespace of its own, no kubelet, and a healthy neighbour that was there before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from simulation.operator_process import Operator
+from unit.virtual_time import run_in_virtual_time
+
+from memory_kubernetes import Interceptor, MemoryKubernetes, Refusal
+
+from .generated_clusters import Generated
+from .manifests import tfcluster
+from .objects import Object
+
+_EPOCH: Final = 1_800_000_000.0
+_NAMESPACE: Final = "default"
+_NEIGHBOUR: Final = "neighbour"
+#: Seconds of virtual time within which every TFCluster has a report.
+WITHIN: Final = 60.0
+#: Seconds of virtual time that follow, for whatever else the engine would do.
+_AFTERWARDS: Final = 5.0
+#: Reasons of the condition Ready of a TFCluster with which nothing is wrong.
+_USUAL: Final = frozenset({"AllTasksReady", "TasksNotReady", "WaitingForJob", "Suspended", "Succeeded"})
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One TFCluster as it is stored; ``accepted`` is whether the API server, with our definition, would store it."""
+
+    generated: Generated
+    stored: Object
+    accepted: bool
+
+
+@dataclass(slots=True)
+class Findings:
+    """What was found: what is wrong, and how many TFClusters the engine met."""
+
+    wrong: list[str] = field(default_factory=list)
+    met: int = 0
+    invalid: int = 0
+    #: What no API server stores, whatever the definition.
+    never_stored: int = 0
+    #: One pod of each accepted TFCluster that has pods, as the engine asked for it.
+    pods: list[Object] = field(default_factory=list)
+
+
+def names_the_field(text: str, fault: str) -> bool:
+    """Tell whether a text names a field or what it stands in, as far as its second part.
+
+    Args:
+        text: a message; keys of maps and indices of lists may stand in brackets, as the API server writes them.
+        fault: the field's path, with dots.
+    """
+    text = text.replace("ObjectMeta.", "metadata.")  # as Go's decoder calls it
+    plain = re.sub(r"""\[["']?([^\]"']*)["']?\]""", r".\1", text)
+    parts = fault.split(".")
+    paths = [".".join(parts[:count]) for count in range(len(parts), min(len(parts), 2) - 1, -1)]
+    return any(re.search(re.escape(path) + r"(?![\w-])", plain) for path in paths)
+
+
+def run(cases: Sequence[Case], findings: Findings) -> None:
+    """Let the engine meet some TFClusters at once.
+
+    Args:
+        cases: the TFClusters.
+        findings: where to note what is wrong.
+    """
+    errors = _Errors()
+    logger = logging.getLogger("tfcluster_operator")
+    logger.addHandler(errors)
+    try:
+        run_in_virtual_time(_run(cases, findings))
+    finally:
+        logger.removeHandler(errors)
+    findings.wrong += errors.told
+
+
+class _Errors(logging.Handler):
+    """Keeps what is logged as an error, with the exception."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.told: list[str] = []
+        self.setFormatter(logging.Formatter("%(message)s"))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.told.append(f"log: {self.format(record)[-1500:]}")
+
+
+async def _run(cases: Sequence[Case], findings: Findings) -> None:
+    loop = asyncio.get_running_loop()
+
+    def wall() -> float:
+        return _EPOCH + loop.time()
+
+    kube = MemoryKubernetes(wall)
+    operator = Operator(kube, Interceptor(), wall=wall)
+    declared = tfcluster(_NEIGHBOUR).job("ps", replicas=1).job("worker", replicas=3).spec(suspend=False).build()
+    neighbour = kube.create("tfclusters", _NAMESPACE, declared)
+    half = len(cases) // 2
+    stored = _store(kube, cases[:half], findings)  # which a list shows
+    operator.start()
+    await asyncio.sleep(1.0)
+    stored += _store(kube, cases[half:], findings)  # of which events tell
+    until = loop.time() + WITHIN
+    while loop.time() < until and any(  # noqa: ASYNC110 - virtual time passes at once
+        _waits(kube, case) for case in stored
+    ):
+        await asyncio.sleep(1.0)
+    await asyncio.sleep(_AFTERWARDS)
+    findings.met += len(stored)
+    children = _children(kube)
+    for case in stored:
+        found = kube.get("tfclusters", _NAMESPACE, case.generated.name)
+        findings.invalid += found is not None and _ready(found).get("reason") == "InvalidSpec"
+        findings.wrong += [
+            f"{wrong}\n  {case.generated.faults} {json.dumps(case.stored['spec'])[:700]}"
+            for wrong in _judge(case, found, children)
+        ]
+    findings.wrong += _unsettled(stored, kube)
+    findings.pods += _one_pod_each(stored, kube)
+    if missing := _wanted(_NEIGHBOUR, neighbour["spec"]) - children:
+        findings.wrong.append(f"the neighbour lacks {missing}")
+    findings.wrong += [f"the engine died of {death!r}" for death in operator.deaths]
+    operator.stop()
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    await asyncio.wait(others, timeout=1.0)
+
+
+def _store(kube: MemoryKubernetes, cases: Sequence[Case], findings: Findings) -> list[Case]:
+    stored = []
+    for case in cases:
+        try:
+            kube.create("tfclusters", _NAMESPACE, case.stored)
+        except (Refusal, AttributeError, TypeError, ValueError) as error:
+            if case.accepted:
+                findings.wrong.append(f"{case.generated.name} was accepted and cannot be stored: {error!r}")
+            findings.never_stored += 1
+        else:
+            stored.append(case)
+    return stored
+
+
+def _waits(kube: MemoryKubernetes, case: Case) -> bool:
+    found = kube.get("tfclusters", _NAMESPACE, case.generated.name)
+    return found is not None and _is_ours(found) and not _is_reported(found)
+
+
+def _is_ours(found: Object) -> bool:
+    spec = found.get("spec")
+    manager = spec.get("managedBy") if isinstance(spec, dict) else None
+    return manager in (None, "tfcluster.dev/tfcluster-operator")
+
+
+def _is_reported(found: Object) -> bool:
+    return bool((found.get("status") or {}).get("observedGeneration") == found["metadata"]["generation"])
+
+
+def _condition(found: Object, kind: str) -> Object:
+    told = (found.get("status") or {}).get("conditions") or ()
+    return next((one for one in told if one["type"] == kind), {})
+
+
+def _ready(found: Object) -> Object:
+    return _condition(found, "Ready")
+
+
+def _children(kube: MemoryKubernetes) -> set[tuple[str, str]]:
+    return {
+        (kind, one["metadata"]["name"])
+        for kind in ("pods", "services", "configmaps")
+        for one in kube.list(kind, _NAMESPACE)
+    }
+
+
+def _one_pod_each(stored: Sequence[Case], kube: MemoryKubernetes) -> Iterator[Object]:
+    """Give one pod of each accepted TFCluster, as it was asked for."""
+    accepted = {case.generated.name for case in stored if case.accepted}
+    for pod in kube.list("pods", _NAMESPACE):
+        owner = pod["metadata"]["ownerReferences"][0]["name"]
+        if owner in accepted:
+            accepted.remove(owner)
+            kept = ("name", "labels", "annotations", "ownerReferences")
+            metadata = {key: pod["metadata"][key] for key in kept}
+            yield {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod["spec"]}
+
+
+def _judge(case: Case, found: Object | None, children: set[tuple[str, str]]) -> Iterator[str]:
+    """Say what is wrong with what became of a TFCluster."""
+    name, spec = case.generated.name, case.stored.get("spec")
+    if found is None:
+        if not (_ends_at_once(spec) and spec.get("ttlSecondsAfterFinished") is not None):
+            yield f"{name} is gone"
+    elif not _is_ours(found):
+        if found.get("status"):
+            yield f"{name} is another controller's and has a status"
+    elif not _is_reported(found):
+        yield f"{name} has no report of its generation: {found.get('status')}"
+    elif case.accepted:
+        yield from _judge_accepted(case, _ready(found), children)
+    else:
+        message = _ready(found)["message"]
+        told = any(names_the_field(message, fault) for fault in case.generated.faults)
+        if _ready(found)["reason"] == "InvalidSpec" and not told:
+            yield f"{name}: the condition names none of the fields: {message}"
+
+
+def _judge_accepted(case: Case, ready: Object, children: set[tuple[str, str]]) -> Iterator[str]:
+    name, spec, reason = case.generated.name, case.stored["spec"], ready["reason"]
+    if case.generated.rival and reason == "NameTaken":
+        if "-b-c" not in ready["message"]:
+            yield f"{name} does not say which name is taken: {ready['message']}"
+    elif reason == "DeadlineExceeded" and _ends_at_once(spec):
+        pass
+    elif reason not in _USUAL:
+        yield f"{name} was accepted and says {reason}: {ready['message']}"
+    else:
+        yield from (f"{name} has no {kind} {child}" for kind, child in sorted(_wanted(name, spec) - children))
+
+
+def _ends_at_once(spec: Any) -> bool:
+    deadline = spec.get("activeDeadlineSeconds") if isinstance(spec, dict) else None
+    return isinstance(deadline, int) and deadline < WITHIN
+
+
+def _unsettled(stored: Sequence[Case], kube: MemoryKubernetes) -> Iterator[str]:
+    """Say which two need one name, and neither says so."""
+    taken = {
+        case.generated.name: _condition(found, "NameConflict").get("status")
+        for case in stored
+        if case.generated.rival and (found := kube.get("tfclusters", _NAMESPACE, case.generated.name)) is not None
+    }
+    for name, status in taken.items():
+        other = f"{name}-b"
+        if other in taken and {status, taken[other]} != {"False", "True"}:
+            yield f"of {name} and {other} not exactly one has a NameConflict: {taken}"
+
+
+def _wanted(name: str, spec: Any) -> set[tuple[str, str]]:
+    """Give what must exist of an accepted TFCluster while nothing of it runs."""
+    jobs = spec["jobs"]
+    wanted = {("services", name), *(("configmaps", f"{name}-{job.replace('_', '-')}") for job in jobs)}
+    if not spec["suspend"]:
+        for job, of_job in jobs.items():
+            if not any(jobs[other]["replicas"] for other in of_job.get("startAfter") or ()):
+                wanted |= {("pods", f"{name}-{job.replace('_', '-')}-{index}") for index in range(of_job["replicas"])}
+    return wanted

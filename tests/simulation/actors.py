@@ -149,6 +149,19 @@ def huge_is_made(world: World) -> bool:
     return len(world.pods()) > _HUGE // 10
 
 
+def swap_pod(world: World) -> None:
+    """Put a stranger's pod in the place of the second worker, and edit the template before the operator sees it."""
+    name = f"{CLUSTER}-worker-1"
+    world.faults.see_late("pods", 3.0)
+    world.kube.delete("pods", NAMESPACE, name, grace=0, user="somebody")
+    containers = [{"name": "theirs", "image": "theirs:1"}]
+    stranger = {"metadata": {"name": name, **_FOREIGN}, "spec": {"containers": containers}}
+    world.kube.create("pods", NAMESPACE, stranger, user="somebody")
+    world.edit(
+        {"jobs": {"worker": {"template": {"spec": {"containers": [{"name": "tensorflow", "image": "image:2"}]}}}}}
+    )
+
+
 # --- what strikes at a step
 
 
@@ -169,8 +182,9 @@ def _compact(world: World) -> None:
 
 def _relist(world: World) -> None:
     """Let the operator list again, and the API server answer as it was."""
-    _compact(world)
     world.faults.list_from_the_past()
+    world.faults.over_at += 1.0
+    world.operator.lose_connections()
 
 
 def _clock(seconds: float) -> Callable[[World], None]:
@@ -189,7 +203,13 @@ def _node_clocks(seconds: float) -> Callable[[World], None]:
 
 def _sigterm(world: World) -> None:
     _note(world, 1.0, blinds=True)
-    world.background(world.operator.restart())
+    world.background(world.acting().restart())
+
+
+def _hand_over(world: World) -> None:
+    """Ask the leader to end: its standby leads within 3 s."""
+    _note(world, 3.0, blinds=True)
+    world.background(world.acting().restart())
 
 
 def _second(world: World) -> None:
@@ -220,18 +240,6 @@ def _strip_owners(world: World) -> None:
     for name in views[:1]:
         world.kube.patch("configmaps", NAMESPACE, name, {"metadata": {"ownerReferences": None}}, user="somebody")
         _later(world, 10.0, functools.partial(world.remove, "configmaps", name))
-
-
-def _swap_pod(world: World) -> None:
-    """Delete a pod and put a stranger's in its place, unseen by the operator; free the name later."""
-    world.faults.see_late("pods", 5.0)
-    for pod in world.pods()[-1:]:
-        name = pod["metadata"]["name"]
-        world.kube.delete("pods", NAMESPACE, name, grace=0, user="somebody")
-        containers = [{"name": "theirs", "image": "theirs:1"}]
-        stranger = {"metadata": {"name": name, **_FOREIGN}, "spec": {"containers": containers}}
-        world.kube.create("pods", NAMESPACE, stranger, user="somebody")
-        _later(world, 10.0, functools.partial(world.remove, "pods", name))
 
 
 def _see_late(world: World) -> None:
@@ -281,7 +289,7 @@ STEP_ACTIONS: Final[Mapping[str, Callable[[World], None]]] = {
     "labels stripped": strip_labels,
     "owner stripped": _strip_owners,
     "finalizer on a pod": _finalizer,
-    "pod swapped unseen": _swap_pod,
     "watches 3 s late": _see_late,
-    **({"second operator": _second} if dialect.ELECTION else {}),
+    "second operator": _second,
+    "leader hands over": _hand_over,
 }

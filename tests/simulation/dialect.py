@@ -9,8 +9,8 @@ from typing import Any, Final
 _CRD: Final = (Path(__file__).parents[2] / "crds" / "tfcluster.yaml").read_text()
 _NESTED: Final = "rollingUpdate:" in _CRD
 
-#: Whether operators elect a leader; without it, two operators at once are not allowed and no plan starts a second.
-ELECTION: Final = False
+#: The actions of plans in which there are two operators, who elect a leader; elsewhere there is one, without election.
+ELECTED: Final = frozenset({"leader dies", "leader hands over", "second operator"})
 #: Who the operator is to the API server.
 OPERATOR: Final = "operator"
 NAMESPACE: Final = "default"

@@ -18,15 +18,19 @@ from memory_kubernetes import Answer, ConnectionLost, Interceptor, Refusal, Requ
 
 WRITES: Final = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 #: What a plan may do to a write, and to a line of a watch.
-WRITE_ACTIONS: Final = ("crash", "answer lost", "409", "429", "500", "403 for 10 s")
+WRITE_ACTIONS: Final = ("crash", "answer lost", "409", "429", "500", "403 for 10 s", "leader dies")
 LINE_ACTIONS: Final = (
     *("drop", "duplicate", "swap", "coalesce", "hold 0.3 s", "hold 5 s", "hold 75 s"),
     *("ERROR 500", "ERROR 504", "ERROR 410", "HTTP 410"),
 )
 _REASONS: Final = {403: "Forbidden", 409: "Conflict", 410: "Expired", 429: "TooManyRequests", 500: "InternalError"}
 _REFUSED_FOR: Final = 10.0
+#: A line that is held goes on with the next one, which comes within so many seconds.
+_BOOKMARK: Final = 61.0
 #: A process that crashed is back, with its lists in, after so many seconds.
 _BACK_AFTER: Final = 1.0
+#: A standby leads so many seconds after its leader's death: the lease's duration and two.
+_TAKEN_OVER_AFTER: Final = 17.0
 
 
 def _refusal(code: int, message: str) -> Refusal:
@@ -61,6 +65,7 @@ class Faults(Interceptor):
         self._refuse: tuple[str, str] | None = None
         self._gone: set[str] = set()
         self._away = asyncio.Event()
+        self._relist: set[str] = set()
         self._slow: dict[str, float] = {}
         self._stale: dict[tuple[str, str], Answer] = {}
         self._lists: dict[tuple[str, str], list[Answer]] = {}
@@ -111,7 +116,7 @@ class Faults(Interceptor):
         if self._action == "answer lost" or (self._action == "crash" and self._trigger.when == "after"):
             self._struck = request
             return None
-        if self._action == "crash":
+        if self._action in {"crash", "leader dies"}:
             await self._die()
         self._begin(blinds=target.startswith("tfclusters"))
         if self._action == "403 for 10 s":
@@ -123,7 +128,7 @@ class Faults(Interceptor):
 
     async def _die(self) -> None:
         self._begin(blinds=True)
-        self.over_at = _now() + _BACK_AFTER
+        self.over_at = _now() + (_BACK_AFTER if self._action == "crash" else _TAKEN_OVER_AFTER)
         self._crash()
         await asyncio.Future()
 
@@ -144,6 +149,10 @@ class Faults(Interceptor):
         return answer
 
     def _at_opening(self, request: Request) -> Answer | None:
+        if request.resource in self._relist:
+            # As the real server does: the refusal is the only line of the watch.
+            self._relist.discard(request.resource)
+            return Answer.of(_error(410))
         if request.resource in self._gone:
             self._gone.discard(request.resource)
             return Answer.refusing(_refusal(410, "too old resource version"))
@@ -187,7 +196,7 @@ class Faults(Interceptor):
                 return (line, line)
             case ["swap"] | ["coalesce"]:
                 self._held = (request, line)
-                self.over_at = float("inf")
+                self.over_at = _now() + _BOOKMARK
                 return ()
             case ["hold", seconds, _]:
                 self.over_at = _now() + float(seconds)
@@ -232,17 +241,19 @@ class Faults(Interceptor):
         """Let the next list of each resource be answered as it was before: by an API server that lags behind."""
         self._begin(blinds=True)
         self._stale = {key: answers[-1] for key, answers in self._lists.items()}
+        self._relist = {resource for resource, _ in self._lists}
 
     def end(self) -> None:
         """Let nothing go wrong any more."""
         self._stale.clear()
+        self._relist.clear()
         self._gone.clear()
 
     def _begin(self, *, blinds: bool) -> None:
         if not self.met:
             self.began_at = _now()
         self.met, self.blinds = True, blinds
-        self.over_at = max(self.over_at, _now()) if self.over_at != float("inf") else _now()
+        self.over_at = _now()
         self.tell(f"fault: {self._action}")
 
 

@@ -19,6 +19,8 @@ _One = TypeVar("_One")
 #: How many of the places of one kind each action strikes in a workload; crashes strike every write, before and after.
 _WRITES_OF_A_KIND: Final = 2
 _LINES_OF_A_KIND: Final = 1
+#: What strikes some writes only.
+_THINNED: Final = tuple(one for one in WRITE_ACTIONS if one not in {"crash", "leader dies"})
 #: Strikes one step of a workload: what follows takes seconds to simulate.
 _ONCE: Final = ("API server away 10 min",)
 
@@ -39,8 +41,9 @@ def plans_of(clean: Outcome) -> Iterator[Plan]:
     for write in clean.writes:
         yield Plan(workload, write, "crash")
         yield Plan(workload, replace(write, when="after"), "crash")
+        yield Plan(workload, write, "leader dies")
     for group, (number, action) in itertools.product(
-        _grouped(clean.writes, lambda one: (one.verb, one.resource)), enumerate(WRITE_ACTIONS[1:])
+        _grouped(clean.writes, lambda one: (one.verb, one.resource)), enumerate(_THINNED)
     ):
         when = "after" if action == "answer lost" else "before"
         for write in _some(group, _WRITES_OF_A_KIND, number):

@@ -99,6 +99,10 @@ class Operator:
         self.tell: Callable[[str], None] = lambda _: None
 
     @property
+    def leads(self) -> bool:
+        return self.runs and self.standing is not None and self.standing.leading.is_set()
+
+    @property
     def runs(self) -> bool:
         return self._task is not None and not self._task.done()
 

@@ -369,6 +369,14 @@ def _workloads() -> tuple[Workload, ...]:
             ),
         ),
         Workload(
+            "swapped pod",
+            (
+                Step("create", _declare({"worker": job(2)}), ready),
+                Step("swap", actors.swap_pod, says("NameConflict", "True")),
+                Step("free", _delete("pods", "c-worker-1"), image_is("image:2", "worker-0", "worker-1")),
+            ),
+        ),
+        Workload(
             "dead node",
             (
                 Step("create", _declare({"worker": job(2)}, terminatingGraceSeconds=5), ready),

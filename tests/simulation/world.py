@@ -71,15 +71,16 @@ class World:
         self.nodes = Nodes(self.kube, self.now)
         self.truth = Truth(self.kube, self.nodes, self.now)
         self.faults = Faults(self.plan, self.crash, recording=self.recording)
-        self.operator = self.another_operator()
+        self.operator = self.another_operator("a" if self.plan.action in dialect.ELECTED else "")
 
-    def another_operator(self) -> Operator:
-        """Make one more replica of the operator."""
+    def another_operator(self, name: str) -> Operator:
+        """Make one more replica of the operator, which takes part in the election under this name, if it has one."""
         return Operator(
             self.kube,
             self.faults,
             wall=lambda: self.now() + self.clock_off,
             namespaces=self.namespaces,
+            name=name,
         )
 
     def now(self) -> float:
@@ -91,8 +92,12 @@ class World:
         return asyncio.get_running_loop().time()
 
     def crash(self) -> None:
-        """Kill the operator; it comes back."""
-        self.operator.crash()
+        """Kill the operator that acts; it comes back."""
+        self.acting().crash()
+
+    def acting(self) -> Operator:
+        """Give the operator that leads, or the first where none does."""
+        return next((one for one in (self.operator, *self._others) if one.leads), self.operator)
 
     def _note(self, asked: Admission) -> None:
         self._writer = asked.user
@@ -112,6 +117,8 @@ class World:
         """Start the operator and the garbage collector."""
         self._tasks.append(asyncio.create_task(self.kube.collect_garbage()))
         self.operator.start()
+        if self.plan.action in {"leader dies", "leader hands over"}:
+            self.start_another()
 
     async def end(self) -> None:
         """Stop all that runs."""
@@ -134,7 +141,7 @@ class World:
 
     def start_another(self) -> None:
         """Start a second replica of the operator."""
-        second = self.another_operator()
+        second = self.another_operator("b")
         self._others.append(second)
         second.start()
 
@@ -203,6 +210,11 @@ class World:
 
     # --- waiting
 
+    async def await_leader(self) -> None:
+        """Wait until an operator acts."""
+        while not self.acting().leads:  # noqa: ASYNC110 - virtual time passes at once
+            await asyncio.sleep(_LOOK_EVERY)
+
     async def await_quiet(self, until: Callable[[World], bool], within: float) -> bool:
         """Wait until something holds and nothing changes any more.
 
@@ -223,5 +235,5 @@ class World:
             over_at = max(began, self.disturbed_until, self.faults.over_at if self.faults.met else 0.0)
             if now - since >= _QUIET and now >= over_at + 1.0 and self.operator.runs and until(self):
                 return True
-            if now > (over_at if over_at != float("inf") else began) + within:
+            if now > over_at + within:
                 return False

@@ -109,8 +109,8 @@ def _is_over(step: Act, wanted: Any) -> Callable[[World], bool]:
 
     def is_over(world: World) -> bool:
         nonlocal looked_at, equal
-        if wanted is not None and world.kube.revision != looked_at:
-            looked_at = world.kube.revision
+        if wanted is not None and world.changes != looked_at:
+            looked_at = world.changes
             found = snapshot.snapshot(world.kube)
             equal = snapshot.without_reports(found) == snapshot.without_reports(wanted)
         return equal and step.until(world)

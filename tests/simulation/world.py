@@ -51,6 +51,8 @@ class World:
     truth: Truth = field(init=False)
     #: How far the operator's machine is off, in seconds.
     clock_off: float = 0.0
+    #: How often anything changed but leases.
+    changes: int = 0
     #: When each revision was made.
     moments: dict[int, Moment] = field(default_factory=dict)
     #: Deletions of objects that are not the operator's, by the operator.
@@ -106,6 +108,7 @@ class World:
 
     def _time(self, change: Change) -> None:
         self.moments[change.revision] = Moment(self.now(), self._writer)
+        self.changes += change.resource != "leases"  # which a leader renews for ever
 
     def _is_operators(self, asked: Admission) -> bool:
         if asked.resource == "tfclusters":
@@ -226,12 +229,12 @@ class World:
             Whether it came.
         """
         began = self.elapsed()
-        mark, since = self.kube.revision, began
+        mark, since = self.changes, began
         while True:
             await asyncio.sleep(_LOOK_EVERY)
             now = self.elapsed()
-            if self.kube.revision != mark:
-                mark, since = self.kube.revision, now
+            if self.changes != mark:
+                mark, since = self.changes, now
             over_at = max(began, self.disturbed_until, self.faults.over_at if self.faults.met else 0.0)
             if now - since >= _QUIET and now >= over_at + 1.0 and self.operator.runs and until(self):
                 return True

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
+import tarfile
 import time
 import urllib.request
 from collections.abc import Callable
@@ -196,5 +198,17 @@ def import_image(archive: Path, name: str | None = None) -> None:
         archive: An OCI or Docker archive.
         name: The image's name; None: the one in the archive.
     """
-    naming = ("--index-name", name) if name else ()
+    # NB: named as the archive names it, the index would lose its name to the image in it, and with it its content.
+    naming = ("--index-name", name) if name and name not in _names_in(archive) else ()
     _run("ctr", "--address", STATE / "containerd.sock", "--namespace", "k8s.io", "images", "import", *naming, archive)
+
+
+def _names_in(archive: Path) -> list[str]:
+    """Read the names that a Docker archive gives its image; none of an OCI archive."""
+    with tarfile.open(archive) as files:
+        try:
+            manifest = files.extractfile("manifest.json")
+        except KeyError:
+            return []
+        images = json.load(manifest) if manifest is not None else []
+    return [name for image in images for name in image.get("RepoTags") or ()]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 
 from live_world import POD_DEADLINE_SECONDS, is_pod_ready
-from support.objects import PODS, Kind, Object, Objects
+from support.objects import LEASES, PODS, Kind, Object, Objects
 from support.waiting import eventually
 
 DEPLOYMENTS = Kind("apps/v1", "deployments")
@@ -60,6 +61,17 @@ class OperatorRelease:
             what="another operator is ready",
             within=POD_DEADLINE_SECONDS,
         )
+
+    def leader(self) -> str:
+        """Give the identity that holds the release's Lease: the pod's name, and which process it is."""
+        lease = self._objects.get(LEASES, self.namespace, self.deployment()["metadata"]["name"]) or {}
+        return lease.get("spec", {}).get("holderIdentity") or ""
+
+    def restart(self) -> None:
+        """Begin to replace every operator, as ``kubectl rollout restart`` does."""
+        stamp = {"kubectl.kubernetes.io/restartedAt": datetime.now(UTC).isoformat()}
+        change = {"spec": {"template": {"metadata": {"annotations": stamp}}}}
+        self._objects.patch(DEPLOYMENTS, self.namespace, self.deployment()["metadata"]["name"], change)
 
     @contextmanager
     def absent(self) -> Iterator[None]:

@@ -108,7 +108,8 @@ def test_a_list_gives_its_objects_and_where_it_goes_on():
     """The resource version and the continue token are the list's."""
     body = {"metadata": {"resourceVersion": "99", "continue": "more"}, "items": [{"metadata": METADATA}]}
 
-    found, meta = wire.SERVICES.read_list(msgspec.json.encode(body))
+    listed, meta = wire.SERVICES.read_list(msgspec.json.encode(body))
+    found = list(listed)
 
     assert ([one.meta for one in found], meta.resource_version, meta.continue_token) == ([META], "99", "more")
 

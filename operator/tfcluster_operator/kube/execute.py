@@ -277,7 +277,8 @@ async def look_up(client: Client, stores: Stores, kind: Kind, name: tuple[str, s
     """
     resource = wire.RESOURCES[kind]
     params = {"fieldSelector": f"metadata.name={name[1]}"}
-    found, _ = resource.read_list(await client.request("GET", resource.path(name[0]), params=params))
+    answer = await client.request("GET", resource.path(name[0]), params=params)
+    found = list(resource.read_list(answer)[0])
     known = stores.of[kind].get(name)
     if known is not None and not any(child.meta.uid == known.meta.uid for child in found):
         stores.of[kind].forget(name, known.meta.uid)

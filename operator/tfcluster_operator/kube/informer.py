@@ -18,11 +18,14 @@ from tfcluster_operator.kube import errors, wire
 from tfcluster_operator.kube.client import Client
 from tfcluster_operator.kube.store import ChildStore
 from tfcluster_operator.model import naming
-from tfcluster_operator.model.observed import Child
+from tfcluster_operator.model.observed import Child, ObservedConfigMap
 
 _log = logging.getLogger(__name__)
 
-_PAGE: Final = "500"
+#: NB: a ConfigMap may have a megabyte.
+_PAGES: Final = {"Pod": "500", "Service": "500", "ConfigMap": "25"}
+#: So many small objects are read before others get a turn.
+_READ_AT_ONCE: Final = 100
 #: A server closes a watch after this many seconds; the spread keeps the watches from ending together.
 _WATCH_SECONDS: Final = (240, 300)
 #: Bookmarks come every minute; a watch that says nothing for longer is dead.
@@ -88,11 +91,14 @@ class Informer:
 
     async def _list(self) -> None:
         children: list[Child] = []
-        params = {"labelSelector": naming.LABEL_CLUSTER, "limit": _PAGE}
+        params = {"labelSelector": naming.LABEL_CLUSTER, "limit": _PAGES[self._resource.kind]}
         while True:
             body = await self._client.request("GET", self._resource.path(self._namespace), params=params)
             page, meta = self._resource.read_list(body)
-            children += page
+            for child in page:
+                children.append(child)
+                if isinstance(child, ObservedConfigMap) or len(children) % _READ_AT_ONCE == 0:
+                    await asyncio.sleep(0)
             if not meta.continue_token:
                 break
             params["continue"] = meta.continue_token

@@ -43,7 +43,7 @@ class ListMeta(msgspec.Struct, rename="camel"):
 
 class ObjectList(msgspec.Struct, Generic[_Wire]):
     metadata: ListMeta
-    items: list[_Wire] = msgspec.field(default_factory=list)
+    items: list[_Wire] | None = None
 
 
 class Event(msgspec.Struct):
@@ -62,7 +62,8 @@ class Resource:
     kind: Kind
     plural: str
     read: Callable[[bytes | msgspec.Raw], Child]
-    read_list: Callable[[bytes], tuple[list[Child], ListMeta]]
+    #: Gives the objects of a list one by one: reading a ConfigMap of views takes milliseconds.
+    read_list: Callable[[bytes], tuple[Iterator[Child], ListMeta]]
 
     def path(self, namespace: str | None, name: str = "") -> str:
         """Give the path of an object, of a namespace's list, or (namespace None) of the list over all."""
@@ -248,9 +249,9 @@ def _resource(kind: Kind, plural: str, wire: type[_Wire], observe: Callable[[_Wi
     one: msgspec.json.Decoder[Any] = msgspec.json.Decoder(wire)
     many: msgspec.json.Decoder[Any] = msgspec.json.Decoder(ObjectList[wire])  # type: ignore[valid-type]  # built per kind
 
-    def read_list(body: bytes) -> tuple[list[Child], ListMeta]:
+    def read_list(body: bytes) -> tuple[Iterator[Child], ListMeta]:
         page = many.decode(body)
-        return [observe(item) for item in page.items], page.metadata
+        return (observe(item) for item in page.items or ()), page.metadata
 
     return Resource(kind=kind, plural=plural, read=lambda body: observe(one.decode(body)), read_list=read_list)
 

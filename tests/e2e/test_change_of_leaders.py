@@ -1,0 +1,95 @@
+"""Two operators on a node, one leads: whatever ends the leader in the middle of a rollout, its successor goes on.
+
+No action is lost, none is done twice, and how long nobody led is printed.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable
+
+import pytest
+from live_world import POD_DEADLINE_SECONDS, LiveWorld
+from operator_release import OperatorRelease
+from support.waiting import eventually
+from support.world import task_names
+from task_programs import LISTEN, pod_template
+
+WORKERS = task_names("c", worker=3)
+#: Ends the first process of a container as a crash would: the operator lets this signal end it without a word.
+CRASH = "import os, signal; os.kill(1, signal.SIGALRM)"
+
+
+@pytest.fixture
+def running(world: LiveWorld, operator_release: OperatorRelease) -> LiveWorld:
+    """A running cluster of three workers that are replaced one after the other."""
+    operator_release.await_available()
+    assert operator_release.deployment()["spec"]["replicas"] > 1, "the release has no standby"
+    strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}}
+    world.launch_listeners("c", {"worker": {"replicas": 3}}, updateStrategy=strategy)
+    world.await_ready("c")
+    return world
+
+
+def change_leaders(
+    world: LiveWorld, release: OperatorRelease, end_the_leader: Callable[[str], None]
+) -> tuple[float, list[tuple[str, str]]]:
+    """Edit the template, end the leader when the first pod goes, and wait until all is rolled out.
+
+    Returns:
+        For how long, in seconds, no living operator held the Lease, and every pod that was deleted meanwhile, by name
+        and UID.
+    """
+    first, since, old = release.leader(), world.pods_version(), world.uids()
+    template = pod_template(world.image, LISTEN, env=[{"name": "EDITED", "value": "yes"}])
+    world.edit("c", {"jobs": {"worker": {"template": template}}})
+    eventually(world.uids, lambda now: now.get("c-worker-2") != old["c-worker-2"], what="the rollout has begun")
+    end_the_leader(first.partition("_")[0])
+    ended = time.monotonic()
+    eventually(release.leader, lambda who: who not in {"", first}, what="another operator leads", within=60)
+    away = time.monotonic() - ended
+    world.await_condition("c", "UpToDate", status="True")
+    eventually(
+        world.uids,
+        lambda now: now.keys() == old.keys() and not set(now.values()) & set(old.values()),
+        what="every worker is another pod",
+        within=POD_DEADLINE_SECONDS,
+    )
+    world.await_ready("c")
+    gone = {(p["metadata"]["name"], p["metadata"]["uid"]) for p in world.pod_history(since, gone=WORKERS)}
+    return away, sorted(gone - set(world.uids().items()))
+
+
+def test_rollout_outlives_a_crash_of_the_leader(
+    running: LiveWorld,
+    operator_release: OperatorRelease,
+    kubectl: Callable[..., subprocess.CompletedProcess[str]],
+    tell_figure: Callable[[str], None],
+) -> None:
+    """The leader dies without a word; within lease and a look, a standby goes on: each pod is replaced exactly once."""
+    old = sorted(running.uids().items())
+
+    def crash(pod: str) -> None:
+        kubectl("-n", operator_release.namespace, "exec", pod, "--", "python3", "-c", CRASH)
+
+    away, gone = change_leaders(running, operator_release, crash)
+
+    tell_figure(f"nobody led for {away:.1f} s after a crash")
+    assert gone == old
+    assert running.status("c")["jobs"]["worker"]["replaced"] == 0
+    operator_release.await_available()
+
+
+def test_rollout_outlives_a_restart_of_the_operators(
+    running: LiveWorld, operator_release: OperatorRelease, tell_figure: Callable[[str], None]
+) -> None:
+    """A rolling upgrade of the operator hands over by release: each pod is replaced exactly once."""
+    old = sorted(running.uids().items())
+
+    away, gone = change_leaders(running, operator_release, lambda _: operator_release.restart())
+
+    tell_figure(f"another operator led {away:.1f} s after the restart was asked for, the start of new pods included")
+    assert gone == old
+    assert running.status("c")["jobs"]["worker"]["replaced"] == 0
+    operator_release.await_available()

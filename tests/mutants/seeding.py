@@ -26,16 +26,16 @@ class Mutant:
     Attributes:
         name: what is wrong, in a few words.
         file: the file, by its path in the package.
-        line: the line as it is, with its indentation.
-        becomes: what is there instead, with its indentation; empty where the line is left out.
+        old: the text of a line, or as much of it as is found nowhere else in the file.
+        new: what is there instead.
         why: what comes of it in the world.
         plan: the plan that must fail.
     """
 
     name: str
     file: str
-    line: str
-    becomes: str
+    old: str
+    new: str
     why: str
     plan: Plan
 
@@ -49,14 +49,13 @@ class Mutant:
             The text with the bug.
 
         Raises:
-            StaleMutantError: the line is not there exactly once.
+            StaleMutantError: the old text is not there exactly once, or is more than a line.
         """
-        lines = text.splitlines()
-        if (found := lines.count(self.line)) != 1:
-            raise StaleMutantError(f"{self.name}: {found} lines of {self.file}, and not one, say: {self.line.strip()}")
-        at = lines.index(self.line)
-        lines[at : at + 1] = [self.becomes] if self.becomes else []
-        return "\n".join(lines) + "\n"
+        if "\n" in self.old + self.new:
+            raise StaleMutantError(f"{self.name}: this is more than a line: {self.old!r} to {self.new!r}")
+        if (found := text.count(self.old)) != 1:
+            raise StaleMutantError(f"{self.name}: {self.file} holds this {found} times, and not once: {self.old}")
+        return text.replace(self.old, self.new)
 
 
 def read(mutant: Mutant) -> str:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from mutants.seeding import PACKAGE, Mutant, copy_package
-
 from simulation.plans import Plan
 
 #: The longest that one plan may take, in seconds of the real clock: it takes one.

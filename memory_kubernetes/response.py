@@ -130,7 +130,9 @@ class MemoryResponse:
         among: the responses that are open.
     """
 
-    def __init__(self, request: Request, answer: Answer, stream: Stream | None, among: dict[MemoryResponse, None]) -> None:
+    def __init__(
+        self, request: Request, answer: Answer, stream: Stream | None, among: dict[MemoryResponse, None]
+    ) -> None:
         self._answer = answer
         self._stream = stream
         self._among = among

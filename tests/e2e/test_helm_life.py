@@ -24,6 +24,8 @@ CHART = ROOT / "charts" / "tfcluster-operator"
 CRD = "tfclusters.tfcluster.dev"
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 RELEASE = "life"
+#: The chart's two operators are ready: the leader and its standby.
+BOTH = [True, True]
 #: What the namespace asks of the tasks' pods too.
 HARMLESS = {
     "runAsNonRoot": True,
@@ -60,7 +62,7 @@ def helm(kubeconfig: Path, namespace: str) -> Helm:
 
 @pytest.fixture
 def upgrade(helm: Helm, operator_image: str) -> Iterator[Callable[..., None]]:
-    """Installs or upgrades the release, and returns when helm says that the operator is ready."""
+    """Installs or upgrades the release, and returns when helm says that both operators are ready."""
     repository, _, tag = operator_image.rpartition(":")
 
     def run(verb: str, *settings: str) -> None:
@@ -105,7 +107,7 @@ def test_life_of_a_release(alone, upgrade, helm, world, objects):
 
     upgrade("install")
     assert objects.get(CRDS, "", CRD) is not None
-    assert list(alone.readiness().values()) == [True]
+    assert list(alone.readiness().values()) == BOTH
 
     launch(world, "c")
     world.await_ready("c")
@@ -115,7 +117,7 @@ def test_life_of_a_release(alone, upgrade, helm, world, objects):
 
     first = set(alone.pods())
     upgrade("upgrade", "logLevel=debug")
-    eventually(alone.readiness, lambda ready: list(ready.values()) == [True], what="one operator is ready")
+    eventually(alone.readiness, lambda ready: list(ready.values()) == BOTH, what="both operators are ready")
     assert not first & set(alone.pods())
     launch(world, "after-upgrade", workers=0)
     world.await_ready("after-upgrade")
@@ -141,4 +143,4 @@ def test_release_keeps_to_its_namespaces(alone, upgrade, world, foreign):
 
     upgrade("upgrade", f"watchNamespaces={{{world.namespace},{foreign.namespace}}}")
     foreign.await_ready("c")
-    assert list(alone.readiness().values()) == [True]
+    eventually(alone.readiness, lambda ready: list(ready.values()) == BOTH, what="both operators are ready")

@@ -138,18 +138,19 @@ def test_creation_labels_of_a_pod(worker):
 
 
 def test_creation_annotations_of_a_pod(worker):
-    """A pod carries the template's annotations and the operator's four."""
+    """A pod carries the template's annotations and the operator's five."""
     annotations = worker["metadata"]["annotations"]
 
     assert sorted(annotations) == [
         "example.test/note",
         "tfcluster.dev/attempt",
         "tfcluster.dev/incarnation",
+        "tfcluster.dev/main-container",
         "tfcluster.dev/template-hash",
         "tfcluster.dev/view",
     ]
-    kept = ("example.test/note", "tfcluster.dev/attempt", "tfcluster.dev/incarnation")
-    assert [annotations[key] for key in kept] == ["kept", "0", "0"]
+    kept = ("example.test/note", "tfcluster.dev/attempt", "tfcluster.dev/incarnation", "tfcluster.dev/main-container")
+    assert [annotations[key] for key in kept] == ["kept", "0", "0", "tensorflow"]
 
 
 @pytest.mark.parametrize("kind", ["pods", "config_maps", "services"])

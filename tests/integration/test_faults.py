@@ -193,9 +193,9 @@ def test_unavailable_server_is_outlived(launched, lied_to, fault_proxy):
         launched.scale("c", replicas=5)
         launched.delete(PODS, "c-worker-0")
         eventually(
-            lambda: (lied_to.running, sum(c.watch and c.resource == "tfclusters" for c in outage.met)),
+            lambda: (lied_to.running, sum(call.resource == "tfclusters" for call in outage.met)),
             lambda state: not state[0] or state[1] > TRIES_OF_KOPF,
-            what=f"the watch of TFClusters was refused more than {TRIES_OF_KOPF} times",
+            what=f"lists and watches of TFClusters were refused more than {TRIES_OF_KOPF} times",
             within=120,
         )
 

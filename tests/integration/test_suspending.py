@@ -34,6 +34,7 @@ def test_suspended_at_creation_nothing_starts(world, audit):
         "Suspended": "True",
         "Succeeded": "False",
         "Failed": "False",
+        "Stalled": "False",
         "MembershipPublished": "True",
         "UpToDate": "True",
         "NameConflict": "False",

@@ -62,7 +62,7 @@ def test_behaviour_31_suspended_at_creation(world):
         "MembershipPublished",
         "UpToDate",
     }
-    assert len(status["conditions"]) == 7
+    assert len(status["conditions"]) == 8
 
 
 def test_behaviour_32_suspended_while_running(world, kubelet):

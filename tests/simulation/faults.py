@@ -142,7 +142,9 @@ class Faults(Interceptor):
             self._begin(blinds=request.resource == "tfclusters")
             raise ConnectionLost("the answer is lost")
         if request.verb == "list":
-            key = (request.resource, request.namespace)
+            # NB: the same question, not only the same path: metadata alone is another list.
+            asked = sorted((name, value) for name, value in request.params.items() if name != "continue")
+            key = (request.resource, f"{request.path} {asked} {request.headers.get('Accept', '')}")
             self._lists.setdefault(key, []).append(answer)
             if key in self._stale:
                 return self._stale.pop(key)
@@ -161,7 +163,7 @@ class Faults(Interceptor):
     async def opened(self, request: Request) -> None:
         if self._held and self._held[0].resource == request.resource:
             # NB: the line was lost with its connection: the new watch begins before it.
-            self._held = None
+            self._held, self.over_at = None, _now()
             self._begin(blinds=True)
 
     # --- lines of watches
@@ -172,7 +174,7 @@ class Faults(Interceptor):
         if self._away.is_set():
             raise ConnectionLost("the watch breaks")
         if self._held and self._held[0] is request:
-            held, self._held = self._held[1], None
+            held, self._held, self.over_at = self._held[1], None, _now()
             self._begin(blinds=True)
             return self._joined(held, line)
         wanted = self._trigger
@@ -235,7 +237,8 @@ class Faults(Interceptor):
     def see_late(self, resource: str, seconds: float) -> None:
         """Let every watch of a resource say nothing for so long."""
         self._begin(blinds=True)
-        self._slow[resource] = self.over_at = _now() + seconds
+        self._slow[resource] = _now() + seconds
+        self.over_at = max(self.over_at, self._slow[resource])
 
     def list_from_the_past(self) -> None:
         """Let the next list of each resource be answered as it was before: by an API server that lags behind."""
@@ -253,7 +256,7 @@ class Faults(Interceptor):
         if not self.met:
             self.began_at = _now()
         self.met, self.blinds = True, blinds
-        self.over_at = _now()
+        self.over_at = max(self.over_at, _now())
         self.tell(f"fault: {self._action}")
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final, TypeVar
 
+from simulation import dialect
 from simulation.actors import STEP_ACTIONS
 from simulation.faults import LINE_ACTIONS, WRITE_ACTIONS
 from simulation.oracles import Outcome
@@ -23,6 +24,8 @@ _LINES_OF_A_KIND: Final = 1
 _THINNED: Final = tuple(one for one in WRITE_ACTIONS if one not in {"crash", "leader dies"})
 #: Strikes one step of a workload: what follows takes seconds to simulate.
 _ONCE: Final = ("API server away 10 min",)
+#: What is put right only in a cluster that is not over.
+_UNREPAIRED: Final = ("labels stripped", "owner stripped")
 
 
 def plans_of(clean: Outcome) -> Iterator[Plan]:
@@ -34,29 +37,53 @@ def plans_of(clean: Outcome) -> Iterator[Plan]:
     Yields:
         The plans, in an order that is always the same.
     """
-    workload = clean.plan.workload
-    yield Plan(workload)
-    if WORKLOADS[workload].heavy or clean.unfinished or clean.error:
+    workload = WORKLOADS[clean.plan.workload]
+    yield Plan(workload.name)
+    if workload.heavy or clean.unfinished or clean.error:
         return  # what does not come to its end undisturbed is complained of once
+    for plan in (*_at_writes(clean), *_at_lines(clean), *_at_steps(clean, len(workload.steps))):
+        if not (workload.crashes and plan.action in dialect.ELECTED):
+            yield plan
+
+
+def _at_writes(clean: Outcome) -> Iterator[Plan]:
+    workload = clean.plan.workload
     for write in clean.writes:
         yield Plan(workload, write, "crash")
         yield Plan(workload, replace(write, when="after"), "crash")
         yield Plan(workload, write, "leader dies")
-    for group, (number, action) in itertools.product(
-        _grouped(clean.writes, lambda one: (one.verb, one.resource)), enumerate(_THINNED)
-    ):
+    groups = _grouped(clean.writes, lambda one: (one.verb, one.resource))
+    for group, (number, action) in itertools.product(groups, enumerate(_THINNED)):
         when = "after" if action == "answer lost" else "before"
         for write in _some(group, _WRITES_OF_A_KIND, number):
             yield Plan(workload, replace(write, when=when), action)
-    for group, (number, action) in itertools.product(
-        _grouped(clean.lines, lambda one: (one.line, one.type)), enumerate(LINE_ACTIONS)
-    ):
+
+
+def _at_lines(clean: Outcome) -> Iterator[Plan]:
+    groups = _grouped(clean.lines, lambda one: (one.line, one.type))
+    for group, (number, action) in itertools.product(groups, enumerate(LINE_ACTIONS)):
         for line in _some(group, _LINES_OF_A_KIND, number):
-            yield Plan(workload, line, action)
-    steps = len(WORKLOADS[workload].steps)
+            yield Plan(clean.plan.workload, line, action)
+
+
+def _at_steps(clean: Outcome, steps: int) -> Iterator[Plan]:
+    over = _over_at(clean)
     for number, action in enumerate(STEP_ACTIONS):
         for step in (1 + number % steps,) if action in _ONCE else range(1, steps + 1):
-            yield Plan(workload, Step(step), action)
+            # NB: when a cluster is over, nothing of it is made again or put right: docs/life.md.
+            if step < over or action not in _UNREPAIRED:
+                yield Plan(clean.plan.workload, Step(step), action)
+
+
+def _over_at(clean: Outcome) -> int:
+    """Tell at which step the cluster ends; a number that no step has where it does not."""
+    ends = (
+        number
+        for number, found in enumerate(clean.steps.values())
+        for kind in ("Succeeded", "Failed")
+        if found.get("tfclusters/c", {}).get("status", {}).get("conditions", {}).get(kind, {}).get("status") == "True"
+    )
+    return next(ends, len(clean.steps) + 1)
 
 
 def _grouped(found: Iterable[_One], kind: Callable[[_One], Hashable]) -> list[Sequence[_One]]:

@@ -125,6 +125,9 @@ async def _look_for_late_writes(world: World, outcome: Outcome) -> None:
     world.faults.end()
     await world.await_silence(_SILENCE)
     outcome.late = _writes_since(world, outcome.virtual, "afterwards")
+    if world.plan.action == "API server away 10 min":
+        # A run of ten minutes makes the pauses of a task short again: that is noted when it is due.
+        outcome.late = [one for one in outcome.late if not one.startswith("patch tfclusters/")]
     if world.clock_off:
         return  # to a process that starts by a clock that has jumped, pauses are over that were not, or the reverse
     again = world.elapsed()

@@ -48,7 +48,7 @@ def snapshot(kube: Any) -> dict[str, Any]:
 
 
 def without_reports(found: dict[str, Any]) -> dict[str, Any]:
-    """Leave out how many pods were replaced, and which tasks failed lately.
+    """Leave out how many pods were lost and replaced, and which tasks failed lately.
 
     The former reports what others took away: actors in plans do so, and an operator that dies after a deletion of its
     own cannot tell whose it was. The latter is forgotten ten minutes later, and some plans take as long. Undisturbed
@@ -59,7 +59,7 @@ def without_reports(found: dict[str, Any]) -> dict[str, Any]:
         status = found[name]["status"]
         jobs = {job: {k: v for k, v in told.items() if k != "replaced"} for job, told in status.get("jobs", {}).items()}
         notes = (status.get("internal") or {}).get("jobs") or {}
-        notes = {job: {k: v for k, v in told.items() if k != "failing"} for job, told in notes.items()}
+        notes = {job: {k: v for k, v in told.items() if k not in {"failing", "lost"}} for job, told in notes.items()}
         notes = {job: told for job, told in notes.items() if told}
         kept[name] = {**found[name], "status": {**status, "jobs": jobs, "internal": {"jobs": notes}}}
     return kept

@@ -40,7 +40,8 @@ class Workload:
         steps: what happens.
         setup: what there is before the operator starts.
         namespaces: what the operator is told to watch; none means all.
-        heavy: it costs seconds: only its clean run and few plans are made.
+        heavy: it costs seconds: it is run undisturbed only.
+        crashes: the operator crashes in it anyway: no plan has a leader die besides.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Workload:
     setup: Act = lambda _: None
     namespaces: tuple[str, ...] = ()
     heavy: bool = False
+    crashes: bool = False
 
 
 # --- declarations
@@ -412,6 +414,7 @@ def _workloads() -> tuple[Workload, ...]:
                 Step("edit", _edit({"worker": {"replicas": 2}}), both(ready, pods_are("worker-0", "worker-1"))),
             ),
             namespaces=(NAMESPACE, actors.OTHER),
+            crashes=True,
         ),
         Workload(
             "late CRD",

@@ -6,6 +6,7 @@ They drive the stand-in kubelet and wait for what the operator makes of it; what
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from .objects import PODS, TFCLUSTERS, Object
@@ -101,13 +102,17 @@ def await_asked_to_go(world: World, *names: str) -> None:
 def note_failures_in_a_row(world: World, cluster: str, count: int, *, index: int | None = None) -> None:
     """Write into the status that the workers have failed so often in a row: the next pause is as long as after them.
 
+    Their last try was just now.
+
     Args:
         world: the namespace.
         cluster: a cluster whose status is settled.
         count: how often.
         index: the worker that failed alone; None where all of them started again together.
     """
-    job = {"restartsInRow": count} if index is None else {"failing": {str(index): {"inRow": count}}}
+    now = datetime.now(UTC).isoformat(timespec="milliseconds")
+    alone = {"failing": {str(index): {"inRow": count, "retryTime": now}}}
+    job = {"restartsInRow": count, "restartTime": now} if index is None else alone
     body = {"status": {"internal": {"jobs": {"worker": job}}}}
     world.objects.patch(TFCLUSTERS, world.namespace, cluster, body, subresource="status")
 

@@ -20,7 +20,6 @@ ALL_NAMESPACES: Final = ("--all-namespaces",)
 #: An environment that holds no more than the operator's own dependencies: kopf loads the official client where it is.
 _PYTHON: Final = os.environ.get("TFCLUSTER_OPERATOR_PYTHON", sys.executable)
 _ROOT: Final = Path(__file__).resolve().parents[2]
-_PACKAGES: Final = os.pathsep.join(str(_ROOT / folder) for folder in ("operator", "resolver"))
 
 
 class OperatorProcess:
@@ -29,10 +28,12 @@ class OperatorProcess:
     Args:
         kubeconfig: what the operator connects with unless a start says otherwise.
         log: the file for its output.
+        older: the sources of an operator that knows no election yet, to run that one.
     """
 
-    def __init__(self, *, kubeconfig: Path, log: Path) -> None:
+    def __init__(self, *, kubeconfig: Path, log: Path, older: Path | None = None) -> None:
         self.log = log
+        self._older = older
         self.kubeconfig = kubeconfig
         self._process: subprocess.Popen[bytes] | None = None
         self._port = 0
@@ -61,12 +62,12 @@ class OperatorProcess:
         assert not self.running, "the operator runs already"
         self._start_as = (kubeconfig or self.kubeconfig, tuple(arguments))
         self._port = _free_port()
-        election = () if "--leader-election" in arguments else ("--no-leader-election",)
+        election = () if self._older or "--leader-election" in arguments else ("--no-leader-election",)
         command = [_PYTHON, "-m", "tfcluster_operator", *arguments, *election, "--health-port", str(self._port)]
         environment = {
             **os.environ,
             "KUBECONFIG": str(self._start_as[0]),
-            "PYTHONPATH": _PACKAGES,
+            "PYTHONPATH": os.pathsep.join(str((self._older or _ROOT) / folder) for folder in ("operator", "resolver")),
             "PYTHONUNBUFFERED": "1",
         }
         with self.log.open("ab") as log:

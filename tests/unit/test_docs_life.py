@@ -119,8 +119,9 @@ def test_numbers_are_those_of_the_code():
     """The pauses and waits that the text names are the ones in force."""
     assert (restart.FIRST_PAUSE, restart.LONGEST_PAUSE, restart.FORGIVEN_AFTER) == (1.0, 300.0, 600.0)
     assert termination.STUCK_AFTER == 10.0
-    for words in ("pause before a restart is 1 s", "up to 300 s", "run of ten minutes", "Ten seconds after its grace"):
+    for words in ("pause before a restart is 1 s", "up to 300 s", "Ten minutes after the last try"):
         assert words in TEXT
+    assert "Ten seconds after its grace" in TEXT
 
 
 # --- snippets and fields

@@ -158,6 +158,16 @@ def test_what_is_undone_each_time_is_put_right_ever_more_seldom(times, pause):
         assert repaired(times).truce(REPAIR, NOW + pause) is None
 
 
+@pytest.mark.parametrize(("times", "told"), [(1, []), (2, []), (3, [2.0]), (5, [8.0])])
+def test_repair_of_a_quarrel_is_doubted_when_it_is_made(times, told):
+    """Its answer may be undone already and no event may tell: the status says so until the next try finds it whole."""
+    found = repaired(times)
+
+    assert [seconds for seconds, _ in found.doubts(NOW)] == told
+    assert {finding.reason for _, finding in found.doubts(NOW)} <= {reasons.CONTENDED}
+    assert list(found.doubts(NOW + 1.0)) == []
+
+
 def test_other_repair_of_the_same_object_is_made_at_once():
     """It is not the same quarrel, and ends the former."""
     found = repaired(5)

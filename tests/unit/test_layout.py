@@ -54,6 +54,6 @@ def test_every_reason_is_camel_case():
 
 def test_no_two_test_files_share_a_name():
     """Files of one name cannot be collected together: pytest imports a test file by its name alone."""
-    names = Counter(path.name for path in (ROOT / "tests").rglob("*.py") if path.name != "conftest.py")
+    names = Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))
 
     assert [name for name, count in names.items() if count > 1] == []

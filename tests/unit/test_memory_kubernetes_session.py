@@ -280,7 +280,7 @@ def test_memory_kubernetes_closing_ends_a_watch_under_its_reader():
         (aiohttp.ClientConnectionError, "Connection closed", True),
         (aiohttp.ClientConnectionError, "Connection lost", False),
     ]
-    assert wakers == set()
+    assert wakers == {}
 
 
 def test_memory_kubernetes_a_closed_response_is_forgotten():
@@ -312,7 +312,7 @@ def test_memory_kubernetes_a_cancelled_reader_is_cancelled():
             await following
         return kube.state.storages["pods"].wakers
 
-    assert run_in_virtual_time(main()) == set()
+    assert run_in_virtual_time(main()) == {}
 
 
 def test_memory_kubernetes_a_closed_session_makes_no_request():

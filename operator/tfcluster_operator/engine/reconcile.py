@@ -138,7 +138,22 @@ class Reconciler:
             cluster = parse(body)
         except InvalidSpecError as error:
             return await self._report_invalid(key, body, error, memory)
-        return None if cluster.deleting else await self._pass(key, cluster, memory)
+        if cluster.deleting:
+            return None
+        if (again := await self._move_what_is_known(key, cluster, memory)) is not None:
+            return again
+        return await self._pass(key, replace(cluster, status=self._durable(key)), memory)
+
+    async def _move_what_is_known(self, key: Key, cluster: TFCluster, memory: _Memory) -> float | None:
+        """Write what an earlier operator knew to where we keep it, before anything is decided on the strength of it.
+
+        A definition that is older than this operator drops it: then what was known stays where it is.
+        """
+        known = cluster.status
+        if not known.get("observedGeneration") or ledger.INTERNAL in known or memory.outdated_until > self._clock():
+            return None
+        moved = {**known, ledger.INTERNAL: ledger.internal_fields(ledger.read(known))}
+        return await self._write(key, cluster, moved, memory, urgent=True)
 
     async def _pass(self, key: Key, cluster: TFCluster, memory: _Memory) -> float | None:
         written = ledger.read(cluster.status)
@@ -154,9 +169,10 @@ class Reconciler:
             return None
         memory.heard_of = False
         changed = await self._revisions.changed_fields(roster.completed_by(known), known)
-        closed = [EVIDENCE] if memory.outdated_until > self._clock() else []
+        outdated = memory.outdated_until > self._clock()
+        closed = [EVIDENCE] if outdated else []
         entered = enter_deletions(roster, known, planned.actions)
-        if known.tells_more_than(written) or entered is not known:
+        if not outdated and (known.tells_more_than(written) or entered is not known):
             # A failure is counted before its pod goes; the plan is carried out on what the API server has.
             known = entered
             status = status_of(
@@ -174,17 +190,22 @@ class Reconciler:
         if any(isinstance(action, DeleteCluster) for action in done):
             await self._tell(cluster, done)
             return None
-        known = enter_done(roster, known, done)
+        # NB: what cannot be kept is not counted, or it would be counted again in each pass.
+        known = written if outdated else enter_done(roster, known, done)
         roster = self._call_roll(cluster).completed_by(known)
         await _breathe(cluster)
-        findings = (*planned.findings, *outcome.refused.values(), *_outdated(memory, now))
+        doubts = tuple(memory.holds.doubts(now))
+        findings = (*planned.findings, *outcome.refused.values(), *_outdated(memory, now), *(f for _, f in doubts))
         status = status_of(roster, known, planned.views, findings, now, changed=changed)
         memory.untold += done
         memory.changed.update(changed.values())
         due = await self._report(key, cluster, status, memory)
-        if outcome.cut_off or EVIDENCE in closed:
+        if outcome.cut_off or (EVIDENCE in closed and not outdated):
             raise RetryLater(outcome.cut_off or "what must be written down first was refused")
-        waits = (due, planned.wake_after, _LOOK_AT_STUCK_AGAIN if stuck else None, *_next_tries(outcome, memory, now))
+        stuck_again = _LOOK_AT_STUCK_AGAIN if stuck else None
+        definition_again = memory.outdated_until - now if outdated else None
+        waits = (due, planned.wake_after, stuck_again, definition_again, *_next_tries(outcome, memory, now))
+        waits = (*waits, *(seconds for seconds, _ in doubts))
         # NB: who holds a name may be another TFCluster's object, whose events wake that one and not us.
         blocked = blocked or any(finding.reason == reasons.NAME_TAKEN for finding in planned.findings)
         at_once = 0.0 if outcome.again or planned.partial else None
@@ -250,7 +271,7 @@ class Reconciler:
     async def _report(self, key: Key, cluster: TFCluster, status: Mapping[str, Any], memory: _Memory) -> float | None:
         """Write the status if it differs and a second has passed, then tell what was done; or say when to come back."""
         if memory.outdated_until > self._clock():
-            status = {name: value for name, value in status.items() if name != ledger.INTERNAL}
+            status = ledger.without_internal(status, self._durable(key))
         if self._durable(key) != status:
             due_in = memory.status_written_at + _STATUS_EVERY - self._clock()
             if due_in > 0:

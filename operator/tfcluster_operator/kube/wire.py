@@ -157,22 +157,29 @@ def _edited_images(written: Sequence[ManagedFields]) -> Iterator[str]:
     """Name the containers whose image somebody else than us wrote, by the server's record of who wrote what.
 
     What an admission plug-in made of our pod at its creation is no edit, and the server enters it under no other name.
+    Who applies the image that is there becomes an owner of it beside us, and has edited nothing.
     A pod that we did not create (a backup was restored) is all another's: nothing in it was edited.
     """
     of_the_spec = [one for one in written if not one.subresource and b'"f:spec"' in bytes(one.fields)]
     if len(of_the_spec) < _EDITED or all(one.manager != naming.FIELD_MANAGER for one in of_the_spec):
         return
-    for one in of_the_spec:
-        if one.manager == naming.FIELD_MANAGER or b'"f:image"' not in bytes(one.fields):
-            continue
-        try:
-            spec = _fields.decode(one.fields).spec
-        except msgspec.DecodeError:
-            continue
-        for group, found in (("initContainers", spec.init), ("containers", spec.containers)):
-            for key, fields in found.items():
-                if "f:image" in fields and key.startswith("k:"):
-                    yield f"{group}[{_container_key.decode(key[2:]).name}].image"
+    theirs = [path for one in of_the_spec if one.manager != naming.FIELD_MANAGER for path in _images_in(one)]
+    if theirs:
+        ours = {path for one in of_the_spec if one.manager == naming.FIELD_MANAGER for path in _images_in(one)}
+        yield from (path for path in theirs if path not in ours)
+
+
+def _images_in(entry: ManagedFields) -> Iterator[str]:
+    if b'"f:image"' not in bytes(entry.fields):
+        return
+    try:
+        spec = _fields.decode(entry.fields).spec
+    except msgspec.DecodeError:
+        return
+    for group, found in (("initContainers", spec.init), ("containers", spec.containers)):
+        for key, fields in found.items():
+            if "f:image" in fields and key.startswith("k:"):
+                yield f"{group}[{_container_key.decode(key[2:]).name}].image"
 
 
 def _ended_before_its_deletion(wire: Pod, conditions: Mapping[str, Condition]) -> bool:

@@ -7,7 +7,7 @@ needs a closed gate waits; everything else goes on.  The pauses are kept by the 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -42,6 +42,16 @@ class Quarrel:
     times: int
     last: float
 
+    @property
+    def next_try(self) -> float:
+        """When it is made again, if it has to be."""
+        return self.last + min(_LONGEST_TRUCE, FIRST_PAUSE * 2.0 ** (self.times - _PATIENCE))
+
+    def finding(self, name: str) -> Finding:
+        """Say what is wrong with the object of this name."""
+        message = f"{name} was put right {self.times} times and is changed back each time: find out who writes to it"
+        return Finding(reasons.CONTENDED, message)
+
 
 @dataclass(frozen=True, slots=True)
 class Holds:
@@ -66,12 +76,14 @@ class Holds:
         known = self.quarrels.get(name)
         if known is None or known.what != what or known.times < _PATIENCE:
             return None
-        pause = min(_LONGEST_TRUCE, FIRST_PAUSE * 2.0 ** (known.times - _PATIENCE))
-        left = known.last + pause - now
-        if left <= 0:
-            return None
-        message = f"{name} was put right {known.times} times and is changed back each time: find out who writes to it"
-        return left, Finding(reasons.CONTENDED, message)
+        left = known.next_try - now
+        return None if left <= 0 else (left, known.finding(name))
+
+    def doubts(self, now: float) -> Iterator[tuple[float, Finding]]:
+        """Give what was put right this moment, again, and whether that lasts must be seen: the time of the next try."""
+        for name, quarrel in self.quarrels.items():
+            if quarrel.times > _PATIENCE and quarrel.last == now:
+                yield quarrel.next_try - now, quarrel.finding(name)
 
     def after(
         self, refused: Mapping[Gate, Finding], passed: Iterable[Gate], done: Iterable[Action], now: float

@@ -23,6 +23,7 @@ class _Case(NamedTuple):
     place: Place
     pod: ObservedPod
     record: ledger.JobRecord
+    last: ledger.LastRestart | None
     views: JobViews
     labels: Mapping[str, str]
     to_replace: frozenset[str]
@@ -53,7 +54,8 @@ def plan_job(roster: Roster, job_views: JobViews, known: ledger.Ledger, now: flo
         elif place.pod is not None and place.stage is Stage.TERMINATING:
             _await_its_end(roster, place, place.pod, now, story)
         elif place.pod is not None:
-            case = _Case(roster, place, place.pod, record, job_views, labels, to_replace, now, story)
+            last = known.last_restart
+            case = _Case(roster, place, place.pod, record, last, job_views, labels, to_replace, now, story)
             next((policy for policy in _POLICIES if policy(case)), None)
     if missing:
         _plan_missing(roster, job_views, missing, known, now, story)
@@ -156,13 +158,16 @@ def _replace_an_ended_pod(case: _Case) -> bool:
         return False
     pause, attempt = restart.pause_before_replacing(pod)
     ended_at = pod.noted.ended_at or case.now
+    began: float | None = ended_at
     due = ended_at + pause
     failing = case.record.failing.get(place.task.index)
     if ending is Ending.FAILED and failing is not None:
         due, attempt = failing.retry_at, 0
+        # NB: a restarted operator sees the end anew, and what it says must not change by that.
+        began = case.last.time if case.last is not None and case.last.task == str(place.task) else None
     if due > case.now:
-        how, seconds = _HOW[ending](pod), due - ended_at
-        message = f"{place.task} {how}; next try in {seconds:.0f} s, at {ledger.timestamp(due)[11:19]} UTC"
+        wait = "" if began is None else f" in {due - began:.0f} s"
+        message = f"{place.task} {_HOW[ending](pod)}; next try{wait}, at {ledger.timestamp(due)[11:19]} UTC"
         case.story.wait(Finding(reasons.BACKING_OFF, message), due - case.now)
         return True
     if pod.at_rest and pod.phase not in {"Succeeded", "Failed"}:

@@ -1,0 +1,328 @@
+"""What other actors of a real cluster do to the operator's objects and requests, each held up to what is declared.
+
+A policy engine, a mesh, a quota, a webhook that is down and somebody with kubectl are real here: what the API server
+makes of them nobody else can prove.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from kubernetes.client.exceptions import ApiException
+from support.audit import AuditLog
+from support.lives import await_another_pass, await_asked_to_go, await_pods_left, confirm_ends, launch_running, uids_of
+from support.manifests import IMAGE, pod_template
+from support.objects import CONFIG_MAPS, PODS, RESOURCE_QUOTAS, Kind, Object
+from support.rbac import OPERATOR_USER
+from support.waiting import eventually
+from support.world import World, task_names
+
+ADMISSION = "admissionregistration.k8s.io/v1"
+POLICIES = Kind(ADMISSION, "mutatingadmissionpolicies", namespaced=False)
+BINDINGS = Kind(ADMISSION, "mutatingadmissionpolicybindings", namespaced=False)
+WEBHOOKS = Kind(ADMISSION, "validatingwebhookconfigurations", namespaced=False)
+#: What a registry mirror and a mesh do to a pod: the proxy is the first container.
+MIRROR = "mirror.test/"
+MIRRORED_AND_MESHED = f"""[
+  JSONPatch{{
+    op: "replace", path: "/spec/containers/0/image", value: "{MIRROR}" + object.spec.containers[0].image
+  }},
+  JSONPatch{{
+    op: "add", path: "/spec/containers/0", value: Object.spec.containers{{name: "proxy", image: "mesh.test/proxy:1"}}
+  }}
+]"""
+
+pytestmark = pytest.mark.usefixtures("operator")
+
+
+@pytest.fixture
+def mutated(world: World) -> Iterator[World]:
+    """A namespace in which a policy rewrites the first image of each new pod and puts a proxy before it."""
+    objects, name = world.objects, world.namespace
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+    policy = {
+        "metadata": {"name": name},
+        "spec": {
+            "matchConstraints": {"namespaceSelector": selector(name), "resourceRules": [rule]},
+            "failurePolicy": "Fail",
+            "reinvocationPolicy": "Never",
+            "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": MIRRORED_AND_MESHED}}],
+        },
+    }
+    objects.create(POLICIES, "", policy)
+    objects.create(BINDINGS, "", {"metadata": {"name": name}, "spec": {"policyName": name}})
+    eventually(lambda: containers(dry_run(world)), lambda found: "proxy" in found, what="the policy is in force")
+    yield world
+    objects.delete(BINDINGS, "", name)
+    objects.delete(POLICIES, "", name)
+
+
+def selector(namespace: str) -> Object:
+    return {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
+
+
+def dry_run(world: World) -> Object:
+    """Create a pod, but for the storing of it."""
+    body = {"metadata": {"name": "dry"}, "spec": {"containers": [{"name": "train", "image": IMAGE}]}}
+    return world.objects.request("POST", PODS.path(world.namespace) + "?dryRun=All", body)
+
+
+def containers(pod: Object) -> dict[str, str]:
+    """Give the image of each container by name, in their order."""
+    return {one["name"]: one["image"] for one in pod["spec"]["containers"]}
+
+
+def pods_written(audit: AuditLog, world: World, position: int) -> Counter[tuple[str, str]]:
+    """Count the operator's creations and deletions of pods that the server carried out."""
+    made = audit.writes(position, user=OPERATOR_USER, namespace=world.namespace)
+    return Counter(
+        (w.verb, w.name) for w in made if w.resource == "pods" and w.verb in {"create", "delete"} and w.code < 300
+    )
+
+
+#: The main container is the first of the template, not of the pod.
+TRAIN = pod_template(name="train")
+
+
+def test_mutated_pods_are_as_they_should_be(mutated, kubelet, audit, operator):
+    """Pods that a policy changed at their creation are never replaced, nor when the operator starts again."""
+    position = audit.position()
+    uids = launch_running(mutated, kubelet, "c", {"worker": {"replicas": 2, "template": TRAIN}})
+    mutated.await_condition("c", "Ready", status="True")
+    pod = mutated.demand(PODS, "c-worker-0")
+    assert list(containers(pod).items()) == [("proxy", "mesh.test/proxy:1"), ("train", MIRROR + IMAGE)]
+
+    await_another_pass(mutated, "c")
+    operator.stop()
+    operator.start()
+    await_another_pass(mutated, "c")
+
+    assert uids_of(mutated, "c") == uids
+    assert pods_written(audit, mutated, position) == Counter(("create", name) for name in uids)
+    assert mutated.condition("c", "UpToDate")["status"] == "True"
+
+
+def test_mutated_pods_speak_by_their_own_program(mutated, kubelet):
+    """The template's container decides, not the proxy before it, whichever ends."""
+    jobs = {"worker": {"replicas": 3, "template": TRAIN}}
+    uids = launch_running(mutated, kubelet, "c", jobs, backoffLimit=5)
+    kubelet.end_container("c-worker-0", container="proxy", exit_code=1)
+    kubelet.end_container("c-worker-1", container="train", exit_code=0)
+    kubelet.end_container("c-worker-2", container="train", exit_code=7)
+
+    status = mutated.await_status(
+        "c", lambda s: (s["jobs"]["worker"]["succeeded"], s["restarts"]) == (1, 1), what="each end counts as it should"
+    )
+    assert (status["lastRestart"]["task"], status["lastRestart"]["exitCode"]) == ("worker-2", 7)
+    assert mutated.uid("c-worker-0") == uids["c-worker-0"]
+
+
+def set_image(kubectl: Callable[..., Any], world: World, pod: str) -> None:
+    answer = kubectl("-n", world.namespace, "set", "image", f"pod/{pod}", "train=registry.test/other:1")
+    assert answer.returncode == 0, answer.stderr
+
+
+def edit_by_json_patch(_: Callable[..., Any], world: World, pod: str) -> None:
+    index = list(containers(world.demand(PODS, pod))).index("train")
+    path = f"/spec/containers/{index}/image"
+    world.json_patch(PODS, pod, {"op": "replace", "path": path, "value": "registry.test/other:1"})
+
+
+def apply_server_side(
+    kubectl: Callable[..., Any], world: World, pod: str, image: str = "registry.test/other:1"
+) -> None:
+    manifest = f"""
+apiVersion: v1
+kind: Pod
+metadata: {{name: {pod}}}
+spec: {{containers: [{{name: train, image: "{image}"}}]}}
+"""
+    arguments = ("apply", "--server-side", "--force-conflicts", "--field-manager=somebody", "-f", "-")
+    answer = kubectl("-n", world.namespace, *arguments, stdin=manifest)
+    assert answer.returncode == 0, answer.stderr
+
+
+@pytest.mark.parametrize("edit", [set_image, edit_by_json_patch, apply_server_side])
+@pytest.mark.parametrize("policy", ["mutated", "world"])
+def test_edited_image_is_put_right_once(  # noqa: PLR0917 - fixtures, by name
+    request, kubelet, kubectl, audit, edit, policy
+):
+    """A pod whose image somebody edits later is replaced once, where a policy changes new pods and where none does."""
+    world: World = request.getfixturevalue(policy)
+    uids = launch_running(world, kubelet, "c", {"worker": {"replicas": 2, "template": TRAIN}})
+    world.await_condition("c", "Ready", status="True")
+    position = audit.position()
+
+    edit(kubectl, world, "c-worker-1")
+    await_asked_to_go(world, "c-worker-1")
+    kubelet.stop("c-worker-1")
+    new = world.await_replaced("c-worker-1", uids["c-worker-1"])
+    kubelet.run("c-worker-1")
+    await_another_pass(world, "c")
+
+    assert containers(new)["train"] == (MIRROR + IMAGE if policy == "mutated" else IMAGE)
+    assert world.await_event("c", "PodEdited")
+    assert pods_written(audit, world, position) == {("delete", "c-worker-1"): 1, ("create", "c-worker-1"): 1}
+    assert world.uid("c-worker-0") == uids["c-worker-0"]
+    assert world.status("c")["restarts"] == 0
+
+
+def test_images_that_somebody_merely_claims_are_not_edited(world, kubelet, kubectl, audit):
+    """Who applies the image that a pod has becomes an owner of the field, and has edited nothing."""
+    launch_running(world, kubelet, "c", {"worker": {"replicas": 2, "template": TRAIN}})
+    world.await_condition("c", "Ready", status="True")
+    position = audit.position()
+
+    apply_server_side(kubectl, world, "c-worker-1", IMAGE)
+    owners = {one["manager"] for one in world.demand(PODS, "c-worker-1")["metadata"]["managedFields"]}
+    assert "somebody" in owners
+    await_another_pass(world, "c")
+
+    assert pods_written(audit, world, position) == {}
+
+
+def test_quota_lets_a_cluster_change_its_shape(world, kubelet):
+    """In a full quota ps 1 and worker 4 become ps 4 and worker 1: the workers go though the new ps are refused."""
+    world.objects.create(
+        RESOURCE_QUOTAS, world.namespace, {"metadata": {"name": "five"}, "spec": {"hard": {"pods": "5"}}}
+    )
+    eventually(lambda: (world.get(RESOURCE_QUOTAS, "five") or {}).get("status", {}).get("used"), what="it is counted")
+    launch_running(world, kubelet, "c", {"ps": {"replicas": 1}, "worker": {"replicas": 4}})
+    world.await_condition("c", "Ready", status="True")
+
+    world.edit("c", {"jobs": {"ps": {"replicas": 4}, "worker": {"replicas": 1}}})
+    refused = world.await_condition("c", "Ready", status="False", reason="Refused")
+    assert "exceeded quota: five" in refused["message"]
+    names = task_names("c", ps=4, worker=1)
+    await_pods_left(world, kubelet, "c", names)
+    kubelet.run(*names)
+    assert world.await_condition("c", "Ready", status="True")["observedGeneration"] == 2
+
+
+@contextmanager
+def dead_webhook(world: World, resource: str) -> Iterator[None]:
+    """Let the creation of a resource in the namespace depend on a webhook that does not answer."""
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))  # it never listens
+        name = world.namespace
+        rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": [resource]}
+        webhook = {
+            "name": "policy.example.test",
+            "clientConfig": {"url": f"https://127.0.0.1:{nobody.getsockname()[1]}/"},
+            "rules": [rule],
+            "namespaceSelector": selector(name),
+            "failurePolicy": "Fail",
+            "sideEffects": "None",
+            "admissionReviewVersions": ["v1"],
+            "timeoutSeconds": 1,
+        }
+        world.objects.create(WEBHOOKS, "", {"metadata": {"name": name}, "webhooks": [webhook]})
+        try:
+            eventually(lambda: refusal_of_a_dry_run(world, resource), what="the webhook is in force")
+            yield
+        finally:
+            world.objects.delete(WEBHOOKS, "", name)
+
+
+def refusal_of_a_dry_run(world: World, resource: str) -> str:
+    kind = {"pods": PODS, "configmaps": CONFIG_MAPS}[resource]
+    body: Object = {"metadata": {"name": "dry"}}
+    if kind is PODS:
+        body["spec"] = {"containers": [{"name": "dry", "image": IMAGE}]}
+    try:
+        world.objects.request("POST", kind.path(world.namespace) + "?dryRun=All", body)
+    except ApiException as error:
+        return error.body if error.status == 500 else ""
+    return ""
+
+
+def test_dead_webhook_of_pods_is_told_and_outlived(world, kubelet):
+    """While pods are refused by a webhook that is down, the status says so at the new generation, in its words."""
+    launch_running(world, kubelet, "c", {"worker": {"replicas": 2}, "ps": {"replicas": 2}})
+    world.await_condition("c", "Ready", status="True")
+
+    with dead_webhook(world, "pods"):
+        world.delete(PODS, "c-worker-0")
+        kubelet.stop("c-worker-0")
+        generation = world.edit("c", {"jobs": {"worker": {"replicas": 3}, "ps": {"replicas": 1}}})
+        edited = time.monotonic()
+        told = world.await_condition("c", "Ready", status="False", reason="RequestFailed")
+        told = eventually(
+            lambda: world.condition("c", "Ready"),
+            lambda ready: ready["observedGeneration"] == generation and ready["reason"] == "RequestFailed",
+            what="it is told of the new generation",
+        )
+        assert time.monotonic() - edited < 5
+        assert 'failed calling webhook "policy.example.test"' in told["message"]
+        status = world.status("c")
+        assert (status["observedGeneration"], status["jobs"]["worker"]["created"]) == (generation, 1)
+        await_asked_to_go(world, "c-ps-1")  # what frees does not wait
+        kubelet.stop("c-ps-1")
+    world.await_pods_of("c", task_names("c", worker=3, ps=1))
+    kubelet.run(*task_names("c", worker=3))
+    world.await_condition("c", "Ready", status="True")
+
+
+def test_dead_webhook_of_config_maps_holds_up_the_new_job_alone(world, kubelet):
+    """While ConfigMaps are refused, a job that needs a new one waits, and the running ones are repaired."""
+    uids = launch_running(world, kubelet, "c", {"worker": {"replicas": 2}})
+    world.await_condition("c", "Ready", status="True")
+
+    with dead_webhook(world, "configmaps"):
+        world.edit("c", {"jobs": {"ps": {"template": pod_template()}}})
+        told = world.await_condition("c", "Ready", status="False", reason="RequestFailed")
+        assert "ConfigMap c-ps" in told["message"]
+        world.delete(PODS, "c-worker-0")
+        kubelet.stop("c-worker-0")
+        world.await_replaced("c-worker-0", uids["c-worker-0"])
+        assert world.uid("c-ps-0") is None
+    world.await_pods_of("c", task_names("c", worker=2, ps=1))
+
+
+def test_squatted_name_of_the_resolver_is_used_once_it_is_free(world):
+    """A foreign ConfigMap under the resolver's name is left alone and reported; when it goes, the pods come."""
+    world.launch("a", {"worker": {}})
+    world.await_settled("a")
+    (copy,) = world.resolver_copies()
+    name = "b" + copy.removeprefix("a")
+    world.objects.create(CONFIG_MAPS, world.namespace, {"metadata": {"name": name}, "data": {"mine": "yes"}})
+
+    world.launch("b", {"worker": {"replicas": 2}})
+    told = world.await_condition("b", "NameConflict", status="True", reason="NameTaken")
+    assert name in told["message"]
+    assert world.pods_of("b") == {}
+    assert world.demand(CONFIG_MAPS, name)["data"] == {"mine": "yes"}
+    world.delete(CONFIG_MAPS, name)
+
+    world.await_pods_of("b", task_names("b", worker=2))
+    world.await_condition("b", "NameConflict", status="False")
+    assert "mine" not in world.demand(CONFIG_MAPS, name).get("data", {})
+
+
+def test_taken_name_of_a_new_job_holds_up_that_job_alone(world, kubelet):
+    """While the name of an added job's ConfigMap is taken, the running jobs are repaired, restarted and scaled."""
+    uids = launch_running(world, kubelet, "c", {"worker": {"replicas": 3}})
+    world.await_condition("c", "Ready", status="True")
+    world.objects.create(CONFIG_MAPS, world.namespace, {"metadata": {"name": "c-ps"}, "data": {"mine": "yes"}})
+    world.edit("c", {"jobs": {"ps": {"template": pod_template()}, "worker": {"replicas": 2}}})
+    told = world.await_condition("c", "NameConflict", status="True", reason="NameTaken")
+    assert "ConfigMap c-ps" in told["message"]
+
+    await_asked_to_go(world, "c-worker-2")
+    world.delete(PODS, "c-worker-0")
+    kubelet.fail("c-worker-1", exit_code=137)
+    confirm_ends(world, kubelet, "c")
+    for name in ("c-worker-0", "c-worker-1"):
+        world.await_replaced(name, uids[name])
+    assert world.uid("c-ps-0") is None
+    assert world.demand(CONFIG_MAPS, "c-ps")["data"] == {"mine": "yes"}
+    world.delete(CONFIG_MAPS, "c-ps")
+
+    world.await_pods_of("c", task_names("c", worker=2, ps=1))
+    world.await_condition("c", "NameConflict", status="False")

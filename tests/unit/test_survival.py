@@ -1,0 +1,197 @@
+"""What docs/survival.md promises and no other test shows: other actors in the simulated world, and the real engine."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from simulation import dialect
+from simulation.dialect import CLUSTER, NAMESPACE, OPERATOR
+from simulation.plans import Plan
+from simulation.workloads import job, ready
+from simulation.world import World
+from unit.http_world import HttpWorld
+from unit.in_memory import NOW, InMemoryWorld, make_body, make_cluster
+from unit.virtual_time import run_in_virtual_time
+
+from memory_kubernetes import Admission
+from tfcluster_operator.engine.reconcile import Reconciler
+from tfcluster_operator.kube.client import Client
+from tfcluster_operator.kube.clock import Clock
+from tfcluster_operator.kube.limiter import AdaptiveLimiter
+from tfcluster_operator.kube.parents import Parents
+from tfcluster_operator.manifests.resolver_archive import ResolverArchive
+from tfcluster_operator.model import naming
+from tfcluster_operator.resolver_sources import read_archive
+
+Story = Callable[[World], Awaitable[None]]
+
+#: Seconds after which an obstacle that is gone no longer holds anything up.
+_SOON = 10.0
+#: An outdated definition is looked at again after a minute.
+_NEXT_LOOK = 65.0
+
+
+def live(story: Story) -> None:
+    """Let a story happen in a world in virtual time, with the operator at work."""
+
+    async def play() -> None:
+        world = World(Plan("create"))
+        world.begin()
+        await story(world)
+        await world.end()
+
+    run_in_virtual_time(play())
+
+
+def said(world: World, kind: str) -> tuple[Any, Any]:
+    """Give the status and the reason of a condition of the cluster."""
+    found = dialect.condition(world.cluster(), kind)
+    return found.get("status"), found.get("reason")
+
+
+def deletions(world: World, pod: str) -> int:
+    """Count how often the operator asked for the deletion of a pod."""
+    return sum(
+        one.user == OPERATOR and (one.verb, one.resource, one.name) == ("delete", "pods", pod)
+        for one in world.kube.requests
+    )
+
+
+def test_resolver_name_that_somebody_held_is_taken_when_it_is_free():
+    """No pod is made without its resolver; the name is looked at again, and no restart is needed."""
+    name = naming.resolver_name(CLUSTER, read_archive().digest)
+
+    async def story(world: World) -> None:
+        world.kube.create("configmaps", NAMESPACE, {"metadata": {"name": name}, "data": {"a": "b"}}, user="somebody")
+        world.declare({"jobs": {"worker": job(1)}})
+        await world.await_silence(_SOON)
+        assert said(world, "NameConflict") == ("True", "NameTaken")
+        assert world.pods() == []
+
+        world.kube.delete("configmaps", NAMESPACE, name, user="somebody")
+        assert await world.await_quiet(ready, _SOON)
+        assert (world.operator.starts, said(world, "NameConflict")) == (1, ("False", "NoConflict"))
+
+    live(story)
+
+
+@asynccontextmanager
+async def _old_definition(world: World) -> AsyncIterator[None]:
+    """Let the API server drop what a definition without status.internal does not know."""
+
+    def prune(asked: Admission) -> None:
+        if asked.resource == "tfclusters" and asked.object is not None:
+            asked.object.get("status", {}).pop("internal", None)
+
+    world.kube.admission.append(prune)
+    yield
+    world.kube.admission.remove(prune)
+
+
+def test_old_definition_is_told_and_costs_no_evidence():
+    """While it drops what must be remembered, a failed pod stays; with the new one the failure is counted once."""
+
+    async def story(world: World) -> None:
+        async with _old_definition(world):
+            world.declare({"jobs": {"worker": job(1)}})
+            await world.await_silence(_SOON)
+            assert said(world, "Ready") == ("False", "OutdatedDefinition")
+            world.nodes.exit(f"{CLUSTER}-worker-0", 1)
+            await world.await_silence(_SOON)
+            assert deletions(world, f"{CLUSTER}-worker-0") == 0
+
+        assert await world.await_quiet(ready, _NEXT_LOOK)
+        cluster = world.cluster()
+        assert cluster is not None
+        assert (cluster["status"]["restarts"], deletions(world, f"{CLUSTER}-worker-0")) == (1, 1)
+
+    live(story)
+
+
+def test_pod_of_a_predecessor_on_a_dead_node_is_freed():
+    """The name is needed by the new TFCluster, whose terminatingGraceSeconds says that such a node is off."""
+    pod = f"{CLUSTER}-worker-0"
+
+    async def story(world: World) -> None:
+        world.declare({"jobs": {"worker": job(1)}})
+        assert await world.await_quiet(ready, _SOON)
+        world.nodes.kill(world.pods()[0]["spec"]["nodeName"])
+        world.remove("tfclusters", CLUSTER)
+        world.declare({"jobs": {"worker": job(1)}, "terminatingGraceSeconds": 5})
+        await world.await_silence(_SOON)
+        assert said(world, "Ready") == ("False", "WaitingForPredecessor")
+
+        assert await world.await_quiet(ready, 60.0)
+        assert deletions(world, pod) == 1
+
+    live(story)
+
+
+def test_forced_deletion_is_asked_for_once():
+    """A finalizer keeps the pod nevertheless: that is told, and nothing is asked again."""
+    pod = f"{CLUSTER}-worker-0"
+
+    async def story(world: World) -> None:
+        world.declare({"jobs": {"worker": job(1)}, "terminatingGraceSeconds": 5})
+        assert await world.await_quiet(ready, _SOON)
+        change = {"metadata": {"finalizers": ["example.com/keep"]}}
+        world.kube.patch("pods", NAMESPACE, pod, change, user="somebody")
+        world.nodes.kill(world.pods()[0]["spec"]["nodeName"])
+        world.remove("pods", pod)
+        await world.await_silence(300.0)
+        assert (said(world, "Ready"), deletions(world, pod)) == (("False", "StuckTerminating"), 1)
+
+        world.kube.patch("pods", NAMESPACE, pod, {"metadata": {"finalizers": None}}, user="somebody")
+        assert await world.await_quiet(ready, _SOON)
+
+    live(story)
+
+
+class _NotingLimiter(AdaptiveLimiter):
+    """Notes of each request whether it waits behind what builds clusters."""
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.urgencies: list[bool] = []
+
+    @asynccontextmanager
+    async def slot(self, *, urgent: bool = True) -> AsyncIterator[None]:
+        self.urgencies.append(urgent)
+        async with super().slot(urgent=urgent):
+            yield
+
+
+def test_evidence_waits_for_no_other_cluster():
+    """What must be written down before a deletion goes before other clusters' creations; a mere report goes after."""
+
+    async def pass_over(world: InMemoryWorld, cluster: dict[str, Any]) -> list[tuple[str, bool]]:
+        loop = asyncio.get_running_loop()
+        clock = Clock(wall=lambda: NOW + loop.time() - 1000.0, elapsed=loop.time)
+        session, limiter = HttpWorld(world), _NotingLimiter(elapsed=clock.elapsed)
+        session.clusters["demo"] = cluster
+        client = Client(session, "https://server.example.test", limiter, clock=clock)  # type: ignore[arg-type]  # it is a session in all that is asked of it
+        parents = Parents(client)
+        reconciler = Reconciler(client, parents, world.stores, ResolverArchive(digest="0123456789", content=b"zip"))
+        parents.put(cluster)
+        world.observe(make_cluster())
+        await reconciler.reconcile(("default", "demo"))
+        return [
+            (request.brief, urgent)
+            for request, urgent in zip(session.requests, limiter.urgencies, strict=True)
+            if request.subresource == "status"
+        ]
+
+    def body() -> dict[str, Any]:
+        return make_body({"worker": 1}, resolver={"delivery": "None"})
+
+    settled = InMemoryWorld()
+    settled.version = 10
+    settled.settle(make_cluster({"worker": 1}, resolver={"delivery": "None"}))
+    settled.all_pods_run()
+    assert run_in_virtual_time(pass_over(settled, body())) == [("PATCH tfclusters demo status", False)]
+
+    settled.pod_ends("demo-worker-0", "Failed")
+    assert run_in_virtual_time(pass_over(settled, body()))[0] == ("PATCH tfclusters demo status", True)

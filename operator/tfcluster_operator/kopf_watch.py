@@ -98,7 +98,8 @@ class KopfWatch:
         self._own_signals = own_signals
         self._clock = clock
         self._requests = OneShot(lender, access.server)
-        self._known: set[str] = set()
+        #: The newest resourceVersion that an event told of, by UID.
+        self._known: dict[str, int] = {}
         self._trouble = ""
         #: What is watched, for people to read.
         self.what = f"tfclusters in {namespace or 'all namespaces'}"
@@ -126,7 +127,7 @@ class KopfWatch:
         pauses = _Pauses()
         while True:
             try:
-                await census.list_uids(self._requests, self._namespace, everything=False)
+                await census.take(self._requests, self._namespace, everything=False)
             except (errors.KubeError, msgspec.DecodeError) as error:
                 unknown = isinstance(error, errors.NotFoundError)
                 self._say(
@@ -186,9 +187,9 @@ class KopfWatch:
     def _take(self, kind: str | None, body: Mapping[str, Any]) -> None:
         uid = str(body["metadata"]["uid"])
         if kind == "DELETED":
-            self._known.discard(uid)
+            self._known.pop(uid, None)
         else:
-            self._known.add(uid)
+            self._known[uid] = int(body["metadata"]["resourceVersion"])
         try:
             self._listener.cluster_event(kind, body)
         except Exception:  # noqa: BLE001 - whatever it is, kopf would only log it, too
@@ -223,10 +224,11 @@ class KopfWatch:
 
     async def _count(self) -> None:
         before = frozenset(self._known)
-        found = await census.list_uids(self._requests, self._namespace)
-        # NB: what came to be known meanwhile may be newer than the answer.
-        alive = found | (self._known - before)
-        self._known &= alive
+        counted = await census.take(self._requests, self._namespace)
+        # NB: what came to be known meanwhile, or is newer than the count, may be missing in it.
+        newer = {uid for uid, version in self._known.items() if uid not in before or version > counted.version}
+        alive = counted.uids | newer
+        self._known = {uid: version for uid, version in self._known.items() if uid in alive}
         self._listener.clusters_listed(self._namespace, alive)
 
     def _say(self, trouble: str) -> None:

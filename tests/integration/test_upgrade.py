@@ -199,6 +199,8 @@ def test_upgrade_of_the_operator_first(stage):
         await_another_pass(stage.world, "c")
     assert stage.world.status("c")["restarts"] == 2, "what cannot be kept is not counted"
     assert stage.writes(position) == []
+    stage.world.launch("late", {"worker": {}})
+    stage.world.await_condition("late", "Ready", status="False", reason="OutdatedDefinition")
 
     bring_the_definition_up_to_date(stage.objects)
     eventually(
@@ -207,6 +209,9 @@ def test_upgrade_of_the_operator_first(stage):
         what="it notices that the definition is up to date",
         within=90,
     )
+    stage.world.await_pods_of("late", task_names("late", worker=1))
+    stage.kubelet.run("late-worker-0")
+    stage.world.await_condition("late", "Ready", status="True")
     stage.world.await_replaced("c-chief-0", pods["c-chief-0"])
     stage.kubelet.run("c-chief-0")
     check_what_is_known(stage, {**pods, "c-chief-0": stage.world.uid("c-chief-0")}, restarts=3)

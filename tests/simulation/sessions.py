@@ -87,9 +87,12 @@ def _passing(middleware: Middleware, handler: Handler) -> Handler:
 
 
 def install() -> None:
-    """Let whatever borrows a session in this process borrow an in-memory one."""
+    """Let whatever borrows from an in-memory session borrow an in-memory one; a real one is lent as ever."""
+    lend = connection.borrow_session
 
-    def borrow(_: connection.Access, lender: MemorySession, *middlewares: Middleware) -> BorrowedSession:
-        return BorrowedSession(lender, *middlewares)
+    def borrow(access: connection.Access, lender: Any, *middlewares: Any) -> Any:
+        if isinstance(lender, MemorySession):
+            return BorrowedSession(lender, *middlewares)
+        return lend(access, lender, *middlewares)
 
-    connection.borrow_session = borrow  # type: ignore[assignment]  # it is a session in all that is asked of it
+    connection.borrow_session = borrow

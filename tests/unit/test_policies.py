@@ -615,7 +615,7 @@ def test_pod_is_stuck_ten_seconds_after_its_grace_period():
     [
         (None, "node-7", ["node node-7 does not confirm", "set terminatingGraceSeconds", "--force"]),
         (60, "node-7", ["node node-7 does not confirm", "deleted by force 60 s after"]),
-        (None, "", ["a finalizer keeps it"]),
+        (None, "", ["nobody confirms its end"]),
     ],
 )
 def test_stuck_pod_is_told_with_its_cure(grace, node, words):
@@ -625,3 +625,23 @@ def test_stuck_pod_is_told_with_its_cure(grace, node, words):
     told = termination.words_for(cluster, pod(node=node, leaving=NOW))
 
     assert all(word in told for word in ["demo-worker-0", *words])
+
+
+def test_pod_that_a_finalizer_keeps_is_told_with_its_keeper():
+    """Its containers have ended, so that neither the node nor a deletion by force has to do with it."""
+    kept = pod(leaving=NOW, grace=0.0)
+    kept = replace(kept, meta=replace(kept.meta, finalizers=("example.com/keep",)))
+
+    told = termination.words_for(make_cluster({"worker": 1}, terminatingGraceSeconds=5), kept)
+
+    assert "the finalizer example.com/keep keeps it" in told
+    assert "force" not in told
+
+
+@pytest.mark.parametrize(("code", "ending"), [(0, Ending.FAILED), (143, Ending.FAILED)])
+def test_pod_that_ran_out_of_time_has_failed(code, ending):
+    """Its template's activeDeadlineSeconds was over: what the program made of SIGTERM says nothing."""
+    late = pod(phase="Failed", reason="DeadlineExceeded", exit=Exit(code, "Completed"))
+
+    assert ending_of(late) is ending
+    assert "DeadlineExceeded" in words_for(late)

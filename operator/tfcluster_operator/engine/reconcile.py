@@ -42,7 +42,7 @@ _LOOK_AGAIN: Final = 5.0
 _LOOK_AT_STUCK_AGAIN: Final = 60.0
 _LOOKED_AT_ONCE: Final = 10
 #: How often (seconds) a CRD that is too old is tried again.
-_LOOK_AT_DEFINITION_AGAIN: Final = 60.0
+_LOOK_AT_DEFINITION_AGAIN: Final = 20.0
 #: A cluster of more tasks gives the others a turn between the parts of its pass.
 _LARGE: Final = 500
 
@@ -70,8 +70,12 @@ class _Memory:
     generation: int = 0
     pods: frozenset[str] = frozenset()
     views: Views | None = None
+    #: Why the status could not be written, where an event told so.
+    refusal: str = ""
     #: Until then the installed CRD is known to drop what we write.
     outdated_until: float = float("-inf")
+    #: Whether it is taken to drop it in this pass.
+    outdated: bool = False
     status_written_at: float = float("-inf")
     looked_at_blocked: float = float("-inf")
     looked_at_stuck: float = float("-inf")
@@ -150,7 +154,8 @@ class Reconciler:
         A definition that is older than this operator drops it: then what was known stays where it is.
         """
         known = cluster.status
-        if not known.get("observedGeneration") or ledger.INTERNAL in known or memory.outdated_until > self._clock():
+        memory.outdated = memory.outdated_until > self._clock()
+        if memory.outdated or not known.get("observedGeneration") or ledger.INTERNAL in known:
             return None
         moved = {**known, ledger.INTERNAL: ledger.internal_fields(ledger.read(known))}
         return await self._write(key, cluster, moved, memory, urgent=True)
@@ -160,7 +165,7 @@ class Reconciler:
         if memory.pending is not None:
             cluster = replace(cluster, status=with_others(memory.pending, cluster.status))
         blocked = await self._look_at_blocked_names(cluster, memory)
-        await self._look_at_vanished_pods(cluster)
+        await self._look_at_the_vanished(cluster)
         roster, stuck = await self._look(cluster, memory)
         known, planned = await self._decide(roster, memory)
         if planned.groups and not memory.heard_of and await self._parents.is_leaving(key, cluster.uid):
@@ -169,10 +174,10 @@ class Reconciler:
             return None
         memory.heard_of = False
         changed = await self._revisions.changed_fields(roster.completed_by(known), known)
-        outdated = memory.outdated_until > self._clock()
-        closed = [EVIDENCE] if outdated else []
+        closed = []
+        unwritten = False
         entered = enter_deletions(roster, known, planned.actions)
-        if not outdated and (known.tells_more_than(written) or entered is not known):
+        if not memory.outdated and (known.tells_more_than(written) or entered is not known):
             # A failure is counted before its pod goes; the plan is carried out on what the API server has.
             known = entered
             status = status_of(
@@ -183,7 +188,11 @@ class Reconciler:
                     return again
             except errors.ApiError as error:
                 _log.warning("%s/%s: what must be written down first was refused: %s", *key, error)
-                closed.append(EVIDENCE)
+                unwritten = True
+                if known.holds_evidence(written):
+                    closed.append(EVIDENCE)
+        if memory.outdated:
+            closed.append(EVIDENCE)
         outcome = await self._executor.carry_out(planned, cluster, closed=closed)
         now, done = self._clock(), outcome.actions
         memory.holds = memory.holds.after(outcome.refused, (step.gate for step in outcome.done), done, now)
@@ -191,19 +200,19 @@ class Reconciler:
             await self._tell(cluster, done)
             return None
         # NB: what cannot be kept is not counted, or it would be counted again in each pass.
-        known = written if outdated else enter_done(roster, known, done)
+        known = written if memory.outdated else enter_done(roster, known, done)
         roster = self._call_roll(cluster).completed_by(known)
         await _breathe(cluster)
         doubts = tuple(memory.holds.doubts(now))
-        findings = (*planned.findings, *outcome.refused.values(), *_outdated(memory, now), *(f for _, f in doubts))
+        findings = (*planned.findings, *outcome.refused.values(), *_outdated(memory), *(f for _, f in doubts))
         status = status_of(roster, known, planned.views, findings, now, changed=changed)
         memory.untold += done
         memory.changed.update(changed.values())
         due = await self._report(key, cluster, status, memory)
-        if outcome.cut_off or (EVIDENCE in closed and not outdated):
+        if outcome.cut_off or unwritten:
             raise RetryLater(outcome.cut_off or "what must be written down first was refused")
         stuck_again = _LOOK_AT_STUCK_AGAIN if stuck else None
-        definition_again = memory.outdated_until - now if outdated else None
+        definition_again = memory.outdated_until - now if memory.outdated else None
         waits = (due, planned.wake_after, stuck_again, definition_again, *_next_tries(outcome, memory, now))
         waits = (*waits, *(seconds for seconds, _ in doubts))
         # NB: who holds a name may be another TFCluster's object, whose events wake that one and not us.
@@ -255,11 +264,11 @@ class Reconciler:
                 await look_up(self._client, self._stores, kind, name)
         return bool(ours)
 
-    async def _look_at_vanished_pods(self, cluster: TFCluster) -> None:
-        """Look whether pods that left the watch are gone, or have lost the label by which we watch."""
-        vanished = self._stores.of["Pod"].vanished.pop(cluster.uid, set())
-        for name in sorted(vanished)[:_LOOKED_AT_ONCE]:
-            await look_up(self._client, self._stores, "Pod", name)
+    async def _look_at_the_vanished(self, cluster: TFCluster) -> None:
+        """Look whether what left the watch is gone, or has lost the label by which we watch."""
+        for kind, store in self._stores.of.items():
+            for name in sorted(store.vanished.pop(cluster.uid, set()))[:_LOOKED_AT_ONCE]:
+                await look_up(self._client, self._stores, kind, name)
 
     async def _look_at_stuck_pods(self, stuck: Sequence[ObservedPod], memory: _Memory, now: float) -> None:
         """Look again, now and then, at pods that should be gone: the event that says so may have been lost."""
@@ -270,7 +279,7 @@ class Reconciler:
 
     async def _report(self, key: Key, cluster: TFCluster, status: Mapping[str, Any], memory: _Memory) -> float | None:
         """Write the status if it differs and a second has passed, then tell what was done; or say when to come back."""
-        if memory.outdated_until > self._clock():
+        if memory.outdated:
             status = ledger.without_internal(status, self._durable(key))
         if self._durable(key) != status:
             due_in = memory.status_written_at + _STATUS_EVERY - self._clock()
@@ -302,10 +311,17 @@ class Reconciler:
         except errors.ConflictError:
             # Somebody wrote meanwhile, the spec or a condition of theirs: what they wrote is looked at first.
             return 0.0 if await self._parents.read_again(key, cluster.uid) else _STATUS_EVERY
-        memory.pending = None
+        except errors.ApiError as error:
+            if str(error) != memory.refusal:
+                # NB: while the status cannot be written, an event is the only way to say so.
+                memory.refusal = str(error)
+                message = f"the status of the TFCluster cannot be written: {error.message or error}"
+                await events.emit(self._client, cluster, severity="Warning", reason=reasons.REFUSED, message=message)
+            raise
+        memory.pending, memory.refusal = None, ""
         if ledger.INTERNAL in status and ledger.INTERNAL not in self._durable(key):
             _log.error("the CustomResourceDefinition is older than this operator: apply the CRD of its release")
-            memory.outdated_until = self._clock() + _LOOK_AT_DEFINITION_AGAIN
+            memory.outdated, memory.outdated_until = True, self._clock() + _LOOK_AT_DEFINITION_AGAIN
         await self._tell_conditions(cluster, before, status)
         return None
 
@@ -389,8 +405,8 @@ def _next_tries(outcome: Outcome, memory: _Memory, now: float) -> Iterator[float
             yield hold.until - now
 
 
-def _outdated(memory: _Memory, now: float) -> Iterator[Finding]:
-    if memory.outdated_until > now:
+def _outdated(memory: _Memory) -> Iterator[Finding]:
+    if memory.outdated:
         message = (
             "the installed CustomResourceDefinition drops status.internal: apply the CRD of the operator's release"
         )

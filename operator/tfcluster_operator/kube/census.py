@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -23,8 +23,9 @@ class _Item(msgspec.Struct):
     metadata: _Metadata
 
 
-class _ListMetadata(msgspec.Struct, rename={"continue_token": "continue"}):
+class _ListMetadata(msgspec.Struct, rename={"continue_token": "continue", "version": "resourceVersion"}):
     continue_token: str = ""
+    version: str = "0"
 
 
 class _Page(msgspec.Struct):
@@ -33,7 +34,14 @@ class _Page(msgspec.Struct):
     items: list[_Item] | None = None
 
 
-async def list_uids(requests: OneShot, namespace: str | None, *, everything: bool = True) -> set[str]:
+class Census(NamedTuple):
+    """The UIDs of the TFClusters that there were, and the resourceVersion at which they were counted."""
+
+    uids: set[str]
+    version: int
+
+
+async def take(requests: OneShot, namespace: str | None, *, everything: bool = True) -> Census:
     """Ask the API server which TFClusters there are.
 
     Args:
@@ -42,7 +50,7 @@ async def list_uids(requests: OneShot, namespace: str | None, *, everything: boo
         everything: False asks for one only: whether the kind can be listed at all.
 
     Returns:
-        Their UIDs.
+        Their UIDs, and as of when.
 
     Raises:
         NotFoundError: the server does not know the kind.
@@ -62,5 +70,5 @@ async def list_uids(requests: OneShot, namespace: str | None, *, everything: boo
         page = msgspec.json.decode(answer, type=_Page)
         found.update(item.metadata.uid for item in page.items or ())
         if not everything or not page.metadata.continue_token:
-            return found
+            return Census(found, int(page.metadata.version or 0))
         params["continue"] = page.metadata.continue_token

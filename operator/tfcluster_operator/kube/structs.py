@@ -29,6 +29,7 @@ class Metadata(msgspec.Struct, rename="camel"):
     deletion_timestamp: str | None = None
     deletion_grace_period_seconds: int = 0
     generation: int = 0
+    finalizers: list[str] | None = None
 
 
 class Port(msgspec.Struct, rename="camel"):

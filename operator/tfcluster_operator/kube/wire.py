@@ -85,6 +85,7 @@ def _meta(wire: Metadata) -> Meta:
         annotations={k: v for k, v in (wire.annotations or {}).items() if k.startswith(f"{naming.GROUP}/")},
         terminating=wire.deletion_timestamp is not None,
         grace=float(wire.deletion_grace_period_seconds),
+        finalizers=tuple(wire.finalizers or ()),
     )
 
 

@@ -176,6 +176,8 @@ def _aim(cluster: TFCluster, kind: str) -> str:
         limit = cluster.backoff_limit
         return "no failure is final yet" + (f"; at most {limit} restarts" if limit is not None else "")
     policy = cluster.success_policy
+    if not policy.jobs:
+        return "no job decides when the cluster has succeeded: name one in spec.successPolicy.jobs"
     return f"waiting for {policy.tasks.lower()} tasks of {', '.join(policy.jobs)} to end with exit code 0"
 
 

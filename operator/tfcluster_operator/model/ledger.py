@@ -112,7 +112,16 @@ class Ledger:
         return replace(self, jobs={**self.jobs, job: replace(self.of(job), **changes)})
 
     def tells_more_than(self, written: Ledger) -> bool:
-        """Tell whether this ledger holds evidence that the written one lacks, and that a deletion would destroy."""
+        """Tell whether this ledger holds what the written one lacks and a crash would lose: evidence, or a count."""
+        return self.holds_evidence(written) or any(
+            record.replaced > written.of(name).replaced for name, record in self.jobs.items()
+        )
+
+    def holds_evidence(self, written: Ledger) -> bool:
+        """Tell whether this ledger holds evidence that the written one lacks, and that a deletion would destroy.
+
+        While it cannot be written down, what it tells of stays as it is; a lost pod is replaced all the same.
+        """
         if self.verdict != written.verdict or self.restarts > written.restarts:
             return True
         if written.started_at and not self.started_at:
@@ -121,7 +130,6 @@ class Ledger:
             record.incarnation > (before := written.of(name)).incarnation
             or not record.completed <= before.completed
             or not record.counted <= before.counted
-            or record.replaced > before.replaced
             for name, record in self.jobs.items()
         )
 

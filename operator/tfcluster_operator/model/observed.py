@@ -21,7 +21,8 @@ class Meta:
     """The identity of an object: whose it is, which incarnation, and whether it is on its way out.
 
     ``owner_uid`` is the UID of its controller, ``owner_name`` that controller's name if it is a TFCluster; "" if not.
-    ``grace`` is how many seconds its containers get to end, 0 while nobody asked for its deletion.
+    ``grace`` is how many seconds its containers get to end, 0 while nobody asked for its deletion.  ``finalizers`` keep
+    an object whose deletion was asked for until somebody takes them away.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Meta:
     annotations: Mapping[str, str]
     terminating: bool
     grace: float = 0.0
+    finalizers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

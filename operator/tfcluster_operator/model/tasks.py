@@ -44,17 +44,20 @@ def plan_job(roster: Roster, job_views: JobViews, known: ledger.Ledger, now: flo
     job, record = job_views.job, known.of(job_views.job.name)
     chosen = rollout.to_replace(roster.cluster, rollout.rollout_of(roster, job))
     to_replace = frozenset(pod.meta.uid for pod in chosen)
-    labels = naming.job_labels(roster.cluster.name, job.name)
+    labels, last = naming.job_labels(roster.cluster.name, job.name), known.last_restart
     missing = []
-    for place in roster.open(job):
-        if place.stage is Stage.MISSING:
+    for place in roster.of(job):
+        if place.stage is Stage.COMPLETED:
+            if (ended := place.staying) is not None:
+                case = _Case(roster, place, ended, record, last, job_views, labels, to_replace, now, story)
+                next((policy for policy in _POLICIES_OF_THE_COMPLETED if policy(case)), None)
+        elif place.stage is Stage.MISSING:
             missing.append(place)
         elif place.stage in _TAKEN:
             story.wait(obstacle("Pod", place.name, _TAKEN[place.stage]))
         elif place.pod is not None and place.stage is Stage.TERMINATING:
             _await_its_end(roster, place, place.pod, now, story)
         elif place.pod is not None:
-            last = known.last_restart
             case = _Case(roster, place, place.pod, record, last, job_views, labels, to_replace, now, story)
             next((policy for policy in _POLICIES if policy(case)), None)
     if missing:
@@ -232,3 +235,5 @@ _POLICIES: Final[tuple[Callable[[_Case], bool], ...]] = (
     _replace_an_ended_pod,
     _tell_and_relabel,
 )
+#: The pod of a task that has completed is kept as it is, and found by its labels.
+_POLICIES_OF_THE_COMPLETED: Final = (_show_it_again, _tell_and_relabel)

@@ -11,6 +11,10 @@ from tfcluster_operator.model.observed import Exit, ObservedPod
 SIGNALLED: Final = 128
 
 
+#: What Kubernetes says of a pod that ran longer than its template's activeDeadlineSeconds.
+OUT_OF_TIME: Final = ("DeadlineExceeded",)
+
+
 class Ending(Enum):
     """How a pod ended."""
 
@@ -37,12 +41,14 @@ def ending_of(pod: ObservedPod) -> Ending | None:
     if pod.disrupted:
         return Ending.DISRUPTED
     good = pod.exit.code == 0 if pod.exit is not None else pod.phase == "Succeeded"
+    if pod.phase == "Failed" and pod.reason in OUT_OF_TIME:
+        good = False  # the kubelet ended it: what its program made of SIGTERM says nothing
     return Ending.SUCCEEDED if good else Ending.FAILED
 
 
 def name_of(end: Exit | None, pod_reason: str = "") -> str:
     """Name a failure in one CamelCase word: OOMKilled, KilledBySignal, or what Kubernetes calls it."""
-    if end is None:
+    if end is None or pod_reason in OUT_OF_TIME:
         return pod_reason or "Failed"
     if end.reason == "OOMKilled":
         return end.reason
@@ -56,7 +62,7 @@ def words_for(pod: ObservedPod) -> str:
     end = pod.exit
     if end is None:
         return pod.reason or "no exit code is known"
-    name = name_of(end)
+    name = name_of(end, pod.reason)
     if name == "KilledBySignal":
         words = f"killed by signal {end.code - SIGNALLED} (exit code {end.code})"
     elif name == "OOMKilled":

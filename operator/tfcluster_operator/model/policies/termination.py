@@ -34,7 +34,13 @@ def _gone_by(pod: ObservedPod, now: float) -> float:
 
 def words_for(cluster: TFCluster, pod: ObservedPod) -> str:
     """Say what a stuck pod waits for and what can be done."""
-    where = f"node {pod.node} does not confirm its end" if pod.node else "a finalizer keeps it"
+    if pod.meta.finalizers and not pod.meta.grace:
+        keepers = ", ".join(pod.meta.finalizers)
+        return (
+            f"pod {pod.meta.name} has ended and blocks its name: the finalizer {keepers} keeps it; "
+            "whoever put it there must take it away"
+        )
+    where = f"node {pod.node} does not confirm its end" if pod.node else "nobody confirms its end"
     if cluster.terminating_grace is not None:
         cure = f"it is deleted by force {cluster.terminating_grace} s after its grace period"
     else:

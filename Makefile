@@ -15,7 +15,7 @@ PARALLEL := --numprocesses 2 --dist loadfile --max-worker-restart 2
 SOURCES := operator resolver crds scripts tests bench local_kubernetes memory_kubernetes examples
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint types layers unit simulate tensorflow-tests integration chart e2e cluster cluster-down install bench lock crds clean
+.PHONY: help demo test check lint types layers unit simulate mutants tensorflow-tests integration chart e2e cluster cluster-down install bench lock crds clean
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -23,7 +23,7 @@ help: ## list the commands
 demo: .venv ## set everything up and watch a TensorFlow cluster train, resize and heal
 	$(BIN)/python -m scripts.demo
 
-test: check simulate tensorflow-tests integration chart e2e ## all set-up and all tests; what CI runs
+test: check simulate mutants tensorflow-tests integration chart e2e ## all set-up and all tests; what CI runs
 
 check: lint types layers unit ## lint, types, layers, unit tests: a minute or so, no cluster
 
@@ -42,6 +42,9 @@ unit: .venv
 
 simulate: .venv ## every plan of the simulation; PLAN='…' repeats one with a trace, LEARN=1 makes the references again
 	PYTHONHASHSEED=0 PYTHONPATH=tests:. $(BIN)/python -m simulation
+
+mutants: .venv ## seed bugs of one line, each of which its plan of the simulation must catch; MUTANT='words' chooses
+	PYTHONHASHSEED=0 PYTHONPATH=tests:. $(BIN)/python -m mutants
 
 tensorflow-tests: $(TENSORFLOW)/.complete $(PROTOBUFS:=/.complete)
 	TFCLUSTER_PROTOBUFS="$(PROTOBUFS)" PYTHONPATH=resolver $(TENSORFLOW)/bin/python -m pytest tests/tensorflow

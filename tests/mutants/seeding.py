@@ -1,0 +1,82 @@
+"""A seeded bug is data: one line of the operator's sources, what it becomes, and the plan that must fail with it."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from importlib.util import cache_from_source
+from pathlib import Path
+from typing import Final
+
+from simulation.plans import Plan
+
+PACKAGE: Final = "tfcluster_operator"
+#: The folder from which a Python imports the operator.
+SOURCES: Final = Path(__file__).parents[2] / "operator"
+
+
+class StaleMutantError(Exception):
+    """A mutant does not fit the sources any more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mutant:
+    """One bug of one line.
+
+    Attributes:
+        name: what is wrong, in a few words.
+        file: the file, by its path in the package.
+        old: the text of a line, or as much of it as is found nowhere else in the file.
+        new: what is there instead.
+        why: what comes of it in the world.
+        plan: the plan that must fail.
+    """
+
+    name: str
+    file: str
+    old: str
+    new: str
+    why: str
+    plan: Plan
+
+    def seed(self, text: str) -> str:
+        """Put the bug into the file.
+
+        Args:
+            text: the file's text.
+
+        Returns:
+            The text with the bug.
+
+        Raises:
+            StaleMutantError: the old text is not there exactly once, or is more than a line.
+        """
+        if "\n" in self.old + self.new:
+            raise StaleMutantError(f"{self.name}: this is more than a line: {self.old!r} to {self.new!r}")
+        if (found := text.count(self.old)) != 1:
+            raise StaleMutantError(f"{self.name}: {self.file} holds this {found} times, and not once: {self.old}")
+        return text.replace(self.old, self.new)
+
+
+def read(mutant: Mutant) -> str:
+    """Read the file of the checkout that a mutant changes."""
+    return (SOURCES / PACKAGE / mutant.file).read_text()
+
+
+def copy_package(source: Path, into: Path, mutant: Mutant | None = None) -> None:
+    """Copy the operator's package.
+
+    Args:
+        source: the folder with the package.
+        into: another folder; a Python that looks there first imports the copy.
+        mutant: the bug to put into the copy; None for none.
+
+    Raises:
+        StaleMutantError: the bug does not fit the sources any more.
+    """
+    shutil.copytree(source / PACKAGE, into / PACKAGE)
+    if mutant is not None:
+        file = into / PACKAGE / mutant.file
+        file.write_text(mutant.seed(file.read_text()))
+        # NB: a copy of the file's bytecode would hide the bug where size and time happen to be equal.
+        Path(cache_from_source(str(file))).unlink(missing_ok=True)

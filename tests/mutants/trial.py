@@ -1,0 +1,94 @@
+"""Running plans against a copy of the operator, in a process of its own that has not imported the operator yet."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NoReturn
+
+from mutants.seeding import PACKAGE, Mutant, copy_package
+from simulation.plans import Plan
+
+#: The longest that one plan may take, in seconds of the real clock: it takes one.
+_LONGEST: Final = 60
+
+
+class _TooLongError(KeyboardInterrupt):
+    """A plan does not end.  NB: whatever is no KeyboardInterrupt, asyncio keeps for the task that it came upon."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What plans are tried on.
+
+    Attributes:
+        source: the folder with the package that is copied.
+        plans: the plans.
+        mutant: the bug in the copy; None for none.
+    """
+
+    source: Path
+    plans: tuple[Plan, ...]
+    mutant: Mutant | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What came of one plan.
+
+    Attributes:
+        complaints: those of the oracles, each beginning with the oracle's name.
+        broken: why the run proves nothing, "" where it proves something: the simulation failed, or nothing went wrong
+            because the plan's trigger was never met.
+    """
+
+    complaints: tuple[str, ...]
+    broken: str = ""
+
+
+def hold(trial: Trial) -> tuple[Finding, ...]:
+    """Copy the package and run the plans against the copy.
+
+    Args:
+        trial: what to try.
+
+    Returns:
+        What came of each plan, in their order.
+
+    Raises:
+        RuntimeError: this process runs another operator than the copy.
+    """
+    with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
+        copy_package(trial.source, Path(folder), trial.mutant)
+        sys.path.insert(0, folder)
+        imported = __import__(PACKAGE).__file__
+        if imported is None or not Path(imported).is_relative_to(folder):
+            raise RuntimeError(f"the operator under test is {imported}, not the copy in {folder}")
+        return tuple(_try(plan) for plan in trial.plans)
+
+
+def _try(plan: Plan) -> Finding:
+    # NB: not at the top, because the simulation imports the operator.
+    from simulation import oracles
+    from simulation.running import run
+
+    wanted = oracles.reference(plan.workload)
+    signal.signal(signal.SIGALRM, _interrupt)
+    signal.alarm(_LONGEST)
+    try:
+        outcome = run(plan, wanted)
+    except _TooLongError:
+        return Finding((f"end: the run does not end within {_LONGEST} s",))
+    finally:
+        signal.alarm(0)
+    if outcome.error:
+        return Finding((), outcome.error)
+    complaints = tuple(oracles.judge(outcome, wanted))
+    return Finding(complaints, "" if outcome.met or complaints else "the trigger was never met")
+
+
+def _interrupt(*_: object) -> NoReturn:
+    raise _TooLongError

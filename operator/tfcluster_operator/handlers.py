@@ -114,9 +114,15 @@ async def _end(
 ) -> None:
     """Begin no write, await those under way, end the parts, and only then let another operator lead."""
     election, *others = parts
+    lost = election.done()
     election.cancel()
     await asyncio.wait([election])
     standing.resign()
+    if lost:
+        # Another operator may lead by now: there is nothing to wait for and nothing to release.
+        for part in others:
+            part.cancel()
+        return
     answered = asyncio.create_task(under_way.none.wait())
     await asyncio.wait([answered], timeout=_FAREWELL)
     for part in others:

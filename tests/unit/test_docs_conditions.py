@@ -16,7 +16,7 @@ from in_memory import InMemoryWorld, make_cluster
 from tfcluster_operator.engine import reconcile
 from tfcluster_operator.model import reasons
 from tfcluster_operator.model.actions import Finding
-from tfcluster_operator.model.status import invalid_status, status_of
+from tfcluster_operator.model.status import deleting_status, invalid_status, status_of
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 OPERATOR: Final = ROOT / "operator" / "tfcluster_operator"
@@ -65,7 +65,7 @@ def lives() -> SimpleNamespace:
     for scenario in _rollouts():
         conditions |= scenario.told
         posted |= scenario.posted
-    for status in (*_found(), _invalid(), _stale()):
+    for status in (*_found(), _invalid(), _deleting(), _stale()):
         conditions |= told(status)
     return SimpleNamespace(conditions=conditions, posted=posted)
 
@@ -108,6 +108,10 @@ def _found() -> Iterator[Mapping[str, Any]]:
 
 def _invalid() -> Mapping[str, Any]:
     return invalid_status({}, generation=2, problems=["spec.jobs: wrong"], now=0.0)
+
+
+def _deleting() -> Mapping[str, Any]:
+    return deleting_status({}, generation=2, now=0.0)
 
 
 def _stale() -> Mapping[str, Any]:

@@ -258,6 +258,8 @@ class Election:
     def _lose(self, why: str) -> NoReturn:
         self._act_until = lease.NEVER
         self._not_acting = f"the lease was lost: {why}"
+        # NB: now, because the kernel may end the process before anything else is said.
+        _log.error("%s", self._not_acting)
         raise LeaseLostError(self._not_acting)
 
     def _note(self, trouble: str, holder: str) -> None:

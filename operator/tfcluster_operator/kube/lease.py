@@ -16,6 +16,7 @@ from tfcluster_operator.kube import errors
 from tfcluster_operator.kube.one_shot import OneShot
 
 _MERGE_PATCH: Final = "application/merge-patch+json"
+_MOST_TRANSITIONS: Final = 2**31
 NEVER: Final = float("-inf")
 
 
@@ -119,8 +120,10 @@ def claim(record: Record | None, *, me: str, duration: int, now: float) -> Recor
     if record is None:
         return Record(me, duration, stamp, stamp, transitions=0, version="")
     if record.holder == me:
-        return replace(record, duration=duration, renewed=stamp)
-    return Record(me, duration, stamp, stamp, transitions=record.transitions + 1, version=record.version)
+        return replace(record, duration=duration, acquired=record.acquired or stamp, renewed=stamp)
+    # NB: the field is an int32, and whoever may edit the Lease can write the largest there is.
+    transitions = (record.transitions + 1) % _MOST_TRANSITIONS
+    return Record(me, duration, stamp, stamp, transitions=transitions, version=record.version)
 
 
 def released(record: Record, *, now: float) -> Record:

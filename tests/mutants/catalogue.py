@@ -36,7 +36,7 @@ MUTANTS: Final = (
     Mutant(
         name="a pod that left the watch is taken for gone",
         file="engine/reconcile.py",
-        old='await look_up(self._client, self._stores, "Pod", name)',
+        old="await self._look_at_the_vanished(cluster)",
         new="pass",
         why="Somebody who strips labels makes the operator count its pods as lost.",
         plan=Plan("tampering"),
@@ -44,8 +44,8 @@ MUTANTS: Final = (
     Mutant(
         name="a name that a stranger holds is looked at once",
         file="engine/reconcile.py",
-        old="await look_up(self._client, self._stores, kind, name)",
-        new="pass",
+        old="for kind, name in ours:",
+        new="for kind, name in ():",
         why="The stranger goes and the cluster waits for ever, since no watch of ours shows it.",
         plan=Plan("foreign names"),
     ),
@@ -71,7 +71,7 @@ MUTANTS: Final = (
         old="at_once = 0.0 if outcome.again or planned.partial else None",
         new="at_once = 0.0 if planned.partial else None",
         why="What somebody else changed under our hands stays as they left it.",
-        plan=Plan("tampering"),
+        plan=Plan("rolling", Write("delete", "pods", "c-worker-2", 0), "409"),
     ),
     Mutant(
         name="what is over stays in the status",
@@ -127,7 +127,7 @@ MUTANTS: Final = (
         old="if after is not None:",
         new="if after:",
         why="0.0 is false in Python: a pass that asks for another one at once gets none.",
-        plan=Plan("tampering"),
+        plan=Plan("exit code", Write("delete", "pods", "c-worker-0", 0), "409"),
     ),
     Mutant(
         name="a key stays busy",
@@ -376,14 +376,6 @@ MUTANTS: Final = (
         new="",
         why="Only its place in the list could tell it from what a mesh injected.",
         plan=Plan("policy"),
-    ),
-    Mutant(
-        name="the resolver is not mounted",
-        file="manifests/pod.py",
-        old="volumes.append(injection.resolver_volume(resolver))",
-        new="pass",
-        why="What delivers it is there and no pod has it.",
-        plan=Plan("tampering"),
     ),
     Mutant(
         name="the resolver's ConfigMap can be edited",

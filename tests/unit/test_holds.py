@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from unit.in_memory import InMemoryWorld, groups_of, make_cluster, settled
 
@@ -225,3 +227,22 @@ def test_truce_in_a_plan_waits_and_says_so():
     assert [action.name for action in planned.actions] == ["demo-worker-1"]
     assert ([finding.reason for finding in planned.findings], planned.wake_after) == ([reasons.CONTENDED], 1.0)
     assert len(groups_of(planned)) == 1
+
+
+def test_pods_that_never_become_what_they_should_are_a_quarrel():
+    """A policy takes the mark of the template off each new pod: without a pause two tasks cost a pod a second."""
+    delete = Delete("Pod", "demo-worker-0", "uid", reasons.TEMPLATE_CHANGED, toward="hash")
+    found = repaired(4, delete)
+
+    assert found.truce(replace(delete, uid="another"), NOW)[1].reason == reasons.CONTENDED
+    assert found.truce(replace(delete, toward="another hash"), NOW) is None  # the user edited the template again
+
+
+def test_refusal_of_another_task_is_told_in_the_words_of_the_first():
+    """While a quota is full each try names another pod: the status need not be written for that."""
+    first, second = (Finding("R", f'pods "demo-worker-{index}" is forbidden') for index in (1, 2))
+    once = Holds().after({GATE: first}, (), (), NOW)
+    twice = once.after({GATE: second}, (), (), NOW + 1.0)
+
+    assert list(twice.told({GATE: second})) == [first]
+    assert list(twice.after({GATE: QUOTA}, (), (), NOW).told({GATE: QUOTA})) == [QUOTA]

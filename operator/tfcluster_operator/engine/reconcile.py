@@ -205,7 +205,8 @@ class Reconciler:
         roster = self._call_roll(cluster).completed_by(known)
         await _breathe(cluster)
         doubts = tuple(memory.holds.doubts(now))
-        findings = (*planned.findings, *outcome.refused.values(), *_outdated(memory), *(f for _, f in doubts))
+        refused = memory.holds.told(outcome.refused)
+        findings = (*planned.findings, *refused, *_outdated(memory), *(finding for _, finding in doubts))
         status = status_of(roster, known, planned.views, findings, now, changed=changed)
         memory.untold += done
         memory.changed.update(changed.values())

@@ -75,13 +75,17 @@ class Patch:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Delete the object of this name if it still has this UID; ``force`` asks no node whether its containers ended."""
+    """Delete the object of this name if it still has this UID; ``force`` asks no node whether its containers ended.
+
+    ``toward`` is what its successor is to have that it has not: where each successor lacks it too, somebody takes it.
+    """
 
     kind: Kind
     name: str
     uid: str
     reason: str
     force: bool = False
+    toward: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ needs a closed gate waits; everything else goes on.  The pauses are kept by the 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -22,6 +23,7 @@ _PATIENCE: Final = 2
 _LONGEST_TRUCE: Final = 300.0
 #: A repair that is not needed again for this long (seconds) was no part of a quarrel.
 _FORGOTTEN_AFTER: Final = 600.0
+_NUMBERS: Final = re.compile(r"[0-9]+")
 _REPAIRS: Final = frozenset({reasons.REPAIRED, reasons.VIEW_CHANGED, reasons.POD_EDITED, reasons.RECREATED})
 
 
@@ -79,6 +81,11 @@ class Holds:
         left = known.next_try - now
         return None if left <= 0 else (left, known.finding(name))
 
+    def told(self, refused: Mapping[Gate, Finding]) -> Iterator[Finding]:
+        """Give what to tell of the gates that a pass closed: the same words as before, where only the task differs."""
+        for gate, finding in refused.items():
+            yield self.gates[gate].finding if gate in self.gates else finding
+
     def doubts(self, now: float) -> Iterator[tuple[float, Finding]]:
         """Give what was put right this moment, again, and whether that lasts must be seen: the time of the next try."""
         for name, quarrel in self.quarrels.items():
@@ -104,7 +111,11 @@ class Holds:
         }
         for gate, finding in refused.items():
             times = 1 if gate in let_through else self.tried(gate) + 1
-            gates[gate] = Hold(times, now + min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** (times - 1)), finding)
+            before = self.gates.get(gate)
+            # Where only another task was tried, that is not worth another status.
+            same = before is not None and _same_but_for_numbers(before.finding, finding)
+            told = before.finding if before is not None and same else finding
+            gates[gate] = Hold(times, now + min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** (times - 1)), told)
         quarrels = {name: one for name, one in self.quarrels.items() if now - one.last < _FORGOTTEN_AFTER}
         for action in done:
             what, name = _repair(action)
@@ -121,6 +132,10 @@ class Holds:
         )
 
 
+def _same_but_for_numbers(one: Finding, other: Finding) -> bool:
+    return _NUMBERS.sub("", one.message) == _NUMBERS.sub("", other.message) and one.reason == other.reason
+
+
 def _short(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -131,7 +146,7 @@ def _repair(action: Action) -> tuple[str, str]:
     match action:
         case Patch(reason=reason, change=change) if reason in _REPAIRS:
             return _short(repr(change)), f"{kind} {name}"
-        case Delete(reason=reason) if reason in _REPAIRS:
-            return reason, f"{kind} {name}"
+        case Delete(reason=reason, toward=toward) if reason in _REPAIRS or toward:
+            return f"{reason} {toward}", f"{kind} {name}"
         case _:
             return "", ""

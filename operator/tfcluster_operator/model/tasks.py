@@ -143,13 +143,14 @@ def unhide(roster: Roster, pod: ObservedPod, story: Story) -> bool:
 def _replace_with_its_scope(case: _Case) -> bool:
     if case.pod.incarnation == case.record.incarnation:
         return False
-    return _delete(case, reasons.RESTARTED_TOGETHER)
+    return _delete(case, reasons.RESTARTED_TOGETHER, toward=str(case.record.incarnation))
 
 
 def _replace_a_pod_of_an_old_template(case: _Case) -> bool:
     outdated = case.place.outdated and case.pod.meta.uid in case.to_replace
     # NB: no running pod goes before the API server has judged the one that would come.
-    return outdated and _delete(case, reasons.TEMPLATE_CHANGED, template_gate(case.place.task.job.name))
+    job = case.place.task.job
+    return outdated and _delete(case, reasons.TEMPLATE_CHANGED, template_gate(job.name), toward=job.template_hash)
 
 
 def _replace_an_edited_pod(case: _Case) -> bool:
@@ -223,9 +224,9 @@ def _tell_and_relabel(case: _Case) -> bool:
     return True
 
 
-def _delete(case: _Case, reason: str, *needs: Gate) -> bool:
+def _delete(case: _Case, reason: str, *needs: Gate, toward: str = "") -> bool:
     name = case.place.name
-    delete = Delete("Pod", name, case.pod.meta.uid, reason)
+    delete = Delete("Pod", name, case.pod.meta.uid, reason, toward=toward)
     case.story.do("replace", delete, gate=object_gate("Pod", name), needs=(EVIDENCE, *needs))
     return True
 

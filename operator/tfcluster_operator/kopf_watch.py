@@ -128,6 +128,8 @@ class KopfWatch:
         while True:
             try:
                 await census.take(self._requests, self._namespace, everything=False)
+                # NB: kopf looks there once, and what it does not find then it never watches.
+                await census.discover(self._requests)
             except (errors.KubeError, msgspec.DecodeError) as error:
                 unknown = isinstance(error, errors.NotFoundError)
                 self._say(

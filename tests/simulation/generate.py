@@ -76,14 +76,13 @@ def _at_steps(clean: Outcome, steps: int) -> Iterator[Plan]:
 
 
 def _over_at(clean: Outcome) -> int:
-    """Tell at which step the cluster ends; a number that no step has where it does not."""
-    ends = (
-        number
-        for number, found in enumerate(clean.steps.values())
-        for kind in ("Succeeded", "Failed")
-        if found.get("tfclusters/c", {}).get("status", {}).get("conditions", {}).get(kind, {}).get("status") == "True"
-    )
-    return next(ends, len(clean.steps) + 1)
+    """Tell at which step the cluster ends or is deleted; a number that no step has where neither happens."""
+    for number, found in enumerate(clean.steps.values()):
+        conditions = found.get("tfclusters/c", {}).get("status", {}).get("conditions", {})
+        ended = any(conditions.get(kind, {}).get("status") == "True" for kind in ("Succeeded", "Failed"))
+        if ended or conditions.get("Ready", {}).get("reason") == "BeingDeleted":
+            return number
+    return len(clean.steps) + 1
 
 
 def _grouped(found: Iterable[_One], kind: Callable[[_One], Hashable]) -> list[Sequence[_One]]:

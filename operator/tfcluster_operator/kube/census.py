@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from tfcluster_operator.kube import errors
 from tfcluster_operator.kube.one_shot import OneShot
 from tfcluster_operator.model import naming
 
@@ -32,6 +33,29 @@ class _Page(msgspec.Struct):
     metadata: _ListMetadata
     # NB: the API server spells an empty list of metadata as null.
     items: list[_Item] | None = None
+
+
+class _Resource(msgspec.Struct):
+    name: str
+
+
+class _Resources(msgspec.Struct):
+    resources: list[_Resource]
+
+
+async def discover(requests: OneShot) -> None:
+    """Ask the API server's discovery for the kind, which it may know a moment later than it can list it.
+
+    Args:
+        requests: how to ask.
+
+    Raises:
+        NotFoundError: discovery does not know the kind.
+        KubeError: the server refused or did not answer.
+    """
+    answer = await requests.request("GET", f"/apis/{naming.GROUP}/{naming.VERSION}", within=_TIMEOUT)
+    if all(one.name != naming.PLURAL for one in msgspec.json.decode(answer, type=_Resources).resources):
+        raise errors.NotFoundError(status=404, reason="NotFound", message="discovery does not know the kind yet")
 
 
 class Census(NamedTuple):

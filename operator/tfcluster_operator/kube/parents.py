@@ -63,11 +63,12 @@ class Parents:
         metadata = body["metadata"]
         key = (metadata["namespace"], metadata["name"])
         known = self._bodies.get(key)
-        if known is not None and known["metadata"]["uid"] == metadata["uid"]:
+        if known is not None:
+            # NB: also of another UID: what is older is a predecessor of the same name, told of late.
             if int(known["metadata"]["resourceVersion"]) >= int(metadata["resourceVersion"]):
                 return False
-        elif known is not None:
-            self._keys.pop(known["metadata"]["uid"], None)
+            if known["metadata"]["uid"] != metadata["uid"]:
+                self._keys.pop(known["metadata"]["uid"], None)
         self._bodies[key] = body
         self._keys[metadata["uid"]] = key
         return True

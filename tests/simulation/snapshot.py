@@ -47,17 +47,23 @@ def snapshot(kube: Any) -> dict[str, Any]:
     return found
 
 
-def without_reports(found: dict[str, Any]) -> dict[str, Any]:
+def without_reports(found: dict[str, Any], *, replaced: bool = False) -> dict[str, Any]:
     """Leave out how many pods were lost and replaced, and which tasks failed lately.
 
-    The former reports what others took away: actors in plans do so, and an operator that dies after a deletion of its
-    own cannot tell whose it was. The latter is forgotten ten minutes later, and some plans take as long. Undisturbed
-    runs compare both.
+    The former reports what others took away: actors in plans do so. The latter is forgotten ten minutes later, and some
+    plans take as long. Undisturbed runs compare both.
+
+    Args:
+        found: the objects.
+        replaced: whether how many pods were replaced stays in it.
     """
+    left_out = set() if replaced else {"replaced"}
     kept = dict(found)
     for name in [one for one in found if one.startswith("tfclusters/")]:
         status = found[name]["status"]
-        jobs = {job: {k: v for k, v in told.items() if k != "replaced"} for job, told in status.get("jobs", {}).items()}
+        jobs = {
+            job: {k: v for k, v in told.items() if k not in left_out} for job, told in status.get("jobs", {}).items()
+        }
         notes = (status.get("internal") or {}).get("jobs") or {}
         notes = {job: {k: v for k, v in told.items() if k not in {"failing", "lost"}} for job, told in notes.items()}
         notes = {job: told for job, told in notes.items() if told}

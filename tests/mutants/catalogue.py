@@ -26,6 +26,22 @@ MUTANTS: Final = (
         plan=Plan("policy", Step(1), "webhook down for 20 s"),
     ),
     Mutant(
+        name="what the garbage collector takes is made again",
+        file="engine/reconcile.py",
+        old="if planned.groups and not memory.heard_of and await",
+        new="if planned.groups and memory.heard_of and await",
+        why="The collector may be ahead of the watch of TFClusters: its work is undone as long as that lags.",
+        plan=Plan("create", Line("tfclusters", "DELETED", "c", 0), "hold 5 s"),
+    ),
+    Mutant(
+        name="an own deletion is not written down first",
+        file="engine/reconcile.py",
+        old=" or entered is not known",
+        new="",
+        why="After a crash the operator takes its own deletion for somebody else's and counts the pod as lost.",
+        plan=Plan("rolling", Write("delete", "pods", "c-worker-1", 0, "after"), "crash"),
+    ),
+    Mutant(
         name="a refusal is forgotten",
         file="engine/reconcile.py",
         old="memory.holds.after(outcome.refused, ",

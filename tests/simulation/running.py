@@ -55,6 +55,8 @@ def run(
         )
     except Exception:  # noqa: BLE001 - whatever it is, it is this plan's and is told with it
         outcome.error = traceback.format_exc(limit=-6)
+    finally:
+        logging.disable(logging.NOTSET)
     outcome.seconds = time.perf_counter() - began
     return outcome
 

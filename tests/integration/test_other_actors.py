@@ -41,9 +41,13 @@ MIRRORED_AND_MESHED = f"""[
 pytestmark = pytest.mark.usefixtures("operator")
 
 
-@pytest.fixture
-def mutated(world: World) -> Iterator[World]:
-    """A namespace in which a policy rewrites the first image of each new pod and puts a proxy before it."""
+#: What a policy does to a pod that allows only annotations which it knows.
+WITHOUT_ANNOTATIONS = """[JSONPatch{op: "add", path: "/metadata/annotations", value: {"allowed": "yes"}}]"""
+
+
+@contextmanager
+def mutating(world: World, expression: str, in_force: Callable[[Object], bool]) -> Iterator[None]:
+    """Have a policy change each new pod of the namespace, for the time of a with block."""
     objects, name = world.objects, world.namespace
     rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
     policy = {
@@ -52,15 +56,22 @@ def mutated(world: World) -> Iterator[World]:
             "matchConstraints": {"namespaceSelector": selector(name), "resourceRules": [rule]},
             "failurePolicy": "Fail",
             "reinvocationPolicy": "Never",
-            "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": MIRRORED_AND_MESHED}}],
+            "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": expression}}],
         },
     }
     objects.create(POLICIES, "", policy)
     objects.create(BINDINGS, "", {"metadata": {"name": name}, "spec": {"policyName": name}})
-    eventually(lambda: containers(dry_run(world)), lambda found: "proxy" in found, what="the policy is in force")
-    yield world
+    eventually(lambda: dry_run(world), in_force, what="the policy is in force")
+    yield
     objects.delete(BINDINGS, "", name)
     objects.delete(POLICIES, "", name)
+
+
+@pytest.fixture
+def mutated(world: World) -> Iterator[World]:
+    """A namespace in which a policy rewrites the first image of each new pod and puts a proxy before it."""
+    with mutating(world, MIRRORED_AND_MESHED, lambda pod: "proxy" in containers(pod)):
+        yield world
 
 
 def selector(namespace: str) -> Object:
@@ -326,3 +337,39 @@ def test_taken_name_of_a_new_job_holds_up_that_job_alone(world, kubelet):
 
     world.await_pods_of("c", task_names("c", worker=2, ps=1))
     world.await_condition("c", "NameConflict", status="False")
+
+
+def test_policy_that_takes_our_marks_off_is_no_reason_to_hurry(world, audit):
+    """Pods that never become what they should be are replaced ever more seldom, and the status says why."""
+    position = audit.position()
+    with mutating(world, WITHOUT_ANNOTATIONS, lambda pod: "allowed" in pod["metadata"].get("annotations", {})):
+        world.launch("c", {"worker": {"replicas": 1}})
+        told = world.await_condition("c", "Ready", status="False", reason="Contended")["message"]
+        assert "Pod c-worker-0 was put right" in told
+        began = time.monotonic()
+        eventually(
+            lambda: pods_written(audit, world, position)["create", "c-worker-0"], lambda made: made >= 5, what="a fifth"
+        )
+        # NB: the pauses after the second, third and fourth are 1, 2 and 4 s.
+        assert time.monotonic() - began > 2
+    world.await_condition("c", "UpToDate", status="True")
+    assert world.condition("c", "Ready")["reason"] == "TasksNotReady"  # nobody runs the pod here
+
+
+def test_template_of_which_no_pod_can_be_made_costs_no_pod(world, kubelet):
+    """The API server judges the new pod before an old one goes: what it refuses is told, and the pods run on."""
+    uids = launch_running(world, kubelet, "c", {"worker": {"replicas": 2}, "ps": {}})
+    world.await_condition("c", "Ready", status="True")
+
+    broken = {**pod_template(), "metadata": {"labels": {"team": "a b c!"}}}
+    world.edit("c", {"jobs": {"worker": {"template": broken}, "ps": {"template": pod_template(image="other:1")}}})
+
+    told = world.await_condition("c", "Ready", status="False", reason="Refused")["message"]
+    assert "metadata.labels" in told
+    await_asked_to_go(world, "c-ps-0")
+    await_another_pass(world, "c")
+    assert {n: u for n, u in uids_of(world, "c").items() if "worker" in n} == {
+        n: u for n, u in uids.items() if "worker" in n
+    }
+    world.edit("c", {"jobs": {"worker": {"template": {**broken, "metadata": {"labels": {"team": "a"}}}}}})
+    await_asked_to_go(world, "c-worker-0", "c-worker-1")

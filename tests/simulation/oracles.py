@@ -19,6 +19,8 @@ _LIE_AT_MOST: Final = 5.0
 _GARBAGE_COLLECTOR: Final = "system:serviceaccount:kube-system:generic-garbage-collector"
 #: What takes no pod away: what was lost is then counted as in an undisturbed run.
 _TAKE_NO_POD: Final = frozenset({"crash", "leader dies", "leader hands over", "answer lost"})
+#: In these somebody hides pods or swaps them: an operator that has just started cannot tell that from a loss.
+_TAKE_PODS: Final = frozenset({"tampering", "swapped pod"})
 _NOT_COUNTED: Final = frozenset({"events", "leases", "namespaces", "tfclusters"})
 
 Deeds = Counter[str]
@@ -115,7 +117,7 @@ def _ends(outcome: Outcome, wanted: Mapping[str, Any]) -> Iterator[str]:
     for name, found in outcome.steps.items():
         pair = wanted["steps"].get(name, {}), found
         if outcome.plan.trigger is not None:
-            counted = outcome.plan.action in _TAKE_NO_POD
+            counted = outcome.plan.action in _TAKE_NO_POD and outcome.plan.workload not in _TAKE_PODS
             pair = tuple(snapshot.without_reports(one, replaced=counted) for one in pair)
         for difference in snapshot.differences(*pair):
             yield f"after {name!r}: {difference}"

@@ -93,6 +93,7 @@ class Engine:
         metadata = body["metadata"]
         key = (metadata["namespace"], metadata["name"])
         if kind == "DELETED":
+            self._parents.bury(key, metadata["uid"])
             self._remove(key, metadata["uid"])
         elif self._parents.put(body):
             self._reconciler.heard_of(key, metadata["uid"])

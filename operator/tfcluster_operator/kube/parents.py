@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -11,6 +12,8 @@ from tfcluster_operator.kube.client import MERGE_PATCH, Client
 from tfcluster_operator.model import naming
 
 Key = tuple[str, str]
+
+_TOMBSTONES: Final = 5_000
 
 _BASE: Final = f"/apis/{naming.GROUP}/{naming.VERSION}"
 
@@ -43,6 +46,8 @@ class Parents:
 
     def __init__(self, client: Client) -> None:
         self._client = client
+        #: The UIDs of deleted ones, so that a late word of one does not bring it back.
+        self._deleted: OrderedDict[str, None] = OrderedDict()
         self._bodies: dict[Key, Mapping[str, Any]] = {}
         self._keys: dict[str, Key] = {}
 
@@ -63,6 +68,8 @@ class Parents:
         metadata = body["metadata"]
         key = (metadata["namespace"], metadata["name"])
         known = self._bodies.get(key)
+        if metadata["uid"] in self._deleted:
+            return False
         if known is not None:
             # NB: also of another UID: what is older is a predecessor of the same name, told of late.
             if int(known["metadata"]["resourceVersion"]) >= int(metadata["resourceVersion"]):
@@ -73,8 +80,15 @@ class Parents:
         self._keys[metadata["uid"]] = key
         return True
 
+    def bury(self, key: Key, uid: str) -> None:
+        """Take out a TFCluster of whose deletion an event told; one reborn under its name stays."""
+        self._deleted[uid] = None
+        if len(self._deleted) > _TOMBSTONES:
+            self._deleted.popitem(last=False)
+        self.remove(key, uid)
+
     def remove(self, key: Key, uid: str) -> None:
-        """Take out a TFCluster that was deleted; one reborn under its name stays."""
+        """Take out a TFCluster that is not there any more; one reborn under its name stays."""
         known = self._bodies.get(key)
         if known is not None and known["metadata"]["uid"] == uid:
             del self._bodies[key]

@@ -18,14 +18,6 @@ MUTANTS: Final = (
         plan=Plan("never", Write("delete", "pods", "c-worker-1", 0, "after"), "crash"),
     ),
     Mutant(
-        name="no report after a refusal",
-        file="engine/reconcile.py",
-        old="due = await self._report(key, cluster, status, memory)",
-        new="due = None if outcome.refused else await self._report(key, cluster, status, memory)",
-        why="While a webhook is down the status says Ready of a cluster that is not.",
-        plan=Plan("policy", Step(1), "webhook down for 20 s"),
-    ),
-    Mutant(
         name="what the garbage collector takes is made again",
         file="engine/reconcile.py",
         old="if planned.groups and not memory.heard_of and await",

@@ -356,6 +356,7 @@ def test_server_accepts_every_value(server: Objects, install, on_server):
         "Deployment",
         "NetworkPolicy",
         "PodDisruptionBudget",
+        "Lease",
     }
 
 

@@ -87,7 +87,7 @@ class LiveWorld(World):
     def logs(self, pod: str) -> str:
         """Read the log of a pod's container; empty while there is none."""
         try:
-            return self._core.read_namespaced_pod_log(pod, self.namespace)
+            return self._core.read_namespaced_pod_log(pod, self.namespace) or ""
         except client.ApiException as error:
             if error.status in {400, 404}:
                 return ""

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from hypothesis import HealthCheck, settings
 from kubernetes import client, config
 from kubernetes.client.exceptions import ApiException
 
@@ -33,6 +34,10 @@ from support.waiting import eventually  # noqa: E402 - after the path
 from support.world import World  # noqa: E402 - after the path
 
 pytest_plugins = ["support.skips"]
+
+# A busy machine makes no test fail: how long an example takes says nothing of the code.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 TRACEBACK = "Traceback (most recent call last)"
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
+import aiohttp
 import msgspec
 from unit.in_memory import make_cluster
 
+from tfcluster_operator.engine.assembly import Engine
 from tfcluster_operator.kube import store as store_module
 from tfcluster_operator.kube import wire
+from tfcluster_operator.kube.client import Client
+from tfcluster_operator.kube.limiter import AdaptiveLimiter
 from tfcluster_operator.kube.store import ChildStore, Stores
+from tfcluster_operator.manifests.resolver_archive import ResolverArchive
 from tfcluster_operator.model import naming
 from tfcluster_operator.model.observed import Child
 
@@ -235,3 +240,27 @@ def test_the_labelled_object_of_a_name_goes_before_the_unlabelled():
     stores.of["Pod"].put(child(2, name=name[1], namespace=name[0]))
 
     assert stores.observe(make_cluster({"worker": 1})).pods[name[1]].meta.version == 2
+
+
+# --- what left the watch unasked
+
+
+def test_what_left_the_watch_unasked_is_given_once():
+    """It may be gone, or have lost the label by which we watch: whoever works on its controller looks."""
+    stores = Stores(lambda *_: None)
+    stores.of["Pod"].put(child(1))
+    stores.of["Pod"].remove(child(2))
+
+    assert stores.take_vanished("owner")["Pod"] == {NAME}
+    assert stores.take_vanished("owner")["Pod"] == set()
+
+
+def test_what_vanished_of_a_cluster_that_is_gone_is_not_kept():
+    """Nobody will ever look: what the garbage collector takes of each deleted TFCluster would pile up."""
+    archive = ResolverArchive("digest", b"")
+    engine = Engine(Client(cast("aiohttp.ClientSession", None), "", AdaptiveLimiter()), (), archive)
+    pods = engine._stores.of["Pod"]
+    pods.put(child(1))
+    pods.remove(child(2))
+
+    assert pods.vanished == {}

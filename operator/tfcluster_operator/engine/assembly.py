@@ -93,7 +93,7 @@ class Engine:
         metadata = body["metadata"]
         key = (metadata["namespace"], metadata["name"])
         if kind == "DELETED":
-            self._parents.bury(key, metadata["uid"])
+            self._parents.bury(metadata["uid"])
             self._remove(key, metadata["uid"])
         elif self._parents.put(body):
             self._reconciler.heard_of(key, metadata["uid"])
@@ -120,5 +120,8 @@ class Engine:
         owner = self._parents.key_of(owner_uid)
         if owner is not None:
             self._queue.mark(owner)
+        else:
+            # NB: nobody will ever ask what became of the children of a TFCluster that is gone.
+            self._stores.take_vanished(owner_uid)
         if labelled != owner and self._parents.get(labelled) is not None:
             self._queue.mark(labelled)

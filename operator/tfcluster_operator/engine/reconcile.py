@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
@@ -24,7 +24,6 @@ from tfcluster_operator.model.actions import EVIDENCE, Action, DeleteCluster, Fi
 from tfcluster_operator.model.conditions import with_others
 from tfcluster_operator.model.holds import Holds
 from tfcluster_operator.model.ledger import Ledger
-from tfcluster_operator.model.observed import ObservedPod
 from tfcluster_operator.model.parse import InvalidSpecError, is_ours, parse
 from tfcluster_operator.model.plan import plan
 from tfcluster_operator.model.policies import termination
@@ -168,22 +167,19 @@ class Reconciler:
         blocked = await self._look_at_blocked_names(cluster, memory)
         await self._look_at_the_vanished(cluster)
         roster, stuck = await self._look(cluster, memory)
-        known, planned = await self._decide(roster, memory)
+        roster, known, planned = await self._decide(roster, memory)
         if planned.groups and not memory.heard_of and await self._parents.is_leaving(key, cluster.uid):
             # NB: children vanish when the garbage collector is at work, and it may be ahead of kopf's watch.
             self._parents.remove(key, cluster.uid)
             return None
         memory.heard_of = False
-        changed = await self._revisions.changed_fields(roster.completed_by(known), known)
-        closed = []
-        unwritten = False
+        changed = await self._revisions.changed_fields(roster, known)
+        closed, unwritten = [EVIDENCE] if memory.outdated else [], False
         entered = enter_deletions(roster, known, planned.actions)
         if not memory.outdated and (known.tells_more_than(written) or entered is not known):
             # A failure is counted before its pod goes; the plan is carried out on what the API server has.
             known = entered
-            status = status_of(
-                roster.completed_by(known), known, planned.views, planned.findings, self._clock(), changed=changed
-            )
+            status = status_of(roster, known, planned.views, planned.findings, self._clock(), changed=changed)
             try:
                 if (again := await self._write(key, cluster, status, memory, urgent=True)) is not None:
                     return again
@@ -192,8 +188,6 @@ class Reconciler:
                 unwritten = True
                 if known.holds_evidence(written):
                     closed.append(EVIDENCE)
-        if memory.outdated:
-            closed.append(EVIDENCE)
         outcome = await self._executor.carry_out(planned, cluster, closed=closed)
         now, done = self._clock(), outcome.actions
         memory.holds = memory.holds.after(outcome.refused, (step.gate for step in outcome.done), done, now)
@@ -228,14 +222,17 @@ class Reconciler:
         """Classify what exists; tell whether a pod should be gone and is not."""
         roster, now = self._call_roll(cluster), self._clock()
         stuck = [pod for pod in roster.leaving if termination.seconds_until_stuck(pod, now) <= 0]
-        if stuck:
-            await self._look_at_stuck_pods(stuck, memory, now)
+        if stuck and now - memory.looked_at_stuck >= _LOOK_AT_STUCK_AGAIN:
+            # NB: the event that says that they are gone may have been lost.
+            memory.looked_at_stuck = now
+            for pod in stuck[:_LOOKED_AT_ONCE]:
+                await look_up(self._client, self._stores, "Pod", (pod.meta.namespace, pod.meta.name))
             roster = self._call_roll(cluster)
         await _breathe(cluster)
         return roster, bool(stuck)
 
-    async def _decide(self, roster: Roster, memory: _Memory) -> tuple[Ledger, Plan]:
-        """Take stock and plan; the others get a turn between the parts of a large cluster's pass."""
+    async def _decide(self, roster: Roster, memory: _Memory) -> tuple[Roster, Ledger, Plan]:
+        """Take stock, enter what has completed, and plan; the others get a turn between the parts of a large pass."""
         cluster, now = roster.cluster, self._clock()
         known = take_stock(roster, ledger.read(cluster.status), now)
         roster = roster.completed_by(known)
@@ -247,7 +244,7 @@ class Reconciler:
         memory.generation, memory.pods = cluster.generation, roster.uids
         planned = plan(roster, known, memory.views.of_jobs, now, holds=memory.holds)
         await _breathe(cluster)
-        return known, planned
+        return roster, known, planned
 
     def _call_roll(self, cluster: TFCluster) -> Roster:
         resolver = self._executor.resolver_of(cluster)
@@ -268,16 +265,9 @@ class Reconciler:
 
     async def _look_at_the_vanished(self, cluster: TFCluster) -> None:
         """Look whether what left the watch is gone, or has lost the label by which we watch."""
-        for kind, store in self._stores.of.items():
-            for name in sorted(store.vanished.pop(cluster.uid, set()))[:_LOOKED_AT_ONCE]:
+        for kind, names in self._stores.take_vanished(cluster.uid).items():
+            for name in sorted(names)[:_LOOKED_AT_ONCE]:
                 await look_up(self._client, self._stores, kind, name)
-
-    async def _look_at_stuck_pods(self, stuck: Sequence[ObservedPod], memory: _Memory, now: float) -> None:
-        """Look again, now and then, at pods that should be gone: the event that says so may have been lost."""
-        if now - memory.looked_at_stuck >= _LOOK_AT_STUCK_AGAIN:
-            memory.looked_at_stuck = now
-            for pod in stuck[:_LOOKED_AT_ONCE]:
-                await look_up(self._client, self._stores, "Pod", (pod.meta.namespace, pod.meta.name))
 
     async def _report(self, key: Key, cluster: TFCluster, status: Mapping[str, Any], memory: _Memory) -> float | None:
         """Write the status if it differs and a second has passed, then tell what was done; or say when to come back."""

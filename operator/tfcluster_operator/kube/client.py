@@ -71,7 +71,6 @@ class Client:
         params: Mapping[str, str] | None = None,
         content_type: str = JSON,
         urgent: bool = True,
-        headers: Mapping[str, str] | None = None,
         patience: float | None = None,
     ) -> bytes:
         """Make one request.
@@ -83,7 +82,6 @@ class Client:
             params: the query.
             content_type: the kind of the body.
             urgent: False for what only reports, and waits for what builds.
-            headers: more headers of the request.
             patience: for how long, in seconds, it is tried again; None for the usual time.
 
         Returns:
@@ -95,7 +93,7 @@ class Client:
             NotLeadingError: it is a write, and another replica may lead by now.
         """
         data = None if body is None else msgspec.json.encode(body)
-        sent = {**(headers or {}), **({} if data is None else {"Content-Type": content_type})}
+        headers = {} if data is None else {"Content-Type": content_type}
         writes = method != "GET"
         usual = self._write_patience if writes else self._patience
         give_up = self.clock.elapsed() + (usual if patience is None else patience)
@@ -110,7 +108,7 @@ class Client:
                         self._server + path,
                         data=data,
                         params=params,
-                        headers=sent,
+                        headers=headers,
                         timeout=_REQUEST_TIMEOUT,
                     ) as response:
                         answer = await response.read()

@@ -8,7 +8,6 @@ there.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
@@ -192,9 +191,11 @@ class Executor:
     async def _create_pod(self, action: CreatePod, cluster: TFCluster, patience: float | None) -> None:
         if action.replaces:
             # NB: that it is gone already is as good as a deletion; that the create is refused must be told apart.
-            with contextlib.suppress(errors.NotFoundError):
-                await self._delete(Delete("Pod", action.name, action.replaces, action.reason), cluster, patience)
-            self._stores.of["Pod"].forget_unless_terminating((cluster.namespace, action.name), action.replaces)
+            delete = Delete("Pod", action.name, action.replaces, action.reason)
+            try:
+                await self._delete(delete, cluster, patience)
+            except errors.NotFoundError:
+                self._forget(delete, cluster, gone=True)
         body = build_pod(
             cluster,
             action.task,

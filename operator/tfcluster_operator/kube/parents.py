@@ -80,12 +80,11 @@ class Parents:
         self._keys[metadata["uid"]] = key
         return True
 
-    def bury(self, key: Key, uid: str) -> None:
-        """Take out a TFCluster of whose deletion an event told; one reborn under its name stays."""
+    def bury(self, uid: str) -> None:
+        """Note that an event told of the deletion of a TFCluster: from now on nobody is believed who tells of it."""
         self._deleted[uid] = None
         if len(self._deleted) > _TOMBSTONES:
             self._deleted.popitem(last=False)
-        self.remove(key, uid)
 
     def remove(self, key: Key, uid: str) -> None:
         """Take out a TFCluster that is not there any more; one reborn under its name stays."""

@@ -7,7 +7,7 @@ dropped by its resource version.  So the pass after a write always sees it, and 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, cast
 
 from tfcluster_operator.kube import clock as clocks
@@ -93,12 +93,6 @@ class ChildStore:
             self._drop(name, known)
             self._tell(known)
 
-    def forget_unless_terminating(self, name: Name, uid: str) -> None:
-        """Take out a child that a request has just shown to be gone, unless a finalizer keeps it a while."""
-        known = self._children.get(name)
-        if known is not None and not known.meta.terminating:
-            self.forget(name, uid)
-
     def replace(self, children: list[Child], *, version: int, namespace: str | None) -> None:
         """Take in a whole list: what it does not hold is gone, unless we made it after the list was taken.
 
@@ -148,6 +142,10 @@ class Stores:
         self.of: dict[Kind, ChildStore] = {kind: ChildStore(changed, now) for kind in kinds}
         #: Objects that hold a name we need and carry none of our labels, so that no watch of ours shows them.
         self.unlabelled: dict[tuple[Kind, Name], Child] = {}
+
+    def take_vanished(self, uid: str) -> Mapping[Kind, set[Name]]:
+        """Give what left the watches of this controller's children unasked, by kind, and remember it no more."""
+        return {kind: store.vanished.pop(uid, set()) for kind, store in self.of.items()}
 
     def note_unlabelled(self, kind: Kind, child: Child) -> None:
         """Take in an object that holds a name we need and that no watch of ours shows."""

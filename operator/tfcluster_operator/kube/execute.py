@@ -73,6 +73,11 @@ class Outcome:
         """The actions that were carried out and changed something."""
         return [step.action for step in self.done if not isinstance(step.action, TryPod)]
 
+    def lose(self, step: Step) -> None:
+        """Note that somebody else was faster: the rest is planned again, and what needs this waits for that."""
+        self.again = True
+        self.closed.add(step.gate)
+
     def holds_up(self, step: Step) -> bool:
         """Tell whether a step waits for something that was refused, or that lost a race."""
         return bool(self.cut_off) or step.gate in self.closed or not self.closed.isdisjoint(step.needs)
@@ -145,19 +150,15 @@ class Executor:
             try:
                 await self._carry_out(action, cluster, patience=0.0 if outcome.impatient else None)
                 outcome.done.append(step)
-            except (errors.NotFoundError, errors.ConflictError) as error:
-                if isinstance(error, errors.NotFoundError) and not isinstance(action, Patch | Delete):
+            except errors.NotFoundError as error:
+                if not isinstance(action, Patch | Delete):
                     # A create that finds no place: its namespace is gone.
                     _refuse(outcome, step, reasons.REFUSED, error)
                     continue
-                outcome.again = True
-                outcome.closed.add(step.gate)
-                self._forget(action, cluster, gone=isinstance(error, errors.NotFoundError))
-                if isinstance(error, errors.ConflictError):
-                    await self._look_up(action, cluster, outcome)
-            except errors.AlreadyExistsError:
-                outcome.again = True
-                outcome.closed.add(step.gate)
+                outcome.lose(step)
+                self._forget(action, cluster)
+            except (errors.ConflictError, errors.AlreadyExistsError):
+                outcome.lose(step)
                 await self._look_up(action, cluster, outcome)
             except errors.ServerError as error:
                 outcome.impatient = True
@@ -195,7 +196,7 @@ class Executor:
             try:
                 await self._delete(delete, cluster, patience)
             except errors.NotFoundError:
-                self._forget(delete, cluster, gone=True)
+                self._forget(delete, cluster)
         body = build_pod(
             cluster,
             action.task,
@@ -260,9 +261,8 @@ class Executor:
         else:
             store.forget((cluster.namespace, action.name), action.uid)
 
-    def _forget(self, action: Action, cluster: TFCluster, *, gone: bool) -> None:
-        if gone and isinstance(action, Patch | Delete):
-            self._stores.of[action.kind].forget((cluster.namespace, action.name), action.uid)
+    def _forget(self, action: Patch | Delete, cluster: TFCluster) -> None:
+        self._stores.of[action.kind].forget((cluster.namespace, action.name), action.uid)
 
     async def _look_up(self, action: Action, cluster: TFCluster, outcome: Outcome) -> None:
         """Find out who holds a name that should be free: an object of ours that lost its labels, or another's."""

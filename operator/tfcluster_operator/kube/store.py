@@ -66,10 +66,7 @@ class ChildStore:
             self._drop(name, known)
             if known.meta.owner_uid != meta.owner_uid:
                 self._tell(known)
-        if isinstance(child, ObservedPod):
-            same = isinstance(known, ObservedPod) and known.meta.uid == meta.uid
-            child = child.seen(cast("ObservedPod", known) if same else None, self._now())
-        self._children[name] = child
+        self._children[name] = child = _noted(child, known, self._now())
         self._by_owner.setdefault(meta.owner_uid, set()).add(name)
         self._tell(child)
 
@@ -128,6 +125,13 @@ class ChildStore:
             self._gone.popitem(last=False)
 
 
+def _noted(child: Child, known: Child | None, now: float) -> Child:
+    """Give a pod what we noted of it while we knew it before; any other child as it is."""
+    if not isinstance(child, ObservedPod):
+        return child
+    return child.seen(known if isinstance(known, ObservedPod) and known.meta.uid == child.meta.uid else None, now)
+
+
 class Stores:
     """The stores of every kind, and what they hold of one cluster.
 
@@ -150,11 +154,7 @@ class Stores:
     def note_unlabelled(self, kind: Kind, child: Child) -> None:
         """Take in an object that holds a name we need and that no watch of ours shows."""
         key = (kind, (child.meta.namespace, child.meta.name))
-        if isinstance(child, ObservedPod):
-            known = self.unlabelled.get(key)
-            same = isinstance(known, ObservedPod) and known.meta.uid == child.meta.uid
-            child = child.seen(cast("ObservedPod", known) if same else None, self._now())
-        self.unlabelled[key] = child
+        self.unlabelled[key] = _noted(child, self.unlabelled.get(key), self._now())
 
     def observe(self, cluster: TFCluster, *, resolver: str = "") -> Observed:
         """Gather everything that exists under a cluster's names or under its control.

@@ -148,8 +148,6 @@ class _ContainerKey(msgspec.Struct):
     name: str = ""
 
 
-#: A pod whose spec was edited has two writers at least.
-_EDITED: Final = 2
 _fields: Final = msgspec.json.Decoder(_Fields)
 _container_key: Final = msgspec.json.Decoder(_ContainerKey)
 
@@ -162,12 +160,11 @@ def _edited_images(written: Sequence[ManagedFields]) -> Iterator[str]:
     A pod that we did not create (a backup was restored) is all another's: nothing in it was edited.
     """
     of_the_spec = [one for one in written if not one.subresource and b'"f:spec"' in bytes(one.fields)]
-    if len(of_the_spec) < _EDITED or all(one.manager != naming.FIELD_MANAGER for one in of_the_spec):
-        return
+    ours = [one for one in of_the_spec if one.manager == naming.FIELD_MANAGER]
     theirs = [path for one in of_the_spec if one.manager != naming.FIELD_MANAGER for path in _images_in(one)]
-    if theirs:
-        ours = {path for one in of_the_spec if one.manager == naming.FIELD_MANAGER for path in _images_in(one)}
-        yield from (path for path in theirs if path not in ours)
+    if ours and theirs:
+        kept = {path for one in ours for path in _images_in(one)}
+        yield from (path for path in theirs if path not in kept)
 
 
 def _images_in(entry: ManagedFields) -> Iterator[str]:

@@ -9,7 +9,7 @@ from typing import Any
 import aiohttp
 import pytest
 from unit.http_world import HttpWorld, Refusal, Request
-from unit.in_memory import NOW, InMemoryWorld, make_body, make_cluster, settled
+from unit.in_memory import NOW, TEMPLATE, InMemoryWorld, make_body, make_cluster, merge_patch, settled
 from unit.virtual_time import run_in_virtual_time
 
 from tfcluster_operator.engine.reconcile import Reconciler
@@ -24,7 +24,7 @@ from tfcluster_operator.manifests.resolver_archive import ResolverArchive
 from tfcluster_operator.model import reasons
 from tfcluster_operator.model.actions import EVIDENCE, Finding
 from tfcluster_operator.model.spec import TFCluster
-from tfcluster_operator.model.story import SERVICE, pods_gate, views_gate
+from tfcluster_operator.model.story import SERVICE, pods_gate, template_gate, views_gate
 
 NO_ARCHIVE = ResolverArchive(digest="0123456789", content=b"zip")
 QUOTA = Refusal(403, "Forbidden", "exceeded quota: objects")
@@ -252,6 +252,35 @@ def test_object_that_changed_under_the_plan_is_left_alone(happens):
 
     assert outcome.again
     assert (world.objects.get(("Pod", "demo-worker-1")) == before.get(("Pod", "demo-worker-1"))) is True
+
+
+# --- a template that is tried
+
+OTHER_IMAGE = merge_patch(TEMPLATE, {"spec": {"containers": [{"name": "task", "image": "image:2"}]}})
+
+
+@pytest.mark.parametrize(
+    ("answer", "goes_on"),
+    [
+        (QUOTA, True),
+        (Refusal(400, "BadRequest", 'admission webhook "policy" does not support dry run'), True),
+        (Refusal(409, "AlreadyExists", 'pods "demo-worker-0" already exists'), True),
+        (Refusal(422, "Invalid", "spec.containers[0].image: Required value"), False),
+        (Refusal(403, "Forbidden", 'violates PodSecurity "restricted:latest"'), False),
+        (WEBHOOK, False),
+    ],
+    ids=["quota", "no dry run", "name taken", "invalid", "pod security", "webhook is down"],
+)
+def test_running_pods_go_only_for_a_template_that_the_server_takes(answer, goes_on):
+    """A full quota, a webhook that cannot try and a name that is taken say nothing against the template."""
+    world = settled(bare({"worker": 1}))
+    other = bare({"worker": {"replicas": 1, "template": OTHER_IMAGE}}, generation=2)
+
+    outcome, session = carry_out(world, other, lambda request: answer if "dryRun" in request.params else None)
+
+    assert [one.brief for one in session.requests if "dryRun" in one.params] == ["POST pods demo-worker-0"]
+    assert ("DELETE pods demo-worker-0" in session.writes("pods")) is goes_on
+    assert list(outcome.refused) == ([] if goes_on else [template_gate("worker")])
 
 
 # --- careful groups
@@ -493,3 +522,28 @@ def test_failure_that_cannot_be_written_down_keeps_its_pod():
     run_in_virtual_time(story())
 
     assert session.clusters["demo"]["status"]["jobs"]["worker"]["restarts"] == 1
+
+
+def test_lost_pod_is_replaced_while_the_status_is_refused():
+    """No evidence goes with it; one event says that the status cannot be written, however long it is so."""
+    session = declared()
+    world = session.world
+
+    async def story() -> None:
+        operator = Operator(session)
+        for _ in range(3):
+            await operator.one_pass()
+            world.all_pods_run()
+            await asyncio.sleep(2)
+        session.refuse = lambda request: QUOTA if request.subresource == "status" else None
+        world.objects.pop(("Pod", "demo-worker-1"))
+        for _ in range(5):
+            await operator.one_pass()
+            await asyncio.sleep(2)
+
+    run_in_virtual_time(story())
+
+    assert "demo-worker-1" in world.names("Pod")
+    events = [one.body for one in session.requests if one.plural == "events"]
+    told = [(one["type"], one["reason"]) for one in events if "status of the TFCluster" in one["message"]]
+    assert told == [("Warning", "Refused")]

@@ -17,7 +17,7 @@ from unit.virtual_time import run_in_virtual_time
 from tfcluster_operator.kube import errors
 from tfcluster_operator.kube.clock import Clock
 from tfcluster_operator.kube.leadership import Alone, Election, LeaseLostError
-from tfcluster_operator.kube.lease import Record, Timing
+from tfcluster_operator.kube.lease import Record, Timing, claim
 
 TIMING = Timing()
 Span = tuple[float, float]
@@ -576,6 +576,22 @@ def test_times_are_written_as_client_go_writes_them():
         assert re.fullmatch(r"2023-11-14T22:15:02\.\d{6}Z", world.server.record.renewed)
 
     within_world(1, story)
+
+
+def test_a_claim_counts_on_from_the_largest_number_that_the_lease_can_hold():
+    """The count starts again at 0: one more than an int32 would be refused by the server for ever."""
+    edited = Record("other", 15, "", "", transitions=2**31 - 1, version="7")
+
+    assert claim(edited, me="me", duration=15, now=0.0).transitions == 0
+
+
+def test_a_renewal_fills_in_when_the_lease_was_taken():
+    """Whoever emptied the field gets it back; a time that is there stays."""
+    edited = Record("me", 15, "", "", transitions=3, version="7")
+    dated = replace(edited, acquired="2023-11-14T22:13:20.000000Z")
+
+    assert claim(edited, me="me", duration=15, now=1_700_000_100.0).acquired == "2023-11-14T22:15:00.000000Z"
+    assert claim(dated, me="me", duration=15, now=1_700_000_100.0).acquired == dated.acquired
 
 
 def test_an_operator_alone_leads_until_it_resigns():

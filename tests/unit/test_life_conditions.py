@@ -248,3 +248,14 @@ def test_finished_cluster_rolls_nothing(world):
     known = replace(world.ledger, verdict=FAILED)
 
     assert told(said(edited(), world, known)["UpToDate"]) == ("True", "AllCurrent")
+
+
+def test_a_cluster_in_which_no_job_decides_says_so():
+    """An evaluator alone never makes a cluster succeed: the condition says what would."""
+    cluster = make_cluster({"evaluator": 1})
+    condition = said(cluster, settled(cluster))["Succeeded"]
+
+    assert told(condition) == ("False", "NotFinished")
+    assert condition["message"] == (
+        "no job decides when the cluster has succeeded: name one in spec.successPolicy.jobs"
+    )

@@ -1,0 +1,36 @@
+"""The first second of a process: it is heard before it has loaded anything."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from support.waiting import eventually
+
+_ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_sigterm_is_heeded_before_the_slow_imports(tmp_path: Path):
+    """A pod that is deleted right after its start ends at once and with 0."""
+    (tmp_path / "uvloop.py").write_text("import signal\n\nsignal.pause()\n", encoding="utf-8")
+    paths = os.pathsep.join(str(path) for path in (tmp_path, _ROOT / "operator", _ROOT / "resolver"))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tfcluster_operator", "--all-namespaces"], env={**os.environ, "PYTHONPATH": paths}
+    )
+    try:
+        eventually(lambda: handles(process.pid, signal.SIGTERM), what="the process handles SIGTERM")
+        process.terminate()
+        assert process.wait(10) == 0
+    finally:
+        process.kill()
+        process.wait()
+
+
+def handles(pid: int, number: int) -> bool:
+    """Tell whether a process has a handler for a signal, as the kernel has it."""
+    lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()
+    (caught,) = [line.split()[1] for line in lines if line.startswith("SigCgt:")]
+    return bool(int(caught, 16) & 1 << (number - 1))

@@ -68,7 +68,7 @@ def view(membership: Membership, path: Path, directory: str) -> Check:
                 "view",
                 Verdict.FAILED,
                 f"{message}: it has {own} at {address}, and this pod was made for {own.address}",
-                "The view or the environment is another cluster's: let the operator make the pod anew (delete it)",
+                "The view or the environment is another cluster's: delete the pod, and the operator creates it again",
             )
         if isinstance(known, Sequence) and known and own.index >= len(known):
             return Check(
@@ -144,7 +144,7 @@ def tensorflow(directory: str) -> Check:
             "tensorflow",
             Verdict.FAILED,
             f"TensorFlow cannot be used: {type(error).__name__}: {' '.join(str(error).split())[:300]}",
-            "Install it anew, or take another image",
+            "Install it again, or take another image",
         )
     if wrong:
         return Check(

@@ -130,7 +130,7 @@ class Informer:
                 return
             child = self._resource.read(event.object)
         except msgspec.DecodeError as error:
-            # NB: a line cut short by a dying connection; what it held is listed anew.
+            # NB: a line cut short by a dying connection; what it held is listed again.
             self._version = ""
             raise errors.UnreachableError(f"not an event: {error}") from error
         self._version = str(child.meta.version)

@@ -99,7 +99,7 @@ class Parents:
         return not any(one.uid == uid and one.deletion_timestamp is None for one in found)
 
     async def read_again(self, key: Key, uid: str) -> bool:
-        """Read a TFCluster anew, whatever kopf's watch is at; tell whether it says anything new."""
+        """Read a TFCluster again, whatever kopf's watch is at; tell whether it says anything new."""
         params = {"fieldSelector": f"metadata.name={key[1]}"}
         answer = await self._client.request("GET", path_of(key[0]), params=params)
         found = [body for body in msgspec.json.decode(answer, type=_Bodies).items if body["metadata"]["uid"] == uid]

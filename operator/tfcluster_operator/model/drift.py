@@ -41,7 +41,7 @@ def service_change(cluster: TFCluster, service: ObservedService) -> dict[str, An
 
 
 def service_is_beyond_repair(service: ObservedService) -> bool:
-    """Tell whether a Service has to be made anew: its cluster IP cannot be edited."""
+    """Tell whether a Service must be deleted and created again: its cluster IP cannot be edited."""
     return service.cluster_ip != "None" or service.kind != "ClusterIP"
 
 

@@ -1,7 +1,7 @@
 """What only the operator can know of a cluster's life: counts, times and the verdict, kept in the status.
 
-Everything else is worked out anew from what exists.  A failure is counted here, with the UID of its pod, and the count
-is written before the pod is deleted: a crash between the two neither loses it nor counts it twice.
+Everything else is worked out each time from what exists.  A failure is counted here, with the UID of its pod, and the
+count is written before the pod is deleted: a crash between the two neither loses it nor counts it twice.
 """
 
 from __future__ import annotations

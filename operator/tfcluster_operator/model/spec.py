@@ -34,7 +34,7 @@ class Job:
     """One job: a named role of TensorFlow and how many tasks play it.
 
     ``filters`` are every task's, ``task_filters`` replace them for one index; ``port`` is TCP; ``template`` is the
-    PodTemplateSpec as the user wrote it, and ``template_hash`` changes exactly when a pod must be made anew.
+    PodTemplateSpec as the user wrote it, and ``template_hash`` changes exactly when a pod must be replaced.
     ``start_after`` names the jobs whose tasks must all be ready first; ``drain_seconds`` is how long a surplus pod
     stays after the smaller view was published.
     """

@@ -171,7 +171,7 @@ def _replace_an_ended_pod(case: _Case) -> bool:
     failing = case.record.failing.get(place.task.index)
     if ending is Ending.FAILED and failing is not None:
         due, attempt = failing.retry_at, 0
-        # NB: a restarted operator sees the end anew, and what it says must not change by that.
+        # NB: a restarted operator sees the end again, and what it says must not change by that.
         began = case.last.time if case.last is not None and case.last.task == str(place.task) else None
     if due > case.now:
         wait = "" if began is None else f" in {due - began:.0f} s"

@@ -194,6 +194,13 @@ DEFAULT_RESOURCES: Final[tuple[Resource, ...]] = (
         categories=("all",),
     ),
     Resource(plural="configmaps", kind="ConfigMap", short_names=("cm",)),
+    Resource(
+        plural="networkpolicies",
+        kind="NetworkPolicy",
+        group="networking.k8s.io",
+        generation=True,
+        short_names=("netpol",),
+    ),
     Resource(plural="events", kind="Event", create_on_update=True, short_names=("ev",)),
     Resource(
         plural="leases",

@@ -47,6 +47,8 @@ def fill_in(resource: Resource, body: Object) -> None:
         shaped = shape(resource.schema, body)
         body.clear()
         body.update(shaped)
+    if resource.plural == "networkpolicies":
+        _fill_in_network_policy(body)
     if resource.group:
         return
     if resource.plural == "pods":
@@ -103,6 +105,14 @@ def _fill_in_service(body: Object) -> None:
         port.setdefault("protocol", "TCP")
         port.setdefault("targetPort", port.get("port"))
     body["status"] = {"loadBalancer": {}}
+
+
+def _fill_in_network_policy(body: Object) -> None:
+    spec = body["spec"] = _without_nulls(body.get("spec") or {})
+    for rules in (spec.get("ingress") or (), spec.get("egress") or ()):
+        for port in (port for rule in rules for port in rule.get("ports") or ()):
+            port.setdefault("protocol", "TCP")
+    spec.setdefault("policyTypes", ["Ingress", *(["Egress"] if spec.get("egress") else [])])
 
 
 def errors_at_creation(resource: Resource, body: Object) -> Errors:

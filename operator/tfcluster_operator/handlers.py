@@ -27,8 +27,8 @@ _log = logging.getLogger(__name__)
 
 #: Seconds that the writes under way get to be answered, and then the parts to end.
 _FAREWELL: Final = 3.0
-#: Watches of one namespace: the TFClusters, and three kinds of children.
-_WATCHES: Final = 4
+#: Watches of one namespace: the TFClusters, and four kinds of children.
+_WATCHES: Final = 5
 
 
 def _access() -> connection.Access:
@@ -71,7 +71,7 @@ async def run(settings: Settings, *, timing: Timing | None = None) -> None:
             access, under_way, fence=standing.fence, connections=_WATCHES * len(scopes)
         ) as session:
             client = Client(session, access.server, AdaptiveLimiter(), fence=standing.fence)
-            engine = Engine(client, settings.namespaces, read_archive())
+            engine = Engine(client, settings.namespaces, read_archive(), default_isolation=settings.default_isolation)
             asked_to_end = asyncio.Event()
 
             def own_signals() -> None:

@@ -7,7 +7,9 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, get_args
+
+from tfcluster_operator.model.spec import IsolationMode
 
 #: Where the kubelet tells a pod its namespace.
 _NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
@@ -28,6 +30,9 @@ class Settings:
 
     leader_election: bool = False
     """Whether it acts only while it holds a Lease."""
+
+    default_isolation: IsolationMode = "None"
+    """Who reaches the tasks of a new TFCluster whose spec.isolation names no mode."""
 
     lease_name: str = ""
     """The Lease's name."""
@@ -62,6 +67,12 @@ def parse_arguments(arguments: Sequence[str]) -> Settings:
         default=None,
         help="act only while holding a Lease (default: where the Lease's namespace is known, as it is in a pod)",
     )
+    parser.add_argument(
+        "--default-isolation",
+        default="Cluster",
+        choices=get_args(IsolationMode),
+        help="spec.isolation.mode of new TFClusters that name none (default %(default)s)",
+    )
     parser.add_argument("--lease-name", default="tfcluster-operator", help="the Lease's name (default %(default)s)")
     parser.add_argument("--lease-namespace", default="", help="the Lease's namespace (default: the pod's)")
     options = parser.parse_args(arguments)
@@ -74,6 +85,7 @@ def parse_arguments(arguments: Sequence[str]) -> Settings:
         health_port=options.health_port,
         log_level=options.log_level,
         leader_election=bool(lease_namespace) if options.leader_election is None else options.leader_election,
+        default_isolation=options.default_isolation,
         lease_name=options.lease_name,
         lease_namespace=lease_namespace,
     )

@@ -95,7 +95,11 @@ class JobAccelerators:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """One task's view of its cluster; equal views are spelled as equal text by :func:`dump`."""
+    """One task's view of its cluster; equal views are spelled as equal text by :func:`dump`.
+
+    ``isolation`` says who reaches a task's port: "Cluster" (the tasks of this cluster) or "DeviceFilters" (the tasks
+    that see it or that it sees); "" where nothing is closed.
+    """
 
     name: str
     namespace: str
@@ -105,6 +109,7 @@ class View:
     jobs: Mapping[str, Sequence[str] | Mapping[int, str]]
     device_filters: Mapping[str, Sequence[FilterRange]] = field(default_factory=dict)
     accelerators: Mapping[str, JobAccelerators] = field(default_factory=dict)
+    isolation: str = ""
 
 
 def dump(view: View) -> str:
@@ -136,6 +141,8 @@ def dump(view: View) -> str:
             }
             for job, held in view.accelerators.items()
         },
+        # NB: left out where it says nothing, so that the views of such clusters stay as an older operator wrote them.
+        **({"isolation": view.isolation} if view.isolation else {}),
     }
     return json.dumps(document, sort_keys=True, separators=(",", ":")) + "\n"
 
@@ -183,6 +190,7 @@ def load(text: str | bytes) -> View:
             job: _accelerators(held, f"accelerators.{job}")
             for job, held in _mapping(root.get("accelerators", {}), "accelerators").items()
         },
+        isolation=_text(root.get("isolation", ""), "isolation"),
     )
 
 

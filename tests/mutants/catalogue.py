@@ -420,8 +420,8 @@ MUTANTS: Final = (
     Mutant(
         name="pods do not wait for the resolver",
         file="model/tasks.py",
-        old="return SERVICE, views_gate(job), RESOLVER, EVIDENCE",
-        new="return SERVICE, views_gate(job), EVIDENCE",
+        old="return SERVICE, ISOLATION, views_gate(job), RESOLVER, EVIDENCE",
+        new="return SERVICE, ISOLATION, views_gate(job), EVIDENCE",
         why="The ConfigMap is refused and the pod that mounts it is made.",
         plan=Plan("create", Write("create", "configmaps", "c.resolver-*", 0), "500"),
     ),

@@ -18,6 +18,7 @@ OPERATOR_RULES: Final = (
     ("", "pods", ("create", "delete", "list", "patch", "watch")),
     ("", "services", ("create", "delete", "list", "patch", "watch")),
     ("", "configmaps", ("create", "delete", "list", "patch", "watch")),
+    ("networking.k8s.io", "networkpolicies", ("create", "delete", "list", "patch", "watch")),
     ("", "events", ("create",)),
 )
 

@@ -25,7 +25,7 @@ class Writer:
 
     informers = ()
 
-    def __init__(self, client: Client, namespaces: Sequence[str], archive: object) -> None:  # noqa: ARG002 - as an engine
+    def __init__(self, client: Client, namespaces: Sequence[str], archive: object, **more: object) -> None:  # noqa: ARG002 - as an engine
         self._client = client
 
     async def run(self, lead: asyncio.Event) -> None:

@@ -164,13 +164,13 @@ _EMPTY = b'{"metadata":{"resourceVersion":"7"},"items":[]}'
 
 
 def test_server_that_closes_every_watch_at_once_is_not_hammered():
-    """The pauses grow though there is no error: in a minute a dozen watches, not thousands."""
+    """The pauses grow to three seconds, more or less, though there is no error: in a minute some watches, not thousands."""
     server = Server(body=_EMPTY)
 
     informer = inform(server, 60.0)
 
     assert informer.synced.is_set()
-    assert 6 <= len(server.watches) <= 25
+    assert 6 <= len(server.watches) <= 50
     gaps = [later - former for former, later in zip(server.watches[1:], server.watches[2:], strict=False)]
     assert max(gaps) > 4 * gaps[0]
     assert len(server.asked) == 1  # what was listed stays good

@@ -186,10 +186,10 @@ def test_field_has_a_place(field):
 
 
 def test_no_field_is_forgotten():
-    """The fields of the CRD are those of the text, those of the cluster's shape, and the injected resolver."""
+    """The fields of the CRD are those of the text, those of the cluster's shape, the injected resolver and the isolation."""
     spec = SCHEMA["properties"]["spec"]["properties"]
     job = spec["jobs"]["additionalProperties"]["properties"]
-    shape = {"rpcLayer", "port", "clusterDomain", "resolver", "jobs"}
+    shape = {"rpcLayer", "port", "clusterDomain", "resolver", "isolation", "jobs"}
     shape |= {"replicas", "maxReplicas", "deviceFilters", "taskDeviceFilters", "template"}
     assert {*spec, *job} == shape | set(FIELDS)
 

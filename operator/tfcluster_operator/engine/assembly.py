@@ -15,6 +15,7 @@ from tfcluster_operator.kube.informer import Informer
 from tfcluster_operator.kube.parents import Key, Parents
 from tfcluster_operator.kube.store import Name, Stores
 from tfcluster_operator.manifests.resolver_archive import ResolverArchive
+from tfcluster_operator.model.spec import IsolationMode
 
 _log = logging.getLogger(__name__)
 
@@ -31,12 +32,20 @@ class Engine:
         client: the requests.
         namespaces: the namespaces to work in; none means all.
         archive: the resolver as it is delivered into the pods.
+        default_isolation: who reaches the tasks of a new TFCluster that does not say it.
     """
 
-    def __init__(self, client: Client, namespaces: Sequence[str], archive: ResolverArchive) -> None:
+    def __init__(
+        self,
+        client: Client,
+        namespaces: Sequence[str],
+        archive: ResolverArchive,
+        *,
+        default_isolation: IsolationMode = "None",
+    ) -> None:
         self._parents = Parents(client)
         self._stores = Stores(self._child_changed, client.clock.wall)
-        self._reconciler = Reconciler(client, self._parents, self._stores, archive)
+        self._reconciler = Reconciler(client, self._parents, self._stores, archive, default_isolation=default_isolation)
         self._queue: WorkQueue[Key] = WorkQueue(self._reconcile, clock=client.clock.elapsed)
         self._scopes: Mapping[str | None, tuple[Informer, ...]] = {
             scope: tuple(

@@ -28,7 +28,7 @@ from tfcluster_operator.model.parse import InvalidSpecError, is_ours, parse
 from tfcluster_operator.model.plan import plan
 from tfcluster_operator.model.policies import termination
 from tfcluster_operator.model.roster import Roster, call_roll
-from tfcluster_operator.model.spec import TFCluster
+from tfcluster_operator.model.spec import IsolationMode, TFCluster
 from tfcluster_operator.model.status import deleting_status, invalid_status, status_of
 from tfcluster_operator.model.stock import enter_deletions, enter_done, take_stock
 from tfcluster_operator.model.views import Views, views_in_turns
@@ -88,6 +88,7 @@ class Reconciler:
         parents: the TFClusters.
         stores: their children.
         archive: the resolver as it is delivered into the pods.
+        default_isolation: who reaches the tasks of a new TFCluster that does not say it.
     """
 
     def __init__(
@@ -96,11 +97,14 @@ class Reconciler:
         parents: Parents,
         stores: Stores,
         archive: ResolverArchive,
+        *,
+        default_isolation: IsolationMode = "None",
     ) -> None:
         self._client = client
         self._parents = parents
         self._stores = stores
         self._executor = Executor(client, stores, archive)
+        self._default_isolation = default_isolation
         self._revisions = Revisions(client)
         self._clock = client.clock.wall
         self._memories: dict[Key, _Memory] = {}
@@ -138,7 +142,7 @@ class Reconciler:
 
     async def _visit(self, key: Key, body: Mapping[str, Any], memory: _Memory) -> float | None:
         try:
-            cluster = parse(body)
+            cluster = parse(body, default_isolation=self._default_isolation)
         except InvalidSpecError as error:
             return await self._report_invalid(key, body, error, memory)
         if cluster.deleting:

@@ -13,6 +13,7 @@ from tfcluster_operator.model import naming, reasons
 from tfcluster_operator.model.actions import (
     Action,
     CreateConfigMap,
+    CreateNetworkPolicy,
     CreatePod,
     CreateResolver,
     CreateService,
@@ -85,7 +86,7 @@ def told(actions: Iterable[Action], changed: Iterable[str] = ()) -> Iterator[tup
     messages: dict[str, list[str]] = defaultdict(list)
     for (reason, verb, kind), names in groups.items():
         listed = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
-        messages[reason].append(f"{verb} {len(names)} {kind}{'s' if len(names) > 1 else ''}: {listed}")
+        messages[reason].append(f"{verb} {len(names)} {_spell(kind, len(names))}: {listed}")
     if fields := ", ".join(sorted(set(changed))):
         for parts in (messages[reason] for reason in (reasons.TEMPLATE_CHANGED,) if reason in messages):
             parts.append(f"{fields} changed")
@@ -93,12 +94,18 @@ def told(actions: Iterable[Action], changed: Iterable[str] = ()) -> Iterator[tup
         yield reason, "; ".join(parts)
 
 
+def _spell(kind: str, count: int) -> str:
+    if count == 1:
+        return kind
+    return f"{kind.removesuffix('y')}ies" if kind.endswith("y") else f"{kind}s"
+
+
 def _deed(action: Action) -> tuple[str, str, str]:
     """Say of an action what was done, to which kind, to which name."""
     match action:
         case CreatePod(reason=reason):
             verb = "created" if reason == reasons.CREATED else "replaced"
-        case CreateService() | CreateConfigMap() | CreateResolver():
+        case CreateService() | CreateNetworkPolicy() | CreateConfigMap() | CreateResolver():
             verb = "created"
         case TryPod():
             verb = "tried"

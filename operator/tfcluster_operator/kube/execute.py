@@ -19,11 +19,13 @@ from tfcluster_operator.kube import errors, parents, wire
 from tfcluster_operator.kube.client import MERGE_PATCH, Client
 from tfcluster_operator.kube.store import Stores
 from tfcluster_operator.manifests import build_config_map, build_pod, build_service
+from tfcluster_operator.manifests.network_policy import build_network_policy
 from tfcluster_operator.manifests.resolver_archive import ResolverArchive, build_resolver_config_map
 from tfcluster_operator.model import naming, reasons
 from tfcluster_operator.model.actions import (
     Action,
     CreateConfigMap,
+    CreateNetworkPolicy,
     CreatePod,
     CreateResolver,
     CreateService,
@@ -173,6 +175,8 @@ class Executor:
         match action:
             case CreateService():
                 await self._create("Service", build_service(cluster), cluster, patience)
+            case CreateNetworkPolicy(policy=policy):
+                await self._create("NetworkPolicy", build_network_policy(cluster, policy), cluster, patience)
             case CreateConfigMap(views=views):
                 await self._create("ConfigMap", build_config_map(cluster, views), cluster, patience)
             case CreateResolver():

@@ -23,7 +23,7 @@ from tfcluster_operator.model.observed import Child, ObservedConfigMap
 _log = logging.getLogger(__name__)
 
 #: NB: a ConfigMap may have a megabyte.
-_PAGES: Final = {"Pod": "500", "Service": "500", "ConfigMap": "25"}
+_PAGES: Final = {"Pod": "500", "Service": "500", "NetworkPolicy": "500", "ConfigMap": "25"}
 #: So many small objects are read before others get a turn.
 _READ_AT_ONCE: Final = 100
 #: A server closes a watch after this many seconds; the spread keeps the watches from ending together.

@@ -13,10 +13,12 @@ from typing import Final, cast
 from tfcluster_operator.kube import clock as clocks
 from tfcluster_operator.model import naming
 from tfcluster_operator.model.actions import Kind
+from tfcluster_operator.model.isolation import policies_of
 from tfcluster_operator.model.observed import (
     Child,
     Observed,
     ObservedConfigMap,
+    ObservedNetworkPolicy,
     ObservedPod,
     ObservedService,
 )
@@ -141,7 +143,7 @@ class Stores:
     """
 
     def __init__(self, changed: Callable[[str, Name], None], now: Callable[[], float] = clocks.SYSTEM.wall) -> None:
-        kinds: tuple[Kind, ...] = ("Service", "ConfigMap", "Pod")
+        kinds: tuple[Kind, ...] = ("Service", "ConfigMap", "NetworkPolicy", "Pod")
         self._now = now
         self.of: dict[Kind, ChildStore] = {kind: ChildStore(changed, now) for kind in kinds}
         #: Objects that hold a name we need and carry none of our labels, so that no watch of ours shows them.
@@ -169,12 +171,14 @@ class Stores:
         services = self._gather("Service", cluster, [naming.service_name(cluster.name)])
         named = [naming.view_name(cluster.name, job.name) for job in cluster.jobs]
         config_maps = self._gather("ConfigMap", cluster, [*named, *([resolver] if resolver else [])])
+        policies = self._gather("NetworkPolicy", cluster, [policy.name for policy in policies_of(cluster)])
         pods = self._gather(
             "Pod", cluster, [naming.pod_name(cluster.name, task.job.name, task.index) for task in cluster.tasks()]
         )
         return Observed(
             services=cast("dict[str, ObservedService]", services),
             config_maps=cast("dict[str, ObservedConfigMap]", config_maps),
+            network_policies=cast("dict[str, ObservedNetworkPolicy]", policies),
             pods=cast("dict[str, ObservedPod]", pods),
         )
 

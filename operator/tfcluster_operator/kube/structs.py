@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 
@@ -57,6 +59,11 @@ class ConfigMap(msgspec.Struct, rename="camel"):
     data: dict[str, str] | None = None
     binary_data: dict[str, str] | None = None
     immutable: bool | None = None
+
+
+class NetworkPolicy(msgspec.Struct):
+    metadata: Metadata
+    spec: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 class Container(msgspec.Struct, rename="camel"):

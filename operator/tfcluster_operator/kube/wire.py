@@ -14,15 +14,25 @@ from tfcluster_operator.kube.structs import (
     Ended,
     ManagedFields,
     Metadata,
+    NetworkPolicy,
     Pod,
     PodStatus,
     Reference,
     Service,
     Volume,
 )
-from tfcluster_operator.model import naming, views
+from tfcluster_operator.model import isolation, naming, views
 from tfcluster_operator.model.actions import Kind
-from tfcluster_operator.model.observed import Child, Exit, Meta, Noted, ObservedConfigMap, ObservedPod, ObservedService
+from tfcluster_operator.model.observed import (
+    Child,
+    Exit,
+    Meta,
+    Noted,
+    ObservedConfigMap,
+    ObservedNetworkPolicy,
+    ObservedPod,
+    ObservedService,
+)
 from tfcluster_operator.model.spec import choose_main
 
 #: Waiting reasons that the kubelet gives to a container that is only on its way.
@@ -33,7 +43,7 @@ _OWN_ENDS: Final = ("", "DeadlineExceeded")
 _DISRUPTIONS: Final = ("Evicted", "Preempting", "Preempted", "Shutdown", "NodeShutdown", "Terminated", "NodeLost")
 
 
-_Wire = TypeVar("_Wire", Service, ConfigMap, Pod)
+_Wire = TypeVar("_Wire", Service, ConfigMap, NetworkPolicy, Pod)
 
 
 class ListMeta(msgspec.Struct, rename="camel"):
@@ -64,11 +74,12 @@ class Resource:
     read: Callable[[bytes | msgspec.Raw], Child]
     #: Gives the objects of a list one by one: reading a ConfigMap of views takes milliseconds.
     read_list: Callable[[bytes], tuple[Iterator[Child], ListMeta]]
+    api: str = "/api/v1"
 
     def path(self, namespace: str | None, name: str = "") -> str:
         """Give the path of an object, of a namespace's list, or (namespace None) of the list over all."""
         middle = f"/namespaces/{namespace}" if namespace else ""
-        return f"/api/v1{middle}/{self.plural}" + (f"/{name}" if name else "")
+        return f"{self.api}{middle}/{self.plural}" + (f"/{name}" if name else "")
 
 
 def _meta(wire: Metadata) -> Meta:
@@ -106,6 +117,14 @@ def _config_map(wire: ConfigMap) -> Child:
         files={name: views.read_file(text) for name, text in (wire.data or {}).items()},
         binary_files=tuple(wire.binary_data or ()),
         immutable=bool(wire.immutable),
+    )
+
+
+def _network_policy(wire: NetworkPolicy) -> Child:
+    return ObservedNetworkPolicy(
+        meta=_meta(wire.metadata),
+        digest=isolation.digest_of(wire.spec),
+        pod_selector=wire.spec.get("podSelector") or {},
     )
 
 
@@ -250,7 +269,9 @@ def _told(reason: str, since: str | None, message: str) -> str:
     return f"{when}: {message[:200]}" if message else when
 
 
-def _resource(kind: Kind, plural: str, wire: type[_Wire], observe: Callable[[_Wire], Child]) -> Resource:
+def _resource(
+    kind: Kind, plural: str, wire: type[_Wire], observe: Callable[[_Wire], Child], *, api: str = "/api/v1"
+) -> Resource:
     one: msgspec.json.Decoder[Any] = msgspec.json.Decoder(wire)
     many: msgspec.json.Decoder[Any] = msgspec.json.Decoder(ObjectList[wire])  # type: ignore[valid-type]  # built per kind
 
@@ -258,10 +279,13 @@ def _resource(kind: Kind, plural: str, wire: type[_Wire], observe: Callable[[_Wi
         page = many.decode(body)
         return (observe(item) for item in page.items or ()), page.metadata
 
-    return Resource(kind=kind, plural=plural, read=lambda body: observe(one.decode(body)), read_list=read_list)
+    return Resource(kind=kind, plural=plural, read=lambda body: observe(one.decode(body)), read_list=read_list, api=api)
 
 
 SERVICES: Final = _resource("Service", "services", Service, _service)
 CONFIG_MAPS: Final = _resource("ConfigMap", "configmaps", ConfigMap, _config_map)
+NETWORK_POLICIES: Final = _resource(
+    "NetworkPolicy", "networkpolicies", NetworkPolicy, _network_policy, api="/apis/networking.k8s.io/v1"
+)
 PODS: Final = _resource("Pod", "pods", Pod, _pod)
-RESOURCES: Final[Mapping[Kind, Resource]] = {one.kind: one for one in (SERVICES, CONFIG_MAPS, PODS)}
+RESOURCES: Final[Mapping[Kind, Resource]] = {one.kind: one for one in (SERVICES, CONFIG_MAPS, NETWORK_POLICIES, PODS)}

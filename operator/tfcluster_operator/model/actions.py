@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from tfcluster_operator.model import naming
+from tfcluster_operator.model.isolation import Policy
 from tfcluster_operator.model.spec import Task
 from tfcluster_operator.model.views import JobViews
 
-Kind = Literal["Service", "ConfigMap", "Pod"]
+Kind = Literal["Service", "ConfigMap", "NetworkPolicy", "Pod"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,14 @@ class CreateService:
     """Create the cluster's headless Service."""
 
     name: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CreateNetworkPolicy:
+    """Create one NetworkPolicy of the cluster's isolation."""
+
+    policy: Policy
     reason: str
 
 
@@ -105,7 +114,17 @@ class DeleteCluster:
     reason: str
 
 
-Action = CreateService | CreateConfigMap | CreateResolver | CreatePod | TryPod | Patch | Delete | DeleteCluster
+Action = (
+    CreateService
+    | CreateNetworkPolicy
+    | CreateConfigMap
+    | CreateResolver
+    | CreatePod
+    | TryPod
+    | Patch
+    | Delete
+    | DeleteCluster
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,12 +198,12 @@ def subject_of(action: Action) -> tuple[str, str]:
     match action:
         case CreateService(name=name):
             return "Service", name
-        case CreateConfigMap(views=views):
-            return "ConfigMap", views.name
+        case CreateNetworkPolicy(policy=Policy(name=name)):
+            return "NetworkPolicy", name
+        case CreateConfigMap(views=JobViews(name=name)) | CreateResolver(name=name):
+            return "ConfigMap", name
         case CreatePod(name=name) | TryPod(name=name):
             return "Pod", name
-        case CreateResolver(name=name):
-            return "ConfigMap", name
         case DeleteCluster(name=name):
             return naming.KIND, name
         case Patch(kind=kind, name=name) | Delete(kind=kind, name=name):

@@ -11,7 +11,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from tfcluster_operator.model import naming, views
-from tfcluster_operator.model.observed import Meta, ObservedConfigMap, ObservedPod, ObservedService
+from tfcluster_operator.model.isolation import Policy
+from tfcluster_operator.model.observed import (
+    Meta,
+    ObservedConfigMap,
+    ObservedNetworkPolicy,
+    ObservedPod,
+    ObservedService,
+)
 from tfcluster_operator.model.spec import Job, TFCluster
 
 
@@ -65,6 +72,24 @@ def config_map_change(cluster: TFCluster, wanted: views.JobViews, existing: Obse
     if metadata:
         change["metadata"] = metadata
     return change or None
+
+
+def network_policy_change(cluster: TFCluster, wanted: Policy, existing: ObservedNetworkPolicy) -> dict[str, Any] | None:
+    """Give the patch that makes a NetworkPolicy let in whom it should, or None where nothing differs."""
+    change: dict[str, Any] = {}
+    if existing.digest != wanted.digest:
+        selector = wanted.spec["podSelector"]
+        labels = {**dict.fromkeys(existing.pod_selector.get("matchLabels") or ()), **selector["matchLabels"]}
+        cleared = {**dict.fromkeys(existing.pod_selector), **selector, "matchLabels": labels}
+        change["spec"] = {"ingress": None, "egress": None, **wanted.spec, "podSelector": cleared}
+    if metadata := _metadata_change(existing.meta, labels=policy_labels(cluster, wanted), annotations={}):
+        change["metadata"] = metadata
+    return change or None
+
+
+def policy_labels(cluster: TFCluster, policy: Policy) -> dict[str, str]:
+    """Give the labels of a NetworkPolicy."""
+    return naming.job_labels(cluster.name, policy.job) if policy.job else naming.cluster_labels(cluster.name)
 
 
 def resolver_change(cluster: TFCluster, existing: ObservedConfigMap) -> dict[str, Any] | None:

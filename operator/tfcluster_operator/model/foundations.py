@@ -1,4 +1,4 @@
-"""The objects that must be there before a pod: the Service, the ConfigMaps with views, the resolver's ConfigMap."""
+"""The objects that must be there before a pod: the Service, the NetworkPolicies, the ConfigMaps."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import assert_never
 from tfcluster_operator.model import drift, reasons, views
 from tfcluster_operator.model.actions import (
     CreateConfigMap,
+    CreateNetworkPolicy,
     CreateResolver,
     CreateService,
     Delete,
@@ -14,9 +15,9 @@ from tfcluster_operator.model.actions import (
     Kind,
     Patch,
 )
-from tfcluster_operator.model.observed import ObservedConfigMap, ObservedService
+from tfcluster_operator.model.observed import ObservedConfigMap, ObservedNetworkPolicy, ObservedService
 from tfcluster_operator.model.roster import Holder, Holding, Roster
-from tfcluster_operator.model.story import RESOLVER, SERVICE, Story, object_gate, views_gate
+from tfcluster_operator.model.story import ISOLATION, RESOLVER, SERVICE, Story, object_gate, views_gate
 
 
 def plan_service(roster: Roster, story: Story) -> None:
@@ -33,6 +34,19 @@ def plan_service(roster: Roster, story: Story) -> None:
     elif change := drift.service_change(roster.cluster, service):
         patch = Patch("Service", held.name, service.meta.uid, change, reasons.REPAIRED)
         story.do("publish", patch, gate=object_gate("Service", held.name))
+
+
+def plan_policies(roster: Roster, story: Story) -> None:
+    """Create the NetworkPolicies of the isolation, or put them right."""
+    for wanted, held in roster.policies:
+        if held.holder is Holder.NOBODY:
+            story.do("publish", CreateNetworkPolicy(wanted, reasons.CREATED), gate=ISOLATION)
+        elif (existing := held.own) is None:
+            story.close(ISOLATION, obstacle_of("NetworkPolicy", held))
+        elif change := drift.network_policy_change(roster.cluster, wanted, existing):
+            reason = reasons.ISOLATION_CHANGED if "spec" in change else reasons.REPAIRED
+            patch = Patch("NetworkPolicy", held.name, existing.meta.uid, change, reason)
+            story.do("publish", patch, gate=object_gate("NetworkPolicy", held.name))
 
 
 def plan_config_map(roster: Roster, wanted: views.JobViews, story: Story) -> None:
@@ -84,18 +98,25 @@ def plan_resolver(roster: Roster, story: Story) -> None:
 def plan_surplus_objects(roster: Roster, story: Story) -> None:
     """Delete what is no longer needed; a copy of the resolver stays while a pod mounts it."""
     for one in roster.unneeded:
-        _free("Service" if isinstance(one, ObservedService) else "ConfigMap", one, reasons.JOB_REMOVED, story)
+        if isinstance(one, ObservedNetworkPolicy):
+            _free("NetworkPolicy", one, reasons.UNUSED, story)
+        else:
+            _free("Service" if isinstance(one, ObservedService) else "ConfigMap", one, reasons.JOB_REMOVED, story)
     for copy in roster.copies:
         if copy.meta.name not in roster.mounted:
             _free("ConfigMap", copy, reasons.UNUSED, story)
 
 
-def _free(kind: Kind, one: ObservedService | ObservedConfigMap, reason: str, story: Story) -> None:
+def _free(
+    kind: Kind, one: ObservedService | ObservedConfigMap | ObservedNetworkPolicy, reason: str, story: Story
+) -> None:
     delete = Delete(kind, one.meta.name, one.meta.uid, reason)
     story.do("free", delete, gate=object_gate(kind, one.meta.name))
 
 
-def obstacle_of(kind: str, held: Holding[ObservedService] | Holding[ObservedConfigMap]) -> Finding:
+def obstacle_of(
+    kind: str, held: Holding[ObservedService] | Holding[ObservedConfigMap] | Holding[ObservedNetworkPolicy]
+) -> Finding:
     """Say why a name that we need is not ours to use."""
     return obstacle(kind, held.name, held.holder)
 

@@ -24,7 +24,9 @@ _LONGEST_TRUCE: Final = 300.0
 #: A repair that is not needed again for this long (seconds) was no part of a quarrel.
 _FORGOTTEN_AFTER: Final = 600.0
 _NUMBERS: Final = re.compile(r"[0-9]+")
-_REPAIRS: Final = frozenset({reasons.REPAIRED, reasons.VIEW_CHANGED, reasons.POD_EDITED, reasons.RECREATED})
+_REPAIRS: Final = frozenset(
+    {reasons.REPAIRED, reasons.VIEW_CHANGED, reasons.ISOLATION_CHANGED, reasons.POD_EDITED, reasons.RECREATED}
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,6 +58,11 @@ def view_name(cluster: str, job: str) -> str:
     return f"{cluster}-{dns_job(job)}"
 
 
+def policy_name(cluster: str, job: str = "", index: int | None = None) -> str:
+    """Name a NetworkPolicy: of the whole cluster, of a job, or of the tasks of a job of which this is the first."""
+    return "-".join([cluster, *([dns_job(job)] if job else []), *([] if index is None else [str(index)])])
+
+
 def pod_name(cluster: str, job: str, index: int) -> str:
     """Name the pod of one task; it is also the pod's hostname."""
     return f"{cluster}-{dns_job(job)}-{index}"

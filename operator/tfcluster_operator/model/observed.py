@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Any, Final
 
 from tfcluster_operator.model import naming
 
@@ -70,6 +70,15 @@ class ObservedConfigMap:
     files: Mapping[str, ObservedFile]
     binary_files: tuple[str, ...]
     immutable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedNetworkPolicy:
+    """A NetworkPolicy: the digest of its spec, and its podSelector, of which a patch must name what goes."""
+
+    meta: Meta
+    digest: str
+    pod_selector: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +191,7 @@ class ObservedPod:
         return self.phase in ("Pending", "Running") and not self.meta.terminating and self.exit is None
 
 
-Child = ObservedService | ObservedConfigMap | ObservedPod
+Child = ObservedService | ObservedConfigMap | ObservedNetworkPolicy | ObservedPod
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,4 +200,5 @@ class Observed:
 
     services: Mapping[str, ObservedService] = field(default_factory=dict)
     config_maps: Mapping[str, ObservedConfigMap] = field(default_factory=dict)
+    network_policies: Mapping[str, ObservedNetworkPolicy] = field(default_factory=dict)
     pods: Mapping[str, ObservedPod] = field(default_factory=dict)

@@ -10,15 +10,19 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from tfcluster_operator.model import filters, naming
 from tfcluster_operator.model.fields import Fields, is_whole, shown
+from tfcluster_operator.model.ledger import INTERNAL
 from tfcluster_operator.model.spec import (
     CHIEF,
     EVALUATOR,
     WORKER,
     CleanPodPolicy,
+    IsolatedPorts,
+    Isolation,
+    IsolationMode,
     Job,
     ResolverDelivery,
     RestartPolicy,
@@ -38,6 +42,7 @@ MOST_TASK_FILTERS: Final = 512
 _LAST_PORT: Final = 65_535
 _SHARE: Final = re.compile("([1-9][0-9]?|100)%")
 _JOB_NAME: Final = re.compile("[a-z]([a-z0-9_]*[a-z0-9])?")
+_ISOLATION_MODES: Final[tuple[IsolationMode, ...]] = get_args(IsolationMode)
 _INDEX: Final = re.compile("0|[1-9][0-9]{0,8}")
 
 
@@ -56,11 +61,12 @@ def is_ours(body: Mapping[str, Any]) -> bool:
     return manager is None or manager == naming.CONTROLLER
 
 
-def parse(body: Mapping[str, Any]) -> TFCluster:
+def parse(body: Mapping[str, Any], *, default_isolation: IsolationMode = "None") -> TFCluster:
     """Read a TFCluster from its API object.
 
     Args:
         body: the object as the API server gave it.
+        default_isolation: the mode of a cluster whose spec names none, and that no operator has seen before.
 
     Returns:
         The cluster as values.
@@ -70,7 +76,8 @@ def parse(body: Mapping[str, Any]) -> TFCluster:
             or jobs that wait for each other.
     """
     problems: list[str] = []
-    cluster = _cluster(body["metadata"], Fields(body.get("spec"), "spec", problems), body.get("status") or {})
+    spec, status = Fields(body.get("spec"), "spec", problems), body.get("status") or {}
+    cluster = _cluster(body["metadata"], spec, status, _isolation(spec.inner("isolation"), status, default_isolation))
     if not problems:
         by_name = {job.name: job for job in cluster.jobs}
         for job in cluster.jobs:
@@ -85,7 +92,7 @@ def parse(body: Mapping[str, Any]) -> TFCluster:
     return cluster
 
 
-def _cluster(metadata: Mapping[str, Any], spec: Fields, status: Mapping[str, Any]) -> TFCluster:
+def _cluster(metadata: Mapping[str, Any], spec: Fields, status: Mapping[str, Any], isolation: Isolation) -> TFCluster:
     port, domain = spec.number("port", DEFAULT_PORT, least=1, most=_LAST_PORT), spec.text("clusterDomain")
     resolver, update = spec.inner("resolver"), spec.inner("updateStrategy")
     # NB: an older CRD spells it inject.
@@ -116,7 +123,32 @@ def _cluster(metadata: Mapping[str, Any], spec: Fields, status: Mapping[str, Any
         ),
         terminating_grace=spec.count("terminatingGraceSeconds"),
         inject=inject,
+        isolation=isolation,
     )
+
+
+def _isolation(isolation: Fields, status: Mapping[str, Any], default: IsolationMode) -> Isolation:
+    internal = status.get(INTERNAL)
+    kept = internal.get("isolation") if isinstance(internal, Mapping) else None
+    # NB: pods that ran before there was any isolation must not lose whoever talks to them.
+    known: IsolationMode = "None" if status.get("jobs") else default
+    known = next((mode for mode in _ISOLATION_MODES if mode == kept), known)
+    return Isolation(
+        mode=isolation.one_of(IsolationMode, "mode", known),
+        default=known,
+        ports=isolation.one_of(IsolatedPorts, "ports", "Task"),
+        allow_from=tuple(
+            {kind: _as_stored(value) for kind, value in peer.raw.items() if value is not None}
+            for peer in isolation.elements("allowFrom")
+        ),
+    )
+
+
+def _as_stored(value: Any) -> Any:
+    """Give a part of a NetworkPolicyPeer as the API server stores it: without what is empty."""
+    if not isinstance(value, Mapping):
+        return value
+    return {key: _as_stored(one) for key, one in value.items() if one not in (None, [], {})}
 
 
 def _named_jobs(jobs: Fields) -> Iterator[tuple[str, Fields]]:

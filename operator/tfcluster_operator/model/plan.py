@@ -12,7 +12,13 @@ from __future__ import annotations
 
 from tfcluster_operator.model import naming, reasons, views
 from tfcluster_operator.model.actions import EVIDENCE, Delete, DeleteCluster, Gate, Patch, Plan
-from tfcluster_operator.model.foundations import plan_config_map, plan_resolver, plan_service, plan_surplus_objects
+from tfcluster_operator.model.foundations import (
+    plan_config_map,
+    plan_policies,
+    plan_resolver,
+    plan_service,
+    plan_surplus_objects,
+)
 from tfcluster_operator.model.holds import Holds
 from tfcluster_operator.model.ledger import Ledger
 from tfcluster_operator.model.observed import ObservedPod
@@ -59,6 +65,7 @@ def _plan_the_life(
     roster: Roster, ledger: Ledger, wanted: tuple[views.JobViews, ...], now: float, story: Story
 ) -> None:
     plan_service(roster, story)
+    plan_policies(roster, story)
     for job_views in wanted:
         plan_config_map(roster, job_views, story)
     if roster.cluster.suspend:

@@ -92,6 +92,8 @@ CREATED: Final = "Created"
 REPAIRED: Final = "Repaired"
 #: Membership, filters or accelerators changed: the view is rewritten.
 VIEW_CHANGED: Final = "ViewChanged"
+#: Who reaches the tasks changed: the NetworkPolicy is rewritten.
+ISOLATION_CHANGED: Final = "IsolationChanged"
 #: The index is no longer declared.
 SCALED_DOWN: Final = "ScaledDown"
 #: The index is no longer declared, and its pod stays for drainSeconds.
@@ -118,5 +120,5 @@ FORCED: Final = "ForcedDeletion"
 TTL_EXPIRED: Final = "TTLExpired"
 #: The object cannot be changed in place (immutable ConfigMap, wrong kind of Service): it is deleted and created again.
 RECREATED: Final = "Recreated"
-#: No pod mounts this copy of the resolver any more.
+#: No pod mounts this copy of the resolver any more, or the isolation needs this NetworkPolicy no more.
 UNUSED: Final = "Unused"

@@ -12,11 +12,13 @@ from enum import Enum
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from tfcluster_operator.model import naming
+from tfcluster_operator.model.isolation import Policy, policies_of
 from tfcluster_operator.model.ledger import Ledger
 from tfcluster_operator.model.observed import (
     Child,
     Observed,
     ObservedConfigMap,
+    ObservedNetworkPolicy,
     ObservedPod,
     ObservedService,
 )
@@ -91,12 +93,12 @@ class Place(NamedTuple):
         return self.stage is Stage.SERVING
 
 
-_Kind = TypeVar("_Kind", ObservedService, ObservedConfigMap)
+_Kind = TypeVar("_Kind", ObservedService, ObservedConfigMap, ObservedNetworkPolicy)
 
 
 @dataclass(frozen=True, slots=True)
 class Holding(Generic[_Kind]):
-    """A name of a Service or ConfigMap that the cluster needs, who holds it, and with what."""
+    """A name of an object other than a pod that the cluster needs, who holds it, and with what."""
 
     name: str
     holder: Holder
@@ -114,8 +116,9 @@ class Roster:
 
     ``places`` has every declared task by job, in the order of the indices.  ``surplus`` are our pods that no declared
     task has a claim to; ``leaving`` are the pods that are being deleted and are ours, or hold a name of ours for a
-    predecessor.  ``unneeded`` are our Services and ConfigMaps of names that nothing declared needs, copies of the
-    resolver excepted: those are in ``copies``.  ``mounted`` names the copies that a pod of ours mounts.
+    predecessor.  ``policies`` are the NetworkPolicies that the isolation needs, and who holds their names.
+    ``unneeded`` are our objects other than pods of names that nothing declared needs, copies of the resolver excepted:
+    those are in ``copies``.  ``mounted`` names the copies that a pod of ours mounts.
     """
 
     cluster: TFCluster
@@ -123,9 +126,10 @@ class Roster:
     service: Holding[ObservedService]
     views: Mapping[str, Holding[ObservedConfigMap]]
     resolver: Holding[ObservedConfigMap] | None = None
+    policies: tuple[tuple[Policy, Holding[ObservedNetworkPolicy]], ...] = ()
     surplus: tuple[ObservedPod, ...] = ()
     leaving: tuple[ObservedPod, ...] = ()
-    unneeded: tuple[ObservedService | ObservedConfigMap, ...] = ()
+    unneeded: tuple[ObservedService | ObservedConfigMap | ObservedNetworkPolicy, ...] = ()
     copies: tuple[ObservedConfigMap, ...] = ()
     mounted: frozenset[str] = frozenset()
     uids: frozenset[str] = frozenset()
@@ -186,15 +190,19 @@ def call_roll(cluster: TFCluster, observed: Observed, *, resolver: str = "") -> 
     config_maps = [one for one in _ours(cluster, observed.config_maps.values()) if one.meta.name not in needed]
     copies = [one for one in config_maps if one.meta.name.startswith(cluster.name + _OF_THE_RESOLVER)]
     services = [one for one in _ours(cluster, observed.services.values()) if one.meta.name != service.name]
+    policies = tuple((one, _hold(cluster, one.name, observed.network_policies)) for one in policies_of(cluster))
+    isolating = {policy.name for policy, _ in policies}
+    unneeded = [one for one in _ours(cluster, observed.network_policies.values()) if one.meta.name not in isolating]
     return Roster(
         cluster=cluster,
         places=places,
         service=service,
         views=views,
         resolver=_hold(cluster, resolver, observed.config_maps) if resolver else None,
+        policies=policies,
         surplus=tuple(surplus),
         leaving=tuple(leaving),
-        unneeded=(*services, *(one for one in config_maps if one not in copies)),
+        unneeded=(*services, *unneeded, *(one for one in config_maps if one not in copies)),
         copies=tuple(copies),
         mounted=frozenset(mounted),
         uids=frozenset(uids),

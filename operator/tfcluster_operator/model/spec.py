@@ -25,6 +25,10 @@ SuccessTasks = Literal["All", "Any"]
 CleanPodPolicy = Literal["Running", "All", "None"]
 #: How the resolver gets into the pods: by a ConfigMap of the operator, or not by the operator.
 ResolverDelivery = Literal["ConfigMap", "None"]
+#: Who reaches a task's port: everybody, the tasks of the cluster, or those that the device filters join.
+IsolationMode = Literal["None", "Cluster", "DeviceFilters"]
+#: Which ports of a pod the isolation closes: its task's, or all.
+IsolatedPorts = Literal["Task", "All"]
 #: What an edit of a template does to the pods that there are.
 UpdateType = Literal["Recreate", "RollingUpdate", "OnDelete"]
 
@@ -110,6 +114,20 @@ class UpdateStrategy:
 
 
 @dataclass(frozen=True, slots=True)
+class Isolation:
+    """Who reaches the tasks.
+
+    ``mode`` is what the spec says, or ``default`` where it says nothing: that was decided when the operator first saw
+    the cluster, and stays.  ``allow_from`` are NetworkPolicyPeers that are let in besides.
+    """
+
+    mode: IsolationMode = "None"
+    default: IsolationMode = "None"
+    ports: IsolatedPorts = "Task"
+    allow_from: tuple[Mapping[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class TFCluster:
     """One TFCluster object: identity, declaration, and the status it had when it was read.
 
@@ -134,6 +152,7 @@ class TFCluster:
     update_strategy: UpdateStrategy = field(default_factory=UpdateStrategy)
     terminating_grace: int | None = None
     inject: bool = True
+    isolation: Isolation = field(default_factory=Isolation)
 
     def job(self, name: str) -> Job | None:
         """Give the job of this name."""

@@ -60,9 +60,14 @@ def status_of(
         "epoch": _epoch(cluster, wanted),
         "ready": f"{counts.ready}/{counts.desired}",
         "accelerators": _accelerators(jobs),
+        # NB: of a cluster without isolation nothing is told, so that an upgrade writes nothing.
+        **({} if cluster.isolation.mode == "None" else {"isolation": cluster.isolation.mode}),
         **cluster_fields(ledger),
         "jobs": jobs,
-        INTERNAL: internal_fields(ledger),
+        INTERNAL: {
+            **internal_fields(ledger),
+            **({} if cluster.isolation.default == "None" else {"isolation": cluster.isolation.default}),
+        },
         "conditions": conditions.dated(cluster.status, said, generation=cluster.generation, now=now),
     }
 

@@ -10,6 +10,8 @@ from tfcluster_operator.model.holds import Holds
 
 #: Closed while the cluster's Service is not ours.
 SERVICE: Final[Gate] = "Service"
+#: Closed while a NetworkPolicy of the cluster's isolation is not there: no pod runs unprotected.
+ISOLATION: Final[Gate] = "isolation"
 #: Closed while the ConfigMap that delivers the resolver is not ours.
 RESOLVER: Final[Gate] = "resolver"
 

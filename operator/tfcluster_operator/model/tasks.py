@@ -12,7 +12,16 @@ from tfcluster_operator.model.observed import ObservedPod
 from tfcluster_operator.model.policies import restart, rollout, start_order, termination
 from tfcluster_operator.model.policies.ending import Ending, words_for
 from tfcluster_operator.model.roster import Holder, Place, Roster, Stage
-from tfcluster_operator.model.story import RESOLVER, SERVICE, Story, object_gate, pods_gate, template_gate, views_gate
+from tfcluster_operator.model.story import (
+    ISOLATION,
+    RESOLVER,
+    SERVICE,
+    Story,
+    object_gate,
+    pods_gate,
+    template_gate,
+    views_gate,
+)
 from tfcluster_operator.model.views import JobViews
 
 
@@ -105,7 +114,7 @@ def _plan_missing(  # noqa: PLR0917 - the six are one case; a class for them wou
 
 
 def _what_a_pod_needs(job: str) -> tuple[Gate, ...]:
-    return SERVICE, views_gate(job), RESOLVER, EVIDENCE
+    return SERVICE, ISOLATION, views_gate(job), RESOLVER, EVIDENCE
 
 
 def _next_try(what: str, at: float, known: ledger.Ledger) -> str:

@@ -117,8 +117,8 @@ def digest(text: str) -> str:
 
 
 def membership_digest(view: contract.View) -> str:
-    """Shorten what an epoch counts: the tasks, their addresses and their filters, but not their accelerators."""
-    return digest(contract.dump(replace(view, epoch=0, accelerators={})))
+    """Shorten what an epoch counts: the tasks, their addresses and their filters."""
+    return digest(contract.dump(replace(view, epoch=0, accelerators={}, isolation="")))
 
 
 #: What the files say that were read or built lately, by their digest: reading a large one takes milliseconds.
@@ -237,6 +237,7 @@ class _Builder:
             jobs=jobs,
             device_filters=device_filters,
             accelerators=accelerators,
+            isolation="" if self._cluster.isolation.mode == "None" else self._cluster.isolation.mode,
         )
 
 

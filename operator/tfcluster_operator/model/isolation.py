@@ -1,0 +1,231 @@
+"""Isolation: which tasks reach a task's port, as the specs of NetworkPolicies.
+
+TensorFlow's servers execute any graph that they are sent (TensorFlow, SECURITY.md), so who reaches a task's port owns
+the task.  Mode Cluster lets the tasks of the same cluster in.  Mode DeviceFilters lets in those that the filters join:
+a task that opens a stream to another is called back by it, so the policies are the symmetric closure of what the tasks
+see.
+
+Policies are few and do not change when the cluster is resized: tasks that no filter names are the *rest* of their job,
+and the rest is selected by what it is not.  Only tasks with filters of their own, and those that a filter names by
+index, are selected by their index.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+from tfcluster_operator.model import filters, naming
+from tfcluster_operator.model.spec import EVALUATOR, Job, TFCluster
+
+_LAST_PORT: Final = 65_535
+#: Stands for every task of a job that no filter tells apart from the others.
+_REST: Final = -1
+
+#: Indices of one job; _REST among them stands for the rest.
+_Indices = frozenset[int]
+#: A set of tasks: by job, the indices in it; a job of which no task is in it is left out.
+_Tasks = Mapping[str, _Indices]
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """One wanted NetworkPolicy: its name, the job that it is for ("" for all), its spec and the spec's digest."""
+
+    name: str
+    job: str
+    spec: Mapping[str, Any]
+    digest: str
+
+
+class _Source(NamedTuple):
+    """All that the policies are made of, hashable."""
+
+    cluster: str
+    by_filters: bool
+    all_ports: bool
+    allow_from: str
+    jobs: tuple[tuple[str, int, tuple[str, ...], tuple[tuple[int, tuple[str, ...]], ...]], ...]
+
+
+def policies_of(cluster: TFCluster) -> tuple[Policy, ...]:
+    """Work out the NetworkPolicies of a cluster.
+
+    Args:
+        cluster: the declaration.
+
+    Returns:
+        The policies: none in mode None, one where all tasks have the same port and the same peers, else one for each
+        job, and one for each group of its tasks that have other peers than the rest.
+    """
+    isolation = cluster.isolation
+    if isolation.mode == "None":
+        return ()
+    return _policies(
+        _Source(
+            cluster.name,
+            isolation.mode == "DeviceFilters",
+            isolation.ports == "All",
+            json.dumps(isolation.allow_from, sort_keys=True),
+            tuple((j.name, j.port, j.filters, tuple(sorted(j.task_filters.items()))) for j in cluster.jobs),
+        )
+    )
+
+
+def digest_of(spec: Mapping[str, Any]) -> str:
+    """Give the digest of a NetworkPolicy's spec, whatever the order of its fields."""
+    return hashlib.sha256(json.dumps(spec, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:16]
+
+
+# NB: a pass must not pay for what only an edit changes: with 512 filters of single tasks this takes a while.
+@lru_cache(maxsize=1024)
+def _policies(source: _Source) -> tuple[Policy, ...]:
+    jobs = tuple(
+        Job(name, 0, 0, port, of_all, dict(of_tasks), template={}, template_hash="")
+        for name, port, of_all, of_tasks in source.jobs
+    )
+    everyone = dict.fromkeys((job.name for job in jobs), frozenset({_REST}))
+    apart = _told_apart(jobs) if source.by_filters else {job.name: frozenset[int]() for job in jobs}
+    peers = _peers(jobs, apart) if source.by_filters else {(job.name, _REST): everyone for job in jobs}
+    groups = [group for job in jobs for group in _groups(job, apart[job.name], peers)]
+    whole = {name: indices | {_REST} for name, indices in apart.items()}
+    same = {job.port for job in jobs}
+    if len(same) == 1 and all(group.peers == whole for group in groups):
+        only = _selector(source.cluster)
+        spec = _spec(source, same.pop(), only, [{"podSelector": only}])
+        return (Policy(naming.policy_name(source.cluster), "", spec, digest_of(spec)),)
+    found = []
+    for group in groups:
+        selected = _selector(source.cluster, {group.job.name: group.indices}, apart)
+        let_in = [{"podSelector": one} for one in _selectors(source.cluster, group.peers, apart)]
+        spec = _spec(source, group.job.port, selected, let_in)
+        index = None if _REST in group.indices else min(group.indices)
+        name = naming.policy_name(source.cluster, group.job.name, index)
+        found.append(Policy(name, group.job.name, spec, digest_of(spec)))
+    return tuple(found)
+
+
+def _told_apart(jobs: tuple[Job, ...]) -> dict[str, _Indices]:
+    """Give the tasks of each job that have filters of their own, or that a filter names by their index."""
+    named: dict[str, set[int]] = {job.name: set(job.task_filters) for job in jobs}
+    for job in jobs:
+        for texts in (job.filters, *job.task_filters.values()):
+            for one in map(filters.parse, texts):
+                if one is not None and one.task is not None:
+                    for name in named if one.job is None else {one.job} & named.keys():
+                        named[name].add(one.task)
+    return {name: frozenset(indices) for name, indices in named.items()}
+
+
+def _peers(jobs: tuple[Job, ...], apart: Mapping[str, _Indices]) -> dict[tuple[str, int], _Tasks]:
+    """Give for each task that is told apart, and for the rest of each job, whom it sees or is seen by."""
+    sees: dict[tuple[str, int], dict[str, _Indices]] = {}
+    seen_by: dict[tuple[str, int], dict[str, set[int]]] = {}
+    shown: dict[tuple[str, ...], dict[str, _Indices]] = {}
+    for job in jobs:
+        for index in (*apart[job.name], _REST):
+            texts = job.filters_of(index)
+            if texts not in shown:
+                shown[texts] = _shown(texts, jobs, apart)
+            sees[job.name, index] = shown[texts]
+            for name, indices in shown[texts].items():
+                for one in indices:
+                    seen_by.setdefault((name, one), {}).setdefault(job.name, set()).add(index)
+    return {task: _joined(those, seen_by.get(task, {})) for task, those in sees.items()}
+
+
+def _shown(texts: tuple[str, ...], jobs: tuple[Job, ...], apart: Mapping[str, _Indices]) -> dict[str, _Indices]:
+    """Give what some filters show; an evaluator is in nobody's view."""
+    found = {}
+    for job in jobs:
+        if job.name == EVALUATOR:
+            continue
+        visible = filters.visible(texts, job.name)
+        if indices := apart[job.name] | {_REST} if visible.everything else visible.indices:
+            found[job.name] = indices
+    return found
+
+
+def _joined(one: _Tasks, other: Mapping[str, set[int]]) -> _Tasks:
+    return {name: one.get(name, frozenset()) | other.get(name, frozenset()) for name in {**one, **other}}
+
+
+class _Group(NamedTuple):
+    """Tasks of one job with the same peers."""
+
+    job: Job
+    indices: _Indices
+    peers: _Tasks
+
+
+def _groups(job: Job, apart: _Indices, peers: Mapping[tuple[str, int], _Tasks]) -> list[_Group]:
+    """Put the tasks of a job that have the same peers together, the rest first."""
+    groups: dict[tuple[tuple[str, _Indices], ...], set[int]] = {}
+    for index in (_REST, *sorted(apart)):
+        groups.setdefault(tuple(sorted(peers[job.name, index].items())), set()).add(index)
+    return [_Group(job, frozenset(indices), dict(key)) for key, indices in groups.items()]
+
+
+def _selectors(cluster: str, tasks: _Tasks, apart: Mapping[str, _Indices]) -> Iterator[dict[str, Any]]:
+    """Select some tasks: whole jobs together, parts of a job each by itself."""
+    whole = [name for name in sorted(tasks) if tasks[name] == apart[name] | {_REST}]
+    if len(whole) == len(apart):
+        yield _selector(cluster)
+        return
+    if whole:
+        among = {"key": naming.LABEL_JOB, "operator": "In", "values": whole}
+        yield {**_selector(cluster), "matchExpressions": [among]}
+    for name in sorted(tasks):
+        if name not in whole:
+            yield _selector(cluster, {name: tasks[name]}, apart)
+
+
+def _selector(cluster: str, part: _Tasks | None = None, apart: Mapping[str, _Indices] | None = None) -> dict[str, Any]:
+    """Select the pods of a cluster, or of a part of one of its jobs."""
+    labels = {naming.LABEL_CLUSTER: cluster}
+    if part is None or apart is None:
+        return {"matchLabels": labels}
+    ((job, indices),) = part.items()
+    selector: dict[str, Any] = {"matchLabels": {**labels, naming.LABEL_JOB: job}}
+    others = apart[job] - indices
+    if _REST in indices and others:
+        selector["matchExpressions"] = [_by_index("NotIn", others)]
+    elif _REST not in indices:
+        selector["matchExpressions"] = [_by_index("In", indices)]
+    return selector
+
+
+def _by_index(operator: str, indices: _Indices) -> dict[str, Any]:
+    return {
+        "key": naming.LABEL_TASK_INDEX,
+        "operator": operator,
+        "values": [str(index) for index in sorted(indices)],
+    }
+
+
+def _spec(source: _Source, port: int, selected: Mapping[str, Any], let_in: list[dict[str, Any]]) -> dict[str, Any]:
+    """Give the spec of a policy (networking.k8s.io/v1), with each field that the server would fill in."""
+    peers = [*let_in, *json.loads(source.allow_from)]
+    rules: list[dict[str, Any]] = []
+    if peers:  # NB: a rule with an empty list of peers lets everybody in
+        rules.append({"from": peers} if source.all_ports else {"from": peers, "ports": [_ports(port, port)]})
+    if not source.all_ports:
+        rules.append({"ports": [*_other_ports(port), {"protocol": "UDP"}, {"protocol": "SCTP"}]})
+    spec: dict[str, Any] = {"podSelector": dict(selected), "policyTypes": ["Ingress"]}
+    return {**spec, "ingress": rules} if rules else spec
+
+
+def _other_ports(port: int) -> Iterator[dict[str, Any]]:
+    """Give every TCP port but one: a policy cannot say less than all that it lets in."""
+    if port > 1:
+        yield _ports(1, port - 1)
+    if port < _LAST_PORT:
+        yield _ports(port + 1, _LAST_PORT)
+
+
+def _ports(first: int, last: int) -> dict[str, Any]:
+    return {"protocol": "TCP", "port": first, **({"endPort": last} if last > first else {})}

@@ -18,6 +18,12 @@ from tfcluster_resolver import contract
 JOBS = ("chief", "data_loader", "evaluator", "ps", "worker")
 GPU = "nvidia.com/gpu"
 FOREIGN_UID = "uid-of-somebody-else"
+#: Who is let in besides: an empty selector is everybody, an empty list of labels is as none.
+PEERS = [
+    {"podSelector": {"matchLabels": {"app": "notebook"}}},
+    {"namespaceSelector": {}, "podSelector": {"matchExpressions": [{"key": "app", "operator": "Exists"}]}},
+    {"ipBlock": {"cidr": "10.0.0.0/8", "except": []}},
+]
 
 
 # NB: what is drawn is numbers and choices; the specs are made of them by plain functions.  Strategies that are built
@@ -45,6 +51,8 @@ _SPECS = st.fixed_dictionaries(
         "suspend": st.sampled_from([False, False, False, True]),
         "port": st.sampled_from([None, 8000]),
         "domain": st.sampled_from([None, "cluster.local"]),
+        "isolation": st.sampled_from([None, None, "None", "Cluster", "DeviceFilters", "DeviceFilters"]),
+        "isolated": st.sampled_from([{}, {"ports": "All"}, {"ports": "Task", "allowFrom": PEERS}]),
     }
 )
 
@@ -53,7 +61,9 @@ def _spec(drawn: dict[str, Any]) -> dict[str, Any]:
     """Make a spec that the CRD lets through: filters name declared tasks only."""
     sizes = {name: max(1, job["replicas"] + (job["room"] or 0)) for name, job in drawn["jobs"].items()}
     jobs = {name: _job(job, size=sizes[name], sizes=sizes) for name, job in drawn["jobs"].items()}
-    optional = {"port": drawn["port"], "clusterDomain": drawn["domain"]}
+    mode = drawn["isolation"]
+    isolation = {} if mode is None else {"mode": mode, **({} if mode == "None" else drawn["isolated"])}
+    optional = {"port": drawn["port"], "clusterDomain": drawn["domain"], "isolation": isolation or None}
     return {"jobs": jobs, "suspend": drawn["suspend"], **{k: v for k, v in optional.items() if v is not None}}
 
 
@@ -102,7 +112,9 @@ clusters = _SPECS.map(_spec).map(declare)
 
 _EDITS = st.tuples(
     _SPECS,
-    st.sampled_from(["replicas", "replicas", "filters", "template", "suspend", "port", "nothing", "everything"]),
+    st.sampled_from(
+        ["replicas", "replicas", "filters", "template", "suspend", "isolation", "port", "nothing", "everything"]
+    ),
     st.integers(0, 5),
     _JOBS,
     _SPECS,
@@ -115,6 +127,8 @@ def _edit(drawn: tuple[dict[str, Any], str, int, dict[str, Any], dict[str, Any]]
     job = after["jobs"][sorted(after["jobs"])[pick % len(after["jobs"])]]
     if field == "suspend":
         after["suspend"] = not after["suspend"]
+    elif field == "isolation":
+        after["isolation"] = everything["isolation"]
     elif field in job:
         job[field] = other[field]
     return declare(_spec(before)), declare(_spec(after), generation=2)
@@ -141,6 +155,9 @@ TAMPERINGS = (
     "other ports",
     "hide unready",
     "give a cluster IP",
+    "let everybody in",
+    "protect other pods",
+    "close the way out",
     "garbage in a view",
     "fake an epoch",
     "drop a file",
@@ -150,6 +167,7 @@ TAMPERINGS = (
     "edit an image",
     "add a surplus pod",
     "add a surplus ConfigMap",
+    "add a surplus NetworkPolicy",
 )
 
 
@@ -179,6 +197,10 @@ def spoil(world: InMemoryWorld, spoiling: Spoiling) -> None:
             _add(world, "Pod", f"demo-worker-{7 + spoiling.pick}")
         case "add a surplus ConfigMap":
             _add(world, "ConfigMap", f"demo-old{spoiling.pick}")
+        case "add a surplus NetworkPolicy":
+            _add(world, "NetworkPolicy", f"demo-old{spoiling.pick}")
+        case "let everybody in" | "protect other pods" | "close the way out":
+            _spoil_network_policy(world, spoiling)
         case "select more" | "other ports" | "hide unready" | "give a cluster IP":
             _spoil_service(world, spoiling)
         case "garbage in a view" | "fake an epoch" | "drop a file" | "add a file" | "add a binary file" | "freeze":
@@ -229,6 +251,22 @@ def _spoil_service(world: InMemoryWorld, spoiling: Spoiling) -> None:
         "other ports": {"ports": [{"name": "tf-2222", "port": 2222, "targetPort": 9, "protocol": "UDP"}]},
         "hide unready": {"publishNotReadyAddresses": False},
         "give a cluster IP": {"clusterIP": "10.0.0.7"},
+    }
+    world.edit(*key, {"spec": changes[spoiling.what]})
+
+
+def _spoil_network_policy(world: InMemoryWorld, spoiling: Spoiling) -> None:
+    if (key := _pick(world, spoiling, "NetworkPolicy")) is None:
+        return
+    changes: dict[str, Any] = {
+        "let everybody in": {"ingress": [{}]},
+        "protect other pods": {
+            "podSelector": {
+                "matchLabels": {"app": "other"},
+                "matchExpressions": [{"key": "app", "operator": "Exists"}],
+            }
+        },
+        "close the way out": {"policyTypes": ["Ingress", "Egress"], "egress": [{"to": [{"podSelector": {}}]}]},
     }
     world.edit(*key, {"spec": changes[spoiling.what]})
 

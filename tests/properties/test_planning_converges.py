@@ -110,7 +110,7 @@ def test_every_spoiled_world_converges_to_the_world_made_from_nothing(edit, spoi
     world = settled(before)
     # NB: an object without our label that is declared no more is beyond every watch and every name we look for.
     wanted = from_nothing(after)
-    shrunk = any(world.names(kind) - wanted.names(kind) for kind in ("Pod", "ConfigMap"))
+    shrunk = any(world.names(kind) - wanted.names(kind) for kind in ("Pod", "ConfigMap", "NetworkPolicy"))
     for one in spoils:
         if not (one.what == "drop our labels" and (shrunk or _holds_surplus(world))):
             spoil(world, one)

@@ -17,10 +17,12 @@ import msgspec
 from tfcluster_operator.kube import wire
 from tfcluster_operator.kube.store import Stores
 from tfcluster_operator.manifests import build_config_map, build_pod, build_service
+from tfcluster_operator.manifests.network_policy import build_network_policy
 from tfcluster_operator.model import naming
 from tfcluster_operator.model.actions import (
     Action,
     CreateConfigMap,
+    CreateNetworkPolicy,
     CreatePod,
     CreateService,
     Delete,
@@ -230,6 +232,8 @@ class InMemoryWorld:
         match action:
             case CreateService():
                 self.create("Service", build_service(cluster))
+            case CreateNetworkPolicy(policy=policy):
+                self.create("NetworkPolicy", build_network_policy(cluster, policy))
             case CreateConfigMap(views=views):
                 self.create("ConfigMap", build_config_map(cluster, views))
             case CreatePod(task=task, view_digest=digest, attempt=attempt, incarnation=incarnation):

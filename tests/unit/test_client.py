@@ -164,7 +164,7 @@ _EMPTY = b'{"metadata":{"resourceVersion":"7"},"items":[]}'
 
 
 def test_server_that_closes_every_watch_at_once_is_not_hammered():
-    """The pauses grow to three seconds, more or less, though there is no error: in a minute some watches, not thousands."""
+    """The pauses grow to about three seconds though there is no error: in a minute some watches, not thousands."""
     server = Server(body=_EMPTY)
 
     informer = inform(server, 60.0)

@@ -175,6 +175,7 @@ def test_documented_events_are_posted(lives):
 #: What is done for causes that no scenario brings about: edits by others, drains, removed jobs, forced deletions.
 ACTIONS_OF_OTHER_CAUSES: Final = {
     reasons.REPAIRED,
+    reasons.ISOLATION_CHANGED,
     reasons.POD_EDITED,
     reasons.RECREATED,
     reasons.DRAINING,

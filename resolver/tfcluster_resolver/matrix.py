@@ -1,18 +1,25 @@
-"""What ``matrix`` prints: which task sees which, and by which device filter.
+"""What ``matrix`` prints: which task sees which, and by which device filter; and whom the network keeps apart.
 
-It tells what TensorFlow will do with the filters of this task's view, and where the view does not hold them.  It needs
-no TensorFlow.
+It tells what TensorFlow will do with the filters of this task's view, and where the view does not hold them.  Under the
+isolation DeviceFilters, NetworkPolicies block the way between two tasks if neither sees the other.  It needs no
+TensorFlow.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from tfcluster_resolver.device_names import device_filter_matches
 from tfcluster_resolver.membership import Membership
+
+#: The isolation under which NetworkPolicies follow the device filters.
+DEVICE_FILTERS: Final = "DeviceFilters"
+
+#: A task's filters; None where the view does not hold them.
+_Texts = tuple[str, ...] | None
 
 _INCOMPLETE: Final = (
     "Tasks that this one does not see, and their device filters, may be missing here: ask a task without device "
@@ -30,6 +37,7 @@ class Sight:
         stop: the one after the last.
         by: the filters that show them, in the order in which they are declared.
         devices: the devices that are shown where not all are, such as ("GPU:0",).
+        blocked: whether a NetworkPolicy keeps them apart, too; only of tasks that it does not see.
     """
 
     job: str
@@ -37,11 +45,14 @@ class Sight:
     stop: int
     by: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()
+    blocked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
     """Neighbouring tasks of one job with the same device filters, and what they see besides themselves.
+
+    Under the isolation DeviceFilters the same filters show them, too.
 
     Attributes:
         job: their job.
@@ -74,13 +85,36 @@ def rows(membership: Membership) -> list[Row]:
     devices = {(job, index): _devices(membership, job, index) for job, index, _ in membership.tasks()}
     # Few lists of filters serve many tasks: what each shows is worked out once.
     shown = {texts: _sights(texts, devices) for texts in set(filters.values())}
+    blocks = membership.view.isolation == DEVICE_FILTERS
+    seen_by = {task: _seen_by(task, shown) if blocks else frozenset[_Texts]() for task in filters}
     found = []
-    for job, start, stop in _runs(sorted(filters), key=lambda task: filters[task]):
+    for job, start, stop in _runs(sorted(filters), key=lambda task: (filters[task], seen_by[task])):
         sees, hidden = shown[filters[job, start]]
         if stop == start + 1:
             sees, hidden = (_without(sights, job, start) for sights in (sees, hidden))
+        if blocks:
+            hidden = _blocked(hidden, filters, seen_by[job, start])
         found.append(Row(job, start, stop, filters[job, start], sees, hidden))
     return found
+
+
+def _seen_by(
+    task: tuple[str, int], shown: Mapping[_Texts, tuple[tuple[Sight, ...], tuple[Sight, ...]]]
+) -> frozenset[_Texts]:
+    """Give the lists of filters that show a task."""
+    job, index = task
+    return frozenset(
+        texts for texts, (sees, _) in shown.items() if any(s.job == job and s.start <= index < s.stop for s in sees)
+    )
+
+
+def _blocked(
+    hidden: tuple[Sight, ...], filters: Mapping[tuple[str, int], _Texts], seen_by: frozenset[_Texts]
+) -> tuple[Sight, ...]:
+    """Tell of hidden tasks which do not see back: with those there is no connection at all."""
+    tasks = [(one.job, index) for one in hidden for index in range(one.start, one.stop)]
+    runs = _runs(tasks, key=lambda task: filters.get(task) in seen_by)
+    return tuple(Sight(job, start, stop, blocked=filters.get((job, start)) not in seen_by) for job, start, stop in runs)
 
 
 def is_complete(membership: Membership) -> bool:
@@ -96,14 +130,16 @@ def as_json(membership: Membership) -> str:
         membership: the cluster.
 
     Returns:
-        A JSON object: ``cluster``, ``epoch``, ``complete`` (whether the view certainly shows the whole cluster) and
-        ``rows``, each with ``job``, ``tasks`` ([start, stop]), ``filters`` (null: not in the view), ``sees`` and
-        ``hidden`` (each with ``job``, ``tasks``, and ``by`` and ``devices`` where they say something).
+        A JSON object: ``cluster``, ``epoch``, ``isolation`` (whose connections the network lets through, or null),
+        ``complete`` (whether the view certainly shows the whole cluster) and ``rows``, each with ``job``, ``tasks``
+        ([start, stop]), ``filters`` (null: not in the view), ``sees`` and ``hidden`` (each with ``job``, ``tasks``, and
+        ``by``, ``devices`` and ``blocked`` where they say something).
     """
     view = membership.view
     document = {
         "cluster": {"name": view.name, "namespace": view.namespace, "uid": view.uid},
         "epoch": view.epoch,
+        "isolation": view.isolation or None,
         "complete": is_complete(membership),
         "rows": [
             {
@@ -129,7 +165,8 @@ def as_text(membership: Membership) -> str:
         Lines of text.
     """
     view = membership.view
-    lines = [f"{view.namespace}/{view.name}, epoch {view.epoch}: each task sees itself, and"]
+    isolation = f", isolation {view.isolation}" if view.isolation else ""
+    lines = [f"{view.namespace}/{view.name}, epoch {view.epoch}{isolation}: each task sees itself, and"]
     for row in rows(membership):
         tasks = _spell(row.job, row.start, row.stop)
         if row.filters == ():
@@ -143,8 +180,9 @@ def as_text(membership: Membership) -> str:
             only = f"  ({', '.join(one.devices)} alone)" if one.devices else ""
             lines.append(f"  {_spell(one.job, one.start, one.stop):{width}}{by}{only}".rstrip())
         lines += ["  no other task"] * (not row.sees)
-        if row.hidden:
-            lines.append(f"  not {', '.join(_spell(one.job, one.start, one.stop) for one in row.hidden)}")
+        for blocked, why in ((False, "hidden by filter"), (True, "hidden by filter, blocked by policy")):
+            if some := [_spell(one.job, one.start, one.stop) for one in row.hidden if one.blocked == blocked]:
+                lines.append(f"  not {', '.join(some)}" + (f"  ({why})" if view.isolation else ""))
     return "\n".join([*lines, *([] if is_complete(membership) else [_INCOMPLETE])])
 
 
@@ -235,6 +273,8 @@ def _sight_as_json(sight: Sight) -> dict[str, Any]:
         told["by"] = list(sight.by)
     if sight.devices:
         told["devices"] = list(sight.devices)
+    if sight.blocked:
+        told["blocked"] = True
     return told
 
 

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from tfcluster_resolver import contract
 from tfcluster_resolver.membership import Membership
 from tfcluster_resolver.visible_devices import visible_accelerators
+
+_ISOLATION: Final = {
+    "Cluster": "Cluster: NetworkPolicies let the tasks of this cluster reach each other, and no others",
+    "DeviceFilters": "DeviceFilters: NetworkPolicies let tasks reach each other where one sees the other",
+}
 
 
 def as_json(membership: Membership, path: Path) -> str:
@@ -19,10 +24,11 @@ def as_json(membership: Membership, path: Path) -> str:
         path: the file that the view was read from.
 
     Returns:
-        A JSON object: ``cluster``, ``epoch``, ``view`` (the file), ``rpcLayer``, ``task`` (own job, index and address,
-        or null), ``jobs`` (as ``ClusterSpec.as_dict()``), ``deviceFilters`` (job, index, filters), ``accelerators``
-        (job, index, resource, then ``requested``, ``granted`` and ``healthy``; ``granted`` is null while it is not
-        known that the task runs) and ``visible`` (device type and count in this container, or null).
+        A JSON object: ``cluster``, ``epoch``, ``view`` (the file), ``rpcLayer``, ``isolation`` (who reaches the tasks'
+        ports: "Cluster", "DeviceFilters", or null for everybody), ``task`` (own job, index and address, or null),
+        ``jobs`` (as ``ClusterSpec.as_dict()``), ``deviceFilters`` (job, index, filters), ``accelerators`` (job, index,
+        resource, then ``requested``, ``granted`` and ``healthy``; ``granted`` is null while it is not known that the
+        task runs) and ``visible`` (device type and count in this container, or null).
     """
     view, own = membership.view, membership.own
     document: dict[str, Any] = {
@@ -30,6 +36,7 @@ def as_json(membership: Membership, path: Path) -> str:
         "epoch": view.epoch,
         "view": str(path),
         "rpcLayer": view.rpc_layer,
+        "isolation": view.isolation or None,
         "task": None if own is None else {"job": own.job, "index": own.index, "address": own.address},
         "jobs": membership.jobs(),
         "deviceFilters": membership.device_filters(),
@@ -54,6 +61,7 @@ def as_text(membership: Membership, path: Path) -> str:
     lines = [
         f"cluster      {view.namespace}/{view.name}, epoch {view.epoch}, rpc layer {view.rpc_layer}",
         f"view         {path}",
+        *([f"isolation    {_ISOLATION.get(view.isolation, view.isolation)}"] if view.isolation else []),
         f"this task    {here}",
         "tasks",
     ]

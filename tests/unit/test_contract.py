@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -52,6 +53,14 @@ def test_a_view_is_spelled_in_one_way():
     assert contract.dump(VIEW) == TEXT
 
 
+def test_isolation_is_spelled_only_where_there_is_one():
+    """The views of a cluster without isolation have the bytes that an older operator gave them."""
+    isolated = replace(VIEW, isolation="Cluster")
+
+    assert contract.dump(isolated) == TEXT.replace('"jobs":', '"isolation":"Cluster","jobs":')
+    assert contract.load(contract.dump(isolated)) == isolated
+
+
 def test_a_view_is_read_as_it_was_written():
     """Reading gives the view back, from text and from bytes."""
     assert VIEW == contract.load(TEXT) == contract.load(TEXT.encode())
@@ -96,6 +105,7 @@ MALFORMED: list[tuple[dict[str, Any], str]] = [
     ({"epoch": None}, "epoch must be a whole number of 0 or more, not None"),
     ({"epoch": 1.5}, "epoch must be a whole number of 0 or more, not 1.5"),
     ({"rpcLayer": None}, "rpcLayer must be a string, not NoneType"),
+    ({"isolation": 1}, "isolation must be a string, not int"),
     ({"jobs": None}, "jobs must be an object, not NoneType"),
     ({"jobs": ["c0:1"]}, "jobs must be an object, not list"),
     (

@@ -257,3 +257,50 @@ def test_filter_that_tensorflow_refuses_is_an_error(in_pod, capsys):
 
     assert main(["matrix"]) == 65
     assert "'ps'" in capsys.readouterr().err
+
+
+# --- isolation
+
+
+def isolated(mode: str, view: contract.View = VIEW) -> contract.View:
+    """Give the view of a cluster whose ports are closed to strangers."""
+    return replace(view, isolation=mode)
+
+
+def test_policies_block_only_tasks_of_which_neither_sees_the_other():
+    """Rows split where the network treats tasks differently: worker 2 sees worker 1, and not worker 0."""
+    found = rows(isolated("DeviceFilters"))
+
+    assert {(one.job, one.start): one.hidden for one in found} == {
+        ("chief", 0): (),
+        ("ps", 0): (Sight("ps", 1, 2, blocked=True),),
+        ("ps", 1): (Sight("ps", 0, 1, blocked=True),),
+        ("worker", 0): (Sight("ps", 1, 2), Sight("worker", 1, 3, blocked=True)),
+        ("worker", 1): (Sight("ps", 1, 2), Sight("worker", 0, 1, blocked=True), Sight("worker", 2, 3)),
+        ("worker", 2): (Sight("chief", 0, 1), Sight("worker", 0, 1, blocked=True)),
+    }
+
+
+@pytest.mark.parametrize("mode", ["", "Cluster"])
+def test_within_the_cluster_no_other_isolation_blocks(mode):
+    """Under mode Cluster all tasks reach each other, whatever their filters hide."""
+    assert rows(isolated(mode)) == rows()
+
+
+def test_matrix_tells_what_is_hidden_by_a_filter_and_what_is_blocked_by_a_policy():
+    """As text and as JSON; without isolation nothing is said of the network."""
+    told = matrix.as_text(Membership(view=isolated("DeviceFilters"), own=CHIEF)).splitlines()
+    plain = matrix.as_text(Membership(view=VIEW, own=CHIEF))
+    last = json.loads(matrix.as_json(Membership(view=isolated("DeviceFilters"), own=CHIEF)))["rows"][-1]
+
+    assert told[0] == "n/c, epoch 4, isolation DeviceFilters: each task sees itself, and"
+    assert told[-2:] == [
+        "  not /job:chief/task:0  (hidden by filter)",
+        "  not /job:worker/task:0  (hidden by filter, blocked by policy)",
+    ]
+    assert last["hidden"] == [
+        {"job": "chief", "tasks": [0, 1]},
+        {"job": "worker", "tasks": [0, 1], "blocked": True},
+    ]
+    assert "policy" not in plain
+    assert "isolation" not in plain

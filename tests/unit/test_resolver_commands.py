@@ -145,6 +145,7 @@ def test_show_tells_programs(capsys):
         "cluster": {"name": "c", "namespace": "n", "uid": "u"},
         "epoch": 4,
         "rpcLayer": "grpc",
+        "isolation": None,
         "task": {"job": "worker", "index": 1, "address": "w1:1"},
         "jobs": {"chief": ["c0:1"], "worker": ["w0:1", "w1:1"]},
         "deviceFilters": {"worker": {str(index): ["/job:chief", "/job:ps"] for index in range(4)}},

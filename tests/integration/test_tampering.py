@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import pytest
 from kubernetes.client.exceptions import ApiException
-from support.objects import CONFIG_MAPS, PODS, SERVICES, Kind
+from support.objects import CONFIG_MAPS, NETWORK_POLICIES, PODS, SERVICES, Kind
 from support.snapshot import await_snapshot, snapshot
 from support.waiting import eventually
 from support.world import World, task_names
@@ -81,6 +81,7 @@ def deleted_with_everything(world: World) -> None:
         world.delete(PODS, name)
     for name in ("c-chief", "c-worker", "c-ps"):
         world.delete(CONFIG_MAPS, name)
+        world.delete(NETWORK_POLICIES, name)
     world.delete(SERVICES, "c")
 
 
@@ -136,12 +137,22 @@ TAMPERINGS: dict[str, Tampering] = {
         CONFIG_MAPS, "c-chief", "tfcluster.dev/epochs", '{"cluster.json":77}'
     ),
     "a ConfigMap's annotations are removed": annotation(CONFIG_MAPS, "c-chief", "tfcluster.dev/epochs", None),
+    "a NetworkPolicy is deleted": delete(NETWORK_POLICIES, "c-worker"),
+    "a NetworkPolicy loses the label that the watch selects by": label(NETWORK_POLICIES, "c-ps", CLUSTER_LABEL, None),
+    "a NetworkPolicy loses all labels": no_labels(NETWORK_POLICIES, "c-ps"),
+    "a NetworkPolicy lets everybody in": field(NETWORK_POLICIES, "c-worker", spec={"ingress": [{}]}),
+    "a NetworkPolicy lets nobody in": field(NETWORK_POLICIES, "c-worker", spec={"ingress": None}),
+    "a NetworkPolicy protects other pods": field(
+        NETWORK_POLICIES, "c-ps", spec={"podSelector": {"matchLabels": {"app": "x"}}}
+    ),
+    "a NetworkPolicy protects every pod": field(NETWORK_POLICIES, "c-ps", spec={"podSelector": {"matchLabels": None}}),
+    "a NetworkPolicy closes the way out": field(NETWORK_POLICIES, "c-ps", spec={"policyTypes": ["Ingress", "Egress"]}),
     "everything is deleted": deleted_with_everything,
 }
 
 
 def launched(world: World) -> dict:
-    world.launch("c", JOBS)
+    world.launch("c", JOBS, isolation={"mode": "DeviceFilters"})
     world.await_settled("c")
     world.await_condition("c", "MembershipPublished", status="True")
     return snapshot(world, "c")
@@ -182,7 +193,7 @@ def try_to(tamper: Tampering, world: World) -> None:
 
 @pytest.mark.usefixtures("operator")
 def test_tampering_with_an_immutable_flag_does_not_stop_a_view(world):
-    """A ConfigMap that somebody made immutable is made anew when its view changes."""
+    """A ConfigMap that somebody made immutable is created again when its view changes."""
     launched(world)
     world.patch(CONFIG_MAPS, "c-chief", {"immutable": True})
 
@@ -198,10 +209,12 @@ def test_tampering_with_an_immutable_flag_does_not_stop_a_view(world):
 
 @pytest.mark.usefixtures("operator")
 @pytest.mark.parametrize(
-    ("kind", "name"), [(SERVICES, "c"), (CONFIG_MAPS, "c-ps"), (PODS, "c-ps-0")], ids=["Service", "ConfigMap", "pod"]
+    ("kind", "name"),
+    [(SERVICES, "c"), (CONFIG_MAPS, "c-ps"), (NETWORK_POLICIES, "c-ps"), (PODS, "c-ps-0")],
+    ids=["Service", "ConfigMap", "NetworkPolicy", "pod"],
 )
 def test_tampering_with_the_owner_is_a_conflict_until_the_object_goes(world, kind, name):
-    """An object that lost its owner reference is no longer ours: it is reported, left alone, made anew once gone."""
+    """An object that lost its owner reference is no longer ours: it is reported, left alone, created again when gone."""
     before = launched(world)
     world.json_patch(kind, name, {"op": "remove", "path": "/metadata/ownerReferences"})
 
@@ -218,13 +231,13 @@ def test_tampering_that_does_no_harm_is_left_alone(world):
     """Labels and annotations that others add to our objects stay."""
     launched(world)
     foreign = {"metadata": {"labels": {"example.test/seen": "yes"}, "annotations": {"example.test/by": "audit"}}}
-    for kind, name in ((SERVICES, "c"), (CONFIG_MAPS, "c-ps"), (PODS, "c-ps-0")):
+    for kind, name in ((SERVICES, "c"), (CONFIG_MAPS, "c-ps"), (NETWORK_POLICIES, "c-ps"), (PODS, "c-ps-0")):
         world.patch(kind, name, foreign)
 
     world.scale("c", replicas=3)
     world.await_settled("c")
 
-    for kind, name in ((SERVICES, "c"), (CONFIG_MAPS, "c-ps"), (PODS, "c-ps-0")):
+    for kind, name in ((SERVICES, "c"), (CONFIG_MAPS, "c-ps"), (NETWORK_POLICIES, "c-ps"), (PODS, "c-ps-0")):
         metadata = world.demand(kind, name)["metadata"]
         assert metadata["labels"]["example.test/seen"] == "yes", name
         assert metadata["annotations"]["example.test/by"] == "audit", name

@@ -35,6 +35,7 @@ def snapshot(world: World, cluster: str) -> dict[str, Any]:
     label = f"tfcluster.dev/cluster={cluster}"
     listed = {
         "Service": {n: o for n, o in world.services().items() if n == cluster},
+        "NetworkPolicy": _labelled(world.network_policies(), label),
         "ConfigMap": _labelled({**world.config_maps(), **world.resolver_copies()}, label),
         "Pod": _labelled(world.pods(), label),
     }
@@ -110,6 +111,6 @@ def _mask_status(status: Object) -> Object:
     return {
         **kept,
         "jobs": jobs,
-        "internal": {"jobs": remembered},
+        "internal": {**status.get("internal", {}), "jobs": remembered},
         "conditions": sorted(conditions, key=lambda c: c["type"]),
     }

@@ -7,7 +7,18 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from .manifests import tfcluster
-from .objects import CONFIG_MAPS, EVENTS, JSON_PATCH, PODS, SERVICES, TFCLUSTERS, Kind, Object, Objects
+from .objects import (
+    CONFIG_MAPS,
+    EVENTS,
+    JSON_PATCH,
+    NETWORK_POLICIES,
+    PODS,
+    SERVICES,
+    TFCLUSTERS,
+    Kind,
+    Object,
+    Objects,
+)
 from .waiting import DEADLINE_SECONDS, eventually
 
 #: What the name of a ConfigMap with the resolver holds, and that of a view cannot.
@@ -105,6 +116,9 @@ class World:
 
     def services(self) -> dict[str, Object]:
         return {found["metadata"]["name"]: found for found in self.objects.list(SERVICES, self.namespace)}
+
+    def network_policies(self) -> dict[str, Object]:
+        return {one["metadata"]["name"]: one for one in self.objects.list(NETWORK_POLICIES, self.namespace)}
 
     def cluster(self, name: str) -> Object:
         return self.demand(TFCLUSTERS, name)

@@ -1,0 +1,107 @@
+"""Isolation on a real API server: the policies that are there, when, and what becomes of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from support.lives import await_another_pass, launch_running
+from support.objects import NETWORK_POLICIES, RESOURCE_QUOTAS
+from support.rbac import OPERATOR_USER
+from support.waiting import eventually
+
+pytestmark = pytest.mark.usefixtures("operator")
+
+FILTERED = {
+    "chief": {},
+    "ps": {"deviceFilters": ["/job:worker", "/job:chief"]},
+    "worker": {"replicas": 2, "maxReplicas": 4, "deviceFilters": ["/job:ps", "/job:chief"]},
+}
+#: Peers in every form, some of which the server stores in other words than they were written.
+PEERS = [
+    {"podSelector": {"matchLabels": {"app": "notebook"}}},
+    {"podSelector": {}},
+    {"namespaceSelector": {"matchExpressions": [{"key": "team", "operator": "Exists"}]}, "podSelector": {}},
+    {"ipBlock": {"cidr": "10.0.0.0/8", "except": ["10.1.0.0/16"]}},
+    {"ipBlock": {"cidr": "2001:db8::/32", "except": []}},
+]
+
+
+def await_policies(world, *names: str) -> None:
+    """Await that exactly these NetworkPolicies are there."""
+    eventually(lambda: sorted(world.network_policies()), lambda found: found == sorted(names), what="the policies")
+
+
+def test_cluster_that_says_nothing_is_closed_to_strangers(world):
+    """The operator's default closes the tasks' port; the status says so, and the policy goes with its cluster."""
+    world.launch("c", {"worker": {}})
+    world.await_settled("c")
+
+    policy = world.demand(NETWORK_POLICIES, "c")
+    (owner,) = policy["metadata"]["ownerReferences"]
+
+    assert world.status("c")["isolation"] == "Cluster"
+    assert (owner["kind"], owner["name"], owner["controller"]) == ("TFCluster", "c", True)
+    assert policy["spec"]["podSelector"] == {"matchLabels": {"tfcluster.dev/cluster": "c"}}
+    world.remove("c")
+    await_policies(world)
+
+
+@pytest.mark.parametrize("ports", ["Task", "All"])
+@pytest.mark.parametrize("mode", ["Cluster", "DeviceFilters"])
+def test_policies_are_stored_as_they_were_meant(world, audit, mode, ports):
+    """Whatever the peers, the server keeps the specs as the operator compares them: it writes each once."""
+    world.launch("c", FILTERED, isolation={"mode": mode, "ports": ports, "allowFrom": PEERS})
+    world.await_settled("c")
+    position = audit.await_quiet(OPERATOR_USER, namespace=world.namespace)
+
+    await_another_pass(world, "c")
+
+    written = audit.writes(position, user=OPERATOR_USER, namespace=world.namespace)
+    assert Counter((w.verb, w.target) for w in written) == {("patch", "tfclusters/status"): 1}
+
+
+def test_edit_of_the_isolation_reaches_the_policies_and_no_pod_is_replaced(world, kubelet):
+    """From one policy to one a job, by filters, with a task apart, and to none."""
+    launch_running(world, kubelet, "c", FILTERED, isolation={"mode": "Cluster"})
+    pods = {name: pod["metadata"]["uid"] for name, pod in world.pods_of("c").items()}
+    await_policies(world, "c")
+
+    world.edit("c", {"isolation": {"mode": "DeviceFilters"}})
+    await_policies(world, "c-chief", "c-ps", "c-worker")
+    world.edit("c", {"jobs": {"worker": {"taskDeviceFilters": {"1": ["/job:worker"]}}}})
+    await_policies(world, "c-chief", "c-ps", "c-worker", "c-worker-1")
+    world.edit("c", {"isolation": {"mode": "None"}})
+    await_policies(world)
+    eventually(lambda: world.status("c"), lambda status: "isolation" not in status, what="nothing is closed any more")
+
+    assert {name: pod["metadata"]["uid"] for name, pod in world.pods_of("c").items()} == pods
+
+
+def test_scaling_changes_no_policy(world):
+    """Tasks that come are let in by what they are."""
+    world.launch("c", FILTERED, isolation={"mode": "DeviceFilters"})
+    world.await_settled("c")
+    before = {name: one["metadata"]["resourceVersion"] for name, one in world.network_policies().items()}
+
+    world.scale("c", replicas=4)
+    world.await_settled("c")
+
+    assert {name: one["metadata"]["resourceVersion"] for name, one in world.network_policies().items()} == before
+
+
+def test_no_pod_runs_without_its_policy(world):
+    """Where NetworkPolicies are refused, no pod is created, and the condition says why; then all comes by itself."""
+    quota = {"metadata": {"name": "q"}, "spec": {"hard": {"count/networkpolicies.networking.k8s.io": "0"}}}
+    world.objects.create(RESOURCE_QUOTAS, world.namespace, quota)
+    eventually(lambda: world.demand(RESOURCE_QUOTAS, "q").get("status"), what="the quota counts")
+    world.launch("c", {"worker": {}})
+
+    refused = world.await_condition("c", "Ready", status="False", reason="Refused")
+    assert "NetworkPolicy c: " in refused["message"]
+    assert "exceeded quota" in refused["message"]
+    assert world.pods() == {}
+
+    world.delete(RESOURCE_QUOTAS, "q")
+    world.await_settled("c")
+    await_policies(world, "c")

@@ -214,7 +214,7 @@ def test_tampering_with_an_immutable_flag_does_not_stop_a_view(world):
     ids=["Service", "ConfigMap", "NetworkPolicy", "pod"],
 )
 def test_tampering_with_the_owner_is_a_conflict_until_the_object_goes(world, kind, name):
-    """An object that lost its owner reference is no longer ours: it is reported, left alone, created again when gone."""
+    """An object without its owner reference is no longer ours: it is told, left alone, and created again when gone."""
     before = launched(world)
     world.json_patch(kind, name, {"op": "remove", "path": "/metadata/ownerReferences"})
 

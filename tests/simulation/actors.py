@@ -95,9 +95,16 @@ def tamper_with_view(world: World) -> None:
     world.kube.patch("configmaps", NAMESPACE, f"{CLUSTER}-ps", {"data": {"cluster.json": "{"}}, user="somebody")
 
 
+def open_the_ports(world: World) -> None:
+    """Let everybody reach every task, as somebody in a hurry does."""
+    for one in world.kube.list("networkpolicies", NAMESPACE):
+        name = one["metadata"]["name"]
+        world.kube.patch("networkpolicies", NAMESPACE, name, {"spec": {"ingress": [{}]}}, user="somebody")
+
+
 def strip_labels(world: World) -> None:
     """Take the operator's labels off all its objects."""
-    for kind in ("pods", "services", "configmaps"):
+    for kind in ("pods", "services", "networkpolicies", "configmaps"):
         for found in world.kube.list(kind, NAMESPACE):
             ours = [label for label in found["metadata"].get("labels") or {} if label.startswith("tfcluster.dev/")]
             if ours:
@@ -244,7 +251,7 @@ def _strip_owners(world: World) -> None:
 
 def _see_late(world: World) -> None:
     """Let every watch of the operator lag behind."""
-    for resource in ("pods", "configmaps", "services"):
+    for resource in ("pods", "configmaps", "networkpolicies", "services"):
         world.faults.see_late(resource, 3.0)
 
 

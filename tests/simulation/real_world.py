@@ -9,10 +9,16 @@ from typing import Any, Final
 from simulation import dialect
 from simulation.dialect import CLUSTER
 from simulation.workloads import Workload
-from support.objects import CONFIG_MAPS, PODS, SERVICES, TFCLUSTERS, Objects
+from support.objects import CONFIG_MAPS, NETWORK_POLICIES, PODS, SERVICES, TFCLUSTERS, Objects
 from support.pods import StandInKubelet
 
-_KINDS: Final = {"pods": PODS, "services": SERVICES, "configmaps": CONFIG_MAPS, "tfclusters": TFCLUSTERS}
+_KINDS: Final = {
+    "pods": PODS,
+    "services": SERVICES,
+    "networkpolicies": NETWORK_POLICIES,
+    "configmaps": CONFIG_MAPS,
+    "tfclusters": TFCLUSTERS,
+}
 #: As in the simulation: how long nothing may change before a step counts as over, in seconds.
 _QUIET: Final = 2.5
 _LOOK_EVERY: Final = 0.1

@@ -142,7 +142,7 @@ def pods_are(*names: str) -> Until:
 
 def gone(world: World) -> bool:
     """Tell whether nothing of any cluster is left."""
-    kinds = ("tfclusters", "pods", "services", "configmaps")
+    kinds = ("tfclusters", "pods", "services", "networkpolicies", "configmaps")
     return not any(world.kube.list(kind, NAMESPACE) for kind in kinds)
 
 
@@ -162,6 +162,17 @@ def is_ours(kind: str, name: str) -> Until:
     def until(world: World) -> bool:
         found = world.kube.get(kind, NAMESPACE, name)
         return found is not None and bool(found["metadata"].get("ownerReferences"))
+
+    return until
+
+
+def policies_are(*names: str) -> Until:
+    """Make a test of which NetworkPolicies there are, and that none lets everybody in."""
+
+    def until(world: World) -> bool:
+        found = world.kube.list("networkpolicies", NAMESPACE)
+        closed = all({} not in one["spec"]["ingress"] for one in found)
+        return closed and {one["metadata"]["name"] for one in found} == set(names)
 
     return until
 
@@ -188,6 +199,7 @@ def image_is(image: str, *pods: str) -> Until:
 _PS: Final = {"deviceFilters": ["/job:worker", "/job:chief"]}
 _WORKER: Final = {"deviceFilters": ["/job:ps", "/job:chief"]}
 _TRIO: Final = {"chief": job(1), "ps": job(1, **_PS), "worker": job(2, maxReplicas=4, **_WORKER)}
+_TRIO_AND_ONE: Final = ("chief-0", "ps-0", "worker-0", "worker-1", "worker-2")
 _PAIR: Final = {"ps": job(1), "worker": job(2)}
 
 
@@ -371,6 +383,26 @@ def _workloads() -> tuple[Workload, ...]:
             ),
         ),
         Workload(
+            "isolation",
+            (
+                Step(
+                    "create",
+                    _declare(_TRIO, isolation={"mode": "DeviceFilters"}),
+                    both(ready, policies_are("c-chief", "c-ps", "c-worker")),
+                ),
+                Step("opened", actors.open_the_ports, both(ready, policies_are("c-chief", "c-ps", "c-worker"))),
+                Step("deleted", _delete("networkpolicies", "c-ps"), policies_are("c-chief", "c-ps", "c-worker")),
+                Step("scale", _edit({"worker": {"replicas": 3}}), both(ready, pods_are(*_TRIO_AND_ONE))),
+                Step(
+                    "a task apart",
+                    _edit({"worker": {"taskDeviceFilters": {"1": ["/job:worker"]}}}),
+                    both(ready, policies_are("c-chief", "c-ps", "c-worker", "c-worker-1")),
+                ),
+                Step("cluster", _edit(isolation={"mode": "Cluster"}), both(ready, policies_are("c"))),
+                Step("none", _edit(isolation={"mode": "None"}), both(ready, policies_are())),
+            ),
+        ),
+        Workload(
             "swapped pod",
             (
                 Step("create", _declare({"worker": job(2)}), ready),
@@ -472,7 +504,7 @@ def _delete_and_create(world: World) -> None:
 
 
 def _nothing_is_left(world: World) -> bool:
-    return not any(world.kube.list(kind, NAMESPACE) for kind in ("pods", "services", "configmaps"))
+    return not any(world.kube.list(kind, NAMESPACE) for kind in ("pods", "services", "networkpolicies", "configmaps"))
 
 
 WORKLOADS: Final[Mapping[str, Workload]] = {one.name: one for one in _workloads()}

@@ -20,6 +20,14 @@ def training(**fields: Any) -> TFClusterBuilder:
     return tfcluster("mnist").job("chief").job("worker", replicas=4, **fields).job("ps", replicas=2, maxReplicas=3)
 
 
+FILTERED = {"mode": "DeviceFilters", "ports": "All"}
+#: Peers as the API of NetworkPolicies takes them.
+PEERS = [
+    {"podSelector": {"matchLabels": {"app": "notebook"}}},
+    {"podSelector": {}},
+    {"namespaceSelector": {}, "podSelector": {"matchExpressions": [{"key": "app", "operator": "In", "values": ["a"]}]}},
+    {"ipBlock": {"cidr": "10.0.0.0/8", "except": ["10.1.0.0/16"]}},
+]
 #: A template that uses many corners of the schema, with nothing that Kubernetes would fill in left out on purpose.
 RICH_TEMPLATE: Object = {
     "metadata": {"labels": {"team": "vision", "app.kubernetes.io/part-of": "search"}, "annotations": {"a.b/c": "d"}},
@@ -139,6 +147,11 @@ FILTERS = (
         accepted("a cluster's name may hold digits and hyphens", tfcluster("m-2--x").job("worker")),
         accepted("16 jobs", tfcluster("mnist").spec(jobs={f"job{i}": {"template": pod_template()} for i in range(16)})),
         accepted("the highest ports", worker(port=65535).spec(port=65535)),
+        accepted("isolation of each mode", worker().spec(isolation={"mode": "Cluster"})),
+        accepted("isolation by the device filters, of every port", worker().spec(isolation=FILTERED)),
+        accepted("no isolation", worker().spec(isolation={"mode": "None"})),
+        accepted("isolation by the operator's default, and a peer", worker().spec(isolation={"allowFrom": PEERS[:1]})),
+        accepted("peers in every form", worker().spec(isolation={"mode": "Cluster", "allowFrom": PEERS})),
         accepted("a cluster domain", worker().spec(clusterDomain="cluster.local")),
         accepted("a cluster domain of one label", worker().spec(clusterDomain="k8s")),
         accepted("a cluster that begins suspended", worker().spec(suspend=True)),

@@ -121,6 +121,43 @@ POD_NAMES = [
         "shorten metadata.name or the name of the job",
     ),
 ]
+ISOLATION = [
+    refused(what, worker().spec(isolation=isolation), f"spec.isolation{path}", words)
+    for what, isolation, path, words in [
+        ("a mode that is none", {"mode": "Some"}, ".mode", 'supported values: "None", "Cluster", "DeviceFilters"'),
+        ("ports that are none", {"mode": "Cluster", "ports": "Other"}, ".ports", 'supported values: "Task", "All"'),
+        (
+            "peers where everybody is let in",
+            {"mode": "None", "allowFrom": [{"podSelector": {}}]},
+            ".allowFrom",
+            "remove allowFrom, or set mode Cluster",
+        ),
+        ("a list of no peers", {"allowFrom": []}, ".allowFrom", "should have at least 1 items"),
+        ("a peer that names nobody", {"allowFrom": [{}]}, ".allowFrom[0]", "name a podSelector"),
+        (
+            "addresses and pods in one",
+            {"allowFrom": [{"podSelector": {}, "ipBlock": {"cidr": "10.0.0.0/8"}}]},
+            ".allowFrom[0].ipBlock",
+            "write the selectors as a peer of their own",
+        ),
+        (
+            "an address that is no range",
+            {"allowFrom": [{"ipBlock": {"cidr": "10.0.0.1"}}]},
+            ".allowFrom[0].ipBlock.cidr",
+            "write a range of addresses such as",
+        ),
+        (
+            "values for Exists",
+            {
+                "allowFrom": [
+                    {"podSelector": {"matchExpressions": [{"key": "a", "operator": "Exists", "values": ["b"]}]}}
+                ]
+            },
+            ".allowFrom[0].podSelector.matchExpressions[0]",
+            "Exists and DoesNotExist take none",
+        ),
+    ]
+]
 COUNTS = [
     refused("a cluster without a job is refused", tfcluster("mnist"), "spec.jobs", "declare at least one job"),
     refused(
@@ -492,7 +529,7 @@ FILTER_LISTS = [
 
 @pytest.mark.parametrize(
     ("manifest", "path", "remedy"),
-    [*NAMES, *JOB_NAMES, *POD_NAMES, *COUNTS, *FIELDS, *TEMPLATES, *FILTERS, *FILTER_LISTS],
+    [*NAMES, *JOB_NAMES, *POD_NAMES, *COUNTS, *ISOLATION, *FIELDS, *TEMPLATES, *FILTERS, *FILTER_LISTS],
 )
 def test_refused_with_path_and_remedy(objects: Objects, manifest: Object, path: str, remedy: str) -> None:
     """A manifest with one thing wrong is refused by a message with the path of that thing and what to do about it."""

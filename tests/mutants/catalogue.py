@@ -489,4 +489,28 @@ MUTANTS: Final = (
         why="A task that fails again and again is restarted without a pause that grows.",
         plan=Plan("on failure"),
     ),
+    Mutant(
+        name="a policy that others edited stays so",
+        file="model/drift.py",
+        old="if existing.digest != wanted.digest:",
+        new="if False:",
+        why="Somebody opens the tasks' ports in a hurry, and they stay open.",
+        plan=Plan("isolation"),
+    ),
+    Mutant(
+        name="pods do not wait for their policies",
+        file="model/tasks.py",
+        old="return SERVICE, ISOLATION, views_gate(job), RESOLVER, EVIDENCE",
+        new="return SERVICE, views_gate(job), RESOLVER, EVIDENCE",
+        why="The policy is refused, and the task that it should protect runs.",
+        plan=Plan("isolation", Write("create", "networkpolicies", "c-ps", 0), "500"),
+    ),
+    Mutant(
+        name="policies that nobody needs stay",
+        file="model/roster.py",
+        old="unneeded=(*services, *unneeded,",
+        new="unneeded=(*services,",
+        why="The isolation is lifted and the ports stay closed.",
+        plan=Plan("isolation"),
+    ),
 )

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from properties.test_isolation import selects
 from simulation import dialect, snapshot
 from simulation.plans import Line, Plan, Write, stable
 from simulation.world import Moment
@@ -189,6 +190,26 @@ def broken(history: Sequence[Any], moments: Mapping[int, Moment]) -> Iterator[st
             needed = volume.get("configMap", {}).get("name")
             if needed and (key[0], needed) not in maps:
                 yield f"{key[1]} comes before {stable('configmaps', needed)} at revision {revision}"
+
+
+def unprotected(history: Sequence[Any], moments: Mapping[int, Moment]) -> Iterator[str]:
+    """Name each revision at which a pod of an isolated cluster came before a NetworkPolicy that selects it."""
+    selectors: dict[str, dict[str, Any]] = {}
+    isolated: set[str] = set()
+    for revision, kind, resource, body in history:
+        metadata = body["metadata"]
+        if resource == "networkpolicies":
+            selectors.pop(metadata["uid"], None)
+            if kind != "DELETED":
+                selectors[metadata["uid"]] = body["spec"]["podSelector"]
+        elif resource == "tfclusters":
+            closed = body["spec"].get("isolation", {}).get("mode", "None") != "None"
+            (isolated.add if closed else isolated.discard)(metadata["uid"])
+        elif resource == "pods" and kind == "ADDED" and moments[revision].user == dialect.OPERATOR:
+            labels = metadata["labels"]
+            of_isolated = any(one["uid"] in isolated for one in metadata["ownerReferences"])
+            if of_isolated and not any(selects(one, labels) for one in selectors.values()):
+                yield f"{metadata['name']} comes before a NetworkPolicy that selects it at revision {revision}"
 
 
 # --- does the status tell the truth?

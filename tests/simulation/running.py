@@ -154,6 +154,7 @@ def _look_back(world: World, outcome: Outcome) -> None:
     oracles.count(outcome, history, moments)
     outcome.broken = [
         *oracles.broken(history, moments),
+        *oracles.unprotected(history, moments),
         *(f"{one} is not ours and is deleted" for one in world.trespasses),
     ]
     if not outcome.unfinished:

@@ -33,6 +33,12 @@ def test_a_pod_elects_in_its_own_namespace(monkeypatch, tmp_path):
     assert parse_arguments(["--all-namespaces", "--no-leader-election"]).leader_election is False
 
 
+def test_new_clusters_are_closed_unless_the_operator_is_told_otherwise():
+    """Who says nothing of isolation gets the default of the operator."""
+    assert parse_arguments(["--all-namespaces"]).default_isolation == "Cluster"
+    assert parse_arguments(["--all-namespaces", "--default-isolation", "None"]).default_isolation == "None"
+
+
 def test_an_election_without_a_namespace_is_refused(capsys):
     """An election that is asked for, without a place for its Lease, is an error of the command line."""
     with pytest.raises(SystemExit):

@@ -300,12 +300,13 @@ def test_creation_leaves_no_trace_on_the_cluster_object(mnist):
 
 
 def test_creation_writes_each_object_once(mnist, audit, since):
-    """Service, ConfigMaps and pods are created by one request each, and nothing else is written but the status."""
+    """Service, policies, ConfigMaps and pods are created by one request each, and nothing else is written but the status."""
     writes = audit.writes(since, user=OPERATOR_USER, namespace=mnist.namespace)
     created = sorted((w.target, w.name) for w in writes if w.verb == "create" and w.resource != "events")
 
     assert created == sorted(
         [("services", "mnist")]
+        + [("networkpolicies", name) for name in mnist.network_policies()]
         + [("configmaps", name) for name in [*mnist.config_maps(), *mnist.resolver_copies()]]
         + [("pods", name) for name in mnist.pods()]
     )
@@ -313,9 +314,9 @@ def test_creation_writes_each_object_once(mnist, audit, since):
 
 
 def test_creation_foundations_come_before_pods(mnist, audit, since):
-    """Service and ConfigMaps are there before the first pod is asked for, so that a pod starts with name and view."""
+    """All else is there before the first pod is asked for, so that a pod starts with name, view and protection."""
     writes = [w for w in audit.writes(since, user=OPERATOR_USER, namespace=mnist.namespace) if w.verb == "create"]
-    foundations = max(w.finished for w in writes if w.resource in {"services", "configmaps"})
+    foundations = max(w.finished for w in writes if w.resource in {"services", "networkpolicies", "configmaps"})
 
     assert foundations <= min(w.received for w in writes if w.resource == "pods")
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import aiohttp
 
-from bench.observer import Observer, watching
+from bench.observer import LISTS, Observer, watching
 from bench.shapes import Shape
 from bench.world import World, session
-from tests.support.objects import TFCLUSTERS
+from tests.support.objects import NETWORK_POLICIES, TFCLUSTERS
 
 
 @dataclass(frozen=True)
@@ -38,14 +38,16 @@ class Arena:
         await self._delete(f"{base}/configmaps")
         for service in (await self._list(f"{base}/services"))["items"]:
             await self._delete(f"{base}/services/{service['metadata']['name']}")
-        while await self._left(base):  # noqa: ASYNC110 - another process sets it
+        await self._delete(f"{self.server}{NETWORK_POLICIES.path(self.namespace)}")
+        while await self._left():  # noqa: ASYNC110 - another process sets it
             await asyncio.sleep(0.05)
         await asyncio.to_thread(self.world.settle)
 
-    async def _left(self, base: str) -> int:
+    async def _left(self) -> int:
         left = 0
-        for kind in ("pods", "services", "configmaps"):
-            names = [item["metadata"]["name"] for item in (await self._list(f"{base}/{kind}?limit=5"))["items"]]
+        for of_kind in LISTS:
+            url = self.server + of_kind.format(self.namespace)
+            names = [item["metadata"]["name"] for item in (await self._list(f"{url}?limit=5"))["items"]]
             left += len([name for name in names if name != "kube-root-ca.crt"])
         return left
 

@@ -14,7 +14,7 @@ from typing import Any
 import aiohttp
 
 _OUR_PREFIX, _NO_PREFIX = b"tfcluster.dev/", b"tfbaselin.dev/"
-_FOUNDATIONS = ("services", "configmaps")
+_FOUNDATIONS = ("services", "networkpolicies", "configmaps")
 
 
 def bodies_from(
@@ -43,10 +43,10 @@ def bodies_from(
         plural = path.rpartition("/")[2]
         if plural in (*_FOUNDATIONS, "pods"):
             manifest = json.loads(body)
-            old = manifest["metadata"].get("namespace", path.split("/")[4])
+            old = path.split("/")[-2]
             manifest["metadata"]["ownerReferences"] = [reference]
             text = json.dumps(manifest, separators=(",", ":")).replace(old, namespace).encode()
-            made.append((f"/api/v1/namespaces/{namespace}/{plural}", text.replace(_OUR_PREFIX, _NO_PREFIX)))
+            made.append((path.replace(f"/{old}/", f"/{namespace}/"), text.replace(_OUR_PREFIX, _NO_PREFIX)))
     return sorted(made, key=lambda request: request[0].rpartition("/")[2] not in _FOUNDATIONS)
 
 

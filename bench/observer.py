@@ -16,7 +16,13 @@ import aiohttp
 
 _METADATA_LIST = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
 _METADATA = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
-KINDS = ("services", "configmaps", "pods")
+#: Where the kinds are served, of which a TFCluster's objects are.
+LISTS = (
+    "/api/v1/namespaces/{}/services",
+    "/apis/networking.k8s.io/v1/namespaces/{}/networkpolicies",
+    "/api/v1/namespaces/{}/configmaps",
+    "/api/v1/namespaces/{}/pods",
+)
 
 
 class Observer:
@@ -24,17 +30,18 @@ class Observer:
 
     def __init__(self, http: aiohttp.ClientSession, server: str, namespace: str) -> None:
         self._http = http
-        self._base = f"{server}/api/v1/namespaces/{namespace}"
+        self._server, self._namespace = server, namespace
         self._counts = {b'{"type":"ADDED"': 0, b'{"type":"DELETED"': 0}
         self._wanted: tuple[bytes, int, asyncio.Future[float]] | None = None
 
-    async def _watch(self, kind: str, ready: asyncio.Event) -> None:
-        async with self._http.get(f"{self._base}/{kind}?limit=1", headers={"Accept": _METADATA_LIST}) as answer:
+    async def _watch(self, of_kind: str, ready: asyncio.Event) -> None:
+        url = self._server + of_kind.format(self._namespace)
+        async with self._http.get(f"{url}?limit=1", headers={"Accept": _METADATA_LIST}) as answer:
             version = (await answer.json())["metadata"]["resourceVersion"]
         while True:
             # NB: the server may end a watch when it likes; nothing is lost if the next begins where it ended.
             query = f"?watch=true&resourceVersion={version}"
-            async with self._http.get(f"{self._base}/{kind}{query}", headers={"Accept": _METADATA}) as stream:
+            async with self._http.get(f"{url}{query}", headers={"Accept": _METADATA}) as stream:
                 ready.set()
                 last = rest = b""
                 async for chunk in stream.content.iter_any():
@@ -72,7 +79,7 @@ class Observer:
 
 @asynccontextmanager
 async def watching(http: aiohttp.ClientSession, server: str, namespace: str) -> AsyncIterator[Observer]:
-    """Watch the Services, ConfigMaps and pods of a namespace.
+    """Watch the objects of a namespace that TFClusters are made of.
 
     Args:
         http: a session with an administrator's credentials.
@@ -83,8 +90,8 @@ async def watching(http: aiohttp.ClientSession, server: str, namespace: str) -> 
         The observer; its watches are open.
     """
     observer = Observer(http, server, namespace)
-    ready = [asyncio.Event() for _ in KINDS]
-    tasks = [asyncio.create_task(observer._watch(k, r)) for k, r in zip(KINDS, ready, strict=True)]  # noqa: SLF001 - its own factory
+    ready = [asyncio.Event() for _ in LISTS]
+    tasks = [asyncio.create_task(observer._watch(k, r)) for k, r in zip(LISTS, ready, strict=True)]  # noqa: SLF001 - its own factory
     try:
         for event in ready:
             await event.wait()

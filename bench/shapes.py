@@ -32,8 +32,11 @@ class Shape:
 
     @property
     def objects(self) -> int:
-        """How many objects come into being: Service, ConfigMaps with views, the resolver's ConfigMap, and pods."""
-        return self.clusters * (1 + len(self.jobs) + 1 + self.tasks)
+        """How many objects come into being: Service, NetworkPolicy, ConfigMaps, and pods.
+
+        The ConfigMaps are one with the views of each job, and the resolver's.
+        """
+        return self.clusters * (1 + 1 + len(self.jobs) + 1 + self.tasks)
 
     @property
     def total_tasks(self) -> int:

@@ -300,7 +300,7 @@ def test_creation_leaves_no_trace_on_the_cluster_object(mnist):
 
 
 def test_creation_writes_each_object_once(mnist, audit, since):
-    """Service, policies, ConfigMaps and pods are created by one request each, and nothing else is written but the status."""
+    """Service, policies, ConfigMaps and pods are created by one request each; else only the status is written."""
     writes = audit.writes(since, user=OPERATOR_USER, namespace=mnist.namespace)
     created = sorted((w.target, w.name) for w in writes if w.verb == "create" and w.resource != "events")
 

@@ -11,27 +11,18 @@ signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
 
 import logging
 import sys
-from typing import Final
 
 import uvloop
 
-from tfcluster_operator import handlers
+from tfcluster_operator import handlers, logs
 from tfcluster_operator.kube.leadership import LeaseLostError
 from tfcluster_operator.settings import Settings, parse_arguments
-
-#: kopf logs a line for each event, and a traceback for what kopf_watch says in one line.
-_NOISY: Final = {"aiohttp": logging.WARNING, "kopf": logging.CRITICAL}
 
 
 def main() -> None:
     """Run the operator; the process exits with 0 when it was told to stop, with 1 when a part of it died."""
     settings = parse_arguments(sys.argv[1:])
-    logging.basicConfig(
-        level=settings.log_level.upper(), format="%(asctime)s %(levelname)-7s %(name)s: %(message)s", stream=sys.stderr
-    )
-    if settings.log_level != "debug":
-        for name, level in _NOISY.items():
-            logging.getLogger(name).setLevel(level)
+    logs.begin(settings.log_level, settings.log_format)
     uvloop.run(_run(settings))
 
 

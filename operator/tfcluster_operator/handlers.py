@@ -8,6 +8,7 @@ import signal
 import socket
 import uuid
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 import kopf
@@ -15,11 +16,13 @@ import kopf
 from tfcluster_operator import hard_stop
 from tfcluster_operator.engine.assembly import Engine
 from tfcluster_operator.kopf_watch import KopfWatch
-from tfcluster_operator.kube import connection, leadership, probes
+from tfcluster_operator.kube import connection, errors, leadership, probes, scrape
 from tfcluster_operator.kube.client import Client
 from tfcluster_operator.kube.lease import Lease, Timing
 from tfcluster_operator.kube.limiter import AdaptiveLimiter
+from tfcluster_operator.kube.metrics import Metrics
 from tfcluster_operator.kube.one_shot import OneShot
+from tfcluster_operator.kube.traffic import Traffic
 from tfcluster_operator.resolver_sources import read_archive
 from tfcluster_operator.settings import Settings
 
@@ -63,6 +66,9 @@ async def run(settings: Settings, *, timing: Timing | None = None) -> None:
     """
     access, timing = _access(), timing or Timing()
     scopes: tuple[str | None, ...] = settings.namespaces or (None,)
+    metrics = Metrics()
+    traffic = Traffic(metrics, scopes, access.server)
+    access = replace(access, observers=(traffic,))
     under_way = connection.WritesUnderWay()
     # NB: the lease has connections of its own, so that a renewal waits for nobody, and is never fenced.
     async with connection.open_session(access) as for_lease:
@@ -70,8 +76,19 @@ async def run(settings: Settings, *, timing: Timing | None = None) -> None:
         async with connection.open_session(
             access, under_way, fence=standing.fence, connections=_WATCHES * len(scopes)
         ) as session:
-            client = Client(session, access.server, AdaptiveLimiter(), fence=standing.fence)
-            engine = Engine(client, settings.namespaces, read_archive(), default_isolation=settings.default_isolation)
+            limiter = AdaptiveLimiter()
+            client = Client(session, access.server, limiter, fence=standing.fence)
+            engine = Engine(
+                client,
+                settings.namespaces,
+                read_archive(),
+                default_isolation=settings.default_isolation,
+                metrics=metrics,
+            )
+            metrics.leads = lambda: _acts(standing)
+            metrics.figures = lambda: engine.figures() if _acts(standing) else None
+            metrics.waiting = lambda: limiter.waiting
+            metrics.silences = traffic.silences
             asked_to_end = asyncio.Event()
 
             def own_signals() -> None:
@@ -86,13 +103,17 @@ async def run(settings: Settings, *, timing: Timing | None = None) -> None:
                 *(asyncio.create_task(watch.run(), name=watch.what) for watch in watches),
             ]
             readiness = probes.Readiness(watches, engine.informers, lambda: standing.words)
-            runner = await probes.serve(settings.health_port, readiness, lambda: parts)
+            servers = [
+                await probes.serve(settings.health_port, readiness, lambda: parts),
+                await scrape.serve(settings.metrics_port, metrics),
+            ]
             asked = asyncio.create_task(asked_to_end.wait())
             # Whichever ends first ends the process: a part that died must not leave the rest half alive.
             await asyncio.wait([asked, *parts], return_when=asyncio.FIRST_COMPLETED)
             dead = [part for part in parts if part.done()]
             await _end(standing, under_way, parts)
-            await runner.cleanup()
+            for server in servers:
+                await server.cleanup()
     for part in dead:
         if (error := part.exception()) is not None:
             raise error
@@ -107,6 +128,14 @@ def _standing(settings: Settings, requests: OneShot, timing: Timing) -> leadersh
     _log.info("standby as %s for the lease %s/%s", me, settings.lease_namespace, settings.lease_name)
     hard_stop.install()
     return leadership.Election(lease, me, timing=timing, end_in=hard_stop.arm)
+
+
+def _acts(standing: leadership.Standing) -> bool:
+    try:
+        standing.fence()
+    except errors.NotLeadingError:
+        return False
+    return True
 
 
 async def _end(

@@ -11,6 +11,8 @@ from typing import Final, get_args
 
 from tfcluster_operator.model.spec import IsolationMode
 
+from tfcluster_operator import logs
+
 #: Where the kubelet tells a pod its namespace.
 _NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
@@ -27,6 +29,12 @@ class Settings:
 
     log_level: str
     """The least severe level that is logged."""
+
+    metrics_port: int = 0
+    """The TCP port of /metrics, on every address; 0 serves none."""
+
+    log_format: logs.Format = "text"
+    """How the log is written."""
 
     leader_election: bool = False
     """Whether it acts only while it holds a Lease."""
@@ -60,7 +68,11 @@ def parse_arguments(arguments: Sequence[str]) -> Settings:
     parser.add_argument(
         "--health-port", type=int, default=8080, help="port of /healthz and /readyz, 0 for none (default 8080)"
     )
+    parser.add_argument("--metrics-port", type=int, default=8081, help="port of /metrics, 0 for none (default 8081)")
     parser.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
+    parser.add_argument(
+        "--log-format", default="text", choices=logs.FORMATS, help="lines of text, or of JSON (default %(default)s)"
+    )
     parser.add_argument(
         "--leader-election",
         action=argparse.BooleanOptionalAction,
@@ -84,6 +96,8 @@ def parse_arguments(arguments: Sequence[str]) -> Settings:
         namespaces=() if options.all_namespaces else tuple(named),
         health_port=options.health_port,
         log_level=options.log_level,
+        metrics_port=options.metrics_port,
+        log_format=options.log_format,
         leader_election=bool(lease_namespace) if options.leader_election is None else options.leader_election,
         default_isolation=options.default_isolation,
         lease_name=options.lease_name,

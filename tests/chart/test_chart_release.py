@@ -197,15 +197,15 @@ def test_probes_ask_the_operators_health(helm: Helm):
     assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "health"}
 
 
-def test_network_policy_opens_the_health_port_alone(helm: Helm):
-    """With ``networkPolicy`` the operator's pod, and no other, takes connections to its health port only."""
+def test_network_policy_opens_the_named_ports_alone(helm: Helm):
+    """With ``networkPolicy`` the operator's pod, and no other, takes connections to these two ports only."""
     objects = helm.render({"networkPolicy": True})
 
     selector = look(objects, "Deployment.spec.selector")
     assert look(objects, "NetworkPolicy.spec") == {
         "podSelector": selector,
         "policyTypes": ["Ingress"],
-        "ingress": [{"ports": [{"protocol": "TCP", "port": "health"}]}],
+        "ingress": [{"ports": [{"protocol": "TCP", "port": port} for port in ("health", "metrics")]}],
     }
     assert selector["matchLabels"].items() <= look(objects, "Deployment.spec.template.metadata.labels").items()
 

@@ -224,12 +224,16 @@ def test_operator_understands_its_arguments(helm: Helm, given, namespaces, level
     assert settings == Settings(
         namespaces=namespaces,
         health_port=8080,
+        metrics_port=8081,
         log_level=level,
         leader_election=True,
         lease_name="r-tfcluster-operator",
         lease_namespace="home",
     )
-    assert look(objects, f"{CONTAINER}.ports") == [{"name": "health", "containerPort": 8080}]
+    assert look(objects, f"{CONTAINER}.ports") == [
+        {"name": "health", "containerPort": 8080},
+        {"name": "metrics", "containerPort": 8081},
+    ]
 
 
 def test_schema_knows_the_log_levels(schema):

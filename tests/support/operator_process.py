@@ -37,6 +37,7 @@ class OperatorProcess:
         self.kubeconfig = kubeconfig
         self._process: subprocess.Popen[bytes] | None = None
         self._port = 0
+        self._metrics_port = 0
         self._start_as: tuple[Path, tuple[str, ...]] = (kubeconfig, ALL_NAMESPACES)
         log.touch()
 
@@ -63,7 +64,10 @@ class OperatorProcess:
         self._start_as = (kubeconfig or self.kubeconfig, tuple(arguments))
         self._port = _free_port()
         election = () if self._older or "--leader-election" in arguments else ("--no-leader-election",)
-        command = [_PYTHON, "-m", "tfcluster_operator", *arguments, *election, "--health-port", str(self._port)]
+        self._metrics_port = _free_port()
+        metrics = () if self._older else ("--metrics-port", str(self._metrics_port))
+        ports = ("--health-port", str(self._port), *metrics)
+        command = [_PYTHON, "-m", "tfcluster_operator", *arguments, *election, *ports]
         environment = {
             **os.environ,
             "KUBECONFIG": str(self._start_as[0]),
@@ -110,6 +114,20 @@ class OperatorProcess:
             return str(error.code)
         except OSError as error:
             return repr(error)
+
+    def scrape(self, accept: str = "") -> tuple[str, str]:
+        """Ask for the metrics as Prometheus does.
+
+        Args:
+            accept: the formats that are understood.
+
+        Returns:
+            The text, and its type.
+        """
+        address = f"http://127.0.0.1:{self._metrics_port}/metrics"
+        asked = urllib.request.Request(address, headers={"Accept": accept} if accept else {})
+        with urllib.request.urlopen(asked, timeout=5) as answer:  # noqa: S310 - likewise
+            return answer.read().decode(), answer.headers["Content-Type"]
 
     @property
     def exit_code(self) -> int | None:

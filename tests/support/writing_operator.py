@@ -48,7 +48,7 @@ class Writer:
 
 
 async def _run(settings: Any) -> None:
-    await _original(dataclasses.replace(settings, health_port=0), timing=TIMING)
+    await _original(dataclasses.replace(settings, health_port=0, metrics_port=0), timing=TIMING)
 
 
 if __name__ == "__main__":

@@ -7,11 +7,14 @@ import logging
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
+from tfcluster_operator.engine.figures import figures_of
+from tfcluster_operator.engine.journal import Journal
 from tfcluster_operator.engine.reconcile import Reconciler
 from tfcluster_operator.engine.work_queue import WorkQueue
 from tfcluster_operator.kube import wire
 from tfcluster_operator.kube.client import Client
 from tfcluster_operator.kube.informer import Informer
+from tfcluster_operator.kube.metrics import Figures, Metrics
 from tfcluster_operator.kube.parents import Key, Parents
 from tfcluster_operator.kube.store import Name, Stores
 from tfcluster_operator.manifests.resolver_archive import ResolverArchive
@@ -33,6 +36,7 @@ class Engine:
         namespaces: the namespaces to work in; none means all.
         archive: the resolver as it is delivered into the pods.
         default_isolation: who reaches the tasks of a new TFCluster that does not say it.
+        metrics: where the passes are counted.
     """
 
     def __init__(
@@ -42,11 +46,16 @@ class Engine:
         archive: ResolverArchive,
         *,
         default_isolation: IsolationMode = "None",
+        metrics: Metrics | None = None,
     ) -> None:
+        self._clock = client.clock
+        journal = Journal(metrics or Metrics(), client.clock.elapsed)
         self._parents = Parents(client)
         self._stores = Stores(self._child_changed, client.clock.wall)
-        self._reconciler = Reconciler(client, self._parents, self._stores, archive, default_isolation=default_isolation)
-        self._queue: WorkQueue[Key] = WorkQueue(self._reconcile, clock=client.clock.elapsed)
+        self._reconciler = Reconciler(
+            client, self._parents, self._stores, archive, default_isolation=default_isolation, journal=journal
+        )
+        self._queue: WorkQueue[Key] = WorkQueue(self._reconcile, clock=client.clock.elapsed, took=journal.pass_took)
         self._scopes: Mapping[str | None, tuple[Informer, ...]] = {
             scope: tuple(
                 Informer(client, resource, self._stores.of[resource.kind], scope)
@@ -60,6 +69,10 @@ class Engine:
     def informers(self) -> tuple[Informer, ...]:
         """The watches of every scope."""
         return tuple(informer for scope in self._scopes.values() for informer in scope)
+
+    def figures(self) -> Figures:
+        """Tell what is true of all clusters and of the queue now; only a leader's passes keep it so."""
+        return figures_of(self._parents, self._reconciler.report_of, self._queue.overdue(), self._clock.wall())
 
     async def run(self, lead: asyncio.Event) -> None:
         """Run for ever: the lists are kept warm at once, clusters are reconciled when this replica leads.

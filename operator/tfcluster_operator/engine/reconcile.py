@@ -11,11 +11,13 @@ from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
+from tfcluster_operator.engine.journal import Account, Journal
 from tfcluster_operator.engine.revisions import Revisions
 from tfcluster_operator.engine.work_queue import RetryLater
 from tfcluster_operator.kube import errors, events
 from tfcluster_operator.kube.client import Client
 from tfcluster_operator.kube.execute import Executor, Outcome, look_up
+from tfcluster_operator.kube.metrics import Metrics
 from tfcluster_operator.kube.parents import Key, Parents
 from tfcluster_operator.kube.store import Stores
 from tfcluster_operator.manifests.resolver_archive import ResolverArchive
@@ -78,6 +80,7 @@ class _Memory:
     status_written_at: float = float("-inf")
     looked_at_blocked: float = float("-inf")
     looked_at_stuck: float = float("-inf")
+    account: Account = field(default_factory=Account)
 
 
 class Reconciler:
@@ -89,6 +92,7 @@ class Reconciler:
         stores: their children.
         archive: the resolver as it is delivered into the pods.
         default_isolation: who reaches the tasks of a new TFCluster that does not say it.
+        journal: whom it tells of the passes.
     """
 
     def __init__(
@@ -99,7 +103,9 @@ class Reconciler:
         archive: ResolverArchive,
         *,
         default_isolation: IsolationMode = "None",
+        journal: Journal | None = None,
     ) -> None:
+        self._journal = journal or Journal(Metrics(), client.clock.elapsed)
         self._client = client
         self._parents = parents
         self._stores = stores
@@ -113,9 +119,17 @@ class Reconciler:
         """Note that the API server has just told of this TFCluster."""
         memory = self._memories.get(key)
         if memory is None or memory.uid != uid:
-            self._memories[key] = _Memory(uid)
-        else:
-            memory.heard_of = True
+            memory = self._memories[key] = _Memory(uid)
+        memory.heard_of = True
+        if (body := self._parents.get(key)) is not None:
+            memory.account.hear(body["metadata"]["generation"], self._client.clock.elapsed())
+
+    def report_of(self, key: Key) -> tuple[Mapping[str, Any], Account]:
+        """Give the newest status of a cluster, written or not, and what is remembered to tell of it."""
+        memory = self._memories.get(key)
+        if memory is None:
+            return self._durable(key), Account()
+        return self._durable(key) if memory.pending is None else memory.pending, memory.account
 
     async def reconcile(self, key: Key) -> float | None:
         """Bring one cluster nearer to what is declared.
@@ -144,8 +158,10 @@ class Reconciler:
         try:
             cluster = parse(body, default_isolation=self._default_isolation)
         except InvalidSpecError as error:
+            memory.account.tasks = {}
             return await self._report_invalid(key, body, error, memory)
         if cluster.deleting:
+            memory.account.tasks = {}
             status = deleting_status(cluster.status, generation=cluster.generation, now=self._clock())
             return await self._report(key, cluster, status, memory)
         if (again := await self._move_what_is_known(key, cluster, memory)) is not None:
@@ -187,12 +203,14 @@ class Reconciler:
             try:
                 if (again := await self._write(key, cluster, status, memory, urgent=True)) is not None:
                     return again
-            except errors.ApiError as error:
-                _log.warning("%s/%s: what must be written down first was refused: %s", *key, error)
+                self._journal.failures_counted(cluster, known)
+            except errors.ApiError:
                 unwritten = True
                 if known.holds_evidence(written):
                     closed.append(EVIDENCE)
+        self._journal.pass_begins(memory.account, planned.actions)
         outcome = await self._executor.carry_out(planned, cluster, closed=closed)
+        self._journal.carried_out(cluster, memory.account, outcome, {*changed.values()})
         now, done = self._clock(), outcome.actions
         memory.holds = memory.holds.after(outcome.refused, (step.gate for step in outcome.done), done, now)
         if any(isinstance(action, DeleteCluster) for action in done):
@@ -206,6 +224,7 @@ class Reconciler:
         refused = memory.holds.told(outcome.refused)
         findings = (*planned.findings, *refused, *_outdated(memory), *(finding for _, finding in doubts))
         status = status_of(roster, known, planned.views, findings, now, changed=changed)
+        self._journal.pass_ends(memory.account, roster, known, status)
         memory.untold += done
         memory.changed.update(changed.values())
         due = await self._report(key, cluster, status, memory)
@@ -303,17 +322,24 @@ class Reconciler:
             change = _merge_patch(before, status)
             memory.version = await self._parents.write_status(key, cluster.uid, memory.version, change, urgent=urgent)
         except errors.NotFoundError:
+            self._journal.status_write("gone")
             return _STATUS_EVERY  # deleted meanwhile: an event is under way
         except errors.ConflictError:
+            self._journal.status_write("conflict")
             # Somebody wrote meanwhile, the spec or a condition of theirs: what they wrote is looked at first.
             return 0.0 if await self._parents.read_again(key, cluster.uid) else _STATUS_EVERY
+        except errors.UnreachableError:
+            self._journal.status_write("unanswered")
+            raise
         except errors.ApiError as error:
+            self._journal.status_refused(cluster, str(error), again=str(error) == memory.refusal)
             if str(error) != memory.refusal:
                 # NB: while the status cannot be written, an event is the only way to say so.
                 memory.refusal = str(error)
                 message = f"the status of the TFCluster cannot be written: {error.message or error}"
                 await events.emit(self._client, cluster, severity="Warning", reason=reasons.REFUSED, message=message)
             raise
+        self._journal.written(cluster, before, status)
         memory.pending, memory.refusal = None, ""
         if ledger.INTERNAL in status and ledger.INTERNAL not in self._durable(key):
             _log.error("the CustomResourceDefinition is older than this operator: apply the CRD of its release")

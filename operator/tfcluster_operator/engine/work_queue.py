@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Hashable
 from typing import Final, Generic, TypeVar
 
 from tfcluster_operator.kube import clock as clocks
+from tfcluster_operator.kube import errors
 
 _log = logging.getLogger(__name__)
 
@@ -44,13 +45,19 @@ class WorkQueue(Generic[Key]):
     Args:
         work: one pass over one key; it gives the seconds until the key wants another pass, or None.
         clock: seconds, monotonic.
+        took: told of each pass: how many seconds it took, and that it was done, is retried, or has failed.
     """
 
     def __init__(
-        self, work: Callable[[Key], Awaitable[float | None]], *, clock: Callable[[], float] = clocks.SYSTEM.elapsed
+        self,
+        work: Callable[[Key], Awaitable[float | None]],
+        *,
+        clock: Callable[[], float] = clocks.SYSTEM.elapsed,
+        took: Callable[[float, str], None] = lambda _seconds, _outcome: None,
     ) -> None:
         self._work = work
         self._clock = clock
+        self._took = took
         self._due: dict[Key, float] = {}
         self._order: list[tuple[float, int, Key]] = []
         self._sequence = 0
@@ -84,6 +91,12 @@ class WorkQueue(Generic[Key]):
             self._order = [entry for entry in self._order if self._due.get(entry[2]) == entry[0]]
             heapq.heapify(self._order)
         self._wake.set()
+
+    def overdue(self) -> tuple[int, float]:
+        """Tell how many keys are due and wait for their turn, and for how many seconds the first of them has waited."""
+        now = self._clock()
+        waits = [now - due for due in self._due.values() if due <= now]
+        return len(waits), max(waits, default=0.0)
 
     def forget(self, key: Key) -> None:
         """Drop what is remembered of a key that is no more."""
@@ -121,18 +134,21 @@ class WorkQueue(Generic[Key]):
                     await self._wake.wait()
 
     async def _pass(self, key: Key) -> None:
-        began = self._clock()
+        began, outcome = self._clock(), "done"
         after: float | None
         try:
             after = await self._work(key)
             self._failures.pop(key, None)
         except RetryLater as wish:
-            _log.info("%s: %s", key, wish)
-            after = self._pause(key, _LONGEST_OUTAGE_PAUSE)
+            outcome, after = "retried", self._pause(key, _LONGEST_OUTAGE_PAUSE)
+            # NB: an outage makes every cluster say so every few seconds: it is told once for each.
+            level = logging.INFO if self._failures[key] == 1 else logging.DEBUG
+            _log.log(level, "tried again: %s", errors.masked(str(wish)), extra=_fields(key))
         except Exception:  # noqa: BLE001 - the one place that catches anything: one cluster must not stop the others
-            _log.exception("the pass over %s failed", key)
-            after = self._pause(key, _LONGEST_PAUSE)
+            outcome, after = "failed", self._pause(key, _LONGEST_PAUSE)
+            _log.exception("the pass failed", extra=_fields(key))
         ended = self._clock()
+        self._took(ended - began, outcome)
         self._rest_until[key] = ended + min(_LONGEST_REST, (ended - began) * _REST)
         self._busy.discard(key)
         if len(self._rest_until) > _RESTING_AT_MOST:
@@ -146,3 +162,7 @@ class WorkQueue(Generic[Key]):
     def _pause(self, key: Key, longest: float) -> float:
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         return min(longest, _FIRST_PAUSE * 2.0 ** min(failures, 10)) * random.uniform(0.75, 1.25)  # noqa: S311 - jitter, no secret
+
+
+def _fields(key: Hashable) -> dict[str, dict[str, str]]:
+    return {"fields": {"cluster": "/".join(key) if isinstance(key, tuple) else str(key)}}

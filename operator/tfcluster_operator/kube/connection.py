@@ -39,6 +39,9 @@ class Access:
     token: Path | None = None
     """The file of a bearer token that is replaced from time to time, or None."""
 
+    observers: tuple[aiohttp.ClientMiddlewareType, ...] = ()
+    """What sees every request of every session."""
+
 
 class WritesUnderWay:
     """A middleware that counts the writes sent and not yet answered."""
@@ -110,7 +113,7 @@ def _options(access: Access, middlewares: tuple[aiohttp.ClientMiddlewareType, ..
     token = () if access.token is None else (_FreshToken(access.token),)
     return {
         "headers": {"User-Agent": "tfcluster-operator", **access.headers},
-        "middlewares": (*middlewares, *token),
+        "middlewares": (*middlewares, *access.observers, *token),
         "read_bufsize": 2**18,
         "trust_env": False,
     }

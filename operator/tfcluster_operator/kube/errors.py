@@ -13,7 +13,14 @@ KubeError
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
 import msgspec
+
+#: What stands in quotes in a server's words: the values that it was given, among others.
+_QUOTED: Final = re.compile(r"\"(?:[^\"\\]|\\.)*\"|'[^']*'|`[^`]*`")
+_LONGEST: Final = 300
 
 
 class KubeError(Exception):
@@ -87,3 +94,13 @@ def from_response(status: int, body: bytes) -> ApiError:
     elif status == 429 or status >= 500:
         kind = ServerError
     return kind(status=status, reason=told.reason, message=told.message)
+
+
+def masked(words: str) -> str:
+    """Give a server's words for the log: short, and without what stands in quotes, which may be a value of a template.
+
+    Args:
+        words: what the server said; the conditions and the events have it in full.
+    """
+    line = " ".join(_QUOTED.sub('"…"', words).split())
+    return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"

@@ -67,6 +67,11 @@ class AdaptiveLimiter:
             self._under_way -= 1
             self._admit()
 
+    @property
+    def waiting(self) -> int:
+        """How many requests wait for a place."""
+        return len(self._waiting) + len(self._waiting_to_report)
+
     def answered(self) -> None:
         """Note that the server kept up with a request."""
         if self._throttled_at == float("-inf"):

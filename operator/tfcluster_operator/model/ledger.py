@@ -94,7 +94,10 @@ class JobRecord:
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """What is known of one cluster; times are seconds since the epoch, 0.0 for never."""
+    """What is known of one cluster; times are seconds since the epoch, 0.0 for never.
+
+    ``failures`` are those that were entered since the ledger was read: they are told, and not kept.
+    """
 
     started_at: float = 0.0
     finished_at: float = 0.0
@@ -102,6 +105,7 @@ class Ledger:
     verdict: Verdict | None = None
     last_restart: LastRestart | None = None
     jobs: Mapping[str, JobRecord] = field(default_factory=dict)
+    failures: tuple[LastRestart, ...] = field(default=(), compare=False)
 
     def of(self, job: str) -> JobRecord:
         """Give the record of a job, an empty one where nothing happened yet."""

@@ -87,7 +87,7 @@ def _judge(cluster: TFCluster, ledger: Ledger, failures: Sequence[_Failure], now
         if pod.incarnation != ledger.of(task.job.name).incarnation:
             continue  # the same incident: another task's failure restarts this one too
         if (verdict := judge_failure(cluster, task, pod, ledger)) is not None:
-            return replace(ledger, verdict=verdict)
+            return replace(ledger, verdict=verdict, failures=(*ledger.failures, restart.entry_of(task, pod, now)))
         ledger = restart.count_restart(cluster, task, pod, ledger, now)
     return replace(ledger, verdict=judge_deadline(cluster, ledger, now))
 

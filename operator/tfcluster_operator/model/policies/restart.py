@@ -44,14 +44,8 @@ def count_restart(cluster: TFCluster, task: Task, pod: ObservedPod, ledger: Ledg
     Returns:
         The ledger with the restart counted once: for the task's own pod, or for the whole scope as one incident.
     """
-    last = LastRestart(
-        task=str(task),
-        reason=name_of(pod.exit, pod.reason),
-        exit_code=pod.exit.code if pod.exit is not None else None,
-        message=words_for(pod),
-        time=now,
-    )
-    counted = replace(ledger, restarts=ledger.restarts + 1, last_restart=last)
+    last = entry_of(task, pod, now)
+    counted = replace(ledger, restarts=ledger.restarts + 1, last_restart=last, failures=(*ledger.failures, last))
     record = counted.of(task.job.name)
     counted = counted.with_job(task.job.name, restarts=record.restarts + 1)
     scope = scope_of(cluster, task.job)
@@ -60,6 +54,17 @@ def count_restart(cluster: TFCluster, task: Task, pod: ObservedPod, ledger: Ledg
     before = [ledger.of(job.name) for job in scope]
     in_row = max(0 if is_forgiven(one.restart_at, now) else one.in_row for one in before)
     return _started_over(counted, scope, in_row=in_row + 1, at=now + pause(in_row, seed=pod.meta.uid))
+
+
+def entry_of(task: Task, pod: ObservedPod, now: float) -> LastRestart:
+    """Spell one failure for the ledger."""
+    return LastRestart(
+        task=str(task),
+        reason=name_of(pod.exit, pod.reason),
+        exit_code=pod.exit.code if pod.exit is not None else None,
+        message=words_for(pod),
+        time=now,
+    )
 
 
 def _failed_alone(record: JobRecord, index: int, pod: ObservedPod, now: float) -> dict[str, Any]:

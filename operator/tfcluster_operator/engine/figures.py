@@ -1,0 +1,59 @@
+"""What is true of all clusters at the moment when somebody asks for the metrics."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tfcluster_operator.engine.journal import Account
+from tfcluster_operator.kube.metrics import Figures
+from tfcluster_operator.kube.parents import Key, Parents
+from tfcluster_operator.model import tally
+from tfcluster_operator.model.conditions import KINDS
+from tfcluster_operator.model.parse import is_ours
+
+
+def figures_of(
+    parents: Parents,
+    report_of: Callable[[Key], tuple[Mapping[str, Any], Account]],
+    overdue: tuple[int, float],
+    now: float,
+) -> Figures:
+    """Work out the gauges: a few look-ups for each cluster, none for a pod.
+
+    Args:
+        parents: every TFCluster.
+        report_of: gives the newest status of one, and its account.
+        overdue: how many passes are due, and for how many seconds the first of them has been.
+        now: the time, in seconds since the epoch.
+    """
+    conditions: Counter[tuple[str, ...]] = Counter()
+    not_ready: Counter[tuple[str, ...]] = Counter()
+    tasks: Counter[tuple[str, ...]] = Counter()
+    waiting_since = undelivered_since = now
+    for key in parents.known():
+        body = parents.get(key)
+        if body is None or not is_ours(body):
+            continue
+        status, account = report_of(key)
+        told = tally.conditions_of(status)
+        for kind in KINDS:
+            conditions[kind, told.get(kind, {}).get("status", "Unknown")] += 1
+        if (waiting := tally.waiting(body, told)) is not None:
+            not_ready[waiting.reason,] += 1
+            waiting_since = min(waiting_since, waiting.since)
+        if (since := tally.undelivered_since(body, told)) is not None:
+            undelivered_since = min(undelivered_since, since)
+        for of, count in account.tasks.items():
+            tasks[of] += count
+    return Figures(
+        conditions=conditions,
+        not_ready=not_ready,
+        # NB: times that the API server or an earlier operator wrote down may be ahead of ours, never here.
+        not_ready_oldest=now - waiting_since,
+        tasks=tasks,
+        undelivered_oldest=now - undelivered_since,
+        queue_depth=overdue[0],
+        queue_oldest=overdue[1],
+    )

@@ -1,0 +1,164 @@
+"""What people are told of the passes: the log and the metrics.  Nothing here decides anything.
+
+One line an outcome: what a pass did, what it was refused, which failures it counted, and each change of Ready.  A line
+names objects and reasons.  NB: it never quotes a template or a task's own output: what a program prints when it fails,
+or a server when it refuses a field, may be a secret.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from tfcluster_operator.kube import errors, events
+from tfcluster_operator.kube.execute import Outcome
+from tfcluster_operator.kube.metrics import REPLACEMENTS, VERDICTS, Metrics
+from tfcluster_operator.model import reasons, tally
+from tfcluster_operator.model.actions import Action, CreatePod, Delete
+from tfcluster_operator.model.ledger import FAILED, SUCCEEDED, LastRestart, Ledger
+from tfcluster_operator.model.roster import Roster
+from tfcluster_operator.model.spec import TFCluster
+
+_log = logging.getLogger(__name__)
+
+#: What is named in a line, of each kind.
+_NAMED: Final = 4
+#: Why a pod that is to have a successor is deleted; the successor is then made because there is none.
+_REPLACED_BY_DELETION: Final = (reasons.TEMPLATE_CHANGED, reasons.POD_EDITED, reasons.RESTARTED_TOGETHER)
+
+
+@dataclass(slots=True)
+class Account:
+    """What is remembered of one cluster in order to tell of it; times are of a clock that never steps.
+
+    ``heard_at`` is when an edit was heard that no pass has looked at yet, ``changed_at`` when the change was heard that
+    some running pod is not told of yet.  ``refused`` is what was refused when that was told last.
+    """
+
+    generation: int = 0
+    heard_at: float | None = None
+    changed_at: float | None = None
+    tasks: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    refused: frozenset[tuple[str, str]] = frozenset()
+
+    def hear(self, generation: int, now: float) -> None:
+        """Note that an event told of this generation."""
+        if generation != self.generation:
+            self.generation = generation
+            self.heard_at = now if self.heard_at is None else self.heard_at
+
+
+class Journal:
+    """Tells of passes.
+
+    Args:
+        metrics: where things are counted.
+        elapsed: seconds, by a clock that never steps.
+    """
+
+    def __init__(self, metrics: Metrics, elapsed: Callable[[], float]) -> None:
+        self._metrics = metrics
+        self._elapsed = elapsed
+
+    def pass_begins(self, account: Account, actions: Iterable[Action]) -> None:
+        """Note what a pass is about to do: a change of a view has been on its way since it was heard of."""
+        heard_at, account.heard_at = account.heard_at, None
+        if account.changed_at is None and any(action.reason == reasons.VIEW_CHANGED for action in actions):
+            account.changed_at = self._elapsed() if heard_at is None else heard_at
+
+    def failures_counted(self, cluster: TFCluster, ledger: Ledger) -> None:
+        """Tell of the failures that were written down a moment ago."""
+        if not ledger.failures:
+            return
+        tasks: dict[str, list[str]] = defaultdict(list)
+        for failure in ledger.failures:
+            role = tally.role_of(failure.task.rpartition("-")[0])
+            self._metrics.task_failures.labels(role, tally.cause_of(failure)).inc()
+            tasks[_how(failure)].append(failure.task)
+        words = _few([f"{_few(of)} failed: {how}" for how, of in tasks.items()], "; ")
+        why = [*dict.fromkeys(failure.reason for failure in ledger.failures)]
+        failures, restarts = len(ledger.failures), ledger.restarts
+        _tell(cluster, words, reasons=why, failures=failures, restarts=restarts)
+
+    def carried_out(self, cluster: TFCluster, account: Account, outcome: Outcome, changed: Collection[str]) -> None:
+        """Tell of what a pass did and what it was refused; what goes on being refused is told once."""
+        done = outcome.actions
+        for action in done:
+            self._count_replacement(action)
+        if done:
+            told = [f"{reason}: {message}" for reason, message in events.told(done, changed)]
+            counts = Counter(action.reason for action in done)
+            _tell(cluster, "; ".join(told), reasons=[*counts], objects=counts)
+        refused = frozenset((gate, finding.reason) for gate, finding in outcome.refused.items())
+        if refused - account.refused:
+            found = list(outcome.refused.values())
+            words = _few([f"{one.reason}: {errors.masked(one.message)}" for one in found], "; ")
+            why = [*dict.fromkeys(one.reason for one in found)]
+            _tell(cluster, words, level=logging.WARNING, reasons=why, refused=len(found))
+        account.refused = refused
+
+    def written(self, cluster: TFCluster, before: Mapping[str, Any], status: Mapping[str, Any]) -> None:
+        """Tell of a status that was written: a new epoch, a verdict, a change of Ready."""
+        self.status_write("written")
+        if int(status.get("epoch") or 0) > int(before.get("epoch") or 0):
+            self._metrics.epochs.inc()
+        old, new = tally.conditions_of(before), tally.conditions_of(status)
+        for kind in (SUCCEEDED, FAILED):
+            verdict = new.get(kind, {})
+            if verdict.get("status") == "True" != old.get(kind, {}).get("status") and verdict["reason"] in VERDICTS:
+                self._metrics.finished.labels(verdict["reason"]).inc()
+        is_now, was = ((of.get("status", ""), of.get("reason", "")) for of in (new["Ready"], old.get("Ready", {})))
+        if is_now != was:
+            _tell(cluster, f"Ready is {is_now[0]}: {is_now[1]}", reasons=[is_now[1]])
+
+    def status_write(self, outcome: str) -> None:
+        """Count a try to write a status."""
+        self._metrics.status_writes.labels(outcome).inc()
+
+    def status_refused(self, cluster: TFCluster, words: str, *, again: bool) -> None:
+        """Tell of a status that the server refused; what goes on being refused is told once."""
+        self.status_write("refused")
+        if not again:
+            message = f"the status cannot be written: {errors.masked(words)}"
+            _tell(cluster, message, level=logging.WARNING, reasons=[reasons.REFUSED])
+
+    def pass_ends(self, account: Account, roster: Roster, ledger: Ledger, status: Mapping[str, Any]) -> None:
+        """Note what is true when a pass has done what it could."""
+        account.tasks = tally.tasks_of(roster, ledger)
+        published = tally.conditions_of(status)["MembershipPublished"]
+        if account.changed_at is not None and published["status"] == "True":
+            self._metrics.view_delivery.observe(self._elapsed() - account.changed_at)
+            account.changed_at = None
+
+    def pass_took(self, seconds: float, outcome: str) -> None:
+        """Count a pass."""
+        self._metrics.passes.labels(outcome).inc()
+        self._metrics.pass_duration.observe(seconds)
+
+    def _count_replacement(self, action: Action) -> None:
+        match action:
+            case CreatePod(reason=reason):
+                replaced = reason in REPLACEMENTS
+            case Delete(kind="Pod", reason=reason):
+                replaced = reason in _REPLACED_BY_DELETION
+            case _:
+                return
+        if replaced:
+            self._metrics.replacements.labels(reason).inc()
+
+
+def _how(failure: LastRestart) -> str:
+    return failure.reason if failure.exit_code is None else f"{failure.reason}, exit code {failure.exit_code}"
+
+
+def _few(words: Sequence[str], between: str = ", ") -> str:
+    more = len(words) - _NAMED
+    return between.join(words[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _tell(cluster: TFCluster, message: str, *, level: int = logging.INFO, **fields: Any) -> None:
+    where = {"cluster": f"{cluster.namespace}/{cluster.name}", "generation": cluster.generation}
+    _log.log(level, "%s", message, extra={"fields": {**where, **fields}})

@@ -1,0 +1,237 @@
+"""Every metric of the operator, declared once; docs/metrics.md tells what each means.
+
+Counters and histograms are counted where something happens.  Gauges of clusters, of the queue and of the watches are
+worked out when somebody asks.  Each process (and each test) has a registry of its own.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Final
+
+import prometheus_client
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.exposition import choose_encoder
+
+from tfcluster_operator.model import reasons, tally
+from tfcluster_operator.model.conditions import KINDS
+
+# NB: a setting of the whole library: without it each counter has a second series, with the time of its first.
+prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]  # the library has no type for it
+
+#: The values of a gauge, by those of its labels.
+Series = Mapping[tuple[str, ...], float]
+
+STATUSES: Final = ("True", "False", "Unknown")
+VERDICTS: Final = (
+    reasons.TASKS_SUCCEEDED,
+    reasons.TASK_FAILED,
+    reasons.PERMANENT_EXIT_CODE,
+    reasons.BACKOFF_LIMIT_EXCEEDED,
+    reasons.DEADLINE_EXCEEDED,
+)
+REPLACEMENTS: Final = (
+    reasons.POD_FAILED,
+    reasons.POD_ENDED,
+    reasons.POD_DISRUPTED,
+    reasons.RESTARTED_TOGETHER,
+    reasons.TEMPLATE_CHANGED,
+    reasons.POD_EDITED,
+)
+PASSES: Final = ("done", "retried", "failed")
+STATUS_WRITES: Final = ("written", "conflict", "gone", "refused", "unanswered")
+VERBS: Final = ("get", "list", "watch", "create", "update", "patch", "delete")
+WATCHED: Final = ("tfclusters", "pods", "services", "configmaps")
+#: The code of a request that was not answered.
+NO_CODE: Final = "none"
+
+_DELIVERY_SECONDS: Final = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
+_PASS_SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+_REQUEST_SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What is true of all clusters and of the queue at one moment; durations are in seconds."""
+
+    conditions: Series = field(default_factory=dict)
+    not_ready: Series = field(default_factory=dict)
+    not_ready_oldest: float = 0.0
+    tasks: Series = field(default_factory=dict)
+    undelivered_oldest: float = 0.0
+    queue_depth: int = 0
+    queue_oldest: float = 0.0
+
+
+class Metrics:
+    """The metrics of one process."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        #: The figures; None from an operator that stands by, so that nothing is counted twice.
+        self.figures: Callable[[], Figures | None] = lambda: None
+        #: Whether this operator acts.
+        self.leads: Callable[[], bool] = lambda: False
+        #: How many requests wait for their turn.
+        self.waiting: Callable[[], int] = lambda: 0
+        #: Seconds since the last sign of life of the watches, by kind, the worst of each.
+        self.silences: Callable[[], Mapping[str, float]] = dict
+
+        self.finished = self._counter(
+            "tfcluster_clusters_finished",
+            "TFClusters that finished, by the reason of Succeeded or Failed",
+            reason=VERDICTS,
+        )
+        self.task_failures = self._counter(
+            "tfcluster_task_failures", "Failures of tasks that count", role=tally.ROLES, cause=tally.CAUSES
+        )
+        self.replacements = self._counter(
+            "tfcluster_pod_replacements", "Pods that were replaced, by reason", reason=REPLACEMENTS
+        )
+        self.epochs = self._counter("tfcluster_epochs", "Memberships that were published")
+        self.view_delivery = self._histogram(
+            "tfcluster_view_delivery_seconds",
+            "Time from an edit until every running pod was told of its changed view",
+            _DELIVERY_SECONDS,
+        )
+        self.passes = self._counter("tfcluster_passes", "Passes over TFClusters, by outcome", outcome=PASSES)
+        self.pass_duration = self._histogram("tfcluster_pass_duration_seconds", "Duration of the passes", _PASS_SECONDS)
+        self.status_writes = self._counter(
+            "tfcluster_status_writes", "Writes of the status of a TFCluster, by outcome", outcome=STATUS_WRITES
+        )
+        # NB: which verbs meet which codes nobody knows before; a verb and a code are both out of a closed set.
+        self.api_requests = Counter(
+            "tfcluster_api_requests", "Requests to the API server", ["verb", "code"], registry=self.registry
+        )
+        self.api_duration = self._histogram(
+            "tfcluster_api_request_duration_seconds",
+            "Time until the answer to a request began",
+            _REQUEST_SECONDS,
+            verb=[verb for verb in VERBS if verb != "watch"],
+        )
+        self.watch_restarts = self._counter(
+            "tfcluster_watch_restarts", "Times that a watch was opened again", kind=WATCHED
+        )
+        self.registry.register(_AtScrape(self))
+        prometheus_client.ProcessCollector(registry=self.registry)
+
+    def exposition(self, accept: str) -> tuple[bytes, str]:
+        """Give all metrics as text, and the type of that text.
+
+        Args:
+            accept: what the asker understands, as HTTP's header spells it.
+        """
+        try:
+            encode, content_type = choose_encoder(accept)
+        except (TypeError, ValueError):  # a version that is no number
+            encode, content_type = choose_encoder("")
+        return encode(self.registry), content_type
+
+    def _counter(self, name: str, text: str, **labels: Sequence[str]) -> Counter:
+        counter = Counter(name, text, list(labels), registry=self.registry)
+        _show(counter, labels)
+        return counter
+
+    def _histogram(self, name: str, text: str, buckets: Sequence[float], **labels: Sequence[str]) -> Histogram:
+        histogram = Histogram(name, text, list(labels), buckets=buckets, registry=self.registry)
+        _show(histogram, labels)
+        return histogram
+
+
+class _AtScrape:
+    """The gauges, worked out when somebody asks."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    def describe(self) -> Iterable[Metric]:
+        """Name no gauge: the registry would work all of them out to learn the names."""
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        """Give the gauges of this moment."""
+        metrics = self._metrics
+        yield from _of_clusters(metrics.figures())
+        yield _gauge("tfcluster_api_requests_waiting", "Requests that wait for their turn", {(): metrics.waiting()})
+        yield _gauge(
+            "tfcluster_watch_silence_seconds",
+            "Time since the last sign of life of a watch, the worst of each kind",
+            {(kind,): seconds for kind, seconds in metrics.silences().items()},
+            kind=WATCHED,
+        )
+        yield _gauge("tfcluster_leader", "Whether this operator acts", {(): float(metrics.leads())})
+        version = operator_version()
+        yield _gauge("tfcluster_build_info", "The version of the operator", {(version,): 1}, version=(version,))
+
+
+def _of_clusters(figures: Figures | None) -> Iterator[Metric]:
+    """Give what the leader alone tells; a standby names the families and gives no sample."""
+    known = Figures() if figures is None else figures
+    gauges: tuple[tuple[str, str, Series, Mapping[str, Sequence[str]]], ...] = (
+        (
+            "tfcluster_clusters",
+            "TFClusters by condition",
+            known.conditions,
+            {"condition": sorted(KINDS), "status": STATUSES},
+        ),
+        (
+            "tfcluster_clusters_not_ready",
+            "TFClusters that should be ready and are not, by the reason of Ready",
+            known.not_ready,
+            {"reason": tally.OBSTACLES},
+        ),
+        (
+            "tfcluster_not_ready_oldest_seconds",
+            "The longest time that a TFCluster which should be ready has not been",
+            {(): known.not_ready_oldest},
+            {},
+        ),
+        (
+            "tfcluster_tasks",
+            "Declared tasks by role and state",
+            known.tasks,
+            {"role": tally.ROLES, "state": tally.STATES},
+        ),
+        (
+            "tfcluster_undelivered_view_oldest_seconds",
+            "The longest time that a changed view has not been delivered",
+            {(): known.undelivered_oldest},
+            {},
+        ),
+        ("tfcluster_queue_depth", "TFClusters that wait for a pass", {(): known.queue_depth}, {}),
+        (
+            "tfcluster_queue_oldest_seconds",
+            "The longest time that a TFCluster has waited for its pass",
+            {(): known.queue_oldest},
+            {},
+        ),
+    )
+    for name, text, values, labels in gauges:
+        yield _gauge(name, text, None if figures is None else values, **labels)
+
+
+def _gauge(name: str, text: str, values: Series | None, **labels: Sequence[str]) -> Metric:
+    """Make a gauge with a sample for each combination of its labels, or with none where there are no values."""
+    family = GaugeMetricFamily(name, text, labels=list(labels))
+    if values is not None:
+        for key in product(*labels.values()):
+            family.add_metric(key, values.get(key, 0.0))
+    return family
+
+
+def _show(metric: Counter | Histogram, labels: Mapping[str, Sequence[str]]) -> None:
+    """Have each series there from the start, at 0: what is there only after its first time shows no increase."""
+    for key in product(*labels.values()) if labels else ():
+        metric.labels(*key)
+
+
+def operator_version() -> str:
+    """Give the version of the operator; "source" where it runs from its sources, uninstalled."""
+    try:
+        return importlib.metadata.version("tfcluster")
+    except importlib.metadata.PackageNotFoundError:
+        return "source"

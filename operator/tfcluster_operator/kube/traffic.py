@@ -1,0 +1,136 @@
+"""Every request to the API server, as the metrics count it: seen where it leaves, whoever makes it.
+
+The election, the engine and kopf have sessions of their own; a middleware sees them all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from typing import Any, Final, NamedTuple, cast
+
+import aiohttp
+from yarl import URL
+
+from tfcluster_operator.kube import clock as clocks
+from tfcluster_operator.kube.metrics import NO_CODE, WATCHED, Metrics
+
+_VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+#: What ends a request without an answer.  NB: aiohttp's own timeouts are cancellations here.
+_NO_ANSWER: Final = (aiohttp.ClientError, OSError, TimeoutError, asyncio.CancelledError)
+
+
+class Asked(NamedTuple):
+    """What a request is about: a verb of Kubernetes, the resource ("" where none is named), and the namespace."""
+
+    verb: str
+    resource: str
+    namespace: str | None
+
+
+def read_request(method: str, url: URL, prefix: str = "") -> Asked:
+    """Tell from its method and its URL what a request is about.
+
+    Args:
+        method: the HTTP method.
+        url: the URL.
+        prefix: the path of the server's own URL: a proxy may stand in front of it.
+    """
+    parts = url.path.removeprefix(prefix.rstrip("/")).strip("/").split("/")
+    # Before the resource stand "api" and a version, or "apis", a group and a version.
+    rest = parts[2 if parts[0] == "api" else 3 :]
+    namespace = rest[1] if len(rest) > 2 and rest[0] == "namespaces" else None
+    resource, *name = (rest if namespace is None else rest[2:]) or [""]
+    if method != "GET":
+        return Asked(_VERBS.get(method, "get"), resource, namespace)
+    if url.query.get("watch") in {"true", "1"}:
+        return Asked("watch", resource, namespace)
+    return Asked("list" if resource and not name else "get", resource, namespace)
+
+
+class Traffic:
+    """A middleware that counts requests, and notes when each watch gave a sign of life.
+
+    Args:
+        metrics: where it is counted.
+        scopes: the namespaces that are watched; None stands for all.
+        server: the URL of the API server.
+        elapsed: seconds, by a clock that never steps.
+    """
+
+    def __init__(
+        self,
+        metrics: Metrics,
+        scopes: Iterable[str | None],
+        server: str,
+        *,
+        elapsed: Callable[[], float] = clocks.SYSTEM.elapsed,
+    ) -> None:
+        self._metrics = metrics
+        self._elapsed = elapsed
+        self._prefix = URL(server).path
+        started = elapsed()
+        self._heard = {(kind, scope): started for scope in scopes for kind in WATCHED}
+        self._opened: set[tuple[str, str | None]] = set()
+
+    async def __call__(
+        self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+    ) -> aiohttp.ClientResponse:
+        asked, began = read_request(request.method, request.url, self._prefix), self._elapsed()
+        try:
+            response = await handler(request)
+        except _NO_ANSWER:
+            self._count(asked, NO_CODE, began)
+            raise
+        self._count(asked, str(response.status), began)
+        if asked.verb == "watch" and response.status < 400:
+            self._follow(asked, response)
+        return response
+
+    def silences(self) -> Mapping[str, float]:
+        """Give the seconds since the last sign of life of the watches, by kind, the worst of each."""
+        now = self._elapsed()
+        return {kind: max(now - at for (of, _), at in self._heard.items() if of == kind) for kind in WATCHED}
+
+    def _count(self, asked: Asked, code: str, began: float) -> None:
+        self._metrics.api_requests.labels(asked.verb, code).inc()
+        if asked.verb != "watch":
+            self._metrics.api_duration.labels(asked.verb).observe(self._elapsed() - began)
+
+    def _follow(self, asked: Asked, response: aiohttp.ClientResponse) -> None:
+        key = asked.resource, asked.namespace
+        if key not in self._heard:
+            return
+
+        def heard() -> None:
+            self._heard[key] = self._elapsed()
+
+        heard()
+        if key in self._opened:
+            self._metrics.watch_restarts.labels(asked.resource).inc()
+        self._opened.add(key)
+        response.content = cast("aiohttp.StreamReader", _Heard(response.content, heard))
+
+
+class _Heard:
+    """A stream that tells of each piece that comes.
+
+    NB: only these two ways of reading are told of: our informers use the one, kopf the other.
+    """
+
+    def __init__(self, content: aiohttp.StreamReader, heard: Callable[[], None]) -> None:
+        self._content = content
+        self._tell = heard
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._content, name)
+
+    async def iter_any(self) -> AsyncIterator[bytes]:
+        async for piece in self._content.iter_any():
+            self._tell()
+            yield piece
+
+    async def iter_chunked(self, size: int) -> AsyncIterator[bytes]:
+        async for piece in self._content.iter_chunked(size):
+            self._tell()
+            yield piece

@@ -1,0 +1,79 @@
+"""The log: one line an outcome, as text for people or as JSON for a collector; docs/operating.md has examples."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final, Literal
+
+Format = Literal["text", "json"]
+FORMATS: Final[tuple[Format, ...]] = ("text", "json")
+
+#: kopf logs a line for each event, and a traceback for what kopf_watch says in one line.
+_NOISY: Final = {"aiohttp": logging.WARNING, "kopf": logging.CRITICAL}
+
+
+def begin(level: str, form: Format) -> None:
+    """Write the log of the whole process to standard error.
+
+    Args:
+        level: the least severe level that is logged.
+        form: text or json.
+    """
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(Json() if form == "json" else Text())
+    logging.basicConfig(level=level.upper(), handlers=[handler])
+    logging.captureWarnings(capture=True)
+    if level != "debug":
+        for name, least in _NOISY.items():
+            logging.getLogger(name).setLevel(least)
+
+
+class Text(logging.Formatter):
+    """Time, level, logger and message, then the fields as ``name=value``."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Give the line of a record; a traceback follows in lines of its own."""
+        line = f"{_time(record)} {record.levelname:7} {record.name}: {record.getMessage()}"
+        line = " ".join([line, *(f"{name}={_plain(value)}" for name, value in _fields(record).items())])
+        return "\n".join([line, *_traces(self, record)])
+
+
+class Json(logging.Formatter):
+    """One object a line: time, level, logger, message and the fields; a traceback is the field ``exception``."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Give the line of a record."""
+        told: dict[str, Any] = {
+            "time": _time(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **_fields(record),
+        }
+        if traces := _traces(self, record):
+            told["exception"] = "\n".join(traces)
+        return json.dumps(told, ensure_ascii=False, default=str)
+
+
+def _time(record: logging.LogRecord) -> str:
+    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _fields(record: logging.LogRecord) -> Mapping[str, Any]:
+    fields: Mapping[str, Any] = getattr(record, "fields", {})
+    return fields
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ",".join(f"{name}:{count}" for name, count in value.items())
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _traces(formatter: logging.Formatter, record: logging.LogRecord) -> list[str]:
+    found = [formatter.formatException(record.exc_info)] if record.exc_info else []
+    return [*found, formatter.formatStack(record.stack_info)] if record.stack_info else found

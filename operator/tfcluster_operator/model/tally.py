@@ -1,0 +1,148 @@
+"""What a cluster adds to the metrics, as numbers under few names.
+
+A metric has a time series for each value of each label, so nothing that users name is a label: jobs are counted by
+their role, failures by their cause, and every set of values here is closed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+
+from tfcluster_operator.model import reasons
+from tfcluster_operator.model.ledger import FAILED, SUCCEEDED, LastRestart, Ledger
+from tfcluster_operator.model.policies.ending import OUT_OF_TIME
+from tfcluster_operator.model.roster import Roster, Stage
+
+OTHER: Final = "other"
+#: The jobs to which TensorFlow gives a meaning by their name, and all others.
+ROLES: Final = ("chief", "master", "worker", "ps", "evaluator", OTHER)
+
+IDLE: Final = "idle"
+_STATES: Final = {
+    Stage.SERVING: "ready",
+    Stage.STARTING: "starting",
+    Stage.ENDED: "ended",
+    Stage.COMPLETED: "completed",
+    Stage.TERMINATING: "terminating",
+    Stage.MISSING: "missing",
+    Stage.FOREIGN: "blocked",
+    Stage.PREDECESSOR: "blocked",
+}
+#: The states of a task; ``idle`` has no pod and needs none.
+STATES: Final = (*dict.fromkeys(_STATES.values()), IDLE)
+_WITHOUT_A_POD: Final = (Stage.MISSING, Stage.FOREIGN, Stage.PREDECESSOR)
+
+#: Why a task failed.
+CAUSES: Final = ("OOMKilled", "KilledBySignal", "ExitCode", "Other")
+
+#: Where no condition tells yet.
+NOT_REPORTED: Final = "NotReported"
+#: Why a cluster that should be ready is not.
+OBSTACLES: Final = (
+    reasons.INVALID_SPEC,
+    reasons.OUTDATED_DEFINITION,
+    reasons.VIEW_TOO_LARGE,
+    reasons.NAME_TAKEN,
+    reasons.REFUSED,
+    reasons.REQUEST_FAILED,
+    reasons.CONTENDED,
+    reasons.WAITING_FOR_PREDECESSOR,
+    reasons.STUCK_TERMINATING,
+    reasons.BACKING_OFF,
+    reasons.WAITING_FOR_JOB,
+    reasons.TASKS_NOT_READY,
+    NOT_REPORTED,
+)
+
+
+class Waiting(NamedTuple):
+    """Why a cluster that should be ready is not, and since when, in seconds since the epoch of Unix."""
+
+    reason: str
+    since: float
+
+
+def role_of(job: str) -> str:
+    """Give the role of a job by its name."""
+    return job if job in ROLES else OTHER
+
+
+def tasks_of(roster: Roster, ledger: Ledger) -> dict[tuple[str, str], int]:
+    """Count the declared tasks of a cluster by role and state.
+
+    Args:
+        roster: what exists.
+        ledger: what is known of its life.
+    """
+    idle = roster.cluster.suspend or ledger.verdict is not None
+    counted: dict[tuple[str, str], int] = {}
+    for job in roster.cluster.jobs:
+        role = role_of(job.name)
+        for stage, count in Counter([place.stage for place in roster.of(job)]).items():
+            key = role, IDLE if idle and stage in _WITHOUT_A_POD else _STATES[stage]
+            counted[key] = counted.get(key, 0) + count
+    return counted
+
+
+def cause_of(failure: LastRestart) -> str:
+    """Give the cause of a failure, one of :data:`CAUSES`."""
+    if failure.reason in CAUSES[:2]:
+        return failure.reason
+    return "Other" if failure.exit_code is None or failure.reason in OUT_OF_TIME else "ExitCode"
+
+
+def conditions_of(status: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Give the conditions of a status by their type."""
+    return {str(condition.get("type")): condition for condition in status.get("conditions") or ()}
+
+
+def waiting(body: Mapping[str, Any], conditions: Mapping[str, Mapping[str, Any]]) -> Waiting | None:
+    """Tell whether a cluster should be ready and is not; suspended, finished and deleting ones should not.
+
+    Args:
+        body: the TFCluster, as the API gave it.
+        conditions: its newest conditions, by type.
+
+    Returns:
+        Why and since when; None where it is ready, or should not be.
+    """
+    metadata = body["metadata"]
+    if metadata.get("deletionTimestamp") or (body.get("spec") or {}).get("suspend") is True:
+        return None
+    # NB: one that is still reported as suspended was resumed a moment ago, and what is reported is of before.
+    if any(conditions.get(kind, {}).get("status") == "True" for kind in (SUCCEEDED, FAILED, "Suspended")):
+        return None
+    ready = conditions.get("Ready", {})
+    if ready.get("status") == "True":
+        return None
+    # NB: a cluster that was suspended for days has been waited for only since it was resumed.
+    since = max(
+        _seconds(metadata.get("creationTimestamp")),
+        _seconds(ready.get("lastTransitionTime")),
+        _seconds(conditions.get("Suspended", {}).get("lastTransitionTime")),
+    )
+    reason = str(ready.get("reason"))
+    return Waiting(reason if reason in OBSTACLES else NOT_REPORTED, since)
+
+
+def undelivered_since(body: Mapping[str, Any], conditions: Mapping[str, Mapping[str, Any]]) -> float | None:
+    """Give since when a changed view has not been delivered, in seconds since the epoch of Unix; None if all are.
+
+    Args:
+        body: the TFCluster, as the API gave it; one that is being deleted is told nothing more.
+        conditions: its newest conditions, by type.
+    """
+    published = conditions.get("MembershipPublished", {})
+    if published.get("status") != "False" or body["metadata"].get("deletionTimestamp"):
+        return None
+    return _seconds(published.get("lastTransitionTime"))
+
+
+def _seconds(text: object) -> float:
+    try:
+        return datetime.fromisoformat(str(text)).timestamp() if text else 0.0
+    except ValueError:
+        return 0.0

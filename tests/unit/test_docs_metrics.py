@@ -1,0 +1,112 @@
+"""docs/metrics.md and the code agree: each metric, its type, its labels and their values."""
+
+from __future__ import annotations
+
+import asyncio
+
+import aiohttp
+import pytest
+from support.metrics import OPEN, Scrape, documented, families
+
+from tfcluster_operator.kube import scrape
+from tfcluster_operator.kube.metrics import NO_CODE, VERBS, WATCHED, Figures, Metrics
+
+
+@pytest.fixture
+def leader() -> Metrics:
+    """The metrics of an operator that leads and has nothing to do."""
+    metrics = Metrics()
+    metrics.figures = Figures
+    metrics.leads = lambda: True
+    metrics.silences = lambda: dict.fromkeys(WATCHED, 0.5)
+    metrics.api_requests.labels("get", "200").inc()
+    return metrics
+
+
+def told(metrics: Metrics, accept: str = "") -> str:
+    return metrics.exposition(accept)[0].decode()
+
+
+def test_table_is_the_code(leader):
+    """Each row is a metric, each metric a row, of one type; the values of each label are those that are written out."""
+    served, rows = families(told(leader)), documented()
+    assert {name: family.kind for name, family in served.items()} == {name: row.kind for name, row in rows.items()}
+    assert {name: set(family.labels) for name, family in served.items()} == {n: set(r.labels) for n, r in rows.items()}
+    for name, row in rows.items():
+        for label, values in row.labels.items():
+            if "code" not in row.labels and OPEN not in values:
+                assert served[name].labels[label] == values, f"{name}, {label}"
+
+
+def test_verbs_are_closed():
+    """The table has every verb; which codes they meet nobody can write down."""
+    rows = documented()
+    assert rows["tfcluster_api_requests_total"].labels == {"verb": set(VERBS), "code": {OPEN, NO_CODE}}
+    assert set(VERBS) - {"watch"} == rows["tfcluster_api_request_duration_seconds"].labels["verb"]
+
+
+def test_a_standby_counts_no_cluster_twice(leader):
+    """An operator that stands by names the gauges of TFClusters and of the queue, and gives no sample of them."""
+    leader.figures = lambda: None
+    leader.leads = lambda: False
+    text, leaders = told(leader), documented()
+    samples = Scrape(text)
+    from_the_leader = {
+        "tfcluster_clusters",
+        "tfcluster_clusters_not_ready",
+        "tfcluster_not_ready_oldest_seconds",
+        "tfcluster_tasks",
+        "tfcluster_undelivered_view_oldest_seconds",
+        "tfcluster_queue_depth",
+        "tfcluster_queue_oldest_seconds",
+    }
+    gauges = {name for name, row in leaders.items() if row.kind == "gauge" and name.startswith("tfcluster_")}
+    assert {name for name in gauges if not any(of == name for of, _ in samples)} == from_the_leader
+    assert all(f"# TYPE {name} gauge" in text for name in from_the_leader)
+    assert samples.value("tfcluster_leader") == 0
+
+
+def test_nothing_is_shared_between_two_operators_in_one_process():
+    """What one counts, another does not."""
+    one, other = Metrics(), Metrics()
+    one.epochs.inc()
+    assert (Scrape(told(one)).value("tfcluster_epochs_total"), Scrape(told(other)).value("tfcluster_epochs_total")) == (
+        1,
+        0,
+    )
+
+
+ACCEPTED = {
+    "nothing is said": ("", "text/plain; version=0.0.4; charset=utf-8"),
+    "a browser": ("text/html,*/*;q=0.8", "text/plain; version=0.0.4; charset=utf-8"),
+    "OpenMetrics": (
+        "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3",
+        "application/openmetrics-text; version=1.0.0; charset=utf-8",
+    ),
+    "no number": ("application/openmetrics-text;version=one", "text/plain; version=0.0.4; charset=utf-8"),
+}
+
+
+@pytest.mark.parametrize("case", ACCEPTED.values(), ids=ACCEPTED.keys())
+def test_prometheus_gets_the_format_that_it_asks_for(leader, case):
+    """/metrics speaks the text format and OpenMetrics, compressed where that is understood; nothing else is there."""
+    accept, content_type = case
+
+    async def run() -> None:
+        runner = await scrape.serve(0, leader)
+        site = aiohttp.web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        address = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        try:
+            async with aiohttp.ClientSession(headers={"Accept": accept}) as session:
+                answer = await session.get(f"{address}/metrics")
+                assert (answer.status, answer.headers["Content-Encoding"]) == (200, "deflate")
+                assert answer.headers["Content-Type"].partition("; escaping")[0] == content_type
+                text = await answer.text()
+                assert (await session.get(f"{address}/healthz")).status == 404
+        finally:
+            await runner.cleanup()
+        assert "tfcluster_leader 1.0\n" in text
+        assert text.endswith("# EOF\n") == content_type.startswith("application/openmetrics-text")
+
+    asyncio.run(run())

@@ -76,9 +76,10 @@ def world(counted_world: World, observed: Observed) -> Iterator[World]:
     observed.until(lambda now: not now.not_zero("tfcluster_clusters"), "no TFCluster is left")
 
 
-@pytest.fixture
-def kubelet(world: World) -> Iterator[StandInKubelet]:
-    stand_in = StandInKubelet(world.objects, world.namespace)
+@pytest.fixture(scope="module")
+def kubelet(counted_world: World) -> Iterator[StandInKubelet]:
+    """Plays the kubelet for the pods of the namespace, which it takes away at its end."""
+    stand_in = StandInKubelet(counted_world.objects, counted_world.namespace)
     yield stand_in
     stand_in.close()
 

@@ -89,6 +89,8 @@ class Operator:
         self._session: MemorySession | None = None
         #: Whether it leads.
         self.standing: leadership.Standing | None = None
+        #: What it works with.
+        self.engine: Engine | None = None
         self._over = False
         #: When it was started last, and how often it was, by the loop's clock.
         self.started_at = 0.0
@@ -166,7 +168,7 @@ class Operator:
             fence=standing.fence,
             clock=clock,
         )
-        engine = Engine(client, self._namespaces, _archive())
+        engine = self.engine = Engine(client, self._namespaces, _archive())
         access = connection.Access(server=SERVER)
         watches = [
             KopfWatch(access, session, scope, engine, own_signals=lambda: None, clock=clock)  # type: ignore[arg-type]  # likewise

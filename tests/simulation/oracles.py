@@ -44,6 +44,8 @@ class Outcome:
     broken: list[str] = field(default_factory=list)
     lies: list[str] = field(default_factory=list)
     ledger: list[str] = field(default_factory=list)
+    #: In what the metrics differ from what there is.
+    gauges: list[str] = field(default_factory=list)
     deaths: list[str] = field(default_factory=list)
     error: str = ""
     met: bool = False
@@ -110,6 +112,7 @@ def judge(outcome: Outcome, wanted: Mapping[str, Any]) -> list[str]:
         *(f"late: {one}" for one in outcome.late),
         *(f"invariant: {one}" for one in outcome.broken),
         *(f"ledger: {one}" for one in outcome.ledger),
+        *(f"metrics: {one}" for one in outcome.gauges),
         *(f"truth: {one}" for one in outcome.lies),
     ]
 

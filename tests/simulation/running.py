@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from simulation import dialect, oracles, snapshot
+from simulation import dialect, gauges, oracles, snapshot
 from simulation.actors import STEP_ACTIONS
 from simulation.faults import WRITES
 from simulation.oracles import Outcome
@@ -127,6 +127,7 @@ async def _look_for_late_writes(world: World, outcome: Outcome) -> None:
     world.faults.end()
     await world.await_silence(_SILENCE)
     outcome.late = _writes_since(world, outcome.virtual, "afterwards")
+    outcome.gauges = gauges.differences(world)
     if world.plan.action == "API server away 10 min":
         # A run of ten minutes makes the pauses of a task short again: that is noted when it is due.
         outcome.late = [one for one in outcome.late if not one.startswith("patch tfclusters/")]

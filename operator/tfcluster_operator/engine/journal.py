@@ -34,11 +34,13 @@ _REPLACED_BY_DELETION: Final = (reasons.TEMPLATE_CHANGED, reasons.POD_EDITED, re
 class Account:
     """What is remembered of one cluster in order to tell of it; times are of a clock that never steps.
 
-    ``heard_at`` is when an edit was heard that no pass has looked at yet, ``changed_at`` when the change was heard that
-    some running pod is not told of yet.  ``refused`` is what was refused when that was told last.
+    ``epoch`` is the one that was published last, None before the first pass.  ``heard_at`` is when an edit was heard
+    that no pass has looked at yet, ``changed_at`` when the change was heard that some running pod is not told of yet.
+    ``refused`` is what was refused when that was told last.
     """
 
     generation: int = 0
+    epoch: int | None = None
     heard_at: float | None = None
     changed_at: float | None = None
     tasks: Mapping[tuple[str, str], int] = field(default_factory=dict)
@@ -101,10 +103,8 @@ class Journal:
         account.refused = refused
 
     def written(self, cluster: TFCluster, before: Mapping[str, Any], status: Mapping[str, Any]) -> None:
-        """Tell of a status that was written: a new epoch, a verdict, a change of Ready."""
+        """Tell of a status that was written: a verdict, a change of Ready."""
         self.status_write("written")
-        if int(status.get("epoch") or 0) > int(before.get("epoch") or 0):
-            self._metrics.epochs.inc()
         old, new = tally.conditions_of(before), tally.conditions_of(status)
         for kind in (SUCCEEDED, FAILED):
             verdict = new.get(kind, {})
@@ -128,6 +128,11 @@ class Journal:
     def pass_ends(self, account: Account, roster: Roster, ledger: Ledger, status: Mapping[str, Any]) -> None:
         """Note what is true when a pass has done what it could."""
         account.tasks = tally.tasks_of(roster, ledger)
+        # NB: not when it is written: two edits within a second are one status.
+        before = roster.cluster.status.get("epoch") if account.epoch is None else account.epoch
+        account.epoch = int(status["epoch"])
+        if account.epoch > int(before or 0):
+            self._metrics.epochs.inc()
         published = tally.conditions_of(status)["MembershipPublished"]
         if account.changed_at is not None and published["status"] == "True":
             self._metrics.view_delivery.observe(self._elapsed() - account.changed_at)

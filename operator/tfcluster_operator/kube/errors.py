@@ -19,7 +19,7 @@ from typing import Final
 import msgspec
 
 #: What stands in quotes in a server's words: the values that it was given, among others.
-_QUOTED: Final = re.compile(r"\"(?:[^\"\\]|\\.)*\"|'[^']*'|`[^`]*`")
+_QUOTED: Final = re.compile(r"\"(?:[^\"\\]|\\.)*\"|(?<!\w)'[^']*'(?!\w)|`[^`]*`")
 _LONGEST: Final = 300
 
 

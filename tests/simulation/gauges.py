@@ -1,0 +1,88 @@
+"""What the leader's metrics must say when all is quiet: the same as the API server."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from simulation.world import World
+
+from memory_kubernetes import Refusal
+
+_ROLES = ("chief", "master", "worker", "ps", "evaluator")
+
+
+def differences(world: World) -> list[str]:
+    """Name in what the gauges of the operator that leads differ from what there is."""
+    leader = world.acting()
+    if leader.engine is None or not leader.leads:
+        return []
+    clusters, figures = list(_clusters(world)), leader.engine.figures()
+    found = []
+
+    def compare(what: str, told: Any, true: Any) -> None:
+        if told != true:
+            found.append(f"{what} are {told} where the API server says {true}")
+
+    compare("conditions", figures.conditions, Counter(_conditions(clusters)))
+    compare("unready clusters", sum(figures.not_ready.values()), sum(map(_awaited, clusters)))
+    compare("tasks", _by_role(figures.tasks.items()), _by_role(_declared(clusters)))
+    ready = ((of, count) for of, count in figures.tasks.items() if of[1] == "ready")
+    compare("ready tasks", _by_role(ready), _by_role(_ready(clusters)))
+    old = [one for one in clusters if _condition(one, "MembershipPublished") == "False"]
+    compare("undelivered views", figures.undelivered_oldest > 0, bool(old))
+    compare("overdue passes", figures.queue_depth, 0)
+    return found
+
+
+def _clusters(world: World) -> Iterator[dict[str, Any]]:
+    try:
+        found = world.kube.list("tfclusters")
+    except Refusal:  # the CRD is not there
+        return
+    for one in found:
+        watched = not world.namespaces or one["metadata"]["namespace"] in world.namespaces
+        if watched and one["spec"].get("managedBy") is None:
+            yield one
+
+
+def _condition(cluster: dict[str, Any], kind: str) -> str:
+    conditions = (cluster.get("status") or {}).get("conditions") or ()
+    return next((one["status"] for one in conditions if one["type"] == kind), "Unknown")
+
+
+def _conditions(clusters: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
+    ours = ("Ready", "Suspended", "Succeeded", "Failed", "Stalled", "MembershipPublished", "UpToDate", "NameConflict")
+    return ((kind, _condition(cluster, kind)) for cluster in clusters for kind in ours)
+
+
+def _awaited(cluster: dict[str, Any]) -> bool:
+    """Tell whether a cluster should be ready and is not."""
+    over = "True" in {_condition(cluster, kind) for kind in ("Ready", "Succeeded", "Failed")}
+    return not over and not cluster["spec"].get("suspend") and "deletionTimestamp" not in cluster["metadata"]
+
+
+def _declared(clusters: list[dict[str, Any]]) -> Iterator[tuple[tuple[str, ...], int]]:
+    for cluster in clusters:
+        if "deletionTimestamp" not in cluster["metadata"]:
+            for job, spec in cluster["spec"]["jobs"].items():
+                yield (job,), spec.get("replicas", 1)
+
+
+def _ready(clusters: list[dict[str, Any]]) -> Iterator[tuple[tuple[str, ...], int]]:
+    # NB: what a cluster says of itself is held against its pods by the oracle of lies.
+    return (
+        ((job,), of["ready"])
+        for cluster in clusters
+        if "deletionTimestamp" not in cluster["metadata"]
+        for job, of in (cluster.get("status") or {}).get("jobs", {}).items()
+        if job in cluster["spec"]["jobs"]
+    )
+
+
+def _by_role(counts: Any) -> dict[str, int]:
+    found: Counter[str] = Counter()
+    for (job, *_), count in counts:
+        found[job if job in _ROLES else "other"] += count
+    return {role: count for role, count in found.items() if count}

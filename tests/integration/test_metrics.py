@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.metadata
+import re
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,7 +14,7 @@ from support.lives import await_all_replaced, confirm_ends, launch_running
 from support.manifests import pod_template
 from support.metrics import Scrape, documented, families
 from support.objects import PODS, TFCLUSTERS, Kind, Objects
-from support.operator_process import OperatorProcess
+from support.operator_process import PYTHON, OperatorProcess
 from support.pods import StandInKubelet
 from support.waiting import eventually
 from support.world import World
@@ -20,7 +23,7 @@ LEASES = Kind("coordination.k8s.io/v1", "leases")
 
 
 class Observed:
-    """An operator of one namespace, and all that was ever scraped of it.
+    """An operator, and its metrics.
 
     Args:
         process: the operator.
@@ -28,18 +31,11 @@ class Observed:
 
     def __init__(self, process: OperatorProcess) -> None:
         self.process = process
-        #: The greatest value that each metric ever had.
-        self.greatest: dict[str, float] = {}
 
     def scrape(self) -> Scrape:
         text, _ = self.process.scrape()
-        found = Scrape(text)
-        for (name, _), value in found.items():
-            if not name.endswith("_bucket"):
-                of = name.removesuffix("_count")
-                self.greatest[of] = max(self.greatest.get(of, 0.0), value, key=abs)
         assert families(text).keys() == documented().keys()
-        return found
+        return Scrape(text)
 
     def until(self, accept: Callable[[Scrape], object], what: str) -> Scrape:
         return eventually(self.scrape, accept, what=what)
@@ -136,17 +132,17 @@ def test_each_pod_that_is_replaced_is_counted_by_its_reason(world, kubelet, obse
     before = observed.scrape()
     always = {"replicas": 1, "restartPolicy": "Always"}
     jobs = {"worker": {"replicas": 3}, "ps": {"replicas": 2, "restartScope": "Job"}, "my_data": always}
-    old = launch_running(world, kubelet, "c", jobs, backoffLimit=100)
-    world.await_condition("c", "Ready", status="True")
+    old = launch_running(world, kubelet, "replaced", jobs, backoffLimit=100)
+    world.await_condition("replaced", "Ready", status="True")
 
-    kubelet.fail("c-worker-0", exit_code=3)
-    kubelet.fail("c-worker-1", exit_code=137, reason="OOMKilled")
-    kubelet.fail("c-ps-0", exit_code=139)
-    kubelet.succeed("c-my-data-0")
-    kubelet.disrupt("c-worker-2")
-    new = await_all_replaced(world, kubelet, "c", old)
+    kubelet.fail("replaced-worker-0", exit_code=3)
+    kubelet.fail("replaced-worker-1", exit_code=137, reason="OOMKilled")
+    kubelet.fail("replaced-ps-0", exit_code=139)
+    kubelet.succeed("replaced-my-data-0")
+    kubelet.disrupt("replaced-worker-2")
+    new = await_all_replaced(world, kubelet, "replaced", old)
     kubelet.run(*new)
-    world.await_condition("c", "Ready", status="True")
+    world.await_condition("replaced", "Ready", status="True")
 
     now = observed.scrape()
     assert now.since(before, "tfcluster_task_failures_total") == {
@@ -161,16 +157,16 @@ def test_each_pod_that_is_replaced_is_counted_by_its_reason(world, kubelet, obse
         ("PodEnded",): 1,
         ("PodDisrupted",): 1,
     }
-    assert world.status("c")["restarts"] == sum(now.since(before, "tfcluster_task_failures_total").values())
+    assert world.status("replaced")["restarts"] == sum(now.since(before, "tfcluster_task_failures_total").values())
 
-    world.edit("c", {"jobs": {"worker": {"template": pod_template(image="registry.test/train:2")}}})
+    world.edit("replaced", {"jobs": {"worker": {"template": pod_template(image="registry.test/train:2")}}})
     workers = {name: uid for name, uid in new.items() if "worker" in name}
-    kubelet.run(*await_all_replaced(world, kubelet, "c", workers))
-    world.await_condition("c", "Ready", status="True")
+    kubelet.run(*await_all_replaced(world, kubelet, "replaced", workers))
+    world.await_condition("replaced", "Ready", status="True")
     image = {"spec": {"containers": [{"name": "tensorflow", "image": "registry.test/edited:1"}]}}
-    edited = world.uid("c-ps-1")
-    world.objects.patch(PODS, world.namespace, "c-ps-1", image, content="application/strategic-merge-patch+json")
-    await_all_replaced(world, kubelet, "c", {"c-ps-1": edited})
+    edited = world.uid("replaced-ps-1")
+    world.objects.patch(PODS, world.namespace, "replaced-ps-1", image, content="application/strategic-merge-patch+json")
+    await_all_replaced(world, kubelet, "replaced", {"replaced-ps-1": edited})
 
     last = observed.scrape()
     assert last.since(now, "tfcluster_pod_replacements_total") == {("TemplateChanged",): 3, ("PodEdited",): 1}
@@ -180,9 +176,9 @@ def test_each_pod_that_is_replaced_is_counted_by_its_reason(world, kubelet, obse
 def test_failure_that_is_final_is_counted(world, kubelet, observed):
     """A task whose job is never restarted fails once, and with it the cluster."""
     before = observed.scrape()
-    launch_running(world, kubelet, "c", {"chief": {"restartPolicy": "Never"}})
-    kubelet.fail("c-chief-0", exit_code=9)
-    world.await_ended("c", "Failed", "TaskFailed")
+    launch_running(world, kubelet, "final", {"chief": {"restartPolicy": "Never"}})
+    kubelet.fail("final-chief-0", exit_code=9)
+    world.await_ended("final", "Failed", "TaskFailed")
 
     now = observed.scrape()
     assert now.since(before, "tfcluster_task_failures_total") == {("ExitCode", "chief"): 1}
@@ -193,20 +189,20 @@ def test_failure_that_is_final_is_counted(world, kubelet, observed):
 def test_epochs_and_deliveries_are_those_of_edits(world, kubelet, observed):
     """A new cluster is an epoch; each edit of its membership is one more, and a delivery to those who run."""
     before = observed.scrape()
-    launch_running(world, kubelet, "c", {"worker": {"replicas": 2}})
-    world.await_condition("c", "Ready", status="True")
+    launch_running(world, kubelet, "edited", {"worker": {"replicas": 2}})
+    world.await_condition("edited", "Ready", status="True")
     created = observed.scrape()
     assert created.since(before, "tfcluster_epochs_total") == {(): 1}
     assert created.since(before, "tfcluster_view_delivery_seconds_count") == {}
 
-    world.scale("c", replicas=3)
-    kubelet.run(*world.await_pods_of("c", ["c-worker-0", "c-worker-1", "c-worker-2"]))
-    world.await_condition("c", "Ready", status="True")
-    world.scale("c", replicas=1)
-    eventually(lambda: confirm_ends(world, kubelet, "c") or len(world.pods_of("c")) == 1, what="two are gone")
-    world.await_settled("c")
-    world.edit("c", {"ttlSecondsAfterFinished": 60})  # changes no view
-    world.await_settled("c")
+    world.scale("edited", replicas=3)
+    kubelet.run(*world.await_pods_of("edited", ["edited-worker-0", "edited-worker-1", "edited-worker-2"]))
+    world.await_condition("edited", "Ready", status="True")
+    world.scale("edited", replicas=1)
+    eventually(lambda: confirm_ends(world, kubelet, "edited") or len(world.pods_of("edited")) == 1, what="two are gone")
+    world.await_settled("edited")
+    world.edit("edited", {"ttlSecondsAfterFinished": 60})  # changes no view
+    world.await_settled("edited")
 
     now = observed.scrape()
     assert now.since(created, "tfcluster_epochs_total") == {(): 2}
@@ -216,12 +212,12 @@ def test_epochs_and_deliveries_are_those_of_edits(world, kubelet, observed):
 
 def test_view_that_reaches_nobody_grows_old(world, kubelet, observed, fault_proxy):
     """While pods cannot be told, the age of their view grows; when they are told it is 0, and the delivery was slow."""
-    launch_running(world, kubelet, "c", {"worker": {"replicas": 2}})
-    world.await_condition("c", "Ready", status="True")
+    launch_running(world, kubelet, "untold", {"worker": {"replicas": 2}})
+    world.await_condition("untold", "Ready", status="True")
     before = observed.scrape()
     with fault_proxy.fault(Fault("refuse", resource="pods", method="PATCH", status=403)) as fault:
-        world.scale("c", replicas=3)
-        world.await_condition("c", "Ready", status="False", reason="Refused")
+        world.scale("untold", replicas=3)
+        world.await_condition("untold", "Ready", status="False", reason="Refused")
         old = observed.until(
             lambda now: now.value("tfcluster_undelivered_view_oldest_seconds") >= 1, "the view grows old"
         )
@@ -242,8 +238,8 @@ def test_requests_are_counted_by_verb_and_code(world, observed, fault_proxy):
     busy = Fault("refuse", resource="pods", method="POST", status=429, times=3)
     lost = Fault("commit-and-reset", resource="services", method="POST", times=1)
     with fault_proxy.fault(busy), fault_proxy.fault(lost):
-        world.launch("c", {"worker": {"replicas": 5}})
-        world.await_settled("c")
+        world.launch("asked", {"worker": {"replicas": 5}})
+        world.await_settled("asked")
 
     now = observed.scrape()
     requests = now.since(before, "tfcluster_api_requests_total")
@@ -259,21 +255,21 @@ VERBS = ("create", "delete", "get", "list", "patch", "watch")
 
 def test_writes_of_a_status_are_counted_by_their_end(world, observed, fault_proxy):
     """A status that somebody writes to at the same moment, one that is refused, and one that is not answered."""
-    world.launch("c", {"worker": {}})
-    world.await_settled("c")
+    world.launch("written", {"worker": {}})
+    world.await_settled("written")
     before = observed.scrape()
     for replicas, status in ((2, 409), (3, 403)):
         fault = Fault("refuse", resource="tfclusters", method="PATCH", status=status, times=1)
         with fault_proxy.fault(fault):
-            world.scale("c", replicas=replicas)
-            world.await_settled("c")
+            world.scale("written", replicas=replicas)
+            world.await_settled("written")
         assert len(fault.met) == 1
     with fault_proxy.fault(Fault("call-before", resource="tfclusters", method="PATCH", action=lambda: None)):
-        world.scale("c", replicas=4)
+        world.scale("written", replicas=4)
         observed.until(
             lambda now: now.since(before, "tfcluster_status_writes_total").get(("unanswered",)), "it is not answered"
         )
-    world.await_settled("c")
+    world.await_settled("written")
 
     now = observed.scrape()
     writes = now.since(before, "tfcluster_status_writes_total")
@@ -305,8 +301,8 @@ def test_watch_that_hears_nothing_falls_silent(observed, fault_proxy, kind):
 
 def test_a_standby_counts_no_cluster(control_plane, world, observed, tmp_path):
     """An operator that stands by says so, tells of its own requests and watches, and of no TFCluster."""
-    world.launch("c", {"worker": {}})
-    world.await_settled("c")
+    world.launch("alone", {"worker": {}})
+    world.await_settled("alone")
     now = "2100-01-01T00:00:00.000000Z"
     spec = {"holderIdentity": "somebody", "leaseDurationSeconds": 3600, "acquireTime": now, "renewTime": now}
     world.objects.create(LEASES, world.namespace, {"metadata": {"name": "tfcluster-operator"}, "spec": spec})
@@ -324,3 +320,48 @@ def test_a_standby_counts_no_cluster(control_plane, world, observed, tmp_path):
     assert told.not_zero("tfcluster_passes_total") == {}
     assert told.value("tfcluster_api_requests_total", verb="watch", code="200") >= 4
     assert told.value("tfcluster_api_requests_total", verb="get", code="200") >= 1
+
+
+def test_what_waits_for_a_slow_server_is_seen(world, observed, fault_proxy):
+    """While no pod can be made, 32 passes hang: two more clusters wait for their pass, and requests for their turn."""
+    with fault_proxy.fault(Fault("hang", resource="pods", method="POST")):
+        for index in range(34):
+            world.launch(f"slow-{index}", {"worker": {}})
+        now = observed.until(
+            lambda now: now.value("tfcluster_queue_depth") == 2 and now.value("tfcluster_queue_oldest_seconds") > 1,
+            "two passes wait",
+        )
+        assert now.value("tfcluster_api_requests_waiting") > 0
+        assert now.not_zero("tfcluster_clusters_not_ready") == {("NotReported",): 34}
+        assert conditions_of(now, "Ready") == {"True": 0, "False": 0, "Unknown": 34}
+    then = observed.until(lambda now: now.value("tfcluster_tasks", role="worker", state="starting") == 34, "all go on")
+    assert then.not_zero("tfcluster_clusters_not_ready") == {("TasksNotReady",): 34}
+    eased = observed.until(lambda now: not now.value("tfcluster_queue_oldest_seconds"), "nobody waits")
+    assert (eased.value("tfcluster_queue_depth"), eased.value("tfcluster_api_requests_waiting")) == (0, 0)
+
+
+def test_process_tells_of_itself(observed):
+    """Its memory, processor time, files and version are those that the machine knows."""
+    now = observed.scrape()
+    resident, peak = observed.process.memory()
+    assert resident / 2 < now.value("process_resident_memory_bytes") <= peak
+    assert now.value("process_virtual_memory_bytes") > now.value("process_resident_memory_bytes")
+    assert 0 < now.value("process_cpu_seconds_total") < observed.process.cpu_seconds() + 0.01
+    started = Path(f"/proc/{observed.process.pid}").stat().st_mtime
+    assert abs(now.value("process_start_time_seconds") - started) < 60
+    assert 0 < now.value("process_open_fds") < now.value("process_max_fds")
+    assert now.not_zero("tfcluster_build_info") == {(version_of_the_operator(),): 1}
+
+
+def version_of_the_operator() -> str:
+    """Give the version that an operator of these sources tells: that of the project where it is installed."""
+    try:
+        return importlib.metadata.version("tfcluster") if sys.executable == PYTHON else "source"
+    except importlib.metadata.PackageNotFoundError:
+        return "source"
+
+
+def test_every_metric_is_asserted_here():
+    """No metric of the table is without an assertion in this file."""
+    text = Path(__file__).read_text(encoding="utf-8")
+    assert {name for name in documented() if not re.search(rf'"{name}(_count|_sum)?"', text)} == set()

@@ -12,6 +12,8 @@ from simulation.plans import Line, Plan, Step, Write, read
 from simulation.running import run
 from simulation.world import World
 
+from tfcluster_operator.model import tally
+
 #: When the intruder acts, in seconds after the start: the cluster is ready by then, and the step is not yet over.
 _THEN = 2.0
 
@@ -145,6 +147,15 @@ def test_a_ledger_that_differs_from_the_model_is_noticed():
     cluster = {"metadata": {"name": "c"}, "spec": {"jobs": {"worker": {}}}, "status": {"restarts": 7, "jobs": {}}}
 
     assert list(_differences(cluster, Life())) == ["c: restarts is 7 where the model says 0"]
+
+
+def test_metrics_that_differ_from_what_there_is_are_noticed(monkeypatch):
+    counted = tally.tasks_of
+    monkeypatch.setattr(tally, "tasks_of", lambda *known: {**counted(*known), ("chief", "ready"): 5})
+
+    complaints = oracles.judge(run(Plan("scale")), oracles.reference("scale"))
+
+    assert {one.split(" are ")[0] for one in complaints} == {"metrics: tasks", "metrics: ready tasks"}
 
 
 def test_every_difference_between_two_snapshots_is_named():

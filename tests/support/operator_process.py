@@ -18,7 +18,7 @@ from .waiting import eventually
 ALL_NAMESPACES: Final = ("--all-namespaces",)
 
 #: An environment that holds no more than the operator's own dependencies: kopf loads the official client where it is.
-_PYTHON: Final = os.environ.get("TFCLUSTER_OPERATOR_PYTHON", sys.executable)
+PYTHON: Final = os.environ.get("TFCLUSTER_OPERATOR_PYTHON", sys.executable)
 _ROOT: Final = Path(__file__).resolve().parents[2]
 
 
@@ -67,7 +67,7 @@ class OperatorProcess:
         self._metrics_port = _free_port()
         metrics = () if self._older else ("--metrics-port", str(self._metrics_port))
         ports = ("--health-port", str(self._port), *metrics)
-        command = [_PYTHON, "-m", "tfcluster_operator", *arguments, *election, *ports]
+        command = [PYTHON, "-m", "tfcluster_operator", *arguments, *election, *ports]
         environment = {
             **os.environ,
             "KUBECONFIG": str(self._start_as[0]),

@@ -66,6 +66,28 @@ def test_a_standby_counts_no_cluster_twice(leader):
     assert samples.value("tfcluster_leader") == 0
 
 
+def test_figures_are_told_as_they_are(leader):
+    """Each figure is a sample of its own metric, under its own labels."""
+    leader.figures = lambda: Figures(
+        conditions={("Ready", "True"): 1},
+        not_ready={("Refused",): 2},
+        not_ready_oldest=3.5,
+        tasks={("worker", "ready"): 4},
+        undelivered_oldest=5.5,
+        queue_depth=6,
+        queue_oldest=7.5,
+    )
+    leader.waiting = lambda: 8
+    found = Scrape(told(leader))
+
+    assert found.not_zero("tfcluster_clusters") == {("Ready", "True"): 1}
+    assert found.not_zero("tfcluster_clusters_not_ready") == {("Refused",): 2}
+    assert found.not_zero("tfcluster_tasks") == {("worker", "ready"): 4}
+    single = ("not_ready_oldest_seconds", "undelivered_view_oldest_seconds", "queue_depth", "queue_oldest_seconds")
+    assert [found.value(f"tfcluster_{name}") for name in single] == [3.5, 5.5, 6, 7.5]
+    assert found.value("tfcluster_api_requests_waiting") == 8
+
+
 def test_nothing_is_shared_between_two_operators_in_one_process():
     """What one counts, another does not."""
     one, other = Metrics(), Metrics()

@@ -213,3 +213,23 @@ def test_cancelling_a_request_in_the_moment_of_its_turn_passes_the_turn_on():
 async def _hold(limiter: AdaptiveLimiter, seconds: float) -> None:
     async with limiter.slot():
         await asyncio.sleep(seconds)
+
+
+def test_requests_without_a_place_are_waiting():
+    """Both kinds count, until they have their place."""
+
+    async def run() -> None:
+        limiter = AdaptiveLimiter(start=1.0, elapsed=lambda: 0.0)
+        async with limiter.slot():
+            waiting = [asyncio.create_task(_pass_through(limiter, urgent=urgent)) for urgent in (True, False, False)]
+            await asyncio.sleep(0)
+            assert limiter.waiting == 3
+        await asyncio.gather(*waiting)
+        assert limiter.waiting == 0
+
+    asyncio.run(run())
+
+
+async def _pass_through(limiter: AdaptiveLimiter, *, urgent: bool) -> None:
+    async with limiter.slot(urgent=urgent):
+        pass

@@ -44,3 +44,14 @@ def test_an_election_without_a_namespace_is_refused(capsys):
     with pytest.raises(SystemExit):
         parse_arguments(["--all-namespaces", "--leader-election"])
     assert "--leader-election needs --lease-namespace" in capsys.readouterr().err
+
+
+def test_metrics_and_format_of_the_log_can_be_chosen(capsys):
+    """Metrics are served unless the port is 0, and the log is text unless JSON is asked for."""
+    usual = parse_arguments(["--all-namespaces"])
+    assert (usual.metrics_port, usual.log_format) == (8081, "text")
+    chosen = parse_arguments(["--all-namespaces", "--metrics-port", "0", "--log-format", "json"])
+    assert (chosen.metrics_port, chosen.log_format) == (0, "json")
+    with pytest.raises(SystemExit):
+        parse_arguments(["--all-namespaces", "--log-format", "xml"])
+    assert "invalid choice: 'xml'" in capsys.readouterr().err

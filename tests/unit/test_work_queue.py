@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -270,3 +271,59 @@ def test_what_is_remembered_of_keys_is_bounded(monkeypatch):
     play(script, lasts=0.01)
 
     assert remembered[0] <= 11
+
+
+def test_overdue_are_those_that_wait_for_a_worker():
+    """A key that is due and has no worker waits since it was due; one that is marked for later does not wait."""
+    seen: list[tuple[int, float]] = []
+
+    async def script(stage: Stage) -> None:
+        for key in "abc":
+            stage.queue.mark(key)
+        stage.queue.mark("later", after=100)
+        for seconds in (5.0, 5.0, 8.0):
+            await asyncio.sleep(seconds)
+            depth, oldest = stage.queue.overdue()
+            seen.append((depth, round(oldest, 2)))
+
+    play(script, seconds=20, workers=1, lasts=8.0)
+
+    assert seen == [(2, 5.0), (1, 10.0), (0, 0.0)]
+
+
+def test_each_pass_is_told_with_its_end(caplog):
+    """How long it took and how it ended; a refusal that goes on is logged once at info, with the cluster."""
+    told: list[tuple[float, str]] = []
+    ends = [RetryLater('Invalid value: "SECRET"'), RetryLater("no"), None, ValueError("a bug")]
+
+    async def work(_: tuple[str, str]) -> float | None:
+        await asyncio.sleep(2)
+        end = ends.pop(0) if ends else None
+        if end is not None:
+            raise end
+        return 1.0 if ends else None
+
+    async def scenario() -> None:
+        clock = asyncio.get_running_loop().time
+        queue: WorkQueue[tuple[str, str]] = WorkQueue(work, clock=clock, took=lambda *one: told.append(one))
+        run = asyncio.create_task(queue.run(1))
+        queue.mark(("team", "c"))
+        await asyncio.sleep(100)
+        run.cancel()
+
+    with caplog.at_level(logging.INFO):
+        run_in_virtual_time(scenario())
+
+    assert [(round(seconds, 2), end) for seconds, end in told] == [
+        (2.0, "retried"),
+        (2.0, "retried"),
+        (2.0, "done"),
+        (2.0, "failed"),
+        (2.0, "done"),
+    ]
+    lines = [(line.levelname, line.getMessage(), line.fields) for line in caplog.records]
+    cluster = {"cluster": "team/c"}
+    assert lines == [
+        ("INFO", 'tried again: Invalid value: "…"', cluster),
+        ("ERROR", "the pass failed", cluster),
+    ]

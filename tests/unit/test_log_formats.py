@@ -1,0 +1,105 @@
+"""The log as text and as JSON, and what a server's words lose on their way into it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from tfcluster_operator import logs
+from tfcluster_operator.kube import errors
+
+FIELDS = {"cluster": "team/c", "generation": 3, "reasons": ["PodFailed", "Created"], "objects": {"PodFailed": 2}}
+
+
+def record(message: str = "replaced %d pods", *, exc_info: Any = None, **extra: Any) -> logging.LogRecord:
+    made = logging.LogRecord("tfcluster_operator.x", logging.INFO, "x.py", 1, message, (2,), exc_info)
+    made.created = 1_800_000_000.25
+    for name, value in extra.items():
+        setattr(made, name, value)
+    return made
+
+
+def failed() -> logging.LogRecord:
+    try:
+        raise ValueError("a bug")  # noqa: TRY301 - it is to be caught
+    except ValueError:
+        return record(exc_info=sys.exc_info())
+
+
+def test_text_is_for_people():
+    """Time, level, logger, message, and the fields in their order."""
+    assert logs.Text().format(record(fields=FIELDS)) == (
+        "2027-01-15T08:00:00.250Z INFO    tfcluster_operator.x: replaced 2 pods "
+        "cluster=team/c generation=3 reasons=PodFailed,Created objects=PodFailed:2"
+    )
+
+
+def test_json_is_one_object_a_line():
+    """The same, as fields; a line break in a message does not end the line."""
+    line = logs.Json().format(record("%d\nlines", fields=FIELDS))
+
+    assert "\n" not in line
+    assert json.loads(line) == {
+        "time": "2027-01-15T08:00:00.250Z",
+        "level": "info",
+        "logger": "tfcluster_operator.x",
+        "message": "2\nlines",
+        **FIELDS,
+    }
+
+
+def test_traceback_is_told_in_both():
+    """As lines of their own in the text, as a field in JSON."""
+    assert logs.Text().format(failed()).splitlines()[-1] == "ValueError: a bug"
+    told = json.loads(logs.Json().format(failed()))
+    assert told["message"] == "replaced 2 pods"
+    assert told["exception"].startswith("Traceback")
+    assert told["exception"].endswith("ValueError: a bug")
+
+
+SAYS = """
+import logging, warnings
+from tfcluster_operator import logs
+logs.begin({level!r}, {form!r})
+for name in ("tfcluster_operator", "kopf", "asyncio"):
+    logging.getLogger(name).debug("quiet")
+    logging.getLogger(name).error("loud")
+warnings.warn("old")
+"""
+
+
+@pytest.mark.parametrize(
+    ("level", "told"),
+    [
+        ("debug", ["tfcluster_operator"] * 2 + ["kopf"] * 2 + ["asyncio"] * 2 + ["py.warnings"]),
+        ("info", ["tfcluster_operator", "asyncio", "py.warnings"]),
+        ("error", ["tfcluster_operator", "asyncio"]),
+    ],
+)
+def test_all_that_the_process_says_is_in_one_format(level, told):
+    """Libraries and Python's warnings, too, are lines of JSON; kopf, which repeats what we say, speaks at debug."""
+    program = SAYS.format(level=level, form="json")
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert [json.loads(line)["logger"] for line in ended.stderr.splitlines()] == told
+
+
+MASKED = {
+    'pods "c-0" is forbidden: exceeded quota: pods=1': 'pods "…" is forbidden: exceeded quota: pods=1',
+    'Invalid value: "a\\"SECRET": no': 'Invalid value: "…": no',
+    "it doesn't match 'SECRET' or `SECRET`": 'it doesn\'t match "…" or "…"',
+    "two\n  lines": "two lines",
+    "x" * 400: "x" * 299 + "…",
+    "": "",
+}
+
+
+@pytest.mark.parametrize("words", MASKED, ids=lambda words: words[:20])
+def test_words_of_a_server_lose_what_is_quoted(words):
+    """A server quotes the values that it refuses, and one of them may be a secret."""
+    assert errors.masked(words) == MASKED[words]

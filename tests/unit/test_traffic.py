@@ -12,7 +12,7 @@ from support.metrics import Scrape
 from yarl import URL
 
 from tfcluster_operator.kube import errors
-from tfcluster_operator.kube.metrics import Metrics
+from tfcluster_operator.kube.metrics import WATCHED, Metrics
 from tfcluster_operator.kube.traffic import Traffic, read_request
 
 OURS = "/apis/tfcluster.dev/v1alpha1"
@@ -113,7 +113,7 @@ def test_watch_is_silent_since_its_last_piece():
     """It grows from the start of the process; whatever comes ends it; a watch that is refused does not."""
     stage = Stage(None)
     stage.now += 30
-    assert stage.traffic.silences() == dict.fromkeys(("tfclusters", "pods", "services", "configmaps"), 30)
+    assert stage.traffic.silences() == dict.fromkeys(WATCHED, 30)
     stage.ask("GET", "/api/v1/pods?watch=true", 503)
     assert stage.traffic.silences()["pods"] == 30
     assert stage.ask("GET", "/api/v1/pods?watch=true", 200, b"a", b"b", takes=5) == [0, 0]

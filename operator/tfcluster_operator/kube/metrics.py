@@ -17,7 +17,8 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
 
-from tfcluster_operator.model import reasons, tally
+from tfcluster_operator.kube import wire
+from tfcluster_operator.model import naming, reasons, tally
 from tfcluster_operator.model.conditions import KINDS
 
 # NB: a setting of the whole library: without it each counter has a second series, with the time of its first.
@@ -45,7 +46,7 @@ REPLACEMENTS: Final = (
 PASSES: Final = ("done", "retried", "failed")
 STATUS_WRITES: Final = ("written", "conflict", "gone", "refused", "unanswered")
 VERBS: Final = ("get", "list", "watch", "create", "update", "patch", "delete")
-WATCHED: Final = ("tfclusters", "pods", "services", "configmaps")
+WATCHED: Final = (naming.PLURAL, *(resource.plural for resource in wire.RESOURCES.values()))
 #: The code of a request that was not answered.
 NO_CODE: Final = "none"
 

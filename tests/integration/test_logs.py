@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from support.lives import await_all_replaced
+from support.log_section import documented_fields
 from support.manifests import pod_template
 from support.operator_process import OperatorProcess
 from support.pods import StandInKubelet
@@ -91,7 +92,7 @@ def told(world: World, kubelet: StandInKubelet, logged: OperatorProcess) -> str:
 
 #: What must be in the message of a line, and that line's level, generation and reasons.
 OUTCOMES = {
-    "Created: created 3 ConfigMaps: ": ("info", 1, ["Created"]),
+    "created 3 ConfigMaps: ": ("info", 1, ["Created"]),
     "Refused: Pod c-ps-0: ": ("warning", 1, ["Refused"]),
     "Ready is False: Refused": ("info", 1, ["Refused"]),
     "Ready is True: AllTasksReady": ("info", 2, ["AllTasksReady"]),
@@ -113,4 +114,5 @@ def test_log_says_why_and_tells_no_secret(logged, told):
     assert found["PodFailed: replaced 1 Pod: c-worker-0"][0]["objects"] == {"PodFailed": 1}
     assert {"debug", "info"} <= {line["level"] for line in lines_of(logged)}
 
+    assert {name for line in lines for name in line} == {"time", "level", "logger", "message", *documented_fields()}
     assert CANARY.lower() not in logged.log.read_text(encoding="utf-8").lower()

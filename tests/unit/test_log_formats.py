@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import subprocess
 import sys
+from datetime import datetime
 from typing import Any
 
 import pytest
+from support.log_section import documented_fields, section_on_logs
 
 from tfcluster_operator import logs
 from tfcluster_operator.kube import errors
@@ -103,3 +106,15 @@ MASKED = {
 def test_words_of_a_server_lose_what_is_quoted(words):
     """A server quotes the values that it refuses, and one of them may be a secret."""
     assert errors.masked(words) == MASKED[words]
+
+
+def test_example_in_the_documentation_is_a_real_line():
+    """The line of JSON in docs/operating.md is what the operator writes, and stands among the lines of text, too."""
+    (example,) = re.findall(r"```json\n(.+)\n```", section_on_logs())
+    shown = json.loads(example)
+    written = record("%s", fields={name: shown[name] for name in shown if name in documented_fields()})
+    written.args, written.name = (shown["message"],), shown["logger"]
+    written.created = datetime.fromisoformat(shown["time"]).timestamp()
+
+    assert logs.Json().format(written) == example
+    assert logs.Text().format(written) in section_on_logs().splitlines()

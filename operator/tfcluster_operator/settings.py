@@ -87,6 +87,8 @@ def parse_arguments(arguments: Sequence[str]) -> Settings:
     parser.add_argument("--lease-name", default="tfcluster-operator", help="the Lease's name (default %(default)s)")
     parser.add_argument("--lease-namespace", default="", help="the Lease's namespace (default: the pod's)")
     options = parser.parse_args(arguments)
+    if options.metrics_port == options.health_port != 0:
+        parser.error("--metrics-port and --health-port must differ")
     lease_namespace = options.lease_namespace or _own_namespace()
     if options.leader_election and not lease_namespace:
         parser.error("--leader-election needs --lease-namespace outside of a pod")

@@ -55,3 +55,11 @@ def test_metrics_and_format_of_the_log_can_be_chosen(capsys):
     with pytest.raises(SystemExit):
         parse_arguments(["--all-namespaces", "--log-format", "xml"])
     assert "invalid choice: 'xml'" in capsys.readouterr().err
+
+
+def test_one_port_cannot_serve_both(capsys):
+    """A port that is given twice is an error of the command line, and no traceback; 0 serves nothing, twice."""
+    with pytest.raises(SystemExit):
+        parse_arguments(["--all-namespaces", "--metrics-port", "8080"])
+    assert "--metrics-port and --health-port must differ" in capsys.readouterr().err
+    assert parse_arguments(["--all-namespaces", "--metrics-port", "0", "--health-port", "0"]).metrics_port == 0

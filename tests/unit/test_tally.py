@@ -110,6 +110,12 @@ WAITING = {
     ),
     "not reported yet": ({"creationTimestamp": timestamp(NOW - 20)}, {}, [], ("NotReported", NOW - 20)),
     "of another version": ({}, {}, [condition("Ready", "False", "Unheard", NOW - 5)], ("NotReported", NOW - 5)),
+    "dated by a fool": (
+        {},
+        {},
+        [{"type": "Ready", "status": "False", "lastTransitionTime": "0001-01-01T00:00:00"}],
+        ("NotReported", 0),
+    ),
     "dated by nobody": (
         {},
         {},

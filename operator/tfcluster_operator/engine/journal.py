@@ -110,7 +110,9 @@ class Journal:
             verdict = new.get(kind, {})
             if verdict.get("status") == "True" != old.get(kind, {}).get("status") and verdict["reason"] in VERDICTS:
                 self._metrics.finished.labels(verdict["reason"]).inc()
-        is_now, was = ((of.get("status", ""), of.get("reason", "")) for of in (new["Ready"], old.get("Ready", {})))
+        is_now, was = (
+            (of.get("status", ""), of.get("reason", "")) for of in (new.get("Ready", {}), old.get("Ready", {}))
+        )
         if is_now != was:
             _tell(cluster, f"Ready is {is_now[0]}: {is_now[1]}", reasons=[is_now[1]])
 

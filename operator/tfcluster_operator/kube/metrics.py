@@ -93,7 +93,7 @@ class Metrics:
         self.replacements = self._counter(
             "tfcluster_pod_replacements", "Pods that were replaced, by reason", reason=REPLACEMENTS
         )
-        self.epochs = self._counter("tfcluster_epochs", "Memberships that were published")
+        self.epochs = self._counter("tfcluster_epochs", "Changes of membership")
         self.view_delivery = self._histogram(
             "tfcluster_view_delivery_seconds",
             "Time from an edit until every running pod was told of its changed view",

@@ -144,5 +144,5 @@ def undelivered_since(body: Mapping[str, Any], conditions: Mapping[str, Mapping[
 def _seconds(text: object) -> float:
     try:
         return datetime.fromisoformat(str(text)).timestamp() if text else 0.0
-    except ValueError:
+    except (OverflowError, ValueError):
         return 0.0

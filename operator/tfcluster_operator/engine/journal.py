@@ -36,7 +36,7 @@ class Account:
 
     ``epoch`` is the one that was published last, None before the first pass.  ``heard_at`` is when an edit was heard
     that no pass has looked at yet, ``changed_at`` when the change was heard that some running pod is not told of yet.
-    ``refused`` is what was refused when that was told last.
+    ``refused`` is what was told to be refused and has not passed since: generation, gate and reason.
     """
 
     generation: int = 0
@@ -44,7 +44,7 @@ class Account:
     heard_at: float | None = None
     changed_at: float | None = None
     tasks: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    refused: frozenset[tuple[str, str]] = frozenset()
+    refused: set[tuple[int, str, str]] = field(default_factory=set)
 
     def hear(self, generation: int, now: float) -> None:
         """Note that an event told of this generation."""
@@ -94,13 +94,15 @@ class Journal:
             told = [f"{reason}: {message}" for reason, message in events.told(done, changed)]
             counts = Counter(action.reason for action in done)
             _tell(cluster, "; ".join(told), reasons=[*counts], objects=counts)
-        refused = frozenset((gate, finding.reason) for gate, finding in outcome.refused.items())
-        if refused - account.refused:
-            found = list(outcome.refused.values())
+        refused = {(cluster.generation, gate, one.reason): one for gate, one in outcome.refused.items()}
+        # NB: between two tries nothing is refused; it is over when something passes the gate, or after an edit.
+        passed = {step.gate for step in outcome.done}
+        known = {one for one in account.refused if one[0] == cluster.generation and one[1] not in passed}
+        if found := [finding for key, finding in refused.items() if key not in known]:
             words = _few([f"{one.reason}: {errors.masked(one.message)}" for one in found], "; ")
             why = [*dict.fromkeys(one.reason for one in found)]
             _tell(cluster, words, level=logging.WARNING, reasons=why, refused=len(found))
-        account.refused = refused
+        account.refused = known | refused.keys()
 
     def written(self, cluster: TFCluster, before: Mapping[str, Any], status: Mapping[str, Any]) -> None:
         """Tell of a status that was written: a verdict, a change of Ready."""

@@ -15,7 +15,7 @@ PARALLEL := --numprocesses 2 --dist loadfile --max-worker-restart 2
 SOURCES := operator resolver crds scripts tests bench local_kubernetes memory_kubernetes examples
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint types layers unit simulate mutants tensorflow-tests integration chart e2e cluster cluster-down install bench lock crds clean
+.PHONY: help demo test check lint types layers unit simulate mutants tensorflow-tests integration chart e2e cluster cluster-down install bench lock crds chart-docs clean
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -78,6 +78,9 @@ lock: .venv ## pin the newest dependencies, with hashes
 
 crds: .venv ## generate the CRD from its sources
 	$(BIN)/python crds/generate.py
+
+chart-docs: .venv ## write the tables of values in the chart's README
+	$(BIN)/python -m scripts.chart_values
 
 clean: ## remove what was made in the checkout; caches and a running cluster stay
 	rm -rf .venv .local build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterator
 import pytest
 import yaml
 from kubernetes.client.exceptions import ApiException
-from on_server import FOREIGN, HOME, WATCHED, OnServer, access, bind, grant, may
+from on_server import FOREIGN, HOME, ROLES, WATCHED, OnServer, access, bind, grant, may
 from rendering import CHART, ROOT, Helm, Object, look
 from support.manifests import pod_template, tfcluster
-from support.objects import PODS, SERVICE_ACCOUNTS, TFCLUSTERS, Kind, Objects
+from support.objects import PODS, ROLE_BINDINGS, SERVICE_ACCOUNTS, TFCLUSTERS, Kind, Objects
 from support.rbac import grant_operator_rights
 from support.waiting import eventually
+from test_docs_security import SECURITY, examples
 
 ADMISSION = "admissionregistration.k8s.io/v1"
 POLICIES = Kind(ADMISSION, "validatingadmissionpolicies", namespaced=False)
@@ -134,6 +135,27 @@ def test_other_account_needs_the_right_to_use_it(server: Objects, people: As, fi
     grant(server, user, HOME, USES, name="robot")
     assert refusal(lambda: dry(bob, HOME, naming("robot"))) == ""
     assert '"other"' in refusal(lambda: dry(bob, HOME, naming("other")))
+
+
+def test_role_of_the_documentation_is_enough(server: Objects, people: As):
+    """With the Role that docs/security.md shows, and no other right, its user writes a cluster that names the account."""
+    role, binding, template = examples()
+    user, account = binding["subjects"][0]["name"], role["rules"][-1]["resourceNames"][0]
+    for kind, found in ((ROLES, role), (ROLE_BINDINGS, binding)):
+        server.create(kind, HOME, {**found, "metadata": {"name": found["metadata"]["name"]}})
+    eventually(lambda: may(server, user, HOME, ("", "serviceaccounts", "use"), name=account), what="the Role counts")
+    template["spec"]["serviceAccountName"] = account
+
+    assert refusal(lambda: dry(people(user), HOME, manifest("c", template))) == ""
+    said = refusal(lambda: dry(people(user), HOME, manifest("c", robot("other"))))
+    assert without_spaces(
+        said.partition("denied request: ")[2].replace("other", account).replace(HOME, "research")
+    ) in (without_spaces(SECURITY))
+
+
+def without_spaces(text: str) -> str:
+    """Give a text as it is however its lines are broken."""
+    return "".join(text.split())
 
 
 def test_the_newer_name_of_the_field_wins(server: Objects, people: As):

@@ -14,6 +14,7 @@ RULES = {
     ("", "pods"): ["create", "delete", "list", "patch", "watch"],
     ("", "services"): ["create", "delete", "list", "patch", "watch"],
     ("", "configmaps"): ["create", "delete", "list", "patch", "watch"],
+    ("networking.k8s.io", "networkpolicies"): ["create", "delete", "list", "patch", "watch"],
     ("", "events"): ["create"],
 }
 VIEWER_RULES = {

@@ -226,6 +226,34 @@ def test_spread_is_of_the_operators_pods_unless_it_says_otherwise(helm: Helm):
     assert look(objects, f"{POD}.spec.topologySpreadConstraints") == [{**SPREAD, "labelSelector": selector}, own]
 
 
+@pytest.mark.parametrize(
+    ("kinds", "is_there"),
+    [
+        (["apps/v1/Deployment"], False),
+        (["apps/v1/Deployment", "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy"], True),
+        ([], True),
+    ],
+    ids=["a server without the kind", "a server with it", "no server"],
+)
+def test_policy_is_there_where_the_server_knows_it(helm: Helm, kinds: list[str], is_there: bool):
+    """A server whose admission policies are switched off gets none, and neither does its test the right for them."""
+    asked = [f"--api-versions={kind}" for kind in kinds]
+    answer = helm.run("template", "r", CHART, *asked, values={})
+    assert answer.returncode == 0, answer.stderr
+
+    assert ("kind: ValidatingAdmissionPolicy" in answer.stdout) == is_there
+    assert ("aggregate-to-admin" in answer.stdout) == is_there
+
+
+@pytest.mark.parametrize(("version", "works"), [("v1.29.9", False), ("v1.30.0-eks-1", True), ("v1.37.1", True)])
+def test_chart_refuses_servers_that_lack_its_kinds(helm: Helm, version: str, works: bool):
+    """Helm refuses to install on a server that is too old, in words that say so."""
+    answer = helm.run("template", "r", CHART, "--kube-version", version, values={})
+
+    assert (answer.returncode == 0) == works
+    assert ("requires kubeVersion" in answer.stderr) != works
+
+
 def test_labels_of_all_reach_all(helm: Helm):
     """``commonLabels`` are on every object, also on those of ``helm test``, and choose no pods."""
     objects = helm.render(EVERYTHING | {"clusterWide": False}, tests=True)

@@ -23,13 +23,13 @@ nobody's
 {{- end -}}
 
 {{/*
-Whether there is an admission policy.  Rendered without a server, helm knows the version that is asked for and not the
-server's kinds.
+Whether there is an admission policy: where it shall be, and the server knows the kind.  Rendered without a server, helm
+knows no kinds at all, and then it is there.
 */}}
 {{- define "tfcluster-operator.hasAdmissionPolicy" -}}
 {{- if .Values.admissionPolicy.enabled -}}
-{{- $kind := "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy" -}}
-{{- if or (.Capabilities.APIVersions.Has $kind) (semverCompare ">=1.30-0" .Capabilities.KubeVersion.Version) -}}
+{{- $kinds := .Capabilities.APIVersions -}}
+{{- if or ($kinds.Has "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy") (not ($kinds.Has "apps/v1/Deployment")) -}}
 true
 {{- end -}}
 {{- end -}}

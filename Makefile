@@ -55,7 +55,7 @@ integration: .venv $(OPERATOR)/.complete
 	TFCLUSTER_OPERATOR_PYTHON=$(OPERATOR)/bin/python $(PYTEST) $(PARALLEL) tests/integration
 
 chart: lint-chart
-	$(PYTEST) tests/chart
+	$(PYTEST) $(PARALLEL) tests/chart
 
 lint-chart: .venv $(LINT)/.complete ## the rendered chart and the Dockerfiles before kubernetes-validate, checkov, hadolint
 	$(BIN)/python -m scripts.chart_lint $(LINT)/bin

@@ -7,6 +7,8 @@ BIN := .venv/bin
 TENSORFLOW := $(CACHE)/tensorflow-$(shell sha256sum requirements/tensorflow-test.txt | cut -c1-16)
 # Only the operator's own dependencies, as its image has them: kopf imports the official client where it finds it.
 OPERATOR := $(CACHE)/operator-$(shell sha256sum requirements/operator.txt | cut -c1-16)
+# What judges the chart and the Dockerfiles: checkov alone brings eighty packages.
+LINT := $(CACHE)/lint-$(shell sha256sum requirements/lint.txt | cut -c1-16)
 # The newest of each major version: the resolver's messages work with all of them.
 PROTOBUFS := $(foreach major,5 6 7,$(CACHE)/protobuf-$(major)-$(shell sha256sum requirements/protobuf-$(major).txt | cut -c1-16))
 PYTEST := $(BIN)/python -m pytest
@@ -15,7 +17,7 @@ PARALLEL := --numprocesses 2 --dist loadfile --max-worker-restart 2
 SOURCES := operator resolver crds scripts tests bench local_kubernetes memory_kubernetes examples
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint types layers unit simulate mutants tensorflow-tests integration chart e2e cluster cluster-down install bench lock crds clean
+.PHONY: help demo test check lint types layers unit simulate mutants tensorflow-tests integration chart lint-chart e2e cluster cluster-down install bench lock crds chart-docs clean
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -52,8 +54,11 @@ tensorflow-tests: $(TENSORFLOW)/.complete $(PROTOBUFS:=/.complete)
 integration: .venv $(OPERATOR)/.complete
 	TFCLUSTER_OPERATOR_PYTHON=$(OPERATOR)/bin/python $(PYTEST) $(PARALLEL) tests/integration
 
-chart: .venv
-	$(PYTEST) tests/chart
+chart: lint-chart
+	$(PYTEST) $(PARALLEL) tests/chart
+
+lint-chart: .venv $(LINT)/.complete ## the rendered chart and the Dockerfiles before kubernetes-validate, checkov, hadolint
+	$(BIN)/python -m scripts.chart_lint $(LINT)/bin
 
 e2e: install ## tests on the node of `make cluster`
 	$(BIN)/python -m scripts.training_image
@@ -72,12 +77,15 @@ bench: .venv $(OPERATOR)/.complete ## the operator against a bare client on one 
 	TFCLUSTER_OPERATOR_PYTHON=$(OPERATOR)/bin/python $(BIN)/python -m bench
 
 lock: .venv ## pin the newest dependencies, with hashes
-	for each in build operator dev tensorflow tensorflow-test protobuf-5 protobuf-6 protobuf-7; do \
+	for each in build operator dev lint tensorflow tensorflow-test protobuf-5 protobuf-6 protobuf-7; do \
 	  $(BIN)/uv pip compile --quiet --upgrade --generate-hashes --no-emit-index-url --no-emit-find-links --python-version 3.11 \
 	    --no-header --no-annotate requirements/$$each.in -o requirements/$$each.txt; done
 
 crds: .venv ## generate the CRD from its sources
 	$(BIN)/python crds/generate.py
+
+chart-docs: .venv ## write the tables of values in the chart's README
+	$(BIN)/python -m scripts.chart_values
 
 clean: ## remove what was made in the checkout; caches and a running cluster stay
 	rm -rf .venv .local build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
@@ -95,6 +103,12 @@ $(OPERATOR)/.complete:
 	@echo "making the operator's environment: usually ten seconds, once per requirements/operator.txt"
 	$(PYTHON) -m venv $(OPERATOR)
 	$(OPERATOR)/bin/pip install --quiet --require-hashes -r requirements/operator.txt
+	touch $@
+
+$(LINT)/.complete:
+	@echo "making the linters' environment: usually a minute, once per requirements/lint.txt"
+	$(PYTHON) -m venv $(LINT)
+	$(LINT)/bin/pip install --quiet --require-hashes -r requirements/lint.txt
 	touch $@
 
 $(TENSORFLOW)/.complete:

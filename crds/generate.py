@@ -28,10 +28,10 @@ from sources import filter_rules, start_rules
 FOLDER: Final = Path(__file__).resolve().parent
 DEFINITION: Final = FOLDER / "sources" / "definition.yaml"
 KUBERNETES: Final = FOLDER / "sources" / "kubernetes.json"
-#: Where the result goes; Helm installs what lies in a chart's folder crds.
+#: Where the result goes.  NB: not into the chart's folder crds, whose content Helm installs once and never upgrades.
 RESULTS: Final = (
     FOLDER / "tfcluster.yaml",
-    FOLDER.parent / "charts" / "tfcluster-operator" / "crds" / "tfcluster.yaml",
+    FOLDER.parent / "charts" / "tfcluster-operator" / "files" / "tfcluster.yaml",
 )
 HEADER: Final = "# Made by crds/generate.py from crds/sources: edit those, then run `make crds`.\n"
 

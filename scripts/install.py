@@ -10,6 +10,7 @@ from scripts import images
 
 RELEASE: Final = "tfcluster"
 NAMESPACE: Final = "tfcluster-system"
+DEFINITION: Final = "tfclusters.tfcluster.dev"
 
 
 def main() -> int:
@@ -17,8 +18,7 @@ def main() -> int:
     image = images.load(images.OPERATOR)
     repository, _, tag = image.rpartition(":")
     kubeconfig = ["--kubeconfig", str(images.ROOT / ".local" / "kubeconfig")]
-    # NB: helm installs a chart's CRDs and never upgrades them.
-    _run("kubectl", *kubeconfig, "apply", "-f", "crds/tfcluster.yaml")
+    _give_the_definition_to_the_release(kubeconfig)
     images.tell(f"installing the chart as release {RELEASE} in namespace {NAMESPACE}")
     _run(
         "helm",
@@ -32,6 +32,8 @@ def main() -> int:
         "--create-namespace",
         "--set",
         f"clusterWide=true,image.repository={repository},image.tag={tag}",
+        # What kubectl has applied before is helm's from now on.
+        "--force-conflicts",
         "--wait",
         "--timeout",
         "3m",
@@ -40,13 +42,18 @@ def main() -> int:
     return 0
 
 
-def _run(program: str, *arguments: str) -> None:
-    subprocess.run(
-        [str(images.ROOT / ".local" / "bin" / program), *arguments],
-        check=True,
-        cwd=images.ROOT,
-        stdout=subprocess.DEVNULL,
-    )
+def _give_the_definition_to_the_release(kubeconfig: list[str]) -> None:
+    """Let the release upgrade a definition that another way of installation has left."""
+    about = [*kubeconfig, "--overwrite", "crd", DEFINITION]
+    if _run("kubectl", *kubeconfig, "get", "crd", "--ignore-not-found", "--output", "name", DEFINITION):
+        _run("kubectl", "label", *about, "app.kubernetes.io/managed-by=Helm")
+        owner = [f"meta.helm.sh/release-name={RELEASE}", f"meta.helm.sh/release-namespace={NAMESPACE}"]
+        _run("kubectl", "annotate", *about, *owner)
+
+
+def _run(program: str, *arguments: str) -> str:
+    command = [str(images.ROOT / ".local" / "bin" / program), *arguments]
+    return subprocess.run(command, check=True, cwd=images.ROOT, stdout=subprocess.PIPE, text=True).stdout
 
 
 if __name__ == "__main__":

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from rendering import Helm
+from on_server import FOREIGN, HOME, RESTRICTED, WATCHED, OnServer, access
+from rendering import CHART, Helm, Object
+from support.objects import NAMESPACES, Objects
 
 
 @pytest.fixture(scope="session")
@@ -24,3 +29,50 @@ def bare_server(tmp_path_factory: pytest.TempPathFactory):
     plane = start(Path(tmp_path_factory.mktemp("bare-server")))
     yield plane
     plane.stop()
+
+
+@pytest.fixture(scope="module")
+def server(bare_server) -> Objects:
+    """A server with three namespaces, all of which take restricted pods only."""
+    objects = access(bare_server.kubeconfig)
+    for name in (HOME, WATCHED, FOREIGN):
+        objects.create(NAMESPACES, "", {"metadata": {"name": name, "labels": RESTRICTED}})
+    return objects
+
+
+@pytest.fixture(scope="module")
+def on_server(helm: Helm, server: Objects, bare_server) -> OnServer:  # noqa: ARG001 - wants the namespaces
+    """Runs helm on the server, and wants it to succeed."""
+
+    def run(*arguments: Any, values: Object | None = None, namespace: str = HOME) -> str:
+        place = ("--kubeconfig", bare_server.kubeconfig, "--namespace", namespace)
+        answer = helm.run(*arguments, *place, values=values)
+        assert answer.returncode == 0, answer.stderr
+        return answer.stdout
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def kubectl(bare_server) -> Callable[..., str]:
+    """Runs kubectl as an administrator."""
+    from local_kubernetes.binaries import hyperkube
+
+    def run(*arguments: str | Path) -> str:
+        command = [hyperkube(), "kubectl", "--kubeconfig", bare_server.kubeconfig, *arguments]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+    return run
+
+
+@pytest.fixture
+def install(on_server: OnServer, request) -> Iterator[Callable[[Object], str]]:
+    """Installs the chart and gives the release's name; it is uninstalled afterwards, if it is still there."""
+    release = request.node.originalname.replace("_", "-").removeprefix("test-")[:40]
+
+    def run(values: Object) -> str:
+        on_server("install", release, CHART, values=values)
+        return release
+
+    yield run
+    on_server("uninstall", release, "--ignore-not-found")

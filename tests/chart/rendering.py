@@ -9,7 +9,7 @@ import json
 import os
 import re
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +19,9 @@ ROOT: Final = Path(__file__).resolve().parent.parent.parent
 CHART: Final = ROOT / "charts" / "tfcluster-operator"
 
 Object = dict[str, Any]
+
+#: The C library's where PyYAML has it: the definition of the kind alone takes the other one over a second.
+_LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class Helm:
@@ -54,7 +57,12 @@ class Helm:
         )
 
     def render(
-        self, values: Mapping[str, Any] | None = None, *, release: str = "r", namespace: str = "home"
+        self,
+        values: Mapping[str, Any] | None = None,
+        *,
+        release: str = "r",
+        namespace: str = "home",
+        tests: bool = False,
     ) -> list[Object]:
         """Give all objects of a release.
 
@@ -62,10 +70,12 @@ class Helm:
             values: what the user sets.
             release: its name.
             namespace: where it is installed.
+            tests: whether with what is there for the time of ``helm test`` alone.
         """
-        answer = self.run("template", release, CHART, "--namespace", namespace, values=values or {})
+        without = () if tests else ("--skip-tests",)
+        answer = self.run("template", release, CHART, "--namespace", namespace, *without, values=values or {})
         assert answer.returncode == 0, answer.stderr
-        return [found for found in yaml.safe_load_all(answer.stdout) if found]
+        return [found for found in yaml.load_all(answer.stdout, _LOADER) if found]
 
 
 def of_kind(objects: Sequence[Object], kind: str) -> list[Object]:
@@ -99,17 +109,22 @@ def look(objects: Sequence[Object], where: str) -> Any:
     for step in steps:
         if here is None:
             return None
-        here = here[int(step)] if isinstance(here, list) else here.get(step)
+        here = _item(here, int(step)) if isinstance(here, list) else here.get(step)
     return here
 
 
-def leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Flatten values: ``image.tag`` and what it is; an empty object is a leaf."""
+def _item(items: Sequence[Any], index: int) -> Any:
+    return items[index] if index < len(items) else None
+
+
+def leaves(values: Mapping[str, Any], prefix: str = "", *, whole: Collection[str] = ()) -> Iterator[tuple[str, Any]]:
+    """Flatten values: ``image.tag`` and what it is; an empty object is a leaf, and so is one of those named."""
     for name, value in values.items():
-        if isinstance(value, Mapping) and value:
-            yield from leaves(value, f"{prefix}{name}.")
+        path = f"{prefix}{name}"
+        if isinstance(value, Mapping) and value and path not in whole:
+            yield from leaves(value, f"{path}.", whole=whole)
         else:
-            yield f"{prefix}{name}", value
+            yield path, value
 
 
 def nest(path: str, value: Any) -> Object:

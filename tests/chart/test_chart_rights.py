@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from rendering import Helm, Object, look, of_kind, the_only
-from support.rbac import OPERATOR_RULES
+from support.rbac import INSTALL_CHECK_RULES, OPERATOR_RULES
 
 #: API group, resource: verbs.  Whoever changes this list changes what a stolen token is worth.
 RULES = {
@@ -14,6 +14,7 @@ RULES = {
     ("", "pods"): ["create", "delete", "list", "patch", "watch"],
     ("", "services"): ["create", "delete", "list", "patch", "watch"],
     ("", "configmaps"): ["create", "delete", "list", "patch", "watch"],
+    ("networking.k8s.io", "networkpolicies"): ["create", "delete", "list", "patch", "watch"],
     ("", "events"): ["create"],
 }
 VIEWER_RULES = {
@@ -144,7 +145,65 @@ def test_users_rights_are_aggregated(helm: Helm):
     assert {tuple(aggregated_to(role)): rights(role) for role in roles} == {
         ("view",): VIEWER_RULES,
         ("edit",): EDITOR_RULES,
+        ("admin",): {("", "serviceaccounts"): ["use"]},
     }
+
+
+def test_accounts_need_no_right_where_nobody_asks_for_it(helm: Helm):
+    """Without the admission policy the verb ``use`` on ServiceAccounts means nothing, and nobody is given it."""
+    roles = of_kind(helm.render({"admissionPolicy": {"enabled": False}}), "ClusterRole")
+
+    assert {tuple(aggregated_to(role)) for role in roles} == {("view",), ("edit",)}
+
+
+@pytest.mark.parametrize("values", [{}, {"clusterWide": True}])
+def test_rights_can_be_left_to_others(helm: Helm, values):
+    """With ``rbac.create: false`` the chart makes no role and no binding, and all else as before."""
+    objects = helm.render({**values, "rbac": {"create": False}}, tests=True)
+
+    assert not [found["kind"] for found in objects if found["apiVersion"].startswith("rbac.")]
+    assert {found["kind"] for found in helm.render(values) if not found["apiVersion"].startswith("rbac.")} == {
+        found["kind"] for found in objects
+    }
+
+
+@pytest.mark.parametrize(
+    ("values", "namespace", "creates_pods"),
+    [
+        ({}, "home", True),
+        ({"watchNamespaces": ["one", "two"]}, "one", True),
+        ({"clusterWide": True, "admissionPolicy": {"enabled": False}}, "home", False),
+    ],
+)
+def test_rights_of_the_test_are_few(helm: Helm, values, namespace, creates_pods):
+    """``helm test`` may write one TFCluster where the operator works; what it makes are hooks of the test alone."""
+    objects = helm.render(values, tests=True)
+
+    role = look(objects, "Role:r-tfcluster-operator-test")
+    pods = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["create"]}] if creates_pods else []
+    assert role["rules"] == [*INSTALL_CHECK_RULES, *pods]
+    assert role["metadata"]["namespace"] == namespace
+    binding = look(objects, "RoleBinding:r-tfcluster-operator-test")
+    assert binding["metadata"]["namespace"] == namespace
+    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "r-tfcluster-operator-test", "namespace": "home"}]
+    hooks = [found for found in objects if found["metadata"]["name"] == "r-tfcluster-operator-test"]
+    assert {found["metadata"]["annotations"]["helm.sh/hook"] for found in hooks} == {"test"}
+    pod = look(objects, "Pod")["spec"]
+    assert pod["serviceAccountName"] == "r-tfcluster-operator-test"
+    assert pod["containers"][0]["args"] == ["--namespace", namespace]
+
+
+def test_pod_of_the_test_is_none_of_the_operators(helm: Helm):
+    """The test's pod matches no selector of the operator's, and is as restricted as the operator's."""
+    objects = helm.render({"networkPolicy": {"enabled": True}}, tests=True)
+    labels = look(objects, "Pod.metadata.labels")
+    selector = look(objects, "Deployment.spec.selector.matchLabels")
+
+    assert not selector.items() <= labels.items()
+    pod, operator = look(objects, "Pod.spec"), look(objects, "Deployment.spec.template.spec")
+    assert pod["securityContext"] == operator["securityContext"]
+    for field in ("securityContext", "image", "resources"):
+        assert pod["containers"][0][field] == operator["containers"][0][field]
 
 
 def test_releases_share_no_role(helm: Helm):
@@ -157,5 +216,5 @@ def test_releases_share_no_role(helm: Helm):
             if found["kind"].startswith("Cluster")
         }
 
-    assert len(names("one")) == 3
+    assert len(names("one")) == 4
     assert not names("one") & names("two")

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 import yaml
 from rendering import CHART, ROOT, Helm, Object, leaves, look, nest, of_kind
+from value_sets import EVERYTHING
 
+from scripts import chart_values
 from tfcluster_operator.settings import Settings, parse_arguments
 
 POD = "Deployment.spec.template"
@@ -30,10 +32,26 @@ AFFINITY = {
     }
 }
 
+DIGEST = f"sha256:{64 * 'a'}"
+VOLUME = {"name": "scratch", "emptyDir": {}}
+MOUNT = {"name": "scratch", "mountPath": "/scratch"}
+SPREAD = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
+RULE = {"ports": [{"protocol": "TCP", "port": 9}]}
+#: The values of the NetworkPolicy, which is there only where it is enabled.
+OF_THE_NETWORK: dict[str, tuple[Any, str, Any]] = {
+    "networkPolicy.apiServer.cidrs": (["10.0.0.1/32"], "egress[0].to", [{"ipBlock": {"cidr": "10.0.0.1/32"}}]),
+    "networkPolicy.apiServer.ports": ([6443], "egress[0].ports", [{"protocol": "TCP", "port": 6443}]),
+    "networkPolicy.dnsPorts": ([5353], "egress[1].ports[1]", {"protocol": "TCP", "port": 5353}),
+    "networkPolicy.extraIngress": ([RULE], "ingress[1]", RULE),
+    "networkPolicy.extraEgress": ([RULE], "egress[2]", RULE),
+}
+
 #: A value, what the user sets it to, where that shows, and what is there then.
 EFFECTS: list[tuple[str, Any, str, Any]] = [
+    ("image.registry", "registry.example:5000", f"{CONTAINER}.image", "registry.example:5000/tfcluster-operator:0.1.0"),
     ("image.repository", "registry.example:5000/x/tf", f"{CONTAINER}.image", "registry.example:5000/x/tf:0.1.0"),
     ("image.tag", "v2", f"{CONTAINER}.image", "tfcluster-operator:v2"),
+    ("image.digest", DIGEST, f"{CONTAINER}.image", f"tfcluster-operator@{DIGEST}"),
     ("image.pullPolicy", "Never", f"{CONTAINER}.imagePullPolicy", "Never"),
     ("imagePullSecrets", [{"name": "key"}], f"{POD}.spec.imagePullSecrets", [{"name": "key"}]),
     ("replicas", 3, "Deployment.spec.replicas", 3),
@@ -41,25 +59,50 @@ EFFECTS: list[tuple[str, Any, str, Any]] = [
     ("watchNamespaces", ["research"], f"{CONTAINER}.args[1]", "research"),
     ("watchNamespaces", ["research"], "Role:r-tfcluster-operator.metadata.namespace", "research"),
     ("logLevel", "debug", f"{CONTAINER}.args[5]", "debug"),
+    ("extraArgs", ["--log-level=error"], f"{CONTAINER}.args[-1]", "--log-level=error"),
+    ("extraEnv", [{"name": "A", "value": "b"}], f"{CONTAINER}.env", [{"name": "A", "value": "b"}]),
+    ("extraVolumes", [VOLUME], f"{POD}.spec.volumes", [VOLUME]),
+    ("extraVolumeMounts", [MOUNT], f"{CONTAINER}.volumeMounts", [MOUNT]),
+    *(
+        (f"{probe}.{field}", 7, f"{CONTAINER}.{probe}.{field}", 7)
+        for probe in ("livenessProbe", "readinessProbe")
+        for field in ("initialDelaySeconds", "periodSeconds", "timeoutSeconds", "failureThreshold")
+    ),
+    ("crds.enabled", False, "CustomResourceDefinition", None),
+    ("crds.keep", False, "CustomResourceDefinition.metadata.annotations", None),
     ("serviceAccount.name", "robot", "ServiceAccount.metadata.name", "robot"),
     ("serviceAccount.name", "robot", f"{POD}.spec.serviceAccountName", "robot"),
     ("serviceAccount.name", "robot", "RoleBinding:r-tfcluster-operator.subjects[0].name", "robot"),
     ("serviceAccount.name", "robot", "RoleBinding:r-tfcluster-operator-election.subjects[0].name", "robot"),
     ("serviceAccount.annotations", {"iam": "role"}, "ServiceAccount.metadata.annotations", {"iam": "role"}),
-    ("networkPolicy", True, "NetworkPolicy.spec.policyTypes", ["Ingress"]),
+    ("admissionPolicy.enabled", False, "ValidatingAdmissionPolicy", None),
+    ("admissionPolicy.actions", ["Audit"], "ValidatingAdmissionPolicyBinding.spec.validationActions", ["Audit"]),
+    ("networkPolicy.enabled", True, "NetworkPolicy.spec.policyTypes", ["Ingress", "Egress"]),
     ("resources.requests.cpu", 2, f"{CONTAINER}.resources.requests.cpu", 2),
     ("resources.requests.memory", "1Gi", f"{CONTAINER}.resources.requests.memory", "1Gi"),
     ("resources.limits.memory", "2Gi", f"{CONTAINER}.resources.limits.memory", "2Gi"),
     ("resources.limits.cpu", "1500m", f"{CONTAINER}.resources.limits.cpu", "1500m"),
+    ("podSecurityContext", {"runAsUser": 7}, f"{POD}.spec.securityContext.runAsUser", 7),
+    ("podSecurityContext", {"runAsNonRoot": None}, f"{POD}.spec.securityContext.runAsNonRoot", None),
+    ("containerSecurityContext", {"runAsUser": 7}, f"{CONTAINER}.securityContext.runAsUser", 7),
     ("nodeSelector", {"disk": "ssd"}, f"{POD}.spec.nodeSelector", {"disk": "ssd"}),
     ("tolerations", [TOLERATION], f"{POD}.spec.tolerations", [TOLERATION]),
     ("affinity", AFFINITY, f"{POD}.spec.affinity", AFFINITY),
+    ("topologySpreadConstraints", [SPREAD], f"{POD}.spec.topologySpreadConstraints[0].topologyKey", "zone"),
     ("priorityClassName", "high", f"{POD}.spec.priorityClassName", "high"),
     ("podAnnotations", {"a.example/b": "c"}, f"{POD}.metadata.annotations", {"a.example/b": "c"}),
     ("podLabels", {"team": "vision"}, f"{POD}.metadata.labels.team", "vision"),
+    ("fullnameOverride", "trainer", "Deployment.metadata.name", "trainer"),
+    ("fullnameOverride", "trainer", f"{CONTAINER}.args[8]", "trainer"),
+    ("fullnameOverride", "trainer", "ValidatingAdmissionPolicy.metadata.name", "home.trainer"),
+    ("commonLabels", {"team": "vision"}, "Deployment.metadata.labels.team", "vision"),
+    ("commonLabels", {"team": "vision"}, f"{POD}.metadata.labels.team", "vision"),
 ]
-#: Values whose effect is that objects come or go; a test of their own shows it.
-OTHER_EFFECTS = {"serviceAccount.create", "aggregateRoles"}
+#: Values whose effect is that objects come or go, or that needs another value; a test of their own shows it.
+OTHER_EFFECTS = {"serviceAccount.create", "aggregateRoles", "rbac.create", *OF_THE_NETWORK}
+
+#: Objects that are one value each: Kubernetes' own fields, with defaults.
+WHOLE = chart_values.WHOLE
 
 #: Values that must be refused, and the place that the message names.
 REFUSED: list[tuple[Object, str]] = [
@@ -67,7 +110,27 @@ REFUSED: list[tuple[Object, str]] = [
     ({"replicas": 6}, "/replicas"),
     ({"replicas": "2"}, "/replicas"),
     ({"replica": 2}, "replica"),
-    ({"image": {"digest": "sha256:1"}}, "/image"),
+    ({"image": {"digest": "sha256:1"}}, "/image/digest"),
+    ({"image": {"digest": f"md5:{64 * 'a'}"}}, "/image/digest"),
+    ({"image": {"registry": "https://registry.example/"}}, "/image/registry"),
+    ({"image": {"sha": "x"}}, "/image"),
+    ({"extraArgs": "--x"}, "/extraArgs"),
+    ({"extraEnv": [{"value": "x"}]}, "/extraEnv/0"),
+    ({"extraVolumes": {"a": {}}}, "/extraVolumes"),
+    ({"extraVolumeMounts": [{"name": "a"}]}, "/extraVolumeMounts/0"),
+    ({"livenessProbe": {"periodSeconds": 0}}, "/livenessProbe/periodSeconds"),
+    ({"readinessProbe": {"httpGet": {}}}, "/readinessProbe"),
+    ({"crds": {"keep": "yes"}}, "/crds/keep"),
+    ({"crds": {"install": True}}, "/crds"),
+    ({"rbac": True}, "/rbac"),
+    ({"admissionPolicy": {"actions": []}}, "/admissionPolicy/actions"),
+    ({"admissionPolicy": {"actions": ["Deny", "Warn"]}}, "/admissionPolicy/actions"),
+    ({"admissionPolicy": {"actions": ["Log"]}}, "/admissionPolicy/actions/0"),
+    ({"topologySpreadConstraints": [{"maxSkew": 1}]}, "/topologySpreadConstraints/0"),
+    ({"podSecurityContext": "restricted"}, "/podSecurityContext"),
+    ({"fullnameOverride": "Trainer"}, "/fullnameOverride"),
+    ({"fullnameOverride": 54 * "a"}, "/fullnameOverride"),
+    ({"commonLabels": {"helm.sh/chart": "mine"}}, "/commonLabels"),
     ({"image": {"repository": ""}}, "/image/repository"),
     ({"image": {"repository": "Upper/case"}}, "/image/repository"),
     ({"image": {"repository": 7}}, "/image/repository"),
@@ -90,7 +153,10 @@ REFUSED: list[tuple[Object, str]] = [
     ({"serviceAccount": {"annotations": {"a": 1}}}, "/serviceAccount/annotations/a"),
     ({"serviceAccount": {"token": "x"}}, "/serviceAccount"),
     ({"aggregateRoles": 1}, "/aggregateRoles"),
-    ({"networkPolicy": {"enabled": True}}, "/networkPolicy"),
+    ({"networkPolicy": {"ingress": []}}, "/networkPolicy"),
+    ({"networkPolicy": {"apiServer": {"cidrs": ["10.0.0.1"]}}}, "/networkPolicy/apiServer/cidrs/0"),
+    ({"networkPolicy": {"apiServer": {"ports": []}}}, "/networkPolicy/apiServer/ports"),
+    ({"networkPolicy": {"dnsPorts": [70000]}}, "/networkPolicy/dnsPorts/0"),
     ({"resources": {"requests": {"memory": "much"}}}, "/resources/requests/memory"),
     ({"resources": {"limits": {"cpu": -1}}}, "/resources/limits/cpu"),
     ({"resources": {"claims": []}}, "/resources"),
@@ -132,6 +198,70 @@ def test_value_has_its_effect(helm: Helm, default, effect):
     assert look(helm.render(nest(path, value)), where) == expected
 
 
+@pytest.mark.parametrize("path", OF_THE_NETWORK)
+def test_value_of_the_network_policy_has_its_effect(helm: Helm, path: str):
+    """What the user sets shows in the NetworkPolicy where there is one, and makes none where there is none."""
+    value, where, expected = OF_THE_NETWORK[path]
+    set_to = nest(path, value)
+    assert look(helm.render(set_to), "NetworkPolicy") is None
+    enabled = {"networkPolicy": {**set_to["networkPolicy"], "enabled": True}}
+    default = helm.render({"networkPolicy": {"enabled": True}})
+    assert look(default, f"NetworkPolicy.spec.{where}") != expected
+
+    assert look(helm.render(enabled), f"NetworkPolicy.spec.{where}") == expected
+
+
+def test_tag_and_digest_can_both_be_told(helm: Helm):
+    """With a tag and a digest the reference has both: the digest decides, and the tag is for people."""
+    image = {"registry": "r.example", "repository": "a/b", "tag": "v2", "digest": DIGEST}
+    assert look(helm.render({"image": image}), f"{CONTAINER}.image") == f"r.example/a/b:v2@{DIGEST}"
+
+
+def test_spread_is_of_the_operators_pods_unless_it_says_otherwise(helm: Helm):
+    """A rule without a selector gets the operator's own; one that has a selector keeps it."""
+    own = {**SPREAD, "labelSelector": {"matchLabels": {"a": "b"}}}
+    objects = helm.render({"topologySpreadConstraints": [SPREAD, own]})
+
+    selector = look(objects, "Deployment.spec.selector")
+    assert look(objects, f"{POD}.spec.topologySpreadConstraints") == [{**SPREAD, "labelSelector": selector}, own]
+
+
+@pytest.mark.parametrize(
+    ("kinds", "is_there"),
+    [
+        (["apps/v1/Deployment"], False),
+        (["apps/v1/Deployment", "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy"], True),
+        ([], True),
+    ],
+    ids=["a server without the kind", "a server with it", "no server"],
+)
+def test_policy_is_there_where_the_server_knows_it(helm: Helm, kinds: list[str], is_there: bool):
+    """A server whose admission policies are switched off gets none, and neither does its test the right for them."""
+    asked = [f"--api-versions={kind}" for kind in kinds]
+    answer = helm.run("template", "r", CHART, *asked, values={})
+    assert answer.returncode == 0, answer.stderr
+
+    assert ("kind: ValidatingAdmissionPolicy" in answer.stdout) == is_there
+    assert ("aggregate-to-admin" in answer.stdout) == is_there
+
+
+@pytest.mark.parametrize(("version", "works"), [("v1.29.9", False), ("v1.30.0-eks-1", True), ("v1.37.1", True)])
+def test_chart_refuses_servers_that_lack_its_kinds(helm: Helm, version: str, works: bool):
+    """Helm refuses to install on a server that is too old, in words that say so."""
+    answer = helm.run("template", "r", CHART, "--kube-version", version, values={})
+
+    assert (answer.returncode == 0) == works
+    assert ("requires kubeVersion" in answer.stderr) != works
+
+
+def test_labels_of_all_reach_all(helm: Helm):
+    """``commonLabels`` are on every object, also on those of ``helm test``, and choose no pods."""
+    objects = helm.render(EVERYTHING | {"clusterWide": False}, tests=True)
+
+    assert all(found["metadata"]["labels"]["cost-center"] == "42" for found in objects)
+    assert "cost-center" not in look(objects, "Deployment.spec.selector.matchLabels")
+
+
 def test_account_of_the_user_is_taken(helm: Helm):
     """With ``serviceAccount.create: false`` the operator runs as an account that the chart does not make."""
     objects = helm.render({"serviceAccount": {"create": False, "name": "robot"}})
@@ -145,14 +275,14 @@ def test_account_of_the_user_is_taken(helm: Helm):
 
 def test_roles_for_users_can_be_left_out(helm: Helm, default):
     """With ``aggregateRoles: false`` the roles of users stay as they were."""
-    assert len(of_kind(default, "ClusterRole")) == 2
+    assert len(of_kind(default, "ClusterRole")) == 3
     assert not of_kind(helm.render({"aggregateRoles": False}), "ClusterRole")
 
 
 def test_every_value_is_shown_to_have_an_effect(values):
     """No value is without a test of its effect."""
     tested = {path for path, *_ in EFFECTS} | OTHER_EFFECTS
-    assert tested - {"resources.limits.cpu"} == dict(leaves(values)).keys()
+    assert tested - {"resources.limits.cpu"} == dict(leaves(values, whole=WHOLE)).keys()
 
 
 def test_schema_describes_every_value_and_no_other(values, schema):
@@ -162,14 +292,14 @@ def test_schema_describes_every_value_and_no_other(values, schema):
         assert described["properties"].keys() == given.keys()
         for name, value in given.items():
             assert described["properties"][name]["description"]
-            if "properties" in described["properties"][name] and value:
+            if "properties" in described["properties"][name] and value and name not in WHOLE:
                 compare(value, described["properties"][name])
 
     compare({**values, "global": {}}, schema)
 
 
 def test_schema_is_strict(schema):
-    """Every object says what it may hold; only Kubernetes' affinity and helm's ``global`` hold anything."""
+    """Every object says what it may hold; only Kubernetes' own fields and helm's ``global`` hold anything."""
     open_ended = []
 
     def visit(part: Any, path: str) -> None:
@@ -177,16 +307,26 @@ def test_schema_is_strict(schema):
             if part.get("type") == "object":
                 assert "additionalProperties" in part, path
                 if part["additionalProperties"] is True:
+                    assert part["$comment"], path
                     open_ended.append(path)
             for name, inner in part.items():
                 visit(inner, f"{path}/{name}")
 
     visit(schema, "")
     affinity = "/properties/affinity/properties"
+    network = "/properties/networkPolicy/properties"
     assert open_ended == [
+        "/properties/extraEnv/items",
+        "/properties/extraVolumes/items",
+        "/properties/extraVolumeMounts/items",
+        f"{network}/extraIngress/items",
+        f"{network}/extraEgress/items",
+        "/properties/podSecurityContext",
+        "/properties/containerSecurityContext",
         f"{affinity}/nodeAffinity",
         f"{affinity}/podAffinity",
         f"{affinity}/podAntiAffinity",
+        "/properties/topologySpreadConstraints/items",
         "/properties/global",
     ]
 
@@ -203,11 +343,30 @@ def test_bad_values_are_refused(helm: Helm, given, place):
 
 
 def test_readme_describes_the_values(values):
-    """The README's table has every value with its default, in the order of values.yaml."""
+    """The README's tables are those that values.yaml gives: every value with its default, in its order."""
     text = (CHART / "README.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `([\w.]+)` \| `(.*?)` \| (.+) \|$", text, flags=re.MULTILINE)
 
-    assert [(path, json.loads(default)) for path, default, _ in rows] == list(leaves(values))
+    assert [(path, json.loads(default)) for path, default, _ in rows] == list(leaves(values, whole=WHOLE))
+    assert chart_values.main(["--check"]) == 0
+
+
+def test_stale_readme_is_found(tmp_path, capsys):
+    """A value whose comment was edited, one that has none, and a README without the marks are each found and named."""
+    chart = shutil.copytree(CHART, tmp_path / "chart")
+    path = chart / "values.yaml"
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace("# Its tag;", "# The tag;"), encoding="utf-8")
+    assert chart_values.main(["--check", "--chart", str(chart)]) == 1
+    assert "README.md is not what values.yaml says: run `make chart-docs`" in capsys.readouterr().out
+    assert chart_values.main(["--chart", str(chart)]) == 0
+    assert chart_values.main(["--check", "--chart", str(chart)]) == 0
+    assert "| The tag; empty" in (chart / "README.md").read_text(encoding="utf-8")
+
+    lines = [line for line in text.splitlines(keepends=True) if "# Its tag;" not in line]
+    path.write_text("".join(lines), encoding="utf-8")
+    with pytest.raises(SystemExit, match=r"image\.tag: no comment"):
+        chart_values.main(["--chart", str(chart)])
 
 
 @pytest.mark.parametrize("level", ["debug", "info", "warning", "error"])

@@ -35,6 +35,9 @@ HARMLESS = {
     "seccompProfile": {"type": "RuntimeDefault"},
 }
 
+#: A user that the image knows nothing of, with the group 0: so OpenShift runs pods.
+OTHER_USER = 1000690000
+
 Helm = Callable[..., str]
 
 
@@ -101,13 +104,20 @@ def tasks(world: LiveWorld, cluster: str = "c") -> dict[str, Object]:
     return world.declared(*(name for name in world.pods() if name.startswith(f"{cluster}-")))
 
 
-def test_life_of_a_release(alone, upgrade, helm, world, objects):
+def user_of(kubectl: Callable[..., subprocess.CompletedProcess[str]], namespace: str, pod: str) -> str:
+    """Ask the operator's container which user it is."""
+    command = ("python3", "-c", "import os; print(os.getuid())")
+    return kubectl("-n", namespace, "exec", pod, "--", *command).stdout.strip()
+
+
+def test_life_of_a_release(alone, upgrade, helm, kubectl, world, objects):  # noqa: PLR0917 - fixtures, by name
     """Installed, the operator makes a cluster's pods; an upgrade replaces it, uninstall removes it, and they stay."""
     names = task_names("c", chief=1, worker=2)
 
     upgrade("install")
     assert objects.get(CRDS, "", CRD) is not None
     assert list(alone.readiness().values()) == BOTH
+    assert f"an operator works in namespace {world.namespace}" in helm("test", RELEASE, "--logs")
 
     launch(world, "c")
     world.await_ready("c")
@@ -116,9 +126,12 @@ def test_life_of_a_release(alone, upgrade, helm, world, objects):
     assert world.call("c-chief-0", [world.address("c-worker-1")]) == {world.address("c-worker-1"): "c-worker-1"}
 
     first = set(alone.pods())
-    upgrade("upgrade", "logLevel=debug")
+    upgrade("upgrade", "logLevel=debug", f"podSecurityContext.runAsUser={OTHER_USER},podSecurityContext.runAsGroup=0")
     eventually(alone.readiness, lambda ready: list(ready.values()) == BOTH, what="both operators are ready")
     assert not first & set(alone.pods())
+    for pod in alone.pods():
+        assert user_of(kubectl, world.namespace, pod) == str(OTHER_USER)
+    assert "an operator works" in helm("test", RELEASE, "--logs")
     launch(world, "after-upgrade", workers=0)
     world.await_ready("after-upgrade")
     assert tasks(world) == before

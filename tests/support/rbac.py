@@ -22,6 +22,17 @@ OPERATOR_RULES: Final = (
     ("", "events", ("create",)),
 )
 
+#: All that the check of ``helm test`` needs.
+INSTALL_CHECK_RULES: Final = (
+    {"apiGroups": ["tfcluster.dev"], "resources": ["tfclusters"], "verbs": ["create"]},
+    {
+        "apiGroups": ["tfcluster.dev"],
+        "resources": ["tfclusters"],
+        "resourceNames": ["tfcluster-install-check"],
+        "verbs": ["get", "delete"],
+    },
+)
+
 
 def grant_operator_rights(objects: Objects, *, user: str = OPERATOR_USER) -> None:
     """Bind the operator's rules to a user in all namespaces; repeating it changes nothing.

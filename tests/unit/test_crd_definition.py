@@ -15,7 +15,7 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 DEFINITION = ROOT / "crds" / "tfcluster.yaml"
-CHART_COPY = ROOT / "charts" / "tfcluster-operator" / "crds" / "tfcluster.yaml"
+CHART_COPY = ROOT / "charts" / "tfcluster-operator" / "files" / "tfcluster.yaml"
 #: Kubernetes' part: from here down the schema is the API server's own.
 POD = "spec.jobs.*.template.spec"
 #: The API server allows no description here.
@@ -64,7 +64,7 @@ def generate(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
     """A copy of the definition with its sources and results, to be changed."""
-    for result in ("crds", "charts/tfcluster-operator/crds"):
+    for result in ("crds", "charts/tfcluster-operator/files"):
         shutil.copytree(ROOT / result, tmp_path / result)
     return tmp_path
 
@@ -81,7 +81,7 @@ def test_chart_has_the_same_bytes() -> None:
     assert CHART_COPY.read_bytes() == DEFINITION.read_bytes()
 
 
-@pytest.mark.parametrize("changed", ["crds/tfcluster.yaml", "charts/tfcluster-operator/crds/tfcluster.yaml"])
+@pytest.mark.parametrize("changed", ["crds/tfcluster.yaml", "charts/tfcluster-operator/files/tfcluster.yaml"])
 def test_check_finds_an_edited_result(copy: Path, changed: str) -> None:
     """An edit of a result by hand is found and named, and the check writes nothing."""
     result = copy / changed

@@ -1,6 +1,8 @@
 {{/* The name of everything in a release: the release's name, and the chart's unless it is in there already. */}}
 {{- define "tfcluster-operator.fullname" -}}
-{{- if contains .Chart.Name .Release.Name -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride -}}
+{{- else if contains .Chart.Name .Release.Name -}}
 {{- .Release.Name | trunc 63 | trimSuffix "-" -}}
 {{- else -}}
 {{- printf "%s-%s" .Release.Name .Chart.Name | trunc 63 | trimSuffix "-" -}}
@@ -12,6 +14,11 @@ The name of what is in no namespace.  Releases of one name in two namespaces mus
 */}}
 {{- define "tfcluster-operator.clusterName" -}}
 {{- printf "%s:%s" .Release.Namespace (include "tfcluster-operator.fullname" .) -}}
+{{- end -}}
+
+{{/* The same for the admission policy, whose name must be a DNS name; no namespace has a dot in its name. */}}
+{{- define "tfcluster-operator.policyName" -}}
+{{- printf "%s.%s" .Release.Namespace (include "tfcluster-operator.fullname" .) -}}
 {{- end -}}
 
 {{/* The name of the rights to the Lease; the release's own namespace may hold those to TFClusters, too. */}}
@@ -30,6 +37,17 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- define "tfcluster-operator.image" -}}
+{{- with .Values.image -}}
+{{- $repository := ternary (printf "%s/%s" .registry .repository) .repository (ne .registry "") -}}
+{{- $tag := .tag | default (ternary "" $.Chart.AppVersion (ne .digest "")) -}}
+{{- $repository }}{{ with $tag }}:{{ . }}{{ end }}{{ with .digest }}@{{ . }}{{ end }}
+{{- end -}}
 {{- end -}}
 
 {{- define "tfcluster-operator.serviceAccountName" -}}

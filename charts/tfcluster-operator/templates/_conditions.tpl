@@ -1,0 +1,36 @@
+{{/*
+Whose the definition of the kind is: "ours" where there is none yet, or the one there belongs to this release; else
+"nobody's", or "release X in namespace Y".  Nothing where the release shall have none.
+
+Helm refuses to touch an object without its marks of ownership: one from the folder crds/ of an older chart or from
+kubectl has none, and that of another release in this cluster has others.  What is rendered without a server is ours.
+*/}}
+{{- define "tfcluster-operator.definition" -}}
+{{- if .Values.crds.enabled -}}
+{{- $found := lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" "tfclusters.tfcluster.dev" -}}
+{{- $annotations := dig "metadata" "annotations" (dict) $found -}}
+{{- $name := get $annotations "meta.helm.sh/release-name" -}}
+{{- $namespace := get $annotations "meta.helm.sh/release-namespace" -}}
+{{- $manager := dig "metadata" "labels" "app.kubernetes.io/managed-by" "" $found -}}
+{{- if or (not $found) (and (eq $manager "Helm") (eq $name .Release.Name) (eq $namespace .Release.Namespace)) -}}
+ours
+{{- else if and $name $namespace -}}
+release {{ $name }} in namespace {{ $namespace }}
+{{- else -}}
+nobody's
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/*
+Whether there is an admission policy: where it shall be, and the server knows the kind.  Rendered without a server, helm
+knows no kinds at all, and then it is there.
+*/}}
+{{- define "tfcluster-operator.hasAdmissionPolicy" -}}
+{{- if .Values.admissionPolicy.enabled -}}
+{{- $kinds := .Capabilities.APIVersions -}}
+{{- if or ($kinds.Has "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy") (not ($kinds.Has "apps/v1/Deployment")) -}}
+true
+{{- end -}}
+{{- end -}}
+{{- end -}}

@@ -1,0 +1,229 @@
+"""The definition of the kind through the lives of releases: brought, upgraded, kept, and never taken from another."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+from kubernetes.client.exceptions import ApiException
+from on_server import FOREIGN, HOME, ROLES, OnServer, bind, may
+from rendering import CHART, ROOT, Helm, look
+from support.manifests import tfcluster
+from support.objects import CRDS, TFCLUSTERS, Objects
+from support.waiting import eventually
+from value_sets import MINIMAL
+
+CRD = "tfclusters.tfcluster.dev"
+PATH = ("files", "tfcluster.yaml")
+
+
+@pytest.fixture(autouse=True)
+def unknown(server: Objects) -> None:
+    """The server knows no TFCluster: an earlier test's release has left the definition."""
+    server.delete(CRDS, "", CRD)
+    eventually(lambda: server.get(CRDS, "", CRD), lambda found: found is None, what="the kind is unknown")
+
+
+@pytest.fixture
+def newer(tmp_path: Path) -> Path:
+    """The chart of a later version, whose definition has another short name."""
+    chart = shutil.copytree(CHART, tmp_path / "newer")
+    path = chart.joinpath(*PATH)
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace("shortNames:\n    - tfc\n", "shortNames:\n    - tfnew\n"), encoding="utf-8")
+    assert path.read_text(encoding="utf-8") != text
+    return chart
+
+
+@pytest.fixture
+def older(tmp_path: Path) -> Path:
+    """The chart as it once was: the definition lies in the folder crds, and helm installs it once, without a mark."""
+    chart = shutil.copytree(CHART, tmp_path / "older")
+    (chart / "templates" / "crd.yaml").unlink()
+    (chart / "crds").mkdir(exist_ok=True)
+    path = (chart / "crds" / "tfcluster.yaml").resolve()
+    text = chart.joinpath(*PATH).read_text(encoding="utf-8")
+    path.write_text(text.replace("shortNames:\n    - tfc\n", "shortNames:\n    - tfold\n"), encoding="utf-8")
+    return chart
+
+
+def short_names(server: Objects) -> list[str]:
+    found = server.get(CRDS, "", CRD)
+    assert found is not None
+    return found["spec"]["names"]["shortNames"]
+
+
+def creates_a_cluster(server: Objects) -> bool:
+    try:
+        server.request("POST", f"{TFCLUSTERS.path(HOME)}?dryRun=All", tfcluster("c").job("worker").build())
+    except ApiException as error:
+        if error.status not in {404, 429}:  # not known yet, or its storage is being set up
+            raise
+        return False
+    return True
+
+
+def store_a_cluster(server: Objects) -> str:
+    """Store a TFCluster and give its UID."""
+    eventually(lambda: creates_a_cluster(server), what="a TFCluster can be created")
+    return server.create(TFCLUSTERS, HOME, tfcluster("stays").job("worker").build())["metadata"]["uid"]
+
+
+def hand_over(kubectl: Callable[..., str], notes: str) -> None:
+    """Do what the notes of a release say to give it the definition."""
+    commands = [line.strip() for line in notes.splitlines() if line.strip().startswith("kubectl") and " crd " in line]
+    assert len(commands) == 2
+    for command in commands:
+        kubectl(*shlex.split(command)[1:])
+
+
+def test_chart_has_the_definition(helm: Helm):
+    """What the chart renders is the generated definition, and no more but labels and helm's word to keep it."""
+    definition = yaml.safe_load((ROOT / "crds" / "tfcluster.yaml").read_text(encoding="utf-8"))
+    rendered = look(helm.render(), "CustomResourceDefinition")
+    metadata = rendered.pop("metadata")
+
+    assert rendered == {name: value for name, value in definition.items() if name != "metadata"}
+    assert metadata["name"] == CRD
+    assert metadata["annotations"] == {"helm.sh/resource-policy": "keep"}
+    assert look(helm.render({"crds": {"keep": False}}), "CustomResourceDefinition.metadata.annotations") is None
+    assert look(helm.render({"crds": {"enabled": False}}), "CustomResourceDefinition") is None
+
+
+def test_install_brings_the_definition(server: Objects, install):
+    """``helm install`` on a server that knows no TFCluster makes the kind usable."""
+    install({})
+
+    found = eventually(
+        lambda: server.get(CRDS, "", CRD),
+        lambda crd: any(c["type"] == "Established" and c["status"] == "True" for c in crd["status"]["conditions"]),
+        what="the kind is established",
+    )
+    assert set(found["spec"]["names"]["shortNames"]) == {"tfc"}
+    eventually(lambda: creates_a_cluster(server), what="a TFCluster can be created")
+
+
+def test_upgrade_brings_the_new_definition(server: Objects, install, on_server: OnServer, newer: Path):
+    """``helm upgrade`` brings the definition up to date, and back at a rollback, and every TFCluster stays."""
+    release = install({})
+    uid = store_a_cluster(server)
+
+    on_server("upgrade", release, newer)
+    assert short_names(server) == ["tfnew"]
+    on_server("rollback", release)
+    assert short_names(server) == ["tfc"]
+    assert server.get(TFCLUSTERS, HOME, "stays")["metadata"]["uid"] == uid
+
+
+@pytest.mark.parametrize("applied", [False, True], ids=["as helm left it", "applied by kubectl since"])
+def test_definition_of_an_older_chart_can_be_taken_on(  # noqa: PLR0917 - fixtures, by name
+    server: Objects, on_server: OnServer, kubectl, older: Path, newer: Path, applied
+):
+    """A release of the older chart is upgraded as it stands; told to, the release then has the definition."""
+    release = f"taken-on-{applied}".lower()
+    on_server("install", release, older)
+    if applied:
+        kubectl("apply", "-f", ROOT / "crds" / "tfcluster.yaml")
+    before, uid = short_names(server), server.get(CRDS, "", CRD)["metadata"]["uid"]
+
+    on_server("upgrade", release, CHART)
+    notes = on_server("get", "notes", release)
+    assert "it is nobody's" in notes
+    assert short_names(server) == before
+
+    hand_over(kubectl, notes)
+    # Where kubectl has applied it, the fields are kubectl's: the notes say how to win them.
+    assert "--force-conflicts" in notes
+    on_server("upgrade", release, newer, *(["--force-conflicts"] if applied else []))
+    assert short_names(server) == ["tfnew"]
+    on_server("upgrade", release, CHART)
+    assert short_names(server) == ["tfc"]
+    on_server("uninstall", release)
+    assert server.get(CRDS, "", CRD)["metadata"]["uid"] == uid
+
+
+def test_definition_of_another_release_is_left_alone(server: Objects, install, on_server: OnServer, kubectl, newer):
+    """A second release installs beside the first, leaves its definition as it is, and takes it on when told to."""
+    first = install({})
+    on_server("install", "second", newer, namespace=FOREIGN, values={"aggregateRoles": False})
+    notes = on_server("get", "notes", "second", namespace=FOREIGN)
+    assert f"it is release {first} in namespace home" in notes
+    assert short_names(server) == ["tfc"]
+
+    on_server("upgrade", first, CHART, values={"logLevel": "debug"})
+    on_server("uninstall", first)
+    hand_over(kubectl, notes)
+    on_server("upgrade", "second", newer, namespace=FOREIGN, values={"logLevel": "debug"})
+    assert short_names(server) == ["tfnew"]
+    on_server("uninstall", "second", namespace=FOREIGN)
+
+
+def test_given_away_definition_outlives_its_first_release(server: Objects, install, on_server: OnServer, kubectl):
+    """The first release, upgraded after its definition was given to a second one, does not delete it."""
+    first = install({})
+    uid = server.get(CRDS, "", CRD)["metadata"]["uid"]
+    on_server("install", "second", CHART, namespace=FOREIGN)
+    hand_over(kubectl, on_server("get", "notes", "second", namespace=FOREIGN))
+
+    on_server("upgrade", first, CHART)
+    on_server("uninstall", first)
+    assert server.get(CRDS, "", CRD)["metadata"]["uid"] == uid
+    on_server("uninstall", "second", namespace=FOREIGN)
+
+
+def test_uninstall_leaves_the_users_things(server: Objects, install, on_server: OnServer, newer: Path):
+    """``helm uninstall`` leaves the kind and every TFCluster; installed again, the release has the definition again."""
+    release = install({})
+    uid = store_a_cluster(server)
+    definition = server.get(CRDS, "", CRD)["metadata"]["uid"]
+
+    on_server("uninstall", release)
+    assert server.get(CRDS, "", CRD)["metadata"]["uid"] == definition
+    install({})
+    on_server("upgrade", release, newer)
+
+    assert short_names(server) == ["tfnew"]
+    assert server.get(CRDS, "", CRD)["metadata"]["uid"] == definition
+    assert server.get(TFCLUSTERS, HOME, "stays")["metadata"]["uid"] == uid
+
+
+def test_definition_can_go_with_the_release(server: Objects, install, on_server: OnServer):
+    """With ``crds.keep: false`` the definition goes with the release, as the notes have said."""
+    release = install({"crds": {"keep": False}})
+    assert "EVERY TFCluster" in on_server("get", "notes", release)
+
+    on_server("uninstall", release)
+    eventually(lambda: server.get(CRDS, "", CRD), lambda found: found is None, what="the definition is gone")
+
+
+def test_release_can_leave_the_definition_to_others(server: Objects, install, on_server: OnServer):
+    """Told so later, the release lets go of the definition, and it stays."""
+    release = install({})
+    definition = server.get(CRDS, "", CRD)["metadata"]["uid"]
+
+    on_server("upgrade", release, CHART, values={"crds": {"enabled": False}})
+
+    assert "crds.enabled=false" in on_server("get", "notes", release)
+    assert server.get(CRDS, "", CRD)["metadata"]["uid"] == definition
+
+
+def test_administrator_of_a_namespace_can_install(server: Objects, helm: Helm, bare_server):
+    """Who administers a namespace, and has the operator's rights there, needs no right beyond it."""
+    bind(server, "tenant", HOME, "ClusterRole", "admin")
+    # Nobody can give rights away that they have not got: here, to TFClusters and to the Lease.
+    rights = [*look(helm.render(), "Role:r-tfcluster-operator.rules")]
+    rights.append({"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["*"]})
+    server.create(ROLES, HOME, {"metadata": {"name": "operators"}, "rules": rights})
+    bind(server, "tenant", HOME, "Role", "operators")
+    eventually(lambda: may(server, "tenant", HOME, ("coordination.k8s.io", "leases", "create")), what="it may")
+    place = ("--kubeconfig", bare_server.kubeconfig_for("tenant"), "--namespace", HOME)
+
+    for verb in (("install", "own", CHART), ("upgrade", "own", CHART)):
+        answer = helm.run(*verb, *place, values=MINIMAL)
+        assert answer.returncode == 0, answer.stderr
+    answer = helm.run("uninstall", "own", *place)
+    assert answer.returncode == 0, answer.stderr

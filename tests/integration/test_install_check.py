@@ -1,0 +1,87 @@
+"""What ``helm test`` runs: it tells an installation that works from one that does not, and leaves nothing behind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from support.manifests import tfcluster
+from support.objects import SERVICE_ACCOUNTS, TFCLUSTERS, Kind, Object
+from support.rbac import INSTALL_CHECK_RULES
+from support.world import World
+
+from tfcluster_operator import install_check
+
+ROLES = Kind("rbac.authorization.k8s.io/v1", "roles")
+ROLE_BINDINGS = Kind("rbac.authorization.k8s.io/v1", "rolebindings")
+NAME = "tfcluster-install-check"
+Check = Callable[..., int]
+
+
+@pytest.fixture
+def check(world: World, control_plane, tmp_path: Path) -> Check:
+    """Runs the check with the credentials of a ServiceAccount that has the rights of the chart's test."""
+    world.objects.create(SERVICE_ACCOUNTS, world.namespace, {"metadata": {"name": "tester"}})
+    token = world.objects.request("POST", SERVICE_ACCOUNTS.path(world.namespace, "tester", "token"), {"spec": {}})
+    (tmp_path / "token").write_text(token["status"]["token"], encoding="ascii")
+    (tmp_path / "ca.crt").write_bytes(control_plane.authority.certificate.read_bytes())
+
+    def run(rules: Sequence[Object] = (), *, seconds: int = 30) -> int:
+        reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "tester"}
+        subject = {"kind": "ServiceAccount", "name": "tester", "namespace": world.namespace}
+        world.objects.create(
+            ROLES, world.namespace, {"metadata": {"name": "tester"}, "rules": list(rules or INSTALL_CHECK_RULES)}
+        )
+        binding = {"metadata": {"name": "tester"}, "roleRef": reference, "subjects": [subject]}
+        world.objects.create(ROLE_BINDINGS, world.namespace, binding)
+        place = ("--namespace", world.namespace, "--server", control_plane.api.server)
+        return install_check.main([*place, "--credentials", str(tmp_path), "--seconds", str(seconds)])
+
+    return run
+
+
+def test_working_installation_passes(check: Check, operator, world: World, capsys):  # noqa: ARG001 - it must run
+    """Where an operator works the check passes; no pod was made, and no TFCluster is left."""
+    assert check() == 0
+
+    assert "an operator works" in capsys.readouterr().out
+    assert world.pods() == {}
+    assert world.get(TFCLUSTERS, NAME) is None
+
+
+def test_what_an_earlier_check_left_is_no_obstacle(check: Check, operator, world: World):  # noqa: ARG001 - it must run
+    """A check that was killed has left its TFCluster: the next one deletes it and passes."""
+    mark = {"app.kubernetes.io/managed-by": "tfcluster-install-check"}
+    world.apply(tfcluster(NAME).metadata(labels=mark).spec(suspend=True).job("worker").build())
+
+    assert check() == 0
+    assert world.get(TFCLUSTERS, NAME) is None
+
+
+def test_cluster_of_that_name_is_left_alone(check: Check, operator, world: World, capsys):  # noqa: ARG001 - it must run
+    """A user's TFCluster that has the name of the check's is neither used nor deleted."""
+    world.launch(NAME, {"worker": {}}, suspend=True)
+    uid = world.cluster(NAME)["metadata"]["uid"]
+
+    assert check() == 1
+
+    assert "no check has made" in capsys.readouterr().err
+    assert world.cluster(NAME)["metadata"]["uid"] == uid
+
+
+def test_missing_operator_fails_the_check(check: Check, operator, world: World, capsys):
+    """Without an operator the check fails and says so, and leaves nothing."""
+    operator.stop()
+
+    assert check(seconds=2) == 1
+
+    assert "no operator has looked" in capsys.readouterr().err
+    assert world.get(TFCLUSTERS, NAME) is None
+
+
+def test_refusal_is_told(check: Check, operator, world: World, capsys):  # noqa: ARG001 - it must run
+    """Where the check may not create a TFCluster it fails at once, in the server's words."""
+    assert check(INSTALL_CHECK_RULES[1:]) == 1
+
+    assert "cannot create resource" in capsys.readouterr().err

@@ -58,7 +58,13 @@ def ignore() -> None:
         jumps = [rule.replace("-A", "-D", 1) for rule in rules if rule.startswith("-A FORWARD ") and CHAIN in rule]
         chains = [rule.split()[1] for rule in rules if rule.startswith(f"-N {CHAIN}")]
         # In one step, so that no packet meets half of them.
-        lines = ["*filter", *jumps, *(f"-F {chain}" for chain in chains), *(f"-X {chain}" for chain in chains), "COMMIT"]
+        lines = [
+            "*filter",
+            *jumps,
+            *(f"-F {chain}" for chain in chains),
+            *(f"-X {chain}" for chain in chains),
+            "COMMIT",
+        ]
         _in_node("iptables-restore", "-w", "--noflush", stdin="\n".join(lines) + "\n")
         # NB: all sets of this namespace are the program's, as kube-proxy has none in its iptables mode.
         _in_node("ipset", "flush")

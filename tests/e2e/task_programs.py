@@ -179,6 +179,24 @@ def pod_template(image: str, program: str = LISTEN, **container: Any) -> Object:
     }
 
 
+def listener(image: str, name: str, ports: tuple[int, ...], **labels: str) -> Object:
+    """Build a pod that is no task, and listens.
+
+    Args:
+        image: an image with python3.
+        name: its name.
+        ports: where it listens; it is ready when it does so at the first.
+        labels: its labels.
+    """
+    spec = pod_template(
+        image,
+        command=["python3", "-c", LISTEN_ON, *map(str, ports)],
+        readinessProbe={"tcpSocket": {"port": ports[0]}, "periodSeconds": 1},
+        ports=[{"name": f"p{port}", "containerPort": port} for port in ports],
+    )["spec"]
+    return {"metadata": {"name": name, "labels": labels}, "spec": spec}
+
+
 def with_scratch(template: Object, **volume: Any) -> Object:
     """Give a pod template's container an empty folder at /scratch; ``volume`` holds further fields of the emptyDir."""
     spec = template["spec"]

@@ -7,15 +7,14 @@ Kubernetes, and the shape of ours.  All of them are judged at once, each on a se
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import product
 
 import pytest
-from live_world import POD_DEADLINE_SECONDS, LiveWorld, is_pod_ready
+from live_world import LiveWorld, who_reaches
 from support.objects import NAMESPACES, NETWORK_POLICIES, PODS, Object, Objects
 from support.waiting import eventually
-from task_programs import LISTEN_ON, REACHED
+from task_programs import REACHED, listener
 
 pytestmark = pytest.mark.usefixtures("enforced_policies")
 
@@ -82,7 +81,9 @@ CASES = {
         only(PEER, OUTSIDER),
     ),
     "port": Case(lambda _: [[{"from": [FROM_PEER], "ports": [ON_TASK]}]], {TASK: {PEER}, WEB: set()}),
-    "named-port": Case(lambda _: [[{"ports": [{"protocol": "TCP", "port": "web"}]}]], {**NOBODY, WEB: set(CALLERS)}),
+    "named-port": Case(
+        lambda _: [[{"ports": [{"protocol": "TCP", "port": f"p{WEB}"}]}]], {**NOBODY, WEB: set(CALLERS)}
+    ),
     "other-ports-by-ranges": Case(
         lambda _: [
             [
@@ -108,32 +109,6 @@ def policy(name: str, case: str, rules: list[Object]) -> Object:
     return {"metadata": {"name": name}, "spec": spec}
 
 
-def pod(image: str, name: str, **labels: str) -> Object:
-    """A pod that listens on both ports and is ready when it does."""
-    container = {
-        "name": "listener",
-        "image": image,
-        "imagePullPolicy": "IfNotPresent",
-        "command": ["python3", "-c", LISTEN_ON, *map(str, PORTS)],
-        "ports": [{"name": "task", "containerPort": TASK}, {"name": "web", "containerPort": WEB}],
-        "readinessProbe": {"tcpSocket": {"port": TASK}, "periodSeconds": 1},
-    }
-    spec = {"terminationGracePeriodSeconds": 1, "containers": [container]}
-    return {"metadata": {"name": name, "labels": labels}, "spec": spec}
-
-
-def start(world: LiveWorld, *pods: Object) -> None:
-    """Create pods and wait until all are ready: the kubelet's probes pass, whatever the policies say."""
-    for each in pods:
-        world.objects.create(PODS, world.namespace, each)
-    for each in pods:
-        await_ready(world, each["metadata"]["name"])
-
-
-def await_ready(world: LiveWorld, name: str) -> None:
-    eventually(lambda: world.get(PODS, name), is_pod_ready, what=f"{name} is ready", within=POD_DEADLINE_SECONDS)
-
-
 @pytest.fixture(scope="module")
 def outside(
     live_world: Callable[[str], LiveWorld], new_namespace: Callable[[], str], objects: Objects
@@ -141,7 +116,7 @@ def outside(
     """Another namespace, with the outsider in it."""
     name = new_namespace()
     world = live_world(name)
-    start(world, pod(world.image, OUTSIDER, role=PEER))
+    world.start(listener(world.image, OUTSIDER, PORTS, role=PEER))
     yield world
     objects.delete(NAMESPACES, "", name)
 
@@ -150,39 +125,35 @@ def outside(
 def servers(shared_world: LiveWorld, outside: LiveWorld) -> LiveWorld:
     """The callers, the policies of all cases, and after them the server of each."""
     world = shared_world
-    start(world, *(pod(world.image, name, role=name) for name in (PEER, OTHER)))
+    world.start(*(listener(world.image, name, PORTS, role=name) for name in (PEER, OTHER)))
     facts = Outside(outside.namespace, world.ip(OTHER))
     for name, case in CASES.items():
         for number, rules in enumerate(case.policies(facts)):
             world.objects.create(NETWORK_POLICIES, world.namespace, policy(f"{name}-{number}", name, rules))
-    start(world, *(pod(world.image, name, case=name) for name in CASES))
+    world.start(*(listener(world.image, name, PORTS, case=name) for name in CASES))
     return world
 
 
 def test_every_case_is_as_documented(servers, outside):
     """Who reaches which port of a pod follows the policies that select it, case by case."""
-    addresses = {f"{servers.ip(name)}:{port}": (name, port) for name, port in product(CASES, PORTS)}
+    addresses = {(name, port): f"{servers.ip(name)}:{port}" for name, port in product(CASES, PORTS)}
+    expected = {addresses[name, port]: case.reached[port] for name, case in CASES.items() for port in PORTS}
+    callers = {PEER: servers, OTHER: servers, OUTSIDER: outside}
 
-    def reached() -> dict[str, dict[int, set[str]]]:
-        with ThreadPoolExecutor() as pool:
-            worlds = [outside if caller == OUTSIDER else servers for caller in CALLERS]
-            found = pool.map(lambda world, caller: world.python(caller, REACHED, *addresses), worlds, CALLERS)
-        answers = {name: {port: set() for port in PORTS} for name in CASES}
-        for caller, open_to in zip(CALLERS, found, strict=True):
-            for name, port in map(addresses.__getitem__, open_to):
-                answers[name][port].add(caller)
-        return answers
-
-    eventually(reached, lambda found: found == {name: case.reached for name, case in CASES.items()}, what="all hold")
+    eventually(
+        lambda: who_reaches(addresses.values(), callers),
+        lambda found: {a: (found[a], expected[a]) for a in expected if found[a] != expected[a]} == {},
+        what="each server is reached by those it should be reached by",
+    )
 
 
 def test_late_and_replaced_pods_are_let_in(servers):
     """A pod that the policy names is let in whenever it comes, and again after it was replaced at another address."""
     address = f"{servers.ip('pod-selector')}:{TASK}"
-    late = pod(servers.image, "late", role=PEER)
+    late = listener(servers.image, "late", PORTS, role=PEER)
     seen = set()
     for _ in range(2):
-        start(servers, late)
+        servers.start(late)
         seen.add(servers.ip("late"))
         eventually(lambda: servers.python("late", REACHED, address), what="the late pod is let in")
         servers.delete(PODS, "late")

@@ -25,7 +25,7 @@ TRAINING_DEADLINE_SECONDS = 300.0
 CHIEF = "digits-chief-0"
 
 # The README and the examples must work where the network enforces what a cluster, or the operator, asks for.
-pytestmark = pytest.mark.usefixtures("enforced_policies")
+pytestmark = pytest.mark.usefixtures("network_policies")
 
 Apply = Callable[[str], LiveWorld]
 
@@ -143,6 +143,7 @@ def test_parameter_server_example_learns(training):
     assert losses[-1] < losses[0]
 
 
+@pytest.mark.usefixtures("enforced_policies")
 def test_parameter_server_example_is_isolated_while_it_trains(training):
     """The network keeps the two workers of the training apart, as their filters do, and lets the chief reach both."""
     workers = task_names("digits", worker=2)

@@ -16,7 +16,8 @@ from support.objects import NAMESPACES, NETWORK_POLICIES, PODS, Object, Objects
 from support.waiting import eventually
 from task_programs import REACHED, listener
 
-pytestmark = pytest.mark.usefixtures("enforced_policies")
+# The former starts what enforces, before the pods of a module; the latter skips a test where nobody does.
+pytestmark = pytest.mark.usefixtures("network_policies", "enforced_policies")
 
 TASK, WEB = 2222, 8080
 PORTS = (TASK, WEB)

@@ -58,6 +58,8 @@ def _parser() -> argparse.ArgumentParser:
     device = command("device", _device, "make a fake GPU healthy or unhealthy")
     device.add_argument("health", choices=("healthy", "unhealthy"))
     device.add_argument("id", choices=DEVICES, metavar="ID", help=f"{DEVICES[0]} to {DEVICES[-1]}")
+    policies = command("network-policies", _network_policies, "have the node enforce NetworkPolicies, or ignore them")
+    policies.add_argument("action", choices=("enforce", "ignore"))
     command("tools", _tools, "put kubectl and helm into .local/bin, without a cluster")
     plane = command("control-plane", _control_plane, "a control plane on loopback: no root, no real nodes")
     plane.add_argument("action", choices=("up", "down"))
@@ -94,6 +96,10 @@ def _load_image(options: argparse.Namespace) -> None:
 
 def _device(options: argparse.Namespace) -> None:
     choice.chosen().set_device(options.id, healthy=options.health == "healthy")
+
+
+def _network_policies(options: argparse.Namespace) -> None:
+    choice.chosen().set_network_policies(enforced=options.action == "enforce")
 
 
 def _tools(_: argparse.Namespace) -> None:

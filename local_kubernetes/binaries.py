@@ -15,6 +15,7 @@ from local_kubernetes.oci_image import write_image
 HERE = Path(__file__).parent
 HYPERKUBE_SOURCE = HERE / "hyperkube"
 PAUSE_SOURCE = HERE / "pause"
+AZURE_NPM_SOURCE = HERE / "azure_npm"
 PAUSE_IMAGE_NAME = "localhost/pause:1"
 
 COREDNS = "github.com/coredns/coredns@v1.14.3"
@@ -69,6 +70,18 @@ def _hyperkube_flags(version: str) -> list[str]:
 def coredns() -> Path:
     """Return the DNS server of the one-node cluster."""
     return _installed(COREDNS, "coredns", why="the DNS server of the one-node cluster") / "coredns"
+
+
+def azure_npm() -> Path:
+    """Return Azure's Network Policy Manager, which enforces NetworkPolicies on a Linux node by iptables and ipset."""
+
+    def build(folder: Path) -> None:
+        flags = ["-trimpath", "-buildvcs=false", "-ldflags", "-s -w"]
+        run_go(["build", *flags, "-o", folder / "azure-npm", "."], folder=AZURE_NPM_SOURCE)
+
+    key = content_hash(*(AZURE_NPM_SOURCE / name for name in ("main.go", "go.mod", "go.sum")))
+    folder = cached("azure-npm", key, build, usually="2 min", why="what enforces NetworkPolicies on our node")
+    return folder / "azure-npm"
 
 
 def helm() -> Path:

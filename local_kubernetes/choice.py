@@ -11,7 +11,7 @@ import subprocess
 from pathlib import Path
 from typing import Protocol
 
-from local_kubernetes import checkout, kind, node
+from local_kubernetes import checkout, kind, network_policies, node
 from local_kubernetes.doctor import install_missing
 from local_kubernetes.node_layout import STATE
 from local_kubernetes.progress import LocalKubernetesError, tell
@@ -39,6 +39,9 @@ class Cluster(Protocol):
 
     def set_device(self, device: str, *, healthy: bool) -> None:
         """Make a fake device healthy or not."""
+
+    def set_network_policies(self, *, enforced: bool) -> None:
+        """Have the nodes enforce NetworkPolicies or not."""
 
 
 class NodeCluster:
@@ -72,6 +75,13 @@ class NodeCluster:
         """Tell the device plugin."""
         node.set_device(device, healthy=healthy)
 
+    def set_network_policies(self, *, enforced: bool) -> None:
+        """Start or end the program that does."""
+        if enforced:
+            network_policies.enforce()
+        else:
+            network_policies.ignore()
+
 
 class KindCluster:
     """A cluster by kind."""
@@ -97,6 +107,10 @@ class KindCluster:
     def set_device(self, device: str, *, healthy: bool) -> None:
         """Tell the device plugin in the kind node."""
         kind.set_device(device, healthy=healthy)
+
+    def set_network_policies(self, *, enforced: bool) -> None:
+        """Leave it to kind's network, which enforces them from kind 0.24 on."""
+        tell(f"kind's own network enforces network policies, or does not: {enforced=} changes nothing")
 
 
 class CurrentCluster:
@@ -139,6 +153,10 @@ class CurrentCluster:
         """Refuse."""
         state = "healthy" if healthy else "unhealthy"
         raise LocalKubernetesError(f"{VARIABLE}=current: {device} cannot be made {state}, no fake devices run there")
+
+    def set_network_policies(self, *, enforced: bool) -> None:
+        """Leave it to the cluster's network."""
+        tell(f"the cluster's own network enforces network policies, or does not: {enforced=} changes nothing")
 
     def _answers(self) -> bool:
         kubectl = checkout.LOCAL / "bin" / "kubectl"

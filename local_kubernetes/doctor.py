@@ -25,6 +25,7 @@ PACKAGES = {
     "ctr": "containerd",
     "runc": "runc",
     "iptables": "iptables",
+    "ipset": "ipset",
     "ip": "iproute2",
     "nsenter": "util-linux",
     "unshare": "util-linux",

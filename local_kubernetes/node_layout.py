@@ -66,6 +66,20 @@ def running() -> list[processes.Program]:
     return [*processes.running(STATE), *processes.running(plane().state)]
 
 
+def first_process() -> int | None:
+    """Return the number that the process with number 1 of the node's PID namespace has out here; None: no node runs."""
+    return next((program.pid for program in processes.running(STATE) if is_first(program)), None)
+
+
+def enter(first: int) -> tuple[str, ...]:
+    """Return the command that runs its arguments inside the node's namespaces.
+
+    Args:
+        first: What first_process() says.
+    """
+    return ("nsenter", f"--target={first}", "--mount", "--net", "--pid", "--ipc")
+
+
 def is_first(program: processes.Program) -> bool:
     """Tell whether a process is number 1 of the node's PID namespace.
 

@@ -73,9 +73,9 @@ class NodeStart:
             folder.mkdir(parents=True, exist_ok=True)
         namespaces = ("--mount", "--propagation=private", "--net", "--ipc", "--pid", "--mount-proc")
         processes.launch(["unshare", *namespaces, "--fork", "--kill-child", self.pause], name="namespaces", state=STATE)
-        first = str(self._first_process())
-        self.enter = ("nsenter", f"--target={first}", "--mount", "--net", "--pid", "--ipc")
-        _run("ip", "link", "add", CABLE, "type", "veth", "peer", "name", "host", "netns", first)
+        first = self._first_process()
+        self.enter = node_layout.enter(first)
+        _run("ip", "link", "add", CABLE, "type", "veth", "peer", "name", "host", "netns", str(first))
         _run("ip", "address", "add", f"{NETWORK.host_end}/30", "dev", CABLE)
         _run("ip", "link", "set", CABLE, "up")
         script = (Path(__file__).parent / "node_namespaces.sh").read_text()
@@ -90,9 +90,8 @@ class NodeStart:
         """Wait for the process that is number 1 in the new PID namespace; return its number out here."""
         deadline = time.monotonic() + 10
         while time.monotonic() < deadline:
-            first = next(filter(node_layout.is_first, processes.running(STATE)), None)
-            if first:
-                return first.pid
+            if first := node_layout.first_process():
+                return first
             time.sleep(POLL_SECONDS / 5)
         log = (STATE / "log" / "namespaces.log").read_text()
         raise LocalKubernetesError(f"no namespaces for the node: {log}")

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import failure_report
+import policy_enforcement
 import pytest
 from fake_devices import FakeDevices
 from kubernetes import client, config
@@ -149,6 +150,20 @@ def two_gpus(world: LiveWorld) -> None:
     """Skips the test on a cluster that cannot give two GPUs to a pod."""
     if world.allocatable(GPU) < 2:
         pytest.skip(f"no node of this cluster offers two {GPU}")
+
+
+@pytest.fixture(scope="module")
+def network_policies(kubeconfig: Path) -> Iterator[str]:
+    """Has the cluster enforce NetworkPolicies during the tests of a module, where it can; why not, where it cannot."""
+    with policy_enforcement.enforced(ROOT, kubeconfig) as obstacle:
+        yield obstacle
+
+
+@pytest.fixture
+def enforced_policies(network_policies: str) -> None:
+    """Skips the test where nobody enforces NetworkPolicies."""
+    if network_policies:
+        pytest.skip(network_policies)
 
 
 @pytest.fixture

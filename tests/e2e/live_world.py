@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 from kubernetes import client, stream
@@ -11,7 +12,7 @@ from kubernetes.watch import Watch
 from support.objects import CONFIG_MAPS, NODES, PODS, Object, Objects
 from support.waiting import eventually
 from support.world import World
-from task_programs import AWAIT_EPOCH, CALL, LISTEN, PORT, RESOLVE, pod_template
+from task_programs import AWAIT_EPOCH, CALL, LISTEN, PORT, REACHED, RESOLVE, pod_template
 
 #: A guard against hanging, far above what starting a pod takes on two loaded processors.
 POD_DEADLINE_SECONDS: Final = 120.0
@@ -39,6 +40,18 @@ class LiveWorld(World):
         """Create a TFCluster whose tasks listen on their ports; what ``jobs`` says of a job comes on top."""
         template = pod_template(self.image, program)
         return self.launch(name, {job: {"template": template, **fields} for job, fields in jobs.items()}, **spec)
+
+    def start(self, *pods: Object) -> None:
+        """Create pods of no TFCluster, and wait until they are ready."""
+        for pod in pods:
+            self.objects.create(PODS, self.namespace, pod)
+        names = {pod["metadata"]["name"] for pod in pods}
+        eventually(
+            lambda: {name for name, pod in self.pods().items() if is_pod_ready(pod)},
+            lambda ready: names <= ready,
+            what=f"{names} are ready",
+            within=POD_DEADLINE_SECONDS,
+        )
 
     # Asking pods.
 
@@ -194,6 +207,25 @@ def is_ready(cluster: Object) -> bool:
     conditions = {c["type"]: c for c in cluster.get("status", {}).get("conditions", [])}
     ready = conditions.get("Ready", {})
     return (ready.get("status"), ready.get("observedGeneration")) == ("True", generation)
+
+
+def who_reaches(addresses: Iterable[str], callers: Mapping[str, LiveWorld]) -> dict[str, set[str]]:
+    """Connect to addresses from pods, all at once.
+
+    Args:
+        addresses: as ``HOST:PORT``.
+        callers: the pods by their names, with the namespace that each is in.
+
+    Returns:
+        For each address the pods that were answered there.
+    """
+    found: dict[str, set[str]] = {address: set() for address in addresses}
+    with ThreadPoolExecutor(len(callers)) as pool:
+        answers = pool.map(lambda name, world: world.python(name, REACHED, *found), callers, callers.values())
+        for caller, reached in zip(callers, answers, strict=True):
+            for address in reached:
+                found[address].add(caller)
+    return found
 
 
 def is_pod_ready(pod: Object) -> bool:

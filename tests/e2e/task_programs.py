@@ -28,6 +28,19 @@ with socket.create_server(("", port)) as server:
             connection.sendall(socket.gethostname().encode())
 """
 
+#: Listens on each port given and answers every connection with the pod's host name.
+LISTEN_ON: Final = f"""{_OBEY}
+import contextlib, selectors, socket, sys
+ready = selectors.DefaultSelector()
+for port in sys.argv[1:]:
+    ready.register(socket.create_server(("", int(port))), selectors.EVENT_READ)
+while True:
+    for key, _ in ready.select():
+        connection, _ = key.fileobj.accept()
+        with connection, contextlib.suppress(OSError):
+            connection.sendall(socket.gethostname().encode())
+"""
+
 #: Fails at once.
 FAIL: Final = """
 import sys
@@ -89,6 +102,23 @@ def call(address):
 print(json.dumps({address: call(address) for address in sys.argv[1:]}))
 """
 
+#: Connects to all addresses given at once and prints, as JSON, those where somebody answers.  A packet that a network
+#: policy drops is answered by nobody, so only the deadline tells; it is far above what an open way takes.
+REACHED: Final = """
+import json, socket, sys
+from concurrent.futures import ThreadPoolExecutor
+def reached(address):
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host, int(port)), timeout=3) as connection:
+            return bool(connection.recv(1))
+    except OSError:
+        return False
+addresses = sys.argv[1:]
+with ThreadPoolExecutor(max(1, len(addresses))) as pool:
+    print(json.dumps([a for a, open in zip(addresses, pool.map(reached, addresses)) if open]))
+"""
+
 #: Resolves each host given and prints, as JSON, its addresses or why there are none.
 RESOLVE: Final = """
 import json, socket, sys
@@ -147,6 +177,24 @@ def pod_template(image: str, program: str = LISTEN, **container: Any) -> Object:
             ],
         }
     }
+
+
+def listener(image: str, name: str, ports: tuple[int, ...], **labels: str) -> Object:
+    """Build a pod that is no task, and listens.
+
+    Args:
+        image: an image with python3.
+        name: its name.
+        ports: where it listens; it is ready when it does so at the first.
+        labels: its labels.
+    """
+    spec = pod_template(
+        image,
+        command=["python3", "-c", LISTEN_ON, *map(str, ports)],
+        readinessProbe={"tcpSocket": {"port": ports[0]}, "periodSeconds": 1},
+        ports=[{"name": f"p{port}", "containerPort": port} for port in ports],
+    )["spec"]
+    return {"metadata": {"name": name, "labels": labels}, "spec": spec}
 
 
 def with_scratch(template: Object, **volume: Any) -> Object:

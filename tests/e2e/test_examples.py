@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from live_world import LiveWorld, restarts
+from live_world import LiveWorld, restarts, who_reaches
 from support.objects import PODS
 from support.waiting import eventually
 from support.world import task_names
@@ -23,6 +23,9 @@ ELASTIC = "elastic-parameter-server.yaml"
 #: A guard against hanging, far above what some pods with TensorFlow need on two loaded processors.
 TRAINING_DEADLINE_SECONDS = 300.0
 CHIEF = "digits-chief-0"
+
+# The README and the examples must work where the network enforces what a cluster, or the operator, asks for.
+pytestmark = pytest.mark.usefixtures("network_policies")
 
 Apply = Callable[[str], LiveWorld]
 
@@ -138,6 +141,19 @@ def test_parameter_server_example_learns(training):
     losses = numbers("loss", log)
     assert len(losses) >= 2
     assert losses[-1] < losses[0]
+
+
+@pytest.mark.usefixtures("enforced_policies")
+def test_parameter_server_example_is_isolated_while_it_trains(training):
+    """The network keeps the two workers of the training apart, as their filters do, and lets the chief reach both."""
+    workers = task_names("digits", worker=2)
+    addresses = {f"{training.ip(name)}:{PORT}": name for name in workers}
+
+    found = who_reaches(addresses, dict.fromkeys((CHIEF, *workers), training))
+
+    assert {addresses[address]: callers for address, callers in found.items()} == {
+        name: {CHIEF, name} for name in workers
+    }
 
 
 def test_parameter_server_example_hears_of_new_workers(training, kubectl):

@@ -48,6 +48,7 @@ NODES = Kind("v1", "nodes", namespaced=False)
 CLUSTER_ROLES = Kind("rbac.authorization.k8s.io/v1", "clusterroles", namespaced=False)
 CLUSTER_ROLE_BINDINGS = Kind("rbac.authorization.k8s.io/v1", "clusterrolebindings", namespaced=False)
 ROLE_BINDINGS = Kind("rbac.authorization.k8s.io/v1", "rolebindings")
+NETWORK_POLICIES = Kind("networking.k8s.io/v1", "networkpolicies")
 CRDS = Kind("apiextensions.k8s.io/v1", "customresourcedefinitions", namespaced=False)
 
 

@@ -95,6 +95,14 @@ def test_current_cluster_is_not_changed(local, monkeypatch, capsys):  # noqa: AR
     assert "no fake devices run there" in capsys.readouterr().err
 
 
+def test_current_cluster_decides_about_network_policies(local, monkeypatch, capsys):  # noqa: ARG001 - likewise
+    """On the user's own cluster nothing is started or ended for NetworkPolicies, and the command says who decides."""
+    monkeypatch.setenv(choice.VARIABLE, "current")
+
+    assert command_line.main(["network-policies", "enforce"]) == 0
+    assert "the cluster's own network" in capsys.readouterr().err
+
+
 def test_device_must_exist(capsys):
     """A device that no node has is refused before anything is asked."""
     with pytest.raises(SystemExit):

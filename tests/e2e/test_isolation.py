@@ -1,0 +1,119 @@
+"""Who reaches a task's port under each mode of isolation, on a network that enforces NetworkPolicies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from live_world import LiveWorld, who_reaches
+from support.objects import NAMESPACES, Object, Objects
+from support.waiting import eventually
+from support.world import task_names
+from task_programs import LISTEN_ON, PORT, listener, pod_template
+
+# The former starts what enforces, before the pods of a module; the latter skips a test where nobody does.
+pytestmark = pytest.mark.usefixtures("network_policies", "enforced_policies")
+
+OTHER_PORT = 8080
+PORTS = (PORT, OTHER_PORT)
+STRANGER, NOTEBOOK, OUTSIDER, INVITED = "stranger", "notebook", "outsider", "invited"
+CLOSED, FILTERED, OPEN = "closed", "filtered", "open"
+TASKS = (*task_names(CLOSED, worker=2), *task_names(FILTERED, ps=1, worker=2), *task_names(OPEN, worker=1))
+EVERYBODY = {*TASKS, STRANGER, NOTEBOOK, OUTSIDER, INVITED}
+
+
+@pytest.fixture(scope="module")
+def outside(
+    live_world: Callable[[str], LiveWorld], new_namespace: Callable[[], str], objects: Objects
+) -> Iterator[LiveWorld]:
+    """Another namespace with two pods: one of them is invited."""
+    world = live_world(new_namespace())
+    world.start(*(listener(world.image, name, PORTS, role=name) for name in (OUTSIDER, INVITED)))
+    yield world
+    objects.delete(NAMESPACES, "", world.namespace)
+
+
+@pytest.fixture(scope="module")
+def neighbours(shared_world: LiveWorld, outside: LiveWorld) -> dict[str, LiveWorld]:
+    """Clusters of three kinds in one namespace, with two pods of no cluster: all pods, with where each is."""
+    world = shared_world
+    template = pod_template(world.image, command=["python3", "-c", LISTEN_ON, *map(str, PORTS)])
+
+    def job(replicas: int, **fields: object) -> Object:
+        return {"replicas": replicas, "template": template, **fields}
+
+    invited = {
+        "podSelector": {"matchLabels": {"role": INVITED}},
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": outside.namespace}},
+    }
+    world.launch(OPEN, {"worker": job(1)}, isolation={"mode": "None"})
+    world.launch(CLOSED, {"worker": job(2)}, isolation={"mode": "Cluster"})
+    world.launch(
+        FILTERED,
+        {"ps": job(1, filters=["/job:worker/task:0"]), "worker": job(2, filters=["/job:ps"])},
+        isolation={
+            "mode": "DeviceFilters",
+            "allowFrom": [{"podSelector": {"matchLabels": {"role": NOTEBOOK}}}, invited],
+        },
+    )
+    world.start(*(listener(world.image, name, PORTS, role=name) for name in (STRANGER, NOTEBOOK)))
+    for name in (OPEN, CLOSED, FILTERED):
+        world.await_ready(name)
+    return {name: outside if name in {OUTSIDER, INVITED} else world for name in EVERYBODY}
+
+
+def reached(neighbours: dict[str, LiveWorld], targets: tuple[str, ...], port: int) -> dict[str, set[str]]:
+    """Who reaches a port of tasks, besides the task itself."""
+    addresses = {f"{neighbours[name].ip(name)}:{port}": name for name in targets}
+    found = who_reaches(addresses, neighbours)
+    return {name: found[address] - {name} for address, name in addresses.items()}
+
+
+def test_task_is_reached_by_those_that_its_isolation_names(neighbours):
+    """Under None everybody, under Cluster its own cluster, under DeviceFilters those whom its filters join, and guests.
+
+    The ps and worker 0 see each other.  The ps does not see worker 1, which sees the ps; that joins the two as well,
+    because whoever is called by a task calls it back.  The workers do not see each other.
+    """
+    workers = task_names(FILTERED, worker=2)
+    guests = {NOTEBOOK, INVITED}
+    expected = {
+        f"{OPEN}-worker-0": EVERYBODY,
+        f"{CLOSED}-worker-0": {*task_names(CLOSED, worker=2)},
+        f"{FILTERED}-ps-0": {*workers, *guests},
+        **{worker: {f"{FILTERED}-ps-0", *guests} for worker in workers},
+    }
+    expected = {name: callers - {name} for name, callers in expected.items()}
+
+    # Ready tells that the policies exist; what enforces them follows.
+    eventually(
+        lambda: reached(neighbours, tuple(expected), PORT),
+        lambda found: found == expected,
+        what=f"the callers are {expected}",
+    )
+
+
+def test_other_ports_stay_open(neighbours):
+    """Another port of a task is open to everybody, whatever the mode."""
+    targets = (f"{CLOSED}-worker-0", f"{FILTERED}-ps-0", f"{FILTERED}-worker-0")
+
+    found = reached(neighbours, targets, OTHER_PORT)
+
+    assert found == {name: EVERYBODY - {name} for name in targets}
+
+
+def test_edited_filters_reach_the_network(neighbours, shared_world):
+    """An edit that lets the workers see each other opens the way between them, and their pods run on; so back again."""
+    first, second = task_names(FILTERED, worker=2)
+    uids = shared_world.uids()
+    address = f"{shared_world.ip(second)}:{PORT}"
+    for filters, callers in ((["/job:ps", "/job:worker"], {first}), (["/job:ps"], set())):
+        shared_world.edit(FILTERED, {"jobs": {"worker": {"deviceFilters": filters}}})
+
+        eventually(
+            lambda: who_reaches([address], {first: neighbours[first]})[address],
+            lambda found, callers=callers: found == callers,
+            what=f"{second} is reached by {callers} with the filters {filters}",
+        )
+
+    assert shared_world.uids() == uids

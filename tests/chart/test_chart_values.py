@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import yaml
@@ -13,6 +13,8 @@ from rendering import CHART, ROOT, Helm, Object, leaves, look, nest, of_kind
 from value_sets import EVERYTHING
 
 from scripts import chart_values
+from tfcluster_operator import logs
+from tfcluster_operator.model.spec import IsolationMode
 from tfcluster_operator.settings import Settings, parse_arguments
 
 POD = "Deployment.spec.template"
@@ -58,7 +60,9 @@ EFFECTS: list[tuple[str, Any, str, Any]] = [
     ("clusterWide", True, f"{CONTAINER}.args[0]", "--all-namespaces"),
     ("watchNamespaces", ["research"], f"{CONTAINER}.args[1]", "research"),
     ("watchNamespaces", ["research"], "Role:r-tfcluster-operator.metadata.namespace", "research"),
-    ("logLevel", "debug", f"{CONTAINER}.args[5]", "debug"),
+    ("logLevel", "debug", f"{CONTAINER}.args[7]", "debug"),
+    ("logFormat", "json", f"{CONTAINER}.args[9]", "json"),
+    ("defaultIsolation", "DeviceFilters", f"{CONTAINER}.args[11]", "DeviceFilters"),
     ("extraArgs", ["--log-level=error"], f"{CONTAINER}.args[-1]", "--log-level=error"),
     ("extraEnv", [{"name": "A", "value": "b"}], f"{CONTAINER}.env", [{"name": "A", "value": "b"}]),
     ("extraVolumes", [VOLUME], f"{POD}.spec.volumes", [VOLUME]),
@@ -93,7 +97,7 @@ EFFECTS: list[tuple[str, Any, str, Any]] = [
     ("podAnnotations", {"a.example/b": "c"}, f"{POD}.metadata.annotations", {"a.example/b": "c"}),
     ("podLabels", {"team": "vision"}, f"{POD}.metadata.labels.team", "vision"),
     ("fullnameOverride", "trainer", "Deployment.metadata.name", "trainer"),
-    ("fullnameOverride", "trainer", f"{CONTAINER}.args[8]", "trainer"),
+    ("fullnameOverride", "trainer", f"{CONTAINER}.args[14]", "trainer"),
     ("fullnameOverride", "trainer", "ValidatingAdmissionPolicy.metadata.name", "home.trainer"),
     ("commonLabels", {"team": "vision"}, "Deployment.metadata.labels.team", "vision"),
     ("commonLabels", {"team": "vision"}, f"{POD}.metadata.labels.team", "vision"),
@@ -148,6 +152,8 @@ REFUSED: list[tuple[Object, str]] = [
     ({"watchNamespaces": ["*"]}, "/watchNamespaces/0"),
     ({"watchNamespaces": ["a" * 64]}, "/watchNamespaces/0"),
     ({"logLevel": "loud"}, "/logLevel"),
+    ({"logFormat": "xml"}, "/logFormat"),
+    ({"defaultIsolation": "Namespace"}, "/defaultIsolation"),
     ({"serviceAccount": {"create": False}}, "/serviceAccount/name"),
     ({"serviceAccount": {"create": False, "name": "x", "annotations": {"a": "b"}}}, "/serviceAccount/annotations"),
     ({"serviceAccount": {"annotations": {"a": 1}}}, "/serviceAccount/annotations/a"),
@@ -369,22 +375,34 @@ def test_stale_readme_is_found(tmp_path, capsys):
         chart_values.main(["--chart", str(chart)])
 
 
-@pytest.mark.parametrize("level", ["debug", "info", "warning", "error"])
+#: Choices of the operator's options, by the value that sets them.
+CHOICES = {
+    "logLevel": ["debug", "info", "warning", "error"],
+    "logFormat": list(logs.FORMATS),
+    "defaultIsolation": list(get_args(IsolationMode)),
+}
+
+
+@pytest.mark.parametrize(
+    "chosen", [{value: choices[n % len(choices)] for value, choices in CHOICES.items()} for n in range(4)], ids=str
+)
 @pytest.mark.parametrize(
     ("given", "namespaces"),
     [({}, ("home",)), ({"watchNamespaces": ["a", "b"]}, ("a", "b")), ({"clusterWide": True}, ())],
     ids=["own namespace", "two namespaces", "all namespaces"],
 )
-def test_operator_understands_its_arguments(helm: Helm, given, namespaces, level):
+def test_operator_understands_its_arguments(helm: Helm, given, namespaces, chosen):
     """The operator reads from its arguments what the user has set, and serves its health where the probes ask."""
-    objects = helm.render({**given, "logLevel": level})
+    objects = helm.render({**given, **chosen})
 
     settings = parse_arguments(look(objects, f"{CONTAINER}.args"))
     assert settings == Settings(
         namespaces=namespaces,
         health_port=8080,
         metrics_port=8081,
-        log_level=level,
+        log_level=chosen["logLevel"],
+        log_format=chosen["logFormat"],
+        default_isolation=chosen["defaultIsolation"],
         leader_election=True,
         lease_name="r-tfcluster-operator",
         lease_namespace="home",
@@ -395,9 +413,9 @@ def test_operator_understands_its_arguments(helm: Helm, given, namespaces, level
     ]
 
 
-def test_schema_knows_the_log_levels(schema):
-    """The levels that the schema allows are those of the test above."""
-    assert schema["properties"]["logLevel"]["enum"] == ["debug", "info", "warning", "error"]
+def test_schema_knows_the_operators_choices(schema):
+    """What the schema lets a user choose from is what the operator does."""
+    assert {value: schema["properties"][value]["enum"] for value in CHOICES} == CHOICES
 
 
 def test_tag_is_the_version_of_the_project(default):

@@ -21,6 +21,8 @@ EVERYTHING: Final[Object] = {
     "replicas": 3,
     "watchNamespaces": [HOME, WATCHED],
     "logLevel": "debug",
+    "logFormat": "json",
+    "defaultIsolation": "DeviceFilters",
     "extraArgs": ["--log-level=info"],
     "extraEnv": [
         {"name": "PYTHONASYNCIODEBUG", "value": "1"},

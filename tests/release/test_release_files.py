@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from conftest import EPOCH, IMAGE, ROOT, build_release, copy_tree
+from release_world import EPOCH, IMAGE, ROOT, build_release, copy_tree
 
 
 def contents(folder: Path) -> dict[str, str]:

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
+from release_world import ROOT
 from support.waiting import eventually
 
 from local_kubernetes import binaries

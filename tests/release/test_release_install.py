@@ -6,8 +6,8 @@ import subprocess
 
 import pytest
 import yaml
-from conftest import IMAGE
 from kubernetes import client, config
+from release_world import IMAGE
 from support.objects import CRDS, NAMESPACES, Kind, Objects
 from support.waiting import eventually
 

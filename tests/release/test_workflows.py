@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 import yaml
-from conftest import ROOT
+from release_world import ROOT
 
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 #: What a workflow may run beside our make targets: logging in, signing, publishing, and root for the base of the image.

@@ -105,13 +105,15 @@ def install_manifest(package: Path, *, version: str) -> str:
 
 
 def _without_helm(objects: Iterator[dict[str, Any] | None]) -> Iterator[dict[str, Any]]:
-    """Leave out what only helm reads: hooks, and the labels that name it as the owner."""
+    """Leave out what only helm reads: hooks, its annotations, and the labels that name it as the owner."""
     for found in objects:
         if found is None or "helm.sh/hook" in found["metadata"].get("annotations", {}):
             continue
         for described in (found["metadata"], *_templates(found)):
-            for label in ("helm.sh/chart", "app.kubernetes.io/managed-by"):
-                described.get("labels", {}).pop(label, None)
+            for field in ("labels", "annotations"):
+                said = described.get(field) or {}
+                for key in [key for key in said if key.startswith("helm.sh/") or said[key] == "Helm"]:
+                    del said[key]
         yield found
 
 

@@ -14,10 +14,10 @@ from local_kubernetes import binaries
 
 def documented() -> dict[str, set[str]]:
     """Read the versions of each row."""
-    rows = re.findall(
-        r"^\| ([^|]+?) \| ([^|]+?) \| [^|]+ \|$", (ROOT / "docs" / "support.md").read_text(), re.MULTILINE
-    )
-    return {what: set(re.findall(r"\d+\.\d+[\d.]*\d|\d+\.\d+", versions)) for what, versions in rows[2:]}
+    text = (ROOT / "docs" / "support.md").read_text()
+    heading, *rows = re.findall(r"^\| ([^|]+?) \| ([^|]+?) \| [^|]+ \|$", text, re.MULTILINE)
+    assert heading == ("what", "versions")
+    return {what: set(re.findall(r"\d+(?:\.\d+)+", versions)) for what, versions in rows}
 
 
 def pinned(file: str, package: str) -> str:

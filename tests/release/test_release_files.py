@@ -46,10 +46,11 @@ def clean_venv(tmp_path_factory):
 
 
 def test_another_place_gives_the_same_bytes(release, tmp_path):
-    """Another folder, umask, time zone, language and seed of hashes, and files of another age: the same files."""
+    """Another folder, umask, time zone, language and seed of hashes, files of another age and mode: the same files."""
     checkout = copy_tree(tmp_path / "elsewhere")
     for path in checkout.rglob("*"):
         os.utime(path, (1_500_000_000, 1_500_000_000))
+        path.chmod(0o700 if path.is_dir() else 0o600)
     (checkout / "left-over.txt").write_text("somebody's notes")
 
     other = build_release(

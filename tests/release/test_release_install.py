@@ -86,8 +86,8 @@ def test_operator_goes_and_the_kind_stays(kubectl, objects):
 
     kubectl("delete", "--selector", "app.kubernetes.io/name=tfcluster-operator", "--wait=false")
 
-    assert [found["metadata"]["name"] for found in objects.list(CRDS)] == ["tfclusters.tfcluster.dev"]
-    assert objects.get(NAMESPACES, "", NAMESPACE) is not None
+    for kind, name in ((CRDS, "tfclusters.tfcluster.dev"), (NAMESPACES, NAMESPACE)):
+        assert "deletionTimestamp" not in objects.get(kind, "", name)["metadata"]
     eventually(lambda: objects.list(DEPLOYMENTS, NAMESPACE) == [], what="the operator's Deployment is gone")
     ours = [found for found in objects.list(CLUSTER_ROLES) if "tfcluster" in found["metadata"]["name"]]
     assert ours == []

@@ -56,6 +56,15 @@ def test_actions_are_pinned_with_their_version(workflow):
 
 
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.name)
+def test_checkouts_keep_no_credentials(workflow):
+    """No later step finds the token in the checkout; zizmor lets it pass where it is asked for."""
+    checkouts = [step for step in steps(workflow.name) if step.get("uses", "").startswith("actions/checkout@")]
+
+    assert checkouts
+    assert [step["with"]["persist-credentials"] for step in checkouts] == [False] * len(checkouts)
+
+
+@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.name)
 def test_workflows_run_make_targets_alone(workflow):
     """What a workflow does can be done here: it runs targets of the Makefile, and else only logs in and signs."""
     targets = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))

@@ -46,8 +46,9 @@ def clones(tmp_path_factory) -> list[Path]:
     for entry in cache_root().iterdir():
         if not entry.name.startswith(("buildah", "debian-base")):
             (caches[1] / entry.name).symlink_to(entry)
-    for folder, cache in zip(folders, caches, strict=True):
+    for folder in folders:
         run("git", "clone", "--quiet", ROOT, folder)
+    for folder, cache in zip(folders, caches, strict=True):
         command = [sys.executable, "-m", "scripts.release", "build", "--architectures", *ARCHITECTURES]
         run(*command, cwd=folder, TFCLUSTER_CACHE=str(cache))
     return folders

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, get_args
 
-from tfcluster_operator.model.spec import IsolationMode
-
 from tfcluster_operator import __version__
+from tfcluster_operator.model.spec import IsolationMode
 
 #: Where the kubelet tells a pod its namespace.
 _NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")

@@ -42,16 +42,17 @@ def command() -> list[str]:
     return ["buildah", "--storage-driver", "overlay", "--root", str(state / "root"), "--runroot", str(state / "run")]
 
 
-def install_tools(*more: str) -> None:
-    """Install what builds the images from Debian's packages, unless it is there; it needs root.
+def install(*programs: str) -> None:
+    """Install programs from Debian's packages of their names, unless they are there; it needs root.
 
     Args:
-        more: further programs, each of a package of its name.
+        programs: their names; by default those that build images.
     """
-    missing = [tool for tool in (*_TOOLS, *more) if shutil.which(tool) is None]
-    missing += [] if _KEYRING.is_file() else [_KEYRING.stem]
+    missing = [program for program in programs or _TOOLS if shutil.which(program) is None]
+    if not programs and not _KEYRING.is_file():
+        missing.append(_KEYRING.stem)
     if missing:
-        tell(f"installing {', '.join(missing)}: they build the images where there is no Docker")
+        tell(f"installing {', '.join(missing)}: they build or copy the images where there is no Docker")
         _run(["apt-get", "update", "-q"], quiet=True)
         _run(["apt-get", "install", "-qy", "--no-install-recommends", *missing], quiet=True)
 

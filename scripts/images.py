@@ -135,7 +135,7 @@ def build_by_buildah(
         arguments: further options of ``buildah bud``.
         architecture: the machine's own by default.
     """
-    buildah.install_tools()
+    buildah.install()
     architecture = architecture or own_architecture()
     base = buildah.debian_base(architecture)
     # NB: a layer that the cache has keeps its times, so all have the same: that of 1970, as ko and Bazel set it.

@@ -104,7 +104,7 @@ def push(archive: Path, *, image: str, version: str, options: Sequence[str] = ()
     Returns:
         The image by its digest.
     """
-    buildah.install_tools("skopeo")
+    buildah.install("skopeo")
     copy = ["skopeo", "copy", "--quiet", "--all", "--preserve-digests", *options]
     _run([*copy, f"oci-archive:{archive}", f"docker://{image}:{version}"])
     return f"{image}@{digest_of(archive)}"

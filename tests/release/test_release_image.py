@@ -57,7 +57,7 @@ def clones(tmp_path_factory) -> list[Path]:
 @pytest.fixture(scope="module")
 def registry(tmp_path_factory):
     """A registry on loopback."""
-    buildah.install_tools("docker-registry", "skopeo")
+    buildah.install("docker-registry", "skopeo")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"

@@ -37,6 +37,9 @@ class Image:
     inputs: tuple[str, ...]
     usually: str
     why: str
+    tells_times: bool = True
+    """Whether its files have the times at which they were made: Python compares them with those in its compiled files,
+    unless it compiled by hash."""
 
     def content(self) -> str:
         """Name what the image is made from."""
@@ -66,6 +69,7 @@ OPERATOR: Final = Image(
     inputs=("Dockerfile", "requirements/operator.txt", "requirements/build.txt", *_SOURCES),
     usually="half a minute",
     why="the operator that is installed",
+    tells_times=False,
 )
 TRAINING: Final = Image(
     name="localhost/tfcluster-training",
@@ -138,9 +142,10 @@ def build_by_buildah(
     buildah.install()
     architecture = architecture or own_architecture()
     base = buildah.debian_base(architecture)
-    # NB: a layer that the cache has keeps its times, so all have the same: that of 1970, as ko and Bazel set it.
-    how = ["--layers", "--timestamp", "0", "--isolation", "chroot", "--arch", architecture]
-    how += ["--build-arg", f"BASE_IMAGE={base}", *arguments]
+    how = ["--layers", "--isolation", "chroot", "--arch", architecture, "--build-arg", f"BASE_IMAGE={base}", *arguments]
+    if not image.tells_times:
+        # NB: a layer that the cache has keeps its times, so all have the same: that of 1970, as ko and Bazel set it.
+        how += ["--timestamp", "0"]
     _run([*buildah.command(), "bud", "--quiet", *how, *secrets, "-t", tag, "-f", image.dockerfile, "."])
 
 

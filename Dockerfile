@@ -9,15 +9,17 @@ COPY requirements/operator.txt requirements/build.txt requirements/
 RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf,required=false \
     --mount=type=secret,id=ca.crt,target=/etc/ssl/certs/ca-certificates.crt,required=false \
     python3 -m venv /opt/tfcluster && python3 -m venv /opt/build \
-    && /opt/tfcluster/bin/pip install --no-cache-dir --quiet --require-hashes -r requirements/operator.txt \
+    && /opt/tfcluster/bin/pip install --no-cache-dir --no-compile --quiet --require-hashes -r requirements/operator.txt \
     && /opt/build/bin/pip install --no-cache-dir --quiet --require-hashes -r requirements/build.txt
 COPY pyproject.toml README.md LICENSE ./
 COPY operator operator
 COPY resolver resolver
+# Compiled once, at the end, without a time in it and in one order: the same sources make the same files.
 RUN /opt/build/bin/python -m hatchling build -t wheel -d /dist \
-    && /opt/tfcluster/bin/pip install --no-cache-dir --quiet --no-deps --no-index /dist/*.whl \
+    && /opt/tfcluster/bin/pip install --no-cache-dir --no-compile --quiet --no-deps --no-index /dist/*.whl \
     && /opt/tfcluster/bin/python3 -m pip uninstall --quiet --yes setuptools pip \
-    && /opt/tfcluster/bin/python3 -m compileall -q /opt/tfcluster
+    && find /opt/tfcluster -name __pycache__ -prune -exec rm -rf {} + \
+    && PYTHONHASHSEED=0 /opt/tfcluster/bin/python3 -m compileall -q --invalidation-mode unchecked-hash /opt/tfcluster
 
 FROM ${BASE_IMAGE}
 LABEL org.opencontainers.image.title="tfcluster-operator" \

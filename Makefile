@@ -14,10 +14,16 @@ PROTOBUFS := $(foreach major,5 6 7,$(CACHE)/protobuf-$(major)-$(shell sha256sum 
 PYTEST := $(BIN)/python -m pytest
 # By file: a file's tests share a world, and each worker has a control plane and an operator of its own.
 PARALLEL := --numprocesses 2 --dist loadfile --max-worker-restart 2
+# What a release names the operator's image and for which architectures it is built; where its chart goes.
+IMAGE ?= localhost/tfcluster-operator
+ARCHITECTURES ?= amd64
+CHARTS ?=
 SOURCES := operator resolver crds scripts tests bench local_kubernetes memory_kubernetes examples
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint types layers unit simulate mutants tensorflow-tests integration chart lint-chart e2e cluster cluster-down install bench lock crds chart-docs clean
+.PHONY: help demo test check lint types layers unit simulate mutants tensorflow-tests integration chart lint-chart \
+	release-tests e2e cluster cluster-down install bench release release-check publish test-release changelog lock crds \
+	chart-docs clean
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -25,7 +31,7 @@ help: ## list the commands
 demo: .venv ## set everything up and watch a TensorFlow cluster train, resize and heal
 	$(BIN)/python -m scripts.demo
 
-test: check simulate mutants tensorflow-tests integration chart e2e ## all set-up and all tests; what CI runs
+test: check simulate mutants tensorflow-tests integration chart release-tests e2e ## all set-up and all tests; what CI runs
 
 check: lint types layers unit ## lint, types, layers, unit tests: a minute or so, no cluster
 
@@ -60,6 +66,9 @@ chart: lint-chart
 lint-chart: .venv $(LINT)/.complete ## the rendered chart and the Dockerfiles before kubernetes-validate, checkov, hadolint
 	$(BIN)/python -m scripts.chart_lint $(LINT)/bin
 
+release-tests: .venv
+	$(PYTEST) tests/release
+
 e2e: install ## tests on the node of `make cluster`
 	$(BIN)/python -m scripts.training_image
 	$(PYTEST) tests/e2e
@@ -76,8 +85,23 @@ install: cluster ## build the image and install (or upgrade) the chart as releas
 bench: .venv $(OPERATOR)/.complete ## the operator against a bare client on one API server
 	TFCLUSTER_OPERATOR_PYTHON=$(OPERATOR)/bin/python $(BIN)/python -m bench
 
+release: .venv ## the files of a release, in dist/; IMAGE=ghcr.io/me/tfcluster-operator ARCHITECTURES='amd64 arm64'
+	$(BIN)/python -m scripts.release build --image $(IMAGE) --architectures $(ARCHITECTURES)
+
+release-check: .venv ## refuse TAG=v1.2.3 where the version or the change log is another; print the release's notes
+	@$(BIN)/python -m scripts.release check $(TAG)
+
+publish: .venv ## push the image and the chart in dist/; IMAGE=ghcr.io/me/tfcluster-operator CHARTS=oci://ghcr.io/me/charts
+	$(BIN)/python -m scripts.release publish --image $(IMAGE) --charts $(CHARTS)
+
+test-release: .venv ## build the image of a release twice, compare, publish to a registry on this machine; needs root
+	TFCLUSTER_TEST_RELEASE=1 $(PYTEST) tests/release/test_release_image.py
+
+changelog: .venv ## move the fragments of changelog.d into CHANGELOG.md, for a release; DRAFT=1 only prints
+	$(BIN)/python -m scripts.release changelog $(if $(DRAFT),--draft)
+
 lock: .venv ## pin the newest dependencies, with hashes
-	for each in build operator dev lint tensorflow tensorflow-test protobuf-5 protobuf-6 protobuf-7; do \
+	for each in build operator dev lint release tensorflow tensorflow-test protobuf-5 protobuf-6 protobuf-7; do \
 	  $(BIN)/uv pip compile --quiet --upgrade --generate-hashes --no-emit-index-url --no-emit-find-links --python-version 3.11 \
 	    --no-header --no-annotate requirements/$$each.in -o requirements/$$each.txt; done
 

@@ -5,6 +5,7 @@ The node is a container, and what our own node has is brought into it: fake GPUs
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -14,6 +15,8 @@ from local_kubernetes.progress import LocalKubernetesError
 
 NAME = "tfcluster"
 NODE = f"{NAME}-control-plane"
+IMAGE_VARIABLE = "TFCLUSTER_KIND_IMAGE"
+"""Names the image of the node, such as kindest/node:v1.36.1@sha256:…; by default that of the installed kind."""
 UNHEALTHY = "/var/lib/tfcluster-unhealthy-devices"
 PLUGIN = "/usr/local/bin/fake-gpu-plugin"
 
@@ -32,7 +35,9 @@ def running() -> bool:
 def up() -> None:
     """Create the cluster, or find it, and leave its kubeconfig in the checkout."""
     checkout.LOCAL.mkdir(exist_ok=True)
-    verb = ("export", "kubeconfig") if running() else ("create", "cluster", "--wait=3m")
+    image = os.environ.get(IMAGE_VARIABLE)
+    create = ("create", "cluster", "--wait=3m", *([f"--image={image}"] if image else []))
+    verb = ("export", "kubeconfig") if running() else create
     subprocess.run(["kind", *verb, f"--name={NAME}", f"--kubeconfig={checkout.KUBECONFIG}"], check=True)
     if not _succeeds(*_in_node("test", "-e", PLUGIN)):
         subprocess.run(["docker", "cp", "--quiet", binaries.hyperkube(), f"{NODE}:{PLUGIN}"], check=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import configparser
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -18,14 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from local_kubernetes.cache import cache_root, cached, content_hash
+from local_kubernetes.cache import cached, content_hash
+from scripts import buildah
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 
-_DEBIAN: Final = "bookworm"
-_DEBIAN_PACKAGES: Final = "python3,python3-venv,ca-certificates"
-_BASE: Final = "localhost/tfcluster-base"
-_BUILD_TOOLS: Final = ("buildah", "debootstrap")
 #: Variables by which pip is told of the machine it runs on; the build is told the same by a file.
 _TRUST_STORE: Final = Path("/etc/ssl/certs/ca-certificates.crt")
 
@@ -39,12 +37,17 @@ class Image:
     inputs: tuple[str, ...]
     usually: str
     why: str
+    tells_times: bool = True
+    """Whether its files have the times at which they were made: Python compares them with those in its compiled files,
+    unless it compiled by hash."""
 
     def content(self) -> str:
         """Name what the image is made from."""
         found = (path for pattern in self.inputs for path in ROOT.glob(pattern) if path.is_file())
         files = sorted(path for path in found if "__pycache__" not in path.parts)
-        return content_hash(_DEBIAN, _DEBIAN_PACKAGES, *(part for f in files for part in (str(f.relative_to(ROOT)), f)))
+        return content_hash(
+            buildah.DEBIAN, buildah.PACKAGES, *(part for f in files for part in (str(f.relative_to(ROOT)), f))
+        )
 
     def archive(self) -> Path:
         """Build the image, unless it is there, and give its archive."""
@@ -66,6 +69,7 @@ OPERATOR: Final = Image(
     inputs=("Dockerfile", "requirements/operator.txt", "requirements/build.txt", *_SOURCES),
     usually="half a minute",
     why="the operator that is installed",
+    tells_times=False,
 )
 TRAINING: Final = Image(
     name="localhost/tfcluster-training",
@@ -111,49 +115,47 @@ def _run(command: Sequence[str | Path], **more: object) -> None:
 
 
 def _build(image: Image, archive: Path) -> None:
-    with _lent_secrets() as secrets:
+    with lent_secrets() as secrets:
         if _answers("docker", "info"):
             tag = f"{image.name}:dev"
             _run(["docker", "build", *secrets, "-t", tag, "-f", image.dockerfile, "."], env=_with_buildkit())
             _run(["docker", "save", "-o", archive, tag])
             return
-        _install_build_tools()
         tag = f"{image.name}:{image.content()}"
-        base = _debian_base()
-        arguments = ["--layers", "--isolation", "chroot", "--build-arg", f"BASE_IMAGE={base}", "--format", "docker"]
-        _run([*_buildah(), "bud", "--quiet", *arguments, *secrets, "-t", tag, "-f", image.dockerfile, "."])
-        _run([*_buildah(), "push", "--quiet", tag, f"docker-archive:{archive}:{tag}"])
-        _run([*_buildah(), "rmi", tag], stdout=subprocess.DEVNULL)
+        build_by_buildah(image, tag, secrets=secrets, arguments=["--format", "docker"])
+        _run([*buildah.command(), "push", "--quiet", tag, f"docker-archive:{archive}:{tag}"])
+        _run([*buildah.command(), "rmi", tag], stdout=subprocess.DEVNULL)
 
 
-def _buildah() -> list[str]:
-    state = cache_root() / "buildah"
-    return ["buildah", "--storage-driver", "overlay", "--root", str(state / "root"), "--runroot", str(state / "run")]
+def build_by_buildah(
+    image: Image, tag: str, *, secrets: Sequence[str], arguments: Sequence[str], architecture: str | None = None
+) -> None:
+    """Build an image into buildah's storage, on the base that needs no registry.
+
+    Args:
+        image: which.
+        tag: its name there.
+        secrets: options by which the build gets :func:`lent_secrets`.
+        arguments: further options of ``buildah bud``.
+        architecture: the machine's own by default.
+    """
+    buildah.install()
+    architecture = architecture or own_architecture()
+    base = buildah.debian_base(architecture)
+    how = ["--layers", "--isolation", "chroot", "--arch", architecture, "--build-arg", f"BASE_IMAGE={base}", *arguments]
+    if not image.tells_times:
+        # NB: a layer that the cache has keeps its times, so all have the same: that of 1970, as ko and Bazel set it.
+        how += ["--timestamp", "0"]
+    _run([*buildah.command(), "bud", "--quiet", *how, *secrets, "-t", tag, "-f", image.dockerfile, "."])
 
 
-def _debian_base() -> str:
-    """Make the base image without a registry: Debian's own packages, by debootstrap."""
-
-    def make(partial: Path) -> None:
-        rootfs = partial / "rootfs"
-        options = ["--variant=minbase", f"--include={_DEBIAN_PACKAGES}"]
-        _run(["debootstrap", *options, _DEBIAN, rootfs], stdout=subprocess.DEVNULL)
-        for unneeded in ("var/cache/apt", "var/lib/apt/lists", "usr/share/doc", "usr/share/man", "usr/share/locale"):
-            shutil.rmtree(rootfs / unneeded, ignore_errors=True)
-        _run(["tar", "-C", rootfs, "--numeric-owner", "--exclude=./dev/*", "-cf", partial / "base.tar", "."])
-        shutil.rmtree(rootfs)
-        (partial / "Dockerfile").write_text("FROM scratch\nADD base.tar /\n")
-
-    key = content_hash(_DEBIAN, _DEBIAN_PACKAGES)
-    folder = cached("debian-base", key, make, usually="a minute", why="the base of our images where no registry is")
-    tag = f"{_BASE}:{key}"
-    if not _answers(*_buildah(), "inspect", "--type", "image", tag):
-        _run([*_buildah(), "bud", "--quiet", "-t", tag, folder], stdout=subprocess.DEVNULL)
-    return tag
+def own_architecture() -> str:
+    """Name this machine's architecture as Debian and OCI do."""
+    return {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
 
 
 @contextmanager
-def _lent_secrets() -> Iterator[list[str]]:
+def lent_secrets() -> Iterator[list[str]]:
     """Lend the build what pip needs on this machine: a trust store and pip's configuration, as secrets."""
     with tempfile.TemporaryDirectory() as folder:
         secrets = []
@@ -181,14 +183,6 @@ def _pip_configuration() -> str:
         parser.write(file)
         file.seek(0)
         return file.read()
-
-
-def _install_build_tools() -> None:
-    missing = [tool for tool in _BUILD_TOOLS if shutil.which(tool) is None]
-    if missing:
-        tell(f"installing {', '.join(missing)}: they build the images where there is no Docker")
-        _run(["apt-get", "update", "-q"], stdout=subprocess.DEVNULL)
-        _run(["apt-get", "install", "-qy", "--no-install-recommends", *missing], stdout=subprocess.DEVNULL)
 
 
 def _answers(*command: str) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, get_args
 
-from tfcluster_operator import logs
+from tfcluster_operator import __version__, logs
 from tfcluster_operator.model.spec import IsolationMode
 
 #: Where the kubelet tells a pod its namespace.
@@ -61,6 +61,7 @@ def parse_arguments(arguments: Sequence[str]) -> Settings:
         prog="python -m tfcluster_operator",
         description="Materialise TFClusters: pods, a headless Service and the views that tell each task of the others.",
     )
+    parser.add_argument("--version", action="version", version=f"tfcluster-operator {__version__}")
     scope = parser.add_mutually_exclusive_group(required="TFCLUSTER_NAMESPACES" not in os.environ)
     scope.add_argument("--namespace", action="append", default=[], help="work in this namespace; may be repeated")
     scope.add_argument("--all-namespaces", action="store_true", help="work in every namespace")

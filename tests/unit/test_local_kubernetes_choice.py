@@ -111,8 +111,9 @@ def test_device_must_exist(capsys):
     assert "GPU-0007" in capsys.readouterr().err
 
 
-def test_kind_cluster_is_created_with_devices(local, record):
+def test_kind_cluster_is_created_with_devices(local, record, monkeypatch):
     """A first `up` creates the cluster and starts the device plugin in its node."""
+    monkeypatch.delenv("TFCLUSTER_KIND_IMAGE", raising=False)
     kind.up()
 
     assert record.read_text().splitlines() == [
@@ -123,6 +124,18 @@ def test_kind_cluster_is_created_with_devices(local, record):
         "docker exec tfcluster-control-plane pgrep -f /usr/local/bin/fake-gpu-plugin",
         f"docker exec --detach tfcluster-control-plane {kind.PLUGIN} --unhealthy-dir={kind.UNHEALTHY}",
     ]
+
+
+def test_kind_cluster_is_created_from_the_image_that_is_named(local, record, monkeypatch):
+    """A variable chooses the node's image, and so the version of Kubernetes."""
+    monkeypatch.setenv("TFCLUSTER_KIND_IMAGE", "kindest/node:v1.2.3@sha256:ab")
+
+    kind.up()
+
+    assert (
+        "kind create cluster --wait=3m --image=kindest/node:v1.2.3@sha256:ab --name=tfcluster "
+        f"--kubeconfig={local}/kubeconfig"
+    ) in record.read_text().splitlines()
 
 
 def test_kind_cluster_is_found(local, record, monkeypatch):

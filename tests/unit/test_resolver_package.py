@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -92,10 +91,3 @@ def test_every_error_is_public_and_drawn():
 
     assert defined <= set(tfcluster_resolver.__all__)
     assert defined == {"TFClusterError", *re.findall(r"── (\w+Error)\b", errors.__doc__)}
-
-
-def test_version_is_the_distributions():
-    """The package's version is that of pyproject.toml."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-
-    assert tfcluster_resolver.__version__ == project["version"]

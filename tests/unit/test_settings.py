@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import tfcluster_resolver
 from tfcluster_operator import settings
 from tfcluster_operator.settings import parse_arguments
 
@@ -63,3 +64,11 @@ def test_one_port_cannot_serve_both(capsys):
         parse_arguments(["--all-namespaces", "--metrics-port", "8080"])
     assert "--metrics-port and --health-port must differ" in capsys.readouterr().err
     assert parse_arguments(["--all-namespaces", "--metrics-port", "0", "--health-port", "0"]).metrics_port == 0
+
+
+def test_version_is_told_without_other_options(capsys):
+    """``--version`` needs no namespace, and tells the version that the resolver has too."""
+    with pytest.raises(SystemExit) as stop:
+        parse_arguments(["--version"])
+    assert stop.value.code == 0
+    assert capsys.readouterr().out == f"tfcluster-operator {tfcluster_resolver.__version__}\n"

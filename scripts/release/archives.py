@@ -1,0 +1,35 @@
+"""Tar archives that depend on nothing but what is in them: one order, one owner, one time."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import tarfile
+from collections.abc import Mapping
+from pathlib import Path
+
+
+def write_tar(archive: Path, files: Mapping[str, Path], *, epoch: int) -> None:
+    """Write files into a tar archive.
+
+    Args:
+        archive: where; an archive whose name ends with ``gz`` is compressed.
+        files: by their names in the archive.
+        epoch: the time of each, in seconds since 1970.
+    """
+    plain = io.BytesIO() if archive.suffix.endswith("gz") else archive.open("wb")
+    with plain, tarfile.open(fileobj=plain, mode="w", format=tarfile.GNU_FORMAT) as tar:
+        for name in sorted(files):
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.mtime, entry.mode = files[name].stat().st_size, epoch, 0o644
+            with files[name].open("rb") as content:
+                tar.addfile(entry, content)
+        tar.close()
+        if isinstance(plain, io.BytesIO):
+            # NB: gzip.compress writes no file name; the level and the time are fixed.
+            archive.write_bytes(gzip.compress(plain.getvalue(), compresslevel=9, mtime=epoch))
+
+
+def files_below(folder: Path) -> dict[str, Path]:
+    """Find all files in a folder and those in it, by their paths there."""
+    return {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}

@@ -1,0 +1,22 @@
+"""The Python distribution: a wheel and the sources, by the project's own build backend."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from scripts.images import ROOT
+
+
+def build(folder: Path, *, epoch: int) -> None:
+    """Build the wheel and the sources.
+
+    Args:
+        folder: where.
+        epoch: the time that both tell, in seconds since 1970.
+    """
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-t", "sdist", "-d", folder]
+    environment = {**os.environ, "SOURCE_DATE_EPOCH": str(epoch)}
+    subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True)

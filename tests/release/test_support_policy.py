@@ -1,0 +1,71 @@
+"""The table of supported versions: what the tests really run with, and nothing else."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+
+import pytest
+import yaml
+from release_world import ROOT
+
+from local_kubernetes import binaries
+
+
+def documented() -> dict[str, set[str]]:
+    """Read the versions of each row."""
+    text = (ROOT / "docs" / "support.md").read_text()
+    heading, *rows = re.findall(r"^\| ([^|]+?) \| ([^|]+?) \| [^|]+ \|$", text, re.MULTILINE)
+    assert heading == ("what", "versions")
+    return {what: set(re.findall(r"\d+(?:\.\d+)+", versions)) for what, versions in rows}
+
+
+def pinned(file: str, package: str) -> str:
+    """Read the version that a lock pins."""
+    text = (ROOT / "requirements" / file).read_text()
+    found = re.search(rf"^{re.escape(package)}==(\S+)", text, re.MULTILINE)
+    assert found, f"{file} does not pin {package}"
+    return found[1]
+
+
+def older_servers() -> set[str]:
+    """Read which older API servers are built for tests."""
+    modules = (ROOT / "local_kubernetes" / "older").glob("1.*.mod")
+    return {re.search(r"k8s\.io/kubernetes v([\d.]+)", module.read_text())[1] for module in modules}
+
+
+def kind_nodes() -> set[str]:
+    """Read the versions of the nodes that the workflow starts."""
+    rows = yaml.safe_load((ROOT / ".github" / "workflows" / "test.yml").read_text())["jobs"]["kubernetes"]["strategy"]
+    return {re.search(r":v([\d.]+)@", row["node"])[1] for row in rows["matrix"]["include"]}
+
+
+def oldest_python() -> set[str]:
+    """Read the oldest Python that the distribution takes; the Makefile prefers it."""
+    oldest = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["requires-python"].removeprefix(">=")
+    assert f"command -v python{oldest}" in (ROOT / "Makefile").read_text()
+    return {oldest}
+
+
+RUN = {
+    "Kubernetes, API server and node": lambda: {binaries.kubernetes_version().removeprefix("v")},
+    "Kubernetes, on kind": kind_nodes,
+    "Python": oldest_python,
+    "TensorFlow": lambda: {pinned("tensorflow-test.txt", "tensorflow-cpu"), pinned("tensorflow.txt", "tensorflow-cpu")},
+    "protobuf": lambda: {pinned(f"protobuf-{major}.txt", "protobuf") for major in (5, 6, 7)},
+    "kubernetes (Python client)": lambda: {pinned("dev.txt", "kubernetes")},
+    "helm": lambda: {binaries.HELM.rpartition("@v")[2]},
+}
+if older_servers():
+    RUN["Kubernetes, API server"] = older_servers
+
+
+@pytest.mark.parametrize("what", RUN)
+def test_row_is_what_the_tests_run(what):
+    """The versions of a row are those that the tests are run with."""
+    assert documented()[what] == RUN[what]()
+
+
+def test_every_row_is_compared():
+    """No row is beyond these."""
+    assert set(documented()) == set(RUN)

@@ -15,7 +15,7 @@ PARALLEL := --numprocesses 2 --dist loadfile --max-worker-restart 2
 SOURCES := operator resolver crds scripts tests bench local_kubernetes memory_kubernetes examples
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint types layers unit simulate mutants tensorflow-tests integration chart e2e cluster cluster-down install bench lock crds clean
+.PHONY: help demo test check lint types layers unit simulate mutants tensorflow-tests integration test-versions chart e2e cluster cluster-down install bench lock crds clean
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -51,6 +51,16 @@ tensorflow-tests: $(TENSORFLOW)/.complete $(PROTOBUFS:=/.complete)
 
 integration: .venv $(OPERATOR)/.complete
 	TFCLUSTER_OPERATOR_PYTHON=$(OPERATOR)/bin/python $(PYTEST) $(PARALLEL) tests/integration
+
+# What differs between minors of Kubernetes: admission, defaults, what pods and their status hold, garbage collection.
+CORE := $(wildcard $(patsubst %,tests/integration/test_%.py,admission_accepted admission_life admission_refused backup creation \
+  isolation* kubernetes_version kstatus lifecycle other_actors published_views replacing reported_status restarting \
+  rollouts scaling success_and_failure suspending tampering terminating upgrade upgrade_by_helm watch_of_clusters))
+MINORS := $(patsubst local_kubernetes/older/%.mod,%,$(wildcard local_kubernetes/older/1.*.mod))
+
+test-versions: .venv $(OPERATOR)/.complete ## the core of the integration tests on older Kubernetes; MINORS=1.36 chooses
+	for minor in $(MINORS); do echo "== Kubernetes $$minor" && TFCLUSTER_KUBERNETES_MINOR=$$minor \
+	  TFCLUSTER_OPERATOR_PYTHON=$(OPERATOR)/bin/python $(PYTEST) $(PARALLEL) $(CORE) || exit 1; done
 
 chart: .venv
 	$(PYTEST) tests/chart

@@ -21,9 +21,9 @@ CHARTS ?=
 SOURCES := operator resolver crds scripts tests bench local_kubernetes memory_kubernetes examples
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint types layers unit simulate mutants tensorflow-tests integration chart lint-chart \
-	release-tests e2e cluster cluster-down install bench release release-check publish test-release changelog lock crds \
-	chart-docs clean
+.PHONY: help demo test check lint types layers unit simulate mutants tensorflow-tests integration test-versions chart \
+	lint-chart release-tests e2e cluster cluster-down install bench release release-check publish test-release changelog \
+	lock crds chart-docs clean
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -59,6 +59,16 @@ tensorflow-tests: $(TENSORFLOW)/.complete $(PROTOBUFS:=/.complete)
 
 integration: .venv $(OPERATOR)/.complete
 	TFCLUSTER_OPERATOR_PYTHON=$(OPERATOR)/bin/python $(PYTEST) $(PARALLEL) tests/integration
+
+# What differs between minors of Kubernetes: admission, defaults, what pods and their status hold, garbage collection.
+CORE := $(wildcard $(patsubst %,tests/integration/test_%.py,admission_accepted admission_life admission_refused backup creation \
+  isolation* kubernetes_version kstatus lifecycle other_actors published_views replacing reported_status restarting \
+  rollouts scaling success_and_failure suspending tampering terminating upgrade upgrade_by_helm watch_of_clusters))
+MINORS := $(patsubst local_kubernetes/older/%.mod,%,$(wildcard local_kubernetes/older/1.*.mod))
+
+test-versions: .venv $(OPERATOR)/.complete ## the core of the integration tests on older Kubernetes; MINORS=1.36 chooses
+	for minor in $(MINORS); do echo "== Kubernetes $$minor" && TFCLUSTER_KUBERNETES_MINOR=$$minor \
+	  TFCLUSTER_OPERATOR_PYTHON=$(OPERATOR)/bin/python $(PYTEST) $(PARALLEL) $(CORE) || exit 1; done
 
 chart: lint-chart
 	$(PYTEST) $(PARALLEL) tests/chart

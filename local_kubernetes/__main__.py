@@ -52,7 +52,7 @@ def _parser() -> argparse.ArgumentParser:
     command("down", _down, "remove the cluster and every trace of it")
     command("status", _status, "say in one line whether the cluster can be used")
     command("doctor", _doctor, "say for each thing the cluster needs whether this machine has it")
-    load = command("load-image", _load_image, "make an OCI or Docker archive known to the nodes")
+    load = command("load-image", _load_image, "make an OCI or Docker archive known to the nodes; prints its name")
     load.add_argument("archive", type=Path)
     load.add_argument("name", nargs="?", help="name for the image instead of the archive's own")
     device = command("device", _device, "make a fake GPU healthy or unhealthy")
@@ -84,14 +84,15 @@ def _status(_: argparse.Namespace) -> int:
 
 
 def _doctor(_: argparse.Namespace) -> int:
-    checks = doctor.examine(node=choice.choose().name == "node")
+    name = choice.choose().name
+    checks = list(doctor.current_checks()) if name == "current" else doctor.examine(node=name == "node")
     for check in checks:
         print(check)
     return 0 if all(check.present for check in checks) else 1
 
 
 def _load_image(options: argparse.Namespace) -> None:
-    choice.chosen().load_image(options.archive, options.name)
+    print(choice.chosen().load_image(options.archive, options.name))
 
 
 def _device(options: argparse.Namespace) -> None:

@@ -1,6 +1,6 @@
 """Which programs the clusters run, at which versions, and how each is made.
 
-Versions are pinned here and in hyperkube/go.mod; nothing here starts a program.
+Versions are pinned here, in hyperkube/go.mod and in older/*.mod; nothing here starts a program.
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ from pathlib import Path
 from local_kubernetes.cache import cached, content_hash
 from local_kubernetes.go_toolchain import run_go
 from local_kubernetes.oci_image import write_image
+from local_kubernetes.progress import LocalKubernetesError
 
 HERE = Path(__file__).parent
 HYPERKUBE_SOURCE = HERE / "hyperkube"
+OLDER_SOURCE = HERE / "older"
 PAUSE_SOURCE = HERE / "pause"
 AZURE_NPM_SOURCE = HERE / "azure_npm"
 PAUSE_IMAGE_NAME = "localhost/pause:1"
@@ -32,17 +34,55 @@ KWOK_STAGES = (
 """kwok's own descriptions of how nodes and pods behave that need no time for anything."""
 
 
-def kubernetes_version() -> str:
-    """Return the version of Kubernetes that hyperkube/go.mod asks for, as v1.N.P."""
-    found = re.search(r"k8s\.io/kubernetes (v[\d.]+)", (HYPERKUBE_SOURCE / "go.mod").read_text())
+def kubernetes_version(minor: str = "") -> str:
+    """Return the version of Kubernetes that is built, as v1.N.P.
+
+    Args:
+        minor: One of older_minors(); empty: that of hyperkube.
+    """
+    source = _older_module(minor) if minor else HYPERKUBE_SOURCE / "go.mod"
+    found = re.search(r"k8s\.io/kubernetes (v[\d.]+)", source.read_text())
     if not found:
-        raise ValueError("hyperkube/go.mod names no version of k8s.io/kubernetes")
+        raise ValueError(f"{source} names no version of k8s.io/kubernetes")
     return found[1]
+
+
+def older_minors() -> list[str]:
+    """Return the minors beside hyperkube's whose control plane can be built, the newest first."""
+    return sorted((path.stem for path in OLDER_SOURCE.glob("1.*.mod")), reverse=True)
+
+
+def older_control_plane(minor: str) -> Path:
+    """Return the one binary with kube-apiserver, kube-controller-manager and kube-scheduler of an older minor.
+
+    Args:
+        minor: One of older_minors().
+    """
+    module = _older_module(minor)
+    flags = [f"-modfile={module.name}", *_kubernetes_flags(kubernetes_version(minor))]
+
+    def build(folder: Path) -> None:
+        run_go(["build", *flags, "-o", folder / "older-kubernetes", "."], folder=OLDER_SOURCE)
+
+    folder = cached(
+        f"kubernetes-{minor}",
+        content_hash(*sorted(OLDER_SOURCE.glob("*.go")), module, module.with_suffix(".sum"), *flags),
+        build,
+        usually="10 min on two cores",
+        why=f"the control plane of Kubernetes {minor} that the tests run on",
+    )
+    return folder / "older-kubernetes"
+
+
+def _older_module(minor: str) -> Path:
+    if minor not in older_minors():
+        raise LocalKubernetesError(f"Kubernetes {minor} cannot be built here: known are {', '.join(older_minors())}")
+    return OLDER_SOURCE / f"{minor}.mod"
 
 
 def hyperkube() -> Path:
     """Return the one binary with etcd, the control plane, the kubelet, kube-proxy and kubectl."""
-    flags = _hyperkube_flags(kubernetes_version())
+    flags = _kubernetes_flags(kubernetes_version())
     sources = [*sorted(HYPERKUBE_SOURCE.glob("*.go")), HYPERKUBE_SOURCE / "go.mod", HYPERKUBE_SOURCE / "go.sum"]
 
     def build(folder: Path) -> None:
@@ -58,7 +98,7 @@ def hyperkube() -> Path:
     return folder / "hyperkube"
 
 
-def _hyperkube_flags(version: str) -> list[str]:
+def _kubernetes_flags(version: str) -> list[str]:
     _, minor, _ = version.split(".")
     stamp = {"gitVersion": version, "gitMajor": "1", "gitMinor": minor, "gitTreeState": "clean"}
     # Two packages hold the version: one for /version and --version, one for the clients' User-Agent.

@@ -2,30 +2,68 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
 
 from local_kubernetes import binaries
 from local_kubernetes.kubeconfig import write_private
+from local_kubernetes.progress import LocalKubernetesError
 
 LOCAL = Path(__file__).resolve().parent.parent / ".local"
 KUBECONFIG = LOCAL / "kubeconfig"
 
 
 def link_tools() -> None:
-    """Put kubectl and helm into .local/bin."""
-    (LOCAL / "bin").mkdir(parents=True, exist_ok=True)
+    """Put kubectl and helm of our own cluster's version into .local/bin."""
     # hyperkube is whatever program it is called by.
-    for name, target in (("kubectl", binaries.hyperkube()), ("helm", binaries.helm())):
-        link = LOCAL / "bin" / name
-        if not link.is_symlink() or link.readlink() != target:
-            link.unlink(missing_ok=True)
-            link.symlink_to(target)
+    _link(kubectl=binaries.hyperkube(), helm=binaries.helm())
+
+
+def link_users_tools() -> None:
+    """Put the user's own kubectl and helm into .local/bin; a helm is built where there is none.
+
+    Raises:
+        LocalKubernetesError: There is no kubectl, and ours is a part of Kubernetes that would take long to build.
+    """
+    kubectl = _users("kubectl")
+    if not kubectl:
+        raise LocalKubernetesError("there is no kubectl on PATH: install it (https://kubernetes.io/docs/tasks/tools)")
+    _link(kubectl=kubectl, helm=_users("helm") or binaries.helm())
+
+
+def kubectl(*arguments: str) -> list[str]:
+    """Return a command line for the cluster of .local/kubeconfig.
+
+    Args:
+        *arguments: Of kubectl.
+    """
+    return [str(LOCAL / "bin" / "kubectl"), f"--kubeconfig={KUBECONFIG}", *arguments]
 
 
 def leave_kubeconfig(source: Path) -> None:
-    """Copy a kubeconfig to .local/kubeconfig.
+    """Copy a kubeconfig to .local/kubeconfig; one that is the same stays untouched, and with it its time.
 
     Args:
         source: The administrator's kubeconfig of the cluster.
     """
-    write_private(KUBECONFIG, source.read_text())
+    text = source.read_text()
+    if not KUBECONFIG.is_file() or KUBECONFIG.read_text() != text:
+        write_private(KUBECONFIG, text)
+
+
+def _users(program: str) -> Path | None:
+    # NB: .local/bin may be on PATH itself, and a link must not point at itself.
+    folders = os.environ.get("PATH", "").split(os.pathsep)
+    elsewhere = [folder for folder in folders if folder and Path(folder).resolve() != (LOCAL / "bin").resolve()]
+    found = shutil.which(program, path=os.pathsep.join(elsewhere))
+    return Path(found).absolute() if found else None
+
+
+def _link(**targets: Path) -> None:
+    (LOCAL / "bin").mkdir(parents=True, exist_ok=True)
+    for name, target in targets.items():
+        link = LOCAL / "bin" / name
+        if not link.is_symlink() or link.readlink() != target:
+            link.unlink(missing_ok=True)
+            link.symlink_to(target)

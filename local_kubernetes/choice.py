@@ -11,8 +11,9 @@ import subprocess
 from pathlib import Path
 from typing import Protocol
 
-from local_kubernetes import checkout, kind, network_policies, node
+from local_kubernetes import checkout, cluster_registry, kind, network_policies, node, registry
 from local_kubernetes.doctor import install_missing
+from local_kubernetes.kubeconfig import write_private
 from local_kubernetes.node_layout import STATE
 from local_kubernetes.progress import LocalKubernetesError, tell
 
@@ -34,8 +35,8 @@ class Cluster(Protocol):
     def status(self) -> str:
         """Return one line; it begins with `running` if the cluster can be used."""
 
-    def load_image(self, archive: Path, name: str | None) -> None:
-        """Make an image archive known to the nodes."""
+    def load_image(self, archive: Path, name: str | None) -> str:
+        """Make an image archive known to the nodes; return the name by which pods use it."""
 
     def set_device(self, device: str, *, healthy: bool) -> None:
         """Make a fake device healthy or not."""
@@ -67,9 +68,10 @@ class NodeCluster:
         trouble = node.whats_wrong()
         return f"not usable: {trouble}" if trouble else f"running: one node on this machine, state in {STATE}"
 
-    def load_image(self, archive: Path, name: str | None) -> None:
+    def load_image(self, archive: Path, name: str | None) -> str:
         """Import it into containerd."""
         node.load_image(archive, name)
+        return name or ""
 
     def set_device(self, device: str, *, healthy: bool) -> None:
         """Tell the device plugin."""
@@ -100,9 +102,10 @@ class KindCluster:
         """Return one line."""
         return f"running: kind cluster {kind.NAME}" if kind.running() else "not usable: it is not running"
 
-    def load_image(self, archive: Path, name: str | None) -> None:
+    def load_image(self, archive: Path, name: str | None) -> str:
         """Import it into the kind node."""
         kind.load_image(archive, name)
+        return name or ""
 
     def set_device(self, device: str, *, healthy: bool) -> None:
         """Tell the device plugin in the kind node."""
@@ -128,26 +131,38 @@ class CurrentCluster:
             "--flatten",
             "--minify",
         ]
-        text = subprocess.run(view, check=True, capture_output=True, text=True).stdout
+        done = subprocess.run(view, check=False, capture_output=True, text=True)
+        if done.returncode:
+            raise LocalKubernetesError(f"{VARIABLE}=current, but $KUBECONFIG has no cluster: {done.stderr.strip()}")
         source = checkout.LOCAL / "kubeconfig.current"
-        source.write_text(text)
+        write_private(source, done.stdout)
         checkout.leave_kubeconfig(source)
         source.unlink()
         if not self._answers():
             raise LocalKubernetesError(f"{VARIABLE}=current, but the cluster of $KUBECONFIG does not answer")
 
     def down(self) -> None:
-        """Leave the cluster as it is."""
-        tell("the cluster is yours: it stays")
+        """Remove the registry that load_image() may have started; leave all else as it is."""
+        if checkout.KUBECONFIG.exists():
+            cluster_registry.remove()
+        tell("the cluster is yours: it stays, and so does what was installed in it")
 
     def status(self) -> str:
         """Return one line."""
         return "running: the cluster of $KUBECONFIG" if self._answers() else "not usable: it does not answer"
 
-    def load_image(self, archive: Path, name: str | None) -> None:
-        """Refuse."""
-        what = name or archive
-        raise LocalKubernetesError(f"{VARIABLE}=current: push {what} to a registry that the cluster pulls from")
+    def load_image(self, archive: Path, name: str | None) -> str:
+        """Push it to the registry of the user, or else to one in the cluster."""
+        if not name:
+            raise LocalKubernetesError(f"{VARIABLE}=current: give {archive} a name, by which it is pushed")
+        if registry.given():
+            pushed = registry.name_in(registry.given(), name)
+            registry.push(archive, pushed)
+            return pushed
+        inside = cluster_registry.start()
+        with cluster_registry.forwarded() as outside:
+            registry.push(archive, registry.name_in(outside, name))
+        return registry.name_in(inside, name)
 
     def set_device(self, device: str, *, healthy: bool) -> None:
         """Refuse."""
@@ -159,9 +174,8 @@ class CurrentCluster:
         tell(f"the cluster's own network enforces network policies, or does not: {enforced=} changes nothing")
 
     def _answers(self) -> bool:
-        kubectl = checkout.LOCAL / "bin" / "kubectl"
-        command: list[str | Path] = [kubectl, f"--kubeconfig={checkout.KUBECONFIG}", "get", "--raw=/readyz"]
-        return subprocess.run(command, check=False, capture_output=True).returncode == 0
+        answer = subprocess.run(checkout.kubectl("get", "--raw=/readyz"), check=False, capture_output=True)
+        return answer.returncode == 0
 
 
 CLUSTERS: dict[str, type[Cluster]] = {"node": NodeCluster, "kind": KindCluster, "current": CurrentCluster}
@@ -189,9 +203,12 @@ def chosen() -> Cluster:
 def up() -> Cluster:
     """Raise or find a cluster; leave its kubeconfig, kubectl and helm in the checkout."""
     cluster = choose()
-    if cluster.name != "node" or node.whats_wrong():
-        install_missing(node=cluster.name == "node")
-    checkout.link_tools()
+    if cluster.name == "current":
+        checkout.link_users_tools()
+    else:
+        if cluster.name != "node" or node.whats_wrong():
+            install_missing(node=cluster.name == "node")
+        checkout.link_tools()
     cluster.up()
     CHOSEN.write_text(cluster.name)
     return cluster

@@ -62,7 +62,7 @@ def apiserver_command(binary: Path, state: Path, addresses: Addresses) -> list[s
     """Return kube-apiserver's command line.
 
     Args:
-        binary: hyperkube.
+        binary: hyperkube, or the programs of an older Kubernetes.
         state: The cluster's state folder.
         addresses: Where it listens.
     """
@@ -102,7 +102,7 @@ def controller_manager_command(binary: Path, state: Path, *, qps: int = 500) -> 
     """Return kube-controller-manager's command line.
 
     Args:
-        binary: hyperkube.
+        binary: hyperkube, or the programs of an older Kubernetes.
         state: The cluster's state folder.
         qps: Requests per second it may send; the default of 20 would be the slowest part of any test of scale.
     """
@@ -127,7 +127,7 @@ def scheduler_command(binary: Path, state: Path, *, qps: int = 1000) -> list[str
     """Return kube-scheduler's command line.
 
     Args:
-        binary: hyperkube.
+        binary: hyperkube, or the programs of an older Kubernetes.
         state: The cluster's state folder.
         qps: Requests per second it may send; see controller_manager_command.
     """

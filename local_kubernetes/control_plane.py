@@ -26,6 +26,9 @@ from local_kubernetes.kubeconfig import write_kubeconfig
 from local_kubernetes.ports import loopback_addresses
 from local_kubernetes.progress import LocalKubernetesError
 
+MINOR_VARIABLE = "TFCLUSTER_KUBERNETES_MINOR"
+"""Names the older minor, such as 1.34, that control planes on loopback run; unset: that of hyperkube."""
+
 TRIES = 3
 """Starts to try when another program has taken a port between our choice and our use of it."""
 
@@ -45,9 +48,12 @@ class ControlPlane:
         addresses: Where it listens.
         enter: A command that runs its arguments inside the namespaces of the programs.
         owner: See processes.Program.
+        minor: The older minor that its programs are of; empty: hyperkube's. etcd is hyperkube's in any case.
     """
 
-    def __init__(self, state: Path, addresses: Addresses, *, enter: Sequence[str] = (), owner: str = "") -> None:
+    def __init__(
+        self, state: Path, addresses: Addresses, *, enter: Sequence[str] = (), owner: str = "", minor: str = ""
+    ) -> None:
         self.state = state
         self.kubeconfig = state / "kubeconfig"
         """The administrator's."""
@@ -57,6 +63,7 @@ class ControlPlane:
         self.addresses = addresses
         self._enter = enter
         self._owner = owner
+        self._minor = minor
 
     def __enter__(self) -> Self:
         return self
@@ -86,13 +93,13 @@ class ControlPlane:
         """Start etcd and the API server and wait until the server answers."""
         self._write_files()
         self._run("etcd", components.etcd_command(binaries.hyperkube(), self.state, self.addresses))
-        self._run("kube-apiserver", components.apiserver_command(binaries.hyperkube(), self.state, self.addresses))
+        self._run("kube-apiserver", components.apiserver_command(self._programs(), self.state, self.addresses))
         self.api.wait_for("/readyz", what="the API server", alive=self.check_alive)
 
     def launch_controllers(self) -> None:
         """Start the programs that act on what the API server holds."""
-        self._run("kube-controller-manager", components.controller_manager_command(binaries.hyperkube(), self.state))
-        self._run("kube-scheduler", components.scheduler_command(binaries.hyperkube(), self.state))
+        self._run("kube-controller-manager", components.controller_manager_command(self._programs(), self.state))
+        self._run("kube-scheduler", components.scheduler_command(self._programs(), self.state))
 
     def kubeconfig_for(self, user: str, groups: tuple[str, ...] = ()) -> Path:
         """Make credentials for a user who has the rights that RBAC gives, and no more.
@@ -112,7 +119,7 @@ class ControlPlane:
     def restart_apiserver(self) -> None:
         """Kill the API server and start it again on its port: watches break, and its caches are empty."""
         processes.stop(p for p in processes.running(self.state) if p.name == "kube-apiserver")
-        self._run("kube-apiserver", components.apiserver_command(binaries.hyperkube(), self.state, self.addresses))
+        self._run("kube-apiserver", components.apiserver_command(self._programs(), self.state, self.addresses))
         self.api.wait_for("/readyz", what="the API server after its restart", alive=self.check_alive)
 
     def compact_etcd(self) -> None:
@@ -170,6 +177,9 @@ class ControlPlane:
     def _run(self, name: str, arguments: Sequence[str | Path]) -> None:
         processes.launch(arguments, name=name, state=self.state, enter=self._enter, owner=self._owner)
 
+    def _programs(self) -> Path:
+        return binaries.older_control_plane(self._minor) if self._minor else binaries.hyperkube()
+
     def _etcd(self, call: str, body: dict[str, object]) -> dict[str, dict[str, str]]:
         request = urllib.request.Request(
             f"http://127.0.0.1:{self.addresses.etcd_port}/v3/{call}", data=json.dumps(body).encode(), method="POST"
@@ -180,7 +190,7 @@ class ControlPlane:
 
 
 def start(state: Path, *, kwok_nodes: int = 0) -> ControlPlane:
-    """Start a control plane on loopback that ends with this process at the latest.
+    """Start a control plane on loopback, of $TFCLUSTER_KUBERNETES_MINOR, that ends with this process at the latest.
 
     Args:
         state: Its folder; what an earlier control plane left there is removed.
@@ -211,7 +221,8 @@ def start_owned(state: Path, *, kwok_nodes: int, owner: str) -> ControlPlane:
     state = state.absolute()
     stop_orphans()
     for attempt in range(1, TRIES + 1):
-        plane = ControlPlane(state, loopback_addresses(), owner=owner)
+        minor = os.environ.get(MINOR_VARIABLE, "")
+        plane = ControlPlane(state, loopback_addresses(), owner=owner, minor=minor)
         try:
             plane.launch()
             if kwok_nodes:

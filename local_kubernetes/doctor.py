@@ -92,6 +92,16 @@ def node_checks() -> Iterator[Check]:
             yield Check(name, _works_in_namespaces(script), "needs a kernel or a container that allows it")
 
 
+def current_checks() -> Iterator[Check]:
+    """Look at what it takes to use a cluster that the user has already."""
+    kubectl = "install it: https://kubernetes.io/docs/tasks/tools"
+    yield Check("command kubectl", shutil.which("kubectl") is not None, kubectl)
+    helm = shutil.which("helm") is not None or go_on_path() is not None or _has_module("venv")
+    yield Check("command helm, or Go to build it", helm, "install it: https://helm.sh/docs/intro/install")
+    pushes = shutil.which("skopeo") is not None or shutil.which("docker") is not None
+    yield Check("command skopeo or docker, to push images", pushes, _apt_line("skopeo"), "skopeo")
+
+
 def examine(*, node: bool) -> list[Check]:
     """Look at everything.
 
@@ -118,6 +128,21 @@ def install_missing(*, node: bool) -> None:
         missing = [check for check in examine(node=node) if not check.present]
     if missing:
         raise LocalKubernetesError("this machine lacks:\n" + "\n".join(map(str, missing)))
+
+
+def install_command(name: str) -> bool:
+    """Install the Debian package of a command that is not there, if that is possible.
+
+    Args:
+        name: The command's name, which is the package's too.
+
+    Returns:
+        Whether the command is there now.
+    """
+    if not shutil.which(name) and os.geteuid() == 0 and shutil.which("apt-get"):
+        tell(f"installing the Debian package {name}")
+        _apt_install([name])
+    return shutil.which(name) is not None
 
 
 def cgroup_controllers() -> set[str]:

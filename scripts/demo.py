@@ -71,7 +71,9 @@ def _apply() -> None:
         _await("the pods of the last demo are gone", lambda: not _items("pods"))
     else:
         _kubectl("create", "namespace", _NAMESPACE, namespace=False)
-    _show("apply", "-f", "examples/parameter-server.yaml")
+    example = "examples/parameter-server.yaml"
+    manifest = images.with_loaded_names((images.ROOT / example).read_text(encoding="utf-8"))
+    _show("apply", "-f", example, stdin=manifest)
     _await("every task is ready", lambda: _condition("Ready") == "True", patience=300)
     _show("get", "tfcluster,pods")
 
@@ -155,15 +157,17 @@ def _headline(text: str) -> None:
     print(f"\n== {text}\n", flush=True)
 
 
-def _kubectl(*arguments: str, namespace: bool = True) -> str:
-    scope = ("-n", _NAMESPACE) if namespace else ()
-    done = subprocess.run([*_KUBECTL, *scope, *arguments], check=True, cwd=images.ROOT, capture_output=True, text=True)
+def _kubectl(*arguments: str, namespace: bool = True, stdin: str | None = None) -> str:
+    command = [*_KUBECTL, *(("-n", _NAMESPACE) if namespace else ()), *arguments]
+    done = subprocess.run(command, check=True, cwd=images.ROOT, capture_output=True, text=True, input=stdin)
     return done.stdout
 
 
-def _show(*arguments: str) -> None:
+def _show(*arguments: str, stdin: str | None = None) -> None:
+    """Tell and run a command; with `stdin`, that text stands for the file which the command names last."""
     print(f"$ kubectl {' '.join(arguments)}", flush=True)
-    print(textwrap.indent(_kubectl(*arguments), "  "), end="", flush=True)
+    run = arguments if stdin is None else (*arguments[:-1], "-")
+    print(textwrap.indent(_kubectl(*run, stdin=stdin), "  "), end="", flush=True)
 
 
 def _items(kind: str) -> list[dict[str, Any]]:

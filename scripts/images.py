@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from local_kubernetes import choice
 from local_kubernetes.cache import cached, content_hash
 from scripts import buildah
 
@@ -88,21 +89,62 @@ def load(image: Image) -> str:
         image: which.
 
     Returns:
-        The name that changes with its content, by which a release is upgraded; the examples say ``:dev``.
+        The name by which the cluster's pods use it. It changes with the content, but where images are imported into
+        the nodes, the large one is imported once, under the name that the examples have: nothing is upgraded to it.
     """
     archive = image.archive()
     tagged = f"{image.name}:{image.content()}"
-    # A large image is imported once: nothing is upgraded to it.
-    names = [f"{image.name}:dev"] if image is TRAINING else [tagged, f"{image.name}:dev"]
-    loaded = ROOT / ".local" / f"loaded-{Path(image.name).name}"
+    if choice.chosen().name == "current":
+        name = _load(archive, tagged)  # pushed each time: layers that the registry has are not sent again
+        _loaded(image).write_text(name)
+        return name
+    names = [example_name(image)] if image is TRAINING else [tagged, example_name(image)]
     # The cluster may have been made anew since: its kubeconfig tells one from the other.
-    mark = f"{tagged} {(ROOT / '.local' / 'kubeconfig').stat().st_mtime_ns}"
-    if not (loaded.is_file() and loaded.read_text() == mark):
+    mark = f"{names[0]} {tagged} {(ROOT / '.local' / 'kubeconfig').stat().st_mtime_ns}"
+    if not (_loaded(image).is_file() and _loaded(image).read_text() == mark):
         tell(f"loading {tagged} into the cluster")
         for name in names:
-            _run([sys.executable, "-m", "local_kubernetes", "load-image", str(archive), name])
-        loaded.write_text(mark)
-    return tagged
+            _load(archive, name)
+        _loaded(image).write_text(mark)
+    return names[0]
+
+
+def example_name(image: Image) -> str:
+    """Return the name that the examples and the README have for an image.
+
+    Args:
+        image: which.
+    """
+    return f"{image.name}:dev"
+
+
+def loaded_name(image: Image) -> str:
+    """Return the name by which pods use an image that was loaded earlier; without that, the name of the examples.
+
+    Args:
+        image: which.
+    """
+    return _loaded(image).read_text().split()[0] if _loaded(image).is_file() else example_name(image)
+
+
+def with_loaded_names(manifest: str) -> str:
+    """Give a manifest of the examples the names that our images have in this cluster.
+
+    Args:
+        manifest: YAML.
+    """
+    for image in (OPERATOR, TRAINING):
+        manifest = manifest.replace(example_name(image), loaded_name(image))
+    return manifest
+
+
+def _loaded(image: Image) -> Path:
+    return ROOT / ".local" / f"loaded-{Path(image.name).name}"
+
+
+def _load(archive: Path, name: str) -> str:
+    command = [sys.executable, "-m", "local_kubernetes", "load-image", str(archive), name]
+    return subprocess.run(command, check=True, cwd=ROOT, stdout=subprocess.PIPE, text=True).stdout.strip()
 
 
 def tell(line: str) -> None:

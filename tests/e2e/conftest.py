@@ -98,13 +98,17 @@ def namespace(new_namespace: Callable[[], str], objects: Objects) -> Iterator[st
 @pytest.fixture(scope="session")
 def operator_image() -> str:
     """An image that the nodes have: the operator and the resolver."""
-    return os.environ.get("TFCLUSTER_E2E_OPERATOR_IMAGE", "localhost/tfcluster-operator:dev")
+    from scripts import images
+
+    return os.environ.get("TFCLUSTER_E2E_OPERATOR_IMAGE") or images.loaded_name(images.OPERATOR)
 
 
 @pytest.fixture(scope="session")
 def training_image() -> str:
     """An image that the nodes have: TensorFlow, the resolver and the examples' programs."""
-    return os.environ.get("TFCLUSTER_E2E_TRAINING_IMAGE", "localhost/tfcluster-training:dev")
+    from scripts import images
+
+    return os.environ.get("TFCLUSTER_E2E_TRAINING_IMAGE") or images.loaded_name(images.TRAINING)
 
 
 @pytest.fixture(scope="session")

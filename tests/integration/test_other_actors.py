@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from kubernetes.client.exceptions import ApiException
 from support.audit import AuditLog
+from support.kubernetes_minor import require_kubernetes
 from support.lives import await_another_pass, await_asked_to_go, await_pods_left, confirm_ends, launch_running, uids_of
 from support.manifests import IMAGE, pod_template
 from support.objects import CONFIG_MAPS, PODS, RESOURCE_QUOTAS, Kind, Object
@@ -48,6 +49,7 @@ WITHOUT_ANNOTATIONS = """[JSONPatch{op: "add", path: "/metadata/annotations", va
 @contextmanager
 def mutating(world: World, expression: str, in_force: Callable[[Object], bool]) -> Iterator[None]:
     """Have a policy change each new pod of the namespace, for the time of a with block."""
+    require_kubernetes("1.36", "mutating admission policies")
     objects, name = world.objects, world.namespace
     rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
     policy = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from support.kubernetes_minor import require_kubernetes
 from support.manifests import pod_template
 from support.objects import Object
 from support.world import World
@@ -194,6 +195,7 @@ def test_view_tells_a_task_its_own_accelerators_though_filters_hide_it(world):
 
 def test_view_tells_only_the_task_whose_device_is_lost(world, kubelet):
     """A task with an unhealthy device is listed with its healthy ones; tasks with all of theirs are not listed."""
+    require_kubernetes("1.36", "device health")
     publish(world, {"worker": {"replicas": 2, "template": GPU}})
     kubelet.run("c-worker-0", devices={"nvidia.com/gpu": [("GPU-0", "Healthy"), ("GPU-1", "Healthy")]})
     kubelet.run("c-worker-1", devices={"nvidia.com/gpu": [("GPU-2", "Healthy"), ("GPU-3", "Unhealthy")]})
@@ -220,6 +222,7 @@ def test_view_is_not_rewritten_when_all_devices_are_healthy(world, kubelet):
 
 def test_view_epoch_does_not_count_devices(world, kubelet):
     """Losing a device rewrites the view without a new epoch: membership and filters are the same."""
+    require_kubernetes("1.36", "device health")
     publish(world, {"worker": {"template": GPU}})
     kubelet.run("c-worker-0", devices={"nvidia.com/gpu": [("GPU-0", "Healthy"), ("GPU-1", "Unhealthy")]})
     world.await_status("c", lambda status: status["accelerators"] == "1 nvidia.com/gpu", what="one GPU is counted")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 import pytest
+from support.kubernetes_minor import require_kubernetes
 from support.manifests import pod_template
 from support.objects import PODS, TFCLUSTERS
 from support.world import task_names
@@ -168,6 +169,7 @@ def test_status_edited_by_hand_is_put_right(world, kubelet):
 
 def test_status_accelerators_are_the_healthy_ones_that_pods_hold(world, kubelet):
     """The accelerators of the cluster and of each job count healthy devices of running pods."""
+    require_kubernetes("1.36", "device health")
     world.launch("c", {"worker": {"replicas": 2, "template": GPU}, "ps": {}})
     world.await_settled("c")
     kubelet.run("c-worker-0", devices={"nvidia.com/gpu": [("GPU-0", "Healthy"), ("GPU-1", "Healthy")]})

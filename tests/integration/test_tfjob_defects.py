@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from support.admission import refusal
+from support.kubernetes_minor import require_kubernetes
 from support.lives import await_all_replaced, await_another_pass, launch_running
 from support.manifests import pod_template, tfcluster
 from support.objects import PODS, TFCLUSTERS
@@ -189,6 +190,7 @@ def test_defect_10_one_of_many_is_not_running(world, kubelet):
 
 def test_defect_11_what_tfjob_lacks(world, kubelet, kubectl):
     """Filters, GPU counts, the resolver, readiness, a restart of all together, and /scale: each is there."""
+    require_kubernetes("1.36", "device health")
     jobs = {
         "worker": {
             "replicas": 2,

@@ -1,4 +1,4 @@
-"""From the operator of the commit below to this one: what it made is adopted, and what it knew is known.
+"""From the operator of an older version to this one: what it made is adopted, and what it knew is known.
 
 Both run as they are, on a control plane of their own.  The life of the cluster has left something in every field that
 the operator keeps.
@@ -6,9 +6,6 @@ the operator keeps.
 
 from __future__ import annotations
 
-import io
-import subprocess
-import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 from kubernetes import client, config
+from support import older_version
 from support.audit import AuditLog
 from support.lives import await_all_replaced, await_another_pass, await_asked_to_go, launch_running, uids_of
 from support.objects import CRDS, NAMESPACES, PODS, SERVICE_ACCOUNTS, Object, Objects
@@ -27,8 +25,6 @@ from support.world import World, task_names
 
 ROOT = Path(__file__).resolve().parents[2]
 CRD = "tfclusters.tfcluster.dev"
-#: The last version before the election, and before `status.internal`.
-OLDER = "6ef3058833c117c4d4659f3cd7ebe239eed47c3d"
 NAMESPACE = "upgrade"
 JOBS = {
     "chief": {},
@@ -61,14 +57,7 @@ class Stage:
 @pytest.fixture(scope="module")
 def older_sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The older operator, its resolver and its definition, out of the repository's history."""
-    wanted = ("operator", "resolver", "crds/tfcluster.yaml")
-    found = subprocess.run(["git", "archive", OLDER, *wanted], cwd=ROOT, capture_output=True, check=False)
-    if found.returncode:
-        pytest.fail(f"commit {OLDER} is not here: fetch the whole history (git fetch --unshallow)", pytrace=False)
-    folder = tmp_path_factory.mktemp("older")
-    with tarfile.open(fileobj=io.BytesIO(found.stdout)) as archive:
-        archive.extractall(folder, filter="data")
-    return folder
+    return older_version.unpack(tmp_path_factory.mktemp("older"), "operator", "resolver", "crds/tfcluster.yaml")
 
 
 @pytest.fixture
@@ -215,3 +204,25 @@ def test_upgrade_of_the_operator_first(stage):
     stage.world.await_replaced("c-chief-0", pods["c-chief-0"])
     stage.kubelet.run("c-chief-0")
     check_what_is_known(stage, {**pods, "c-chief-0": stage.world.uid("c-chief-0")}, restarts=3)
+
+
+def test_downgrade_forgets_what_only_the_newer_operator_keeps(stage):
+    """Back under the older operator, a restarted job is restarted once more, a complete task runs again: no more."""
+    live(stage)
+    bring_the_definition_up_to_date(stage.objects)
+    await_another_pass(stage.world, "c")
+    stage.older.stop()
+    stage.newer.start()
+    await_another_pass(stage.world, "c")
+    stage.newer.stop()
+    position = stage.audit.await_quiet(OPERATOR_USER, namespace=NAMESPACE)
+
+    stage.older.start()
+    await_another_pass(stage.world, "c")
+    stage.audit.await_quiet(OPERATOR_USER, namespace=NAMESPACE)
+
+    assert sorted(stage.writes(position)) == [
+        ("create", "pods", "c-reader-0"),
+        ("delete", "pods", "c-worker-0"),
+        ("delete", "pods", "c-worker-1"),
+    ]

@@ -85,12 +85,10 @@ def test_choice_is_remembered_for_down(local, record):  # noqa: ARG001 - likewis
     assert choice.chosen().name == "node"
 
 
-def test_current_cluster_is_not_changed(local, monkeypatch, capsys):  # noqa: ARG001 - likewise
-    """On the user's own cluster, loading an image or breaking a device is an error that says what to do."""
+def test_current_cluster_has_no_fake_devices(local, monkeypatch, capsys):  # noqa: ARG001 - likewise
+    """On the user's own cluster, breaking a device is an error that says why."""
     monkeypatch.setenv(choice.VARIABLE, "current")
 
-    assert command_line.main(["load-image", "x.tar", "localhost/x:1"]) == 1
-    assert "push localhost/x:1 to a registry" in capsys.readouterr().err
     assert command_line.main(["device", "unhealthy", "GPU-0003"]) == 1
     assert "no fake devices run there" in capsys.readouterr().err
 
@@ -175,6 +173,46 @@ def test_current_kubeconfig_is_copied_whole(local):
     assert sorted(path.name for path in local.iterdir()) == ["bin", "kubeconfig"]
 
 
+def test_current_cluster_takes_the_tools_of_the_user(local, tmp_path, monkeypatch):
+    """Kubectl and helm are those of PATH, also where .local/bin comes first in it: no Kubernetes is built for them."""
+    theirs = tmp_path / "theirs"
+    for folder in (theirs, local / "bin"):
+        folder.mkdir()
+        for name in ("kubectl", "helm"):
+            (folder / name).touch(mode=0o755)
+    monkeypatch.setenv("PATH", f"{local / 'bin'}:{theirs}")
+    monkeypatch.setattr(checkout.binaries, "hyperkube", lambda: pytest.fail("Kubernetes is built"))
+    monkeypatch.setattr(checkout.binaries, "helm", lambda: pytest.fail("helm is built"))
+
+    checkout.link_users_tools()
+
+    assert {path.name: path.readlink() for path in (local / "bin").iterdir()} == {
+        name: theirs / name for name in ("kubectl", "helm")
+    }
+
+
+def test_current_cluster_without_kubectl_is_an_error_that_says_what_to_do(local, tmp_path, monkeypatch):  # noqa: ARG001
+    """Whoever has a cluster and no kubectl is told to install it."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    with pytest.raises(LocalKubernetesError, match="no kubectl on PATH: install it"):
+        checkout.link_users_tools()
+
+
+def test_kubeconfig_that_is_the_same_stays_untouched(local, tmp_path):
+    """The file's time tells one cluster from the next: finding the same cluster again does not change it."""
+    source = tmp_path / "source"
+    source.write_text("one")
+    checkout.leave_kubeconfig(source)
+    before = (local / "kubeconfig").stat()
+    checkout.leave_kubeconfig(source)
+
+    assert (local / "kubeconfig").stat() == before
+    source.write_text("another")
+    checkout.leave_kubeconfig(source)
+    assert (local / "kubeconfig").read_text() == "another"
+
+
 def test_doctor_names_the_package_of_a_missing_command(monkeypatch, tmp_path):
     """Each missing command comes with the line that installs it, and each found one is ok."""
     (tmp_path / "runc").touch(mode=0o755)
@@ -182,6 +220,21 @@ def test_doctor_names_the_package_of_a_missing_command(monkeypatch, tmp_path):
 
     assert str(doctor._command("runc")) == "ok      command runc"
     assert str(doctor._command("ctr")) == "MISSING command ctr: apt-get install --no-install-recommends containerd"
+
+
+def test_doctor_looks_for_other_things_where_the_cluster_is_the_users(local, monkeypatch, tmp_path, capsys):  # noqa: ARG001
+    """For a cluster that one has, kubectl, helm and a program that pushes are looked for, and nothing of a node."""
+    for name in ("helm", "docker"):
+        (tmp_path / name).touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv(choice.VARIABLE, "current")
+
+    assert command_line.main(["doctor"]) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        "MISSING command kubectl: install it: https://kubernetes.io/docs/tasks/tools",
+        "ok      command helm, or Go to build it",
+        "ok      command skopeo or docker, to push images",
+    ]
 
 
 def test_doctor_refuses_what_no_package_cures(monkeypatch):

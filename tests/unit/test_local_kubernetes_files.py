@@ -181,7 +181,7 @@ def test_ports_are_free_and_different():
 def test_kubernetes_says_its_real_version():
     """The version that go.mod asks for is stamped into both packages that report it."""
     version = binaries.kubernetes_version()
-    flags = binaries._hyperkube_flags(version)
+    flags = binaries._kubernetes_flags(version)
 
     assert version.startswith("v1.37.")
     assert f"-X k8s.io/component-base/version.gitVersion={version}" in flags[-1]

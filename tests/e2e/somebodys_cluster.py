@@ -1,0 +1,89 @@
+"""The cluster of ``make cluster`` as one that somebody has already: known by a kubeconfig, asked by tools on PATH."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+@dataclass(frozen=True)
+class Somebody:
+    """A user with a kubeconfig, a kubectl and a helm, and nothing of this checkout's.
+
+    Attributes:
+        environment: the user's variables.
+        folder: where the user works.
+    """
+
+    environment: dict[str, str]
+    folder: Path
+
+    def run(self, command: str, *, timeout: float = 600, **variables: str) -> str:
+        """Run a line of shell; it must succeed.
+
+        Args:
+            command: the line.
+            timeout: seconds.
+            **variables: added to the environment.
+
+        Returns:
+            What it printed.
+        """
+        done = subprocess.run(
+            ["bash", "-c", command],
+            cwd=self.folder,
+            env={**self.environment, **variables},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=timeout,
+        )
+        assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+    def checkout(self) -> Path:
+        """Copy this working tree, without what `make` left in it; Python's environment is lent.
+
+        The image of its operator is not that of this working tree.  A kubelet that has pulled an image by one name
+        pulls it again for each other name, also where that was imported: and nobody serves ours.
+        """
+        copy = self.folder / "checkout"
+        if copy.exists():
+            return copy
+        listed = subprocess.run(
+            ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+            cwd=ROOT,
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout.splitlines()
+        for name in filter(lambda name: (ROOT / name).is_file(), listed):
+            (copy / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, copy / name)  # with its time: else make would make the environment again
+        (copy / ".venv").symlink_to(ROOT / ".venv")
+        with (copy / "operator" / "tfcluster_operator" / "__main__.py").open("a", encoding="utf-8") as program:
+            program.write("# somebody's\n")
+        return copy
+
+
+def become(folder: Path, kubeconfig: Path) -> Somebody:
+    """Make a user of a cluster.
+
+    Args:
+        folder: an empty one for the user's things.
+        kubeconfig: the cluster's.
+    """
+    tools = folder / "bin"
+    tools.mkdir()
+    for name in ("kubectl", "helm"):
+        ours = ROOT / ".local" / "bin" / name
+        program = ours.resolve() if ours.exists() else Path(shutil.which(name) or name)
+        (tools / name).symlink_to(program)
+    shutil.copy(kubeconfig, folder / "kubeconfig")
+    path = f"{tools}{os.pathsep}{os.environ['PATH']}"
+    return Somebody({**os.environ, "PATH": path, "KUBECONFIG": str(folder / "kubeconfig")}, folder)

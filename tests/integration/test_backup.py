@@ -1,0 +1,87 @@
+"""A TFCluster that comes back from a backup: with its status it goes on from there, without it begins again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from support.lives import await_another_pass, launch_running
+from support.objects import PODS, TFCLUSTERS, Object
+from support.world import World, task_names
+
+JOBS = {"chief": {}, "worker": {"replicas": 2, "restartPolicy": "Never"}}
+
+
+def backup_of(world: World, name: str) -> Object:
+    """Read what a backup keeps of a TFCluster: all but what the API server makes itself."""
+    found = world.cluster(name)
+    kept = ("name", "namespace", "labels", "annotations", "finalizers")
+    return {**found, "metadata": {key: value for key, value in found["metadata"].items() if key in kept}}
+
+
+def restore(world: World, backup: Object, *, status: bool) -> None:
+    """Create a TFCluster from a backup, and give it its status in a second step, as backup tools do."""
+    world.objects.create(TFCLUSTERS, world.namespace, {k: v for k, v in backup.items() if k != "status"})
+    if status:
+        path = TFCLUSTERS.path(world.namespace, backup["metadata"]["name"], "status")
+        body: dict[str, Any] = {"status": backup["status"]}
+        world.objects.request("PATCH", path, body, content="application/merge-patch+json")
+
+
+def test_finished_training_stays_finished(operator, world, kubelet):
+    """Restored with its status while no operator runs, a cluster that has Succeeded runs nothing again."""
+    launch_running(world, kubelet, "c", JOBS)
+    kubelet.succeed("c-chief-0")
+    ended = world.await_ended("c", "Succeeded")
+    backup = backup_of(world, "c")
+    lose(world, kubelet, "c", JOBS)
+
+    operator.kill()
+    restore(world, backup, status=True)
+    operator.start()
+    await_another_pass(world, "c")
+
+    assert world.pods_of("c") == {}
+    status = world.status("c")
+    assert world.condition("c", "Succeeded")["status"] == "True"
+    assert status["completionTime"] == ended["completionTime"]
+
+
+def test_running_training_goes_on_from_its_status(operator, world, kubelet):
+    """Restored with its status, a cluster that ran gets pods again, but none for a task that was complete."""
+    launch_running(world, kubelet, "c", JOBS)
+    kubelet.succeed("c-worker-1")
+    world.await_status("c", lambda s: s["jobs"]["worker"]["succeeded"] == 1, what="one is complete")
+    world.await_status("c", lambda s: s["internal"]["jobs"]["worker"].get("completedIndexes"), what="it is kept")
+    backup = backup_of(world, "c")
+    lose(world, kubelet, "c", JOBS)
+
+    operator.kill()
+    restore(world, backup, status=True)
+    operator.start()
+
+    world.await_pods_of("c", task_names("c", chief=1, worker=1))
+    await_another_pass(world, "c")
+    world.await_pods_of("c", task_names("c", chief=1, worker=1))
+
+
+def test_without_status_everything_runs_again(operator, world, kubelet):  # noqa: ARG001 - the operator works
+    """Restored without its status, as backup tools do unless they are told, a finished cluster runs all its tasks."""
+    launch_running(world, kubelet, "c", JOBS)
+    kubelet.succeed("c-chief-0")
+    world.await_ended("c", "Succeeded")
+    backup = backup_of(world, "c")
+    lose(world, kubelet, "c", JOBS)
+
+    restore(world, backup, status=False)
+
+    world.await_pods_of("c", task_names("c", chief=1, worker=2))
+
+
+def lose(world: World, kubelet: Any, name: str, jobs: dict[str, Object]) -> None:
+    """Delete a TFCluster and its pods, as the loss of a Kubernetes cluster does."""
+    world.delete(TFCLUSTERS, name)
+    world.await_removed(name)
+    for pod in task_names(name, **{job: fields.get("replicas", 1) for job, fields in jobs.items()}):
+        if world.get(PODS, pod):
+            world.delete(PODS, pod)
+            kubelet.stop(pod)

@@ -1,0 +1,51 @@
+"""The server under test is the Kubernetes that was asked for, and not silently another."""
+
+from __future__ import annotations
+
+import os
+
+from support.kubernetes_minor import older_than, require_kubernetes
+from support.lives import await_another_pass, launch_running, uids_of
+from support.manifests import IMAGE
+from support.objects import PODS
+from support.rbac import OPERATOR_USER
+
+from local_kubernetes import binaries
+from local_kubernetes.control_plane import MINOR_VARIABLE
+
+POD = {"containers": [{"name": "tensorflow", "image": IMAGE}]}
+
+
+def test_server_is_of_the_version_that_was_asked_for(control_plane):
+    """The API server tells the version that is pinned for TFCLUSTER_KUBERNETES_MINOR, or that of hyperkube."""
+    _, told = control_plane.api.request("GET", "/version")
+
+    assert told["gitVersion"] == binaries.kubernetes_version(os.environ.get(MINOR_VARIABLE, ""))
+
+
+def test_field_of_a_newer_kubernetes_is_refused_in_words(operator, world):  # noqa: ARG001 - the operator works
+    """A template's field that this server does not know stops its job, and the cluster says which field it is."""
+    world.launch("c", {"worker": {"template": {"spec": {**POD, "schedulingGroup": {"podGroupName": "g"}}}}})
+
+    if older_than("1.36"):
+        told = world.await_condition("c", "Ready", status="False", reason="Refused")
+        assert 'unknown field "spec.schedulingGroup"' in told["message"]
+    else:
+        world.await_pods_of("c", ["c-worker-0"])
+
+
+def test_field_of_a_feature_that_is_off_changes_nothing(operator, world, kubelet, audit):  # noqa: ARG001 - likewise
+    """A field that the server knows and drops is missing in the pods, and they are not made again for it."""
+    require_kubernetes("1.36", "schedulingGroup")
+    jobs = {"worker": {"replicas": 2, "template": {"spec": {**POD, "schedulingGroup": {"podGroupName": "g"}}}}}
+    uids = launch_running(world, kubelet, "c", jobs)
+    assert "schedulingGroup" not in world.demand(PODS, "c-worker-0")["spec"]
+    world.await_condition("c", "Ready", status="True")
+    position = audit.await_quiet(OPERATOR_USER, namespace=world.namespace)
+
+    await_another_pass(world, "c")
+
+    assert world.condition("c", "UpToDate")["status"] == "True"
+    assert uids_of(world, "c") == uids
+    written = audit.writes(position, user=OPERATOR_USER, namespace=world.namespace)
+    assert [request for request in written if request.resource == "pods"] == []

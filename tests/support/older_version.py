@@ -1,0 +1,31 @@
+"""The last version before the election and before `status.internal`, out of the repository's history."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import tarfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+COMMIT = "6ef3058833c117c4d4659f3cd7ebe239eed47c3d"
+
+
+def unpack(folder: Path, *wanted: str) -> Path:
+    """Write files of that version.
+
+    Args:
+        folder: where to.
+        wanted: files and folders of the repository.
+
+    Returns:
+        The folder.
+    """
+    found = subprocess.run(["git", "archive", COMMIT, *wanted], cwd=ROOT, capture_output=True, check=False)
+    if found.returncode:
+        pytest.fail(f"commit {COMMIT} is not here: fetch the whole history (git fetch --unshallow)", pytrace=False)
+    with tarfile.open(fileobj=io.BytesIO(found.stdout)) as archive:
+        archive.extractall(folder, filter="data")
+    return folder

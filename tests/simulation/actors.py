@@ -39,11 +39,11 @@ def squat(world: World) -> None:
     )
 
 
-def set_quota(pods: int) -> Callable[[World], None]:
-    """Allow so many pods in the namespace, and no more."""
+def set_quota(pods: int, what: str = "pods") -> Callable[[World], None]:
+    """Allow so many pods in the namespace, and no more; ``count/pods`` counts those that have ended, too."""
 
     def act(world: World) -> None:
-        world.kube.quota[NAMESPACE] = {"pods": pods}
+        world.kube.quota[NAMESPACE] = {what: pods}
 
     return act
 

@@ -553,12 +553,4 @@ MUTANTS: Final = (
         why="A log takes the place of the task: the quota of count/pods lets no pod be made for it.",
         plan=Plan("quota of kept pods"),
     ),
-    Mutant(
-        name="a failed pod is kept before its failure is written down",
-        file="model/history.py",
-        old='gate=object_gate("Pod", pod.meta.name), needs=(EVIDENCE,))',
-        new='gate=object_gate("Pod", pod.meta.name))',
-        why="The status is refused and the pod is out of sight: the failure is never counted.",
-        plan=Plan("failed pods", Write("patch", "tfclusters/status", "c", 2), "403 for 10 s"),
-    ),
 )

@@ -119,8 +119,8 @@ def test_kept_pod_is_out_of_every_count():
     assert [pod.meta.name for pod in roster.kept()] == [FIRST]
 
 
-def test_pod_that_is_gone_and_was_not_counted_is_counted_from_its_mark_on():
-    """What somebody marks before it fails is put right, so that its failure counts."""
+def test_pod_that_is_marked_by_somebody_is_counted_when_it_fails():
+    """The mark is taken off in time."""
     cluster = make_cluster({"worker": 1})
     world = settled(cluster)
     world.edit("Pod", FIRST, MARK)

@@ -222,6 +222,7 @@ def test_the_way_back_counts_nothing_twice(stage):
     """An older operator knows no kept pods: it deletes them and starts their tasks again, but counts no failure."""
     world, kubelet = stage.world, stage.kubelet
     bring_the_definition_up_to_date(stage.objects)
+    stage.older.stop()
     stage.newer.start()
     launch_running(world, kubelet, "c", {"worker": {"replicas": 2}}, failedPodsHistoryLimit=1, backoffLimit=1)
     kubelet.fail("c-worker-0")

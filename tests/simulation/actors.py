@@ -224,8 +224,9 @@ def _second(world: World) -> None:
 
 
 def _full_quota(world: World) -> None:
-    world.kube.quota[NAMESPACE] = {"pods": len(world.pods())}
-    _later(world, 10.0, lambda: world.kube.quota.pop(NAMESPACE))
+    before = world.kube.quota.get(NAMESPACE, {})
+    world.kube.quota[NAMESPACE] = {**before, "pods": len(world.pods())}
+    _later(world, 10.0, lambda: world.kube.quota.update({NAMESPACE: before}))
 
 
 def _webhook_down(world: World) -> None:

@@ -121,7 +121,7 @@ def test_log_of_a_failed_pod_outlives_the_restart(world):
     (host,), address = world.hosts(["c-worker-0"]), world.address("c-worker-0")
 
     world.end("c-worker-0", 3)
-    eventually(lambda: world.ip("c-worker-0-r1"), what="the next pod has an address", within=POD_DEADLINE_SECONDS)
+    eventually(lambda: world.get(PODS, "c-worker-0-r1"), what="the task has its next pod")
     world.await_ready("c")
 
     assert world.status("c")["lastRestart"]["pod"] == "c-worker-0"

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from live_world import POD_DEADLINE_SECONDS, LiveWorld
-from support.objects import EVENTS, PODS, TFCLUSTERS, Object
+from support.objects import EVENTS, PODS, TFCLUSTERS, Kind, Object
 from support.waiting import eventually
 from task_programs import END_ON_DEMAND, FINISH, LISTEN, pod_template
+
+SLICES = Kind("discovery.k8s.io/v1", "endpointslices")
 
 
 def await_pods_left(world: LiveWorld, *names: str) -> None:
@@ -109,3 +111,31 @@ def assert_one_event_of(world: LiveWorld, reason: str) -> None:
 
     eventually(posted, what=f"an event {reason} is posted", within=POD_DEADLINE_SECONDS)
     assert len(posted()) == 1
+
+
+def test_log_of_a_failed_pod_outlives_the_restart(world):
+    """The task goes on in another pod: its name is found in DNS there and nowhere else, and the old log is read."""
+    template = pod_template(world.image, END_ON_DEMAND)
+    world.launch("c", {"worker": {"replicas": 2, "template": template}}, failedPodsHistoryLimit=1)
+    world.await_ready("c")
+    (host,), address = world.hosts(["c-worker-0"]), world.address("c-worker-0")
+
+    world.end("c-worker-0", 3)
+    eventually(lambda: world.get(PODS, "c-worker-0-r1"), what="the task has its next pod")
+    world.await_ready("c")
+
+    assert world.status("c")["lastRestart"]["pod"] == "c-worker-0"
+    assert world.logs("c-worker-0") == "ends with 3\n"
+    eventually(
+        lambda: world.resolve("c-worker-1", [host]),
+        lambda found: found == {host: [world.ip("c-worker-0-r1")]},
+        what="the name leads to the pod at work alone",
+    )
+    assert world.call("c-worker-1", [address]) == {address: "c-worker-0"}, "the host name is the first pod's"
+    slices = world.objects.list(SLICES, world.namespace, selector="kubernetes.io/service-name=c")
+    targets = {one["targetRef"]["name"] for found in slices for one in found.get("endpoints") or ()}
+    assert targets == {"c-worker-0-r1", "c-worker-1"}
+
+    world.end("c-worker-0-r1", 4)
+    await_pods_left(world, "c-worker-0-r1", "c-worker-0-r2", "c-worker-1")
+    assert world.logs("c-worker-0-r1") == "ends with 4\n"

@@ -69,6 +69,7 @@ ALL_SET = training(
     ttlSecondsAfterFinished=60,
     updateStrategy={"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 2}},
     terminatingGraceSeconds=30,
+    failedPodsHistoryLimit=3,
     managedBy=OURS,
     resolver={"delivery": "None"},
 ).job("worker", restartPolicy="ExitCode", restartScope="Cluster", startAfter=["ps"], drainSeconds=60)
@@ -96,6 +97,7 @@ GOOD = [
         }.items()
         for value in (least, MOST)
     ),
+    *(accepted(f"failedPodsHistoryLimit {value}", worker().spec(failedPodsHistoryLimit=value)) for value in (0, 10)),
     *(accepted(f"drainSeconds {value}", worker(drainSeconds=value)) for value in (0, 86_400)),
     accepted("success of any task of the default jobs", worker().spec(successPolicy={"tasks": "Any"})),
     accepted(
@@ -174,6 +176,8 @@ VALUES = [
             ("activeDeadlineSeconds", "1h", "must be of type integer"),
             ("ttlSecondsAfterFinished", -1, "greater than or equal to 0"),
             ("ttlSecondsAfterFinished", MOST + 1, "less than or equal to 2147483647"),
+            ("failedPodsHistoryLimit", -1, "greater than or equal to 0"),
+            ("failedPodsHistoryLimit", 11, "less than or equal to 10"),
             ("terminatingGraceSeconds", -1, "greater than or equal to 0"),
             ("terminatingGraceSeconds", MOST + 1, "less than or equal to 2147483647"),
             ("cleanPodPolicy", "Never", 'supported values: "Running", "All", "None"'),

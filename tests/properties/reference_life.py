@@ -24,7 +24,7 @@ class Fact:
     ``code`` is the exit code of its program, None where nobody can tell; ``taken`` says that somebody took the pod
     away; ``asked_at`` is when its deletion was asked for.  ``told`` is the number of the last write to it.  ``first``
     says that its end came before its deletion and that this can be known: the operator saw it so, or the last status
-    that its node wrote is older than the deletion.
+    that its node wrote is older than the deletion.  ``kept`` says that only its log is of use.
     """
 
     uid: str
@@ -42,6 +42,7 @@ class Fact:
     seen_first: bool = False
     proved_first: bool = False
     surplus_since: float | None = None
+    kept: bool = False
 
     @property
     def serving(self) -> bool:
@@ -76,7 +77,7 @@ class Life:
 
     def look(self, spec: Mapping[str, Any], facts: Iterable[Fact], now: float) -> None:
         """See what there is to see at one moment."""
-        facts = list(facts)
+        facts = [fact for fact in facts if not fact.kept]
         if self.end is not None:
             return
         if spec.get("suspend"):

@@ -53,6 +53,7 @@ _SPECS = st.fixed_dictionaries(
         "domain": st.sampled_from([None, "cluster.local"]),
         "isolation": st.sampled_from([None, None, "None", "Cluster", "DeviceFilters", "DeviceFilters"]),
         "isolated": st.sampled_from([{}, {"ports": "All"}, {"ports": "Task", "allowFrom": PEERS}]),
+        "kept": st.sampled_from([None, 0, 2]),
     }
 )
 
@@ -64,6 +65,7 @@ def _spec(drawn: dict[str, Any]) -> dict[str, Any]:
     mode = drawn["isolation"]
     isolation = {} if mode is None else {"mode": mode, **({} if mode == "None" else drawn["isolated"])}
     optional = {"port": drawn["port"], "clusterDomain": drawn["domain"], "isolation": isolation or None}
+    optional["failedPodsHistoryLimit"] = drawn["kept"]
     return {"jobs": jobs, "suspend": drawn["suspend"], **{k: v for k, v in optional.items() if v is not None}}
 
 
@@ -142,7 +144,7 @@ edits = _EDITS.map(_edit)
 
 #: What a node or a user's program does to a pod.
 #: NB: a pod that succeeds ends its task for good, and with it perhaps the cluster: that is a life, not a spoiled world.
-POD_FATES = ("runs", "fails", "is evicted", "loses a GPU", "terminates")
+POD_FATES = ("runs", "fails", "failed before", "is evicted", "loses a GPU", "terminates")
 #: What somebody with rights does behind the operator's back; all of it is put right.
 TAMPERINGS = (
     "delete",
@@ -151,6 +153,7 @@ TAMPERINGS = (
     "alter the job label",
     "drop our annotations",
     "alter our annotations",
+    "mark as kept",
     "select more",
     "other ports",
     "hide unready",
@@ -191,7 +194,16 @@ def spoil(world: InMemoryWorld, spoiling: Spoiling) -> None:
         case "delete":
             if (key := _pick(world, spoiling)) is not None:
                 world.delete(*key)
-        case "runs" | "fails" | "is evicted" | "succeeds" | "loses a GPU" | "terminates" | "edit an image":
+        case (
+            "runs"
+            | "fails"
+            | "failed before"
+            | "is evicted"
+            | "succeeds"
+            | "loses a GPU"
+            | "terminates"
+            | "edit an image"
+        ):
             _spoil_pod(world, spoiling)
         case "add a surplus pod":
             _add(world, "Pod", f"demo-worker-{7 + spoiling.pick}")
@@ -216,14 +228,21 @@ def _pick(world: InMemoryWorld, spoiling: Spoiling, *kinds: Kind) -> tuple[Kind,
 
 def _spoil_pod(world: InMemoryWorld, spoiling: Spoiling) -> None:
     key = _pick(world, spoiling, "Pod")
-    if key is None or "deletionTimestamp" in world.objects[key]["metadata"]:
-        return
+    if key is None or "deletionTimestamp" in world.objects[key]["metadata"] or key[1] in world.kept():
+        return  # nothing becomes of a pod that has failed
     name = key[1]
     match spoiling.what:
         case "runs":
             world.pod_runs(name)
         case "fails":
             world.pod_ends(name, "Failed")
+        case "failed before":
+            world.pod_ends(name, "Failed")
+            marks = {
+                "labels": {naming.LABEL_KEPT: "true"},
+                "annotations": {naming.ANNOTATION_INCARNATION: "99999999999"},
+            }
+            world.edit("Pod", name, {"metadata": marks})
         case "is evicted":
             world.pod_ends(name, "Failed", reason="Evicted")
         case "succeeds":
@@ -296,6 +315,7 @@ def _spoil_metadata(world: InMemoryWorld, spoiling: Spoiling) -> None:
         "drop our labels": {"labels": None},
         "alter a label": {"labels": {naming.LABEL_MANAGED_BY: "somebody"}},
         "alter the job label": {"labels": dict.fromkeys(placing, "77")},
+        "mark as kept": {"labels": {naming.LABEL_KEPT: "yes"}} if key[0] == "Pod" else {},
         "drop our annotations": {"annotations": dict.fromkeys(ours)},
         "alter our annotations": {"annotations": dict.fromkeys(ours, "0")},
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -33,9 +34,15 @@ _MAY_DIFFER = (naming.ANNOTATION_ATTEMPT, naming.ANNOTATION_VIEW, naming.ANNOTAT
 
 
 def masked(world: InMemoryWorld, *, epochs: bool) -> dict[str, Any]:
-    """Give all objects without what the server adds and without attempts; without epochs and devices if told so."""
+    """Give all objects without what the server adds and without attempts; without epochs and devices if told so.
+
+    Pods stand under their hostnames, by which others find them; failed pods that are kept are left out.
+    """
+    kept, tasks = world.kept(), {name: task for task, name in world.by_task().items()}
     return {
-        f"{kind}/{name}": _mask(kind, found, epochs=epochs) for (kind, name), found in sorted(world.objects.items())
+        f"{kind}/{tasks.get(name, name) if kind == 'Pod' else name}": _mask(kind, found, epochs=epochs)
+        for (kind, name), found in sorted(world.objects.items())
+        if kind != "Pod" or name not in kept
     }
 
 
@@ -44,6 +51,7 @@ def _mask(kind: str, found: dict[str, Any], *, epochs: bool) -> dict[str, Any]:
     metadata["annotations"] = {k: v for k, v in metadata.get("annotations", {}).items() if k not in _MAY_DIFFER}
     rest = {key: value for key, value in found.items() if key not in {"metadata", "status", "binaryData", "immutable"}}
     if kind == "Pod":
+        metadata["name"] = found["spec"].get("hostname")
         rest["spec"] = {key: value for key, value in found["spec"].items() if key != "nodeName"}
     if kind == "ConfigMap":
         rest["data"] = {name: _mask_view(text, epochs=epochs) for name, text in found["data"].items()}
@@ -78,10 +86,19 @@ def assert_told(world: InMemoryWorld, cluster: TFCluster) -> None:
     """Every pod that may read its view was told of the file that is published."""
     for job in cluster.jobs:
         for index in range(0 if cluster.suspend else job.replicas):
-            pod = world.read("Pod", naming.pod_name(cluster.name, job.name, index))
+            pod = world.read("Pod", world.by_task()[naming.pod_name(cluster.name, job.name, index)])
             files = world.objects["ConfigMap", naming.view_name(cluster.name, job.name)]["data"]
             text = files.get(contract.task_view_file(index), files[contract.VIEW_FILE])
             assert not pod.listening or pod.told == views.digest(text)
+
+
+def assert_history(world: InMemoryWorld, cluster: TFCluster) -> None:
+    """No more failed pods are kept than the limit says, of declared tasks only; labels find them all."""
+    limits = {naming.pod_name(cluster.name, t.job.name, t.index): t.job.history_limit for t in cluster.tasks()}
+    kept = [world.read("Pod", name) for name in world.kept()]
+    of_tasks = Counter(naming.first_pod_name(pod.meta.name)[0] for pod in kept)
+    assert all(number <= limits.get(task, 0) for task, number in of_tasks.items())
+    assert all(naming.LABEL_JOB in pod.meta.labels and naming.LABEL_CLUSTER in pod.meta.labels for pod in kept)
 
 
 @MANY
@@ -120,6 +137,7 @@ def test_every_spoiled_world_converges_to_the_world_made_from_nothing(edit, spoi
     assert rounds <= 6
     assert masked(from_nothing(after), epochs=False) == masked(world, epochs=False)
     assert_told(world, after)
+    assert_history(world, after)
 
 
 def _holds_surplus(world: InMemoryWorld) -> bool:
@@ -145,6 +163,7 @@ def test_a_crash_between_any_two_writes_changes_nothing_in_the_end(edit, spoils,
 
     assert masked(undisturbed, epochs=True) == masked(crashed, epochs=True)
     assert_told(crashed, after)
+    assert_history(crashed, after)
 
 
 @SOME
@@ -268,8 +287,8 @@ def test_survivors_are_told_before_a_surplus_pod_goes(edit, spoils):
 def _assert_survivors_know(world: InMemoryWorld, cluster: TFCluster, going: set[str]) -> None:
     for job_views in views_for(cluster, world.observe(cluster)):
         for index in range(job_views.job.replicas):
-            name = naming.pod_name(cluster.name, job_views.job.name, index)
-            if name in going or ("Pod", name) not in world.objects:
+            name = world.by_task().get(naming.pod_name(cluster.name, job_views.job.name, index), "")
+            if name in going or not name:
                 continue
             if (pod := world.read("Pod", name)).listening:
                 assert job_views.digest_for(index) == pod.told, f"{name} was not told"
@@ -285,9 +304,9 @@ def test_no_pod_outside_the_declared_indices_remains(edit, spoils):
     world.settle(after)
 
     declared = {} if after.suspend else {naming.pod_name("demo", t.job.name, t.index): t for t in after.tasks()}
-    assert set(declared) == world.names("Pod")
+    assert declared.keys() == world.by_task().keys()
     for name, task in declared.items():
-        labels = world.objects["Pod", name]["metadata"]["labels"]
+        labels = world.objects["Pod", world.by_task()[name]]["metadata"]["labels"]
         assert (task.job.name, str(task.index)) == (labels[naming.LABEL_JOB], labels[naming.LABEL_TASK_INDEX])
 
 

@@ -39,11 +39,11 @@ def squat(world: World) -> None:
     )
 
 
-def set_quota(pods: int) -> Callable[[World], None]:
-    """Allow so many pods in the namespace, and no more."""
+def set_quota(pods: int, what: str = "pods") -> Callable[[World], None]:
+    """Allow so many pods in the namespace, and no more; ``count/pods`` counts those that have ended, too."""
 
     def act(world: World) -> None:
-        world.kube.quota[NAMESPACE] = {"pods": pods}
+        world.kube.quota[NAMESPACE] = {what: pods}
 
     return act
 
@@ -224,8 +224,9 @@ def _second(world: World) -> None:
 
 
 def _full_quota(world: World) -> None:
-    world.kube.quota[NAMESPACE] = {"pods": len(world.pods())}
-    _later(world, 10.0, lambda: world.kube.quota.pop(NAMESPACE))
+    before = world.kube.quota.get(NAMESPACE, {})
+    world.kube.quota[NAMESPACE] = {**before, "pods": len(world.pods())}
+    _later(world, 10.0, lambda: world.kube.quota.update({NAMESPACE: before}))
 
 
 def _webhook_down(world: World) -> None:

@@ -18,6 +18,7 @@ CLUSTER: Final = "c"
 LABEL_CLUSTER: Final = "tfcluster.dev/cluster"
 LABEL_JOB: Final = "tfcluster.dev/job"
 LABEL_INDEX: Final = "tfcluster.dev/task-index"
+LABEL_KEPT: Final = "tfcluster.dev/kept"
 ANNOTATION_VIEW: Final = "tfcluster.dev/view"
 
 

@@ -80,6 +80,8 @@ class Nodes:
                 self._later()
         elif "deletionTimestamp" in metadata:
             self._note_asked(name, change.object)
+        elif dialect.LABEL_KEPT in (metadata.get("labels") or {}) and (fact := self._fact(name, uid)) is not None:
+            fact.kept = fact.ended_at is not None
 
     def _later(self) -> None:
         # NB: a change is told while it is being written: who looks at the world waits until that is over.

@@ -296,13 +296,18 @@ def _untruth(cluster: dict[str, Any], pods: Mapping[tuple[str, str], dict[str, A
         done = dialect.completed(dialect.record_of(status, job))
         for index in range(declared.get("replicas", 1)) if job != "evaluator" else ():
             name = f"{metadata['name']}-{job.replace('_', '-')}-{index}"
-            if index not in done and not _is_ready(pods.get((metadata["namespace"], name)), metadata["uid"]):
+            at_work = (one for one in pods.values() if _is_at(one, metadata["namespace"], name))
+            if index not in done and not any(_is_ready(one, metadata["uid"]) for one in at_work):
                 return f"{metadata['name']} says that it is ready and {name} is not"
     return ""
 
 
-def _is_ready(pod: dict[str, Any] | None, owner: str) -> bool:
-    if pod is None or "deletionTimestamp" in pod["metadata"]:
+def _is_at(pod: dict[str, Any], namespace: str, hostname: str) -> bool:
+    return pod["metadata"]["namespace"] == namespace and pod["spec"].get("hostname") == hostname
+
+
+def _is_ready(pod: dict[str, Any], owner: str) -> bool:
+    if "deletionTimestamp" in pod["metadata"]:
         return False
     if not any(one["uid"] == owner for one in pod["metadata"].get("ownerReferences") or ()):
         return False

@@ -170,6 +170,7 @@ _OF_THE_CLUSTER: Final[_Choices] = {
         {"type": "RollingUpdate", "rollingUpdate": {}},
     ),
     "terminatingGraceSeconds": (0, 30, _LARGEST, None),
+    "failedPodsHistoryLimit": (0, 1, 10, None),
     "managedBy": ("example.com/queue", "tfcluster.dev/tfcluster-operator", "a/" + "b" * 251, None),
     "resolver": ({"delivery": "None"}, {"delivery": "None"}, {"delivery": "ConfigMap"}, {}, None),
 }
@@ -388,6 +389,7 @@ _SPEC_WRONG: Final[_Choices] = {
     "cleanPodPolicy": _CHOICES,
     "ttlSecondsAfterFinished": (_LARGEST + 1, *_NUMBERS),
     "terminatingGraceSeconds": (_LARGEST + 1, *_NUMBERS),
+    "failedPodsHistoryLimit": (11, *_NUMBERS),
     "managedBy": ("", "queue", "a b/c", "example.com/", "a/" + "b" * 252, *_TEXTS),
     "resolver": _OBJECTS,
     "resolver.delivery": _CHOICES,

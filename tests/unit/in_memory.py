@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -49,6 +50,11 @@ TEMPLATE = {"spec": {"containers": [{"name": "task", "image": "image:1"}]}}
 
 class RefusedError(Exception):
     """The API server would have answered 404 or 409."""
+
+
+def _is_kept(pod: Object) -> bool:
+    failed = pod.get("status", {}).get("phase") == "Failed"
+    return failed and naming.LABEL_KEPT in (pod["metadata"].get("labels") or {})
 
 
 def timestamp(seconds: float) -> str:
@@ -151,6 +157,18 @@ class InMemoryWorld:
 
     # --- what the kubelet does
 
+    def by_task(self) -> dict[str, str]:
+        """Name the pod of each task, by the task's hostname; failed pods that are kept are nobody's."""
+        return {
+            found["spec"].get("hostname", name): name
+            for (kind, name), found in self.objects.items()
+            if kind == "Pod" and not _is_kept(found)
+        }
+
+    def kept(self) -> set[str]:
+        """Name the failed pods that are kept."""
+        return {name for (kind, name), found in self.objects.items() if kind == "Pod" and _is_kept(found)}
+
     def pod_runs(self, name: str, **status: Any) -> None:
         """Let a pod run and be ready; ``status`` is merged into its status."""
         ready = [{"type": "Ready", "status": "True"}]
@@ -229,6 +247,9 @@ class InMemoryWorld:
 
     def apply(self, action: Action, cluster: TFCluster) -> None:
         """Carry out one action as the executor does, request by request."""
+        done = [action]
+        if isinstance(action, Delete) and action.kind == "Pod":
+            done = [replace(action, name=task) for task, name in self.by_task().items() if name == action.name]
         match action:
             case CreateService():
                 self.create("Service", build_service(cluster))
@@ -239,14 +260,15 @@ class InMemoryWorld:
             case CreatePod(task=task, view_digest=digest, attempt=attempt, incarnation=incarnation):
                 if action.replaces:
                     self.delete("Pod", action.name, uid=action.replaces)
-                body = build_pod(cluster, task, view_digest=digest, attempt=attempt, incarnation=incarnation)
+                told = {"view_digest": digest, "attempt": attempt, "incarnation": incarnation}
+                body = build_pod(cluster, task, **told, name=action.name)
                 self.create("Pod", body)
             case Patch(kind=kind, name=name, uid=uid, change=change):
                 self.edit(kind, name, change, uid=uid)
             case Delete(kind=kind, name=name, uid=uid, force=force):
                 self.delete(kind, name, uid=uid, force=force)
-        # NB: of a roster only the declared names are read here, and those need no world.
-        self.ledger = enter_done(call_roll(cluster, Observed()), self.ledger, [action])
+        # NB: of a roster only the declared names are read here, and those need no world: they are the first pods'.
+        self.ledger = enter_done(call_roll(cluster, Observed()), self.ledger, done)
 
     def apply_all(self, actions: Iterable[Action], cluster: TFCluster) -> None:
         """Carry out actions in their order."""

@@ -94,7 +94,7 @@ class Scenario:
 
 @dataclass(frozen=True)
 class Moment:
-    """What can be seen of a scenario at one time."""
+    """What can be seen of a scenario at one time; the UIDs are those of the tasks' pods, by hostname."""
 
     uids: Mapping[str, str]
     ledger: Ledger
@@ -103,7 +103,7 @@ class Moment:
     @classmethod
     def of(cls, scenario: Scenario) -> Moment:
         world = scenario.world
-        pods = {name: found["metadata"]["uid"] for (kind, name), found in world.objects.items() if kind == "Pod"}
+        pods = {task: world.objects["Pod", name]["metadata"]["uid"] for task, name in world.by_task().items()}
         return cls(pods, world.ledger, world.now)
 
 

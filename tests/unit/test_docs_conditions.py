@@ -172,7 +172,8 @@ def test_documented_events_are_posted(lives):
     assert documented_events() == verdicts | obstacles | actions
 
 
-#: What is done for causes that no scenario brings about: edits by others, drains, removed jobs, forced deletions.
+#: What is done for causes that no scenario brings about: edits by others, drains, removed jobs, forced deletions, and
+#: second failures.
 ACTIONS_OF_OTHER_CAUSES: Final = {
     reasons.REPAIRED,
     reasons.ISOLATION_CHANGED,
@@ -182,6 +183,7 @@ ACTIONS_OF_OTHER_CAUSES: Final = {
     reasons.JOB_REMOVED,
     reasons.FORCED,
     reasons.UNUSED,
+    reasons.HISTORY_LIMIT,
 }
 
 

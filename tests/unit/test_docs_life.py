@@ -26,6 +26,7 @@ FIELDS: Final = (
     "restartPolicy",
     "restartScope",
     "backoffLimit",
+    "failedPodsHistoryLimit",
     "terminatingGraceSeconds",
     "successPolicy",
     "activeDeadlineSeconds",

@@ -32,12 +32,25 @@ def test_four_names_are_all_told():
 
 def test_a_replacement_is_told_as_one():
     """A failed pod that is deleted and created again was replaced."""
-    cluster = make_cluster({"worker": 1})
+    cluster = make_cluster({"worker": 1}, failedPodsHistoryLimit=0)
     world = settled(cluster)
     world.pod_ends("demo-worker-0", "Failed")
     world.now += world.plan(cluster).wake_after
 
     assert list(told(world.plan(cluster).actions)) == [("PodFailed", "replaced 1 Pod: demo-worker-0")]
+
+
+def test_a_failed_pod_that_is_kept_is_named():
+    """The Events say which log tells why, and in which pod the task goes on."""
+    cluster = make_cluster({"worker": 1})
+    world = settled(cluster)
+    world.pod_ends("demo-worker-0", "Failed")
+    world.now += world.plan(cluster).wake_after
+
+    assert list(told(world.plan(cluster).actions)) == [
+        ("FailedPodKept", "kept 1 Pod: demo-worker-0; kubectl logs shows what they left"),
+        ("PodFailed", "restarted in 1 Pod: demo-worker-0-r1"),
+    ]
 
 
 def test_a_pod_made_again_after_somebody_deleted_it_is_told_as_replaced():

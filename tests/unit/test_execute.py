@@ -485,7 +485,7 @@ def test_edit_is_tried_at_once_whatever_was_refused():
 
 
 def test_failure_that_cannot_be_written_down_keeps_its_pod():
-    """While the status is refused nothing is deleted on the strength of it; then the count is written first."""
+    """While the status is refused its place is not given away; then the count is written first."""
     session = declared()
     world = session.world
     broken = [False]
@@ -510,6 +510,7 @@ def test_failure_that_cannot_be_written_down_keeps_its_pod():
 
     async def story() -> None:
         operator = await scenario()
+        assert not any(one.startswith("PATCH pods demo-worker-0") for one in session.writes("pods"))
         assert "DELETE pods demo-worker-0" not in session.writes("pods")
         broken[0] = False
         known = len(session.requests)
@@ -517,7 +518,7 @@ def test_failure_that_cannot_be_written_down_keeps_its_pod():
             await operator.one_pass()
             await asyncio.sleep(2)
         writes = [one.brief for one in session.requests[known:] if one.method != "GET" and one.plural != "events"]
-        assert writes.index("PATCH tfclusters demo status") < writes.index("DELETE pods demo-worker-0")
+        assert writes.index("PATCH tfclusters demo status") < writes.index("PATCH pods demo-worker-0")
 
     run_in_virtual_time(story())
 

@@ -124,7 +124,7 @@ def end_as_the_kubelet_does(world: InMemoryWorld, code: int) -> None:
 
 def test_replacement_awaits_the_phase():
     """A failed task's pod is deleted when the phase says that it failed: that takes no grace."""
-    cluster = cluster_of()
+    cluster = cluster_of(failedPodsHistoryLimit=0)
     world = settled(cluster)
     end_as_the_kubelet_does(world, 1)
     world.plan(cluster)

@@ -347,7 +347,10 @@ def test_the_delay_before_a_failed_pod_is_replaced_doubles_up_to_five_minutes(at
     (finding,) = planned.findings
     assert finding.reason == reasons.BACKING_OFF
     assert finding.message.startswith(f"worker-1 failed: exit code 1; next try in {wait:.0f} s, at 08:0")
-    assert [brief(one) for one in world.plan(cluster).actions] == ["Create Pod demo-worker-1 PodFailed"]
+    assert [brief(one) for one in world.plan(cluster).actions] == [
+        "Patch Pod demo-worker-1 FailedPodKept",
+        "Create Pod demo-worker-1-r1 PodFailed",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -356,7 +359,7 @@ def test_the_delay_before_a_failed_pod_is_replaced_doubles_up_to_five_minutes(at
 )
 def test_failures_in_a_row_are_counted_until_ten_minutes_after_the_last_try(since, before, after):
     """One more failure is known of the task; one that comes 600 seconds after the last try is the first again."""
-    cluster = make_cluster()
+    cluster = make_cluster(failedPodsHistoryLimit=0)
     world = settled(cluster)
     world.ledger = world.ledger.with_job("worker", failing={1: Failing(before, NOW - since)})
     world.pod_ends("demo-worker-1", "Failed")

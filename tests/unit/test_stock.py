@@ -399,10 +399,12 @@ CRASHES = [
 @pytest.mark.parametrize("waited", [0.0, 2.0])
 @pytest.mark.parametrize("second", CRASHES)
 @pytest.mark.parametrize("first", CRASHES)
-@pytest.mark.parametrize(("scope", "restarts"), [("Task", 2), ("Job", 1)])
-def test_no_crash_loses_or_doubles_a_failure(scope, restarts, first, second, waited):
-    """Two tasks fail, and the operator crashes twice, anywhere: each incident is counted once."""
-    passes = Passes(InMemoryWorld(), {"ps": 1, "worker": {"replicas": 3, "restartScope": scope}}, backoffLimit=2)
+@pytest.mark.parametrize("scope", ["Task", "Job"])
+@pytest.mark.parametrize("limit", [0, 1])
+def test_no_crash_loses_or_doubles_a_failure(scope, limit, first, second, waited):
+    """Two tasks fail, and the operator crashes twice, anywhere: each incident is counted once, and each log stays."""
+    workers, restarts = {"replicas": 3, "restartScope": scope}, 2 if scope == "Task" else 1
+    passes = Passes(InMemoryWorld(), {"ps": 1, "worker": workers}, backoffLimit=2, failedPodsHistoryLimit=limit)
     passes.settle()
     for name in ("demo-worker-0", "demo-worker-2"):
         passes.world.pod_ends(name, "Failed")
@@ -414,7 +416,14 @@ def test_no_crash_loses_or_doubles_a_failure(scope, restarts, first, second, wai
 
     known = ledger.read(passes.status)
     assert (known.restarts, known.of("worker").restarts, known.verdict) == (restarts, restarts, None)
-    assert passes.world.names("Pod") == {"demo-ps-0", "demo-worker-0", "demo-worker-1", "demo-worker-2"}
+    later = "-r1" if limit else ""
+    assert passes.world.by_task() == {
+        "demo-ps-0": "demo-ps-0",
+        "demo-worker-0": f"demo-worker-0{later}",
+        "demo-worker-1": "demo-worker-1",
+        "demo-worker-2": f"demo-worker-2{later}",
+    }
+    assert passes.world.kept() == ({"demo-worker-0", "demo-worker-2"} if limit else set())
     assert known.of("worker").replaced == 0
 
 

@@ -96,7 +96,7 @@ def test_old_definition_is_told_and_costs_no_evidence():
 
     async def story(world: World) -> None:
         async with _old_definition(world):
-            world.declare({"jobs": {"worker": job(1)}})
+            world.declare({"jobs": {"worker": job(1)}, "failedPodsHistoryLimit": 0})
             await world.await_silence(_SOON)
             assert said(world, "Ready") == ("False", "OutdatedDefinition")
             world.nodes.exit(f"{CLUSTER}-worker-0", 1)

@@ -90,6 +90,8 @@ def told(actions: Iterable[Action], changed: Iterable[str] = ()) -> Iterator[tup
     if fields := ", ".join(sorted(set(changed))):
         for parts in (messages[reason] for reason in (reasons.TEMPLATE_CHANGED,) if reason in messages):
             parts.append(f"{fields} changed")
+    if reasons.POD_KEPT in messages:
+        messages[reasons.POD_KEPT].append("kubectl logs shows what they left")
     for reason, parts in messages.items():
         yield reason, "; ".join(parts)
 
@@ -103,14 +105,16 @@ def _spell(kind: str, count: int) -> str:
 def _deed(action: Action) -> tuple[str, str, str]:
     """Say of an action what was done, to which kind, to which name."""
     match action:
-        case CreatePod(reason=reason):
-            verb = "created" if reason == reasons.CREATED else "replaced"
+        case CreatePod(reason=reason, name=name):
+            # NB: what failed is kept where the name is another: it is not replaced.
+            again = "restarted in" if naming.first_pod_name(name)[1] and reason == reasons.POD_FAILED else "replaced"
+            verb = "created" if reason == reasons.CREATED else again
         case CreateService() | CreateNetworkPolicy() | CreateConfigMap() | CreateResolver():
             verb = "created"
         case TryPod():
             verb = "tried"
-        case Patch():
-            verb = "updated"
+        case Patch(reason=reason):
+            verb = "updated" if reason != reasons.POD_KEPT else "kept"
         case Delete() | DeleteCluster():
             verb = "deleted"
     return (verb, *subject_of(action))

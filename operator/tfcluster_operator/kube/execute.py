@@ -208,12 +208,13 @@ class Executor:
             attempt=action.attempt,
             incarnation=action.incarnation,
             resolver=self.resolver_of(cluster) or None,
+            name=action.name,
         )
         await self._create("Pod", body, cluster, patience)
 
     async def _try_pod(self, action: TryPod, cluster: TFCluster, patience: float | None) -> None:
         resolver = self.resolver_of(cluster) or None
-        body = build_pod(cluster, action.task, view_digest="", attempt=0, resolver=resolver)
+        body = build_pod(cluster, action.task, view_digest="", attempt=0, resolver=resolver, name=action.name)
         path, params = wire.PODS.path(cluster.namespace), {**_WRITER, "dryRun": "All"}
         try:
             await self._client.request("POST", path, body=body, params=params, patience=patience)

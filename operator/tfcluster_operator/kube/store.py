@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, cast
+from typing import Final, TypeVar, cast
 
 from tfcluster_operator.kube import clock as clocks
 from tfcluster_operator.model import naming
@@ -28,6 +28,7 @@ from tfcluster_operator.model.spec import TFCluster
 _TOMBSTONES: Final = 20_000
 
 Name = tuple[str, str]
+_Key = TypeVar("_Key", str, Name)
 
 
 class ChildStore:
@@ -45,6 +46,8 @@ class ChildStore:
         self.vanished: dict[str, set[Name]] = {}
         self._children: dict[Name, Child] = {}
         self._by_owner: dict[str, set[Name]] = {}
+        #: The pods of tasks that have had one before, by the name of the task's first pod.
+        self._later: dict[Name, set[Name]] = {}
         self._gone: OrderedDict[str, int] = OrderedDict()
 
     def get(self, name: Name) -> Child | None:
@@ -54,6 +57,10 @@ class ChildStore:
     def owned_by(self, uid: str) -> Iterable[Child]:
         """Give every child that this UID controls."""
         return [self._children[name] for name in self._by_owner.get(uid, ())]
+
+    def later_than(self, name: Name) -> Iterable[Child]:
+        """Give the pods that come after the first pod of a task by their names, whoever controls them."""
+        return [self._children[one] for one in self._later.get(name, ())]
 
     def put(self, child: Child) -> None:
         """Take in a child from an event or from the answer to a write, unless something newer is known."""
@@ -70,6 +77,8 @@ class ChildStore:
                 self._tell(known)
         self._children[name] = child = _noted(child, known, self._now())
         self._by_owner.setdefault(meta.owner_uid, set()).add(name)
+        if (first := _before(child)) is not None:
+            self._later.setdefault(first, set()).add(name)
         self._tell(child)
 
     def remove(self, child: Child) -> None:
@@ -114,17 +123,29 @@ class ChildStore:
 
     def _drop(self, name: Name, known: Child) -> None:
         del self._children[name]
-        owned = self._by_owner.get(known.meta.owner_uid)
-        if owned is not None:
-            owned.discard(name)
-            if not owned:
-                del self._by_owner[known.meta.owner_uid]
+        _take_out(self._by_owner, known.meta.owner_uid, name)
+        if (first := _before(known)) is not None:
+            _take_out(self._later, first, name)
 
     def _bury(self, uid: str, version: int) -> None:
         self._gone[uid] = max(version, self._gone.get(uid, -1))
         self._gone.move_to_end(uid)
         while len(self._gone) > _TOMBSTONES:
             self._gone.popitem(last=False)
+
+
+def _before(child: Child) -> Name | None:
+    """Name the first pod of a task of which this is a later one; None of anything else."""
+    first, number = naming.first_pod_name(child.meta.name) if isinstance(child, ObservedPod) else ("", 0)
+    return (child.meta.namespace, first) if number else None
+
+
+def _take_out(of: dict[_Key, set[Name]], key: _Key, name: Name) -> None:
+    names = of.get(key)
+    if names is not None:
+        names.discard(name)
+        if not names:
+            del of[key]
 
 
 def _noted(child: Child, known: Child | None, now: float) -> Child:
@@ -189,10 +210,16 @@ class Stores:
             if hidden == kind and of[0] == cluster.namespace and child.meta.owner_uid == cluster.uid:
                 found.setdefault(child.meta.name, child)
         for name in names:
+            key = (cluster.namespace, name)
+            for child in store.later_than(key):
+                found.setdefault(child.meta.name, child)
             if name in found:
                 continue
-            key = (cluster.namespace, name)
             held = store.get(key) or self.unlabelled.get((kind, key))
             if held is not None:
                 found[name] = held
+        wanted = {(cluster.namespace, name) for name in names} if self.unlabelled and kind == "Pod" else ()
+        for child in self.unlabelled.values():
+            if _before(child) in wanted:
+                found.setdefault(child.meta.name, child)
         return found

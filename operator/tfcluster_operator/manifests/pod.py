@@ -21,6 +21,7 @@ def build_pod(
     attempt: int,
     incarnation: int = 0,
     resolver: str | None = None,
+    name: str = "",
 ) -> dict[str, Any]:
     """Build the pod of one task.
 
@@ -31,6 +32,7 @@ def build_pod(
         attempt: how often the task failed in a row before.
         incarnation: how often the whole job was restarted before.
         resolver: the ConfigMap that delivers the resolver; None delivers none.
+        name: its name, where it is not the task's first; the hostname is always that of the first.
 
     Returns:
         The pod.  What the template says stays as it is; our names, labels and environment come last and win.  A task
@@ -39,7 +41,7 @@ def build_pod(
     template = task.job.template
     about: Mapping[str, Any] = template.get("metadata") or {}
     spec: Mapping[str, Any] = template.get("spec") or {}
-    name = naming.pod_name(cluster.name, task.job.name, task.index)
+    hostname = naming.pod_name(cluster.name, task.job.name, task.index)
     volumes = [{"name": VIEW_VOLUME, "configMap": {"name": naming.view_name(cluster.name, task.job.name)}}]
     if resolver is not None:
         volumes.append(injection.resolver_volume(resolver))
@@ -48,7 +50,7 @@ def build_pod(
         "kind": "Pod",
         "metadata": metadata.owned(
             cluster,
-            name,
+            name or hostname,
             labels={**(about.get("labels") or {}), **naming.task_labels(cluster.name, task.job.name, task.index)},
             annotations={
                 **(about.get("annotations") or {}),
@@ -65,7 +67,7 @@ def build_pod(
             **spec,
             # The operator restarts, so that the delays and the counts are its own.
             "restartPolicy": "Never",
-            "hostname": name,
+            "hostname": hostname,
             "subdomain": naming.service_name(cluster.name),
             "volumes": [*(spec.get("volumes") or ()), *volumes],
             **_containers(cluster, task, inject=resolver is not None),

@@ -45,7 +45,7 @@ class CreateConfigMap:
 
 @dataclass(frozen=True, slots=True)
 class CreatePod:
-    """Create one task's pod; ``replaces`` is the UID of a finished pod that is deleted first.
+    """Create one task's pod; ``replaces`` is the UID of a finished pod of the same name that is deleted first.
 
     ``attempt`` is how many failures in a row went before it, ``incarnation`` how many restarts of the whole job.
     """

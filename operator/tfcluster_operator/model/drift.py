@@ -100,14 +100,25 @@ def resolver_change(cluster: TFCluster, existing: ObservedConfigMap) -> dict[str
 
 def pod_change(pod: ObservedPod, *, labels: Mapping[str, str], view_digest: str) -> dict[str, Any] | None:
     """Give the patch that puts a pod's labels right and tells it of its view, or None where nothing differs."""
-    surplus = pod.surplus_since
-    if pod.told == view_digest and not surplus and pod.meta.labels.items() >= labels.items():
+    surplus, marked = pod.surplus_since, naming.LABEL_KEPT in pod.meta.labels
+    if pod.told == view_digest and not surplus and not marked and pod.meta.labels.items() >= labels.items():
         return None
     annotations = {naming.ANNOTATION_VIEW: view_digest} if pod.listening else {}
     metadata = _metadata_change(pod.meta, labels=labels, annotations=annotations)
     if surplus:
         # It was to go and is declared again.
         metadata.setdefault("annotations", {})[naming.ANNOTATION_SURPLUS_SINCE] = None
+    if marked:
+        # NB: once it fails, it would be taken for one whose failure is counted already.
+        metadata.setdefault("labels", {})[naming.LABEL_KEPT] = None
+    return {"metadata": metadata} if metadata else None
+
+
+def keeping(pod: ObservedPod, *, labels: Mapping[str, str]) -> dict[str, Any] | None:
+    """Give the patch that marks a failed pod as kept, or None where it is."""
+    # NB: an operator that knows of no kept pods must not count the failure again, or take the pod for its task's.
+    marks = {naming.ANNOTATION_INCARNATION: naming.NO_INCARNATION}
+    metadata = _metadata_change(pod.meta, labels={**labels, naming.LABEL_KEPT: "true"}, annotations=marks)
     return {"metadata": metadata} if metadata else None
 
 

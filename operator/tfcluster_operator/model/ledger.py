@@ -42,6 +42,8 @@ class LastRestart:
     exit_code: int | None
     message: str
     time: float
+    #: The failed pod, if its log outlives the restart.
+    pod: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +194,7 @@ def read(status: Mapping[str, Any]) -> Ledger:
             exit_code=last.get("exitCode"),
             message=last.get("message", ""),
             time=_seconds(last.get("time")),
+            pod=last.get("pod", ""),
         )
         if last
         else None,
@@ -242,6 +245,7 @@ def cluster_fields(ledger: Ledger) -> dict[str, Any]:
             "reason": last.reason,
             **({"exitCode": last.exit_code} if last.exit_code is not None else {}),
             **({"message": last.message} if last.message else {}),
+            **({"pod": last.pod} if last.pod else {}),
             "time": timestamp(last.time),
         }
     return fields

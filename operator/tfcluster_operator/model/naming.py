@@ -27,6 +27,8 @@ LABEL_CLUSTER: Final = f"{GROUP}/cluster"
 LABEL_JOB: Final = f"{GROUP}/job"
 #: The task's index in its job.
 LABEL_TASK_INDEX: Final = f"{GROUP}/task-index"
+#: Marks a failed pod that is kept for its log: it is its task's no longer.
+LABEL_KEPT: Final = f"{GROUP}/kept"
 
 #: The digest of the view file that the pod was last told of; patching it makes the kubelet refresh the mount at once.
 ANNOTATION_VIEW: Final = f"{GROUP}/view"
@@ -38,6 +40,8 @@ ANNOTATION_ATTEMPT: Final = f"{GROUP}/attempt"
 ANNOTATION_MAIN_CONTAINER: Final = f"{GROUP}/main-container"
 #: How often the job had been restarted as a whole when the pod was made; a pod of an earlier number is replaced.
 ANNOTATION_INCARNATION: Final = f"{GROUP}/incarnation"
+#: What stands there in a failed pod that is kept: no restart has this number.
+NO_INCARNATION: Final = "99999999999"
 #: When a pod that is no longer declared was first found to be surplus, in seconds since the epoch: it may drain.
 ANNOTATION_SURPLUS_SINCE: Final = f"{GROUP}/surplus-since"
 #: The epoch of a ConfigMap's files, as {file: epoch} in JSON: a file edited by hand cannot fake it.
@@ -64,8 +68,27 @@ def policy_name(cluster: str, job: str = "", index: int | None = None) -> str:
 
 
 def pod_name(cluster: str, job: str, index: int) -> str:
-    """Name the pod of one task; it is also the pod's hostname."""
+    """Name the first pod of one task; it is also the hostname of every pod of it."""
     return f"{cluster}-{dns_job(job)}-{index}"
+
+
+def later_pod_name(first: str, number: int) -> str:
+    """Name a later pod of a task whose failed pods are kept, from 1 up; it is the first pod that has the number 0."""
+    return f"{first}{_LATER}{number}" if number else first
+
+
+def first_pod_name(name: str) -> tuple[str, int]:
+    """Give the name of a task's first pod and the number of this one, 0 of the first.
+
+    No task's first pod has a name that could be taken for a later one's: it ends with a hyphen and the index.
+    """
+    first, found, number = name.rpartition(_LATER)
+    is_number = number.isascii() and number.isdecimal() and number[0] != "0" and len(number) <= _LONGEST_NUMBER
+    return (first, int(number)) if found and is_number else (name, 0)
+
+
+_LATER: Final = "-r"
+_LONGEST_NUMBER: Final = 9
 
 
 def resolver_name(cluster: str, digest: str) -> str:

@@ -39,6 +39,10 @@ DEFAULT_RPC_LAYER: Final = "grpc"
 #: Bounds of one TFCluster, as the CRD has them: a pass over one of this size must not keep the others waiting.
 MOST_TASKS: Final = 10_000
 MOST_TASK_FILTERS: Final = 512
+#: The most failed pods of a task that are kept, as the CRD has it.
+MOST_KEPT: Final = 10
+#: How many are kept where nothing is said and no pod reads its own name.
+DEFAULT_KEPT: Final = 1
 _LAST_PORT: Final = 65_535
 _SHARE: Final = re.compile("([1-9][0-9]?|100)%")
 _JOB_NAME: Final = re.compile("[a-z]([a-z0-9_]*[a-z0-9])?")
@@ -98,8 +102,11 @@ def _cluster(metadata: Mapping[str, Any], spec: Fields, status: Mapping[str, Any
     # NB: an older CRD spells it inject.
     delivered = "ConfigMap" if resolver.flag("inject", default=True) else "None"
     inject = resolver.one_of(ResolverDelivery, "delivery", delivered) == "ConfigMap"
+    kept = None
+    if spec.raw.get("failedPodsHistoryLimit") is not None:
+        kept = spec.number("failedPodsHistoryLimit", DEFAULT_KEPT, most=MOST_KEPT)
     jobs = tuple(
-        _job(name, job, port=port, domain=domain, inject=inject)
+        _job(name, job, port=port, domain=domain, inject=inject, kept=kept)
         for name, job in sorted(_named_jobs(spec.inner("jobs")))
     )
     return TFCluster(
@@ -161,11 +168,13 @@ def _named_jobs(jobs: Fields) -> Iterator[tuple[str, Fields]]:
             jobs.problem("", f"{shown(name)} cannot name a job: {words}")
 
 
-def _job(name: str, job: Fields, *, port: int, domain: str, inject: bool) -> Job:
+def _job(name: str, job: Fields, *, port: int, domain: str, inject: bool, kept: int | None) -> Job:
     replicas = job.number("replicas", 1)
     own_port = job.number("port", port, least=1, most=_LAST_PORT)
     template = job.inner("template")
     _check_template(template)
+    if kept is None:
+        kept = 0 if _reads_its_name(template.raw) else DEFAULT_KEPT
     # NB: what is added here only where it is not the default leaves the pods of an older operator alone.
     made_from = json.dumps(
         [template.raw, own_port, domain, *([] if inject else ["inject: false"])], sort_keys=True, separators=(",", ":")
@@ -183,6 +192,7 @@ def _job(name: str, job: Fields, *, port: int, domain: str, inject: bool) -> Job
         restart_scope=job.one_of(RestartScope, "restartScope", "Task"),
         start_after=job.texts("startAfter"),
         drain_seconds=job.number("drainSeconds", 0),
+        history_limit=kept,
     )
 
 
@@ -220,6 +230,24 @@ def _check_template(template: Fields) -> None:
             for variable in container.elements("env"):
                 variable.text("name")
                 variable.text("value")
+
+
+def _reads_its_name(template: Mapping[str, Any]) -> bool:
+    """Tell whether the pods of a template are told their own names, by the downward API.
+
+    Such a name must not change: a program may keep its files under it, by ``subPathExpr`` for instance.
+    """
+    spec = Fields(template, "", []).inner("spec")  # what is of the wrong type in it is told elsewhere
+    told = [
+        variable.inner("valueFrom")
+        for group in ("containers", "initContainers")
+        for container in spec.elements(group)
+        for variable in container.elements("env")
+    ]
+    for volume in spec.elements("volumes"):
+        for source in (volume, *volume.inner("projected").elements("sources")):
+            told += source.inner("downwardAPI").elements("items")
+    return any(one.inner("fieldRef").text("fieldPath") == "metadata.name" for one in told)
 
 
 def _success_policy(policy: Fields, declared: Sequence[str]) -> SuccessPolicy:

@@ -19,6 +19,7 @@ from tfcluster_operator.model.foundations import (
     plan_service,
     plan_surplus_objects,
 )
+from tfcluster_operator.model.history import plan_history, unhide
 from tfcluster_operator.model.holds import Holds
 from tfcluster_operator.model.ledger import Ledger
 from tfcluster_operator.model.observed import ObservedPod
@@ -26,7 +27,7 @@ from tfcluster_operator.model.policies import clean_up, deadline, scale_down, te
 from tfcluster_operator.model.roster import Roster
 from tfcluster_operator.model.stock import seconds_until_forgiven
 from tfcluster_operator.model.story import Story, object_gate
-from tfcluster_operator.model.tasks import plan_job, unhide
+from tfcluster_operator.model.tasks import plan_job
 
 
 def plan(
@@ -81,6 +82,7 @@ def _plan_the_life(
             plan_job(roster, job_views, ledger, now, story)
         if (left := seconds_until_forgiven(roster, ledger, now)) is not None:
             story.wake_after.append(left)
+    plan_history(roster, story)
     plan_surplus_objects(roster, story)
     plan_resolver(roster, story)
 
@@ -129,5 +131,5 @@ def _what_an_end_needs(pod: ObservedPod) -> tuple[Gate, ...]:
 
 
 def _index_of(pod: ObservedPod) -> int:
-    index = pod.meta.name.rpartition("-")[2]
+    index = naming.first_pod_name(pod.meta.name)[0].rpartition("-")[2]
     return int(index) if index.isascii() and index.isdigit() else 0

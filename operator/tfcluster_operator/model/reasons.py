@@ -108,6 +108,10 @@ POD_EDITED: Final = "PodEdited"
 POD_DISRUPTED: Final = "PodDisrupted"
 #: The pod failed by itself and is replaced.
 POD_FAILED: Final = "PodFailed"
+#: The pod failed and is kept for its log: failedPodsHistoryLimit.
+POD_KEPT: Final = "FailedPodKept"
+#: A failed pod that was kept goes: there are newer ones, or a quota leaves no room for it.
+HISTORY_LIMIT: Final = "FailedPodsHistoryLimit"
 #: The task ended with exit code 0 and its job's restartPolicy is Always.
 POD_ENDED: Final = "PodEnded"
 #: A task failed and its restartScope replaces all pods of the job or of the cluster.

@@ -6,7 +6,8 @@ order, views, the plan and the status read the roster; none of them looks an obj
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final, Generic, NamedTuple, TypeVar
@@ -24,6 +25,7 @@ from tfcluster_operator.model.observed import (
 )
 from tfcluster_operator.model.policies.ending import Ending, ending_of
 from tfcluster_operator.model.spec import Job, Task, TFCluster
+from tfcluster_operator.model.succession import Succession, is_kept, succession_of
 
 #: What stands between the name of a cluster and the digest in the name of a copy of the resolver.
 _OF_THE_RESOLVER: Final = ".resolver-"
@@ -63,10 +65,11 @@ class Stage(Enum):
 
 
 class Place(NamedTuple):
-    """One declared task, and the pod of its name, if there is one.
+    """One declared task, and its pod, or whoever holds the name that its pod is to have.
 
     ``ending`` is how our pod's program ended, None while it runs or where its end says nothing.  ``outdated`` says that
-    our pod was made from another template than the present one.
+    our pod was made from another template than the present one.  ``kept`` are pods of the task that have failed and are
+    its pods no longer, the oldest first: only their logs are of use.
     """
 
     task: Task
@@ -75,6 +78,7 @@ class Place(NamedTuple):
     pod: ObservedPod | None = None
     ending: Ending | None = None
     outdated: bool = False
+    kept: tuple[ObservedPod, ...] = ()
 
     @property
     def own(self) -> ObservedPod | None:
@@ -150,6 +154,12 @@ class Roster:
                     yield pod
         yield from self.surplus
 
+    def kept(self) -> Iterator[ObservedPod]:
+        """Give every failed pod that is kept and that nobody has asked to go."""
+        for places in self.places.values():
+            for place in places:
+                yield from (pod for pod in place.kept if not pod.meta.terminating)
+
     def completed_by(self, ledger: Ledger) -> Roster:
         """Give the roster in which the tasks that the ledger knows to be complete have that stage."""
         changed: dict[str, tuple[Place, ...]] = {}
@@ -170,12 +180,15 @@ def call_roll(cluster: TFCluster, observed: Observed, *, resolver: str = "") -> 
         observed: everything that exists under its names or its control.
         resolver: the name of the ConfigMap that delivers the resolver, "" where none is delivered.
     """
-    places = {job.name: tuple(_places(cluster, job, observed)) for job in cluster.jobs}
+    later = _later_pods(observed)
+    places = {job.name: tuple(_places(cluster, job, observed, later)) for job in cluster.jobs}
     declared = {place.name for of_job in places.values() for place in of_job}
+    kept = {pod.meta.name for of_job in places.values() for place in of_job for pod in place.kept}
     surplus, leaving, mounted, uids = [], [], set(), set()
     for name, pod in observed.pods.items():
         ours, terminating = pod.meta.owner_uid == cluster.uid, pod.meta.terminating
-        if ours:
+        # NB: a kept pod mounts nothing any more, and its failure is counted and need not be remembered.
+        if ours and name not in kept:
             uids.add(pod.meta.uid)
             mounted.add(pod.resolver)
             if not terminating and name not in declared:
@@ -219,20 +232,42 @@ def holder_of(cluster: TFCluster, child: Child) -> Holder:
     return Holder.FOREIGN
 
 
-def _places(cluster: TFCluster, job: Job, observed: Observed) -> Iterator[Place]:
+def _later_pods(observed: Observed) -> Mapping[str, Sequence[ObservedPod]]:
+    """Give the pods of tasks that have had one before, by the name of the task's first pod."""
+    later = defaultdict(list)
+    for name, pod in observed.pods.items():
+        first, number = naming.first_pod_name(name)
+        if number:
+            later[first].append(pod)
+    return later
+
+
+def _places(
+    cluster: TFCluster, job: Job, observed: Observed, later: Mapping[str, Sequence[ObservedPod]]
+) -> Iterator[Place]:
     pods = observed.pods
     for index in range(job.replicas):
-        name = naming.pod_name(cluster.name, job.name, index)
-        pod = pods.get(name)
+        first = naming.pod_name(cluster.name, job.name, index)
+        name, pod, kept = Succession(first, pods.get(first))
+        if first in later or (pod is not None and is_kept(pod)):
+            found = [*([pod] if pod is not None else ()), *later.get(first, ())]
+            name, pod, kept = succession_of(first, (one for one in found if one.meta.owner_uid == cluster.uid))
+            if pod is None:
+                pod = pods.get(name) or next((one for one in found if _is_at_our_address(cluster, one)), None)
         if pod is None:
-            yield Place(Task(job, index), name, Stage.MISSING)
+            yield Place(Task(job, index), name, Stage.MISSING, kept=kept)
         elif pod.meta.owner_uid != cluster.uid:
-            yield Place(Task(job, index), name, _NOT_OURS[holder_of(cluster, pod)], pod)
+            yield Place(Task(job, index), pod.meta.name, _NOT_OURS[holder_of(cluster, pod)], pod, kept=kept)
         else:
             outdated = pod.meta.annotations.get(naming.ANNOTATION_TEMPLATE_HASH) != job.template_hash
             stage = _stage_of(pod)
             ending = None if stage in _AT_WORK else ending_of(pod)
-            yield Place(Task(job, index), name, stage, pod, ending, outdated)
+            yield Place(Task(job, index), name, stage, pod, ending, outdated, kept)
+
+
+def _is_at_our_address(cluster: TFCluster, pod: ObservedPod) -> bool:
+    """Tell whether a pod of a deleted TFCluster of the same name may still work, at the address of a task of ours."""
+    return holder_of(cluster, pod) is Holder.PREDECESSOR and pod.phase not in {"Succeeded", "Failed"}
 
 
 _AT_WORK: Final = (Stage.SERVING, Stage.STARTING)

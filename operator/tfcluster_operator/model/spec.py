@@ -40,7 +40,8 @@ class Job:
     ``filters`` are every task's, ``task_filters`` replace them for one index; ``port`` is TCP; ``template`` is the
     PodTemplateSpec as the user wrote it, and ``template_hash`` changes exactly when a pod must be replaced.
     ``start_after`` names the jobs whose tasks must all be ready first; ``drain_seconds`` is how long a surplus pod
-    stays after the smaller view was published.
+    stays after the smaller view was published.  ``history_limit`` is how many failed pods of each task are kept for
+    their logs.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Job:
     restart_scope: RestartScope = "Task"
     start_after: tuple[str, ...] = ()
     drain_seconds: int = 0
+    history_limit: int = 1
 
     def filters_of(self, index: int) -> tuple[str, ...]:
         """Give the device filters of one task; none means that it sees every task."""

@@ -80,6 +80,11 @@ class Story:
         """Tell how often in a row a gate was closed by refusals."""
         return self._holds.tried(gate)
 
+    def refusal(self, gate: Gate) -> str:
+        """Give the words with which a gate was closed, until something passes it again; "" where none were said."""
+        hold = self._holds.gates.get(gate)
+        return hold.finding.message if hold is not None else ""
+
     @property
     def creates_pods(self) -> bool:
         """Whether a pod is to be created."""

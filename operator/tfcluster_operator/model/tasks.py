@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Final, NamedTuple
 
-from tfcluster_operator.model import drift, ledger, naming, reasons
+from tfcluster_operator.model import drift, history, ledger, naming, reasons
 from tfcluster_operator.model.actions import EVIDENCE, CreatePod, Delete, Finding, Gate, Patch, TryPod
 from tfcluster_operator.model.foundations import obstacle
 from tfcluster_operator.model.observed import ObservedPod
@@ -22,6 +23,7 @@ from tfcluster_operator.model.story import (
     template_gate,
     views_gate,
 )
+from tfcluster_operator.model.succession import name_after
 from tfcluster_operator.model.views import JobViews
 
 
@@ -95,6 +97,8 @@ def _plan_missing(  # noqa: PLR0917 - the six are one case; a class for them wou
     first = story.tried(gate) % len(missing)
     for place in (*missing[first:], *missing[:first]):
         index = place.task.index
+        if history.gives_way(roster, place, story):
+            continue
         failing = record.awaits_retry(index)
         if failing is not None and failing.retry_at > now:
             message = _next_try(str(place.task), failing.retry_at, known)
@@ -136,22 +140,16 @@ def _await_its_end(roster: Roster, place: Place, pod: ObservedPod, now: float, s
 
 
 def _show_it_again(case: _Case) -> bool:
-    return unhide(case.roster, case.pod, case.story)
-
-
-def unhide(roster: Roster, pod: ObservedPod, story: Story) -> bool:
-    """Plan to give back the label by which we watch, or a pod's end would never be seen; tell whether it was lost."""
-    change = drift.unhiding(pod, roster.cluster.name)
-    if change is None:
-        return False
-    name = pod.meta.name
-    story.do("tell", Patch("Pod", name, pod.meta.uid, change, reasons.REPAIRED), gate=object_gate("Pod", name))
-    return True
+    return history.unhide(case.roster, case.pod, case.story)
 
 
 def _replace_with_its_scope(case: _Case) -> bool:
     if case.pod.incarnation == case.record.incarnation:
         return False
+    if case.place.ending is Ending.FAILED and history.is_to_be_kept(case.roster, case.place, case.pod, case.story):
+        if case.pod.phase == "Failed":
+            history.keep(case.roster, case.place, case.pod, case.story)
+        return True
     return _delete(case, reasons.RESTARTED_TOGETHER, toward=str(case.record.incarnation))
 
 
@@ -200,7 +198,14 @@ def _replace_an_ended_pod(case: _Case) -> bool:
         replaces=pod.meta.uid,
         incarnation=case.record.incarnation,
     )
-    case.story.do("replace", create, gate=pods_gate(job), needs=_what_a_pod_needs(job))
+    if ending is Ending.FAILED and history.is_to_be_kept(case.roster, place, pod, case.story):
+        history.keep(case.roster, place, pod, case.story)
+        first = naming.first_pod_name(pod.meta.name)[0]
+        create = replace(create, name=name_after(first, (*place.kept, pod)), replaces="")
+        needs = (*_what_a_pod_needs(job), object_gate("Pod", pod.meta.name))
+        case.story.do("create", create, gate=pods_gate(job), needs=needs)
+    else:
+        case.story.do("replace", create, gate=pods_gate(job), needs=_what_a_pod_needs(job))
     return True
 
 

@@ -23,3 +23,5 @@ def pods_to_clean(roster: Roster) -> Iterator[ObservedPod]:
     for pod in roster.staying():
         if policy == "All" or not pod.at_rest:
             yield pod
+    if policy == "All":
+        yield from roster.kept()

@@ -64,6 +64,7 @@ def entry_of(task: Task, pod: ObservedPod, now: float) -> LastRestart:
         exit_code=pod.exit.code if pod.exit is not None else None,
         message=words_for(pod),
         time=now,
+        pod=pod.meta.name if task.job.history_limit else "",
     )
 
 

@@ -1,0 +1,240 @@
+"""Failed pods that are kept for their logs: what becomes of them, and that the task's next pod takes its place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from support.fault_proxy import Fault
+from support.lives import await_another_pass, launch_running
+from support.manifests import pod_template, tfcluster
+from support.objects import PODS, RESOURCE_QUOTAS, Object
+from support.waiting import eventually
+from support.world import World, task_names
+
+KEPT = "tfcluster.dev/kept"
+#: Where the operator dies on its way from a failure to the new pod.
+CRASH_POINTS = (
+    ("call-before", "PATCH", "tfclusters"),
+    ("call-after", "PATCH", "tfclusters"),
+    ("call-before", "PATCH", "pods"),
+    ("call-after", "PATCH", "pods"),
+    ("call-before", "POST", "pods"),
+    ("call-after", "POST", "pods"),
+)
+
+
+def kept(world: World) -> set[str]:
+    found = world.objects.list(PODS, world.namespace, selector=KEPT)
+    return {pod["metadata"]["name"] for pod in found}
+
+
+def await_kept(world: World, *names: str) -> None:
+    eventually(lambda: kept(world), lambda found: found == set(names), what=f"{names} are kept")
+
+
+def fail(world: World, kubelet: Any, name: str, after: Iterable[str], cluster: str = "c") -> None:
+    """Let a pod fail, and the one run that comes after it."""
+    kubelet.fail(name)
+    world.await_pods_of(cluster, after)
+    kubelet.run(*(pod for pod, found in world.pods_of(cluster).items() if KEPT not in found["metadata"]["labels"]))
+
+
+@pytest.mark.usefixtures("operator")
+def test_failed_pod_is_kept_and_the_next_one_takes_its_place(world, kubelet):
+    """By default one: its log can be read, its successor has its hostname, and the counts know tasks alone."""
+    world.apply(tfcluster("c").job("worker", replicas=2).build())
+    kubelet.run(*world.await_pods_of("c", task_names("c", worker=2)))
+    world.await_condition("c", "Ready", status="True")
+    before = world.demand(PODS, "c-worker-1")
+
+    kubelet.fail("c-worker-1", exit_code=3, message="no such file")
+    pods = world.await_pods_of("c", [*task_names("c", worker=2), "c-worker-1-r1"])
+    kubelet.run("c-worker-1-r1")
+    world.await_condition("c", "Ready", status="True")
+
+    failed, after = world.demand(PODS, "c-worker-1"), pods["c-worker-1-r1"]
+    assert failed["metadata"]["uid"] == before["metadata"]["uid"]
+    for field in ("hostname", "subdomain"):
+        assert after["spec"][field] == before["spec"][field]
+    labels = before["metadata"]["labels"]
+    assert (after["metadata"]["labels"], failed["metadata"]["labels"]) == (labels, {**labels, KEPT: "true"})
+    status = world.await_status("c", lambda s: s["jobs"]["worker"]["ready"] == 2, what="two are ready")
+    told = status["jobs"]["worker"]
+    assert (told["created"], told["failed"], told["restarts"], told["replaced"]) == (2, 0, 1, 0)
+    last = status["lastRestart"]
+    assert (last["task"], last["pod"], last["exitCode"]) == ("worker-1", "c-worker-1", 3)
+    assert "c-worker-1" in world.await_event("c", "FailedPodKept")["message"]
+
+    kubelet.fail("c-worker-1-r1")
+    world.await_pods_of("c", ["c-worker-0", "c-worker-1-r1", "c-worker-1-r2"])
+    assert kept(world) == {"c-worker-1-r1"}
+    assert world.await_event("c", "FailedPodsHistoryLimit")
+
+
+def test_failure_is_counted_once_and_its_pod_kept_wherever_the_operator_dies(world, kubelet, lied_to, fault_proxy):
+    """Killed before and after each write that a failure leads to, it loses no count and no log."""
+    workers = task_names("c", worker=len(CRASH_POINTS))
+    launch_running(world, kubelet, "c", {"worker": {"replicas": len(workers)}}, failedPodsHistoryLimit=1)
+    world.await_condition("c", "Ready", status="True")
+
+    for number, (then, method, resource) in enumerate(CRASH_POINTS, start=1):
+        with fault_proxy.fault(Fault(then, method=method, resource=resource, times=1, action=lied_to.kill)):
+            kubelet.fail(workers[number - 1])
+            eventually(lambda: not lied_to.running, what=f"the operator dies at {then} {method} {resource}")
+        lied_to.start(kubeconfig=fault_proxy.kubeconfig, wait=False)
+        world.await_pods_of("c", [*workers, *(f"{name}-r1" for name in workers[:number])])
+        kubelet.run(f"{workers[number - 1]}-r1")
+        world.await_condition("c", "Ready", status="True")
+        assert kept(world) == set(workers[:number])
+        status = world.await_status("c", lambda s, n=number: s["restarts"] >= n, what=f"{number} are counted")
+        assert (status["restarts"], status["jobs"]["worker"]["replaced"]) == (number, 0), (then, method, resource)
+
+
+@pytest.mark.usefixtures("operator")
+def test_scope_keeps_only_what_has_failed(world, kubelet):
+    """The others of the scope are deleted with it and come back under their names."""
+    launch_running(world, kubelet, "c", {"worker": {"replicas": 3, "restartScope": "Job"}}, failedPodsHistoryLimit=1)
+
+    kubelet.fail("c-worker-1")
+    eventually(
+        lambda: [pod for pod in world.pods_of("c").values() if pod["metadata"].get("deletionTimestamp")],
+        lambda going: len(going) == 2,
+        what="the two others are asked to go",
+    )
+    kubelet.stop("c-worker-0", "c-worker-2")
+
+    world.await_pods_of("c", [*task_names("c", worker=3), "c-worker-1-r1"])
+    assert kept(world) == {"c-worker-1"}
+    assert world.status("c")["restarts"] == 1
+
+
+@pytest.mark.usefixtures("operator")
+def test_what_is_declared_decides_what_stays(world, kubelet):
+    """A lower limit and a smaller job delete what is kept; a suspension does not."""
+    launch_running(world, kubelet, "c", {"worker": {"replicas": 2}}, failedPodsHistoryLimit=2)
+    rest = ["c-worker-1"]
+    fail(world, kubelet, "c-worker-0", [*rest, "c-worker-0", "c-worker-0-r1"])
+    fail(world, kubelet, "c-worker-0-r1", [*rest, "c-worker-0", "c-worker-0-r1", "c-worker-0-r2"])
+    fail(world, kubelet, "c-worker-1", ["c-worker-1", "c-worker-1-r1", "c-worker-0", "c-worker-0-r1", "c-worker-0-r2"])
+
+    world.edit("c", {"failedPodsHistoryLimit": 1})
+    await_kept(world, "c-worker-0-r1", "c-worker-1")
+    world.scale("c", replicas=1)
+    eventually(lambda: kubelet.stop("c-worker-1-r1") or "c-worker-1-r1" not in world.pods(), what="worker-1 is gone")
+    await_kept(world, "c-worker-0-r1")
+    world.edit("c", {"suspend": True})
+    eventually(lambda: kubelet.stop("c-worker-0-r2") or "c-worker-0-r2" not in world.pods(), what="worker-0 is gone")
+    world.await_condition("c", "Suspended", status="True")
+    assert kept(world) == {"c-worker-0-r1"}
+    world.edit("c", {"suspend": False})
+    world.await_pods_of("c", ["c-worker-0-r1", "c-worker-0-r2"])
+    world.edit("c", {"failedPodsHistoryLimit": 0})
+    world.await_pods_of("c", ["c-worker-0-r2"])
+
+
+@pytest.mark.usefixtures("operator")
+@pytest.mark.parametrize(("policy", "left"), [("All", []), ("Running", ["c-worker-0"]), ("None", ["c-worker-0"])])
+def test_clean_up_treats_kept_pods_as_ended_ones(world, kubelet, policy, left):
+    """All deletes them, the others leave them, as they leave the pod that decided."""
+    launch_running(world, kubelet, "c", {"worker": {}}, failedPodsHistoryLimit=1, cleanPodPolicy=policy)
+    fail(world, kubelet, "c-worker-0", ["c-worker-0", "c-worker-0-r1"])
+
+    kubelet.succeed("c-worker-0-r1")
+    world.await_ended("c", "Succeeded")
+
+    world.await_pods_of("c", [*left, *(["c-worker-0-r1"] if left else [])])
+
+
+@pytest.mark.usefixtures("operator")
+def test_job_that_reads_its_pods_names_keeps_them(world, kubelet):
+    """By default such a pod is replaced under its name; with a limit that is set it is kept."""
+    env = [{"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]
+    world.apply(tfcluster("c").job("worker", template=pod_template(env=env)).build())
+    old = world.await_pods_of("c", ["c-worker-0"])["c-worker-0"]["metadata"]["uid"]
+    kubelet.run("c-worker-0")
+
+    kubelet.fail("c-worker-0")
+    world.await_replaced("c-worker-0", old)
+    kubelet.run("c-worker-0")
+    assert world.pods().keys() == {"c-worker-0"}
+
+    world.edit("c", {"failedPodsHistoryLimit": 1})
+    fail(world, kubelet, "c-worker-0", ["c-worker-0", "c-worker-0-r1"])
+
+
+@pytest.mark.usefixtures("operator")
+def test_kept_pods_give_way_to_a_quota_that_counts_them(world, kubelet):
+    """A quota of pods does not count what has ended; one of count/pods does, and the task comes first."""
+    hard = {"pods": "2", "count/pods": "2"}
+    world.objects.create(RESOURCE_QUOTAS, world.namespace, {"metadata": {"name": "few"}, "spec": {"hard": hard}})
+    eventually(
+        lambda: world.demand(RESOURCE_QUOTAS, "few").get("status", {}).get("hard"),
+        lambda found: found == hard,
+        what="the quota is in force",
+    )
+    launch_running(world, kubelet, "c", {"worker": {"replicas": 2}}, failedPodsHistoryLimit=1)
+
+    kubelet.fail("c-worker-0")
+    pods = eventually(
+        lambda: world.pods_of("c"),
+        lambda found: len(found) == 2 and not any(one["status"]["phase"] == "Failed" for one in found.values()),
+        what="the task has a pod again, and nothing is kept",
+    )
+    kubelet.run(*(name for name in pods if name != "c-worker-1"))
+    world.await_condition("c", "Ready", status="True")
+    assert world.status("c")["restarts"] == 1
+
+
+@pytest.mark.usefixtures("operator")
+def test_another_pod_of_the_next_name_is_left_alone(world, kubelet):
+    """NameConflict names it, and the task goes on when it is gone."""
+    world.objects.create(PODS, world.namespace, {"metadata": {"name": "c-worker-0-r1"}, **pod_template()})
+    launch_running(world, kubelet, "c", {"worker": {}}, failedPodsHistoryLimit=1)
+
+    kubelet.fail("c-worker-0")
+    conflict = world.await_condition("c", "NameConflict", status="True")
+    assert "Pod c-worker-0-r1 exists" in conflict["message"]
+    assert kept(world) == {"c-worker-0"}
+    world.objects.delete(PODS, world.namespace, "c-worker-0-r1", grace_seconds=0)
+
+    world.await_condition("c", "NameConflict", status="False")
+    world.await_pods_of("c", ["c-worker-0", "c-worker-0-r1"])
+    assert world.status("c")["restarts"] == 1
+
+
+@pytest.mark.usefixtures("operator")
+def test_later_pod_of_a_predecessor_holds_the_address(world, kubelet):
+    """While it terminates no pod of the new cluster is made beside it, though the first name is free."""
+    launch_running(world, kubelet, "c", {"worker": {}}, failedPodsHistoryLimit=1)
+    fail(world, kubelet, "c-worker-0", ["c-worker-0", "c-worker-0-r1"])
+    old = world.demand(PODS, "c-worker-0-r1")["metadata"]["uid"]
+    world.remove("c")
+    world.await_removed("c")
+    world.launch("c", {"worker": {}}, failedPodsHistoryLimit=1)
+    eventually(lambda: "c-worker-0" not in world.pods(), what="what was kept goes with its cluster")
+
+    waits = world.await_condition("c", "Ready", status="False", reason="WaitingForPredecessor")
+    assert "c-worker-0-r1" in waits["message"]
+    await_another_pass(world, "c")
+    assert {name: pod["metadata"]["uid"] for name, pod in world.pods().items()} == {"c-worker-0-r1": old}
+    kubelet.stop("c-worker-0-r1")
+
+    world.await_pods_of("c", ["c-worker-0"])
+
+
+@pytest.mark.usefixtures("operator")
+def test_marks_that_others_change_are_put_right(world, kubelet):
+    """A kept pod gets its mark back, and a pod at work loses one: its failure would not be counted."""
+    launch_running(world, kubelet, "c", {"worker": {}}, failedPodsHistoryLimit=1)
+    fail(world, kubelet, "c-worker-0", ["c-worker-0", "c-worker-0-r1"])
+    labels: Object = {"metadata": {"labels": {KEPT: None, "tfcluster.dev/cluster": None}}}
+
+    world.patch(PODS, "c-worker-0", labels)
+    world.patch(PODS, "c-worker-0-r1", {"metadata": {"labels": {KEPT: "true"}}})
+    await_kept(world, "c-worker-0")
+    kubelet.fail("c-worker-0-r1")
+
+    world.await_pods_of("c", ["c-worker-0-r1", "c-worker-0-r2"])
+    assert world.status("c")["restarts"] == 2

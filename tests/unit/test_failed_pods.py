@@ -1,0 +1,246 @@
+"""Which pod speaks for a task whose failed pods are kept, how the next one is called, and what goes."""
+
+from __future__ import annotations
+
+import pytest
+from in_memory import InMemoryWorld, make_body, make_cluster, settled
+from properties.strategies import make_child
+
+from tfcluster_operator.manifests import build_pod
+from tfcluster_operator.model import naming, reasons
+from tfcluster_operator.model.actions import CreatePod, Finding
+from tfcluster_operator.model.holds import Hold, Holds
+from tfcluster_operator.model.parse import InvalidSpecError, parse
+from tfcluster_operator.model.policies import clean_up
+from tfcluster_operator.model.roster import Stage
+from tfcluster_operator.model.spec import Task
+from tfcluster_operator.model.story import pods_gate
+from tfcluster_operator.model.succession import succession_of
+
+FIRST = "demo-worker-0"
+FULL = "Pod x: exceeded quota: few, requested: count/pods=1, used: count/pods=2, limited: count/pods=2"
+MARK = {"metadata": {"labels": {naming.LABEL_KEPT: "true"}}}
+
+
+def world_with(*pods: str, cluster=None) -> InMemoryWorld:
+    """Make a world with a worker whose pods these are: ``+`` is marked as kept, ``!`` has failed, ``~`` terminates."""
+    world = settled(cluster or make_cluster({"worker": 1}))
+    first = world.objects.pop(("Pod", FIRST))
+    for text in pods:
+        name = FIRST + text.strip("+!~")
+        labels = {**first["metadata"]["labels"], **({naming.LABEL_KEPT: "true"} if "+" in text else {})}
+        world.create("Pod", {**first, "metadata": {**first["metadata"], "name": name, "labels": labels}})
+        (world.pod_ends if "!" in text else world.pod_runs)(name, *(["Failed"] if "!" in text else []))
+        if "+" in text:
+            world.edit(
+                "Pod", name, {"metadata": {"annotations": {naming.ANNOTATION_INCARNATION: naming.NO_INCARNATION}}}
+            )
+        if "~" in text:
+            world.edit("Pod", name, {"metadata": {"deletionTimestamp": "2027-01-15T08:00:00Z"}})
+    return world
+
+
+def succession(*pods: str) -> tuple[str, str | None, list[str]]:
+    world = world_with(*pods)
+    name, pod, kept = succession_of(FIRST, [world.read("Pod", name) for _, name in world.objects if FIRST in name])
+    return (
+        name.removeprefix(FIRST),
+        pod and pod.meta.name.removeprefix(FIRST),
+        [k.meta.name[len(FIRST) :] for k in kept],
+    )
+
+
+@pytest.mark.parametrize(
+    ("pods", "name", "speaks", "kept"),
+    [
+        ([], "", None, []),
+        ([""], "", "", []),
+        (["!"], "", "", []),
+        (["+!"], "-r1", None, [""]),
+        (["+!", "-r1"], "-r1", "-r1", [""]),
+        (["-r1"], "-r1", "-r1", []),
+        (["+!", "-r1+!"], "-r2", None, ["", "-r1"]),
+        (["-r9+!", "-r10+!", "-r11"], "-r11", "-r11", ["-r9", "-r10"]),
+        (["-r9+!", "-r10+!"], "-r11", None, ["-r9", "-r10"]),
+        (["+!~", "-r1~"], "-r1", "-r1", [""]),
+        (["+!~"], "-r1", None, [""]),
+        (["!", "-r1"], "-r1", "-r1", [""]),
+        (["+"], "", "", []),
+        (["", "-r1"], "-r1", "-r1", []),
+        (["-r4+!", ""], "", "", ["-r4"]),
+    ],
+)
+def test_one_pod_speaks_and_the_next_has_the_next_number(pods, name, speaks, kept):
+    """What is marked and has failed is kept, what lost its mark too once there is a later one."""
+    assert succession(*pods) == (name, speaks, kept)
+
+
+def test_two_pods_at_work_end_as_one():
+    """Should there ever be two, the later one speaks and the other goes."""
+    cluster = make_cluster({"worker": 1})
+    world = world_with("", "-r1", cluster=cluster)
+
+    (action,) = world.plan(cluster).actions
+
+    assert (action.name, action.reason) == (FIRST, reasons.SCALED_DOWN)
+
+
+def test_no_first_name_looks_like_a_later_one():
+    """Whatever the job and the cluster are called: a later name leads back to its first one, and first ones stay."""
+    for cluster in ("c", "c-r1", "r1"):
+        for job in ("r1", "w_r1", "r", "a_0", "a"):
+            for index in (0, 1, 10):
+                first = naming.pod_name(cluster, job, index)
+                assert naming.first_pod_name(first) == (first, 0)
+                assert naming.first_pod_name(naming.later_pod_name(first, 12)) == (first, 12)
+    for other in ("c-w-0-r", "c-w-0-r0", "c-w-0-r01", "c-w-0-r-1", "c-w-0-r1x", "c-w-0-r\u0663", "c-w-0-r1234567890"):
+        assert naming.first_pod_name(other) == (other, 0)
+
+
+def test_next_pod_has_the_same_hostname_and_address():
+    """Only its own name differs."""
+    cluster = make_cluster({"worker": 1})
+    task = Task(cluster.jobs[0], 0)
+    first = build_pod(cluster, task, view_digest="d", attempt=0)
+    later = build_pod(cluster, task, view_digest="d", attempt=0, name=f"{FIRST}-r1")
+    assert later["metadata"].pop("name") == f"{FIRST}-r1"
+    assert first["metadata"].pop("name") == FIRST
+    assert later == first
+
+
+def test_kept_pod_is_out_of_every_count():
+    """It is no surplus, mounts nothing, and its UID need not be remembered."""
+    cluster = make_cluster({"worker": 1})
+    roster = world_with("+!", "-r1", cluster=cluster).roster(cluster)
+    (place,) = roster.of(cluster.jobs[0])
+    assert (place.stage, [pod.meta.name for pod in place.kept]) == (Stage.SERVING, [FIRST])
+    assert (roster.surplus, roster.uids) == ((), {place.pod.meta.uid})
+    assert [pod.meta.name for pod in roster.staying()] == [f"{FIRST}-r1"]
+    assert [pod.meta.name for pod in roster.kept()] == [FIRST]
+
+
+def test_pod_that_is_marked_by_somebody_is_counted_when_it_fails():
+    """The mark is taken off in time."""
+    cluster = make_cluster({"worker": 1})
+    world = settled(cluster)
+    world.edit("Pod", FIRST, MARK)
+    world.apply_all(world.plan(cluster).actions, cluster)
+    world.pod_ends(FIRST, "Failed")
+    world.plan(cluster)
+    assert world.ledger.restarts == 1
+
+
+def test_kept_pod_whose_deletion_is_refused_holds_up_nothing():
+    """Beyond the limit the oldest go; one that terminates is not asked again, and is not counted."""
+    cluster = make_cluster({"worker": 1}, failedPodsHistoryLimit=1)
+    world = world_with("+!~", "-r1+!", "-r2+!", "-r3", cluster=cluster)
+    assert [(one.name, one.reason) for one in world.plan(cluster).actions] == [(f"{FIRST}-r1", reasons.HISTORY_LIMIT)]
+
+
+def test_quota_of_all_pods_has_kept_ones_deleted_first():
+    """The task's next pod waits for that, so that it has the first name again; another refusal takes no log."""
+    cluster = make_cluster({"worker": 1})
+    world = world_with("+!", cluster=cluster)
+
+    def planned(message):
+        hold = Hold(1, world.now - 1.0, Finding(reasons.REFUSED, message))
+        world.holds = Holds({pods_gate("worker"): hold})
+        return world.plan(cluster).actions
+
+    assert [type(one) for one in planned("Pod x: violates PodSecurity")] == [CreatePod]
+    assert [type(one) for one in planned(FULL.replace("count/pods", "pods"))] == [CreatePod]
+    (delete,) = planned(FULL)
+    assert (delete.name, delete.reason) == (FIRST, reasons.HISTORY_LIMIT)
+
+
+def test_quota_of_all_pods_lets_a_failed_pod_be_replaced():
+    """While it is full nothing is kept."""
+    cluster = make_cluster({"worker": 1})
+    world = settled(cluster)
+    world.pod_ends(FIRST, "Failed")
+    world.now += world.plan(cluster).wake_after
+    world.holds = Holds({pods_gate("worker"): Hold(1, world.now - 1.0, Finding(reasons.REFUSED, FULL))})
+    (action,) = world.plan(cluster).actions
+    assert (action.name, bool(action.replaces)) == (FIRST, True)
+
+
+def test_pod_whose_sidecar_runs_on_is_not_kept():
+    """It would hold its resources and its address."""
+    cluster = make_cluster({"worker": 1})
+    world = settled(cluster)
+    containers = [{"name": "task", "image": "image:1"}, {"name": "proxy", "image": "proxy:1"}]
+    world.edit("Pod", FIRST, {"spec": {"containers": containers}})
+    ended = {"name": "task", "state": {"terminated": {"exitCode": 1}}}
+    world.pod_runs(FIRST, containerStatuses=[ended, {"name": "proxy", "state": {"running": {}}}])
+    world.now += world.plan(cluster).wake_after
+    (action,) = world.plan(cluster).actions
+    assert (action.name, bool(action.replaces)) == (FIRST, True)
+
+
+def test_later_pod_of_a_predecessor_blocks_its_task_while_it_may_work():
+    """Two pods of one address must not work at once, whatever their names; one that has ended works no more."""
+    cluster = make_cluster({"worker": 1})
+    world = settled(cluster)
+    del world.objects["Pod", FIRST]
+    old = make_child("Pod", f"{FIRST}-r1", owner="uid-of-the-one-before")
+    old["metadata"]["ownerReferences"][0]["name"] = "demo"
+    world.create("Pod", old)
+    (place,) = world.roster(cluster).of(cluster.jobs[0])
+    assert (place.stage, place.name) == (Stage.PREDECESSOR, f"{FIRST}-r1")
+    world.pod_ends(f"{FIRST}-r1", "Failed")
+    (place,) = world.roster(cluster).of(cluster.jobs[0])
+    assert (place.stage, place.name) == (Stage.MISSING, FIRST)
+
+
+@pytest.mark.parametrize(
+    ("policy", "cleaned"), [("All", [f"{FIRST}-r1", FIRST]), ("Running", [f"{FIRST}-r1"]), ("None", [])]
+)
+def test_clean_up(policy, cleaned):
+    """A kept pod has ended, and is treated so."""
+    cluster = make_cluster({"worker": 1}, cleanPodPolicy=policy)
+    roster = world_with("+!", "-r1", cluster=cluster).roster(cluster)
+    assert [pod.meta.name for pod in clean_up.pods_to_clean(roster)] == cleaned
+
+
+NAME = {"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
+ITEM = {"path": "name", "fieldRef": {"fieldPath": "metadata.name"}}
+CONTAINER = {"name": "task", "image": "i"}
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"containers": [{**CONTAINER, "env": [NAME]}]},
+        {"containers": [CONTAINER], "initContainers": [{**CONTAINER, "name": "init", "env": [NAME]}]},
+        {"containers": [CONTAINER], "volumes": [{"name": "v", "downwardAPI": {"items": [ITEM]}}]},
+        {
+            "containers": [CONTAINER],
+            "volumes": [{"name": "v", "projected": {"sources": [{"downwardAPI": {"items": [ITEM]}}]}}],
+        },
+    ],
+)
+def test_template_that_reads_its_pods_names_keeps_them(spec):
+    """Unless the limit is set."""
+    job = {"worker": {"template": {"spec": spec}}}
+    assert make_cluster(job).jobs[0].history_limit == 0
+    assert make_cluster(job, failedPodsHistoryLimit=2).jobs[0].history_limit == 2
+
+
+def test_default_limit_is_one():
+    """Also of a template that reads other fields."""
+    other = {**NAME, "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}}
+    plain = {"template": {"spec": {"containers": [{**CONTAINER, "env": [other, {"name": "A", "value": "b"}]}]}}}
+    assert make_cluster({"worker": plain}).jobs[0].history_limit == 1
+
+
+@pytest.mark.parametrize("value", [-1, 11, "1", True, 0.5])
+def test_limit_that_is_none_is_told(value):
+    """As an older definition lets it through."""
+    with pytest.raises(InvalidSpecError, match="failedPodsHistoryLimit: it must be a whole number from 0 to 10"):
+        parse(make_body(failedPodsHistoryLimit=value))
+
+
+def test_a_limit_replaces_no_pod():
+    """It is no part of what a pod is made from."""
+    hashes = {make_cluster(**spec).jobs[0].template_hash for spec in ({}, {"failedPodsHistoryLimit": 3})}
+    assert len(hashes) == 1

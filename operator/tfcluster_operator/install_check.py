@@ -2,7 +2,7 @@
 
 It declares a suspended TFCluster, for which no pod is started, waits until an operator has looked at it, and deletes
 it.  So it proves that the kind is served, that admission takes a good manifest, and that an operator leads and has its
-rights.  It needs the rights to create, get and delete TFClusters in one namespace, and uses the standard library alone.
+rights.  It needs the rights to create, get and delete TFClusters in one namespace, and makes its requests by the standard library.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from tfcluster_operator.model import naming
+
 #: Where the kubelet puts a pod's credentials.
 CREDENTIALS: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 #: How often it looks, in seconds.
@@ -27,7 +29,7 @@ _NOT_FOUND: Final = 404
 _NOT_SERVED_YET: Final = frozenset({_NOT_FOUND, 429, 503})
 _TAKEN: Final = 409
 #: By what a check knows its own TFCluster.
-_MARK: Final = {"app.kubernetes.io/managed-by": "tfcluster-install-check"}
+_MARK: Final = {naming.LABEL_MANAGED_BY: "tfcluster-install-check"}
 
 
 class CheckFailedError(Exception):
@@ -52,7 +54,7 @@ class Clusters:
     """
 
     def __init__(self, server: str, namespace: str, credentials: Path) -> None:
-        self._url = f"{server}/apis/tfcluster.dev/v1alpha1/namespaces/{namespace}/tfclusters"
+        self._url = f"{server}/apis/{naming.API_VERSION}/namespaces/{namespace}/{naming.PLURAL}"
         self._context = ssl.create_default_context(cafile=str(credentials / "ca.crt"))
         self._token = (credentials / "token").read_text(encoding="ascii").strip()
 
@@ -110,7 +112,7 @@ def _declare(clusters: Clusters, name: str, give_up: float) -> int:
     container = {"name": "none", "image": "none.invalid/none"}
     job = {"template": {"spec": {"containers": [container]}}}
     body = {
-        "apiVersion": "tfcluster.dev/v1alpha1",
+        "apiVersion": naming.API_VERSION,
         "kind": "TFCluster",
         "metadata": {"name": name, "labels": _MARK},
         "spec": {"suspend": True, "jobs": {"worker": job}},

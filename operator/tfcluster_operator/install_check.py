@@ -2,7 +2,7 @@
 
 It declares a suspended TFCluster, for which no pod is started, waits until an operator has looked at it, and deletes
 it.  So it proves that the kind is served, that admission takes a good manifest, and that an operator leads and has its
-rights.  It needs the rights to create, get and delete TFClusters in one namespace, and makes its requests by the standard library.
+rights.  It needs the rights to create, get and delete TFClusters in one namespace.
 """
 
 from __future__ import annotations

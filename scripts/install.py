@@ -43,9 +43,11 @@ def main() -> int:
 
 
 def _give_the_definition_to_the_release(kubeconfig: list[str]) -> None:
-    """Let the release upgrade a definition that another way of installation has left."""
-    about = [*kubeconfig, "--overwrite", "crd", DEFINITION]
-    if _run("kubectl", *kubeconfig, "get", "crd", "--ignore-not-found", "--output", "name", DEFINITION):
+    """Let the release upgrade a definition that kubectl or an older chart has left; another release's stays its own."""
+    of_interest = r"jsonpath={.kind} {.metadata.annotations.meta\.helm\.sh/release-name}"
+    read = ["get", "crd", "--ignore-not-found", "--output", of_interest]
+    if _run("kubectl", *kubeconfig, *read, DEFINITION).split() == ["CustomResourceDefinition"]:
+        about = [*kubeconfig, "--overwrite", "crd", DEFINITION]
         _run("kubectl", "label", *about, "app.kubernetes.io/managed-by=Helm")
         owner = [f"meta.helm.sh/release-name={RELEASE}", f"meta.helm.sh/release-namespace={NAMESPACE}"]
         _run("kubectl", "annotate", *about, *owner)

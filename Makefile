@@ -115,6 +115,10 @@ lock: .venv ## pin the newest dependencies, with hashes
 	  $(BIN)/uv pip compile --quiet --upgrade --generate-hashes --no-emit-index-url --no-emit-find-links --python-version 3.11 \
 	    --no-header --no-annotate requirements/$$each.in -o requirements/$$each.txt; done
 
+.PHONY: dashboard-picture
+dashboard-picture: .venv $(OPERATOR)/.complete ## draw the dashboard for docs/monitoring.md again: ten minutes
+	TFCLUSTER_OPERATOR_PYTHON=$(OPERATOR)/bin/python PYTHONPATH=tests:. $(BIN)/python -m scripts.dashboard_picture
+
 crds: .venv ## generate the CRD from its sources
 	$(BIN)/python crds/generate.py
 

@@ -23,6 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # The test cluster tool is a folder of the repository, not an installed package.
 sys.path.insert(0, str(ROOT))
 
+from support import prometheus  # noqa: E402 - after the path
 from support.audit import AuditLog  # noqa: E402 - after the path
 from support.fault_proxy import FaultProxy  # noqa: E402 - after the path
 from support.manifests import tfcluster  # noqa: E402 - after the path
@@ -58,9 +59,9 @@ def pytest_report_header() -> str:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Build Kubernetes and helm before the first test that needs them: minutes the first time, none of it a test's."""
+    """Build the programs that tests need before the first of them: minutes the first time, none of it a test's."""
     needed = {name for item in session.items for name in getattr(item, "fixturenames", ())}
-    if session.config.option.collectonly or not needed & {"control_plane", "bare_server", "helm"}:
+    if session.config.option.collectonly or not needed & {"control_plane", "bare_server", "helm", "prometheus_built"}:
         return
     from local_kubernetes import binaries
 
@@ -68,6 +69,14 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         binaries.hyperkube()
     if "helm" in needed:
         binaries.helm()
+    if "prometheus_built" in needed:
+        prometheus.programs()
+
+
+@pytest.fixture(scope="session")
+def prometheus_built() -> Path:
+    """The folder of Prometheus and promtool; a test that uses them asks for it, so that they are built in time."""
+    return prometheus.programs()
 
 
 @pytest.fixture(scope="session")

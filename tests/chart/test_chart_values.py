@@ -178,6 +178,15 @@ REFUSED: list[tuple[Object, str]] = [
 ]
 
 
+#: test_chart_monitoring.py shows the effects of these.
+MONITORING = ("metrics.podMonitor.", "metrics.serviceMonitor.", "metrics.rules.", "metrics.dashboard.")
+OTHER_EFFECTS |= {
+    path
+    for path, _ in leaves(yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8")))
+    if path.startswith(MONITORING)
+}
+
+
 @pytest.fixture(scope="module")
 def default(helm: Helm) -> list[Object]:
     """What the chart renders when the user sets nothing."""

@@ -130,6 +130,11 @@ class OperatorProcess:
             return answer.read().decode(), answer.headers["Content-Type"]
 
     @property
+    def metrics_port(self) -> int:
+        """Where it serves its metrics on loopback; each start chooses another port."""
+        return self._metrics_port
+
+    @property
     def exit_code(self) -> int | None:
         return self._process.poll() if self._process else None
 

@@ -1,0 +1,120 @@
+"""A real Prometheus that scrapes the real operator by the configuration of docs/monitoring.md, and the chart's queries.
+
+It decides how the documented configuration finds an operator that is no pod: a pod stands in for it, whose address and
+port are those of the process.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import yaml
+
+from .objects import NAMESPACES, PODS, SERVICE_ACCOUNTS, Object, Objects
+from .waiting import eventually
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+MONITORING: Final = ROOT / "charts" / "tfcluster-operator" / "monitoring"
+HOME: Final = "tfcluster-system"
+"""The namespace of the operator in the documents."""
+
+
+class Query(NamedTuple):
+    """One query of the dashboard."""
+
+    panel: str
+    unit: str
+    expression: str
+    legend: str
+
+    def __str__(self) -> str:
+        return f"{self.panel}: {self.legend}"
+
+
+def dashboard() -> Object:
+    """Read the dashboard."""
+    found: Object = json.loads((MONITORING / "dashboard.json").read_text(encoding="utf-8"))
+    return found
+
+
+def queries(panel: Object, *, rate_interval: str) -> list[Query]:
+    """Give a panel's queries as Grafana sends them when all namespaces are chosen.
+
+    Args:
+        panel: of the dashboard.
+        rate_interval: what Grafana works out from the interval of the scrapes, such as ``1m``.
+    """
+    (namespace,) = (v for v in dashboard()["templating"]["list"] if v["name"] == "namespace")
+    return [
+        Query(
+            panel["title"],
+            panel["fieldConfig"]["defaults"]["unit"],
+            target["expr"].replace("$__rate_interval", rate_interval).replace("$namespace", namespace["allValue"]),
+            target["legendFormat"],
+        )
+        for target in panel.get("targets", [])
+    ]
+
+
+def alert_rules() -> list[Object]:
+    """Read the rules of the alerts."""
+    groups = yaml.safe_load((MONITORING / "alerts.yaml").read_text(encoding="utf-8"))["groups"]
+    return [rule for group in groups for rule in group["rules"]]
+
+
+def documented_queries() -> Iterator[tuple[str, str]]:
+    """Give each query of the documents and the name of its page; each line of such a block is one."""
+    for page in sorted([*(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "runbooks").glob("*.md")]):
+        for block in re.findall(r"^```promql\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL):
+            for line in block.splitlines():
+                yield page.stem, line
+
+
+def documented_configuration() -> Object:
+    """Read the configuration of Prometheus in docs/monitoring.md."""
+    text = (ROOT / "docs" / "monitoring.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```yaml\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    (found,) = (one for one in map(yaml.safe_load, blocks) if "scrape_configs" in one)
+    configured: Object = found
+    return configured
+
+
+def configuration(kubeconfig: Path, *, every: str = "1s") -> str:
+    """Give the documented configuration for a Prometheus that is no pod either.
+
+    Args:
+        kubeconfig: with the right to list pods.
+        every: how often it scrapes and works out the rules.
+    """
+    documented = documented_configuration()
+    for one in documented["scrape_configs"]:
+        for discovery in one["kubernetes_sd_configs"]:
+            discovery["kubeconfig_file"] = str(kubeconfig)
+    documented["rule_files"] = [str(MONITORING / name) for name in documented["rule_files"]]
+    return yaml.safe_dump({"global": {"scrape_interval": every, "evaluation_interval": every}, **documented})
+
+
+def announce(objects: Objects, *ports: int) -> None:
+    """Have a pod stand for each operator, with the labels and the port that the chart gives it.
+
+    Args:
+        objects: an administrator's access.
+        ports: where the processes serve their metrics on loopback.
+    """
+    objects.create(NAMESPACES, "", {"metadata": {"name": HOME}})
+    eventually(lambda: objects.get(SERVICE_ACCOUNTS, HOME, "default"), what=f"namespace {HOME} can hold pods")
+    for number, port in enumerate(ports, start=1):
+        labels = {"app.kubernetes.io/name": "tfcluster-operator", "app.kubernetes.io/instance": "tfcluster"}
+        container = {
+            "name": "operator",
+            "image": "tfcluster-operator",
+            "ports": [{"name": "health", "containerPort": 8080}, {"name": "metrics", "containerPort": port}],
+        }
+        name = f"tfcluster-tfcluster-operator-{number}"
+        objects.create(PODS, HOME, {"metadata": {"name": name, "labels": labels}, "spec": {"containers": [container]}})
+        status = {"phase": "Running", "podIP": "127.0.0.1", "podIPs": [{"ip": "127.0.0.1"}]}
+        objects.patch(PODS, HOME, name, {"status": status}, subresource="status")

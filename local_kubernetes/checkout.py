@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from pathlib import Path
 
 from local_kubernetes import binaries
@@ -21,7 +22,7 @@ def link_tools() -> None:
 
 
 def link_users_tools() -> None:
-    """Put the user's own kubectl and helm into .local/bin; a helm is built where there is none.
+    """Put the user's own kubectl and helm into .local/bin; a helm is built where there is none of version 4.
 
     Raises:
         LocalKubernetesError: There is no kubectl, and ours is a part of Kubernetes that would take long to build.
@@ -29,7 +30,7 @@ def link_users_tools() -> None:
     kubectl = _users("kubectl")
     if not kubectl:
         raise LocalKubernetesError("there is no kubectl on PATH: install it (https://kubernetes.io/docs/tasks/tools)")
-    _link(kubectl=kubectl, helm=_users("helm") or binaries.helm())
+    _link(kubectl=kubectl, helm=_users_helm() or binaries.helm())
 
 
 def kubectl(*arguments: str) -> list[str]:
@@ -58,6 +59,15 @@ def _users(program: str) -> Path | None:
     elsewhere = [folder for folder in folders if folder and Path(folder).resolve() != (LOCAL / "bin").resolve()]
     found = shutil.which(program, path=os.pathsep.join(elsewhere))
     return Path(found).absolute() if found else None
+
+
+def _users_helm() -> Path | None:
+    found = _users("helm")
+    if found:
+        told = subprocess.run([found, "version", "--short"], check=False, capture_output=True, text=True).stdout
+        if told.startswith("v4."):  # version 3 lacks options that `make install` uses
+            return found
+    return None
 
 
 def _link(**targets: Path) -> None:

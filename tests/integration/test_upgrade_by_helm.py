@@ -157,6 +157,7 @@ def as_service_account(objects: Objects, administrator: Path) -> Object:
 def test_upgrade_by_helm_and_back(stage):
     """By the documented steps no pod is replaced and nothing else is written, there and back; the values stay."""
     world, kubelet = stage.world, stage.kubelet
+    position = stage.audit.position()
     pods = launch_running(world, kubelet, "c", JOBS)
     world.await_condition("c", "Ready", status="True")
     launch_running(world, kubelet, "done", {"chief": {}, "worker": {}})
@@ -166,6 +167,7 @@ def test_upgrade_by_helm_and_back(stage):
     kubelet.stop("done-worker-0")
     ended = uids_of(world, "done")
     assert list(ended) == ["done-chief-0"]
+    assert {w.resource for w in stage.writes(position)} == {"services", "configmaps", "pods"}
     stage.follow("first")
     stage.older.stop()
     position = stage.quiet()

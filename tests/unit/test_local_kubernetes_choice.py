@@ -173,21 +173,24 @@ def test_current_kubeconfig_is_copied_whole(local):
     assert sorted(path.name for path in local.iterdir()) == ["bin", "kubeconfig"]
 
 
-def test_current_cluster_takes_the_tools_of_the_user(local, tmp_path, monkeypatch):
-    """Kubectl and helm are those of PATH, also where .local/bin comes first in it: no Kubernetes is built for them."""
+@pytest.mark.parametrize(("version", "built"), [("v4.3.0+gabc", False), ("v3.18.4+gabc", True)])
+def test_current_cluster_takes_the_tools_of_the_user(local, tmp_path, monkeypatch, version, built):
+    """The kubectl is that of PATH, also where .local/bin comes first in it, and so is helm unless it is too old."""
     theirs = tmp_path / "theirs"
     for folder in (theirs, local / "bin"):
         folder.mkdir()
         for name in ("kubectl", "helm"):
-            (folder / name).touch(mode=0o755)
+            (folder / name).write_text(f"#!/bin/sh\necho {version}\n")
+            (folder / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{local / 'bin'}:{theirs}")
     monkeypatch.setattr(checkout.binaries, "hyperkube", lambda: pytest.fail("Kubernetes is built"))
-    monkeypatch.setattr(checkout.binaries, "helm", lambda: pytest.fail("helm is built"))
+    monkeypatch.setattr(checkout.binaries, "helm", lambda: Path("/built/helm"))
 
     checkout.link_users_tools()
 
     assert {path.name: path.readlink() for path in (local / "bin").iterdir()} == {
-        name: theirs / name for name in ("kubectl", "helm")
+        "kubectl": theirs / "kubectl",
+        "helm": Path("/built/helm") if built else theirs / "helm",
     }
 
 

@@ -188,3 +188,22 @@ def test_what_goes_on_being_refused_is_logged_once(caplog):
     first, second, *edited = re.findall(r"Refused: Pod demo-(\w+)", " ".join(told))
     assert (first, second, sorted(edited)) == ("worker", "ps", ["ps", "worker"])
     assert "SECRET" not in caplog.text
+
+
+@pytest.mark.parametrize("limit", [0, 1], ids=["no failed pod is kept", "one failed pod is kept"])
+def test_pods_that_restart_together_are_counted_once_each(limit):
+    """The pod that failed is one of them, whether it is deleted or kept for its log."""
+    session = declared()
+    jobs = {"worker": {"replicas": 3, "restartScope": "Job"}}
+    session.clusters["demo"] = make_body(jobs, generation=3, failedPodsHistoryLimit=limit)
+
+    async def script(told: Told) -> dict[tuple[str, ...], float]:
+        await told.passes(2)
+        session.world.all_pods_run()
+        await told.passes(2)
+        session.world.pod_ends("demo-worker-1", "Failed")
+        await told.passes(12)
+        assert len(session.world.names("Pod")) == 3 + limit
+        return told.grown("tfcluster_pod_replacements_total")
+
+    assert play(session, script) == {("RestartedTogether",): 3}

@@ -17,7 +17,7 @@ from tfcluster_operator.kube import errors, events
 from tfcluster_operator.kube.execute import Outcome
 from tfcluster_operator.kube.metrics import REPLACEMENTS, VERDICTS, Metrics
 from tfcluster_operator.model import reasons, tally
-from tfcluster_operator.model.actions import Action, CreatePod, Delete
+from tfcluster_operator.model.actions import Action, CreatePod, Delete, Patch
 from tfcluster_operator.model.ledger import FAILED, SUCCEEDED, LastRestart, Ledger
 from tfcluster_operator.model.roster import Roster
 from tfcluster_operator.model.spec import TFCluster
@@ -85,11 +85,14 @@ class Journal:
         failures, restarts = len(ledger.failures), ledger.restarts
         _tell(cluster, words, reasons=why, failures=failures, restarts=restarts)
 
-    def carried_out(self, cluster: TFCluster, account: Account, outcome: Outcome, changed: Collection[str]) -> None:
+    def carried_out(
+        self, roster: Roster, ledger: Ledger, account: Account, outcome: Outcome, changed: Collection[str]
+    ) -> None:
         """Tell of what a pass did and what it was refused; what goes on being refused is told once."""
-        done = outcome.actions
+        cluster, done = roster.cluster, outcome.actions
         for action in done:
-            self._count_replacement(action)
+            if (reason := _replacement(action, roster, ledger)) in REPLACEMENTS:
+                self._metrics.replacements.labels(reason).inc()
         if done:
             told = [f"{reason}: {message}" for reason, message in events.told(done, changed)]
             counts = Counter(action.reason for action in done)
@@ -147,16 +150,25 @@ class Journal:
         self._metrics.passes.labels(outcome).inc()
         self._metrics.pass_duration.observe(seconds)
 
-    def _count_replacement(self, action: Action) -> None:
-        match action:
-            case CreatePod(reason=reason):
-                replaced = reason in REPLACEMENTS
-            case Delete(kind="Pod", reason=reason):
-                replaced = reason in _REPLACED_BY_DELETION
-            case _:
-                return
-        if replaced:
-            self._metrics.replacements.labels(reason).inc()
+
+def _replacement(action: Action, roster: Roster, ledger: Ledger) -> str:
+    """Give why an action replaces a pod, "" where it replaces none; each pod is replaced by one action."""
+    match action:
+        case CreatePod(reason=reason):
+            return reason
+        case Delete(kind="Pod", reason=reason) if reason in _REPLACED_BY_DELETION:
+            return reason
+        case Patch(kind="Pod", reason=reasons.POD_KEPT, uid=uid):
+            # NB: the pod that failed for all of its scope is kept, and its successor is one of a task without a pod.
+            together = (
+                place.pod.incarnation != ledger.of(job).incarnation
+                for job, places in roster.places.items()
+                for place in places
+                if place.pod is not None and place.pod.meta.uid == uid
+            )
+            return reasons.RESTARTED_TOGETHER if any(together) else ""
+        case _:
+            return ""
 
 
 def _how(failure: LastRestart) -> str:

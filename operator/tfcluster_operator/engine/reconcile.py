@@ -210,7 +210,7 @@ class Reconciler:
                     closed.append(EVIDENCE)
         self._journal.pass_begins(memory.account, planned.actions)
         outcome = await self._executor.carry_out(planned, cluster, closed=closed)
-        self._journal.carried_out(cluster, memory.account, outcome, {*changed.values()})
+        self._journal.carried_out(roster, known, memory.account, outcome, {*changed.values()})
         now, done = self._clock(), outcome.actions
         memory.holds = memory.holds.after(outcome.refused, (step.gate for step in outcome.done), done, now)
         if any(isinstance(action, DeleteCluster) for action in done):

@@ -180,9 +180,13 @@ def test_failure_that_is_final_is_counted(world, kubelet, observed):
     kubelet.fail("final-chief-0", exit_code=9)
     world.await_ended("final", "Failed", "TaskFailed")
 
-    now = observed.scrape()
-    assert now.since(before, "tfcluster_task_failures_total") == {("ExitCode", "chief"): 1}
+    # NB: the status is there a moment before the operator has the answer to its write.
+    now = observed.until(lambda now: now.since(before, "tfcluster_clusters_finished_total"), "the end is counted")
     assert now.since(before, "tfcluster_clusters_finished_total") == {("TaskFailed",): 1}
+    observed.until(
+        lambda now: now.since(before, "tfcluster_task_failures_total") == {("ExitCode", "chief"): 1},
+        "so is the failure",
+    )
     assert now.since(before, "tfcluster_pod_replacements_total") == {}
 
 

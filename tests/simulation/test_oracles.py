@@ -128,6 +128,7 @@ def _history_of_a_lie(seconds: float):
 
     pod = {
         "metadata": {"name": "c-worker-0", "namespace": "default", "uid": "p", "ownerReferences": [{"uid": "u"}]},
+        "spec": {"hostname": "c-worker-0"},
         "status": {"conditions": [{"type": "Ready", "status": "True"}]},
     }
     history = [

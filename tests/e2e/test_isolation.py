@@ -17,8 +17,13 @@ pytestmark = pytest.mark.usefixtures("network_policies", "enforced_policies")
 OTHER_PORT = 8080
 PORTS = (PORT, OTHER_PORT)
 STRANGER, NOTEBOOK, OUTSIDER, INVITED = "stranger", "notebook", "outsider", "invited"
-CLOSED, FILTERED, OPEN = "closed", "filtered", "open"
-TASKS = (*task_names(CLOSED, worker=2), *task_names(FILTERED, ps=1, worker=2), *task_names(OPEN, worker=1))
+CLOSED, FILTERED, SEALED, OPEN = "closed", "filtered", "sealed", "open"
+TASKS = {
+    *task_names(CLOSED, worker=2),
+    *task_names(FILTERED, ps=1, worker=2),
+    *task_names(SEALED, worker=1),
+    *task_names(OPEN, worker=1),
+}
 EVERYBODY = {*TASKS, STRANGER, NOTEBOOK, OUTSIDER, INVITED}
 
 
@@ -35,13 +40,14 @@ def outside(
 
 @pytest.fixture(scope="module")
 def neighbours(shared_world: LiveWorld, outside: LiveWorld) -> dict[str, LiveWorld]:
-    """Clusters of three kinds in one namespace, with two pods of no cluster: all pods, with where each is."""
+    """Clusters of four kinds in one namespace, with two pods of no cluster: all pods, with where each is."""
     world = shared_world
     template = pod_template(world.image, command=["python3", "-c", LISTEN_ON, *map(str, PORTS)])
 
     def job(replicas: int, **fields: object) -> Object:
         return {"replicas": replicas, "template": template, **fields}
 
+    notebook = {"podSelector": {"matchLabels": {"role": NOTEBOOK}}}
     invited = {
         "podSelector": {"matchLabels": {"role": INVITED}},
         "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": outside.namespace}},
@@ -51,13 +57,11 @@ def neighbours(shared_world: LiveWorld, outside: LiveWorld) -> dict[str, LiveWor
     world.launch(
         FILTERED,
         {"ps": job(1, filters=["/job:worker/task:0"]), "worker": job(2, filters=["/job:ps"])},
-        isolation={
-            "mode": "DeviceFilters",
-            "allowFrom": [{"podSelector": {"matchLabels": {"role": NOTEBOOK}}}, invited],
-        },
+        isolation={"mode": "DeviceFilters", "allowFrom": [notebook, invited]},
     )
+    world.launch(SEALED, {"worker": job(1)}, isolation={"mode": "Cluster", "ports": "All", "allowFrom": [notebook]})
     world.start(*(listener(world.image, name, PORTS, role=name) for name in (STRANGER, NOTEBOOK)))
-    for name in (OPEN, CLOSED, FILTERED):
+    for name in (OPEN, CLOSED, FILTERED, SEALED):
         world.await_ready(name)
     return {name: outside if name in {OUTSIDER, INVITED} else world for name in EVERYBODY}
 
@@ -80,6 +84,7 @@ def test_task_is_reached_by_those_that_its_isolation_names(neighbours):
     expected = {
         f"{OPEN}-worker-0": EVERYBODY,
         f"{CLOSED}-worker-0": {*task_names(CLOSED, worker=2)},
+        f"{SEALED}-worker-0": {NOTEBOOK},
         f"{FILTERED}-ps-0": {*workers, *guests},
         **{worker: {f"{FILTERED}-ps-0", *guests} for worker in workers},
     }
@@ -93,13 +98,13 @@ def test_task_is_reached_by_those_that_its_isolation_names(neighbours):
     )
 
 
-def test_other_ports_stay_open(neighbours):
-    """Another port of a task is open to everybody, whatever the mode."""
+def test_other_ports_stay_open_unless_all_are_closed(neighbours):
+    """Another port of a task is open to everybody in every mode, but not with the ports All, where only guests pass."""
     targets = (f"{CLOSED}-worker-0", f"{FILTERED}-ps-0", f"{FILTERED}-worker-0")
 
-    found = reached(neighbours, targets, OTHER_PORT)
+    found = reached(neighbours, (*targets, f"{SEALED}-worker-0"), OTHER_PORT)
 
-    assert found == {name: EVERYBODY - {name} for name in targets}
+    assert found == {f"{SEALED}-worker-0": {NOTEBOOK}, **{name: EVERYBODY - {name} for name in targets}}
 
 
 def test_edited_filters_reach_the_network(neighbours, shared_world):

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import re
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,10 +12,12 @@ from support.lives import await_all_replaced, confirm_ends, launch_running
 from support.manifests import pod_template
 from support.metrics import Scrape, documented, families
 from support.objects import PODS, TFCLUSTERS, Kind, Objects
-from support.operator_process import PYTHON, OperatorProcess
+from support.operator_process import OperatorProcess
 from support.pods import StandInKubelet
 from support.waiting import eventually
 from support.world import World
+
+import tfcluster_resolver
 
 LEASES = Kind("coordination.k8s.io/v1", "leases")
 
@@ -354,15 +354,7 @@ def test_process_tells_of_itself(observed):
     started = Path(f"/proc/{observed.process.pid}").stat().st_mtime
     assert abs(now.value("process_start_time_seconds") - started) < 60
     assert 0 < now.value("process_open_fds") < now.value("process_max_fds")
-    assert now.not_zero("tfcluster_build_info") == {(version_of_the_operator(),): 1}
-
-
-def version_of_the_operator() -> str:
-    """Give the version that an operator of these sources tells: that of the project where it is installed."""
-    try:
-        return importlib.metadata.version("tfcluster") if sys.executable == PYTHON else "source"
-    except importlib.metadata.PackageNotFoundError:
-        return "source"
+    assert now.not_zero("tfcluster_build_info") == {(tfcluster_resolver.__version__,): 1}
 
 
 def test_every_metric_is_asserted_here():

@@ -6,7 +6,6 @@ worked out when somebody asks.  Each process (and each test) has a registry of i
 
 from __future__ import annotations
 
-import importlib.metadata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
@@ -17,6 +16,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
 
+from tfcluster_operator import __version__
 from tfcluster_operator.kube import wire
 from tfcluster_operator.model import naming, reasons, tally
 from tfcluster_operator.model.conditions import KINDS
@@ -165,8 +165,8 @@ class _AtScrape:
             kind=WATCHED,
         )
         yield _gauge("tfcluster_leader", "Whether this operator acts", {(): float(metrics.leads())})
-        version = operator_version()
-        yield _gauge("tfcluster_build_info", "The version of the operator", {(version,): 1}, version=(version,))
+        version = (__version__,)
+        yield _gauge("tfcluster_build_info", "The version of the operator", {version: 1}, version=version)
 
 
 def _of_clusters(figures: Figures | None) -> Iterator[Metric]:
@@ -228,11 +228,3 @@ def _show(metric: Counter | Histogram, labels: Mapping[str, Sequence[str]]) -> N
     """Have each series there from the start, at 0: what is there only after its first time shows no increase."""
     for key in product(*labels.values()) if labels else ():
         metric.labels(*key)
-
-
-def operator_version() -> str:
-    """Give the version of the operator; "source" where it runs from its sources, uninstalled."""
-    try:
-        return importlib.metadata.version("tfcluster")
-    except importlib.metadata.PackageNotFoundError:
-        return "source"

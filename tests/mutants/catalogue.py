@@ -535,7 +535,7 @@ MUTANTS: Final = (
         old="if is_kept(one) or (number < newest and _can_be_kept(one))",
         new="if is_kept(one)",
         why="Somebody strips the labels, and the log that was to be kept is deleted as surplus.",
-        plan=Plan("failed pods", Step(2), "labels stripped"),
+        plan=Plan("failed pods", Step(3), "labels stripped"),
     ),
     Mutant(
         name="what is kept is never too much",

@@ -49,8 +49,8 @@ _INTRODUCTION: Final = """\
 # TFCluster fields
 
 Every field of a TFCluster, made from its definition. `kubectl explain tfcluster.spec` shows the same. `J` stands for
-the name of a job. What the fields do together is in [life.md](life.md); what the conditions mean is in
-[conditions.md](conditions.md).
+the name of a job. What the fields do together is in [The life of a cluster](life.md); what the conditions mean is in
+[Conditions](conditions.md).
 
 The group is `tfcluster.dev`, the version `v1alpha1`, the kind `TFCluster`, and the short name `tfc`.
 """
@@ -60,7 +60,7 @@ _STATUS_COLUMNS: Final = ["field", "type", "what it is"]
 
 _IN_A_POD: Final = """\
 The operator delivers it into every pod: `kubectl exec POD -- python3 -m tfcluster_resolver COMMAND`. What the commands
-are for is in [resolver.md](resolver.md).
+are for is in [The resolver, by task](resolver.md).
 """
 
 Schema = Mapping[str, Any]

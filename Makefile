@@ -9,6 +9,7 @@ TENSORFLOW := $(CACHE)/tensorflow-$(shell sha256sum requirements/tensorflow-test
 OPERATOR := $(CACHE)/operator-$(shell sha256sum requirements/operator.txt | cut -c1-16)
 # What judges the chart and the Dockerfiles: checkov alone brings eighty packages.
 LINT := $(CACHE)/lint-$(shell sha256sum requirements/lint.txt | cut -c1-16)
+DOCS := $(CACHE)/docs-$(shell sha256sum requirements/docs.txt | cut -c1-16)
 # The newest of each major version: the resolver's messages work with all of them.
 PROTOBUFS := $(foreach major,5 6 7,$(CACHE)/protobuf-$(major)-$(shell sha256sum requirements/protobuf-$(major).txt | cut -c1-16))
 PYTEST := $(BIN)/python -m pytest
@@ -21,8 +22,8 @@ CHARTS ?=
 SOURCES := operator resolver crds scripts tests bench local_kubernetes memory_kubernetes examples
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint types layers unit simulate mutants tensorflow-tests integration test-versions chart \
-	lint-chart release-tests e2e cluster cluster-down install bench release release-check publish test-release changelog \
+.PHONY: help demo test check lint types layers unit simulate mutants tensorflow-tests integration test-versions chart docs \
+	docs-serve reference lint-chart release-tests e2e cluster cluster-down install bench release release-check publish test-release changelog \
 	lock crds chart-docs clean
 
 help: ## list the commands
@@ -31,7 +32,7 @@ help: ## list the commands
 demo: .venv ## set everything up and watch a TensorFlow cluster train, resize and heal
 	$(BIN)/python -m scripts.demo
 
-test: check simulate mutants tensorflow-tests integration chart release-tests e2e ## all set-up and all tests; what CI runs
+test: check docs simulate mutants tensorflow-tests integration chart release-tests e2e ## all set-up and all tests; what CI runs
 
 check: lint types layers unit ## lint, types, layers, unit tests: a minute or so, no cluster
 
@@ -79,6 +80,12 @@ lint-chart: .venv $(LINT)/.complete ## the rendered chart and the Dockerfiles be
 release-tests: .venv
 	$(PYTEST) tests/release
 
+docs: $(DOCS)/.complete ## build the docs site into build/site; a dead link or anchor fails it
+	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build
+
+docs-serve: $(DOCS)/.complete ## show the docs site on http://127.0.0.1:8000 as you write
+	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs serve
+
 e2e: install ## tests on the node of `make cluster`
 	$(BIN)/python -m scripts.training_image
 	$(PYTEST) tests/e2e
@@ -111,7 +118,7 @@ changelog: .venv ## move the fragments of changelog.d into CHANGELOG.md, for a r
 	$(BIN)/python -m scripts.release changelog $(if $(DRAFT),--draft)
 
 lock: .venv ## pin the newest dependencies, with hashes
-	for each in build operator dev lint release tensorflow tensorflow-test protobuf-5 protobuf-6 protobuf-7; do \
+	for each in build operator dev docs lint release tensorflow tensorflow-test protobuf-5 protobuf-6 protobuf-7; do \
 	  $(BIN)/uv pip compile --quiet --upgrade --generate-hashes --no-emit-index-url --no-emit-find-links --python-version 3.11 \
 	    --no-header --no-annotate requirements/$$each.in -o requirements/$$each.txt; done
 
@@ -124,6 +131,9 @@ crds: .venv ## generate the CRD from its sources
 
 chart-docs: .venv ## write the tables of values in the chart's README
 	$(BIN)/python -m scripts.chart_values
+
+reference: .venv ## generate docs/api.md and docs/commands.md
+	$(BIN)/python -m scripts.reference
 
 clean: ## remove what was made in the checkout; caches and a running cluster stay
 	rm -rf .venv .local build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
@@ -147,6 +157,12 @@ $(LINT)/.complete:
 	@echo "making the linters' environment: usually a minute, once per requirements/lint.txt"
 	$(PYTHON) -m venv $(LINT)
 	$(LINT)/bin/pip install --quiet --require-hashes -r requirements/lint.txt
+	touch $@
+
+$(DOCS)/.complete:
+	@echo "making the environment of the docs: usually twenty seconds, once per requirements/docs.txt"
+	$(PYTHON) -m venv $(DOCS)
+	$(DOCS)/bin/pip install --quiet --require-hashes -r requirements/docs.txt
 	touch $@
 
 $(TENSORFLOW)/.complete:

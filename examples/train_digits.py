@@ -3,7 +3,7 @@
 The workers and the ps run ``python -m tfcluster_resolver serve``; this program drives them.  A worker that is lost and
 comes back at its address joins again by itself.  A resize arrives as a new epoch of the view: this program tells of it
 and goes on with the workers it has (to use new ones, start it again from a checkpoint).  With --checkpoints it goes on
-from the last pass that it finished, after a failure as after a suspension.
+from the last pass that it finished, after a failure as after a suspension.  With --logs TensorBoard shows how it goes.
 """
 
 from __future__ import annotations
@@ -43,11 +43,36 @@ class Checkpoints:
             self._manager.save(options=self._options)
 
 
+def initial_layers() -> list[tf.Variable]:
+    """Make the weights and biases of the network: 64 pixels, a hidden layer, ten digits."""
+    random = np.random.default_rng(0)
+    shapes = ((64, HIDDEN), (HIDDEN,), (HIDDEN, 10), (10,))
+    return [tf.Variable(random.normal(scale=0.1, size=shape), dtype=tf.float32) for shape in shapes]
+
+
+def logits(layers: list[tf.Variable], batch: tf.Tensor) -> tf.Tensor:
+    """Score each image of a batch for each of the ten digits."""
+    hidden = tf.nn.relu(batch @ layers[0] + layers[1])
+    return hidden @ layers[2] + layers[3]
+
+
+def loss_of(layers: list[tf.Variable], batch: tf.Tensor, wanted: tf.Tensor) -> tf.Tensor:
+    """Average the loss over a batch."""
+    scores = logits(layers, batch)
+    return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=wanted, logits=scores))
+
+
+def accuracy_of(layers: list[tf.Variable], batch: tf.Tensor, wanted: np.ndarray) -> float:
+    """Give the part of a batch that is recognised."""
+    return float(np.mean(np.argmax(logits(layers, batch), axis=1) == wanted))
+
+
 def read_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--epochs", type=int, default=10, help="passes over the data before the accuracy is judged")
     parser.add_argument("--keep-running", action="store_true", help="go on training until SIGTERM")
     parser.add_argument("--checkpoints", help="a folder on a volume that outlives the pods")
+    parser.add_argument("--logs", help="a folder for TensorBoard")
     parser.add_argument("--connect-timeout", type=float, default=300.0, help="seconds to wait for the other tasks")
     return parser.parse_args()
 
@@ -72,18 +97,7 @@ def main() -> None:
 
     train_images, test_images, train_labels, test_labels = read_digits()
     with strategy.scope():
-        random = np.random.default_rng(0)
-        layers = [
-            tf.Variable(random.normal(scale=0.1, size=shape), dtype=tf.float32)
-            for shape in ((64, HIDDEN), (HIDDEN,), (HIDDEN, 10), (10,))
-        ]
-
-    def logits(batch: tf.Tensor) -> tf.Tensor:
-        hidden = tf.nn.relu(batch @ layers[0] + layers[1])
-        return hidden @ layers[2] + layers[3]
-
-    def loss_of(batch: tf.Tensor, wanted: tf.Tensor) -> tf.Tensor:
-        return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=wanted, logits=logits(batch)))
+        layers = initial_layers()
 
     @tf.function
     def batches() -> tf.data.Dataset:
@@ -94,12 +108,13 @@ def main() -> None:
     def step(iterator: tf.data.Iterator) -> None:
         batch, wanted = next(iterator)
         with tf.GradientTape() as tape:
-            loss = loss_of(batch, wanted)
+            loss = loss_of(layers, batch, wanted)
         for layer, gradient in zip(layers, tape.gradient(loss, layers), strict=True):
             layer.assign_sub(RATE * gradient)
 
     passed = tf.Variable(0, dtype=tf.int64)
     checkpoints = Checkpoints(options.checkpoints, cluster, layers=layers, passed=passed)
+    board = tf.summary.create_file_writer(options.logs) if options.logs else tf.summary.create_noop_writer()
     iterator = iter(coordinator.create_per_worker_dataset(batches))
     workers = cluster.cluster_spec().num_tasks("worker")
     print(f"training with {workers} workers, cluster epoch {cluster.epoch}", flush=True)
@@ -111,10 +126,14 @@ def main() -> None:
             coordinator.schedule(step, args=(iterator,))
         coordinator.join()
         passes += 1
-        loss = float(loss_of(test_images, test_labels))
-        accuracy = float(np.mean(np.argmax(logits(test_images), axis=1) == test_labels))
+        loss = float(loss_of(layers, test_images, test_labels))
+        accuracy = accuracy_of(layers, test_images, test_labels)
         took = time.monotonic() - began
         print(f"pass {passes}: loss {loss:.3f}, accuracy {accuracy:.3f}, {took:.2f} s", flush=True)
+        with board.as_default(step=passes):
+            tf.summary.scalar("loss", loss)
+            tf.summary.scalar("accuracy", accuracy)
+        board.flush()
         passed.assign(passes)
         checkpoints.save()
         if resolver.epoch != known:

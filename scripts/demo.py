@@ -71,6 +71,9 @@ def _apply() -> None:
         _await("the pods of the last demo are gone", lambda: not _items("pods"))
     else:
         _kubectl("create", "namespace", _NAMESPACE, namespace=False)
+    # The strictest of the Pod Security Standards: nothing of a TFCluster needs more.
+    restricted = "pod-security.kubernetes.io/enforce=restricted"
+    _kubectl("label", "namespace", _NAMESPACE, "--overwrite", restricted, namespace=False)
     example = "examples/parameter-server.yaml"
     manifest = images.with_loaded_names((images.ROOT / example).read_text(encoding="utf-8"))
     _show("apply", "-f", example, stdin=manifest)
@@ -143,6 +146,7 @@ def _say_goodbye() -> None:
             kubectl -n {_NAMESPACE} patch tfcluster {_NAME} --type merge -p '{{"spec": {{"suspend": true}}}}'
             kubectl apply -f examples/gpu.yaml                                          # GPUs of a pretended plugin
             kubectl explain tfcluster.spec.jobs
+            make docs-serve                                                             # the docs, in a browser
 
             To clean up: kubectl delete namespace {_NAMESPACE}, or everything with `make cluster-down`.
             """

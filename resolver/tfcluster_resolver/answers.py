@@ -76,7 +76,7 @@ class ClusterAnswers:
         return Membership(view=self._source.view(), own=self._own)
 
     def cluster_spec(self) -> Any:
-        """Give the tasks that this task sees, itself included; read anew at each call.
+        """Give the tasks that this task sees, itself included; read at each call.
 
         An evaluator sees the cluster and is not in it, as in TensorFlow.
 

@@ -38,7 +38,7 @@ _OWN_NAMESPACE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/name
 
 
 class KubernetesViews:
-    """The views of one TFCluster, read anew at each call.
+    """The views of one TFCluster, read at each call.
 
     Args:
         name: the TFCluster's name.

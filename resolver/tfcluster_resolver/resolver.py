@@ -21,11 +21,11 @@ from tfcluster_resolver.view_source import FrozenView, ViewSource, view_of
 
 
 class TFClusterResolver(ClusterAnswers):
-    """Tells TensorFlow of the TFCluster that this pod is a task of.
+    """The TFCluster that this pod is a task of, for TensorFlow.
 
     It is a ``tf.distribute.cluster_resolver.ClusterResolver`` wherever TensorFlow is installed, and works the same
-    where it is not.  Each call reads the mounted view anew (one ``stat`` while it is unchanged); :meth:`snapshot`
-    freezes one epoch, which a strategy wants, because its constructor asks several times::
+    where it is not.  Each call reads the mounted view (one ``stat`` while it is unchanged).  A strategy asks several
+    times while it is built, so give it a :meth:`snapshot`, which stays at one epoch::
 
         resolver = TFClusterResolver()
         now = resolver.snapshot()
@@ -106,7 +106,7 @@ class TFClusterResolver(ClusterAnswers):
         """Make a resolver of one view file, such as a copy of a pod's.  The environment is not looked at.
 
         Args:
-            path: the file; it is read anew at each call.
+            path: the file; it is read at each call.
             task_type: the job of the task to speak for.
             task_id: that task's index.
             rpc_layer: TensorFlow's rpc layer; the file's by default.
@@ -203,7 +203,7 @@ class TFClusterResolver(ClusterAnswers):
         used in a thread, by one thread at a time.
 
         Args:
-            timeout: end after so many seconds without a new epoch, counted anew from each time that the next one is
+            timeout: end after so many seconds without a new epoch, counted again from each time that the next one is
                 asked for; 0 looks once, None never ends.
 
         Returns:

@@ -149,6 +149,42 @@ def shared_world(
     objects.delete(NAMESPACES, "", name)
 
 
+@pytest.fixture(scope="module")
+def restricted_world(
+    live_world: Callable[[str], LiveWorld], objects: Objects, new_namespace: Callable[[], str]
+) -> Iterator[LiveWorld]:
+    """One namespace that enforces the Pod Security Standard `restricted`."""
+    name = new_namespace()
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    objects.patch(NAMESPACES, "", name, {"metadata": {"labels": labels}})
+    yield live_world(name)
+    objects.delete(NAMESPACES, "", name)
+
+
+@pytest.fixture(scope="module")
+def apply_example(
+    restricted_world: LiveWorld,
+    kubectl: Callable[..., subprocess.CompletedProcess[str]],
+    operator_image: str,
+    training_image: str,
+) -> Callable[[str], LiveWorld]:
+    """Applies an example by kubectl, once, with the images of this cluster, where `restricted` is enforced."""
+    applied = set()
+
+    def apply(name: str) -> LiveWorld:
+        if name not in applied:
+            text = (ROOT / "examples" / name).read_text(encoding="utf-8")
+            text = text.replace("localhost/tfcluster-operator:dev", operator_image)
+            for image in ("localhost/tfcluster-training:dev", "registry.example/digits:1"):
+                text = text.replace(image, training_image)
+            done = kubectl("-n", restricted_world.namespace, "apply", "-f", "-", stdin=text)
+            assert done.returncode == 0, done.stderr
+            applied.add(name)
+        return restricted_world
+
+    return apply
+
+
 @pytest.fixture
 def two_gpus(world: LiveWorld) -> None:
     """Skips the test on a cluster that cannot give two GPUs to a pod."""

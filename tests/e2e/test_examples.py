@@ -1,6 +1,7 @@
 """The examples, applied as a reader of them would, and what each says that it becomes.
 
-One run of each serves all tests of it, because a pod with TensorFlow takes long to start.
+All run in a namespace that enforces the Pod Security Standard `restricted`.  One run of each serves all tests of it,
+because a pod with TensorFlow takes long to start.
 """
 
 from __future__ import annotations
@@ -20,6 +21,15 @@ EXAMPLES = Path(__file__).resolve().parent.parent.parent / "examples"
 GPU_EXAMPLE, MIRRORED, PARAMETER_SERVER = "gpu.yaml", "multi-worker-mirrored.yaml", "parameter-server.yaml"
 #: Followed through its resizes by test_live_resize.py.
 ELASTIC = "elastic-parameter-server.yaml"
+#: Those of test_examples_on_volumes.py and test_examples_of_workers.py.
+ELSEWHERE = {
+    "checkpoints.yaml",
+    "evaluator.yaml",
+    "tensorboard.yaml",
+    "tf-config.yaml",
+    "custom-image.yaml",
+    "hpa.yaml",
+}
 #: A guard against hanging, far above what some pods with TensorFlow need on two loaded processors.
 TRAINING_DEADLINE_SECONDS = 300.0
 CHIEF = "digits-chief-0"
@@ -28,25 +38,6 @@ CHIEF = "digits-chief-0"
 pytestmark = pytest.mark.usefixtures("network_policies")
 
 Apply = Callable[[str], LiveWorld]
-
-
-@pytest.fixture(scope="module")
-def apply_example(shared_world: LiveWorld, kubectl, operator_image: str, training_image: str) -> Apply:
-    """Applies an example by kubectl, once, with the images of this cluster, and awaits that it is Ready."""
-    applied = set()
-
-    def apply(name: str) -> LiveWorld:
-        if name in applied:
-            return shared_world
-        text = (EXAMPLES / name).read_text(encoding="utf-8")
-        text = text.replace("localhost/tfcluster-operator:dev", operator_image)
-        text = text.replace("localhost/tfcluster-training:dev", training_image)
-        done = kubectl("-n", shared_world.namespace, "apply", "-f", "-", stdin=text)
-        assert done.returncode == 0, done.stderr
-        applied.add(name)
-        return shared_world
-
-    return apply
 
 
 def await_training(world: LiveWorld, pod: str, enough: Callable[[str], object], *, what: str) -> str:
@@ -60,8 +51,8 @@ def numbers(name: str, log: str) -> list[float]:
 
 
 def test_every_example_is_tested_here():
-    """No example is without a test, in this module or in the one named above."""
-    tested = {GPU_EXAMPLE, MIRRORED, PARAMETER_SERVER, ELASTIC}
+    """No example is without a test, in this module or in those named above."""
+    tested = {GPU_EXAMPLE, MIRRORED, PARAMETER_SERVER, ELASTIC} | ELSEWHERE
     assert {path.name for path in EXAMPLES.glob("*.yaml")} == tested
 
 

@@ -21,15 +21,17 @@ class Snippet:
         place: what follows the language, such as "as=chief"; empty if nothing does.
         text: what is between the fences.
         line: where it begins in the guide.
+        guide: the name of the guide's file.
     """
 
     language: str
     place: str
     text: str
     line: int
+    guide: str
 
     def __str__(self) -> str:
-        return f"line {self.line}"
+        return f"{self.guide} line {self.line}"
 
     def proof(self) -> str:
         """Name the test that proves a snippet which cannot run where the guide is tested; empty for all others."""
@@ -62,7 +64,7 @@ def snippets(guide: Path) -> list[Snippet]:
     text = guide.read_text(encoding="utf-8")
     found = [(match, text[: match.start()].count("\n") + 1) for match in _FENCE.finditer(text)]
     assert len(found) * 2 == len(re.findall(r"^\s*```", text, re.MULTILINE)), f"{guide.name} has fences not understood"
-    return [Snippet(match[1], match[2] or "", match[3], line) for match, line in found]
+    return [Snippet(match[1], match[2] or "", match[3], line, guide.name) for match, line in found]
 
 
 def agrees(printed: list[str], told: list[str]) -> bool:

@@ -1,8 +1,9 @@
-"""The guide of the resolver: each of its snippets runs, and prints what the guide says.
+"""The guide of the resolver and the pages beside it: each snippet of Python runs, and prints what its page says.
 
 Where a snippet runs is written after its language: nothing means any process in the chief's pod, ``as=chief`` the one
 that is the chief, ``as=workers`` those of all equal workers, ``as=outside`` one that is no task; ``e2e=TEST`` names the
-test that runs what cannot run here.
+test that runs what cannot run here.  The manifests and the kubectl of the other pages are for
+tests/integration/test_docs_pages.py.
 """
 
 from __future__ import annotations
@@ -23,26 +24,30 @@ sys.path.append(str(ROOT / "tests"))
 from support.guide import Snippet, agrees, snippets
 
 GUIDE = ROOT / "docs" / "resolver.md"
-ALL = snippets(GUIDE)
+OTHERS = [ROOT / "docs" / "concepts.md", *sorted((ROOT / "docs" / "how-to").glob("*.md"))]
+ALL = [
+    *snippets(GUIDE),
+    *(one for page in OTHERS for one in snippets(page) if one.language == "python" or one.place == "as=chief"),
+]
 #: Ends a process that was connected: TensorFlow's threads may keep it otherwise.
 END = "\nimport os, sys\nsys.stdout.flush()\nos._exit(0)\n"
 
 
 def those(language: str, place: str) -> list[Snippet]:
-    """Give the guide's snippets in a language that run at a place."""
+    """Give the snippets in a language that run at a place."""
     return [one for one in ALL if (one.language, one.place) == (language, place)]
 
 
 def test_every_snippet_has_a_place():
     """No snippet is left out: each is of a kind that a test runs, or names a test of ours that there is."""
-    places = {"python": {"", "as=chief", "as=workers", "as=outside"}, "console": {""}}
+    places = {"python": {"", "as=chief", "as=workers", "as=outside"}, "console": {"", "as=chief"}}
     tests = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests" / "e2e").glob("test_*.py"))
 
     for snippet in ALL:
         if snippet.proof():
-            assert f"\ndef {snippet.proof()}(" in tests, f"{GUIDE.name} {snippet}"
+            assert f"\ndef {snippet.proof()}(" in tests, f"{snippet}"
         else:
-            assert snippet.place in places.get(snippet.language, ()), f"{GUIDE.name} {snippet}"
+            assert snippet.place in places.get(snippet.language, ()), f"{snippet}"
 
 
 #: Runs each program of a list in names of its own, and prints as JSON what each printed.
@@ -74,7 +79,7 @@ def guided(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoopbackCluster
 
 def check(snippet: Snippet, printed: list[str]) -> None:
     """Assert that a snippet printed what it says."""
-    assert agrees(printed, snippet.printed()), f"{GUIDE.name} {snippet} printed\n" + "\n".join(printed)
+    assert agrees(printed, snippet.printed()), f"{snippet} printed\n" + "\n".join(printed)
 
 
 def test_snippets_that_only_read(guided):
@@ -133,7 +138,7 @@ def test_snippet_of_equal_workers(make_cluster: Callable[..., LoopbackCluster], 
         check(snippet, printed.splitlines())
 
 
-@pytest.mark.parametrize("snippet", those("console", ""), ids=str)
+@pytest.mark.parametrize("snippet", [*those("console", ""), *those("console", "as=chief")], ids=str)
 def test_command_of_the_guide(guided, snippet):
     """A command runs as the chief, ends well, and prints the lines that the guide shows."""
     for command, told in snippet.commands():
@@ -144,7 +149,7 @@ def test_command_of_the_guide(guided, snippet):
         done = guided.run("chief", 0, *words)
 
         assert done.returncode == 0, done.stdout + done.stderr
-        assert agrees(done.stdout.splitlines(), told), f"{GUIDE.name} {snippet}: {command}\n{done.stdout}"
+        assert agrees(done.stdout.splitlines(), told), f"{snippet}: {command}\n{done.stdout}"
 
 
 def test_links_of_the_guide_lead_somewhere():

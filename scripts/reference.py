@@ -1,0 +1,233 @@
+"""The generated pages of the docs: docs/api.md from the CRD, docs/commands.md from the programs' own --help.
+
+Usage:
+    python -m scripts.reference             write both pages
+    python -m scripts.reference --check     say whether they are up to date; exit status 1 if they are not
+
+It decides which fields are ours: Kubernetes' own schemas and what the operator keeps for itself are not listed.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+CRD: Final = ROOT / "crds" / "tfcluster.yaml"
+API: Final = ROOT / "docs" / "api.md"
+COMMANDS: Final = ROOT / "docs" / "commands.md"
+
+#: The commands of the resolver, in the order in which one meets them.
+ORDER: Final = ("show", "matrix", "doctor", "wait", "exec", "serve")
+
+_POD_SPEC: Final = "https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/#PodSpec"
+_LABEL_SELECTOR: Final = "https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/label-selector/"
+_SELECTOR: Final = f"Its fields are those of [Kubernetes' LabelSelector]({_LABEL_SELECTOR})."
+#: Fields whose parts are not listed, and what is said of them instead.
+_CLOSED: Final = {
+    "spec.jobs.J.template.spec": f"Its fields are those of [Kubernetes' PodSpec]({_POD_SPEC}).",
+    "spec.isolation.allowFrom[].podSelector": _SELECTOR,
+    "spec.isolation.allowFrom[].namespaceSelector": _SELECTOR,
+    "status.internal": "",
+}
+#: What stands for the key of a map in a path.
+_KEYS: Final = {"spec.jobs": "J", "spec.jobs.J.taskDeviceFilters": "N", "status.jobs": "J"}
+_BOUNDS: Final = {
+    "minimum": "from {}",
+    "maximum": "to {}",
+    "minItems": "{} or more entries",
+    "maxItems": "up to {} entries",
+    "maxProperties": "up to {} entries",
+    "maxLength": "up to {} characters",
+}
+_INTRODUCTION: Final = """\
+# TFCluster fields
+
+Every field of a TFCluster, made from its definition. `kubectl explain tfcluster.spec` shows the same. `J` stands for
+the name of a job. What the fields do together is in [The life of a cluster](life.md); what the conditions mean is in
+[Conditions](conditions.md).
+
+The group is `tfcluster.dev`, the version `v1alpha1`, the kind `TFCluster`, and the short name `tfc`.
+"""
+
+_SPEC_COLUMNS: Final = ["field", "type", "default", "bounds", "what it is"]
+_STATUS_COLUMNS: Final = ["field", "type", "what it is"]
+
+_IN_A_POD: Final = """\
+The operator delivers it into every pod: `kubectl exec POD -- python3 -m tfcluster_resolver COMMAND`. What the commands
+are for is in [The resolver, by task](resolver.md).
+"""
+
+Schema = Mapping[str, Any]
+
+
+def api_page() -> str:
+    """Make the page of the fields.
+
+    Returns:
+        Its Markdown.
+    """
+    definition = yaml.safe_load(CRD.read_text(encoding="utf-8"))
+    (version,) = definition["spec"]["versions"]
+    root = version["schema"]["openAPIV3Schema"]
+    parts = [_INTRODUCTION]
+    for name in ("spec", "status"):
+        parts += _tables(name, root["properties"][name])
+    columns = version["additionalPrinterColumns"]
+    rows = [
+        f"| `{c['name']}`{' (`-o wide`)' if c.get('priority') else ''} | {c.get('description', '')} |" for c in columns
+    ]
+    parts.append("\n".join(["## What `kubectl get tfc` shows", "", "| column | |", "|---|---|", *rows]) + "\n")
+    return "\n".join(parts)
+
+
+def _tables(path: str, schema: Schema) -> Iterator[str]:
+    """Make a table of an object's fields, then those of the objects in it."""
+    fields = {f"{path}.{name}": part for name, part in schema["properties"].items()}
+    columns = _SPEC_COLUMNS if path.startswith("spec") else _STATUS_COLUMNS
+    rows = [columns, ["---"] * len(columns)]
+    rows += [_row(name, part, name.rpartition(".")[2] in schema.get("required", ())) for name, part in fields.items()]
+    table = "".join(f"| {' | '.join(row[: len(columns) - 1] + row[-1:])} |\n" for row in rows)
+    yield f"## {path}\n\n{schema['description']}\n\n{table}{_refusals(path, schema, fields)}"
+    for name, part in fields.items():
+        inner_path, inner = _inside(name, part)
+        if name not in _CLOSED and "properties" in inner:
+            yield from _tables(inner_path, inner)
+
+
+def _inside(path: str, schema: Schema) -> tuple[str, Schema]:
+    """Go through lists and maps to what they hold."""
+    if "items" in schema:
+        return _inside(f"{path}[]", schema["items"])
+    inner = schema.get("additionalProperties")
+    if isinstance(inner, dict) and path in _KEYS:
+        return _inside(f"{path}.{_KEYS[path]}", inner)
+    return path, schema
+
+
+def _row(path: str, schema: Schema, required: bool) -> list[str]:
+    """Make the cells of a field; a table of the status has no use for the third and fourth."""
+    inner_path, inner = _inside(path, schema)
+    words = schema["description"]
+    if path in _CLOSED:
+        words = f"{words} {_CLOSED[path]}".strip()
+    elif "properties" in inner:
+        words = f"{words} See [{inner_path}](#{_anchor(inner_path)})."
+    default = "required" if required else f"`{_yaml(schema['default'])}`" if "default" in schema else ""
+    return [f"`{path.rpartition('.')[2]}`", _type(schema), default, _bounds(schema), _cell(words)]
+
+
+def _refusals(path: str, schema: Schema, fields: Mapping[str, Schema]) -> str:
+    """List what the API server says of values that break a rule, by the field that it names."""
+    said: dict[str, None] = {}
+    for name, part in ((path, schema), *fields.items()):
+        inner = _inside(name, part)[1]
+        for rules_of in (part, inner) if "properties" not in inner and inner is not part else (part,):
+            if name in fields and "properties" in rules_of and name not in _CLOSED:
+                continue  # its own table lists them
+            for rule in rules_of.get("x-kubernetes-validations", ()):
+                said[f"* `{name}{rule.get('fieldPath', '')}`: {_cell(rule['message'])}\n"] = None
+    return f"\nWhat is refused, and the words:\n\n{''.join(said)}" if said else ""
+
+
+def _type(schema: Schema) -> str:
+    if schema.get("x-kubernetes-int-or-string"):
+        return "integer or string"
+    if "items" in schema:
+        return f"list of {_type(schema['items'])}s"
+    if isinstance(schema.get("additionalProperties"), dict):
+        return f"map to {_type(schema['additionalProperties'])}"
+    return "time" if schema.get("format") == "date-time" else str(schema["type"])
+
+
+def _bounds(schema: Schema) -> str:
+    if "enum" in schema:
+        return ", ".join(f"`{value}`" for value in schema["enum"])
+    return ", ".join(words.format(f"{schema[key]:,}") for key, words in _BOUNDS.items() if key in schema) or ""
+
+
+def _yaml(value: object) -> str:
+    return yaml.safe_dump(value, default_flow_style=True, width=1000).removesuffix("\n...\n").strip()
+
+
+def _cell(text: str) -> str:
+    """Make a text fit into the cell of a table, and nothing in it a tag."""
+    return text.replace("|", "\\|").replace("<", "&lt;")
+
+
+def _anchor(heading: str) -> str:
+    """Spell a heading's anchor as GitHub does."""
+    return "".join(letter for letter in heading.lower() if letter.isalnum() or letter in "-_")
+
+
+# --- the commands
+
+
+def commands_page() -> str:
+    """Make the page of the commands.
+
+    Returns:
+        Its Markdown.
+    """
+    parts = [
+        "# Commands\n",
+        "What each program says to `--help`.\n",
+        "## In a pod: `python -m tfcluster_resolver`\n",
+        _IN_A_POD,
+        _help("tfcluster_resolver"),
+    ]
+    for command in ORDER:
+        parts += [f"### {command}\n", _help("tfcluster_resolver", command)]
+    parts += [
+        "## The operator: `python -m tfcluster_operator`\n",
+        "The chart starts it; its values set these options, see [the chart](../charts/tfcluster-operator/README.md).\n",
+        _help("tfcluster_operator"),
+    ]
+    return "\n".join(parts)
+
+
+def _help(module: str, *command: str) -> str:
+    # NB: argparse wraps at the width of the terminal, and another Python puts the headings in colours.
+    plain = {"COLUMNS": "100", "NO_COLOR": "1", "PYTHONPATH": f"{ROOT / 'resolver'}:{ROOT / 'operator'}"}
+    done = subprocess.run(
+        [sys.executable, "-m", module, *command, "--help"], check=True, capture_output=True, text=True, env=plain
+    )
+    return f"```text\n{done.stdout.rstrip()}\n```\n"
+
+
+def main() -> int:
+    """Write or check the pages.
+
+    Returns:
+        The process's exit code.
+    """
+    made = pages()
+    stale = [
+        file for file, text in made.items() if not file.is_file() or not same(file.read_text(encoding="utf-8"), text)
+    ]
+    if "--check" in sys.argv[1:]:
+        for file in stale:
+            print(f"{file.relative_to(ROOT)} is not up to date: run `make reference`", file=sys.stderr)
+        return 1 if stale else 0
+    for file in stale:
+        file.write_text(made[file], encoding="utf-8")
+    return 0
+
+
+def same(kept: str, made: str) -> bool:
+    """Say whether two texts have the same words: argparse of another Python breaks lines elsewhere."""
+    return kept.split() == made.split()
+
+
+def pages() -> dict[Path, str]:
+    """Make the generated pages, by the files that keep them."""
+    return {API: api_page(), COMMANDS: commands_page()}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,72 @@
+"""The examples of other programs, images and autoscalers, under the Pod Security Standard `restricted`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+from live_world import LiveWorld
+from support.objects import Kind
+from support.waiting import eventually
+
+AUTOSCALERS = Kind("autoscaling/v2", "horizontalpodautoscalers")
+#: A guard against hanging, far above what some pods with TensorFlow need on two loaded processors.
+TRAINING_DEADLINE_SECONDS = 300.0
+
+
+@pytest.fixture(scope="module")
+def world(apply_example: Callable[[str], LiveWorld]) -> LiveWorld:
+    """The three examples of this module, side by side."""
+    apply_example("tf-config.yaml")
+    apply_example("custom-image.yaml")
+    return apply_example("hpa.yaml")
+
+
+def await_success(world: LiveWorld, name: str) -> None:
+    """Return once a TFCluster has succeeded."""
+    eventually(
+        lambda: world.status(name).get("conditions", []),
+        lambda conditions: any(c["type"] == "Succeeded" and c["status"] == "True" for c in conditions),
+        what=f"{name} succeeds",
+        within=TRAINING_DEADLINE_SECONDS,
+    )
+
+
+@pytest.mark.parametrize("name", ["digits-tf-config", "digits-custom"])
+def test_example_of_equal_workers_learns_and_ends(world: LiveWorld, name: str):
+    """Both workers train together to the end, and the cluster succeeds without a restart."""
+    await_success(world, name)
+
+    for index in (0, 1):
+        log = world.logs(f"{name}-worker-{index}")
+        assert "2 replicas" in log
+        assert "\ndone\n" in log
+        assert max(map(float, re.findall(r"accuracy (0\.\d+)", log))) >= 0.8
+    assert world.status(name)["restarts"] == 0
+
+
+def test_hpa_example_scales_the_workers(world: LiveWorld):
+    """The autoscaler raises the workers to its minimum by /scale, and the program trains with them.
+
+    That needs no metrics; what it does by the load is Kubernetes' own.
+    """
+    eventually(
+        lambda: world.cluster("digits-scaled")["spec"]["jobs"]["worker"]["replicas"],
+        lambda replicas: replicas == 2,
+        what="the autoscaler asks for two workers",
+        within=120,
+    )
+    able = {
+        c["type"]: (c["status"], c["reason"])
+        for c in world.demand(AUTOSCALERS, "digits-scaled")["status"]["conditions"]
+    }
+    assert able["AbleToScale"][0] == "True", able
+
+    eventually(
+        lambda: world.logs("digits-scaled-chief-0"),
+        lambda log: re.search(r"training with 2 workers[^\0]*^pass \d+:", log, re.MULTILINE),
+        what="the program trains with two workers",
+        within=TRAINING_DEADLINE_SECONDS,
+    )
+    world.remove("digits-scaled")

@@ -1,0 +1,144 @@
+"""The examples with volumes, under the Pod Security Standard `restricted`: what they write outlives their pods.
+
+Their claims are met by the cluster's default StorageClass; where there is none, by folders of a node.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import urllib.request
+from collections.abc import Callable, Iterator
+
+import pytest
+from live_world import LiveWorld
+from resize_programs import IDLE, with_folder
+from support.objects import NAMESPACES, NODES, Kind, Objects
+from support.waiting import eventually
+
+CLAIMS = ("digits-kept", "digits-board", "digits-judged")
+VOLUMES = Kind("v1", "persistentvolumes", namespaced=False)
+STORAGE_CLASSES = Kind("storage.k8s.io/v1", "storageclasses", namespaced=False)
+#: What marks the StorageClass of claims that name none.
+DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
+#: A guard against hanging, far above what some pods with TensorFlow need on two loaded processors.
+TRAINING_DEADLINE_SECONDS = 300.0
+CHIEF = "digits-kept-chief-0"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def volumes(
+    restricted_world: LiveWorld,
+    live_world: Callable[[str], LiveWorld],
+    objects: Objects,
+    new_namespace: Callable[[], str],
+    operator_image: str,
+) -> Iterator[None]:
+    """Volumes for the claims, made by hand where the cluster makes none itself, and removed afterwards."""
+    classes = objects.list(STORAGE_CLASSES)
+    if any(one["metadata"].get("annotations", {}).get(DEFAULT_CLASS) == "true" for one in classes):
+        yield
+        return
+    node = objects.list(NODES)[0]["metadata"]["labels"]["kubernetes.io/hostname"]
+    name = f"tfcluster-{restricted_world.namespace}"
+    broom = live_world(new_namespace())  # another namespace: `restricted` allows no folder of a node
+    template = {
+        "spec": {"containers": [{"name": "broom", "image": operator_image, "command": ["python3", "-c", IDLE]}]}
+    }
+    broom.launch("broom", {"worker": {"template": with_folder(template, node=node)}})
+    broom.await_ready("broom")
+    for claim in CLAIMS:
+        broom.run("broom-worker-0", "sh", "-c", f"mkdir -p /kept/{name}/{claim} && chmod 777 /kept/{name}/{claim}")
+        spec = {
+            "capacity": {"storage": "1Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "claimRef": {"namespace": restricted_world.namespace, "name": claim},
+            "hostPath": {"path": f"/tmp/{name}/{claim}", "type": "Directory"},  # noqa: S108 - the node's
+        }
+        objects.create(VOLUMES, "", {"metadata": {"name": f"{name}-{claim}"}, "spec": spec})
+    yield
+    for claim in CLAIMS:
+        objects.delete(VOLUMES, "", f"{name}-{claim}")
+    broom.run("broom-worker-0", "rm", "-rf", f"/kept/{name}")
+    objects.delete(NAMESPACES, "", broom.namespace)
+
+
+@pytest.fixture(scope="module")
+def kept(apply_example: Callable[[str], LiveWorld]) -> LiveWorld:
+    """Two examples that train to their end, side by side."""
+    apply_example("checkpoints.yaml")
+    return apply_example("evaluator.yaml")
+
+
+def await_log(world: LiveWorld, pod: str, pattern: str) -> re.Match[str]:
+    """Return what a pod's log says once it matches."""
+    return eventually(
+        lambda: re.search(pattern, world.logs(pod), re.MULTILINE),
+        what=f"the log of {pod} says {pattern}",
+        within=TRAINING_DEADLINE_SECONDS,
+    )
+
+
+def await_success(world: LiveWorld, name: str) -> None:
+    """Return once a TFCluster has succeeded."""
+    eventually(
+        lambda: world.status(name).get("conditions", []),
+        lambda conditions: any(c["type"] == "Succeeded" and c["status"] == "True" for c in conditions),
+        what=f"{name} succeeds",
+        within=TRAINING_DEADLINE_SECONDS,
+    )
+
+
+def test_checkpoints_example_goes_on_where_it_was(kept: LiveWorld, kubectl: Callable):
+    """The chief's pod is deleted amid the training: its successor goes on from the volume, and the cluster succeeds."""
+    await_log(kept, CHIEF, r"^pass 3:")
+    uid = kept.uids()[CHIEF]
+
+    deleted = kubectl("-n", kept.namespace, "delete", "pod", CHIEF)
+    assert deleted.returncode == 0, deleted.stderr
+    kept.await_replaced(CHIEF, uid)
+
+    assert int(await_log(kept, CHIEF, r"^(\d+) passes were made before")[1]) >= 2
+    await_success(kept, "digits-kept")
+    assert kept.status("digits-kept")["restarts"] == 0
+    assert re.search(r"^done: accuracy 0\.[89]", kept.logs(CHIEF), re.MULTILINE)
+
+
+def test_evaluator_example_judges_to_the_end(kept: LiveWorld):
+    """The evaluator judges checkpoints while the others train, the last one too; then the cluster has succeeded."""
+    await_success(kept, "digits-judged")
+
+    log = kept.logs("digits-judged-evaluator-0")
+    judged = re.findall(r"^evaluated pass (\d+): .* accuracy (0\.\d+)", log, re.MULTILINE)
+    assert judged[-1][0] == "20"
+    assert float(judged[-1][1]) >= 0.8
+
+
+def test_tensorboard_example_shows_the_training(apply_example: Callable[[str], LiveWorld], kubectl):
+    """Through ``kubectl port-forward`` TensorBoard tells of the loss and the accuracy of the training that runs."""
+    world = apply_example("tensorboard.yaml")
+    waited = kubectl("-n", world.namespace, "wait", "--for=condition=Ready", "tfcluster/digits-board", "--timeout=150s")
+    assert waited.returncode == 0, waited.stderr
+    # Its own process, because the runner waits for the end.
+    program = [*kubectl().args, "-n", world.namespace, "port-forward", "digits-board-chief-0", ":6006"]
+    with subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as forward:
+        assert forward.stdout is not None
+        port = re.search(r"127\.0\.0\.1:(\d+)", forward.stdout.readline())[1]
+        try:
+            tags = eventually(
+                lambda: _tags(f"http://127.0.0.1:{port}/data/plugin/scalars/tags"),
+                lambda found: "digits" in found,
+                what="TensorBoard has read the logs",
+                within=TRAINING_DEADLINE_SECONDS,
+            )
+        finally:
+            forward.terminate()
+
+    assert set(tags["digits"]) == {"loss", "accuracy"}
+    world.remove("digits-board")
+
+
+def _tags(url: str) -> dict[str, dict[str, object]]:
+    with urllib.request.urlopen(url, timeout=30) as answer:  # noqa: S310 - our own, on loopback
+        return json.load(answer)

@@ -1,0 +1,152 @@
+"""The pages of the docs, followed on a real API server: manifests are applied, commands print what their page says.
+
+A stand-in kubelet lets the pods run.  What needs real pods names the end-to-end test that proves it (``e2e=TEST``);
+Python and the commands of ``as=chief`` run in tests/tensorflow.  ``exit=N`` is the exit status of a fence's commands.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from kubernetes.client.exceptions import ApiException
+from support.guide import Snippet, agrees, snippets
+from support.objects import PODS, Object, Objects
+from support.pods import StandInKubelet
+from support.waiting import eventually
+from support.world import World
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "docs" / "index.md", ROOT / "docs" / "examples.md", *sorted((ROOT / "docs" / "how-to").glob("*.md"))]
+MANIFESTS = [
+    (page, snippet)
+    for page in sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+    if "kind: TFCluster" in page.read_text(encoding="utf-8")
+    for snippet in snippets(page)
+    if snippet.language == "yaml" and "kind: TFCluster" in snippet.text
+]
+
+
+class Node(threading.Thread):
+    """Plays a node in which every pod of a namespace runs, and ends when it is deleted."""
+
+    def __init__(self, objects: Objects, namespace: str) -> None:
+        super().__init__(daemon=True)
+        self._objects, self._namespace = objects, namespace
+        self._kubelet = StandInKubelet(objects, namespace)
+        self._over = threading.Event()
+
+    def run(self) -> None:
+        """Look at the pods until the test is over."""
+        while not self._over.wait(0.1):
+            for pod in self._objects.list(PODS, self._namespace):
+                self._serve(pod["metadata"]["name"], pod["metadata"], pod.get("status", {}).get("phase"))
+
+    def _serve(self, name: str, metadata: dict[str, object], phase: str | None) -> None:
+        try:
+            if "deletionTimestamp" in metadata:
+                self._kubelet.stop(name)
+            elif phase == "Pending":
+                self._kubelet.run(name)
+        except (ApiException, AssertionError):  # it went meanwhile
+            return
+
+    def close(self) -> None:
+        """End, and take what it made away."""
+        self._over.set()
+        self.join()
+        self._kubelet.close()
+
+
+@pytest.fixture
+def node(objects: Objects, namespace: str) -> Iterator[Node]:
+    """A node for the test's namespace."""
+    playing = Node(objects, namespace)
+    playing.start()
+    yield playing
+    playing.close()
+
+
+def test_every_fence_is_run_somewhere() -> None:
+    """Each fence of these pages is of a kind that a test runs, or names a test of ours that there is."""
+    tests = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests" / "e2e").glob("test_*.py"))
+    places = {"console": r"|exit=\d+|as=chief", "yaml": r'|title="[\w.-]+"', "python": "|as=chief"}
+
+    for page in PAGES:
+        for snippet in snippets(page):
+            if snippet.proof():
+                assert f"\ndef {snippet.proof()}(" in tests, f"{snippet}"
+            else:
+                assert re.fullmatch(places[snippet.language], snippet.place), f"{snippet}"
+
+
+@pytest.mark.usefixtures("operator", "node")
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_page_can_be_followed(page: Path, kubectl: Callable, namespace: str, tmp_path: Path) -> None:
+    """Whoever follows a page from the top gets what it shows."""
+    for snippet in snippets(page):
+        if title := re.fullmatch(r'title="(.+)"', snippet.place):
+            (tmp_path / title[1]).write_text(snippet.text, encoding="utf-8")
+        elif snippet.language == "console" and "=" not in snippet.place.replace("exit=", ""):
+            follow(snippet, lambda *words: kubectl("-n", namespace, *words), tmp_path)
+
+
+def follow(snippet: Snippet, kubectl: Callable, folder: Path) -> None:
+    """Run the commands of a fence and compare what they print."""
+    status = int(snippet.place.removeprefix("exit=") or 0)
+    for command, told in snippet.commands():
+        program, *words = shlex.split(command)
+        assert program == "kubectl", f"{snippet}: {command}"
+        done = kubectl(*(str(place(word, folder)) if word.endswith(".yaml") else word for word in words))
+        shown = (done.stderr if status else done.stdout).splitlines()
+        assert done.returncode == status, f"{snippet}: {command}\n{done.stdout}{done.stderr}"
+        assert not told or agrees(shown, told), f"{snippet}: {command}\n{done.stdout}{done.stderr}"
+
+
+def place(name: str, folder: Path) -> Path:
+    """Find a manifest: one of the page's, or one of the repository's."""
+    return ROOT / name if name.startswith("examples/") else folder / name
+
+
+@pytest.mark.parametrize(("page", "snippet"), MANIFESTS, ids=[str(one) for _, one in MANIFESTS])
+def test_manifest_of_the_docs_is_admitted(page: Path, snippet: Snippet, kubectl: Callable, namespace: str) -> None:
+    """The API server takes every whole manifest of README and docs, without a warning."""
+    asked = kubectl("-n", namespace, "apply", "--dry-run=server", "-f", "-", stdin=snippet.text)
+
+    assert (asked.returncode, asked.stderr) == (0, ""), page
+
+
+# --- the examples
+
+EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
+
+
+@pytest.mark.usefixtures("operator")
+def test_every_example_is_admitted_under_pod_security_restricted(kubectl: Callable, world: World) -> None:
+    """In a namespace that enforces `restricted` each task of each example gets its pod, and nobody is warned."""
+    marks = [f"pod-security.kubernetes.io/{mode}=restricted" for mode in ("enforce", "warn")]
+    labelled = kubectl("label", "namespace", world.namespace, *marks)
+    assert labelled.returncode == 0, labelled.stderr
+
+    expected = set()
+    for example in EXAMPLES:
+        applied = kubectl("-n", world.namespace, "apply", "-f", str(example))
+        assert (applied.returncode, applied.stderr) == (0, ""), example.name
+        expected |= {task for one in yaml.safe_load_all(example.read_text(encoding="utf-8")) for task in tasks(one)}
+
+    assert len(EXAMPLES) == 10
+    # An autoscaler may add to them.
+    eventually(lambda: world.pods().keys(), lambda names: names >= expected, what="every task has its pod", within=60)
+
+
+def tasks(manifest: Object) -> Iterator[str]:
+    """Name the pods of a TFCluster."""
+    if manifest["kind"] == "TFCluster":
+        for job, declared in manifest["spec"]["jobs"].items():
+            for index in range(declared.get("replicas", 1)):
+                yield f"{manifest['metadata']['name']}-{job}-{index}"

@@ -87,7 +87,9 @@ def shown(path: str) -> str:
     file = ROOT / path
     if file.is_dir():
         names = sorted(one.relative_to(ROOT).as_posix() for one in file.iterdir() if one.name[0] not in "._")
-        listed = "\n".join(f"* [{name}]({relpath(name, path)})" for name in names)
+        # NB: Markdown is not followed from here: a fragment of the changelog has links that hold in CHANGELOG.md.
+        links = (f"`{name}`" if name.endswith(".md") else f"[{name}]({relpath(name, path)})" for name in names)
+        listed = "\n".join(f"* {link}" for link in links)
         return f"# {path}\n\n{listed}\n"
     text = file.read_text(encoding="utf-8")
     if path.endswith(".md"):

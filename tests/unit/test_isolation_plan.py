@@ -109,6 +109,33 @@ def test_tasks_that_filters_tell_apart_are_selected_by_index():
     assert peers["demo-worker-3"] == [by_index("ps", "In", "1")]
 
 
+def test_no_selector_names_more_tasks_than_a_network_can_take():
+    """250 workers of one server each, in turns of a hundred: selectors stay short, and each worker is selected once."""
+    apart = {str(index): ["/job:ps/task:0"] for index in range(250)}
+    jobs = {
+        "ps": {"replicas": 2, "deviceFilters": ["/job:ps"]},
+        "worker": {"replicas": 300, "deviceFilters": ["/job:ps/task:1"], "taskDeviceFilters": apart},
+    }
+    policies = {one.name: one.spec for one in policies_of(make_cluster(jobs, isolation=FILTERS))}
+
+    def values(selector: dict[str, Any]) -> list[int]:
+        return [len(one["values"]) for one in selector.get("matchExpressions", ()) if "task-index" in one["key"]]
+
+    assert sorted(policies) == [
+        "demo-ps",
+        "demo-ps-0",
+        "demo-ps-1",
+        "demo-worker",
+        "demo-worker-0",
+        "demo-worker-100",
+        "demo-worker-200",
+    ]
+    assert [values(policies[f"demo-worker-{first}"]["podSelector"]) for first in (0, 100, 200)] == [[100], [100], [50]]
+    assert values(policies["demo-worker"]["podSelector"]) == [100, 100, 50]
+    peers = [one["podSelector"] for one in policies["demo-ps-0"]["ingress"][0]["from"]]
+    assert [values(one) for one in peers] == [[], [100], [100], [50]]
+
+
 def test_task_that_nobody_may_reach_has_no_rule_for_its_port():
     """A rule without peers would let everybody in."""
     (policy,) = policies_of(

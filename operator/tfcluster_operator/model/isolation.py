@@ -25,6 +25,9 @@ from tfcluster_operator.model.spec import EVALUATOR, Job, TFCluster
 _LAST_PORT: Final = 65_535
 #: Stands for every task of a job that no filter tells apart from the others.
 _REST: Final = -1
+#: A network plug-in may leave pods open whose selector names more values than it can write into one rule: Azure's took
+#: 200 and not 1,000.
+_NAMED_AT_ONCE: Final = 100
 
 #: Indices of one job; _REST among them stands for the rest.
 _Indices = frozenset[int]
@@ -91,7 +94,7 @@ def _policies(source: _Source) -> tuple[Policy, ...]:
     everyone = dict.fromkeys((job.name for job in jobs), frozenset({_REST}))
     apart = _told_apart(jobs) if source.by_filters else {job.name: frozenset[int]() for job in jobs}
     peers = _peers(jobs, apart) if source.by_filters else {(job.name, _REST): everyone for job in jobs}
-    groups = [group for job in jobs for group in _groups(job, apart[job.name], peers)]
+    groups = [part for job in jobs for group in _groups(job, apart[job.name], peers) for part in _parts(group)]
     whole = {name: indices | {_REST} for name, indices in apart.items()}
     same = {job.port for job in jobs}
     if len(same) == 1 and all(group.peers == whole for group in groups):
@@ -170,6 +173,20 @@ def _groups(job: Job, apart: _Indices, peers: Mapping[tuple[str, int], _Tasks]) 
     return [_Group(job, frozenset(indices), dict(key)) for key, indices in groups.items()]
 
 
+def _parts(group: _Group) -> Iterator[_Group]:
+    """Give a group as it is, or in parts where a selector would have to name too many of its tasks."""
+    if _REST in group.indices:
+        yield group
+        return
+    for some in _in_turns(group.indices):
+        yield group._replace(indices=frozenset(some))
+
+
+def _in_turns(indices: _Indices) -> Iterator[list[int]]:
+    in_order = sorted(indices)
+    return (in_order[start : start + _NAMED_AT_ONCE] for start in range(0, len(in_order), _NAMED_AT_ONCE))
+
+
 def _selectors(cluster: str, tasks: _Tasks, apart: Mapping[str, _Indices]) -> Iterator[dict[str, Any]]:
     """Select some tasks: whole jobs together, parts of a job each by itself."""
     whole = [name for name in sorted(tasks) if tasks[name] == apart[name] | {_REST}]
@@ -180,8 +197,10 @@ def _selectors(cluster: str, tasks: _Tasks, apart: Mapping[str, _Indices]) -> It
         among = {"key": naming.LABEL_JOB, "operator": "In", "values": whole}
         yield {**_selector(cluster), "matchExpressions": [among]}
     for name in sorted(tasks):
-        if name not in whole:
-            yield _selector(cluster, {name: tasks[name]}, apart)
+        if name in whole:
+            continue
+        for some in [tasks[name]] if _REST in tasks[name] else _in_turns(tasks[name]):
+            yield _selector(cluster, {name: frozenset(some)}, apart)
 
 
 def _selector(cluster: str, part: _Tasks | None = None, apart: Mapping[str, _Indices] | None = None) -> dict[str, Any]:
@@ -193,18 +212,14 @@ def _selector(cluster: str, part: _Tasks | None = None, apart: Mapping[str, _Ind
     selector: dict[str, Any] = {"matchLabels": {**labels, naming.LABEL_JOB: job}}
     others = apart[job] - indices
     if _REST in indices and others:
-        selector["matchExpressions"] = [_by_index("NotIn", others)]
+        selector["matchExpressions"] = [_by_index("NotIn", some) for some in _in_turns(others)]
     elif _REST not in indices:
-        selector["matchExpressions"] = [_by_index("In", indices)]
+        selector["matchExpressions"] = [_by_index("In", sorted(indices))]
     return selector
 
 
-def _by_index(operator: str, indices: _Indices) -> dict[str, Any]:
-    return {
-        "key": naming.LABEL_TASK_INDEX,
-        "operator": operator,
-        "values": [str(index) for index in sorted(indices)],
-    }
+def _by_index(operator: str, indices: list[int]) -> dict[str, Any]:
+    return {"key": naming.LABEL_TASK_INDEX, "operator": operator, "values": [str(index) for index in indices]}
 
 
 def _spec(source: _Source, port: int, selected: Mapping[str, Any], let_in: list[dict[str, Any]]) -> dict[str, Any]:

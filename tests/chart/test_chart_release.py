@@ -235,6 +235,7 @@ def test_server_accepts_every_value(server: Objects, install, on_server):
     assert {entry["kind"] for entry in manifest(on_server, release)} == {
         "ValidatingAdmissionPolicy",
         "ValidatingAdmissionPolicyBinding",
+        "ConfigMap",
         "ServiceAccount",
         "ClusterRole",
         "Role",

@@ -9,13 +9,14 @@ from typing import Any, get_args
 
 import pytest
 import yaml
-from rendering import CHART, ROOT, Helm, Object, leaves, look, nest, of_kind
+from rendering import CHART, Helm, Object, leaves, look, nest, of_kind
 from value_sets import EVERYTHING
 
 from scripts import chart_values
 from tfcluster_operator import logs
 from tfcluster_operator.model.spec import IsolationMode
 from tfcluster_operator.settings import Settings, parse_arguments
+from tfcluster_resolver import __version__
 
 POD = "Deployment.spec.template"
 CONTAINER = f"{POD}.spec.containers[0]"
@@ -429,8 +430,7 @@ def test_schema_knows_the_operators_choices(schema):
 
 def test_tag_is_the_version_of_the_project(default):
     """Unless told otherwise the chart runs the image of its own version, which is the project's."""
-    project = re.search(r'^version = "(.+)"$', (ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.MULTILINE)
-    assert look(default, f"{CONTAINER}.image") == f"tfcluster-operator:{project[1]}"
+    assert look(default, f"{CONTAINER}.image") == f"tfcluster-operator:{__version__}"
 
 
 def test_chart_can_be_part_of_another(helm: Helm, tmp_path):

@@ -40,6 +40,8 @@ EVERYTHING: Final[Object] = {
         "extraIngress": [{"ports": [{"protocol": "TCP", "port": 9090}]}],
         "extraEgress": [{"to": [{"ipBlock": {"cidr": "10.1.0.0/16"}}]}],
     },
+    # The monitors and the rules are kinds that only a cluster with the Prometheus Operator knows.
+    "metrics": {"dashboard": {"enabled": True, "labels": {"team": "vision"}, "annotations": {"folder": "training"}}},
     "resources": {"requests": {"cpu": 1}, "limits": {"cpu": "1500m"}},
     "podSecurityContext": {"runAsUser": 1000690000, "runAsGroup": 0, "fsGroup": 1000690000},
     "containerSecurityContext": {"runAsNonRoot": True},

@@ -64,7 +64,8 @@ integration: .venv $(OPERATOR)/.complete
 # What differs between minors of Kubernetes: admission, defaults, what pods and their status hold, garbage collection.
 CORE := $(wildcard $(patsubst %,tests/integration/test_%.py,admission_accepted admission_life admission_refused backup creation \
   isolation* kubernetes_version kstatus lifecycle other_actors published_views replacing reported_status restarting \
-  rollouts scaling success_and_failure suspending tampering terminating upgrade upgrade_by_helm watch_of_clusters))
+  rollouts scaling success_and_failure suspending tampering terminating upgrade upgrade_by_helm watch_of_clusters)) \
+  tests/chart/test_chart_definition.py tests/chart/test_chart_policy.py
 MINORS := $(patsubst local_kubernetes/older/%.mod,%,$(wildcard local_kubernetes/older/1.*.mod))
 
 test-versions: .venv $(OPERATOR)/.complete ## the core of the integration tests on older Kubernetes; MINORS=1.36 chooses

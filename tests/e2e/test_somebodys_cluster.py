@@ -98,7 +98,7 @@ def test_install_from_a_registry_that_is_given(raised, somebody, operator_releas
 def test_quickstart(somebody, training_image, namespace, objects):
     """Each command of the quickstart does what the guide says; its chart and images come from a registry in here."""
     guide = snippets(GUIDE)
-    manifest = next(s for s in guide if s.place == "quickstart.yaml").text
+    manifest = next(s for s in guide if s.place == 'title="quickstart.yaml"').text
     assert manifest.count(PUBLISHED_TENSORFLOW) == 2
     (somebody.folder / "quickstart.yaml").write_text(manifest.replace(PUBLISHED_TENSORFLOW, training_image))
     somebody.run(f"kubectl config set-context --current --namespace={namespace}")

@@ -5,15 +5,20 @@ from __future__ import annotations
 import pytest
 from support.fault_proxy import Fault, FaultProxy
 from support.lives import await_another_pass
-from support.objects import CONFIG_MAPS, PODS, SERVICES, TFCLUSTERS
+from support.objects import CONFIG_MAPS, NETWORK_POLICIES, PODS, SERVICES, TFCLUSTERS
 from support.operator_process import OperatorProcess
 from support.rbac import OPERATOR_USER
 from support.snapshot import snapshot
 from support.waiting import eventually
 from support.world import World, task_names
 
-WATCHED = ["configmaps", "pods", "services", "tfclusters"]
-RESOURCES = {"pods": (PODS, "c-worker-1"), "configmaps": (CONFIG_MAPS, "c-worker"), "services": (SERVICES, "c")}
+WATCHED = ["configmaps", "networkpolicies", "pods", "services", "tfclusters"]
+RESOURCES = {
+    "pods": (PODS, "c-worker-1"),
+    "configmaps": (CONFIG_MAPS, "c-worker"),
+    "networkpolicies": (NETWORK_POLICIES, "c"),
+    "services": (SERVICES, "c"),
+}
 
 
 @pytest.fixture
@@ -103,7 +108,7 @@ def end_watches(proxy: FaultProxy, resource: str, how: str) -> None:
 def test_watches_dropped_again_and_again_are_opened_again(launched, fault_proxy):
     """Watches cut twenty times in a row are opened again, and the operator still follows."""
     for _ in range(20):
-        eventually(fault_proxy.open_watches, lambda found: found == WATCHED, what="all four are watched")
+        eventually(fault_proxy.open_watches, lambda found: found == WATCHED, what="all five are watched")
         fault_proxy.drop_watches()
 
     launched.scale("c", replicas=4)
@@ -115,9 +120,9 @@ def test_watch_that_is_dropped_writes_nothing(launched, fault_proxy, audit):
     # Quiet first: a status that is put off for a second would be written together with the answer to our edit.
     position = audit.await_quiet(OPERATOR_USER, namespace=launched.namespace)
     for drop in (fault_proxy.drop_watches, fault_proxy.expire_watches):
-        eventually(fault_proxy.open_watches, lambda found: found == WATCHED, what="all four are watched")
+        eventually(fault_proxy.open_watches, lambda found: found == WATCHED, what="all five are watched")
         drop()
-    eventually(fault_proxy.open_watches, lambda found: found == WATCHED, what="all four are watched")
+    eventually(fault_proxy.open_watches, lambda found: found == WATCHED, what="all five are watched")
     await_another_pass(launched, "c")
 
     written = audit.writes(position, user=OPERATOR_USER, namespace=launched.namespace)
@@ -138,7 +143,7 @@ def test_restart_of_the_api_server_is_survived(launched, control_plane, lied_to)
 
 
 @pytest.mark.parametrize("status", [409, 429, 500, 503, 504])
-@pytest.mark.parametrize("resource", ["pods", "configmaps", "services"])
+@pytest.mark.parametrize("resource", ["pods", "configmaps", "networkpolicies", "services"])
 @pytest.mark.usefixtures("lied_to")
 def test_refused_creates_are_tried_again(world, fault_proxy, resource, status):
     """A create that is refused a few times is carried out in the end, and the world is whole."""
@@ -204,7 +209,7 @@ def test_unavailable_server_is_outlived(launched, lied_to, fault_proxy):
     assert (lied_to.running, lied_to.pid) == (True, pid)
 
 
-@pytest.mark.parametrize("resource", ["pods", "configmaps", "services"])
+@pytest.mark.parametrize("resource", ["pods", "configmaps", "networkpolicies", "services"])
 @pytest.mark.usefixtures("lied_to")
 def test_create_whose_answer_is_lost_makes_one_object(world, fault_proxy, audit, resource):
     """A create whose answer was lost is tried once more at most; that is refused, and there is one object."""
@@ -222,7 +227,7 @@ def test_create_whose_answer_is_lost_makes_one_object(world, fault_proxy, audit,
         if w.verb == "create" and w.resource != "events":
             answers.setdefault(f"{w.resource}/{w.name}", []).append(w.code)
     held = {"pods": world.pods(), "configmaps": {**world.config_maps(), **world.resolver_copies()}}
-    held["services"] = world.services()
+    held |= {"services": world.services(), "networkpolicies": world.network_policies()}
     assert sorted(answers) == sorted(f"{kind}/{name}" for kind, found in held.items() for name in found)
     for subject, codes in answers.items():
         allowed = ([201], [201, 409]) if subject == f"{resource}/{lost.name}" else ([201],)

@@ -9,7 +9,7 @@ from kubernetes.client.exceptions import ApiException
 from support.fault_proxy import Fault
 from support.lives import await_another_pass
 from support.manifests import pod_template
-from support.objects import CONFIG_MAPS, EVENTS, PODS, ROLE_BINDINGS, SERVICES, TFCLUSTERS, Object
+from support.objects import CONFIG_MAPS, EVENTS, NETWORK_POLICIES, PODS, ROLE_BINDINGS, SERVICES, TFCLUSTERS, Object
 from support.rbac import OPERATOR_RULES, OPERATOR_USER
 from support.snapshot import snapshot
 from support.waiting import eventually
@@ -320,6 +320,14 @@ def live_through_everything(world: World, kubelet) -> None:
     )
     world.edit("c", {"jobs": {"chief": None, "worker": {"deviceFilters": None}, "ps": {"deviceFilters": None}}})
     eventually(lambda: sorted(world.config_maps()), lambda names: names == ["c-ps", "c-worker"], what="c-chief is gone")
+    world.patch(NETWORK_POLICIES, "c", {"spec": {"ingress": [{}]}})
+    eventually(
+        lambda: world.network_policies()["c"]["spec"]["ingress"],
+        lambda rules: {} not in rules,
+        what="the policy is right",
+    )
+    world.edit("c", {"isolation": {"mode": "None"}})
+    eventually(world.network_policies, lambda found: not found, what="the policy is gone")
     world.launch("brief", {"worker": {}}, ttlSecondsAfterFinished=0)
     world.await_settled("brief")
     kubelet.succeed("brief-worker-0")

@@ -44,6 +44,7 @@ def test_view_without_filters_is_whole_and_dense(world):
         },
         "deviceFilters": {},
         "accelerators": {},
+        "isolation": "Cluster",
     }
 
 

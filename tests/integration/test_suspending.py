@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("operator")
 
 
 def test_suspended_at_creation_nothing_starts(world, audit):
-    """A cluster that is declared suspended has its Service and its views, no pod and no start time."""
+    """A cluster that is declared suspended has its Service, its policy and its views, no pod and no start time."""
     position = audit.position()
     world.launch("c", {"worker": {"replicas": 2}}, suspend=True)
     world.await_condition("c", "Suspended", status="True", reason="Suspended")
@@ -40,7 +40,12 @@ def test_suspended_at_creation_nothing_starts(world, audit):
         "NameConflict": "False",
     }
     writes = audit.writes(position, user=OPERATOR_USER, namespace=world.namespace)
-    assert {w.resource for w in writes if w.verb == "create"} <= {"services", "configmaps", "events"}
+    assert {w.resource for w in writes if w.verb == "create"} <= {
+        "services",
+        "networkpolicies",
+        "configmaps",
+        "events",
+    }
 
 
 def test_suspended_while_running_rests_and_resumes_clean(world, kubelet):

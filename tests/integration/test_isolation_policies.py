@@ -68,9 +68,9 @@ def test_edit_of_the_isolation_reaches_the_policies_and_no_pod_is_replaced(world
     await_policies(world, "c")
 
     world.edit("c", {"isolation": {"mode": "DeviceFilters"}})
-    await_policies(world, "c-chief", "c-ps", "c-worker")
+    await_policies(world, "c.chief", "c.ps", "c.worker")
     world.edit("c", {"jobs": {"worker": {"taskDeviceFilters": {"1": ["/job:worker"]}}}})
-    await_policies(world, "c-chief", "c-ps", "c-worker", "c-worker-1")
+    await_policies(world, "c.chief", "c.ps", "c.worker", "c.worker.1")
     world.edit("c", {"isolation": {"mode": "None"}})
     await_policies(world)
     eventually(lambda: world.status("c"), lambda status: "isolation" not in status, what="nothing is closed any more")

@@ -81,7 +81,7 @@ def deleted_with_everything(world: World) -> None:
         world.delete(PODS, name)
     for name in ("c-chief", "c-worker", "c-ps"):
         world.delete(CONFIG_MAPS, name)
-        world.delete(NETWORK_POLICIES, name)
+        world.delete(NETWORK_POLICIES, name.replace("-", "."))
     world.delete(SERVICES, "c")
 
 
@@ -137,16 +137,16 @@ TAMPERINGS: dict[str, Tampering] = {
         CONFIG_MAPS, "c-chief", "tfcluster.dev/epochs", '{"cluster.json":77}'
     ),
     "a ConfigMap's annotations are removed": annotation(CONFIG_MAPS, "c-chief", "tfcluster.dev/epochs", None),
-    "a NetworkPolicy is deleted": delete(NETWORK_POLICIES, "c-worker"),
-    "a NetworkPolicy loses the label that the watch selects by": label(NETWORK_POLICIES, "c-ps", CLUSTER_LABEL, None),
-    "a NetworkPolicy loses all labels": no_labels(NETWORK_POLICIES, "c-ps"),
-    "a NetworkPolicy lets everybody in": field(NETWORK_POLICIES, "c-worker", spec={"ingress": [{}]}),
-    "a NetworkPolicy lets nobody in": field(NETWORK_POLICIES, "c-worker", spec={"ingress": None}),
+    "a NetworkPolicy is deleted": delete(NETWORK_POLICIES, "c.worker"),
+    "a NetworkPolicy loses the label that the watch selects by": label(NETWORK_POLICIES, "c.ps", CLUSTER_LABEL, None),
+    "a NetworkPolicy loses all labels": no_labels(NETWORK_POLICIES, "c.ps"),
+    "a NetworkPolicy lets everybody in": field(NETWORK_POLICIES, "c.worker", spec={"ingress": [{}]}),
+    "a NetworkPolicy lets nobody in": field(NETWORK_POLICIES, "c.worker", spec={"ingress": None}),
     "a NetworkPolicy protects other pods": field(
-        NETWORK_POLICIES, "c-ps", spec={"podSelector": {"matchLabels": {"app": "x"}}}
+        NETWORK_POLICIES, "c.ps", spec={"podSelector": {"matchLabels": {"app": "x"}}}
     ),
-    "a NetworkPolicy protects every pod": field(NETWORK_POLICIES, "c-ps", spec={"podSelector": {"matchLabels": None}}),
-    "a NetworkPolicy closes the way out": field(NETWORK_POLICIES, "c-ps", spec={"policyTypes": ["Ingress", "Egress"]}),
+    "a NetworkPolicy protects every pod": field(NETWORK_POLICIES, "c.ps", spec={"podSelector": {"matchLabels": None}}),
+    "a NetworkPolicy closes the way out": field(NETWORK_POLICIES, "c.ps", spec={"policyTypes": ["Ingress", "Egress"]}),
     "everything is deleted": deleted_with_everything,
 }
 
@@ -210,7 +210,7 @@ def test_tampering_with_an_immutable_flag_does_not_stop_a_view(world):
 @pytest.mark.usefixtures("operator")
 @pytest.mark.parametrize(
     ("kind", "name"),
-    [(SERVICES, "c"), (CONFIG_MAPS, "c-ps"), (NETWORK_POLICIES, "c-ps"), (PODS, "c-ps-0")],
+    [(SERVICES, "c"), (CONFIG_MAPS, "c-ps"), (NETWORK_POLICIES, "c.ps"), (PODS, "c-ps-0")],
     ids=["Service", "ConfigMap", "NetworkPolicy", "pod"],
 )
 def test_tampering_with_the_owner_is_a_conflict_until_the_object_goes(world, kind, name):
@@ -231,13 +231,13 @@ def test_tampering_that_does_no_harm_is_left_alone(world):
     """Labels and annotations that others add to our objects stay."""
     launched(world)
     foreign = {"metadata": {"labels": {"example.test/seen": "yes"}, "annotations": {"example.test/by": "audit"}}}
-    for kind, name in ((SERVICES, "c"), (CONFIG_MAPS, "c-ps"), (NETWORK_POLICIES, "c-ps"), (PODS, "c-ps-0")):
+    for kind, name in ((SERVICES, "c"), (CONFIG_MAPS, "c-ps"), (NETWORK_POLICIES, "c.ps"), (PODS, "c-ps-0")):
         world.patch(kind, name, foreign)
 
     world.scale("c", replicas=3)
     world.await_settled("c")
 
-    for kind, name in ((SERVICES, "c"), (CONFIG_MAPS, "c-ps"), (NETWORK_POLICIES, "c-ps"), (PODS, "c-ps-0")):
+    for kind, name in ((SERVICES, "c"), (CONFIG_MAPS, "c-ps"), (NETWORK_POLICIES, "c.ps"), (PODS, "c-ps-0")):
         metadata = world.demand(kind, name)["metadata"]
         assert metadata["labels"]["example.test/seen"] == "yes", name
         assert metadata["annotations"]["example.test/by"] == "audit", name

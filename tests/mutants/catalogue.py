@@ -127,7 +127,7 @@ MUTANTS: Final = (
         old="self._marked_while_busy[key] = (min(known, due), urgent or was_urgent)",
         new="pass",
         why="An event in the middle of a pass is not looked at after it.",
-        plan=Plan("always", Write("patch", "tfclusters/status", "c", 2), "429"),
+        plan=Plan("scale", Write("patch", "tfclusters/status", "c", 2), "429"),
     ),
     Mutant(
         name="at once is taken for never",
@@ -135,7 +135,7 @@ MUTANTS: Final = (
         old="if after is not None:",
         new="if after:",
         why="0.0 is false in Python: a pass that asks for another one at once gets none.",
-        plan=Plan("exit code", Write("delete", "pods", "c-worker-0", 0), "409"),
+        plan=Plan("rolling", Write("delete", "pods", "c-worker-1", 0), "409"),
     ),
     Mutant(
         name="a key stays busy",
@@ -234,18 +234,10 @@ MUTANTS: Final = (
         plan=Plan("on failure", Step(2), "versions forgotten"),
     ),
     Mutant(
-        name="strangers are listed",
-        file="kube/informer.py",
-        old='params = {"labelSelector": naming.LABEL_CLUSTER, "limit"',
-        new='params = {"limit"',
-        why="Without the selector, each pod of the namespace counts as seen by our watch.",
-        plan=Plan("foreign names"),
-    ),
-    Mutant(
         name="strangers are watched",
         file="kube/informer.py",
-        old=' "labelSelector": naming.LABEL_CLUSTER,',
-        new="",
+        old='{"labelSelector": naming.LABEL_CLUSTER} if resource.ours_alone else {}',
+        new="{}",
         why="Without the selector, an object that lost its labels does not leave the watch.",
         plan=Plan("foreign names"),
     ),
@@ -420,8 +412,8 @@ MUTANTS: Final = (
     Mutant(
         name="pods do not wait for the resolver",
         file="model/tasks.py",
-        old="return SERVICE, ISOLATION, views_gate(job), RESOLVER, EVIDENCE",
-        new="return SERVICE, ISOLATION, views_gate(job), EVIDENCE",
+        old="return SERVICE, ISOLATION, *map(policy_gate, roster.unsettled), views_gate(job), RESOLVER, EVIDENCE",
+        new="return SERVICE, ISOLATION, *map(policy_gate, roster.unsettled), views_gate(job), EVIDENCE",
         why="The ConfigMap is refused and the pod that mounts it is made.",
         plan=Plan("create", Write("create", "configmaps", "c.resolver-*", 0), "500"),
     ),
@@ -500,10 +492,10 @@ MUTANTS: Final = (
     Mutant(
         name="pods do not wait for their policies",
         file="model/tasks.py",
-        old="return SERVICE, ISOLATION, views_gate(job), RESOLVER, EVIDENCE",
+        old="return SERVICE, ISOLATION, *map(policy_gate, roster.unsettled), views_gate(job), RESOLVER, EVIDENCE",
         new="return SERVICE, views_gate(job), RESOLVER, EVIDENCE",
         why="The policy is refused, and the task that it should protect runs.",
-        plan=Plan("isolation", Write("create", "networkpolicies", "c-ps", 0), "500"),
+        plan=Plan("isolation", Write("create", "networkpolicies", "c.ps", 0), "500"),
     ),
     Mutant(
         name="policies that nobody needs stay",

@@ -226,7 +226,7 @@ class InMemoryWorld:
         labelled: dict[Kind, list[Child]] = {kind: [] for kind in self.stores.of}
         for kind, name in self.objects:
             child = self.read(kind, name)
-            if naming.LABEL_CLUSTER in child.meta.labels:
+            if naming.LABEL_CLUSTER in child.meta.labels or kind == "NetworkPolicy":
                 labelled[kind].append(child)
             else:
                 self.stores.unlabelled[kind, (child.meta.namespace, name)] = child

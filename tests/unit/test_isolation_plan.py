@@ -62,8 +62,8 @@ def test_jobs_with_ports_of_their_own_have_policies_of_their_own():
     policies = policies_of(make_cluster({"chief": {}, "worker": {"port": 1}}, isolation=CLUSTER))
 
     assert [(one.name, one.spec["podSelector"]) for one in policies] == [
-        ("demo-chief", selector("chief")),
-        ("demo-worker", selector("worker")),
+        ("demo.chief", selector("chief")),
+        ("demo.worker", selector("worker")),
     ]
     assert policies[1].spec["ingress"] == [
         {"from": [{"podSelector": selector()}], "ports": [{"protocol": "TCP", "port": 1}]},
@@ -75,9 +75,9 @@ def test_device_filters_are_a_policy_for_each_job():
     """Workers do not reach each other, and whole jobs are selected together."""
     policies = {one.name: one.spec for one in policies_of(make_cluster(FILTERED, isolation=FILTERS))}
 
-    assert list(policies) == ["demo-chief", "demo-ps", "demo-worker"]
-    assert policies["demo-worker"]["ingress"][0]["from"] == [{"podSelector": selector("", "chief", "ps")}]
-    assert policies["demo-chief"]["ingress"][0]["from"] == [{"podSelector": selector()}]
+    assert list(policies) == ["demo.chief", "demo.ps", "demo.worker"]
+    assert policies["demo.worker"]["ingress"][0]["from"] == [{"podSelector": selector("", "chief", "ps")}]
+    assert policies["demo.chief"]["ingress"][0]["from"] == [{"podSelector": selector()}]
 
 
 def test_tasks_that_filters_tell_apart_are_selected_by_index():
@@ -98,15 +98,15 @@ def test_tasks_that_filters_tell_apart_are_selected_by_index():
         return {**selector(job), "matchExpressions": [chosen]}
 
     assert {name: spec["podSelector"] for name, spec in policies.items()} == {
-        "demo-ps": by_index("ps", "NotIn", "0", "1"),
-        "demo-ps-0": by_index("ps", "In", "0"),
-        "demo-ps-1": by_index("ps", "In", "1"),
-        "demo-worker": by_index("worker", "NotIn", "3"),
-        "demo-worker-3": by_index("worker", "In", "3"),
+        "demo.ps": by_index("ps", "NotIn", "0", "1"),
+        "demo.ps.0": by_index("ps", "In", "0"),
+        "demo.ps.1": by_index("ps", "In", "1"),
+        "demo.worker": by_index("worker", "NotIn", "3"),
+        "demo.worker.3": by_index("worker", "In", "3"),
     }
     peers = {name: [one["podSelector"] for one in spec["ingress"][0]["from"]] for name, spec in policies.items()}
-    assert peers["demo-ps-0"] == [selector("", "ps"), by_index("worker", "NotIn", "3")]
-    assert peers["demo-worker-3"] == [by_index("ps", "In", "1")]
+    assert peers["demo.ps.0"] == [selector("", "ps"), by_index("worker", "NotIn", "3")]
+    assert peers["demo.worker.3"] == [by_index("ps", "In", "1")]
 
 
 def test_no_selector_names_more_tasks_than_a_network_can_take():
@@ -122,17 +122,17 @@ def test_no_selector_names_more_tasks_than_a_network_can_take():
         return [len(one["values"]) for one in selector.get("matchExpressions", ()) if "task-index" in one["key"]]
 
     assert sorted(policies) == [
-        "demo-ps",
-        "demo-ps-0",
-        "demo-ps-1",
-        "demo-worker",
-        "demo-worker-0",
-        "demo-worker-100",
-        "demo-worker-200",
+        "demo.ps",
+        "demo.ps.0",
+        "demo.ps.1",
+        "demo.worker",
+        "demo.worker.0",
+        "demo.worker.100",
+        "demo.worker.200",
     ]
-    assert [values(policies[f"demo-worker-{first}"]["podSelector"]) for first in (0, 100, 200)] == [[100], [100], [50]]
-    assert values(policies["demo-worker"]["podSelector"]) == [100, 100, 50]
-    peers = [one["podSelector"] for one in policies["demo-ps-0"]["ingress"][0]["from"]]
+    assert [values(policies[f"demo.worker.{first}"]["podSelector"]) for first in (0, 100, 200)] == [[100], [100], [50]]
+    assert values(policies["demo.worker"]["podSelector"]) == [100, 100, 50]
+    peers = [one["podSelector"] for one in policies["demo.ps.0"]["ingress"][0]["from"]]
     assert [values(one) for one in peers] == [[], [100], [100], [50]]
 
 
@@ -223,13 +223,13 @@ def test_edit_of_the_filters_reaches_the_policies_and_replaces_no_pod():
     """The new filters are let through, and what they do not need any more goes."""
     special = {**FILTERED, "worker": {**FILTERED["worker"], "taskDeviceFilters": {"1": ["/job:worker"]}}}
     world = settled(make_cluster(special, isolation=FILTERS))
-    assert world.names("NetworkPolicy") == {"demo-chief", "demo-ps", "demo-worker", "demo-worker-1"}
+    assert world.names("NetworkPolicy") == {"demo.chief", "demo.ps", "demo.worker", "demo.worker.1"}
 
     edited = make_cluster(FILTERED, isolation=FILTERS, generation=2)
     actions = world.plan(edited).actions
     world.apply_all(actions, edited)
 
-    assert world.names("NetworkPolicy") == {"demo-chief", "demo-ps", "demo-worker"}
+    assert world.names("NetworkPolicy") == {"demo.chief", "demo.ps", "demo.worker"}
     assert not [one for one in actions if subject_of(one)[0] == "Pod" and not isinstance(one, Patch)]
     assert {one.reason for one in actions if isinstance(one, Delete)} == {reasons.UNUSED}
     assert world.plan(edited).actions == ()
@@ -275,6 +275,7 @@ def test_default_is_kept_from_the_first_pass_on():
     """Another default of the operator does not change what runs; a mode in the spec comes before it and leaves it."""
     cluster = parse(make_body(isolation=FILTERS), default_isolation="Cluster")
     world = InMemoryWorld()
+    world.settle(cluster)
     status = status_of(world.roster(cluster), world.ledger, (), (), world.now)
 
     assert status["isolation"] == "DeviceFilters"

@@ -147,3 +147,8 @@ class Engine:
             self._stores.take_vanished(owner_uid)
         if labelled != owner and self._parents.get(labelled) is not None:
             self._queue.mark(labelled)
+        if not labelled[1]:
+            # Another's NetworkPolicy: what ours must say depends on it.
+            for key in self._parents.known():
+                if key[0] == labelled[0]:
+                    self._queue.mark(key)

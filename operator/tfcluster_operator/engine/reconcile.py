@@ -64,6 +64,8 @@ class _Memory:
     version: str = ""
     #: Set by an event of the TFCluster itself: until the first pass after it, the cluster is known to exist.
     heard_of: bool = True
+    #: Whether it has had a pass before, so that what is to be created was there, and somebody took it.
+    visited: bool = False
     pending: Mapping[str, Any] | None = None
     untold: list[Action] = field(default_factory=list)
     changed: set[str] = field(default_factory=set)
@@ -188,11 +190,13 @@ class Reconciler:
         await self._look_at_the_vanished(cluster)
         roster, stuck = await self._look(cluster, memory)
         roster, known, planned = await self._decide(roster, memory)
-        if planned.groups and not memory.heard_of and await self._parents.is_leaving(key, cluster.uid):
+        # NB: an event of a moment ago proves little: it may be the echo of our own status, behind which it is deleted.
+        known_to_exist = memory.heard_of and not (memory.visited and planned.creates)
+        if planned.groups and not known_to_exist and await self._parents.is_leaving(key, cluster.uid):
             # NB: children vanish when the garbage collector is at work, and it may be ahead of kopf's watch.
             self._parents.remove(key, cluster.uid)
             return None
-        memory.heard_of = False
+        memory.heard_of, memory.visited = False, True
         changed = await self._revisions.changed_fields(roster, known)
         closed, unwritten = [EVIDENCE] if memory.outdated else [], False
         entered = enter_deletions(roster, known, planned.actions)

@@ -57,6 +57,7 @@ class Informer:
         self._store = store
         self._namespace = namespace
         self._version = ""
+        self._selected = {"labelSelector": naming.LABEL_CLUSTER} if resource.ours_alone else {}
         #: What is watched, for people to read.
         self.what = f"{resource.plural} in {namespace or 'all namespaces'}"
         #: Set when the first list is in the store.
@@ -91,7 +92,7 @@ class Informer:
 
     async def _list(self) -> None:
         children: list[Child] = []
-        params = {"labelSelector": naming.LABEL_CLUSTER, "limit": _PAGES[self._resource.kind]}
+        params = {**self._selected, "limit": _PAGES[self._resource.kind]}
         while True:
             body = await self._client.request("GET", self._resource.path(self._namespace), params=params)
             page, meta = self._resource.read_list(body)
@@ -109,7 +110,7 @@ class Informer:
 
     async def _watch(self) -> None:
         params = {
-            "labelSelector": naming.LABEL_CLUSTER,
+            **self._selected,
             "watch": "true",
             "allowWatchBookmarks": "true",
             "resourceVersion": self._version,

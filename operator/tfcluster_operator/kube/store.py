@@ -46,6 +46,8 @@ class ChildStore:
         self.vanished: dict[str, set[Name]] = {}
         self._children: dict[Name, Child] = {}
         self._by_owner: dict[str, set[Name]] = {}
+        #: What no TFCluster controls, by namespace.
+        self._others: dict[str, set[Name]] = {}
         #: The pods of tasks that have had one before, by the name of the task's first pod.
         self._later: dict[Name, set[Name]] = {}
         self._gone: OrderedDict[str, int] = OrderedDict()
@@ -62,6 +64,10 @@ class ChildStore:
         """Give the pods that come after the first pod of a task by their names, whoever controls them."""
         return [self._children[one] for one in self._later.get(name, ())]
 
+    def others(self, namespace: str) -> Iterable[Child]:
+        """Give every child of a namespace that no TFCluster controls."""
+        return [self._children[name] for name in sorted(self._others.get(namespace, ()))]
+
     def put(self, child: Child) -> None:
         """Take in a child from an event or from the answer to a write, unless something newer is known."""
         meta = child.meta
@@ -77,6 +83,8 @@ class ChildStore:
                 self._tell(known)
         self._children[name] = child = _noted(child, known, self._now())
         self._by_owner.setdefault(meta.owner_uid, set()).add(name)
+        if not meta.owner_name:
+            self._others.setdefault(meta.namespace, set()).add(name)
         if (first := _before(child)) is not None:
             self._later.setdefault(first, set()).add(name)
         self._tell(child)
@@ -124,6 +132,7 @@ class ChildStore:
     def _drop(self, name: Name, known: Child) -> None:
         del self._children[name]
         _take_out(self._by_owner, known.meta.owner_uid, name)
+        _take_out(self._others, known.meta.namespace, name)
         if (first := _before(known)) is not None:
             _take_out(self._later, first, name)
 
@@ -192,7 +201,9 @@ class Stores:
         services = self._gather("Service", cluster, [naming.service_name(cluster.name)])
         named = [naming.view_name(cluster.name, job.name) for job in cluster.jobs]
         config_maps = self._gather("ConfigMap", cluster, [*named, *([resolver] if resolver else [])])
-        policies = self._gather("NetworkPolicy", cluster, [policy.name for policy in policies_of(cluster)])
+        others = tuple(cast("Iterable[ObservedNetworkPolicy]", self.of["NetworkPolicy"].others(cluster.namespace)))
+        wanted = [policy.name for policy in policies_of(cluster, others)]
+        policies = self._gather("NetworkPolicy", cluster, wanted)
         pods = self._gather(
             "Pod", cluster, [naming.pod_name(cluster.name, task.job.name, task.index) for task in cluster.tasks()]
         )
@@ -200,6 +211,7 @@ class Stores:
             services=cast("dict[str, ObservedService]", services),
             config_maps=cast("dict[str, ObservedConfigMap]", config_maps),
             network_policies=cast("dict[str, ObservedNetworkPolicy]", policies),
+            other_policies=others,
             pods=cast("dict[str, ObservedPod]", pods),
         )
 

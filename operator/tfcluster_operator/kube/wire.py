@@ -75,6 +75,8 @@ class Resource:
     #: Gives the objects of a list one by one: reading a ConfigMap of views takes milliseconds.
     read_list: Callable[[bytes], tuple[Iterator[Child], ListMeta]]
     api: str = "/api/v1"
+    #: Whether ours alone are watched, by their label; other people's NetworkPolicies decide what ours must say.
+    ours_alone: bool = True
 
     def path(self, namespace: str | None, name: str = "") -> str:
         """Give the path of an object, of a namespace's list, or (namespace None) of the list over all."""
@@ -125,6 +127,7 @@ def _network_policy(wire: NetworkPolicy) -> Child:
         meta=_meta(wire.metadata),
         digest=isolation.digest_of(wire.spec),
         pod_selector=wire.spec.get("podSelector") or {},
+        ingress="Ingress" in wire.spec.get("policyTypes", ("Ingress",)),
     )
 
 
@@ -269,9 +272,7 @@ def _told(reason: str, since: str | None, message: str) -> str:
     return f"{when}: {message[:200]}" if message else when
 
 
-def _resource(
-    kind: Kind, plural: str, wire: type[_Wire], observe: Callable[[_Wire], Child], *, api: str = "/api/v1"
-) -> Resource:
+def _resource(kind: Kind, plural: str, wire: type[_Wire], observe: Callable[[_Wire], Child], **served: Any) -> Resource:
     one: msgspec.json.Decoder[Any] = msgspec.json.Decoder(wire)
     many: msgspec.json.Decoder[Any] = msgspec.json.Decoder(ObjectList[wire])  # type: ignore[valid-type]  # built per kind
 
@@ -279,13 +280,20 @@ def _resource(
         page = many.decode(body)
         return (observe(item) for item in page.items or ()), page.metadata
 
-    return Resource(kind=kind, plural=plural, read=lambda body: observe(one.decode(body)), read_list=read_list, api=api)
+    return Resource(
+        kind=kind, plural=plural, read=lambda body: observe(one.decode(body)), read_list=read_list, **served
+    )
 
 
 SERVICES: Final = _resource("Service", "services", Service, _service)
 CONFIG_MAPS: Final = _resource("ConfigMap", "configmaps", ConfigMap, _config_map)
 NETWORK_POLICIES: Final = _resource(
-    "NetworkPolicy", "networkpolicies", NetworkPolicy, _network_policy, api="/apis/networking.k8s.io/v1"
+    "NetworkPolicy",
+    "networkpolicies",
+    NetworkPolicy,
+    _network_policy,
+    api="/apis/networking.k8s.io/v1",
+    ours_alone=False,
 )
 PODS: Final = _resource("Pod", "pods", Pod, _pod)
 RESOURCES: Final[Mapping[Kind, Resource]] = {one.kind: one for one in (SERVICES, CONFIG_MAPS, NETWORK_POLICIES, PODS)}

@@ -188,6 +188,11 @@ class Plan:
         return sum(len(group.steps) for group in self.groups) >= MOST_STEPS
 
     @property
+    def creates(self) -> bool:
+        """Whether something is to be created."""
+        return any(not isinstance(one, TryPod | Patch | Delete | DeleteCluster) for one in self.actions)
+
+    @property
     def actions(self) -> tuple[Action, ...]:
         """Every action, in order."""
         return tuple(step.action for group in self.groups for step in group.steps)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from tfcluster_operator.model import drift, reasons, views
+from tfcluster_operator.model import drift, naming, reasons, views
 from tfcluster_operator.model.actions import (
     CreateConfigMap,
     CreateNetworkPolicy,
@@ -12,6 +12,7 @@ from tfcluster_operator.model.actions import (
     CreateService,
     Delete,
     Finding,
+    Gate,
     Kind,
     Patch,
 )
@@ -37,7 +38,10 @@ def plan_service(roster: Roster, story: Story) -> None:
 
 
 def plan_policies(roster: Roster, story: Story) -> None:
-    """Create the NetworkPolicies of the isolation, or put them right."""
+    """Create the NetworkPolicies of the isolation, or put them right, and delete those that it needs no more.
+
+    What takes a running task from under a policy waits until all others are there: it would be open to everybody.
+    """
     for wanted, held in roster.policies:
         if held.holder is Holder.NOBODY:
             story.do("publish", CreateNetworkPolicy(wanted, reasons.CREATED), gate=ISOLATION)
@@ -46,7 +50,30 @@ def plan_policies(roster: Roster, story: Story) -> None:
         elif change := drift.network_policy_change(roster.cluster, wanted, existing):
             reason = reasons.ISOLATION_CHANGED if "spec" in change else reasons.REPAIRED
             patch = Patch("NetworkPolicy", held.name, existing.meta.uid, change, reason)
-            story.do("publish", patch, gate=object_gate("NetworkPolicy", held.name))
+            gate = policy_gate(held.name)
+            if existing.pod_selector == wanted.spec["podSelector"]:
+                story.do("publish", patch, gate=gate)
+            else:
+                story.do("tell", patch, gate=gate, needs=(ISOLATION,))
+    for one in roster.unneeded:
+        if isinstance(one, ObservedNetworkPolicy) and not _still_protects(roster, one):
+            delete = Delete("NetworkPolicy", one.meta.name, one.meta.uid, reasons.UNUSED)
+            story.do(
+                "free", delete, gate=policy_gate(one.meta.name), needs=(ISOLATION, *map(policy_gate, roster.unsettled))
+            )
+
+
+def policy_gate(name: str) -> Gate:
+    """Name what is closed while a NetworkPolicy is not as it should be."""
+    return object_gate("NetworkPolicy", name)
+
+
+def _still_protects(roster: Roster, policy: ObservedNetworkPolicy) -> bool:
+    """Tell whether a pod of a job that is declared no more is there still, and the policy is that job's."""
+    job = policy.meta.labels.get(naming.LABEL_JOB, "")
+    if not job or roster.cluster.job(job) is not None or roster.cluster.isolation.mode == "None":
+        return False
+    return any(pod.meta.labels.get(naming.LABEL_JOB) == job for pod in (*roster.surplus, *roster.leaving))
 
 
 def plan_config_map(roster: Roster, wanted: views.JobViews, story: Story) -> None:
@@ -98,18 +125,14 @@ def plan_resolver(roster: Roster, story: Story) -> None:
 def plan_surplus_objects(roster: Roster, story: Story) -> None:
     """Delete what is no longer needed; a copy of the resolver stays while a pod mounts it."""
     for one in roster.unneeded:
-        if isinstance(one, ObservedNetworkPolicy):
-            _free("NetworkPolicy", one, reasons.UNUSED, story)
-        else:
+        if not isinstance(one, ObservedNetworkPolicy):
             _free("Service" if isinstance(one, ObservedService) else "ConfigMap", one, reasons.JOB_REMOVED, story)
     for copy in roster.copies:
         if copy.meta.name not in roster.mounted:
             _free("ConfigMap", copy, reasons.UNUSED, story)
 
 
-def _free(
-    kind: Kind, one: ObservedService | ObservedConfigMap | ObservedNetworkPolicy, reason: str, story: Story
-) -> None:
+def _free(kind: Kind, one: ObservedService | ObservedConfigMap, reason: str, story: Story) -> None:
     delete = Delete(kind, one.meta.name, one.meta.uid, reason)
     story.do("free", delete, gate=object_gate(kind, one.meta.name))
 

@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from tfcluster_operator.model import filters, naming
+from tfcluster_operator.model.observed import ObservedNetworkPolicy
 from tfcluster_operator.model.spec import EVALUATOR, Job, TFCluster
 
 _LAST_PORT: Final = 65_535
@@ -51,15 +52,18 @@ class _Source(NamedTuple):
     cluster: str
     by_filters: bool
     all_ports: bool
+    governed: frozenset[str]
     allow_from: str
     jobs: tuple[tuple[str, int, tuple[str, ...], tuple[tuple[int, tuple[str, ...]], ...]], ...]
 
 
-def policies_of(cluster: TFCluster) -> tuple[Policy, ...]:
+def policies_of(cluster: TFCluster, others: Iterable[ObservedNetworkPolicy] = ()) -> tuple[Policy, ...]:
     """Work out the NetworkPolicies of a cluster.
 
     Args:
         cluster: the declaration.
+        others: the NetworkPolicies of its namespace that no TFCluster controls.  NetworkPolicies are a union: where one
+            of these selects the pods of a job, it decides on their other ports, and ours must not open them.
 
     Returns:
         The policies: none in mode None, one where all tasks have the same port and the same peers, else one for each
@@ -73,10 +77,41 @@ def policies_of(cluster: TFCluster) -> tuple[Policy, ...]:
             cluster.name,
             isolation.mode == "DeviceFilters",
             isolation.ports == "All",
+            frozenset() if isolation.ports == "All" else _governed(cluster, others),
             json.dumps(isolation.allow_from, sort_keys=True),
             tuple((j.name, j.port, j.filters, tuple(sorted(j.task_filters.items()))) for j in cluster.jobs),
         )
     )
+
+
+def _governed(cluster: TFCluster, others: Iterable[ObservedNetworkPolicy]) -> frozenset[str]:
+    """Name the jobs whose pods somebody else's policy for incoming connections selects."""
+    selectors = [one.pod_selector for one in others if one.ingress]
+    if not selectors:
+        return frozenset()
+    governed = set()
+    for job in cluster.jobs:
+        about = job.template.get("metadata") or {}
+        labels = {**(about.get("labels") or {}), **naming.job_labels(cluster.name, job.name)}
+        if any(_selects(selector, labels) for selector in selectors):
+            governed.add(job.name)
+    return frozenset(governed)
+
+
+def _selects(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    """Tell whether a label selector selects some task of a job: of the task's index nothing is asked."""
+    for key, value in (selector.get("matchLabels") or {}).items():
+        if key != naming.LABEL_TASK_INDEX and labels.get(key) != value:
+            return False
+    for one in selector.get("matchExpressions") or ():
+        key, operator, values = one.get("key"), one.get("operator"), one.get("values") or ()
+        if key == naming.LABEL_TASK_INDEX:
+            continue
+        if operator in {"In", "Exists"} and (key not in labels or (operator == "In" and labels[key] not in values)):
+            return False
+        if key in labels and (operator == "DoesNotExist" or (operator == "NotIn" and labels[key] in values)):
+            return False
+    return True
 
 
 def digest_of(spec: Mapping[str, Any]) -> str:
@@ -84,8 +119,9 @@ def digest_of(spec: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(spec, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:16]
 
 
-# NB: a pass must not pay for what only an edit changes: with 512 filters of single tasks this takes a while.
-@lru_cache(maxsize=1024)
+# NB: a pass must not pay for what only an edit changes: with 512 filters of single tasks this takes a while.  Few are
+# kept, because those of one cluster can take a megabyte.
+@lru_cache(maxsize=32)
 def _policies(source: _Source) -> tuple[Policy, ...]:
     jobs = tuple(
         Job(name, 0, 0, port, of_all, dict(of_tasks), template={}, template_hash="")
@@ -96,20 +132,33 @@ def _policies(source: _Source) -> tuple[Policy, ...]:
     peers = _peers(jobs, apart) if source.by_filters else {(job.name, _REST): everyone for job in jobs}
     groups = [part for job in jobs for group in _groups(job, apart[job.name], peers) for part in _parts(group)]
     whole = {name: indices | {_REST} for name, indices in apart.items()}
-    same = {job.port for job in jobs}
-    if len(same) == 1 and all(group.peers == whole for group in groups):
+    ports = {job.port for job in jobs}
+    alike = len(ports) == 1 and len({job.name in source.governed for job in jobs}) == 1
+    if alike and all(group.peers == whole for group in groups):
         only = _selector(source.cluster)
-        spec = _spec(source, same.pop(), only, [{"podSelector": only}])
-        return (Policy(naming.policy_name(source.cluster), "", spec, digest_of(spec)),)
+        let_in = [{"podSelector": only}, *json.loads(source.allow_from)]
+        return (
+            _policy(
+                naming.policy_name(source.cluster), "", _spec(source, ports, only, let_in, others=not source.governed)
+            ),
+        )
     found = []
     for group in groups:
         selected = _selector(source.cluster, {group.job.name: group.indices}, apart)
         let_in = [{"podSelector": one} for one in _selectors(source.cluster, group.peers, apart)]
-        spec = _spec(source, group.job.port, selected, let_in)
         index = None if _REST in group.indices else min(group.indices)
+        others = group.job.name not in source.governed
         name = naming.policy_name(source.cluster, group.job.name, index)
-        found.append(Policy(name, group.job.name, spec, digest_of(spec)))
+        found.append(_policy(name, group.job.name, _spec(source, {group.job.port}, selected, let_in, others=others)))
+    if guests := json.loads(source.allow_from):
+        # NB: once for the cluster, and not in each policy: there may be a thousand.
+        spec = _spec(source, ports, _selector(source.cluster), guests, others=False)
+        found.append(_policy(naming.guests_policy_name(source.cluster), "", spec))
     return tuple(found)
+
+
+def _policy(name: str, job: str, spec: Mapping[str, Any]) -> Policy:
+    return Policy(name, job, spec, digest_of(spec))
 
 
 def _told_apart(jobs: tuple[Job, ...]) -> dict[str, _Indices]:
@@ -222,13 +271,19 @@ def _by_index(operator: str, indices: list[int]) -> dict[str, Any]:
     return {"key": naming.LABEL_TASK_INDEX, "operator": operator, "values": [str(index) for index in indices]}
 
 
-def _spec(source: _Source, port: int, selected: Mapping[str, Any], let_in: list[dict[str, Any]]) -> dict[str, Any]:
-    """Give the spec of a policy (networking.k8s.io/v1), with each field that the server would fill in."""
-    peers = [*let_in, *json.loads(source.allow_from)]
+def _spec(
+    source: _Source, ports: set[int], selected: Mapping[str, Any], peers: list[dict[str, Any]], *, others: bool
+) -> dict[str, Any]:
+    """Give the spec of a policy (networking.k8s.io/v1), with each field that the server would fill in.
+
+    ``others`` says whether the other ports are let through, which no other policy closes.
+    """
     rules: list[dict[str, Any]] = []
     if peers:  # NB: a rule with an empty list of peers lets everybody in
-        rules.append({"from": peers} if source.all_ports else {"from": peers, "ports": [_ports(port, port)]})
-    if not source.all_ports:
+        to_ports = {} if source.all_ports else {"ports": [_ports(port, port) for port in sorted(ports)]}
+        rules.append({"from": peers, **to_ports})
+    if others and not source.all_ports:
+        (port,) = ports
         rules.append({"ports": [*_other_ports(port), {"protocol": "UDP"}, {"protocol": "SCTP"}]})
     spec: dict[str, Any] = {"podSelector": dict(selected), "policyTypes": ["Ingress"]}
     return {**spec, "ingress": rules} if rules else spec

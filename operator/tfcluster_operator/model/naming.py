@@ -63,8 +63,16 @@ def view_name(cluster: str, job: str) -> str:
 
 
 def policy_name(cluster: str, job: str = "", index: int | None = None) -> str:
-    """Name a NetworkPolicy: of the whole cluster, of a job, or of the tasks of a job of which this is the first."""
-    return "-".join([cluster, *([dns_job(job)] if job else []), *([] if index is None else [str(index)])])
+    """Name a NetworkPolicy: of the whole cluster, of a job, or of the tasks of a job of which this is the first.
+
+    No name of a cluster or of a job has a dot, so that no two are one.
+    """
+    return ".".join([cluster, *([dns_job(job)] if job else []), *([] if index is None else [str(index)])])
+
+
+def guests_policy_name(cluster: str) -> str:
+    """Name the NetworkPolicy that lets in who is no task; no job's name begins with a digit."""
+    return f"{cluster}.0.allow-from"
 
 
 def pod_name(cluster: str, job: str, index: int) -> str:

@@ -74,11 +74,15 @@ class ObservedConfigMap:
 
 @dataclass(frozen=True, slots=True)
 class ObservedNetworkPolicy:
-    """A NetworkPolicy: the digest of its spec, and its podSelector, of which a patch must name what goes."""
+    """A NetworkPolicy: the digest of its spec, and its podSelector, of which a patch must name what goes.
+
+    ``ingress`` says whether it is for incoming connections.
+    """
 
     meta: Meta
     digest: str
     pod_selector: Mapping[str, Any]
+    ingress: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,9 +200,13 @@ Child = ObservedService | ObservedConfigMap | ObservedNetworkPolicy | ObservedPo
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """Everything that exists under a cluster's names or its control, each by its name."""
+    """Everything that exists under a cluster's names or its control, each by its name.
+
+    ``other_policies`` are the NetworkPolicies of its namespace that no TFCluster controls.
+    """
 
     services: Mapping[str, ObservedService] = field(default_factory=dict)
     config_maps: Mapping[str, ObservedConfigMap] = field(default_factory=dict)
     network_policies: Mapping[str, ObservedNetworkPolicy] = field(default_factory=dict)
+    other_policies: tuple[ObservedNetworkPolicy, ...] = ()
     pods: Mapping[str, ObservedPod] = field(default_factory=dict)

@@ -88,7 +88,9 @@ def _plan_the_life(
 
 
 def _plan_the_end(roster: Roster, story: Story, *, expired: bool) -> None:
-    """Plan for a cluster that has finished: its pods are cleaned up, in time it goes; nothing else is touched."""
+    """Plan for a cluster that has finished: its pods are cleaned up, in time it goes, and what runs stays protected."""
+    if any(True for _ in roster.staying()):
+        plan_policies(roster, story)
     for pod in clean_up.pods_to_clean(roster):
         delete = Delete("Pod", pod.meta.name, pod.meta.uid, reasons.CLEANED_UP)
         story.do("free", delete, gate=object_gate("Pod", pod.meta.name), needs=(EVIDENCE,))

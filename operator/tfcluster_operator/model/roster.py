@@ -120,9 +120,10 @@ class Roster:
 
     ``places`` has every declared task by job, in the order of the indices.  ``surplus`` are our pods that no declared
     task has a claim to; ``leaving`` are the pods that are being deleted and are ours, or hold a name of ours for a
-    predecessor.  ``policies`` are the NetworkPolicies that the isolation needs, and who holds their names.
-    ``unneeded`` are our objects other than pods of names that nothing declared needs, copies of the resolver excepted:
-    those are in ``copies``.  ``mounted`` names the copies that a pod of ours mounts.
+    predecessor.  ``policies`` are the NetworkPolicies that the isolation needs, and who holds their names;
+    ``unsettled`` names those of them that are not there, or not as they should be.  ``unneeded`` are our objects other
+    than pods of names that nothing declared needs, copies of the resolver excepted: those are in ``copies``.
+    ``mounted`` names the copies that a pod of ours mounts.
     """
 
     cluster: TFCluster
@@ -131,6 +132,7 @@ class Roster:
     views: Mapping[str, Holding[ObservedConfigMap]]
     resolver: Holding[ObservedConfigMap] | None = None
     policies: tuple[tuple[Policy, Holding[ObservedNetworkPolicy]], ...] = ()
+    unsettled: tuple[str, ...] = ()
     surplus: tuple[ObservedPod, ...] = ()
     leaving: tuple[ObservedPod, ...] = ()
     unneeded: tuple[ObservedService | ObservedConfigMap | ObservedNetworkPolicy, ...] = ()
@@ -203,7 +205,10 @@ def call_roll(cluster: TFCluster, observed: Observed, *, resolver: str = "") -> 
     config_maps = [one for one in _ours(cluster, observed.config_maps.values()) if one.meta.name not in needed]
     copies = [one for one in config_maps if one.meta.name.startswith(cluster.name + _OF_THE_RESOLVER)]
     services = [one for one in _ours(cluster, observed.services.values()) if one.meta.name != service.name]
-    policies = tuple((one, _hold(cluster, one.name, observed.network_policies)) for one in policies_of(cluster))
+    policies = tuple(
+        (one, _hold(cluster, one.name, observed.network_policies))
+        for one in policies_of(cluster, observed.other_policies)
+    )
     isolating = {policy.name for policy, _ in policies}
     unneeded = [one for one in _ours(cluster, observed.network_policies.values()) if one.meta.name not in isolating]
     return Roster(
@@ -213,6 +218,7 @@ def call_roll(cluster: TFCluster, observed: Observed, *, resolver: str = "") -> 
         views=views,
         resolver=_hold(cluster, resolver, observed.config_maps) if resolver else None,
         policies=policies,
+        unsettled=tuple(one.name for one, held in policies if held.own is None or held.own.digest != one.digest),
         surplus=tuple(surplus),
         leaving=tuple(leaving),
         unneeded=(*services, *unneeded, *(one for one in config_maps if one not in copies)),

@@ -61,7 +61,7 @@ def status_of(
         "ready": f"{counts.ready}/{counts.desired}",
         "accelerators": _accelerators(jobs),
         # NB: of a cluster without isolation nothing is told, so that an upgrade writes nothing.
-        **({} if cluster.isolation.mode == "None" else {"isolation": cluster.isolation.mode}),
+        **_isolation(roster),
         **cluster_fields(ledger),
         "jobs": jobs,
         INTERNAL: {
@@ -70,6 +70,14 @@ def status_of(
         },
         "conditions": conditions.dated(cluster.status, said, generation=cluster.generation, now=now),
     }
+
+
+def _isolation(roster: Roster) -> dict[str, str]:
+    """Tell which mode is in force: the one that was, until each policy of the wanted one is there."""
+    mode = roster.cluster.isolation.mode
+    if roster.unsettled:
+        mode = roster.cluster.status.get("isolation", "None")
+    return {} if mode == "None" else {"isolation": mode}
 
 
 def _epoch(cluster: TFCluster, wanted: tuple[views.JobViews, ...]) -> int:

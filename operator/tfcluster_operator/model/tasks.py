@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from tfcluster_operator.model import drift, history, ledger, naming, reasons
 from tfcluster_operator.model.actions import EVIDENCE, CreatePod, Delete, Finding, Gate, Patch, TryPod
-from tfcluster_operator.model.foundations import obstacle
+from tfcluster_operator.model.foundations import obstacle, policy_gate
 from tfcluster_operator.model.observed import ObservedPod
 from tfcluster_operator.model.policies import restart, rollout, start_order, termination
 from tfcluster_operator.model.policies.ending import Ending, words_for
@@ -114,11 +114,11 @@ def _plan_missing(  # noqa: PLR0917 - the six are one case; a class for them wou
             reason=reasons.POD_FAILED if failing is not None else why,
             incarnation=record.incarnation,
         )
-        story.do("create", create, gate=gate, needs=_what_a_pod_needs(job.name))
+        story.do("create", create, gate=gate, needs=_what_a_pod_needs(roster, job.name))
 
 
-def _what_a_pod_needs(job: str) -> tuple[Gate, ...]:
-    return SERVICE, ISOLATION, views_gate(job), RESOLVER, EVIDENCE
+def _what_a_pod_needs(roster: Roster, job: str) -> tuple[Gate, ...]:
+    return SERVICE, ISOLATION, *map(policy_gate, roster.unsettled), views_gate(job), RESOLVER, EVIDENCE
 
 
 def _next_try(what: str, at: float, known: ledger.Ledger) -> str:
@@ -202,10 +202,10 @@ def _replace_an_ended_pod(case: _Case) -> bool:
         history.keep(case.roster, place, pod, case.story)
         first = naming.first_pod_name(pod.meta.name)[0]
         create = replace(create, name=name_after(first, (*place.kept, pod)), replaces="")
-        needs = (*_what_a_pod_needs(job), object_gate("Pod", pod.meta.name))
+        needs = (*_what_a_pod_needs(case.roster, job), object_gate("Pod", pod.meta.name))
         case.story.do("create", create, gate=pods_gate(job), needs=needs)
     else:
-        case.story.do("replace", create, gate=pods_gate(job), needs=_what_a_pod_needs(job))
+        case.story.do("replace", create, gate=pods_gate(job), needs=_what_a_pod_needs(case.roster, job))
     return True
 
 

@@ -167,7 +167,155 @@ def test_peers_are_spelled_as_the_server_stores_them():
     assert policy.spec["ingress"][0]["from"][1:] == [{"podSelector": {}}, {"ipBlock": {"cidr": "10.0.0.0/8"}}]
 
 
+def policy_of_somebody_else(selector: dict[str, Any], *types: str) -> dict[str, Any]:
+    """Make a NetworkPolicy that no TFCluster controls."""
+    return {"metadata": {"name": "theirs"}, "spec": {"podSelector": selector, "policyTypes": list(types)}}
+
+
+def test_other_ports_are_left_to_the_policy_that_selects_the_pods_already():
+    """Policies are a union: what opens the other ports would cancel somebody's default-deny."""
+    cluster, world = make_cluster(isolation=CLUSTER), InMemoryWorld()
+    world.create("NetworkPolicy", policy_of_somebody_else({}, "Ingress"))
+    world.settle(cluster)
+
+    assert world.objects["NetworkPolicy", "demo"]["spec"]["ingress"] == [
+        {"from": [{"podSelector": selector()}], "ports": TASK_PORT}
+    ]
+
+    world.delete("NetworkPolicy", "theirs")
+    world.settle(cluster)
+    assert world.objects["NetworkPolicy", "demo"]["spec"]["ingress"][1:] == [OTHER_PORTS]
+
+
+@pytest.mark.parametrize(
+    ("selected", "types", "governs"),
+    [
+        ({}, ["Ingress", "Egress"], True),
+        ({}, ["Egress"], False),
+        ({"matchLabels": {"app": "web"}}, ["Ingress"], False),
+        ({"matchLabels": {"tfcluster.dev/job": "worker", "tfcluster.dev/task-index": "1"}}, ["Ingress"], True),
+        ({"matchExpressions": [{"key": "tfcluster.dev/cluster", "operator": "Exists"}]}, ["Ingress"], True),
+        ({"matchExpressions": [{"key": "tfcluster.dev/job", "operator": "In", "values": ["ps"]}]}, ["Ingress"], False),
+        (
+            {"matchExpressions": [{"key": "tfcluster.dev/job", "operator": "NotIn", "values": ["ps"]}]},
+            ["Ingress"],
+            True,
+        ),
+        ({"matchExpressions": [{"key": "tfcluster.dev/job", "operator": "DoesNotExist"}]}, ["Ingress"], False),
+        ({"matchExpressions": [{"key": "app", "operator": "Exists"}]}, ["Ingress"], False),
+    ],
+)
+def test_policy_governs_the_jobs_whose_pods_it_selects(selected, types, governs):
+    """For incoming connections, by the labels of the pods; the task's index may be any."""
+    cluster, world = make_cluster({"worker": 2}, isolation=CLUSTER), InMemoryWorld()
+    world.create("NetworkPolicy", policy_of_somebody_else(selected, *types))
+    world.settle(cluster)
+
+    assert (OTHER_PORTS not in world.objects["NetworkPolicy", "demo"]["spec"]["ingress"]) == governs
+
+
+def test_jobs_that_are_governed_elsewhere_have_policies_of_their_own():
+    """The chief's pods are closed by somebody, the workers' are not."""
+    cluster, world = make_cluster(isolation=CLUSTER), InMemoryWorld()
+    world.create("NetworkPolicy", policy_of_somebody_else({"matchLabels": {"tfcluster.dev/job": "chief"}}, "Ingress"))
+    world.settle(cluster)
+
+    assert len(world.objects["NetworkPolicy", "demo.chief"]["spec"]["ingress"]) == 1
+    assert len(world.objects["NetworkPolicy", "demo.worker"]["spec"]["ingress"]) == 2
+
+
+def test_guests_have_a_policy_of_their_own_where_there_are_several():
+    """A list of peers may be long, and the policies many: it stands once."""
+    peers = [{"podSelector": {"matchLabels": {"app": "notebook"}}}]
+    jobs = {**FILTERED, "ps": {**FILTERED["ps"], "port": 3000}}
+    policies = {
+        one.name: one.spec for one in policies_of(make_cluster(jobs, isolation={**FILTERS, "allowFrom": peers}))
+    }
+
+    assert policies["demo.0.allow-from"] == {
+        "podSelector": selector(),
+        "policyTypes": ["Ingress"],
+        "ingress": [{"from": peers, "ports": [{"protocol": "TCP", "port": 2222}, {"protocol": "TCP", "port": 3000}]}],
+    }
+    assert [name for name, spec in policies.items() if peers[0] in spec["ingress"][0]["from"]] == ["demo.0.allow-from"]
+
+
+def test_no_two_policies_have_one_name():
+    """A task that is apart is told from a job whose name ends in a number."""
+    jobs = {
+        "ps": {"deviceFilters": ["/job:ps"]},
+        "worker": {"replicas": 2, "deviceFilters": ["/job:ps"], "taskDeviceFilters": {"1": ["/job:worker"]}},
+        "worker_1": {"deviceFilters": ["/job:ps"]},
+    }
+
+    names = [one.name for one in policies_of(make_cluster(jobs, isolation=FILTERS))]
+
+    assert {"demo.worker", "demo.worker.1", "demo.worker-1"} < set(names)
+    assert len(names) == len(set(names))
+
+
 # --- the plan
+
+
+@pytest.mark.parametrize("obstacle", ["a foreign name", "a refusal"])
+def test_edit_opens_no_running_task_while_a_policy_cannot_be_made(obstacle):
+    """The policy that there is stays until all others are there, and the status tells the mode that is in force."""
+    world = settled(make_cluster(FILTERED, isolation=CLUSTER))
+    edited = make_cluster(FILTERED, isolation=FILTERS, generation=2, status={"isolation": "Cluster"})
+    if obstacle == "a foreign name":
+        world.create("NetworkPolicy", {"metadata": {"name": "demo.worker"}, "spec": {"podSelector": {}}})
+    planned = world.plan(edited)
+    creates = [one for one in planned.actions if isinstance(one, CreateNetworkPolicy)]
+    for one in creates:
+        world.apply(one, edited)
+        if obstacle == "a refusal":
+            world.delete("NetworkPolicy", one.policy.name)
+
+    waits = [step for group in planned.groups for step in group.steps if isinstance(step.action, Delete)]
+    if obstacle == "a foreign name":
+        assert waits == []
+        status = status_of(world.roster(edited), world.ledger, (), (), world.now)
+        assert status["isolation"] == "Cluster"
+    else:
+        (gate,) = {step.gate for group in planned.groups for step in group.steps if step.action in creates}
+        assert [gate in step.needs for step in waits] == [True]
+
+
+def test_narrower_selector_waits_for_the_policy_of_the_tasks_that_it_leaves_out():
+    """The rest is told apart from worker 1 when worker 1 has a policy of its own, and not before."""
+    world = settled(make_cluster(FILTERED, isolation=FILTERS))
+    apart = {**FILTERED, "worker": {**FILTERED["worker"], "taskDeviceFilters": {"1": ["/job:worker"]}}}
+    groups = world.plan(make_cluster(apart, isolation=FILTERS, generation=2)).groups
+
+    (create,) = (step for group in groups for step in group.steps if isinstance(step.action, CreateNetworkPolicy))
+    (patch,) = (step for group in groups for step in group.steps if subject_of(step.action)[1] == "demo.worker")
+    assert create.gate in patch.needs
+    assert [group.phase for group in groups if patch in group.steps] == ["tell"]
+
+
+def test_policy_of_a_removed_job_stays_while_its_pods_do():
+    """They terminate for as long as their grace period, and listen still."""
+    world = settled(make_cluster({"chief": {}, "worker": {"port": 3000}}, isolation=CLUSTER))
+    smaller = make_cluster({"chief": {}}, isolation=CLUSTER, generation=2)
+    for action in world.plan(smaller).actions:
+        world.apply(action, smaller)
+    world.apply_all(world.plan(smaller).actions, smaller)
+    assert "demo.worker" in world.names("NetworkPolicy")
+
+    world.settle(smaller)
+    assert world.names("NetworkPolicy") == {"demo"}
+
+
+def test_tasks_that_run_on_after_the_end_stay_protected():
+    """CleanPodPolicy None leaves them running; who opens their policy is undone."""
+    cluster = make_cluster({"chief": {}, "ps": {}}, isolation=CLUSTER, cleanPodPolicy="None")
+    world = settled(cluster)
+    world.pod_ends("demo-chief-0", "Succeeded")
+    world.settle(cluster)
+    assert world.ledger.verdict is not None
+    world.edit("NetworkPolicy", "demo", {"spec": {"ingress": [{}]}})
+
+    assert [one.reason for one in world.plan(cluster).actions] == [reasons.ISOLATION_CHANGED]
 
 
 def test_policies_come_before_the_pods_and_the_pods_need_them():

@@ -96,6 +96,35 @@ def test_policy_has_no_type_errors(server: Objects, people: As):  # noqa: ARG001
     assert found["status"]["typeChecking"] == {}
 
 
+def test_who_lets_others_in_needs_the_right_to_network_policies(server: Objects, people: As):
+    """AllowFrom opens what another policy closes; who has not changed it is not asked, and who only closes is not."""
+    grant(server, "ian", HOME, {**CLUSTERS, **CREATES_PODS})
+    ian = people("ian")
+    open_to_all = {"mode": "Cluster", "allowFrom": [{"ipBlock": {"cidr": "0.0.0.0/0"}}]}
+
+    def isolated(**isolation: object) -> Object:
+        body = manifest("guests")
+        body["spec"]["isolation"] = isolation
+        return body
+
+    told = eventually(lambda: refusal(lambda: dry(ian, HOME, isolated(**open_to_all))), what="ian may create pods")
+    assert '"ian" may not create networkpolicies in namespace' in told
+    assert refusal(lambda: dry(ian, HOME, isolated(mode="DeviceFilters", ports="All"))) == ""
+
+    server.create(TFCLUSTERS, HOME, isolated(**open_to_all))
+    assert refusal(lambda: ian.patch(TFCLUSTERS, HOME, "guests", {"spec": {"jobs": {"worker": {"replicas": 2}}}})) == ""
+    change = {"spec": {"isolation": {"allowFrom": [{"podSelector": {}}]}}}
+    assert "networkpolicies" in refusal(lambda: ian.patch(TFCLUSTERS, HOME, "guests", change))
+
+    grant(server, "ian", HOME, {("networking.k8s.io", "networkpolicies"): ["create"]})
+    eventually(
+        lambda: refusal(lambda: ian.patch(TFCLUSTERS, HOME, "guests", change)),
+        lambda message: message == "",
+        what="ian may let others in",
+    )
+    server.delete(TFCLUSTERS, HOME, "guests")
+
+
 def test_who_may_not_create_pods_may_not_create_clusters(server: Objects, people: As):
     """Alice may create TFClusters and no pods: she is told which right she lacks, until she has it."""
     grant(server, "alice", HOME, CLUSTERS)

@@ -139,6 +139,9 @@ REFUSED: list[tuple[Object, str]] = [
     ({"image": {"repository": ""}}, "/image/repository"),
     ({"image": {"repository": "Upper/case"}}, "/image/repository"),
     ({"image": {"repository": 7}}, "/image/repository"),
+    ({"image": {"repository": "r.example/x:1.0"}}, "/image/repository"),
+    ({"image": {"repository": "r.example:5000/x:1.0"}}, "/image/repository"),
+    ({"image": {"repository": f"r.example/x@{DIGEST}"}}, "/image/repository"),
     ({"image": {"tag": 1.0}}, "/image/tag"),
     ({"image": {"tag": "a b"}}, "/image/tag"),
     ({"image": {"pullPolicy": "Sometimes"}}, "/image/pullPolicy"),
@@ -276,6 +279,28 @@ def test_labels_of_all_reach_all(helm: Helm):
 
     assert all(found["metadata"]["labels"]["cost-center"] == "42" for found in objects)
     assert "cost-center" not in look(objects, "Deployment.spec.selector.matchLabels")
+
+
+def test_label_of_one_object_wins_over_that_of_all(helm: Helm):
+    """Where ``commonLabels`` and the labels of one object have a key in common, that object has its own value, once."""
+    own, further = {"release": "own"}, {"enabled": True, "labels": {"release": "own"}}
+    monitors = [
+        {"podMonitor": further, "rules": further, "dashboard": further},
+        {"serviceMonitor": further, "podMonitor": {"enabled": False}},
+    ]
+    for metrics in monitors:
+        given = {"commonLabels": {"release": "all"}, "podLabels": own, "metrics": metrics}
+        objects = helm.render(given)
+
+        assert look(objects, "Deployment.metadata.labels.release") == "all"
+        assert look(objects, f"{POD}.metadata.labels.release") == "own"
+        answer = helm.run("template", "r", CHART, "--show-only", "templates/deployment.yaml", values=given)
+        assert answer.stdout.count("release: all") + answer.stdout.count("release: own") == 2
+        for kind in ("PodMonitor", "ServiceMonitor", "PrometheusRule", "ConfigMap"):
+            assert look(objects, f"{kind}.metadata.labels.release") in {"own", None}
+        assert [found["metadata"]["labels"]["release"] for found in objects].count("own") == len(
+            [one for one in metrics.values() if one["enabled"]]
+        )
 
 
 def test_account_of_the_user_is_taken(helm: Helm):

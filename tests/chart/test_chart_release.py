@@ -10,7 +10,7 @@ import json
 import yaml
 from on_server import FOREIGN, HOME, WATCHED, OnServer, bind, may
 from rendering import CHART, Helm, Object, look, of_kind
-from support.objects import PODS, Kind, Objects
+from support.objects import NAMESPACES, PODS, Kind, Objects
 from support.rbac import OPERATOR_RULES
 from support.waiting import eventually
 from value_sets import EVERYTHING, MINIMAL
@@ -181,6 +181,29 @@ def test_upgrade_takes_rights_away(server: Objects, install, on_server):
 
     eventually(lambda: granted(server, release, FOREIGN), lambda found: not found, what="its rights are gone")
     eventually(lambda: granted(server, release, HOME), lambda found: found == NEEDED, what="it has them at home")
+
+
+def test_missing_namespace_is_told_before_anything_is_made(
+    server: Objects, helm: Helm, bare_server, kubectl, on_server
+):
+    """A watched namespace that is missing, or deleted later, is named, nothing is made, and the retry works."""
+    place = ("--kubeconfig", bare_server.kubeconfig, "--namespace", HOME)
+    mine = ("get", "all,roles,leases", "-A", "-o", "name", "-l", "app.kubernetes.io/instance=late")
+    for watched in ([WATCHED, "late"], ["late"]):
+        answer = helm.run("upgrade", "--install", "late", CHART, *place, values={"watchNamespaces": watched})
+        assert answer.returncode != 0
+        assert "namespace late does not exist" in answer.stderr
+        assert kubectl(*mine) == ""
+    # Rendered without a server nobody can know.
+    assert look(helm.render({"watchNamespaces": ["late"]}), "Deployment")
+
+    server.create(NAMESPACES, "", {"metadata": {"name": "late"}})
+    on_server("upgrade", "--install", "late", CHART, values={"watchNamespaces": [WATCHED, "late"]})
+    kubectl("delete", "namespace", "late")
+    answer = helm.run("upgrade", "late", CHART, *place, values={"watchNamespaces": [WATCHED, "late"]})
+    assert "remove it from watchNamespaces" in answer.stderr
+    on_server("upgrade", "late", CHART, values={"watchNamespaces": [WATCHED]})
+    on_server("uninstall", "late")
 
 
 def test_users_may_do_with_clusters_what_they_may_do_with_pods(server: Objects, install):

@@ -126,7 +126,7 @@ def test_network_policy_opens_what_the_operator_needs(helm: Helm):
     assert look(objects, "NetworkPolicy.spec") == {
         "podSelector": selector,
         "policyTypes": ["Ingress", "Egress"],
-        "ingress": [{"ports": [{"protocol": "TCP", "port": port} for port in ("health", "metrics")]}],
+        "ingress": [{"ports": [{"protocol": "TCP", "port": port}]} for port in ("health", "metrics")],
         "egress": [
             {"ports": [{"protocol": "TCP", "port": 443}, {"protocol": "TCP", "port": 6443}]},
             {"ports": [{"protocol": "UDP", "port": 53}, {"protocol": "TCP", "port": 53}]},

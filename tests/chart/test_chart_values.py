@@ -40,12 +40,14 @@ VOLUME = {"name": "scratch", "emptyDir": {}}
 MOUNT = {"name": "scratch", "mountPath": "/scratch"}
 SPREAD = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
 RULE = {"ports": [{"protocol": "TCP", "port": 9}]}
+PEER = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
 #: The values of the NetworkPolicy, which is there only where it is enabled.
 OF_THE_NETWORK: dict[str, tuple[Any, str, Any]] = {
     "networkPolicy.apiServer.cidrs": (["10.0.0.1/32"], "egress[0].to", [{"ipBlock": {"cidr": "10.0.0.1/32"}}]),
     "networkPolicy.apiServer.ports": ([6443], "egress[0].ports", [{"protocol": "TCP", "port": 6443}]),
     "networkPolicy.dnsPorts": ([5353], "egress[1].ports[1]", {"protocol": "TCP", "port": 5353}),
-    "networkPolicy.extraIngress": ([RULE], "ingress[1]", RULE),
+    "networkPolicy.metricsFrom": ([PEER], "ingress[1].from", [PEER]),
+    "networkPolicy.extraIngress": ([RULE], "ingress[2]", RULE),
     "networkPolicy.extraEgress": ([RULE], "egress[2]", RULE),
 }
 
@@ -166,6 +168,8 @@ REFUSED: list[tuple[Object, str]] = [
     ({"networkPolicy": {"ingress": []}}, "/networkPolicy"),
     ({"networkPolicy": {"apiServer": {"cidrs": ["10.0.0.1"]}}}, "/networkPolicy/apiServer/cidrs/0"),
     ({"networkPolicy": {"apiServer": {"ports": []}}}, "/networkPolicy/apiServer/ports"),
+    ({"networkPolicy": {"metricsFrom": [{}]}}, "/networkPolicy/metricsFrom/0"),
+    ({"networkPolicy": {"metricsFrom": [{"pods": {}}]}}, "/networkPolicy/metricsFrom/0"),
     ({"networkPolicy": {"dnsPorts": [70000]}}, "/networkPolicy/dnsPorts/0"),
     ({"resources": {"requests": {"memory": "much"}}}, "/resources/requests/memory"),
     ({"resources": {"limits": {"cpu": -1}}}, "/resources/limits/cpu"),
@@ -360,6 +364,7 @@ def test_schema_is_strict(schema):
         "/properties/extraEnv/items",
         "/properties/extraVolumes/items",
         "/properties/extraVolumeMounts/items",
+        *(f"{network}/metricsFrom/items/properties/{peer}" for peer in ("podSelector", "namespaceSelector", "ipBlock")),
         f"{network}/extraIngress/items",
         f"{network}/extraEgress/items",
         "/properties/podSecurityContext",

@@ -12,6 +12,7 @@ import yaml
 from kubernetes.client.exceptions import ApiException
 from on_server import FOREIGN, HOME, ROLES, OnServer, bind, may
 from rendering import CHART, ROOT, Helm, look
+from support.guide import snippets
 from support.manifests import tfcluster
 from support.objects import CRDS, TFCLUSTERS, Objects
 from support.waiting import eventually
@@ -117,6 +118,43 @@ def test_upgrade_brings_the_new_definition(server: Objects, install, on_server: 
     on_server("rollback", release)
     assert short_names(server) == ["tfc"]
     assert server.get(TFCLUSTERS, HOME, "stays")["metadata"]["uid"] == uid
+
+
+def follow(place: str, on_server: OnServer, kubectl: Callable[..., str], release: str, chart: Path) -> None:
+    """Do what docs/upgrading.md says, to this release and with this chart."""
+    found = [snippet for snippet in snippets(ROOT / "docs" / "upgrading.md") if snippet.place == place]
+    assert found, f"the guide has no snippet {place}"
+    for command, _ in (told for snippet in found for told in snippet.commands()):
+        program, *arguments = shlex.split(
+            command.replace(" --wait", "")
+            .replace(" --namespace tfcluster-system", "")
+            .replace("charts/tfcluster-operator", str(chart))
+            .replace("crds/tfcluster.yaml", str(chart.joinpath(*PATH)))
+        )
+        arguments = [release if argument == "tfcluster" else argument for argument in arguments]
+        {"helm": on_server, "kubectl": kubectl}[program](*arguments)
+
+
+def test_downgrade_keeps_the_newer_definition(server: Objects, install, on_server: OnServer, kubectl, newer: Path):
+    """After the documented downgrade the newer definition serves, and the steps from there work, both ways."""
+    release = install({})
+    on_server("upgrade", release, newer)
+
+    follow("back", on_server, kubectl, release, newer)
+    follow("again", on_server, kubectl, release, newer)
+    assert short_names(server) == ["tfnew"]
+
+    follow("won", on_server, kubectl, release, CHART)
+    assert short_names(server) == ["tfc"]
+    on_server("upgrade", release, newer)
+    on_server("rollback", release)
+    assert short_names(server) == ["tfc"]
+
+    follow("again", on_server, kubectl, release, newer)
+    on_server("rollback", release, "--force-conflicts")
+    assert short_names(server) == ["tfnew"]
+    on_server("rollback", release, "--force-conflicts")
+    assert short_names(server) == ["tfc"]
 
 
 @pytest.mark.parametrize("applied", [False, True], ids=["as helm left it", "applied by kubectl since"])

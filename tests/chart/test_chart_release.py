@@ -6,11 +6,14 @@ There are no nodes here, so no operator runs; the end-to-end tests let it run.
 from __future__ import annotations
 
 import json
+import shlex
 
 import yaml
 from on_server import FOREIGN, HOME, WATCHED, OnServer, bind, may
 from rendering import CHART, Helm, Object, look, of_kind
-from support.objects import PODS, Kind, Objects
+from support.guide import snippets
+from support.manifests import tfcluster
+from support.objects import NAMESPACES, PODS, TFCLUSTERS, Kind, Objects
 from support.rbac import OPERATOR_RULES
 from support.waiting import eventually
 from value_sets import EVERYTHING, MINIMAL
@@ -123,7 +126,7 @@ def test_network_policy_opens_what_the_operator_needs(helm: Helm):
     assert look(objects, "NetworkPolicy.spec") == {
         "podSelector": selector,
         "policyTypes": ["Ingress", "Egress"],
-        "ingress": [{"ports": [{"protocol": "TCP", "port": port} for port in ("health", "metrics")]}],
+        "ingress": [{"ports": [{"protocol": "TCP", "port": port}]} for port in ("health", "metrics")],
         "egress": [
             {"ports": [{"protocol": "TCP", "port": 443}, {"protocol": "TCP", "port": 6443}]},
             {"ports": [{"protocol": "UDP", "port": 53}, {"protocol": "TCP", "port": 53}]},
@@ -181,6 +184,29 @@ def test_upgrade_takes_rights_away(server: Objects, install, on_server):
 
     eventually(lambda: granted(server, release, FOREIGN), lambda found: not found, what="its rights are gone")
     eventually(lambda: granted(server, release, HOME), lambda found: found == NEEDED, what="it has them at home")
+
+
+def test_missing_namespace_is_told_before_anything_is_made(
+    server: Objects, helm: Helm, bare_server, kubectl, on_server
+):
+    """A watched namespace that is missing, or deleted later, is named, nothing is made, and the retry works."""
+    place = ("--kubeconfig", bare_server.kubeconfig, "--namespace", HOME)
+    mine = ("get", "all,roles,leases", "-A", "-o", "name", "-l", "app.kubernetes.io/instance=late")
+    for watched in ([WATCHED, "late"], ["late"]):
+        answer = helm.run("upgrade", "--install", "late", CHART, *place, values={"watchNamespaces": watched})
+        assert answer.returncode != 0
+        assert "namespace late does not exist" in answer.stderr
+        assert kubectl(*mine) == ""
+    # Rendered without a server nobody can know.
+    assert look(helm.render({"watchNamespaces": ["late"]}), "Deployment")
+
+    server.create(NAMESPACES, "", {"metadata": {"name": "late"}})
+    on_server("upgrade", "--install", "late", CHART, values={"watchNamespaces": [WATCHED, "late"]})
+    kubectl("delete", "namespace", "late")
+    answer = helm.run("upgrade", "late", CHART, *place, values={"watchNamespaces": [WATCHED, "late"]})
+    assert "remove it from watchNamespaces" in answer.stderr
+    on_server("upgrade", "late", CHART, values={"watchNamespaces": [WATCHED]})
+    on_server("uninstall", "late")
 
 
 def test_users_may_do_with_clusters_what_they_may_do_with_pods(server: Objects, install):
@@ -247,9 +273,10 @@ def test_server_accepts_every_value(server: Objects, install, on_server):
     }
 
 
-def manifest(on_server: OnServer, release: str) -> list[Object]:
+def manifest(on_server: OnServer, release: str, namespace: str = HOME) -> list[Object]:
     """Give what belongs to a release; the definition belongs to the first one that a test has installed."""
-    found = [found for found in yaml.safe_load_all(on_server("get", "manifest", release)) if found]
+    text = on_server("get", "manifest", release, namespace=namespace)
+    found = [found for found in yaml.safe_load_all(text) if found]
     return [one for one in found if one["kind"] != "CustomResourceDefinition"]
 
 
@@ -264,3 +291,66 @@ def test_uninstall_takes_all_that_the_release_made(install, on_server, kubectl):
 
     assert kubectl(*mine).split() == []
     assert json.loads(on_server("list", "--output", "json")) == []
+
+
+def test_what_a_deleted_namespace_leaves_can_be_cleaned_up(server: Objects, on_server: OnServer, kubectl):
+    """Where somebody deleted the release's namespace, the README's commands remove the rest but the definition."""
+    server.create(NAMESPACES, "", {"metadata": {"name": "careless"}})
+    values = {"watchNamespaces": [WATCHED], "metrics": EVERYTHING["metrics"]}
+    on_server("install", "lost", CHART, namespace="careless", values=values)
+    on_server("install", "lost-too", CHART, namespace="careless", values={"clusterWide": True})
+    kinds = {found["kind"].lower() for found in manifest(on_server, "lost", namespace="careless")}
+    kinds |= {found["kind"].lower() for found in manifest(on_server, "lost-too", namespace="careless")}
+
+    def left(release: str) -> list[str]:
+        mine = ("--all-namespaces", "--output", "name", "--selector", f"app.kubernetes.io/instance={release}")
+        return kubectl("get", ",".join(sorted(kinds)), *mine).split()
+
+    kubectl("delete", "namespace", "careless")
+    (cleanup,) = [snippet for snippet in snippets(CHART / "README.md") if snippet.place == "cleanup"]
+    for release in ("lost", "lost-too"):
+        assert left(release)
+        for command, _ in cleanup.commands():
+            kubectl(*shlex.split(command.replace("instance=tfcluster", f"instance={release}"))[1:])
+        assert left(release) == []
+    assert "careless" not in kubectl("get", ",".join(sorted(kinds)), "--all-namespaces", "--output", "name")
+
+
+def test_notes_tell_who_else_works_there(install, on_server: OnServer):
+    """The notes name each other release in a namespace of this one, and where both work; apart, they say nothing."""
+    first = install({"watchNamespaces": [WATCHED, HOME]})
+    assert "ANOTHER RELEASE" not in on_server("get", "notes", first)
+
+    lines = {}
+    for values in ({"watchNamespaces": [FOREIGN]}, {"watchNamespaces": [FOREIGN, WATCHED]}, {"clusterWide": True}):
+        on_server("upgrade", "--install", "second", CHART, namespace=FOREIGN, values={"clusterWide": False} | values)
+        notes = on_server("get", "notes", "second", namespace=FOREIGN)
+        lines[json.dumps(values)] = [line.strip() for line in notes.splitlines() if line.startswith("  release ")]
+    assert list(lines.values()) == [
+        [],
+        [f"release {first} in namespace {HOME}: {WATCHED}"],
+        [f"release {first} in namespace {HOME}: {WATCHED}, {HOME}"],
+    ]
+
+    on_server("upgrade", first, CHART, values={"clusterWide": True})
+    assert f"  release second in namespace {FOREIGN}: every namespace" in on_server("get", "notes", first)
+    on_server("uninstall", "second", namespace=FOREIGN)
+
+
+def test_notes_tell_which_clusters_nobody_serves(server: Objects, install, on_server: OnServer):
+    """The notes name TFClusters outside of the release's namespaces, unless another release works there."""
+    release = install({"clusterWide": True})
+    server.create(TFCLUSTERS, FOREIGN, tfcluster("lonely").spec(suspend=True).job("worker").build())
+    server.create(TFCLUSTERS, WATCHED, tfcluster("served").spec(suspend=True).job("worker").build())
+    assert "NO RELEASE SERVES" not in on_server("get", "notes", release)
+
+    on_server("upgrade", release, CHART, values={"clusterWide": False, "watchNamespaces": [WATCHED]})
+    notes = on_server("get", "notes", release)
+    assert f"  {FOREIGN}: lonely" in notes
+    assert "served" not in notes.partition("NO RELEASE SERVES")[2]
+
+    on_server("install", "second", CHART, namespace=FOREIGN)
+    assert "NO RELEASE SERVES" not in on_server("get", "notes", "second", namespace=FOREIGN)
+    on_server("uninstall", "second", namespace=FOREIGN)
+    for namespace, name in ((FOREIGN, "lonely"), (WATCHED, "served")):
+        server.delete(TFCLUSTERS, namespace, name)

@@ -40,12 +40,14 @@ VOLUME = {"name": "scratch", "emptyDir": {}}
 MOUNT = {"name": "scratch", "mountPath": "/scratch"}
 SPREAD = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
 RULE = {"ports": [{"protocol": "TCP", "port": 9}]}
+PEER = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
 #: The values of the NetworkPolicy, which is there only where it is enabled.
 OF_THE_NETWORK: dict[str, tuple[Any, str, Any]] = {
     "networkPolicy.apiServer.cidrs": (["10.0.0.1/32"], "egress[0].to", [{"ipBlock": {"cidr": "10.0.0.1/32"}}]),
     "networkPolicy.apiServer.ports": ([6443], "egress[0].ports", [{"protocol": "TCP", "port": 6443}]),
     "networkPolicy.dnsPorts": ([5353], "egress[1].ports[1]", {"protocol": "TCP", "port": 5353}),
-    "networkPolicy.extraIngress": ([RULE], "ingress[1]", RULE),
+    "networkPolicy.metricsFrom": ([PEER], "ingress[1].from", [PEER]),
+    "networkPolicy.extraIngress": ([RULE], "ingress[2]", RULE),
     "networkPolicy.extraEgress": ([RULE], "egress[2]", RULE),
 }
 
@@ -139,6 +141,9 @@ REFUSED: list[tuple[Object, str]] = [
     ({"image": {"repository": ""}}, "/image/repository"),
     ({"image": {"repository": "Upper/case"}}, "/image/repository"),
     ({"image": {"repository": 7}}, "/image/repository"),
+    ({"image": {"repository": "r.example/x:1.0"}}, "/image/repository"),
+    ({"image": {"repository": "r.example:5000/x:1.0"}}, "/image/repository"),
+    ({"image": {"repository": f"r.example/x@{DIGEST}"}}, "/image/repository"),
     ({"image": {"tag": 1.0}}, "/image/tag"),
     ({"image": {"tag": "a b"}}, "/image/tag"),
     ({"image": {"pullPolicy": "Sometimes"}}, "/image/pullPolicy"),
@@ -163,6 +168,8 @@ REFUSED: list[tuple[Object, str]] = [
     ({"networkPolicy": {"ingress": []}}, "/networkPolicy"),
     ({"networkPolicy": {"apiServer": {"cidrs": ["10.0.0.1"]}}}, "/networkPolicy/apiServer/cidrs/0"),
     ({"networkPolicy": {"apiServer": {"ports": []}}}, "/networkPolicy/apiServer/ports"),
+    ({"networkPolicy": {"metricsFrom": [{}]}}, "/networkPolicy/metricsFrom/0"),
+    ({"networkPolicy": {"metricsFrom": [{"pods": {}}]}}, "/networkPolicy/metricsFrom/0"),
     ({"networkPolicy": {"dnsPorts": [70000]}}, "/networkPolicy/dnsPorts/0"),
     ({"resources": {"requests": {"memory": "much"}}}, "/resources/requests/memory"),
     ({"resources": {"limits": {"cpu": -1}}}, "/resources/limits/cpu"),
@@ -278,6 +285,28 @@ def test_labels_of_all_reach_all(helm: Helm):
     assert "cost-center" not in look(objects, "Deployment.spec.selector.matchLabels")
 
 
+def test_label_of_one_object_wins_over_that_of_all(helm: Helm):
+    """Where ``commonLabels`` and the labels of one object have a key in common, that object has its own value, once."""
+    own, further = {"release": "own"}, {"enabled": True, "labels": {"release": "own"}}
+    monitors = [
+        {"podMonitor": further, "rules": further, "dashboard": further},
+        {"serviceMonitor": further, "podMonitor": {"enabled": False}},
+    ]
+    for metrics in monitors:
+        given = {"commonLabels": {"release": "all"}, "podLabels": own, "metrics": metrics}
+        objects = helm.render(given)
+
+        assert look(objects, "Deployment.metadata.labels.release") == "all"
+        assert look(objects, f"{POD}.metadata.labels.release") == "own"
+        answer = helm.run("template", "r", CHART, "--show-only", "templates/deployment.yaml", values=given)
+        assert answer.stdout.count("release: all") + answer.stdout.count("release: own") == 2
+        for kind in ("PodMonitor", "ServiceMonitor", "PrometheusRule", "ConfigMap"):
+            assert look(objects, f"{kind}.metadata.labels.release") in {"own", None}
+        assert [found["metadata"]["labels"]["release"] for found in objects].count("own") == len(
+            [one for one in metrics.values() if one["enabled"]]
+        )
+
+
 def test_account_of_the_user_is_taken(helm: Helm):
     """With ``serviceAccount.create: false`` the operator runs as an account that the chart does not make."""
     objects = helm.render({"serviceAccount": {"create": False, "name": "robot"}})
@@ -335,6 +364,7 @@ def test_schema_is_strict(schema):
         "/properties/extraEnv/items",
         "/properties/extraVolumes/items",
         "/properties/extraVolumeMounts/items",
+        *(f"{network}/metricsFrom/items/properties/{peer}" for peer in ("podSelector", "namespaceSelector", "ipBlock")),
         f"{network}/extraIngress/items",
         f"{network}/extraEgress/items",
         "/properties/podSecurityContext",

@@ -37,6 +37,7 @@ EVERYTHING: Final[Object] = {
         "enabled": True,
         "apiServer": {"cidrs": ["10.0.0.1/32", "fd00::/64"], "ports": [6443]},
         "dnsPorts": [53, 5353],
+        "metricsFrom": [{"namespaceSelector": {"matchLabels": {"a": "b"}}, "podSelector": {}}],
         "extraIngress": [{"ports": [{"protocol": "TCP", "port": 9090}]}],
         "extraEgress": [{"to": [{"ipBlock": {"cidr": "10.1.0.0/16"}}]}],
     },

@@ -172,6 +172,7 @@ def test_upgrade_by_helm_and_back(stage):
     stage.older.stop()
     position = stage.quiet()
 
+    stage.follow("definition")
     stage.follow("run")
     stage.start(stage.newer)
     for name in ("c", "done"):

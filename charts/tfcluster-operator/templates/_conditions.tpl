@@ -34,3 +34,29 @@ true
 {{- end -}}
 {{- end -}}
 {{- end -}}
+
+{{/*
+Fails where a watched namespace is missing or goes away, before anything is made: helm would stop half-way, and each later
+upgrade again.  Without a server every lookup is empty, so it takes one that finds something to say what is missing.
+NB: the release's own namespace may be made by helm itself, after this.  Who makes the definition may read kube-system.
+*/}}
+{{- define "tfcluster-operator.checkNamespaces" -}}
+{{- $missing := list -}}
+{{- $watched := without .Values.watchNamespaces .Release.Namespace -}}
+{{- $server := false -}}
+{{- range $watched -}}
+{{- $found := lookup "v1" "Namespace" "" . -}}
+{{- if $found -}}
+{{- $server = true -}}
+{{- end -}}
+{{- if or (not $found) (dig "metadata" "deletionTimestamp" "" $found) -}}
+{{- $missing = append $missing . -}}
+{{- end -}}
+{{- end -}}
+{{- if and $missing (not $server) -}}
+{{- $server = lookup "v1" "Namespace" "" (ternary "kube-system" .Release.Namespace .Values.crds.enabled) -}}
+{{- end -}}
+{{- if and $missing $server -}}
+{{- fail (printf "watchNamespaces: namespace %s does not exist, or is being deleted: create it, or remove it from watchNamespaces" (join ", " $missing)) -}}
+{{- end -}}
+{{- end -}}

@@ -42,6 +42,12 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- end }}
 {{- end -}}
 
+{{/* The labels, and further ones of one object, which win over commonLabels; the schema keeps both off the chart's own. */}}
+{{- define "tfcluster-operator.labelsWith" -}}
+{{- $labels := include "tfcluster-operator.labels" (index . 0) | fromYaml -}}
+{{- mergeOverwrite $labels (index . 1) | toYaml -}}
+{{- end -}}
+
 {{- define "tfcluster-operator.image" -}}
 {{- with .Values.image -}}
 {{- $repository := ternary (printf "%s/%s" .registry .repository) .repository (ne .registry "") -}}

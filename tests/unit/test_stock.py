@@ -171,7 +171,27 @@ def test_suspended_cluster_is_as_at_the_start_but_for_its_incarnation():
 
     rested = stock(make_cluster({"worker": 2}, suspend=True), InMemoryWorld(), known)
 
-    assert (rested.started_at, rested.restarts, rested.of("worker")) == (0.0, 0, JobRecord(incarnation=4))
+    assert (rested.started_at, rested.restarts, rested.of("worker")) == (0.0, 0, JobRecord(incarnation=5))
+    again = stock(make_cluster({"worker": 2}, suspend=True), InMemoryWorld(), rested)
+    assert again.of("worker") == JobRecord(incarnation=5)
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_pod_of_the_life_before_a_suspension_says_nothing_after_it(phase):
+    """Its program had ended, and a finalizer keeps the pod when the cluster is resumed: the task runs again."""
+    running = make_cluster({"worker": 1})
+    world = settled(running)
+    world.edit("Pod", "demo-worker-0", {"metadata": {"finalizers": ["example.com/keep"]}})
+    world.pod_ends("demo-worker-0", phase)
+    world.observe(running)
+    world.edit("Pod", "demo-worker-0", {"metadata": {"deletionTimestamp": "2027-01-01T00:00:00Z"}})
+    rested = stock(
+        make_cluster({"worker": 1}, suspend=True), world, Ledger(started_at=5.0, jobs={"worker": JobRecord()})
+    )
+
+    resumed = stock(running, world, rested)
+
+    assert (resumed.verdict, resumed.restarts, resumed.of("worker").completed) == (None, 0, frozenset())
 
 
 def test_suspended_cluster_has_no_deadline():

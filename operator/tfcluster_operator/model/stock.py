@@ -34,14 +34,17 @@ def take_stock(roster: Roster, ledger: Ledger, now: float) -> Ledger:
         now: the time, in seconds since the epoch.
 
     Returns:
-        The new ledger.  While the cluster is suspended it is as at the start, with the same incarnations: a resumed
-        cluster has its whole budget, a new start time, and runs every task.
+        The new ledger.  While the cluster is suspended it is as at the start, with other incarnations: a resumed one has
+        its whole budget, a new start time, and runs every task.
     """
     cluster, ledger = roster.cluster, _with_times_that_can_be(roster.cluster, ledger, now)
     if ledger.verdict is not None:
         return _closed(ledger, ledger.finished_at or now)
     if cluster.suspend:
-        rested = {name: JobRecord(incarnation=record.incarnation) for name, record in ledger.jobs.items()}
+        # NB: a pod that still terminates when the cluster is resumed must not speak in the new life, so each job has
+        # another incarnation from the moment of the suspension on.
+        more = 1 if ledger.started_at else 0
+        rested = {name: JobRecord(incarnation=record.incarnation + more) for name, record in ledger.jobs.items()}
         return replace(ledger, started_at=0.0, restarts=0, jobs=rested)
     ledger = replace(
         ledger,

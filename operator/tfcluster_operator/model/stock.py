@@ -34,7 +34,7 @@ def take_stock(roster: Roster, ledger: Ledger, now: float) -> Ledger:
         now: the time, in seconds since the epoch.
 
     Returns:
-        The new ledger.  While the cluster is suspended it is as at the start, with other incarnations: a resumed one has
+        The new ledger.  While the cluster is suspended it is as at the start, in another incarnation: a resumed one has
         its whole budget, a new start time, and runs every task.
     """
     cluster, ledger = roster.cluster, _with_times_that_can_be(roster.cluster, ledger, now)

@@ -168,29 +168,34 @@ def test_rights_can_be_left_to_others(helm: Helm, values):
 
 
 @pytest.mark.parametrize(
-    ("values", "namespace", "creates_pods"),
+    ("values", "namespaces", "creates_pods"),
     [
-        ({}, "home", True),
-        ({"watchNamespaces": ["one", "two"]}, "one", True),
-        ({"clusterWide": True, "admissionPolicy": {"enabled": False}}, "home", False),
+        ({}, ["home"], True),
+        ({"watchNamespaces": ["one", "two"]}, ["one", "two"], True),
+        ({"clusterWide": True, "admissionPolicy": {"enabled": False}}, ["home"], False),
     ],
 )
-def test_rights_of_the_test_are_few(helm: Helm, values, namespace, creates_pods):
-    """``helm test`` may write one TFCluster where the operator works; what it makes are hooks of the test alone."""
+def test_rights_of_the_test_are_few(helm: Helm, values, namespaces, creates_pods):
+    """``helm test`` may write one TFCluster where the operator works, and read the Lease; all of it are hooks."""
     objects = helm.render(values, tests=True)
-
-    role = look(objects, "Role:r-tfcluster-operator-test")
-    pods = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["create"]}] if creates_pods else []
-    assert role["rules"] == [*INSTALL_CHECK_RULES, *pods]
-    assert role["metadata"]["namespace"] == namespace
-    binding = look(objects, "RoleBinding:r-tfcluster-operator-test")
-    assert binding["metadata"]["namespace"] == namespace
-    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "r-tfcluster-operator-test", "namespace": "home"}]
-    hooks = [found for found in objects if found["metadata"]["name"] == "r-tfcluster-operator-test"]
+    name = "r-tfcluster-operator-test"
+    hooks = [found for found in objects if found["metadata"]["name"].startswith(name)]
     assert {found["metadata"]["annotations"]["helm.sh/hook"] for found in hooks} == {"test"}
+
+    pods = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["create"]}] if creates_pods else []
+    lease = {**ELECTION_RULES[0], "verbs": ["get"]}
+    expected = [("home", f"{name}-lease", [lease])]
+    expected += [(namespace, name, [*INSTALL_CHECK_RULES, *pods]) for namespace in namespaces]
+    roles = [(one["metadata"]["namespace"], one["metadata"]["name"], one["rules"]) for one in of_kind(hooks, "Role")]
+    assert roles == expected
+    bindings = of_kind(hooks, "RoleBinding")
+    assert [(one["metadata"]["namespace"], one["roleRef"]["name"]) for one in bindings] == [one[:2] for one in expected]
+    for binding in bindings:
+        assert binding["subjects"] == [{"kind": "ServiceAccount", "name": name, "namespace": "home"}]
     pod = look(objects, "Pod")["spec"]
     assert pod["serviceAccountName"] == "r-tfcluster-operator-test"
-    assert pod["containers"][0]["args"] == ["--namespace", namespace]
+    options = [option for namespace in namespaces for option in ("--namespace", namespace)]
+    assert pod["containers"][0]["args"] == ["--lease", "home/r-tfcluster-operator", *options]
 
 
 def test_pod_of_the_test_is_none_of_the_operators(helm: Helm):

@@ -388,6 +388,26 @@ def test_bad_values_are_refused(helm: Helm, given, place):
     assert place in answer.stderr
 
 
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"image": {"repository": "r.example/x:1.0"}}, "write a tag as image.tag"),
+        ({"image": {"repository": f"r.example/x@{DIGEST}"}}, "a digest as image.digest"),
+        ({"clusterWide": True, "watchNamespaces": ["a"]}, "clusterWide already means every namespace"),
+        (
+            {"metrics": {"podMonitor": {"enabled": True}, "serviceMonitor": {"enabled": True}}},
+            "both would scrape each operator twice",
+        ),
+    ],
+)
+def test_refusal_says_what_to_write(helm: Helm, given, told):
+    """Where the rule alone would not tell, the message says what to write instead."""
+    answer = helm.run("template", "r", CHART, values=given)
+
+    assert answer.returncode != 0
+    assert told in answer.stderr
+
+
 def test_readme_describes_the_values(values):
     """The README's tables are those that values.yaml gives: every value with its default, in its order."""
     text = (CHART / "README.md").read_text(encoding="utf-8")

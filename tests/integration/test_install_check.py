@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from support.manifests import tfcluster
-from support.objects import SERVICE_ACCOUNTS, TFCLUSTERS, Kind, Object
+from support.objects import NAMESPACES, SERVICE_ACCOUNTS, TFCLUSTERS, Kind, Object
+from support.operator_process import OperatorProcess
 from support.rbac import INSTALL_CHECK_RULES
 from support.world import World
 
@@ -16,6 +17,8 @@ from tfcluster_operator import install_check
 ROLES = Kind("rbac.authorization.k8s.io/v1", "roles")
 ROLE_BINDINGS = Kind("rbac.authorization.k8s.io/v1", "rolebindings")
 NAME = "tfcluster-install-check"
+LEASES = Kind("coordination.k8s.io/v1", "leases")
+READ_LEASES = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get"]}
 Check = Callable[..., int]
 
 
@@ -27,7 +30,7 @@ def check(world: World, control_plane, tmp_path: Path) -> Check:
     (tmp_path / "token").write_text(token["status"]["token"], encoding="ascii")
     (tmp_path / "ca.crt").write_bytes(control_plane.authority.certificate.read_bytes())
 
-    def run(rules: Sequence[Object] = (), *, seconds: int = 30) -> int:
+    def run(rules: Sequence[Object] = (), *, seconds: int = 30, lease: str = "", also: str = "") -> int:
         reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "tester"}
         subject = {"kind": "ServiceAccount", "name": "tester", "namespace": world.namespace}
         world.objects.create(
@@ -35,7 +38,9 @@ def check(world: World, control_plane, tmp_path: Path) -> Check:
         )
         binding = {"metadata": {"name": "tester"}, "roleRef": reference, "subjects": [subject]}
         world.objects.create(ROLE_BINDINGS, world.namespace, binding)
-        place = ("--namespace", world.namespace, "--server", control_plane.api.server)
+        place = ["--namespace", world.namespace, "--server", control_plane.api.server]
+        place += ["--lease", f"{world.namespace}/{lease}"] if lease else []
+        place += ["--namespace", also] if also else []
         return install_check.main([*place, "--credentials", str(tmp_path), "--seconds", str(seconds)])
 
     return run
@@ -85,3 +90,45 @@ def test_refusal_is_told(check: Check, operator, world: World, capsys):  # noqa:
     assert check(INSTALL_CHECK_RULES[1:]) == 1
 
     assert "cannot create resource" in capsys.readouterr().err
+
+
+def test_leader_of_the_release_passes(check: Check, control_plane, world: World, tmp_path: Path, capsys):
+    """Where the release's own operator leads, the check names it."""
+    process = OperatorProcess(kubeconfig=control_plane.kubeconfig, log=tmp_path / "own.log")
+    election = ("--leader-election", "--lease-namespace", world.namespace, "--lease-name", "own")
+    process.start(arguments=("--namespace", world.namespace, *election))
+    try:
+        assert check([*INSTALL_CHECK_RULES, READ_LEASES], lease="own") == 0
+        holder = world.objects.get(LEASES, world.namespace, "own")["spec"]["holderIdentity"]
+    finally:
+        process.kill()
+
+    assert f"operator {holder} leads" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("spec", [{}, {"holderIdentity": "dead", "renewTime": "2199-01-01T00:00:00.000000Z"}])
+def test_operator_of_another_release_does_not_pass_for_ours(check: Check, operator, world: World, capsys, spec):  # noqa: ARG001 - another release's
+    """Nobody holds the release's Lease, or a holder that does not renew it: the check fails, though another answers."""
+    world.objects.create(LEASES, world.namespace, {"metadata": {"name": "own"}, "spec": spec})
+
+    assert check([*INSTALL_CHECK_RULES, READ_LEASES], seconds=4, lease="own") == 1
+
+    assert "no operator of this release leads" in capsys.readouterr().err
+
+
+def test_every_namespace_is_looked_at(check: Check, control_plane, world: World, tmp_path: Path, capsys):
+    """An operator that works in the first namespace alone does not pass for one that works in both."""
+    process = OperatorProcess(kubeconfig=control_plane.kubeconfig, log=tmp_path / "own.log")
+    process.start(arguments=("--namespace", world.namespace))
+    other = f"{world.namespace}-other"
+    world.objects.create(NAMESPACES, "", {"metadata": {"name": other}})
+    try:
+        assert check(seconds=4, also=other) == 1
+    finally:
+        process.kill()
+        world.objects.delete(NAMESPACES, "", other)
+
+    answer = capsys.readouterr()
+    assert f"works in namespace {world.namespace}\n" in answer.out
+    assert "a TFCluster was refused" in answer.err
+    assert other in answer.err

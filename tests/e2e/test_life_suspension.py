@@ -81,7 +81,8 @@ def test_resumed_training_goes_on_from_its_checkpoint(training, kubectl):
     suspend(training, kubectl, wanted=False)
     log = await_passes(training, made + 1)
 
-    assert min(passes(log)) > made
+    # NB: a pass is told before it is saved, so that the last one may be made again.
+    assert min(passes(log)) >= made > 1
     assert training.status("digits")["startTime"] > started
     assert training.services()["digits"]["metadata"]["uid"] == service
     assert training.demand(TFCLUSTERS, "digits")["status"]["restarts"] == 0

@@ -183,7 +183,7 @@ MUTANTS: Final = (
         old="await lead.wait()",
         new="pass",
         why="Two operators write at once.",
-        plan=Plan("suspend", Write("create", "configmaps", "c.resolver-*", 0), "leader dies"),
+        plan=Plan("failed pods", Write("patch", "tfclusters/status", "c", 1), "leader dies"),
     ),
     Mutant(
         name="the machine's clock is believed",

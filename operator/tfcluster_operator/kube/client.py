@@ -24,7 +24,7 @@ JSON: Final = "application/json"
 MERGE_PATCH: Final = "application/merge-patch+json"
 
 _FIRST_PAUSE: Final = 0.2
-_LONGEST_PAUSE: Final = 5.0
+_LONGEST_PAUSE: Final = 3.0
 #: What a server says that has no room or no connection now, and may have in a moment.
 _TRIED_AGAIN: Final = frozenset({429, 503, 504})
 _REQUEST_TIMEOUT: Final = aiohttp.ClientTimeout(total=30, connect=10)

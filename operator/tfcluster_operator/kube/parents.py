@@ -96,6 +96,9 @@ class Parents:
     async def is_leaving(self, key: Key, uid: str) -> bool:
         """Ask the API server whether a TFCluster is no more, is being deleted, or another one has its name."""
         found = await self._list(path_of(key[0]), {"fieldSelector": f"metadata.name={key[1]}"})
+        if all(one.uid != uid for one in found):
+            # NB: a list that was taken before its deletion may come after this.
+            self.bury(uid)
         return not any(one.uid == uid and one.deletion_timestamp is None for one in found)
 
     async def read_again(self, key: Key, uid: str) -> bool:

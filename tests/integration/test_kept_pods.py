@@ -215,8 +215,10 @@ def test_later_pod_of_a_predecessor_holds_the_address(world, kubelet):
     world.launch("c", {"worker": {}}, failedPodsHistoryLimit=1)
     eventually(lambda: "c-worker-0" not in world.pods(), what="what was kept goes with its cluster")
 
-    waits = world.await_condition("c", "Ready", status="False", reason="WaitingForPredecessor")
-    assert "c-worker-0-r1" in waits["message"]
+    world.await_condition("c", "Ready", status="False", reason="WaitingForPredecessor")
+    eventually(
+        lambda: world.condition("c", "Ready")["message"], lambda told: "c-worker-0-r1" in told, what="the pod is named"
+    )
     await_another_pass(world, "c")
     assert {name: pod["metadata"]["uid"] for name, pod in world.pods().items()} == {"c-worker-0-r1": old}
     kubelet.stop("c-worker-0-r1")

@@ -210,14 +210,6 @@ MUTANTS: Final = (
         plan=Plan("again", Line("pods", "DELETED", "c-ps-0", 0), "ERROR 410"),
     ),
     Mutant(
-        name="an old deletion takes the successor away",
-        file="kube/store.py",
-        old="if known is not None and known.meta.uid == meta.uid and known.meta.version <= meta.version:",
-        new="if known is not None:",
-        why="The late news that a pod is gone removes the one that has its name now.",
-        plan=Plan("policy", Step(2), "relist from the past"),
-    ),
-    Mutant(
         name="who left the watch unasked is not noted",
         file="kube/store.py",
         old="self.vanished.setdefault(known.meta.owner_uid, set()).add(name)",

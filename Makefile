@@ -19,7 +19,7 @@ PARALLEL := --numprocesses 2 --dist loadfile --max-worker-restart 2
 IMAGE ?= localhost/tfcluster-operator
 ARCHITECTURES ?= amd64
 CHARTS ?=
-SOURCES := operator resolver crds scripts tests bench local_kubernetes memory_kubernetes examples
+SOURCES := operator resolver client crds scripts tests bench local_kubernetes memory_kubernetes examples
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check lint types layers unit simulate mutants tensorflow-tests integration test-versions chart docs \
@@ -41,7 +41,7 @@ lint: .venv
 	$(BIN)/ruff format --check .
 
 types: .venv
-	$(BIN)/mypy operator resolver memory_kubernetes
+	$(BIN)/mypy operator resolver client memory_kubernetes
 
 layers: .venv
 	$(BIN)/lint-imports

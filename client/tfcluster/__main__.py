@@ -1,0 +1,37 @@
+"""``tfcluster``, ``kubectl tfcluster`` and ``python -m tfcluster``: the command line; nothing else."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from tfcluster.commands.root import root
+
+#: How kubectl finds the plug-in, and how its user types it.
+_PLUGIN = "kubectl-tfcluster"
+
+
+def main() -> None:
+    """Run the command line; the process exits with one of :mod:`tfcluster.exit_codes`."""
+    name = Path(sys.argv[0]).name
+    root(prog_name="kubectl tfcluster" if name == _PLUGIN else "tfcluster")
+
+
+def complete() -> None:
+    """Complete a command line for kubectl, which passes the words after ``kubectl tfcluster`` as arguments.
+
+    Prints one candidate a line and, last, kubectl's directive ``:4``: no names of files.  The source is
+    kubernetes.io, "Extend kubectl with plugins", and cobra's ``__complete``.
+    """
+    words = sys.argv[1:]
+    os.environ["COMP_WORDS"] = " ".join(["tfcluster", *words])
+    os.environ["COMP_CWORD"] = str(max(len(words), 1))
+    from tfcluster.commands.completion import candidates  # noqa: PLC0415 - only kubectl's completion asks
+
+    print("\n".join(candidates(words)))  # noqa: T201 - it is what kubectl reads
+    print(":4")  # noqa: T201 - likewise
+
+
+if __name__ == "__main__":
+    main()

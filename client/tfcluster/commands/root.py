@@ -1,0 +1,69 @@
+"""The command ``tfcluster``: which commands there are, and how an error reaches the user."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Any, Final
+
+import click
+
+import tfcluster_resolver
+from tfcluster import exit_codes
+from tfcluster.errors import TFClusterError, WaitTimeoutError
+
+#: The commands in the order in which one meets them; each is the ``command`` of the module of that name.
+COMMANDS: Final = {
+    "Look": ("status", "logs", "matrix", "wait", "events", "doctor", "report"),
+    "Make": ("create", "convert", "render", "diff", "apply"),
+    "Change": ("scale", "suspend", "resume", "restart", "delete"),
+    "Work with": ("session", "local", "completion"),
+}
+
+
+class _Root(click.Group):
+    """The commands, each imported when it is asked for: ``tfcluster --help`` must not take a second."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        del ctx
+        return [name for names in COMMANDS.values() for name in names]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        module = importlib.import_module(f"tfcluster.commands.{cmd_name}")
+        command: click.Command = module.command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        width = max(map(len, self.list_commands(ctx)))
+        for title, names in COMMANDS.items():
+            found = [(name, self.get_command(ctx, name)) for name in names]
+            rows = [(name.ljust(width), one.get_short_help_str(100)) for name, one in found if one is not None]
+            with formatter.section(title):
+                formatter.write_dl(rows)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except TFClusterError as error:
+            click.secho(f"Error: {error}", err=True, fg="red" if sys.stderr.isatty() else None)
+            if error.hint:
+                click.echo(error.hint, err=True)
+            late = isinstance(error, WaitTimeoutError)
+            ctx.exit(exit_codes.TIMED_OUT if late else exit_codes.FAILED)
+        except BrokenPipeError:
+            # NB: what is piped into `head` must not end in a traceback; Python would complain at its exit again.
+            sys.stdout = None
+            ctx.exit(exit_codes.OK)
+        except KeyboardInterrupt:
+            ctx.exit(exit_codes.INTERRUPTED)
+
+
+@click.group(cls=_Root, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(tfcluster_resolver.__version__, prog_name="tfcluster")
+def root() -> None:
+    """TensorFlow clusters on Kubernetes, and on this machine.
+
+    Start with `tfcluster local run -f FILE` on this machine, or `tfcluster status` where an operator is installed.
+    """

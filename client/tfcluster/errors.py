@@ -1,0 +1,69 @@
+"""What can go wrong, as exceptions whose words say what to do.
+
+    TFClusterError
+    ├── NoClusterError      there is no TFCluster of that name
+    ├── RefusedError        the API server said no
+    │   └── ConflictError   somebody else changed it meanwhile
+    ├── UnreachableError    no API server answers
+    ├── ManifestError       a file or object is no TFCluster that could be made
+    ├── ClusterFailedError  the cluster has failed, or cannot become what is waited for
+    └── WaitTimeoutError    it took longer than it may
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class TFClusterError(Exception):
+    """Something went wrong; ``str(error)`` is a sentence for users, ``hint`` the next step where there is one."""
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+class NoClusterError(TFClusterError):
+    """There is no TFCluster of that name."""
+
+
+class RefusedError(TFClusterError):
+    """The API server said no.
+
+    Attributes:
+        status: the HTTP status.
+        reason: the reason as the API server spells it, such as "Forbidden".
+    """
+
+    def __init__(self, message: str, *, status: int, reason: str = "", hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.status = status
+        self.reason = reason
+
+
+class ConflictError(RefusedError):
+    """Somebody else changed it meanwhile."""
+
+
+class UnreachableError(TFClusterError):
+    """No API server answers, or none is known."""
+
+
+class ManifestError(TFClusterError):
+    """A file or object is no TFCluster that could be made.
+
+    Attributes:
+        problems: one "path: what to do" each.
+    """
+
+    def __init__(self, message: str, problems: Sequence[str] = (), *, hint: str = "") -> None:
+        super().__init__("\n  ".join([message, *problems]), hint=hint)
+        self.problems = tuple(problems)
+
+
+class ClusterFailedError(TFClusterError):
+    """The cluster has failed, or cannot become what is waited for; the words name the cause."""
+
+
+class WaitTimeoutError(TFClusterError):
+    """It took longer than it may; the words say what was missing."""

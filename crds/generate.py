@@ -1,7 +1,7 @@
 """Make the CustomResourceDefinition: our part by hand, PodSpec from the schema that Kubernetes itself serves.
 
 Usage:
-    python crds/generate.py                     write crds/tfcluster.yaml and the chart's copy of it
+    python crds/generate.py                     write crds/tfcluster.yaml, the chart's copy of it and the client's
     python crds/generate.py --check             say whether they are up to date; exit status 1 if they are not
     python crds/generate.py --refresh KUBECONFIG
                                                 first fetch Kubernetes' schemas from that cluster's API server
@@ -32,6 +32,7 @@ KUBERNETES: Final = FOLDER / "sources" / "kubernetes.json"
 RESULTS: Final = (
     FOLDER / "tfcluster.yaml",
     FOLDER.parent / "charts" / "tfcluster-operator" / "files" / "tfcluster.yaml",
+    FOLDER.parent / "client" / "tfcluster" / "definition.yaml",
 )
 HEADER: Final = "# Made by crds/generate.py from crds/sources: edit those, then run `make crds`.\n"
 

@@ -38,6 +38,8 @@ class Core:
         self.admission: list[AdmissionHook] = []
         #: Limits by namespace and counted resource; see check_quota.
         self.quota: dict[str, Mapping[str, int]] = {}
+        #: What each manager applied last, by the object's UID and the manager.
+        self.last_applied: dict[tuple[str, str], Object] = {}
         self._spelled: dict[int, str] = {}
 
     def timestamp(self, after: float = 0.0) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any
 
-from memory_kubernetes import garbage, patching, pod_actions, scaling, serving, writing
+from memory_kubernetes import applying, garbage, patching, pod_actions, scaling, serving, writing
 from memory_kubernetes.core import Actor, Core
 from memory_kubernetes.deleting import DeleteOptions, delete
 from memory_kubernetes.messages import Answer, Record, Request
@@ -217,6 +217,23 @@ class MemoryKubernetes(Core):
             new = scaling.with_scale(storage.resource, old, new)
         writing.check_patched(storage.resource, old, new)
         return writing.update(self, storage, version, new, subresource=subresource, actor=actor)
+
+    def apply_configuration(
+        self, storage: Storage, key: tuple[str, str], body: Object, *, actor: Actor
+    ) -> tuple[Version, bool]:
+        """Apply server-side to the object of this namespace and name; tells whether it was there before."""
+        stored = storage.find(*key)
+        if stored is None:
+            metadata = {"name": key[1], **(body.get("metadata") or {})}
+            version = writing.create(self, storage, key[0], private_copy({**body, "metadata": metadata}), actor)
+        else:
+            before = self.last_applied.get((stored.body["metadata"]["uid"], actor.manager), {})
+            new = applying.applied(stored.body, before, private_copy(body))
+            writing.check_patched(storage.resource, stored.body, new)
+            version = writing.update(self, storage, stored, new, subresource="", actor=actor)
+        if not actor.dry_run:
+            self.last_applied[version.body["metadata"]["uid"], actor.manager] = private_copy(body)
+        return version, stored is not None
 
     def apply_replacement(
         self, storage: Storage, key: tuple[str, str], body: Object, *, subresource: str, actor: Actor

@@ -32,6 +32,7 @@ _VERBS: Final = {
     ("DELETE", True): "delete",
     ("DELETE", False): "deletecollection",
 }
+_APPLY: Final = "application/apply-patch+yaml"
 _PATCHES: Final = ("application/merge-patch+json", "application/json-patch+json")
 
 
@@ -191,7 +192,10 @@ def _write(kube: MemoryKubernetes, storage: Storage, request: Request, actor: Ac
     match request.verb:
         case "create":
             return _create(kube, storage, request, actor)
-        case "patch" if request.headers.get("Content-Type", "").split(";")[0] not in _PATCHES:
+        case "patch" if _content_type(request) == _APPLY and isinstance(body, dict) and not request.subresource:
+            version, existed = kube.apply_configuration(storage, key, body, actor=actor)
+            return _written(storage, request, version, status=200 if existed else 201)
+        case "patch" if _content_type(request) not in _PATCHES:
             raise refusals.Refusal(415, "UnsupportedMediaType", "415: Unsupported Media Type", details={})
         case "patch":
             version = kube.apply_patch(storage, key, body, subresource=request.subresource, actor=actor)
@@ -229,6 +233,10 @@ def _create(kube: MemoryKubernetes, storage: Storage, request: Request, actor: A
     else:
         raise refusals.not_allowed()
     return Answer.of({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}, 201)
+
+
+def _content_type(request: Request) -> str:
+    return request.headers.get("Content-Type", "").split(";")[0]
 
 
 def _written(storage: Storage, request: Request, version: Version, *, status: int = 200) -> Answer:

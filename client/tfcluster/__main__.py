@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
@@ -25,8 +24,6 @@ def complete() -> None:
     kubernetes.io, "Extend kubectl with plugins", and cobra's ``__complete``.
     """
     words = sys.argv[1:]
-    os.environ["COMP_WORDS"] = " ".join(["tfcluster", *words])
-    os.environ["COMP_CWORD"] = str(max(len(words), 1))
     from tfcluster.commands.completion import candidates  # noqa: PLC0415 - only kubectl's completion asks
 
     print("\n".join(candidates(words)))  # noqa: T201 - it is what kubectl reads

@@ -1,13 +1,14 @@
 """What can go wrong, as exceptions whose words say what to do.
 
-    TFClusterError
-    ├── NoClusterError      there is no TFCluster of that name
-    ├── RefusedError        the API server said no
-    │   └── ConflictError   somebody else changed it meanwhile
-    ├── UnreachableError    no API server answers
-    ├── ManifestError       a file or object is no TFCluster that could be made
-    ├── ClusterFailedError  the cluster has failed, or cannot become what is waited for
-    └── WaitTimeoutError    it took longer than it may
+TFClusterError
+├── NoClusterError      there is no TFCluster of that name
+├── RefusedError        the API server said no
+│   ├── NotFoundError   it is not there
+│   └── ConflictError   somebody else changed it meanwhile
+├── UnreachableError    no API server answers
+├── ManifestError       a file or object is no TFCluster that could be made
+├── ClusterFailedError  the cluster has failed, or cannot become what is waited for
+└── WaitTimeoutError    it took longer than it may
 """
 
 from __future__ import annotations
@@ -39,6 +40,10 @@ class RefusedError(TFClusterError):
         super().__init__(message, hint=hint)
         self.status = status
         self.reason = reason
+
+
+class NotFoundError(RefusedError):
+    """It is not there."""
 
 
 class ConflictError(RefusedError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import sys
 from typing import Any, Final
 
@@ -21,12 +22,16 @@ COMMANDS: Final = {
 }
 
 
+def _is_there(name: str) -> bool:
+    return importlib.util.find_spec(f"tfcluster.commands.{name}") is not None
+
+
 class _Root(click.Group):
     """The commands, each imported when it is asked for: ``tfcluster --help`` must not take a second."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
-        return [name for names in COMMANDS.values() for name in names]
+        return [name for names in COMMANDS.values() for name in names if _is_there(name)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.list_commands(ctx):
@@ -38,7 +43,7 @@ class _Root(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         width = max(map(len, self.list_commands(ctx)))
         for title, names in COMMANDS.items():
-            found = [(name, self.get_command(ctx, name)) for name in names]
+            found = [(name, self.get_command(ctx, name)) for name in names if _is_there(name)]
             rows = [(name.ljust(width), one.get_short_help_str(100)) for name, one in found if one is not None]
             with formatter.section(title):
                 formatter.write_dl(rows)

@@ -1,0 +1,85 @@
+"""The options that many commands share: which cluster of Kubernetes, which namespace, how data is printed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, TypeVar
+
+import click
+
+from tfcluster.client import Client
+from tfcluster.kubernetes_api import KubernetesApi
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+Format = Literal["table", "json", "yaml"]
+
+
+def place(function: _Function) -> _Function:
+    """Add the options that say which API server and namespace; the command gets ``client``, a Client."""
+
+    def with_client(**arguments: Any) -> Any:
+        chosen = {name: arguments.pop(name) for name in ("namespace", "context", "kubeconfig", "local", "session")}
+        with Client(api_of(**chosen)) as client:
+            return function(client=client, **arguments)
+
+    with_client.__name__ = function.__name__
+    with_client.__doc__ = function.__doc__
+    # NB: options and arguments that were declared below this decorator move with it.
+    with_client.__click_params__ = getattr(function, "__click_params__", [])  # type: ignore[attr-defined]  # click's own
+    found: Any = with_client
+    for option in (
+        click.option("--session", metavar="NAME", help="Which `tfcluster local run`, if several run."),
+        click.option("--local", is_flag=True, help="Work on `tfcluster local run` on this machine."),
+        click.option("--kubeconfig", type=click.Path(), help="The kubeconfig file.  [default: as kubectl has it]"),
+        click.option("--context", help="The context in the kubeconfig.  [default: the current one]"),
+        click.option("-n", "--namespace", help="The namespace.  [default: the context's]"),
+    ):
+        found = option(found)
+    return found  # type: ignore[no-any-return]  # click's decorators keep the function
+
+
+def api_of(
+    *,
+    namespace: str | None = None,
+    context: str | None = None,
+    kubeconfig: str | None = None,
+    local: bool = False,
+    session: str | None = None,
+) -> KubernetesApi:
+    """Connect to what the options name.
+
+    Raises:
+        UsageError: options that exclude each other.
+        UnreachableError: there are no credentials, or nothing runs on this machine.
+    """
+    if local or session:
+        if context or kubeconfig:
+            raise click.UsageError("--local works on this machine: leave out --context and --kubeconfig")
+        from tfcluster.local.session import kubeconfig_of
+
+        kubeconfig = str(kubeconfig_of(session))
+    return KubernetesApi.connect(kubeconfig=kubeconfig, context=context, namespace=namespace)
+
+
+def output(*formats: Format) -> Callable[[_Function], _Function]:
+    """Add ``-o``; the command gets ``output``, one of these formats, by default the first."""
+    return click.option(
+        "-o", "--output", type=click.Choice(formats), default=formats[0], show_default=True, help="How to print."
+    )
+
+
+def examples(text: str) -> Callable[[_Function], _Function]:
+    """Add examples to the end of a command's help; a test runs each line that begins with ``$ ``.
+
+    Args:
+        text: the lines.
+    """
+
+    def with_examples(function: _Function) -> _Function:
+        block = "\n".join(f"  {line.strip()}" for line in text.strip().splitlines())
+        # NB: \b tells click to leave the lines as they are.
+        function.__doc__ = f"{function.__doc__ or ''}\n\n\b\nExamples:\n{block}"
+        return function
+
+    return with_examples

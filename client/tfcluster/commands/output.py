@@ -1,0 +1,55 @@
+"""How commands print: data to stdout, talk to stderr, colours only for people."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any, Final
+
+import click
+import yaml
+from rich.console import Console
+from rich.text import Text
+
+#: The colours of states, for every command.
+STYLES: Final = {
+    "good": "green",
+    "waiting": "yellow",
+    "bad": "bold red",
+    "off": "dim",
+    "name": "bold",
+    "plain": "",
+}
+
+
+def console(*, err: bool = False) -> Console:
+    """Give the console of this process: it has colours only on a terminal, and wraps nothing that is piped."""
+    return Console(stderr=err, highlight=False, soft_wrap=True, markup=False, emoji=False)
+
+
+def data(document: Any, kind: str) -> None:
+    """Print data as JSON or YAML.
+
+    Args:
+        document: dicts, lists, texts and numbers.
+        kind: "json" or "yaml".
+    """
+    if kind == "json":
+        click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+    else:
+        click.echo(yaml.safe_dump(document, sort_keys=False, allow_unicode=True), nl=False)
+
+
+def say(words: str) -> None:
+    """Tell the user something that is no data."""
+    click.echo(words, err=True)
+
+
+def styled(words: str, style: str) -> Text:
+    """Give words in one of STYLES."""
+    return Text(words, style=STYLES[style])
+
+
+def is_terminal() -> bool:
+    """Tell whether a person looks at stdout."""
+    return sys.stdout is not None and sys.stdout.isatty()

@@ -1,0 +1,474 @@
+"""The Kubernetes API as the client uses it: dicts in, dicts out, refusals as exceptions with a next step.
+
+Credentials, TLS and proxies are the official client's; its models are left out, so that a field which is newer than
+they are is never lost.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+from urllib.parse import quote, urlencode
+
+import urllib3
+from kubernetes import client, config
+from kubernetes.config.config_exception import ConfigException
+
+import tfcluster_resolver
+from tfcluster import refusals
+from tfcluster.errors import NotFoundError, UnreachableError
+from tfcluster_operator.model import naming
+
+Object = dict[str, Any]
+
+#: Who our server-side apply says it is.
+FIELD_MANAGER: Final = "tfcluster-client"
+#: Seconds until a connection must stand, and until an answer must have begun.
+_CONNECT, _READ = 10.0, 60.0
+_PAGE: Final = 500
+
+
+class Resource(NamedTuple):
+    """A kind of object: its API group and version, its plural, and whether it lives in a namespace."""
+
+    group_version: str
+    plural: str
+    namespaced: bool = True
+
+
+TFCLUSTERS: Final = Resource(naming.API_VERSION, naming.PLURAL)
+PODS: Final = Resource("v1", "pods")
+SERVICES: Final = Resource("v1", "services")
+CONFIG_MAPS: Final = Resource("v1", "configmaps")
+EVENTS: Final = Resource("v1", "events")
+NAMESPACES: Final = Resource("v1", "namespaces", namespaced=False)
+NODES: Final = Resource("v1", "nodes", namespaced=False)
+LEASES: Final = Resource("coordination.k8s.io/v1", "leases")
+DEPLOYMENTS: Final = Resource("apps/v1", "deployments")
+NETWORK_POLICIES: Final = Resource("networking.k8s.io/v1", "networkpolicies")
+RESOURCE_QUOTAS: Final = Resource("v1", "resourcequotas")
+DEFINITIONS: Final = Resource("apiextensions.k8s.io/v1", "customresourcedefinitions", namespaced=False)
+TFJOBS: Final = Resource("kubeflow.org/v1", "tfjobs")
+
+
+@dataclass(frozen=True, slots=True)
+class Executed:
+    """How a program that was run in a container ended."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+
+class KubernetesApi:
+    """One API server, as one user, with one namespace that is meant where none is named.
+
+    Args:
+        configuration: the official client's configuration.
+        namespace: the namespace.
+        source: where the credentials are from, for messages.
+    """
+
+    def __init__(self, configuration: client.Configuration, namespace: str, source: str = "") -> None:
+        self.namespace = namespace
+        self.source = source
+        self._configuration = configuration
+        self._client = client.ApiClient(configuration)
+        self._client.user_agent = f"tfcluster/{tfcluster_resolver.__version__}"
+
+    @classmethod
+    def connect(
+        cls, *, kubeconfig: str | Path | None = None, context: str | None = None, namespace: str | None = None
+    ) -> KubernetesApi:
+        """Find credentials as kubectl does, or those of the pod that this process is in.
+
+        Args:
+            kubeconfig: the file; by default ``$KUBECONFIG`` or ``~/.kube/config``, else the pod's service account.
+            context: the context in it, if not the current one.
+            namespace: the namespace, if not that of the context or of the pod.
+
+        Raises:
+            UnreachableError: there are none, or they cannot be read.
+        """
+        configuration = client.Configuration()
+        own = None if kubeconfig is None else str(kubeconfig)
+        try:
+            _, current = config.list_kube_config_contexts(config_file=own)
+            if context is None and current is None and own is None and "KUBERNETES_SERVICE_HOST" in os.environ:
+                return cls._in_pod(configuration, namespace)
+            config.load_kube_config(config_file=own, context=context, client_configuration=configuration)
+        except ConfigException as error:
+            if own is None and context is None and "KUBERNETES_SERVICE_HOST" in os.environ:
+                return cls._in_pod(configuration, namespace)
+            raise UnreachableError(
+                f"no credentials for a Kubernetes cluster: {error}",
+                hint="Name a file with --kubeconfig or KUBECONFIG, or run on this machine: tfcluster local run -f FILE",
+            ) from error
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise UnreachableError(f"the kubeconfig cannot be read: {error}") from error
+        contexts, current = config.list_kube_config_contexts(config_file=own)
+        chosen = current if context is None else next((one for one in contexts if one["name"] == context), current)
+        found = namespace or (chosen or {}).get("context", {}).get("namespace") or "default"
+        return cls(configuration, found, own or os.environ.get("KUBECONFIG") or "~/.kube/config")
+
+    @classmethod
+    def _in_pod(cls, configuration: client.Configuration, namespace: str | None) -> KubernetesApi:
+        try:
+            config.load_incluster_config(client_configuration=configuration)
+            folder = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+            return cls(configuration, namespace or (folder / "namespace").read_text(encoding="utf-8"), "the pod")
+        except (ConfigException, OSError) as error:
+            raise UnreachableError(
+                f"no credentials: {error}",
+                hint="This process is in a pod without a service account token. Give the pod "
+                "automountServiceAccountToken: true and a ServiceAccount with rights on tfclusters, or a kubeconfig.",
+            ) from error
+
+    @property
+    def server(self) -> str:
+        """The API server's URL."""
+        return str(self._configuration.host)
+
+    # --- reading
+
+    def get(self, resource: Resource, name: str, namespace: str | None = None, *, subresource: str = "") -> Object:
+        """Give an object; raises NotFoundError where it is not there, and RefusedError."""
+        return self._json("GET", self._path(resource, namespace, name, subresource))
+
+    def find(self, resource: Resource, name: str, namespace: str | None = None) -> Object | None:
+        """Give an object, or None where it is not there; raises RefusedError."""
+        try:
+            return self.get(resource, name, namespace)
+        except NotFoundError:
+            return None
+
+    def list(self, resource: Resource, namespace: str | None = None, *, labels: str = "", fields: str = "") -> Listed:
+        """Give all objects that match.
+
+        Args:
+            resource: their kind.
+            namespace: the namespace; None is that of the connection, "" all of them.
+            labels: a label selector.
+            fields: a field selector.
+
+        Returns:
+            The objects, with the version from which a watch goes on.
+
+        Raises:
+            RefusedError: the server said no.
+        """
+        query = _query(labelSelector=labels, fieldSelector=fields, limit=_PAGE)
+        items: list[Object] = []
+        while True:
+            page = self._json("GET", self._path(resource, namespace), query=query)
+            items += page["items"]
+            again = page["metadata"].get("continue")
+            if not again:
+                return Listed(items, page["metadata"]["resourceVersion"])
+            query = {**query, "continue": again}
+
+    def watch(
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        *,
+        labels: str = "",
+        fields: str = "",
+        since: str = "",
+        seconds: float = 300.0,
+    ) -> Iterator[tuple[str, Object]]:
+        """Give changes as they happen: ("ADDED", object) and so on, until the server ends it or ``seconds`` are over.
+
+        Args:
+            resource: the kind.
+            namespace: as in list.
+            labels: a label selector.
+            fields: a field selector.
+            since: the version of a list; "" begins with all that is there.
+            seconds: how long it lasts at the most.
+
+        Raises:
+            RefusedError: the server said no; status 410 means that the list must be made again.
+            UnreachableError: the connection broke.
+        """
+        query = _query(
+            watch="true",
+            labelSelector=labels,
+            fieldSelector=fields,
+            resourceVersion=since,
+            timeoutSeconds=int(seconds) + 1,
+        )
+        response = self._open("GET", self._path(resource, namespace), query=query, read=seconds)
+        for line in _lines(response):
+            event = json.loads(line)
+            if event["type"] == "ERROR":
+                raise refusals.of_status(event["object"])
+            yield event["type"], event["object"]
+
+    # --- writing
+
+    def create(self, resource: Resource, body: Mapping[str, Any], namespace: str | None = None) -> Object:
+        """Create an object; raises ConflictError where one of that name exists, and RefusedError."""
+        return self._json("POST", self._path(resource, namespace), body=body, query=_query(fieldValidation="Strict"))
+
+    def apply(
+        self,
+        resource: Resource,
+        body: Mapping[str, Any],
+        namespace: str | None = None,
+        *,
+        force: bool = False,
+        dry_run: bool = False,
+    ) -> Object:
+        """Apply an object server-side, as ``kubectl apply --server-side`` does.
+
+        Args:
+            resource: its kind.
+            body: what is wanted of it, with its name.
+            namespace: the namespace.
+            force: take over fields that somebody else set to something else.
+            dry_run: change nothing; only say what would come of it.
+
+        Returns:
+            The object after it.
+
+        Raises:
+            ConflictError: somebody else set a field to something else, and ``force`` is not given.
+            RefusedError: the server said no.
+        """
+        query = _query(
+            fieldManager=FIELD_MANAGER,
+            force="true" if force else "",
+            dryRun="All" if dry_run else "",
+            fieldValidation="Strict",
+        )
+        path = self._path(resource, namespace, body["metadata"]["name"])
+        return self._json("PATCH", path, body=body, query=query, content="application/apply-patch+yaml")
+
+    def patch(
+        self,
+        resource: Resource,
+        name: str,
+        change: Mapping[str, Any],
+        namespace: str | None = None,
+        *,
+        subresource: str = "",
+    ) -> Object:
+        """Change an object by a merge patch; raises NotFoundError, ConflictError and RefusedError."""
+        path = self._path(resource, namespace, name, subresource)
+        query = _query(fieldManager=FIELD_MANAGER, fieldValidation="Strict")
+        return self._json("PATCH", path, body=change, query=query, content="application/merge-patch+json")
+
+    def delete(
+        self,
+        resource: Resource,
+        name: str,
+        namespace: str | None = None,
+        *,
+        uid: str = "",
+        grace: int | None = None,
+        propagation: str = "",
+    ) -> None:
+        """Delete an object; raises NotFoundError, ConflictError (another object has the name now) and RefusedError."""
+        options = {
+            **({"preconditions": {"uid": uid}} if uid else {}),
+            **({} if grace is None else {"gracePeriodSeconds": grace}),
+            **({"propagationPolicy": propagation} if propagation else {}),
+        }
+        self._json("DELETE", self._path(resource, namespace, name), body=options or None)
+
+    # --- pods
+
+    def log(
+        self,
+        pod: str,
+        namespace: str | None = None,
+        *,
+        container: str = "",
+        follow: bool = False,
+        previous: bool = False,
+        tail: int | None = None,
+        since_seconds: int | None = None,
+        timestamps: bool = False,
+    ) -> Iterator[str]:
+        """Give the lines of a container's log; raises NotFoundError, RefusedError and UnreachableError."""
+        query = _query(
+            container=container,
+            follow="true" if follow else "",
+            previous="true" if previous else "",
+            tailLines="" if tail is None else str(tail),
+            sinceSeconds="" if since_seconds is None else str(since_seconds),
+            timestamps="true" if timestamps else "",
+        )
+        response = self._open(
+            "GET", self._path(PODS, namespace, pod, "log"), query=query, read=None if follow else _READ
+        )
+        for line in _lines(response):
+            yield line.decode("utf-8", "replace")
+
+    def execute(
+        self,
+        pod: str,
+        command: Sequence[str],
+        namespace: str | None = None,
+        *,
+        container: str = "",
+        seconds: float = 60.0,
+    ) -> Executed:
+        """Run a program in a container.
+
+        Args:
+            pod: the pod.
+            command: the program and its arguments.
+            namespace: the namespace.
+            container: the container, if not the pod's first.
+            seconds: how long it may take.
+
+        Returns:
+            How it ended; code 124 where it took too long.
+
+        Raises:
+            RefusedError: the server said no.
+            UnreachableError: the connection broke.
+        """
+        from tfcluster.pod_streams import execute
+
+        return execute(self._client, pod, command, namespace or self.namespace, container=container, seconds=seconds)
+
+    # --- the rest
+
+    def may(self, verb: str, resource: Resource, namespace: str | None = None, *, subresource: str = "") -> bool:
+        """Tell whether this user may do something; raises RefusedError."""
+        group = resource.group_version.rpartition("/")[0]
+        asked = {
+            "verb": verb,
+            "group": group,
+            "resource": resource.plural,
+            "subresource": subresource,
+            **({"namespace": self.namespace if namespace is None else namespace} if resource.namespaced else {}),
+        }
+        body = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": asked},
+        }
+        answer = self._json("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", body=body)
+        return bool((answer.get("status") or {}).get("allowed"))
+
+    def read(self, path: str, query: Mapping[str, str] | None = None) -> bytes:
+        """Give the answer to a GET of any path, such as /version; raises NotFoundError and RefusedError."""
+        return bytes(self._open("GET", path, query=dict(query or {})).read())
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+    def _path(self, resource: Resource, namespace: str | None = None, name: str = "", subresource: str = "") -> str:
+        base = f"/apis/{resource.group_version}" if "/" in resource.group_version else f"/api/{resource.group_version}"
+        inside = self.namespace if namespace is None else namespace
+        steps = [
+            *(("namespaces", inside) if resource.namespaced and inside else ()),
+            resource.plural,
+            name,
+            subresource,
+        ]
+        return "/".join([base, *(quote(step, safe="") for step in steps if step)])
+
+    def _json(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Mapping[str, Any] | None = None,
+        query: Mapping[str, str] | None = None,
+        content: str = "application/json",
+    ) -> Object:
+        answer: Object = json.loads(self._open(method, path, body=body, query=query, content=content).read())
+        return answer
+
+    def _open(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Mapping[str, Any] | None = None,
+        query: Mapping[str, str] | None = None,
+        content: str = "application/json",
+        read: float | None = _READ,
+    ) -> urllib3.BaseHTTPResponse:
+        """Make a request; the body of the answer is not read yet."""
+        headers = {"Accept": "application/json", "User-Agent": self._client.user_agent}
+        self._client.update_params_for_auth(headers, [], ["BearerToken"], path, method, body)
+        if body is not None:
+            headers["Content-Type"] = content
+        url = f"{self.server}{path}" + (f"?{urlencode(query)}" if query else "")
+        try:
+            response: urllib3.BaseHTTPResponse = self._client.rest_client.pool_manager.request(
+                method,
+                url,
+                body=None if body is None else json.dumps(body),
+                headers=headers,
+                preload_content=False,
+                timeout=urllib3.Timeout(connect=_CONNECT, read=read),
+                retries=urllib3.Retry(connect=2, read=0, redirect=0, status=0, other=0),
+            )
+            if response.status >= 400:
+                raise refusals.of_response(response.status, response.read(), server=self.server)
+        except urllib3.exceptions.HTTPError as error:
+            raise UnreachableError(
+                f"the API server {self.server} does not answer: {_brief(error)}",
+                hint=f"Is this the right cluster? The credentials are from {self.source or 'the caller'}.",
+            ) from error
+        return response
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """What a list found: it is iterated as a list is.
+
+    Attributes:
+        items: the objects.
+        version: the version from which a watch goes on.
+    """
+
+    items: list[Object]
+    version: str
+
+    def __iter__(self) -> Iterator[Object]:
+        """Give the objects."""
+        return iter(self.items)
+
+    def __len__(self) -> int:
+        """Count them."""
+        return len(self.items)
+
+
+def _query(**parameters: str | int) -> dict[str, str]:
+    return {key: str(value) for key, value in parameters.items() if value != ""}
+
+
+def _lines(response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
+    """Give the lines of an answer as they come; the last may have no end."""
+    rest = b""
+    try:
+        # NB: stream() would wait until a whole block is there; read1() gives what has come.
+        while chunk := response.read1():
+            *whole, rest = (rest + chunk).split(b"\n")
+            yield from whole
+    except urllib3.exceptions.ReadTimeoutError:
+        pass
+    except urllib3.exceptions.HTTPError as error:
+        raise UnreachableError(f"the connection to the API server broke: {_brief(error)}") from error
+    finally:
+        response.close()
+    if rest:
+        yield rest
+
+
+def _brief(error: Exception) -> str:
+    reason = getattr(error, "reason", None) or error
+    return str(reason).rpartition(": ")[2] or type(error).__name__

@@ -1,0 +1,54 @@
+"""Running a program in a container, over the official client's websockets."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Final
+
+from kubernetes import client, stream
+from kubernetes.client.exceptions import ApiException
+
+from tfcluster import exit_codes, refusals
+from tfcluster.errors import UnreachableError
+from tfcluster.kubernetes_api import Executed
+
+_WAIT: Final = 1.0
+
+
+def execute(
+    api: client.ApiClient, pod: str, command: Sequence[str], namespace: str, *, container: str, seconds: float
+) -> Executed:
+    """Run a program in a container; see KubernetesApi.execute."""
+    # NB: stream() replaces the request function of the ApiClient that it is given while it works.
+    core = client.CoreV1Api(client.ApiClient(api.configuration))
+    try:
+        session = stream.stream(
+            core.connect_get_namespaced_pod_exec,
+            pod,
+            namespace,
+            command=list(command),
+            stdout=True,
+            stderr=True,
+            stdin=False,
+            tty=False,
+            _preload_content=False,
+            **({"container": container} if container else {}),
+        )
+    except ApiException as error:
+        if error.status:
+            raise refusals.of_response(int(error.status), str(error.body or error.reason).encode()) from error
+        raise UnreachableError(f"no program can be run in {pod}: {error.reason}") from error
+    said: list[str] = []
+    complained: list[str] = []
+    end = time.monotonic() + seconds
+    try:
+        while session.is_open() and time.monotonic() < end:
+            session.update(timeout=_WAIT)
+            said.append(session.read_stdout() if session.peek_stdout() else "")
+            complained.append(session.read_stderr() if session.peek_stderr() else "")
+        late = session.is_open()
+        code = exit_codes.TIMED_OUT if late else session.returncode
+    finally:
+        session.close()
+    return Executed(1 if code is None else int(code), "".join(said), "".join(complained))

@@ -1,0 +1,121 @@
+"""A cluster for the tests of the client: the real engine and an API server in memory, by HTTP, with simulated nodes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from click.testing import CliRunner, Result
+from simulation.nodes import Nodes
+from support.manifests import tfcluster
+
+from memory_kubernetes import MemoryKubernetes, Refusal
+from tfcluster.client import Client
+from tfcluster.commands.root import root
+from tfcluster.kubernetes_api import KubernetesApi
+from tfcluster.local import control_plane
+from tfcluster.local.api_server import kubeconfig
+
+_T = TypeVar("_T")
+PATIENCE = 20.0
+
+
+class ClientWorld:
+    """One control plane in a thread of its own.
+
+    Attributes:
+        kube: the API server; use it by ``at_once``.
+        nodes: plays the pods; use it by ``at_once``.
+        kubeconfig: the file that reaches it.
+        logs: the text of each container's log, by pod.
+    """
+
+    kube: MemoryKubernetes
+    nodes: Nodes
+
+    def __init__(self, folder: Path) -> None:
+        self.kubeconfig = folder / "kubeconfig"
+        self.logs: dict[str, str] = {}
+        self._loop = asyncio.new_event_loop()
+        self._up = threading.Event()
+        self._over: asyncio.Event | None = None
+        self._thread = threading.Thread(target=self._loop.run_until_complete, args=(self._run(),), daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+        assert self._up.wait(PATIENCE), "the control plane did not start"
+
+    def stop(self) -> None:
+        assert self._over is not None
+        self._loop.call_soon_threadsafe(self._over.set)
+        self._thread.join(PATIENCE)
+
+    async def _run(self) -> None:
+        self._over = asyncio.Event()
+        async with control_plane.run(log_of=self._log_of) as plane:
+            self.kube = plane.kube
+            self.nodes = Nodes(plane.kube, time.time)
+            self.kubeconfig.write_text(kubeconfig(plane.server.url, plane.token))
+            self._up.set()
+            await self._over.wait()
+
+    async def _log_of(self, namespace: str, pod: str, query: Mapping[str, str]) -> AsyncIterator[bytes]:
+        del query
+        if self.kube.get("pods", namespace, pod) is None:
+            raise Refusal(404, "NotFound", f'pods "{pod}" not found', details={"name": pod, "kind": "pods"})
+        yield self.logs.get(pod, "").encode()
+
+    def at_once(self, act: Callable[[], _T]) -> _T:
+        """Do something in the API server's thread."""
+
+        async def do() -> _T:
+            return act()
+
+        return self.run(do())
+
+    def run(self, work: Coroutine[Any, Any, _T]) -> _T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(PATIENCE)
+
+    # --- what a test says
+
+    @contextmanager
+    def client(self):
+        with Client(KubernetesApi.connect(kubeconfig=self.kubeconfig)) as client:
+            yield client
+
+    def cli(self, *arguments: str, stdin: str | None = None) -> Result:
+        """Run `tfcluster` with these arguments on this cluster."""
+        command, *rest = arguments
+        return CliRunner().invoke(root, [command, "--kubeconfig", str(self.kubeconfig), *rest], input=stdin)
+
+    def declare(self, name: str, jobs: Mapping[str, Mapping[str, Any]], **spec: Any) -> None:
+        """Create a TFCluster whose jobs have a template with one container unless they bring their own."""
+        builder = tfcluster(name).spec(**spec)
+        for job, fields in jobs.items():
+            builder.job(job, **fields)
+        body = builder.build()
+        self.at_once(lambda: self.kube.create("tfclusters", "default", body))
+
+    def cluster(self, name: str) -> dict[str, Any] | None:
+        return self.at_once(lambda: self.kube.get("tfclusters", "default", name))
+
+    def await_condition(self, name: str, kind: str, status: str = "True") -> None:
+        """Wait until a TFCluster reports a condition."""
+
+        def reports() -> bool:
+            found = (self.cluster(name) or {}).get("status", {}).get("conditions", ())
+            return any(one["type"] == kind and one["status"] == status for one in found)
+
+        self.await_that(reports)
+
+    def await_that(self, holds: Callable[[], bool]) -> None:
+        end = time.monotonic() + PATIENCE
+        while not holds():
+            assert time.monotonic() < end, json.dumps(self.at_once(lambda: self.kube.list("tfclusters")), indent=1)
+            time.sleep(0.02)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any, Literal, TypeVar
 
@@ -79,7 +80,7 @@ def examples(text: str) -> Callable[[_Function], _Function]:
     def with_examples(function: _Function) -> _Function:
         block = "\n".join(f"  {line.strip()}" for line in text.strip().splitlines())
         # NB: \b tells click to leave the lines as they are.
-        function.__doc__ = f"{function.__doc__ or ''}\n\n\b\nExamples:\n{block}"
+        function.__doc__ = f"{inspect.cleandoc(function.__doc__ or '')}\n\n\b\nExamples:\n{block}"
         return function
 
     return with_examples

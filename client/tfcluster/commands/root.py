@@ -45,8 +45,9 @@ class _Root(click.Group):
         for title, names in COMMANDS.items():
             found = [(name, self.get_command(ctx, name)) for name in names if _is_there(name)]
             rows = [(name.ljust(width), one.get_short_help_str(100)) for name, one in found if one is not None]
-            with formatter.section(title):
-                formatter.write_dl(rows)
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

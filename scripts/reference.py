@@ -185,9 +185,9 @@ $ kubectl tfcluster --help      # the same, as a plug-in of kubectl
 ```
 
 Commands that talk to a cluster take `-n`, `--context` and `--kubeconfig` as kubectl does, and `--local` for what
-`tfcluster local run` plays on this machine. Data goes to stdout, everything else to stderr. Exit codes: 0 all went well,
-1 it did not (the message says what to do), 2 the command line is wrong, 124 it took longer than `--timeout`, 130 Ctrl-C;
-where a command has others, it says so.
+`tfcluster local run` plays on this machine. Data goes to stdout, everything else to stderr. Exit codes: 0 all went
+well, 1 it did not (the message says what to do), 2 the command line is wrong, 124 it took longer than `--timeout`, 130
+Ctrl-C; where a command has others, it says so.
 """
 
 

@@ -17,8 +17,8 @@ from tfcluster_operator.model.policies.rollout import rollout_of
 from tfcluster_operator.model.roster import Place, Roster, Stage
 from tfcluster_operator.model.spec import EVALUATOR, Job, TFCluster
 
-#: Which finding is told first when there are several.
-_GRAVITY: Final = (
+#: Why a cluster is not ready: which finding is told first when there are several.
+GRAVITY: Final = (
     reasons.INVALID_SPEC,
     reasons.OUTDATED_DEFINITION,
     reasons.VIEW_TOO_LARGE,
@@ -121,7 +121,7 @@ def ready(roster: Roster, ledger: Ledger, findings: Sequence[Finding], counts: C
         return Says("Ready", status=False, reason=reasons.SUSPENDED, message="suspended by spec.suspend: no pods")
     # NB: an evaluator gates nothing, but what keeps it from starting is told while all others are ready.
     complete = counts.ready + counts.finished >= counts.desired
-    for reason in _GRAVITY:
+    for reason in GRAVITY:
         told = list(dict.fromkeys(finding.message for finding in findings if finding.reason == reason))
         if told and not (complete and reason in _OF_ONE_TASK):
             return Says("Ready", status=False, reason=reason, message=shorten(told))

@@ -16,7 +16,7 @@ from typing import Any, Final
 from tfcluster_operator.kube import errors, events
 from tfcluster_operator.kube.execute import Outcome
 from tfcluster_operator.kube.metrics import REPLACEMENTS, VERDICTS, Metrics
-from tfcluster_operator.model import reasons, tally
+from tfcluster_operator.model import conditions, reasons, tally
 from tfcluster_operator.model.actions import Action, CreatePod, Delete, Patch
 from tfcluster_operator.model.ledger import FAILED, SUCCEEDED, LastRestart, Ledger
 from tfcluster_operator.model.roster import Roster
@@ -110,7 +110,7 @@ class Journal:
     def written(self, cluster: TFCluster, before: Mapping[str, Any], status: Mapping[str, Any]) -> None:
         """Tell of a status that was written: a verdict, a change of Ready."""
         self.status_write("written")
-        old, new = tally.conditions_of(before), tally.conditions_of(status)
+        old, new = conditions.by_type(before), conditions.by_type(status)
         for kind in (SUCCEEDED, FAILED):
             verdict = new.get(kind, {})
             if verdict.get("status") == "True" != old.get(kind, {}).get("status") and verdict["reason"] in VERDICTS:
@@ -140,7 +140,7 @@ class Journal:
         account.epoch = int(status["epoch"])
         if account.epoch > int(before or 0):
             self._metrics.epochs.inc()
-        published = tally.conditions_of(status)["MembershipPublished"]
+        published = conditions.by_type(status)["MembershipPublished"]
         if account.changed_at is not None and published["status"] == "True":
             self._metrics.view_delivery.observe(self._elapsed() - account.changed_at)
             account.changed_at = None

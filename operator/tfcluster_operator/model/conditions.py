@@ -68,9 +68,14 @@ def gating_jobs(cluster: TFCluster) -> list[Job]:
     return [job for job in cluster.jobs if job.name != EVALUATOR] or list(cluster.jobs)
 
 
+def by_type(status: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Give the conditions of a status by their type."""
+    return {str(condition.get("type")): condition for condition in status.get("conditions") or ()}
+
+
 def dated(before: Mapping[str, Any], said: Sequence[Says], *, generation: int, now: float) -> list[dict[str, Any]]:
     """Give every condition its lastTransitionTime, by Kubernetes' API conventions; others' conditions are kept."""
-    old = {condition.get("type"): condition for condition in before.get("conditions") or ()}
+    old = by_type(before)
     ours = []
     for says in said:
         status = "True" if says.status else "False"

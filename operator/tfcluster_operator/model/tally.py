@@ -80,11 +80,6 @@ def cause_of(failure: LastRestart) -> str:
     return "Other" if failure.exit_code is None or failure.reason in OUT_OF_TIME else "ExitCode"
 
 
-def conditions_of(status: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """Give the conditions of a status by their type."""
-    return {str(condition.get("type")): condition for condition in status.get("conditions") or ()}
-
-
 def waiting(body: Mapping[str, Any], conditions: Mapping[str, Mapping[str, Any]]) -> Waiting | None:
     """Tell whether a cluster should be ready and is not; suspended, finished and deleting ones should not.
 

@@ -12,7 +12,6 @@ index, are selected by their index.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from tfcluster_operator.model import filters, naming
+from tfcluster_operator.model.digests import digest
 from tfcluster_operator.model.observed import ObservedNetworkPolicy
 from tfcluster_operator.model.spec import EVALUATOR, Job, TFCluster
 
@@ -116,7 +116,7 @@ def _selects(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
 
 def digest_of(spec: Mapping[str, Any]) -> str:
     """Give the digest of a NetworkPolicy's spec, whatever the order of its fields."""
-    return hashlib.sha256(json.dumps(spec, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:16]
+    return digest(json.dumps(spec, sort_keys=True, separators=(",", ":")))
 
 
 # NB: a pass must not pay for what only an edit changes: with 512 filters of single tasks this takes a while.  Few are

@@ -10,6 +10,22 @@ from simulation.plans import Line, Plan, Step, Write
 #: Grouped by the parts of the operator.
 MUTANTS: Final = (
     Mutant(
+        name="what TF_CONFIG says is part of the template",
+        file="model/parse.py",
+        old='made_from += ["tfConfig: Environment"] if tf_config else []',
+        new='made_from += ["tfConfig: Environment", *range(2, replicas)] if tf_config else []',
+        why="A resize replaces every pod, where it should cost none.",
+        plan=Plan("TF_CONFIG"),
+    ),
+    Mutant(
+        name="a task that starts again is told nothing",
+        file="model/tasks.py",
+        old="view=_view_for(case.roster, case.views, place.task.index),",
+        new="",
+        why="The pod of a task that failed is made elsewhere than the first one, and lacks TF_CONFIG.",
+        plan=Plan("TF_CONFIG"),
+    ),
+    Mutant(
         name="evidence is not written before a deletion",
         file="engine/reconcile.py",
         old="known.tells_more_than(written) or ",

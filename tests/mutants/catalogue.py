@@ -420,8 +420,8 @@ MUTANTS: Final = (
     Mutant(
         name="pods do not wait for the resolver",
         file="model/tasks.py",
-        old="return SERVICE, ISOLATION, *map(policy_gate, roster.unsettled), views_gate(job), RESOLVER, EVIDENCE",
-        new="return SERVICE, ISOLATION, *map(policy_gate, roster.unsettled), views_gate(job), EVIDENCE",
+        old="return SERVICE, ISOLATION, *map(policy_gate, roster.unsettled), *of_job, RESOLVER, EVIDENCE",
+        new="return SERVICE, ISOLATION, *map(policy_gate, roster.unsettled), *of_job, EVIDENCE",
         why="The ConfigMap is refused and the pod that mounts it is made.",
         plan=Plan("create", Write("create", "configmaps", "c.resolver-*", 0), "500"),
     ),
@@ -500,8 +500,8 @@ MUTANTS: Final = (
     Mutant(
         name="pods do not wait for their policies",
         file="model/tasks.py",
-        old="return SERVICE, ISOLATION, *map(policy_gate, roster.unsettled), views_gate(job), RESOLVER, EVIDENCE",
-        new="return SERVICE, views_gate(job), RESOLVER, EVIDENCE",
+        old="return SERVICE, ISOLATION, *map(policy_gate, roster.unsettled), *of_job, RESOLVER, EVIDENCE",
+        new="return SERVICE, *of_job, RESOLVER, EVIDENCE",
         why="The policy is refused, and the task that it should protect runs.",
         plan=Plan("isolation", Write("create", "networkpolicies", "c.ps", 0), "500"),
     ),

@@ -45,6 +45,7 @@ OBSTACLES: Final = (
     reasons.INVALID_SPEC,
     reasons.OUTDATED_DEFINITION,
     reasons.VIEW_TOO_LARGE,
+    reasons.TF_CONFIG_TOO_LARGE,
     reasons.NAME_TAKEN,
     reasons.REFUSED,
     reasons.REQUEST_FAILED,

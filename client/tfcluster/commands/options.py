@@ -63,6 +63,45 @@ def api_of(
     return KubernetesApi.connect(kubeconfig=kubeconfig, context=context, namespace=namespace)
 
 
+def files(function: _Function) -> _Function:
+    """Add ``-f``, which must be given once at least; the command gets ``files``, a tuple of paths."""
+    return click.option(
+        "-f",
+        "--filename",
+        "files",
+        multiple=True,
+        required=True,
+        type=click.Path(allow_dash=True),
+        help="A manifest: a file, a folder, or - for the standard input.  Can be given several times.",
+    )(function)
+
+
+class TaskName(click.ParamType["tuple[str, int | None]"]):
+    """A task as JOB/INDEX, such as ``worker/0``; the command gets the pair.
+
+    Args:
+        jobs: whether JOB alone is taken, too; its index is None.
+    """
+
+    name = "JOB/INDEX"
+
+    def __init__(self, *, jobs: bool = False) -> None:
+        self._jobs = jobs
+        self.name = "JOB[/INDEX]" if jobs else "JOB/INDEX"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, int | None]:
+        """Read what was typed; fails as click does."""
+        if isinstance(value, tuple):
+            return value
+        job, slash, index = str(value).partition("/")
+        if job and not slash and self._jobs:
+            return job, None
+        if job and index.isascii() and index.isdecimal():
+            return job, int(index)
+        wanted = "a job and an index, such as worker/0" + (", or a job" if self._jobs else "")
+        return self.fail(f"write {wanted}, not {value}", param, ctx)
+
+
 def output(*formats: Format) -> Callable[[_Function], _Function]:
     """Add ``-o``; the command gets ``output``, one of these formats, by default the first."""
     return click.option(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable
-from typing import Any, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 import click
 
@@ -76,30 +77,26 @@ def files(function: _Function) -> _Function:
     )(function)
 
 
-class TaskName(click.ParamType["tuple[str, int | None]"]):
-    """A task as JOB/INDEX, such as ``worker/0``; the command gets the pair.
+class _Seconds(click.ParamType[float]):
+    """A length of time as users write it: 90, 90s, 10m, 1h30m."""
 
-    Args:
-        jobs: whether JOB alone is taken, too; its index is None.
-    """
+    name = "duration"
+    _units: Final = {"d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0}
 
-    name = "JOB/INDEX"
-
-    def __init__(self, *, jobs: bool = False) -> None:
-        self._jobs = jobs
-        self.name = "JOB[/INDEX]" if jobs else "JOB/INDEX"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, int | None]:
-        """Read what was typed; fails as click does."""
-        if isinstance(value, tuple):
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if isinstance(value, float):
             return value
-        job, slash, index = str(value).partition("/")
-        if job and not slash and self._jobs:
-            return job, None
-        if job and index.isascii() and index.isdecimal():
-            return job, int(index)
-        wanted = "a job and an index, such as worker/0" + (", or a job" if self._jobs else "")
-        return self.fail(f"write {wanted}, not {value}", param, ctx)
+        text = str(value)
+        parts = re.findall(r"(\d+(?:\.\d+)?)([dhms])", text)
+        if parts and "".join(number + unit for number, unit in parts) == text:
+            return sum(float(number) * self._units[unit] for number, unit in parts)
+        if re.fullmatch(r"\d+(?:\.\d+)?", text):
+            return float(text)
+        raise click.BadParameter(f"{text} is no length of time: write 90s, 10m or 1h30m", ctx, param)
+
+
+#: The type of options that are a length of time; the value is in seconds.
+seconds: Final = _Seconds()
 
 
 def output(*formats: Format) -> Callable[[_Function], _Function]:

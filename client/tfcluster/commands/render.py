@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tfcluster.commands import options
+from tfcluster.commands import names, options
 from tfcluster.commands.output import data, say
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @click.option("-n", "--namespace", default="default", show_default=True, help="The namespace of what names none.")
 @options.output("yaml", "json")
 @click.option("--views", is_flag=True, help="Print what each task sees instead of objects.")
-@click.option("--task", type=options.TaskName(), help="Print one task's pod and view alone.")
+@click.option("--task", type=names.TaskName(), help="Print one task's pod and view alone.")
 @click.option("--resolver", is_flag=True, help="Print the ConfigMap that delivers the resolver, too.")
 @click.option("--output-dir", type=click.Path(file_okay=False, path_type=Path), help="Write a file for each object.")
 @click.option(
@@ -104,11 +104,11 @@ def _as_yaml(document: Mapping[str, Any]) -> str:
 
 def _write(documents: list[dict[str, Any]], folder: Path, output: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    names = [*_names(documents)]
-    for name, document in zip(names, documents, strict=True):
+    found = [*_names(documents)]
+    for name, document in zip(found, documents, strict=True):
         text = json.dumps(document, indent=2, ensure_ascii=False) + "\n" if output == "json" else _as_yaml(document)
         (folder / f"{name}.{output}").write_text(text, encoding="utf-8")
-    say(f"{len(names)} files are in {folder}.")
+    say(f"{len(found)} files are in {folder}.")
 
 
 def _names(documents: list[dict[str, Any]]) -> Iterator[str]:

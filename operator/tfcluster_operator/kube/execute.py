@@ -43,6 +43,7 @@ from tfcluster_operator.model.actions import (
 )
 from tfcluster_operator.model.observed import Child
 from tfcluster_operator.model.spec import TFCluster
+from tfcluster_operator.model.tf_config import tf_config_of
 
 #: NB: a field that the server does not know is refused by name.  Dropped in silence it would make another pod.
 _WRITER: Final = {"fieldManager": naming.FIELD_MANAGER, "fieldValidation": "Strict"}
@@ -208,13 +209,21 @@ class Executor:
             attempt=action.attempt,
             incarnation=action.incarnation,
             resolver=self.resolver_of(cluster) or None,
+            tf_config=_tf_config(cluster, action),
             name=action.name,
         )
         await self._create("Pod", body, cluster, patience)
 
     async def _try_pod(self, action: TryPod, cluster: TFCluster, patience: float | None) -> None:
-        resolver = self.resolver_of(cluster) or None
-        body = build_pod(cluster, action.task, view_digest="", attempt=0, resolver=resolver, name=action.name)
+        body = build_pod(
+            cluster,
+            action.task,
+            view_digest="",
+            attempt=0,
+            resolver=self.resolver_of(cluster) or None,
+            tf_config=_tf_config(cluster, action),
+            name=action.name,
+        )
         path, params = wire.PODS.path(cluster.namespace), {**_WRITER, "dryRun": "All"}
         try:
             await self._client.request("POST", path, body=body, params=params, patience=patience)
@@ -278,6 +287,10 @@ class Executor:
             await look_up(self._client, self._stores, cast("Kind", kind), (cluster.namespace, name))
         except errors.KubeError as error:
             outcome.cut_off = str(error)
+
+
+def _tf_config(cluster: TFCluster, action: CreatePod | TryPod) -> str | None:
+    return tf_config_of(cluster, action.task, action.view) if action.view else None
 
 
 def _refuse(outcome: Outcome, step: Step, reason: str, error: errors.KubeError) -> None:

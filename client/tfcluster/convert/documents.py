@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import io
+import itertools
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ruamel.yaml import YAML
-from ruamel.yaml.comments import CommentedMap, CommentedSeq
-from ruamel.yaml.error import YAMLError
-
-from tfcluster.convert import admission, beside, comments, tfjob
+from tfcluster.convert import admission, beside, comments, notation, tfjob
 from tfcluster.convert.conversion import Conversion, convert
 from tfcluster.convert.verdicts import Path
 from tfcluster.errors import ManifestError
+from tfcluster.manifest_text import ProblemError, documents
 
 _SEPARATOR: Final = re.compile(r"^---(?=\s|$)", re.MULTILINE)
-#: Beyond that many values, aliases counted as often as they stand, a file is no manifest but an attack.
-_MOST_VALUES: Final = 1_000_000
+_HEAD: Final = re.compile(r"---[^\n]*\n")
 _LISTS: Final = ("List", "TFJobList")
 
 
@@ -50,18 +46,17 @@ def convert_text(text: str, name: str) -> Stream:
     Raises:
         ManifestError: the text is no YAML, or there is no TFJob in it.
     """
-    read = [(part, _load(part, name)) for part in _parts(text)]
     written: list[str] = []
     found: list[Conversion] = []
     others: list[Mapping[str, Any]] = []
-    for part, document in read:
-        items = _items(document)
+    for part in _parts(text, name):
+        items = _items(part.value)
         jobs = [item for item in items if tfjob.is_tfjob(item)]
         others += [item for item in items if isinstance(item, Mapping) and not tfjob.is_tfjob(item)]
         if not jobs:
-            written.append(part)
+            written.append(part.text)
             continue
-        new, conversions = _convert(part, document)
+        new, conversions = _convert(part)
         found += conversions
         written.append(new)
     if not found:
@@ -76,104 +71,37 @@ def convert_text(text: str, name: str) -> Stream:
 def convert_object(manifest: Mapping[str, Any]) -> Stream:
     """Convert one TFJob that was read elsewhere, such as from an API server."""
     conversion = _judged(convert(manifest))
-    return Stream(_dump(conversion.cluster, indented=False), (conversion,), ())
+    return Stream(notation.dump(conversion.cluster), (conversion,), ())
 
 
-def _parts(text: str) -> list[str]:
-    """Cut a stream into the texts of its documents, each with the separator before it."""
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One document: its text with the separator before it, what Kubernetes reads in it, and whether it is YAML."""
+
+    text: str
+    value: Any
+    is_yaml: bool
+
+
+def _parts(text: str, name: str) -> Iterator[_Part]:
     starts = [match.start() for match in _SEPARATOR.finditer(text)]
     cuts = sorted({0, *starts, len(text)})
-    return [text[first:last] for first, last in zip(cuts, cuts[1:], strict=False)]
-
-
-def _load(part: str, name: str) -> Any:
-    if part.lstrip().startswith(("{", "[")):
+    for first, last in itertools.pairwise(cuts):
+        part = text[first:last]
         try:
-            return json.loads(part, object_pairs_hook=_without_repetition)
-        except json.JSONDecodeError:
-            pass  # flow style of YAML, or worse
-        except _RepeatedKeyError as error:
-            raise ManifestError(f"{name} has the key {error} twice in one object") from error
-    try:
-        document = _yaml().load(comments.taken_out(part)[0])
-    except YAMLError as error:
-        raise ManifestError(f"{name} is no YAML: {_shortened(error, part)}", hint=_hint(error)) from error
-    except RecursionError as error:
-        raise ManifestError(f"{name} is nested too deeply") from error
-    if _size(document, {}) > _MOST_VALUES:
-        raise ManifestError(f"{name} holds too much, or something that holds itself: its aliases never end")
-    return _flat(document, {})
-
-
-class _RepeatedKeyError(ValueError):
-    """An object of JSON has a key twice."""
-
-
-def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [key for key, _ in pairs]
-        raise _RepeatedKeyError(next(name for name in names if names.count(name) > 1))
-    return found
-
-
-def _yaml() -> YAML:
-    reader = YAML()
-    reader.preserve_quotes = True
-    reader.width = 1 << 20
-    return reader
-
-
-def _shortened(error: YAMLError, part: str) -> str:
-    problem = getattr(error, "problem", None) or str(error).splitlines()[0]
-    mark = getattr(error, "problem_mark", None)
-    if mark is None:
-        return str(problem)
-    # NB: comments and empty lines are out when it is read, so that only the first reading knows the line.
-    lines = part.splitlines()
-    near = lines[mark.line].strip() if mark.line < len(lines) else ""
-    return f"{problem}, near line {mark.line + 1} of its document" + (f": {near}" if near else "")
-
-
-def _hint(error: YAMLError) -> str:
-    words = str(error)
-    if "\\t" in words:
-        return "YAML takes no tabs for indentation: use spaces."
-    if "duplicate key" in words:
-        return "Keep one of them: which of them counts depends on who reads the file."
-    return "Check it by `kubectl create --dry-run=client -f FILE`; a template of Helm is to be rendered first."
-
-
-def _size(node: Any, known: dict[int, int]) -> int:
-    """Count the values of a document, those behind an alias as often as they stand."""
-    if not isinstance(node, dict | list):
-        return 1
-    if id(node) not in known:
-        known[id(node)] = _MOST_VALUES + 1  # whoever comes here again is inside of itself
-        values = node.values() if isinstance(node, dict) else node
-        known[id(node)] = 1 + sum(_size(value, known) for value in values)
-    return known[id(node)]
-
-
-def _flat(node: Any, known: dict[int, Any]) -> Any:
-    """Write out merge keys (``<<``): what comes by one cannot be taken out of a mapping."""
-    if not isinstance(node, CommentedMap | CommentedSeq):
-        return node
-    if id(node) in known:
-        return known[id(node)]
-    if isinstance(node, CommentedSeq):
-        known[id(node)] = node
-        node[:] = [_flat(value, known) for value in node]
-        return node
-    flat = CommentedMap()
-    if node.fa.flow_style():
-        flat.fa.set_flow_style()
-    if (anchor := node.yaml_anchor()) is not None and anchor.value:
-        flat.yaml_set_anchor(anchor.value)
-    known[id(node)] = flat
-    for key in node:
-        flat[str(key)] = _flat(node[key], known)
-    return flat
+            found = documents(part.encode())
+        except ProblemError as error:
+            line = text.count("\n", 0, first) + error.line
+            raise ManifestError(
+                f"{name}:{line}: {error.words}", hint="A template of Helm is to be rendered first, by `helm template`."
+            ) from error
+        if len(found) == 1:
+            yield _Part(part, found[0].value, found[0].node is not None)
+        else:
+            for one in found:
+                yield _Part(f"---\n{json.dumps(one.value, indent=2)}\n", one.value, is_yaml=False)
+            if not found:
+                yield _Part(part, None, is_yaml=True)
 
 
 def _items(document: Any) -> list[Any]:
@@ -183,8 +111,10 @@ def _items(document: Any) -> list[Any]:
     return [document]
 
 
-def _convert(part: str, document: Any) -> tuple[str, list[Conversion]]:
+def _convert(part: _Part) -> tuple[str, list[Conversion]]:
     """Convert the TFJobs of one document, and put the comments of its text into the new one."""
+    bare, found = comments.taken_out(part.text) if part.is_yaml else ("", [])
+    document = notation.as_written(bare, part.value) if part.is_yaml else part.value
     moved: dict[Path, Path] = {}
     if tfjob.is_tfjob(document):
         conversions = [_judged(convert(document))]
@@ -206,45 +136,31 @@ def _convert(part: str, document: Any) -> tuple[str, list[Conversion]]:
         result = {"apiVersion": "v1", "kind": "List", **rest, "items": items}
     if any(one.cluster is None for one in conversions):
         return "", conversions
-    text = _dump(result, indented=_is_indented(part))
-    if not isinstance(document, CommentedMap):
-        return text, conversions
-    head = re.match(r"---[^\n]*\n", part)
-    separator = head[0] if head is not None else ""
-    return separator + _with_comments(text, part, moved), conversions
+    text = notation.dump(result, like=part.text if part.is_yaml else "")
+    head = _HEAD.match(part.text)
+    return (head[0] if head is not None else "") + _with_comments(text, found, moved), conversions
 
 
-def _with_comments(text: str, part: str, moved: Mapping[Path, Path]) -> str:
-    found = comments.taken_out(part)[1]
-
+def _with_comments(text: str, found: list[comments.Comment], moved: Mapping[Path, Path]) -> str:
     def target(path: Path) -> tuple[Path, bool]:
         for length in range(len(path), 0, -1):
             if (to := moved.get(path[:length])) is not None:
                 return (*to, *path[length:]), True
         return (), False
 
-    woven = comments.put_in(text, found, target)
-    plain = YAML(typ="safe", pure=True)
-    if plain.load(woven) == plain.load(text):
+    woven = comments.put_in(text, found, target) if found else text
+    if _value(woven) == _value(text):
         return woven
     # NB: a line that cannot take a comment is rare; all of them before the document are better than a broken one.
     return "".join(f"{one.text}\n" for one in found if one.text) + text
 
 
+def _value(text: str) -> Any:
+    try:
+        return documents(text.encode())[0].value
+    except ProblemError:
+        return None
+
+
 def _judged(conversion: Conversion) -> Conversion:
     return conversion if conversion.cluster is None else admission.judged(conversion)
-
-
-def _is_indented(part: str) -> bool:
-    """Tell whether lists stand deeper than the key before them, as their author likes it."""
-    match = re.search(r"^( *)(?:- +)?[\w.-]+:[ \t]*(?:#.*)?\n(?: *(?:#.*)?\n)*( *)- ", part, re.MULTILINE)
-    return match is not None and len(match[2]) > len(match[1])
-
-
-def _dump(document: Any, *, indented: bool) -> str:
-    writer = _yaml()
-    if indented:
-        writer.indent(mapping=2, sequence=4, offset=2)
-    stream = io.StringIO()
-    writer.dump(document, stream)
-    return stream.getvalue()

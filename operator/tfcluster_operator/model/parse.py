@@ -195,7 +195,7 @@ def _job(name: str, job: Fields, *, port: int, domain: str, inject: bool, tf_con
         filters=job.texts("deviceFilters"),
         task_filters=_task_filters(job.inner("taskDeviceFilters")),
         template=template.raw,
-        template_hash=digest(made_from),
+        template_hash=digest(_canonical(made_from)),
         restart_policy=job.one_of(RestartPolicy, "restartPolicy", "OnFailure"),
         restart_scope=job.one_of(RestartScope, "restartScope", "Task"),
         start_after=job.texts("startAfter"),

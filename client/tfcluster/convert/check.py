@@ -59,8 +59,8 @@ def compare(job: TFJob, cluster: Mapping[str, Any]) -> Comparison:
     theirs, ours = tf_configs.by_tfjob(job), tf_configs.by_tfcluster(cluster)
     differences = [
         difference
-        for task in sorted(theirs.keys() | ours.keys())
-        for difference in _of_task(job, task, theirs.get(task), ours.get(task))
+        for task in sorted(theirs.keys() & ours.keys())
+        for difference in _of_task(job, task, theirs[task], ours[task])
     ]
     missing = sorted(theirs.keys() ^ ours.keys())
     differences += [Difference(_name(task), "only one of both has this task") for task in missing]
@@ -107,7 +107,7 @@ def _plain(tasks: Mapping[int, str]) -> dict[int, str]:
 def _listed(tasks: Mapping[int, str]) -> str:
     if not tasks:
         return "nothing"
-    first = ", ".join(f"{index} at {address}" for index, address in list(sorted(tasks.items()))[:3])
+    first = ", ".join(f"{index} at {address}" for index, address in sorted(tasks.items())[:3])
     return f"{first}, … ({len(tasks)} tasks)" if len(tasks) > 3 else first
 
 

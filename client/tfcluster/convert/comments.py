@@ -72,7 +72,9 @@ def put_in(text: str, comments: list[Comment], target: Callable[[Path], tuple[Pa
     Returns:
         The text with them.  A comment about a node that is not there names it.
     """
-    places = {path: number for number, paths in _starts(YAML(typ="safe", pure=True).compose(text)).items() for path in paths}
+    places = {
+        path: number for number, paths in _starts(YAML(typ="safe", pure=True).compose(text)).items() for path in paths
+    }
     lines = text.splitlines()
     above: dict[int, list[str]] = {}
     behind: dict[int, list[str]] = {}

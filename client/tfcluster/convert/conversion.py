@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tfcluster.convert import run_policy, templates, tfjob
+from tfcluster.convert.fields import SERVERS
 from tfcluster.convert.tfjob import Replicas, TFJob
 from tfcluster.convert.verdicts import Findings, Outcome, Path, Verdict, leaves, said
 from tfcluster_operator.model import naming
@@ -19,16 +20,6 @@ MOST_WITH_TF_CONFIG: Final = 1_000
 _MOST_FILTERED: Final = 512
 _NAME: Final = re.compile("[a-z]([-a-z0-9]*[a-z0-9])?")
 _LONGEST: Final = 63
-_SERVERS: Final = (
-    "uid",
-    "resourceVersion",
-    "generation",
-    "creationTimestamp",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-    "managedFields",
-    "selfLink",
-)
 _APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 _QUEUE: Final = "kueue.x-k8s.io/"
 _LOST: Final = "a TFJob has no such field, and neither has a TFCluster: put it where it belongs, or remove it"
@@ -96,7 +87,7 @@ def _metadata(manifest: Mapping[str, Any], job: TFJob, findings: Findings) -> di
     found: dict[str, Any] = {}
     for key, value in raw.items():
         path: Path = ("metadata", key)
-        if key in _SERVERS:
+        if key in SERVERS:
             findings.say(Outcome.LEFT_OUT, path, "the API server sets it")
         elif key in ("labels", "annotations"):
             if kept := _words(value, path, findings):
@@ -112,7 +103,13 @@ def _metadata(manifest: Mapping[str, Any], job: TFJob, findings: Findings) -> di
 
 def _words(held: Any, path: Path, findings: Findings) -> Any:
     if not isinstance(held, Mapping):
+        if held is not None:
+            findings.say(Outcome.REFUSED, path, f"it is {said(held)}, and must be an object")
         return None
+    for key, value in held.items():
+        if not isinstance(value, str):
+            words = f"it is {said(value)}, and must be a text: put it into quotes"
+            findings.say(Outcome.REFUSED, (*path, key), words)
     kept = copy.deepcopy(held)
     for key in list(held):
         if key == _APPLIED:
@@ -215,6 +212,9 @@ def _job(one: Replicas, job: TFJob, findings: Findings, copies: dict[int, dict[s
     if one.job not in tfjob.KNOWN_JOBS:
         words = f"TFJob counts no {one.key} for success or failure: here its failure fails the cluster under Never"
         findings.remark(Outcome.LOSSY, path, words, target=f"spec.jobs.{one.job}")
+    if one.port != tfjob.DEFAULT_PORT:
+        words = f"the port named {tfjob.PORT_NAME} is {one.port}"
+        findings.remark(Outcome.SAME, (*path, "template"), words, target="spec.port or spec.jobs.J.port")
     template = copy.deepcopy(one.template)
     findings.moved[*path, "template"] = (*target, "template")
     if isinstance(template, dict):

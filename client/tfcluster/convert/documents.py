@@ -17,6 +17,8 @@ from tfcluster.manifest_text import ProblemError, documents
 
 _SEPARATOR: Final = re.compile(r"^---(?=\s|$)", re.MULTILINE)
 _HEAD: Final = re.compile(r"---[^\n]*\n")
+_TABS: Final = "YAML takes no tabs for indentation: use spaces."
+_TEMPLATES: Final = "Correct it there. A template of Helm is to be rendered first, by `helm template`."
 _LISTS: Final = ("List", "TFJobList")
 
 
@@ -24,8 +26,8 @@ _LISTS: Final = ("List", "TFJobList")
 class Stream:
     """What became of a file.
 
-    ``text`` is the new file, whole only if nothing was refused; ``conversions`` are its TFJobs in their order; ``beside``
-    says what has to change in other objects of it.
+    ``text`` is the new file, whole only if nothing was refused; ``conversions`` are its TFJobs in their order;
+    ``beside`` says what has to change in other objects of it.
     """
 
     text: str
@@ -92,9 +94,9 @@ def _parts(text: str, name: str) -> Iterator[_Part]:
             found = documents(part.encode())
         except ProblemError as error:
             line = text.count("\n", 0, first) + error.line
-            raise ManifestError(
-                f"{name}:{line}: {error.words}", hint="A template of Helm is to be rendered first, by `helm template`."
-            ) from error
+            wrong = part.splitlines()[error.line - 1 : error.line]
+            hint = _TABS if any("\t" in one for one in wrong) else _TEMPLATES
+            raise ManifestError(f"{name}:{line}: {error.words}", hint=hint) from error
         if len(found) == 1:
             yield _Part(part, found[0].value, found[0].node is not None)
         else:

@@ -26,8 +26,8 @@ _NOTES: Final = {
 }
 _GANG: Final = {
     "minAvailable": (
-        "TFCluster has no gangs yet: create a PodGroup of your scheduler with this minMember, and set schedulerName and "
-        "the PodGroup's label or annotation in each template"
+        "TFCluster has no gangs yet: create a PodGroup of your scheduler with this minMember, and set schedulerName "
+        "and the PodGroup's label or annotation in each template"
     ),
     "queue": "TFCluster has no gangs yet: name the queue in the PodGroup that you create",
     "minResources": "TFCluster has no gangs yet: name them in the PodGroup that you create",
@@ -58,11 +58,13 @@ def convert(spec: Mapping[str, Any], job: TFJob, findings: Findings) -> dict[str
         _number(held, key, least, found)
     _clean_up(held, job, found)
     _scheduling(held)
-    words = "an edit of the template changes no running pod; Recreate, our default, replaces them at once"
+    words = (
+        "OnDelete: as with TFJob an edit of the template changes no running pod; our default, Recreate, replaces them"
+    )
     findings.remark(Outcome.EXPLICIT, (), words, target="spec.updateStrategy.type")
     found["updateStrategy"] = {"type": "OnDelete"}
     words = (
-        "by default nobody but the tasks of the cluster reaches their ports: let others in by spec.isolation.allowFrom, "
+        "by default only the tasks of the cluster reach their ports: let others in by spec.isolation.allowFrom, "
         "or everybody, as with TFJob, by spec.isolation.mode: None"
     )
     findings.remark(Outcome.NOTED, (), words, target="spec.isolation")
@@ -121,9 +123,9 @@ def _suspend(held: _RunPolicy, found: dict[str, Any]) -> None:
 
 def _managed_by(held: _RunPolicy, found: dict[str, Any]) -> None:
     value, path = held.get("managedBy"), held.path("managedBy")
-    if value in (None, ""):
+    if value is None:
         return
-    if value == _OURSELVES:
+    if value in ("", _OURSELVES):
         held.findings.say(Outcome.LEFT_OUT, path, "it names TFJob's own operator; left out, it is ours")
     elif value == _MULTIKUEUE:
         found["managedBy"] = value
@@ -185,15 +187,20 @@ def _success(spec: Mapping[str, Any], job: TFJob, findings: Findings, found: dic
     path: Path = ("spec", "successPolicy")
     value, worker, leader = spec.get("successPolicy"), job.of("worker"), job.leader
     given = value not in (None, "")
+    if value == "":
+        findings.say(Outcome.SAME, path, "it is the default")
     if given and value != "AllWorkers":
         words = f"TFJob knows AllWorkers, and takes {said(value)} for the default: remove it, or write AllWorkers"
-        findings.say(Outcome.LOSSY, path, words)
+        findings.remark(Outcome.LOSSY, path, words)
     decider = leader or worker
     if decider is None:
-        words = "without Chief, Master and Worker TFJob never succeeds; here the cluster does when all others exit with 0"
+        words = (
+            "without Chief, Master and Worker TFJob never succeeds; here the cluster does when all others exit with 0"
+        )
         findings.say(Outcome.NOTED, path, words, target="spec.successPolicy")
         return
-    outcome, words = Outcome.SAME if given else Outcome.EXPLICIT, f"the {decider.key} decides"
+    words = f"the {decider.key} decides"
+    outcome = Outcome.SAME if value == "AllWorkers" else Outcome.LOSSY if given else Outcome.EXPLICIT
     if leader is not None and value == "AllWorkers":
         outcome, words = Outcome.NOTED, f"with a {leader.key} it means nothing: the {leader.key} decides"
     elif leader is None and value == "AllWorkers":
@@ -209,13 +216,13 @@ def _success(spec: Mapping[str, Any], job: TFJob, findings: Findings, found: dic
     if decider.policy == "Always":
         _never_ends(job, path, findings)
         return
-    target = "spec.successPolicy.jobs"
-    if leader is not None and leader.job == "chief":
-        target = ""  # the default
-    if target and (decider.count > 1 or decider.job == "master" or given):
+    # NB: a chief decides by default, and so does a worker that is alone.
+    written = decider.job == "master" or (decider.job == "worker" and (decider.count > 1 or given))
+    if written:
         found["successPolicy"] = {"jobs": [decider.job], "tasks": "All"}
         findings.moved[path] = path
-    findings.say(outcome, path, words, target=target)
+    if written or given or outcome is Outcome.LOSSY:
+        findings.say(outcome, path, words, target="spec.successPolicy.jobs" if written else "")
 
 
 def _never_ends(job: TFJob, path: Path, findings: Findings) -> None:

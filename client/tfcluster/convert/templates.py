@@ -64,9 +64,8 @@ def tidy(template: dict[str, Any], path: Path, job: TFJob, replicas: Replicas, f
 def _tidy_metadata(template: dict[str, Any], path: Path, findings: Findings) -> None:
     metadata = template.get("metadata")
     if not isinstance(metadata, dict):
-        if metadata is not None:
+        if template.pop("metadata", None) is not None:
             findings.say(Outcome.REFUSED, path, "it must be an object with labels and annotations")
-        template.pop("metadata", None)
         return
     for key in [key for key in metadata if key not in ("labels", "annotations")]:
         del metadata[key]
@@ -77,10 +76,16 @@ def _tidy_metadata(template: dict[str, Any], path: Path, findings: Findings) -> 
             findings.say(Outcome.LOSSY, (*path, key), words)
     for group in ("labels", "annotations"):
         held = metadata.get(group)
-        for key in [key for key in held if _is_ours(str(key), group)] if isinstance(held, dict) else ():
+        if not isinstance(held, dict):
+            continue
+        for key in [key for key in held if _is_ours(str(key), group)]:
             value = held.pop(key)
             words = f"the operator sets it itself: choose pods by {naming.LABEL_CLUSTER}, or give yours another name"
             findings.say(Outcome.LOSSY, (*path, group, key), f"{words} (it was {value})")
+        if not held:
+            del metadata[group]
+    if not metadata:
+        del template["metadata"]
 
 
 def _is_ours(key: str, group: str) -> bool:
@@ -95,10 +100,10 @@ def _tidy_spec(spec: dict[str, Any], path: Path, replicas: Replicas, findings: F
         outcome = Outcome.LEFT_OUT
         if own != applied:
             outcome = Outcome.NOTED
-            given = "its" if replicas.restart_policy else "its default"
+            default = "" if replicas.restart_policy else " by default"
             words = (
-                f"TFJob overwrites it with the restartPolicy beside template ({given} {replicas.policy}), and so it is "
-                f"left out. If you want {own}, set spec.jobs.{replicas.job}.restartPolicy"
+                f"TFJob overwrites it with the restartPolicy beside template, which is {replicas.policy}{default}, and "
+                f"so it is left out. If you want {own}, set spec.jobs.{replicas.job}.restartPolicy"
             )
         findings.say(outcome, (*path, "restartPolicy"), words)
     for key in ("hostname", "subdomain"):
@@ -137,19 +142,22 @@ def _check_clashes(spec: Mapping[str, Any], path: Path, findings: Findings) -> N
             findings.say(Outcome.REFUSED, (*path, "volumes", index, "name"), words)
     for group in ("containers", "initContainers"):
         for index, container in _objects(spec, group):
-            where = (*path, group, index)
-            for key in ("name", "image"):
-                if not container.get(key):
-                    findings.say(Outcome.REFUSED, (*where, key), f"the container has no {key}, which TFJob asks for too")
-            for position, mount in _objects(container, "volumeMounts"):
-                folder = str(mount.get("mountPath", ""))
-                if any(folder == ours or folder.startswith(f"{ours}/") for ours in _OUR_FOLDERS):
-                    words = f"the operator mounts its own at {' and '.join(_OUR_FOLDERS)}: mount yours elsewhere"
-                    findings.say(Outcome.REFUSED, (*where, "volumeMounts", position, "mountPath"), words)
-            for position, variable in _objects(container, "env"):
-                if variable.get("name") in _OUR_VARIABLES:
-                    words = "the operator sets this variable: give yours another name"
-                    findings.say(Outcome.REFUSED, (*where, "env", position, "name"), words)
+            _check_container(container, (*path, group, index), findings)
+
+
+def _check_container(container: Mapping[str, Any], where: Path, findings: Findings) -> None:
+    for key in ("name", "image"):
+        if not container.get(key):
+            findings.say(Outcome.REFUSED, (*where, key), f"the container has no {key}, which TFJob asks for too")
+    for position, mount in _objects(container, "volumeMounts"):
+        folder = str(mount.get("mountPath", ""))
+        if any(folder == ours or folder.startswith(f"{ours}/") for ours in _OUR_FOLDERS):
+            words = f"the operator mounts its own at {' and '.join(_OUR_FOLDERS)}: mount yours elsewhere"
+            findings.say(Outcome.REFUSED, (*where, "volumeMounts", position, "mountPath"), words)
+    for position, variable in _objects(container, "env"):
+        if variable.get("name") in _OUR_VARIABLES:
+            words = "the operator sets this variable: give yours another name"
+            findings.say(Outcome.REFUSED, (*where, "env", position, "name"), words)
 
 
 def _tidy_variables(spec: dict[str, Any], path: Path, job: TFJob, findings: Findings) -> None:
@@ -158,7 +166,8 @@ def _tidy_variables(spec: dict[str, Any], path: Path, job: TFJob, findings: Find
     for index, container in _objects(spec, "containers"):
         if not job.distributed or container.get("name") != main or not isinstance(container.get("env"), list):
             continue
-        where, kept = (*path, "containers", index, "env"), []
+        where: Path = (*path, "containers", index, "env")
+        kept: list[Any] = []
         for position, variable in enumerate(container["env"]):
             if isinstance(variable, Mapping) and variable.get("name") == TF_CONFIG:
                 findings.say(Outcome.LEFT_OUT, (*where, position), "TFJob's own hides it, as the operator's would")
@@ -265,7 +274,9 @@ def _tell_of_main_container(template: Mapping[str, Any], path: Path, findings: F
     if not names:
         findings.say(Outcome.REFUSED, path, "there is none: a pod needs one with a name and an image")
     elif CONTAINER not in names:
-        words = f"TFJob refuses a template without a container named {CONTAINER}; here the first one, {names[0]}, counts"
+        words = (
+            f"TFJob refuses a template without a container named {CONTAINER}; here the first one, {names[0]}, counts"
+        )
         findings.say(Outcome.NOTED, path, words)
 
 

@@ -82,7 +82,7 @@ class TFJob:
 
 def is_tfjob(document: Any) -> bool:
     """Tell whether an object is a TFJob, of any version."""
-    return isinstance(document, Mapping) and document.get("kind") in (KIND, "TfJob") and "spec" in document
+    return isinstance(document, Mapping) and document.get("kind") in (KIND, "TfJob")
 
 
 def read(manifest: Mapping[str, Any], findings: Findings) -> TFJob:

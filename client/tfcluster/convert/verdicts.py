@@ -34,8 +34,8 @@ class Outcome(StrEnum):
 class Verdict:
     """What became of one field.
 
-    ``path`` is empty for what TFJob has no field for; else it is where it stands in the TFJob, ``target`` where it went, "" if nowhere; ``words`` say why, and what to do
-    about it where something is to be done.
+    ``path`` is where it stands in the TFJob, empty for what TFJob has no field for; ``target`` is where it went, "" if
+    nowhere; ``words`` say why, and what to do about it where something is to be done.
     """
 
     outcome: Outcome
@@ -107,4 +107,3 @@ def leaves(node: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
         yield from leaves(value, (*path, key))
     if empty:
         yield path, node
-

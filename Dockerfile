@@ -12,12 +12,14 @@ RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf,required=false \
     && /opt/tfcluster/bin/pip install --no-cache-dir --no-compile --quiet --require-hashes -r requirements/operator.txt \
     && /opt/build/bin/pip install --no-cache-dir --quiet --require-hashes -r requirements/build.txt
 COPY pyproject.toml README.md LICENSE ./
+# The client is no part of the image, nor are its scripts.
 COPY operator operator
 COPY resolver resolver
 # Compiled once, at the end, without a time in it and in one order: the same sources make the same files.
 RUN /opt/build/bin/python -m hatchling build -t wheel -d /dist \
     && /opt/tfcluster/bin/pip install --no-cache-dir --no-compile --quiet --no-deps --no-index /dist/*.whl \
     && /opt/tfcluster/bin/python3 -m pip uninstall --quiet --yes setuptools pip \
+    && rm /opt/tfcluster/bin/tfcluster /opt/tfcluster/bin/kubectl-tfcluster /opt/tfcluster/bin/kubectl_complete-tfcluster \
     && find /opt/tfcluster -name __pycache__ -prune -exec rm -rf {} + \
     && PYTHONHASHSEED=0 /opt/tfcluster/bin/python3 -m compileall -q --invalidation-mode unchecked-hash /opt/tfcluster
 

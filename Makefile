@@ -148,29 +148,18 @@ clean: ## remove what was made in the checkout; caches and a running cluster sta
 	$(BIN)/pip install --quiet --no-deps --no-build-isolation -e .
 	touch $@
 
-$(OPERATOR)/.complete:
-	@echo "making the operator's environment: usually ten seconds, once per requirements/operator.txt"
-	$(PYTHON) -m venv $(OPERATOR)
-	$(OPERATOR)/bin/pip install --quiet --require-hashes -r requirements/operator.txt
-	touch $@
-
-$(LINT)/.complete:
-	@echo "making the linters' environment: usually a minute, once per requirements/lint.txt"
-	$(PYTHON) -m venv $(LINT)
-	$(LINT)/bin/pip install --quiet --require-hashes -r requirements/lint.txt
-	touch $@
-
-$(DOCS)/.complete:
-	@echo "making the environment of the docs: usually twenty seconds, once per requirements/docs.txt"
-	$(PYTHON) -m venv $(DOCS)
-	$(DOCS)/bin/pip install --quiet --require-hashes -r requirements/docs.txt
-	touch $@
-
-$(TENSORFLOW)/.complete:
-	@echo "making TensorFlow's environment: usually a minute or two, once per requirements/tensorflow-test.txt"
-	$(PYTHON) -m venv $(TENSORFLOW)
-	$(TENSORFLOW)/bin/pip install --quiet --require-hashes -r requirements/tensorflow-test.txt
-	touch $@
+# An environment of its own: where, for what, how long it usually takes, from which file of requirements/.
+define ENVIRONMENT
+$(1)/.complete:
+	@echo "making $(2): usually $(3), once per requirements/$(4).txt"
+	$$(PYTHON) -m venv $(1)
+	$(1)/bin/pip install --quiet --require-hashes -r requirements/$(4).txt
+	touch $$@
+endef
+$(eval $(call ENVIRONMENT,$(OPERATOR),the operator's environment,ten seconds,operator))
+$(eval $(call ENVIRONMENT,$(LINT),the linters' environment,a minute,lint))
+$(eval $(call ENVIRONMENT,$(DOCS),the environment of the docs,twenty seconds,docs))
+$(eval $(call ENVIRONMENT,$(TENSORFLOW),TensorFlow's environment,a minute or two,tensorflow-test))
 
 # NB: --no-deps, or pip complains of the TensorFlow that it is installed beside and wants another version.
 $(CACHE)/protobuf-%/.complete: $(TENSORFLOW)/.complete

@@ -1,7 +1,7 @@
-"""The generated pages of the docs: docs/api.md from the CRD, docs/commands.md from the programs' own --help.
+"""The generated pages of the docs: docs/api.md from the CRD, docs/commands.md and docs/cli.md from --help.
 
 Usage:
-    python -m scripts.reference             write both pages
+    python -m scripts.reference             write the pages
     python -m scripts.reference --check     say whether they are up to date; exit status 1 if they are not
 
 It decides which fields are ours: Kubernetes' own schemas and what the operator keeps for itself are not listed.
@@ -15,12 +15,17 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+import click
 import yaml
+
+from tfcluster.commands.root import COMMANDS as COMMANDS_OF_THE_CLI
+from tfcluster.commands.root import root
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 CRD: Final = ROOT / "crds" / "tfcluster.yaml"
 API: Final = ROOT / "docs" / "api.md"
 COMMANDS: Final = ROOT / "docs" / "commands.md"
+CLI: Final = ROOT / "docs" / "cli.md"
 
 #: The commands of the resolver, in the order in which one meets them.
 ORDER: Final = ("show", "matrix", "doctor", "wait", "exec", "serve")
@@ -168,6 +173,24 @@ def _anchor(heading: str) -> str:
 # --- the commands
 
 
+#: What the page of the command line begins with.
+_OF_THE_CLI: Final = """# The command line
+
+`tfcluster` works on TFClusters from your shell, on a Kubernetes cluster or on this machine:
+
+```console
+$ pip install 'tfcluster[client]'
+$ tfcluster --help
+$ kubectl tfcluster --help      # the same, as a plug-in of kubectl
+```
+
+Commands that talk to a cluster take `-n`, `--context` and `--kubeconfig` as kubectl does, and `--local` for what
+`tfcluster local run` plays on this machine. Data goes to stdout, everything else to stderr. Exit codes: 0 all went
+well, 1 it did not (the message says what to do), 2 the command line is wrong, 124 it took longer than `--timeout`, 130
+Ctrl-C; where a command has others, it says so.
+"""
+
+
 def commands_page() -> str:
     """Make the page of the commands.
 
@@ -189,6 +212,29 @@ def commands_page() -> str:
         _help("tfcluster_operator"),
     ]
     return "\n".join(parts)
+
+
+def cli_page() -> str:
+    """Make the page of the command line ``tfcluster``.
+
+    Returns:
+        Its Markdown.
+    """
+    parts = [_OF_THE_CLI, _words_of(root, "tfcluster")]
+    for names in COMMANDS_OF_THE_CLI.values():
+        for name in names:
+            command = root.get_command(click.Context(root), name)
+            if command is None:
+                continue  # not there yet
+            parts += [f"## {name}\n", _words_of(command, f"tfcluster {name}")]
+            for inner, one in sorted(getattr(command, "commands", {}).items()):
+                parts += [f"### {name} {inner}\n", _words_of(one, f"tfcluster {name} {inner}")]
+    return "\n".join(parts)
+
+
+def _words_of(command: click.Command, path: str) -> str:
+    context = click.Context(command, info_name=path, terminal_width=100, max_content_width=100)
+    return f"```text\n{command.get_help(context).rstrip()}\n```\n"
 
 
 def _help(module: str, *command: str) -> str:
@@ -226,7 +272,7 @@ def same(kept: str, made: str) -> bool:
 
 def pages() -> dict[Path, str]:
     """Make the generated pages, by the files that keep them."""
-    return {API: api_page(), COMMANDS: commands_page()}
+    return {API: api_page(), COMMANDS: commands_page(), CLI: cli_page()}
 
 
 if __name__ == "__main__":

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from tfcluster.errors import NoClusterError
+from tfcluster.errors import ClusterFailedError, ManifestError, NoClusterError, WaitTimeoutError
+from tfcluster.following import follow_one
+from tfcluster.goals import Goal
 from tfcluster.kubernetes_api import TFCLUSTERS, KubernetesApi, Object
 from tfcluster.log_batches import log_batches
 from tfcluster.log_lines import LogLine
@@ -129,6 +132,97 @@ class Client:
         request = LogRequest(tasks, follow, previous, container, tail, since_seconds, limit)
         for batch in log_batches(self.api, name, namespace, request, tell):
             yield from batch
+
+    def wait(
+        self,
+        name: str,
+        goal: str = "ready",
+        *,
+        namespace: str | None = None,
+        timeout: float | None = None,
+        tell: Callable[[str], None] = lambda _: None,
+    ) -> Object | None:
+        """Wait until a TFCluster is as it should be.
+
+        Args:
+            name: its name.
+            goal: "ready", "succeeded", "failed", "finished", "suspended", "resized", "deleted", or
+                ``condition=TYPE[=STATUS]``.
+            namespace: its namespace, if not the client's.
+            timeout: how long at the most, in seconds; None waits for ever.
+            tell: called with what is waited for, at once and whenever that changes.
+
+        Returns:
+            The TFCluster as it is then; None where it is gone.
+
+        Raises:
+            NoClusterError: there is none of that name.
+            ClusterFailedError: it cannot come any more; the words say why.
+            WaitTimeoutError: it took too long; the words say what was missing.
+            RefusedError: the API server said no.
+            ValueError: there is no such goal.
+        """
+        wanted = Goal.of(goal)
+        until = float("inf") if timeout is None else time.monotonic() + timeout
+        if wanted.word != "deleted":
+            self.get(name, namespace)
+        told = ""
+        for body in follow_one(self.api, name, namespace, until=until):
+            found = wanted.judge(body)
+            if found.outcome == "reached":
+                return body
+            if found.outcome == "impossible":
+                raise ClusterFailedError(f"{name} cannot become {goal} any more: {found.words}")
+            if found.words != told:
+                told = found.words
+                tell(told)
+        raise WaitTimeoutError(f"{name} did not become {goal} within {timeout:g} s: {told}")
+
+    def scale(self, name: str, replicas: int, *, job: str = "worker", namespace: str | None = None) -> Object:
+        """Change how many tasks a job has.
+
+        Args:
+            name: the TFCluster.
+            replicas: how many there should be.
+            job: the job.
+            namespace: the TFCluster's namespace, if not the client's.
+
+        Returns:
+            The TFCluster after it; the tasks come and go later, see wait with "resized".
+
+        Raises:
+            NoClusterError: there is none of that name.
+            ManifestError: it has no such job.
+            RefusedError: the API server said no: more than maxReplicas, for example.
+        """
+        jobs = self.get(name, namespace)["spec"]["jobs"]
+        if job not in jobs:
+            raise ManifestError(f"{name} has no job {job}", hint=f"Its jobs are {', '.join(jobs)}.")
+        change = {"spec": {"jobs": {job: {"replicas": replicas}}}}
+        return self.api.patch(TFCLUSTERS, name, change, namespace)
+
+    def suspend(self, name: str, namespace: str | None = None) -> Object:
+        """Delete a TFCluster's pods and keep everything else; raises NotFoundError and RefusedError."""
+        return self.api.patch(TFCLUSTERS, name, {"spec": {"suspend": True}}, namespace)
+
+    def resume(self, name: str, namespace: str | None = None) -> Object:
+        """Start the pods of a suspended TFCluster again; raises NotFoundError and RefusedError."""
+        return self.api.patch(TFCLUSTERS, name, {"spec": {"suspend": False}}, namespace)
+
+    def delete(self, name: str, namespace: str | None = None, *, uid: str = "") -> None:
+        """Delete a TFCluster with everything that it owns.
+
+        Args:
+            name: its name.
+            namespace: its namespace, if not the client's.
+            uid: delete it only if it still is this one.
+
+        Raises:
+            NotFoundError: there is none of that name.
+            ConflictError: another one has the name by now.
+            RefusedError: the API server said no.
+        """
+        self.api.delete(TFCLUSTERS, name, namespace, uid=uid)
 
     def close(self) -> None:
         """Close the connections."""

@@ -1,4 +1,4 @@
-"""``python -m tfcluster_operator``: settings, logging, loop; nothing else."""
+"""``python -m tfcluster_operator``: settings, logging, process; nothing else."""
 
 from __future__ import annotations
 
@@ -9,36 +9,21 @@ import signal
 # handler for, and a pod that is deleted right after its start would hang for its whole grace period.
 signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
 
-import logging
 import sys
 
-import uvloop
-
-from tfcluster_operator import handlers, logs
-from tfcluster_operator.kube.leadership import LeaseLostError
-from tfcluster_operator.settings import Settings, parse_arguments
+from tfcluster_operator import logs
+from tfcluster_operator.settings import parse_arguments
 
 
 def main() -> None:
-    """Run the operator; the process exits with 0 when it was told to stop, with 1 when a part of it died."""
+    """Run the operator as the command line says; see :func:`tfcluster_operator.process.run`."""
     settings = parse_arguments(sys.argv[1:])
-    logs.begin(settings.log_level, settings.log_format)
-    uvloop.run(_run(settings))
-
-
-async def _run(settings: Settings) -> None:
-    code = 0
     try:
-        await handlers.run(settings)
-    except LeaseLostError as error:
-        logging.getLogger(__name__).error("the operator ends: %s", error)  # noqa: TRY400 - the reason says it all
-        code = 1
-    except Exception:
-        logging.getLogger(__name__).exception("the operator ends")
-        code = 1
-    logging.shutdown()
-    # NB: our own part has ended in order; what kopf left to wind down holds nothing.
-    os._exit(code)
+        from tfcluster_operator import process  # noqa: PLC0415 - --version and --help need none of its libraries
+    except ModuleNotFoundError as error:
+        sys.exit(f"{error.name} is not installed: pip install 'tfcluster[operator]' brings what the operator needs")
+    logs.begin(settings.log_level, settings.log_format)
+    process.run(settings)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,8 @@ from task_programs import AWAIT_EPOCH, CALL, LISTEN, PORT, REACHED, RESOLVE, pod
 
 #: A guard against hanging, far above what starting a pod takes on two loaded processors.
 POD_DEADLINE_SECONDS: Final = 120.0
+#: The same for what some pods with TensorFlow need.
+TRAINING_DEADLINE_SECONDS: Final = 300.0
 VIEW: Final = "/etc/tfcluster/cluster.json"
 
 
@@ -173,6 +175,15 @@ class LiveWorld(World):
     def await_ready(self, name: str) -> Object:
         """Return the TFCluster once it is Ready in its present generation."""
         return eventually(lambda: self.cluster(name), is_ready, what=f"{name} is Ready", within=POD_DEADLINE_SECONDS)
+
+    def await_success(self, name: str) -> None:
+        """Return once a TFCluster that trains has succeeded."""
+        eventually(
+            lambda: self.status(name).get("conditions", []),
+            lambda conditions: any(c["type"] == "Succeeded" and c["status"] == "True" for c in conditions),
+            what=f"{name} succeeds",
+            within=TRAINING_DEADLINE_SECONDS,
+        )
 
     def await_replaced(self, pod: str, uid: str) -> Object:
         """Return the pod that came after the one with this UID, once it is ready."""

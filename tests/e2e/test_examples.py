@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from live_world import LiveWorld, restarts, who_reaches
+from live_world import TRAINING_DEADLINE_SECONDS, LiveWorld, restarts, who_reaches
 from support.objects import PODS
 from support.waiting import eventually
 from support.world import task_names
@@ -30,8 +30,6 @@ ELSEWHERE = {
     "custom-image.yaml",
     "hpa.yaml",
 }
-#: A guard against hanging, far above what some pods with TensorFlow need on two loaded processors.
-TRAINING_DEADLINE_SECONDS = 300.0
 CHIEF = "digits-chief-0"
 
 # The README and the examples must work where the network enforces what a cluster, or the operator, asks for.

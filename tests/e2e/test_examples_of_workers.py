@@ -6,13 +6,11 @@ import re
 from collections.abc import Callable
 
 import pytest
-from live_world import LiveWorld
+from live_world import TRAINING_DEADLINE_SECONDS, LiveWorld
 from support.objects import Kind
 from support.waiting import eventually
 
 AUTOSCALERS = Kind("autoscaling/v2", "horizontalpodautoscalers")
-#: A guard against hanging, far above what some pods with TensorFlow need on two loaded processors.
-TRAINING_DEADLINE_SECONDS = 300.0
 
 
 @pytest.fixture(scope="module")
@@ -23,20 +21,10 @@ def world(apply_example: Callable[[str], LiveWorld]) -> LiveWorld:
     return apply_example("hpa.yaml")
 
 
-def await_success(world: LiveWorld, name: str) -> None:
-    """Return once a TFCluster has succeeded."""
-    eventually(
-        lambda: world.status(name).get("conditions", []),
-        lambda conditions: any(c["type"] == "Succeeded" and c["status"] == "True" for c in conditions),
-        what=f"{name} succeeds",
-        within=TRAINING_DEADLINE_SECONDS,
-    )
-
-
 @pytest.mark.parametrize("name", ["digits-tf-config", "digits-custom"])
 def test_example_of_equal_workers_learns_and_ends(world: LiveWorld, name: str):
     """Both workers train together to the end, and the cluster succeeds without a restart."""
-    await_success(world, name)
+    world.await_success(name)
 
     for index in (0, 1):
         log = world.logs(f"{name}-worker-{index}")

@@ -12,7 +12,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 
 import pytest
-from live_world import LiveWorld
+from live_world import TRAINING_DEADLINE_SECONDS, LiveWorld
 from resize_programs import IDLE, with_folder
 from support.objects import NAMESPACES, NODES, Kind, Objects
 from support.waiting import eventually
@@ -22,8 +22,6 @@ VOLUMES = Kind("v1", "persistentvolumes", namespaced=False)
 STORAGE_CLASSES = Kind("storage.k8s.io/v1", "storageclasses", namespaced=False)
 #: What marks the StorageClass of claims that name none.
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
-#: A guard against hanging, far above what some pods with TensorFlow need on two loaded processors.
-TRAINING_DEADLINE_SECONDS = 300.0
 CHIEF = "digits-kept-chief-0"
 
 
@@ -80,16 +78,6 @@ def await_log(world: LiveWorld, pod: str, pattern: str) -> re.Match[str]:
     )
 
 
-def await_success(world: LiveWorld, name: str) -> None:
-    """Return once a TFCluster has succeeded."""
-    eventually(
-        lambda: world.status(name).get("conditions", []),
-        lambda conditions: any(c["type"] == "Succeeded" and c["status"] == "True" for c in conditions),
-        what=f"{name} succeeds",
-        within=TRAINING_DEADLINE_SECONDS,
-    )
-
-
 def test_checkpoints_example_goes_on_where_it_was(kept: LiveWorld, kubectl: Callable):
     """The chief's pod is deleted amid the training: its successor goes on from the volume, and the cluster succeeds."""
     await_log(kept, CHIEF, r"^pass 3:")
@@ -100,14 +88,14 @@ def test_checkpoints_example_goes_on_where_it_was(kept: LiveWorld, kubectl: Call
     kept.await_replaced(CHIEF, uid)
 
     assert int(await_log(kept, CHIEF, r"^(\d+) passes were made before")[1]) >= 2
-    await_success(kept, "digits-kept")
+    kept.await_success("digits-kept")
     assert kept.status("digits-kept")["restarts"] == 0
     assert re.search(r"^done: accuracy 0\.[89]", kept.logs(CHIEF), re.MULTILINE)
 
 
 def test_evaluator_example_judges_to_the_end(kept: LiveWorld):
     """The evaluator judges checkpoints while the others train, the last one too; then the cluster has succeeded."""
-    await_success(kept, "digits-judged")
+    kept.await_success("digits-judged")
 
     log = kept.logs("digits-judged-evaluator-0")
     judged = re.findall(r"^evaluated pass (\d+): .* accuracy (0\.\d+)", log, re.MULTILINE)

@@ -9,14 +9,12 @@ from typing import Any
 
 import pytest
 import yaml
-from live_world import LiveWorld
+from live_world import TRAINING_DEADLINE_SECONDS, LiveWorld
 from support.objects import NODES, TFCLUSTERS, Object
 from support.waiting import eventually
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "parameter-server.yaml"
 CHIEF = "digits-chief-0"
-#: A guard against hanging, far above what some pods with TensorFlow need on two loaded processors.
-TRAINING_DEADLINE_SECONDS = 300.0
 
 
 def with_checkpoints(manifest: Object, *, folder: str, node: str) -> Object:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from live_world import LiveWorld, restarts
+from live_world import TRAINING_DEADLINE_SECONDS, LiveWorld, restarts
 from resize_programs import END_AMID, IDLE, stock_template, with_folder
 from support.objects import NODES
 from support.waiting import eventually
@@ -16,8 +16,6 @@ from support.waiting import eventually
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "elastic-parameter-server.yaml"
 CHIEF, CLUSTER = "digits-elastic-chief-0", "digits-elastic"
 SERVERS = [f"{CLUSTER}-ps-0", f"{CLUSTER}-worker-0", f"{CLUSTER}-worker-1"]
-#: A guard against hanging, far above what some pods with TensorFlow need on two loaded processors.
-TRAINING_DEADLINE_SECONDS = 300.0
 #: The README promises a second; the rest is for a machine whose two processors train TensorFlow at the same time.
 NOTICE_DEADLINE_SECONDS = 3.0
 
@@ -121,15 +119,10 @@ def test_equal_workers_start_again_together_from_a_checkpoint(mirrored):
     made = max(passes(mirrored.logs("c-worker-0")))
 
     mirrored.end("c-worker-1", 137)
-    status = eventually(
-        lambda: mirrored.status("c"),
-        lambda s: any(c["type"] == "Succeeded" and c["status"] == "True" for c in s["conditions"]),
-        what="the training succeeds",
-        within=TRAINING_DEADLINE_SECONDS,
-    )
+    mirrored.await_success("c")
 
     assert not {uids[pod] for pod in ("c-worker-0", "c-worker-1")} & set(mirrored.uids().values())
-    assert status["restarts"] == 1
+    assert mirrored.status("c")["restarts"] == 1
     logs = [mirrored.logs(f"c-worker-{index}") for index in (0, 1)]
     assert passes(logs[0]) == passes(logs[1])
     # The last pass that was told of may have been cut short of its checkpoint.

@@ -79,6 +79,21 @@ class Stage:
         """Return when the operator writes nothing more."""
         return self.audit.await_quiet(USER, namespace=NAMESPACE)
 
+    def takes_over(self, operator: OperatorProcess, position: int, pods: dict[str, dict[str, str]]) -> None:
+        """Start an operator, and assert that it leaves everything as it is.
+
+        Args:
+            operator: the older or the newer one.
+            position: of the audit log, since when nothing must have been written.
+            pods: the UIDs of the pods that must stay, by cluster and name.
+        """
+        self.start(operator)
+        for cluster in pods:
+            await_another_pass(self.world, cluster)
+        self.quiet()
+        assert self.writes(position) == []
+        assert {cluster: uids_of(self.world, cluster) for cluster in pods} == pods
+
 
 @pytest.fixture(scope="session")
 def helm() -> Path:
@@ -174,13 +189,7 @@ def test_upgrade_by_helm_and_back(stage):
 
     stage.follow("definition")
     stage.follow("run")
-    stage.start(stage.newer)
-    for name in ("c", "done"):
-        await_another_pass(world, name)
-    stage.quiet()
-
-    assert stage.writes(position) == []
-    assert uids_of(world, "c") == pods
+    stage.takes_over(stage.newer, position, {"c": pods, "done": ended})
     assert "debug" in stage.arguments(), "the release's values stay"
 
     # It rules: what is taken away comes back.
@@ -194,13 +203,6 @@ def test_upgrade_by_helm_and_back(stage):
     position = stage.quiet()
 
     stage.follow("back")
-    stage.start(stage.older)
-    for name in ("c", "done"):
-        await_another_pass(world, name)
-    stage.quiet()
-
-    assert stage.writes(position) == []
-    assert uids_of(world, "c") == pods
-    assert uids_of(world, "done") == ended
+    stage.takes_over(stage.older, position, {"c": pods, "done": ended})
     assert world.condition("done", "Succeeded")["status"] == "True"
     assert sorted(pods) == sorted(task_names("c", chief=1, worker=3, ps=2))

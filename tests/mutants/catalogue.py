@@ -492,8 +492,8 @@ MUTANTS: Final = (
     Mutant(
         name="policies that nobody needs stay",
         file="model/roster.py",
-        old="unneeded=(*services, *unneeded,",
-        new="unneeded=(*services,",
+        old="unneeded_policies=tuple(not_isolating)",
+        new="unneeded_policies=()",
         why="The isolation is lifted and the ports stay closed.",
         plan=Plan("isolation"),
     ),

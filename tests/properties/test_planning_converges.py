@@ -23,6 +23,7 @@ from unit.in_memory import CLUSTER_UID, InMemoryWorld, RefusedError, groups_of, 
 
 from tfcluster_operator.model import naming, reasons, views
 from tfcluster_operator.model.actions import CreatePod, Delete, Patch
+from tfcluster_operator.model.digests import digest
 from tfcluster_operator.model.spec import TFCluster
 from tfcluster_resolver import contract
 
@@ -89,7 +90,7 @@ def assert_told(world: InMemoryWorld, cluster: TFCluster) -> None:
             pod = world.read("Pod", world.by_task()[naming.pod_name(cluster.name, job.name, index)])
             files = world.objects["ConfigMap", naming.view_name(cluster.name, job.name)]["data"]
             text = files.get(contract.task_view_file(index), files[contract.VIEW_FILE])
-            assert not pod.listening or pod.told == views.digest(text)
+            assert not pod.listening or pod.told == digest(text)
 
 
 def assert_history(world: InMemoryWorld, cluster: TFCluster) -> None:
@@ -257,7 +258,7 @@ def test_a_pod_is_created_only_where_its_name_and_its_view_exist(edit, spoils):
                 assert (service.cluster_ip, service.meta.owner_uid) == ("None", CLUSTER_UID)
                 files = world.objects["ConfigMap", naming.view_name("demo", action.task.job.name)]["data"]
                 text = files.get(contract.task_view_file(action.task.index), files[contract.VIEW_FILE])
-                assert action.view_digest == views.digest(text)
+                assert action.view_digest == digest(text)
             world.apply(action, after)
         world.end_graceful_deletions()
 

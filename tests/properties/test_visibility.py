@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from properties.strategies import clusters
 from unit.in_memory import InMemoryWorld, views_for
 
-from tfcluster_operator.model import filters, views
+from tfcluster_operator.model import filters
+from tfcluster_operator.model.digests import digest
 from tfcluster_operator.model.spec import EVALUATOR, Job, Task, TFCluster
 from tfcluster_resolver import contract
 
@@ -142,7 +143,7 @@ def test_every_pod_is_told_of_the_file_it_reads(cluster):
             task = next(t for t in cluster.tasks() if name == f"demo-{t.job.name.replace('_', '-')}-{t.index}")
             data = world.objects["ConfigMap", name.rpartition("-")[0]]["data"]
             file = f"task-{task.index}.json" if task.index in task.job.task_filters else "cluster.json"
-            assert views.digest(data[file]) == world.read("Pod", name).told
+            assert digest(data[file]) == world.read("Pod", name).told
 
 
 _NAMES = st.text("abc_", min_size=1, max_size=5)

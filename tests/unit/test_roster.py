@@ -244,7 +244,12 @@ def _add(world: InMemoryWorld, kind: Any, name: str, owner: str = CLUSTER_UID) -
 
 def test_what_nothing_declared_needs_is_told_apart(world):
     """Strays are unneeded; older copies of the resolver are kept apart, for a pod may mount one."""
-    for kind, name in (("Service", "stray"), ("ConfigMap", "demo-old"), ("ConfigMap", "demo.resolver-older")):
+    for kind, name in (
+        ("Service", "stray"),
+        ("ConfigMap", "demo-old"),
+        ("ConfigMap", "demo.resolver-older"),
+        ("NetworkPolicy", "demo-of-old"),
+    ):
         _add(world, kind, name)
     _add(world, "ConfigMap", RESOLVER)
     _add(world, "ConfigMap", "demo-not-ours", owner="uid-before")
@@ -255,6 +260,7 @@ def test_what_nothing_declared_needs_is_told_apart(world):
     roster = call_roll(cluster, world.observe(cluster), resolver=RESOLVER)
 
     assert [one.meta.name for one in roster.unneeded] == ["stray", "demo-old"]
+    assert [one.meta.name for one in roster.unneeded_policies] == ["demo-of-old"]
     assert [one.meta.name for one in roster.copies] == ["demo.resolver-older"]
     assert "demo.resolver-older" in roster.mounted
     assert roster.resolver.holder is Holder.OURS

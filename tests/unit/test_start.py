@@ -10,6 +10,8 @@ from pathlib import Path
 
 from support.waiting import eventually
 
+import tfcluster_resolver
+
 _ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -27,6 +29,27 @@ def test_sigterm_is_heeded_before_the_slow_imports(tmp_path: Path):
     finally:
         process.kill()
         process.wait()
+
+
+def test_what_needs_no_library_works_without_any():
+    """Of the distribution without extras the operator tells its version, and what to install to run it."""
+    version, run = begin_without_libraries("--version"), begin_without_libraries("--all-namespaces")
+
+    assert (version.returncode, version.stdout) == (0, f"tfcluster-operator {tfcluster_resolver.__version__}\n")
+    assert run.returncode == 1
+    assert run.stderr == "uvloop is not installed: pip install 'tfcluster[operator]' brings what the operator needs\n"
+
+
+def begin_without_libraries(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the operator with Python's own library alone."""
+    paths = os.pathsep.join(str(_ROOT / part) for part in ("operator", "resolver"))
+    return subprocess.run(
+        [sys.executable, "-S", "-m", "tfcluster_operator", *arguments],
+        env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 def handles(pid: int, number: int) -> bool:

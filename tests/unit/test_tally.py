@@ -8,6 +8,7 @@ import pytest
 from unit.in_memory import NOW, InMemoryWorld, make_body, make_cluster, settled, timestamp
 
 from tfcluster_operator.model import tally
+from tfcluster_operator.model.conditions import by_type
 from tfcluster_operator.model.ledger import JobRecord, LastRestart, Ledger, Verdict
 from tfcluster_operator.model.roster import Roster, call_roll
 
@@ -133,14 +134,14 @@ def test_cluster_is_waited_for_while_it_should_be_ready(case):
     body["metadata"].update(metadata)
     body["metadata"].setdefault("creationTimestamp", None)
 
-    assert tally.waiting(body, tally.conditions_of({"conditions": conditions})) == waited
+    assert tally.waiting(body, by_type({"conditions": conditions})) == waited
 
 
 def test_view_is_undelivered_while_the_condition_says_so():
     """What a cluster that is being deleted has not told is not waited for."""
     body = make_body()
-    late = tally.conditions_of({"conditions": [condition("MembershipPublished", "False", since=NOW - 30)]})
-    told = tally.conditions_of({"conditions": [condition("MembershipPublished", "True", since=NOW - 30)]})
+    late = by_type({"conditions": [condition("MembershipPublished", "False", since=NOW - 30)]})
+    told = by_type({"conditions": [condition("MembershipPublished", "True", since=NOW - 30)]})
 
     assert tally.undelivered_since(body, late) == NOW - 30
     assert tally.undelivered_since(body, told) is None

@@ -9,6 +9,7 @@ import pytest
 from unit.in_memory import InMemoryWorld, make_cluster, settled, views_for
 
 from tfcluster_operator.model import naming, views
+from tfcluster_operator.model.digests import digest
 from tfcluster_operator.model.observed import Observed
 from tfcluster_operator.model.spec import TFCluster
 from tfcluster_resolver import contract
@@ -355,7 +356,7 @@ def test_a_text_that_is_no_view_has_no_membership():
     """Garbage in a file has a digest and nothing else."""
     found = views.read_file("garbage")
 
-    assert (views.digest("garbage"), "", 0) == (found.digest, found.membership, found.epoch)
+    assert (digest("garbage"), "", 0) == (found.digest, found.membership, found.epoch)
 
 
 def test_the_annotation_lists_the_epoch_of_each_file():

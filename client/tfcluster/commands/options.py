@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable
-from typing import Any, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 import click
 
@@ -61,6 +62,28 @@ def api_of(
 
         kubeconfig = str(kubeconfig_of(session))
     return KubernetesApi.connect(kubeconfig=kubeconfig, context=context, namespace=namespace)
+
+
+class _Seconds(click.ParamType[float]):
+    """A length of time as users write it: 90, 90s, 10m, 1h30m."""
+
+    name = "duration"
+    _units: Final = {"d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0}
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if isinstance(value, float):
+            return value
+        text = str(value)
+        parts = re.findall(r"(\d+(?:\.\d+)?)([dhms])", text)
+        if parts and "".join(number + unit for number, unit in parts) == text:
+            return sum(float(number) * self._units[unit] for number, unit in parts)
+        if re.fullmatch(r"\d+(?:\.\d+)?", text):
+            return float(text)
+        raise click.BadParameter(f"{text} is no length of time: write 90s, 10m or 1h30m", ctx, param)
+
+
+#: The type of options that are a length of time; the value is in seconds.
+seconds: Final = _Seconds()
 
 
 def output(*formats: Format) -> Callable[[_Function], _Function]:

@@ -10,7 +10,7 @@ from tfcluster_operator.engine.journal import Account
 from tfcluster_operator.kube.metrics import Figures
 from tfcluster_operator.kube.parents import Key, Parents
 from tfcluster_operator.model import tally
-from tfcluster_operator.model.conditions import KINDS
+from tfcluster_operator.model.conditions import KINDS, by_type
 from tfcluster_operator.model.parse import is_ours
 
 
@@ -37,7 +37,7 @@ def figures_of(
         if body is None or not is_ours(body):
             continue
         status, account = report_of(key)
-        told = tally.conditions_of(status)
+        told = by_type(status)
         for kind in KINDS:
             conditions[kind, told.get(kind, {}).get("status", "Unknown")] += 1
         if (waiting := tally.waiting(body, told)) is not None:

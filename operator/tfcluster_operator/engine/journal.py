@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tfcluster_operator.kube import errors, events
 from tfcluster_operator.kube.execute import Outcome
 from tfcluster_operator.kube.metrics import REPLACEMENTS, VERDICTS, Metrics
-from tfcluster_operator.model import reasons, tally
+from tfcluster_operator.model import conditions, reasons, tally
 from tfcluster_operator.model.actions import Action, CreatePod, Delete, Patch
 from tfcluster_operator.model.ledger import FAILED, SUCCEEDED, LastRestart, Ledger
 from tfcluster_operator.model.roster import Roster
@@ -24,8 +24,6 @@ from tfcluster_operator.model.spec import TFCluster
 
 _log = logging.getLogger(__name__)
 
-#: What is named in a line, of each kind.
-_NAMED: Final = 4
 #: Why a pod that is to have a successor is deleted; the successor is then made because there is none.
 _REPLACED_BY_DELETION: Final = (reasons.TEMPLATE_CHANGED, reasons.POD_EDITED, reasons.RESTARTED_TOGETHER)
 
@@ -80,7 +78,7 @@ class Journal:
             role = tally.role_of(failure.task.rpartition("-")[0])
             self._metrics.task_failures.labels(role, tally.cause_of(failure)).inc()
             tasks[_how(failure)].append(failure.task)
-        words = _few([f"{_few(of)} failed: {how}" for how, of in tasks.items()], "; ")
+        words = events.few([f"{events.few(of)} failed: {how}" for how, of in tasks.items()], "; ")
         why = [*dict.fromkeys(failure.reason for failure in ledger.failures)]
         failures, restarts = len(ledger.failures), ledger.restarts
         _tell(cluster, words, reasons=why, failures=failures, restarts=restarts)
@@ -102,7 +100,7 @@ class Journal:
         passed = {step.gate for step in outcome.done}
         known = {one for one in account.refused if one[0] == cluster.generation and one[1] not in passed}
         if found := [finding for key, finding in refused.items() if key not in known]:
-            words = _few([f"{one.reason}: {errors.masked(one.message)}" for one in found], "; ")
+            words = events.few([f"{one.reason}: {errors.masked(one.message)}" for one in found], "; ")
             why = [*dict.fromkeys(one.reason for one in found)]
             _tell(cluster, words, level=logging.WARNING, reasons=why, refused=len(found))
         account.refused = known | refused.keys()
@@ -110,7 +108,7 @@ class Journal:
     def written(self, cluster: TFCluster, before: Mapping[str, Any], status: Mapping[str, Any]) -> None:
         """Tell of a status that was written: a verdict, a change of Ready."""
         self.status_write("written")
-        old, new = tally.conditions_of(before), tally.conditions_of(status)
+        old, new = conditions.by_type(before), conditions.by_type(status)
         for kind in (SUCCEEDED, FAILED):
             verdict = new.get(kind, {})
             if verdict.get("status") == "True" != old.get(kind, {}).get("status") and verdict["reason"] in VERDICTS:
@@ -140,7 +138,7 @@ class Journal:
         account.epoch = int(status["epoch"])
         if account.epoch > int(before or 0):
             self._metrics.epochs.inc()
-        published = tally.conditions_of(status)["MembershipPublished"]
+        published = conditions.by_type(status)["MembershipPublished"]
         if account.changed_at is not None and published["status"] == "True":
             self._metrics.view_delivery.observe(self._elapsed() - account.changed_at)
             account.changed_at = None
@@ -173,11 +171,6 @@ def _replacement(action: Action, roster: Roster, ledger: Ledger) -> str:
 
 def _how(failure: LastRestart) -> str:
     return failure.reason if failure.exit_code is None else f"{failure.reason}, exit code {failure.exit_code}"
-
-
-def _few(words: Sequence[str], between: str = ", ") -> str:
-    more = len(words) - _NAMED
-    return between.join(words[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _tell(cluster: TFCluster, message: str, *, level: int = logging.INFO, **fields: Any) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
@@ -25,6 +25,7 @@ from tfcluster_operator.model.actions import (
 )
 from tfcluster_operator.model.spec import TFCluster
 
+#: How many are named of what is listed.
 _NAMED: Final = 4
 
 Severity = Literal["Normal", "Warning"]
@@ -85,8 +86,7 @@ def told(actions: Iterable[Action], changed: Iterable[str] = ()) -> Iterator[tup
         groups[action.reason, verb, kind].append(name)
     messages: dict[str, list[str]] = defaultdict(list)
     for (reason, verb, kind), names in groups.items():
-        listed = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
-        messages[reason].append(f"{verb} {len(names)} {_spell(kind, len(names))}: {listed}")
+        messages[reason].append(f"{verb} {len(names)} {_spell(kind, len(names))}: {few(names)}")
     if fields := ", ".join(sorted(set(changed))):
         for parts in (messages[reason] for reason in (reasons.TEMPLATE_CHANGED,) if reason in messages):
             parts.append(f"{fields} changed")
@@ -94,6 +94,17 @@ def told(actions: Iterable[Action], changed: Iterable[str] = ()) -> Iterator[tup
         messages[reasons.POD_KEPT].append("kubectl logs shows what they left")
     for reason, parts in messages.items():
         yield reason, "; ".join(parts)
+
+
+def few(words: Sequence[str], between: str = ", ") -> str:
+    """List the first few, and say how many more there are.
+
+    Args:
+        words: what is listed.
+        between: what stands between two of them.
+    """
+    more = len(words) - _NAMED
+    return between.join(words[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _spell(kind: str, count: int) -> str:

@@ -38,7 +38,8 @@ class _Bodies(msgspec.Struct):
 class Parents:
     """Every TFCluster known, as the API gave it, by namespace and name.
 
-    The watches of the children may be ahead of the one of the TFClusters: ``is_leaving`` asks the API server.
+    The watches of the children may be ahead of the one of the TFClusters: ``is_leaving`` asks the API server, and
+    remembers what is gone.
 
     Args:
         client: the requests.
@@ -81,7 +82,11 @@ class Parents:
         return True
 
     def bury(self, uid: str) -> None:
-        """Note that an event told of the deletion of a TFCluster: from now on nobody is believed who tells of it."""
+        """Note that an event or a list showed a TFCluster to be gone: from now on nobody is believed who tells of it.
+
+        Args:
+            uid: its UID.
+        """
         self._deleted[uid] = None
         if len(self._deleted) > _TOMBSTONES:
             self._deleted.popitem(last=False)
@@ -94,7 +99,10 @@ class Parents:
         self._keys.pop(uid, None)
 
     async def is_leaving(self, key: Key, uid: str) -> bool:
-        """Ask the API server whether a TFCluster is no more, is being deleted, or another one has its name."""
+        """Ask the API server whether a TFCluster is no more, is being deleted, or another one has its name.
+
+        One that is no more is buried: see :meth:`bury`.
+        """
         found = await self._list(path_of(key[0]), {"fieldSelector": f"metadata.name={key[1]}"})
         if all(one.uid != uid for one in found):
             # NB: a list that was taken before its deletion may come after this.

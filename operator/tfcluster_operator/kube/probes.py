@@ -13,6 +13,8 @@ from typing import Protocol
 
 from aiohttp import web
 
+from tfcluster_operator.kube import serving
+
 
 class Source(Protocol):
     """Something that is listed and watched."""
@@ -83,11 +85,4 @@ async def serve(port: int, readiness: Readiness, parts: Callable[[], Sequence[as
         ready, text = readiness.judge()
         return web.Response(status=200 if ready else 503, text=text)
 
-    application = web.Application()
-    application.router.add_get("/healthz", healthz)
-    application.router.add_get("/readyz", readyz)
-    runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
-    await runner.setup()
-    if port:
-        await web.TCPSite(runner, port=port).start()
-    return runner
+    return await serving.serve(port, {"/healthz": healthz, "/readyz": readyz})

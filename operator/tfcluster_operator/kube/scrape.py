@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from aiohttp import web
 
+from tfcluster_operator.kube import serving
 from tfcluster_operator.kube.metrics import Metrics
 
 
@@ -25,10 +26,4 @@ async def serve(port: int, metrics: Metrics) -> web.AppRunner:
         response.enable_compression()
         return response
 
-    application = web.Application()
-    application.router.add_get("/metrics", answer)
-    runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
-    await runner.setup()
-    if port:
-        await web.TCPSite(runner, port=port).start()
-    return runner
+    return await serving.serve(port, {"/metrics": answer})

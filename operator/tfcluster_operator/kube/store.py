@@ -66,7 +66,7 @@ class ChildStore:
 
     def others(self, namespace: str) -> Iterable[Child]:
         """Give every child of a namespace that no TFCluster controls."""
-        return [self._children[name] for name in sorted(self._others.get(namespace, ()))]
+        return [self._children[name] for name in self._others.get(namespace, ())]
 
     def put(self, child: Child) -> None:
         """Take in a child from an event or from the answer to a write, unless something newer is known."""

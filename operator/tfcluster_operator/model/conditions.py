@@ -17,8 +17,8 @@ from tfcluster_operator.model.policies.rollout import rollout_of
 from tfcluster_operator.model.roster import Place, Roster, Stage
 from tfcluster_operator.model.spec import EVALUATOR, Job, TFCluster
 
-#: Which finding is told first when there are several.
-_GRAVITY: Final = (
+#: Why a cluster is not ready: which finding is told first when there are several.
+GRAVITY: Final = (
     reasons.INVALID_SPEC,
     reasons.OUTDATED_DEFINITION,
     reasons.VIEW_TOO_LARGE,
@@ -68,9 +68,14 @@ def gating_jobs(cluster: TFCluster) -> list[Job]:
     return [job for job in cluster.jobs if job.name != EVALUATOR] or list(cluster.jobs)
 
 
+def by_type(status: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Give the conditions of a status by their type."""
+    return {str(condition.get("type")): condition for condition in status.get("conditions") or ()}
+
+
 def dated(before: Mapping[str, Any], said: Sequence[Says], *, generation: int, now: float) -> list[dict[str, Any]]:
     """Give every condition its lastTransitionTime, by Kubernetes' API conventions; others' conditions are kept."""
-    old = {condition.get("type"): condition for condition in before.get("conditions") or ()}
+    old = by_type(before)
     ours = []
     for says in said:
         status = "True" if says.status else "False"
@@ -121,7 +126,7 @@ def ready(roster: Roster, ledger: Ledger, findings: Sequence[Finding], counts: C
         return Says("Ready", status=False, reason=reasons.SUSPENDED, message="suspended by spec.suspend: no pods")
     # NB: an evaluator gates nothing, but what keeps it from starting is told while all others are ready.
     complete = counts.ready + counts.finished >= counts.desired
-    for reason in _GRAVITY:
+    for reason in GRAVITY:
         told = list(dict.fromkeys(finding.message for finding in findings if finding.reason == reason))
         if told and not (complete and reason in _OF_ONE_TASK):
             return Says("Ready", status=False, reason=reason, message=shorten(told))

@@ -55,12 +55,11 @@ def plan_policies(roster: Roster, story: Story) -> None:
                 story.do("publish", patch, gate=gate)
             else:
                 story.do("tell", patch, gate=gate, needs=(ISOLATION,))
-    for one in roster.unneeded:
-        if isinstance(one, ObservedNetworkPolicy) and not _still_protects(roster, one):
+    settled = (ISOLATION, *map(policy_gate, roster.unsettled))
+    for one in roster.unneeded_policies:
+        if not _still_protects(roster, one):
             delete = Delete("NetworkPolicy", one.meta.name, one.meta.uid, reasons.UNUSED)
-            story.do(
-                "free", delete, gate=policy_gate(one.meta.name), needs=(ISOLATION, *map(policy_gate, roster.unsettled))
-            )
+            story.do("free", delete, gate=policy_gate(one.meta.name), needs=settled)
 
 
 def policy_gate(name: str) -> Gate:
@@ -125,8 +124,7 @@ def plan_resolver(roster: Roster, story: Story) -> None:
 def plan_surplus_objects(roster: Roster, story: Story) -> None:
     """Delete what is no longer needed; a copy of the resolver stays while a pod mounts it."""
     for one in roster.unneeded:
-        if not isinstance(one, ObservedNetworkPolicy):
-            _free("Service" if isinstance(one, ObservedService) else "ConfigMap", one, reasons.JOB_REMOVED, story)
+        _free("Service" if isinstance(one, ObservedService) else "ConfigMap", one, reasons.JOB_REMOVED, story)
     for copy in roster.copies:
         if copy.meta.name not in roster.mounted:
             _free("ConfigMap", copy, reasons.UNUSED, story)

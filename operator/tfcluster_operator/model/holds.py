@@ -6,7 +6,6 @@ needs a closed gate waits; everything else goes on.  The pauses are kept by the 
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -14,6 +13,7 @@ from typing import Final
 
 from tfcluster_operator.model import reasons
 from tfcluster_operator.model.actions import Action, Delete, Finding, Gate, Patch, subject_of
+from tfcluster_operator.model.digests import digest
 
 #: Seconds of the first pause after a refusal; it doubles with each refusal in a row, up to the longest.
 FIRST_PAUSE: Final = 1.0
@@ -138,16 +138,12 @@ def _same_but_for_numbers(one: Finding, other: Finding) -> bool:
     return _NUMBERS.sub("", one.message) == _NUMBERS.sub("", other.message) and one.reason == other.reason
 
 
-def _short(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
 def _repair(action: Action) -> tuple[str, str]:
     """Say what a repair does and to which object, ("", "") of an action that is none."""
     kind, name = subject_of(action)
     match action:
         case Patch(reason=reason, change=change) if reason in _REPAIRS:
-            return _short(repr(change)), f"{kind} {name}"
+            return digest(repr(change)), f"{kind} {name}"
         case Delete(reason=reason, toward=toward) if reason in _REPAIRS or toward:
             return f"{reason} {toward}", f"{kind} {name}"
         case _:

@@ -12,7 +12,6 @@ index, are selected by their index.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from tfcluster_operator.model import filters, naming
+from tfcluster_operator.model.digests import digest
 from tfcluster_operator.model.observed import ObservedNetworkPolicy
 from tfcluster_operator.model.spec import EVALUATOR, Job, TFCluster
 
@@ -116,7 +116,7 @@ def _selects(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
 
 def digest_of(spec: Mapping[str, Any]) -> str:
     """Give the digest of a NetworkPolicy's spec, whatever the order of its fields."""
-    return hashlib.sha256(json.dumps(spec, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:16]
+    return digest(json.dumps(spec, sort_keys=True, separators=(",", ":")))
 
 
 # NB: a pass must not pay for what only an edit changes: with 512 filters of single tasks this takes a while.  Few are
@@ -135,7 +135,7 @@ def _policies(source: _Source) -> tuple[Policy, ...]:
     ports = {job.port for job in jobs}
     alike = len(ports) == 1 and len({job.name in source.governed for job in jobs}) == 1
     if alike and all(group.peers == whole for group in groups):
-        only = _selector(source.cluster)
+        only = _every_task(source.cluster)
         let_in = [{"podSelector": only}, *json.loads(source.allow_from)]
         return (
             _policy(
@@ -144,7 +144,7 @@ def _policies(source: _Source) -> tuple[Policy, ...]:
         )
     found = []
     for group in groups:
-        selected = _selector(source.cluster, {group.job.name: group.indices}, apart)
+        selected = _some_tasks(source.cluster, group.job.name, group.indices, apart[group.job.name])
         let_in = [{"podSelector": one} for one in _selectors(source.cluster, group.peers, apart)]
         index = None if _REST in group.indices else min(group.indices)
         others = group.job.name not in source.governed
@@ -152,7 +152,7 @@ def _policies(source: _Source) -> tuple[Policy, ...]:
         found.append(_policy(name, group.job.name, _spec(source, {group.job.port}, selected, let_in, others=others)))
     if guests := json.loads(source.allow_from):
         # NB: once for the cluster, and not in each policy: there may be a thousand.
-        spec = _spec(source, ports, _selector(source.cluster), guests, others=False)
+        spec = _spec(source, ports, _every_task(source.cluster), guests, others=False)
         found.append(_policy(naming.guests_policy_name(source.cluster), "", spec))
     return tuple(found)
 
@@ -240,26 +240,27 @@ def _selectors(cluster: str, tasks: _Tasks, apart: Mapping[str, _Indices]) -> It
     """Select some tasks: whole jobs together, parts of a job each by itself."""
     whole = [name for name in sorted(tasks) if tasks[name] == apart[name] | {_REST}]
     if len(whole) == len(apart):
-        yield _selector(cluster)
+        yield _every_task(cluster)
         return
     if whole:
         among = {"key": naming.LABEL_JOB, "operator": "In", "values": whole}
-        yield {**_selector(cluster), "matchExpressions": [among]}
+        yield {**_every_task(cluster), "matchExpressions": [among]}
     for name in sorted(tasks):
         if name in whole:
             continue
         for some in [tasks[name]] if _REST in tasks[name] else _in_turns(tasks[name]):
-            yield _selector(cluster, {name: frozenset(some)}, apart)
+            yield _some_tasks(cluster, name, frozenset(some), apart[name])
 
 
-def _selector(cluster: str, part: _Tasks | None = None, apart: Mapping[str, _Indices] | None = None) -> dict[str, Any]:
-    """Select the pods of a cluster, or of a part of one of its jobs."""
-    labels = {naming.LABEL_CLUSTER: cluster}
-    if part is None or apart is None:
-        return {"matchLabels": labels}
-    ((job, indices),) = part.items()
-    selector: dict[str, Any] = {"matchLabels": {**labels, naming.LABEL_JOB: job}}
-    others = apart[job] - indices
+def _every_task(cluster: str) -> dict[str, Any]:
+    """Select the pods of a cluster."""
+    return {"matchLabels": {naming.LABEL_CLUSTER: cluster}}
+
+
+def _some_tasks(cluster: str, job: str, indices: _Indices, apart: _Indices) -> dict[str, Any]:
+    """Select the pods of some tasks of a job, of which ``apart`` are told apart."""
+    selector: dict[str, Any] = {"matchLabels": {naming.LABEL_CLUSTER: cluster, naming.LABEL_JOB: job}}
+    others = apart - indices
     if _REST in indices and others:
         selector["matchExpressions"] = [_by_index("NotIn", some) for some in _in_turns(others)]
     elif _REST not in indices:

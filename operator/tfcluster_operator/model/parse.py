@@ -6,13 +6,13 @@ told as an InvalidSpecError with every problem in it, never as a crash.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, get_args
 
 from tfcluster_operator.model import filters, naming
+from tfcluster_operator.model.digests import digest
 from tfcluster_operator.model.fields import Fields, is_whole, shown
 from tfcluster_operator.model.ledger import INTERNAL
 from tfcluster_operator.model.spec import (
@@ -187,7 +187,7 @@ def _job(name: str, job: Fields, *, port: int, domain: str, inject: bool, kept: 
         filters=job.texts("deviceFilters"),
         task_filters=_task_filters(job.inner("taskDeviceFilters")),
         template=template.raw,
-        template_hash=hashlib.sha256(made_from.encode()).hexdigest()[:16],
+        template_hash=digest(made_from),
         restart_policy=job.one_of(RestartPolicy, "restartPolicy", "OnFailure"),
         restart_scope=job.one_of(RestartScope, "restartScope", "Task"),
         start_after=job.texts("startAfter"),

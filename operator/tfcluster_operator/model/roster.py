@@ -121,9 +121,10 @@ class Roster:
     ``places`` has every declared task by job, in the order of the indices.  ``surplus`` are our pods that no declared
     task has a claim to; ``leaving`` are the pods that are being deleted and are ours, or hold a name of ours for a
     predecessor.  ``policies`` are the NetworkPolicies that the isolation needs, and who holds their names;
-    ``unsettled`` names those of them that are not there, or not as they should be.  ``unneeded`` are our objects other
-    than pods of names that nothing declared needs, copies of the resolver excepted: those are in ``copies``.
-    ``mounted`` names the copies that a pod of ours mounts.
+    ``unsettled`` names those of them that are not there, or not as they should be.  ``unneeded`` are our Services
+    and ConfigMaps of names that nothing declared needs, copies of the resolver excepted: those are in ``copies``.
+    ``unneeded_policies`` are our NetworkPolicies that the isolation does not need.  ``mounted`` names the copies that a
+    pod of ours mounts.
     """
 
     cluster: TFCluster
@@ -135,7 +136,8 @@ class Roster:
     unsettled: tuple[str, ...] = ()
     surplus: tuple[ObservedPod, ...] = ()
     leaving: tuple[ObservedPod, ...] = ()
-    unneeded: tuple[ObservedService | ObservedConfigMap | ObservedNetworkPolicy, ...] = ()
+    unneeded: tuple[ObservedService | ObservedConfigMap, ...] = ()
+    unneeded_policies: tuple[ObservedNetworkPolicy, ...] = ()
     copies: tuple[ObservedConfigMap, ...] = ()
     mounted: frozenset[str] = frozenset()
     uids: frozenset[str] = frozenset()
@@ -210,7 +212,9 @@ def call_roll(cluster: TFCluster, observed: Observed, *, resolver: str = "") -> 
         for one in policies_of(cluster, observed.other_policies)
     )
     isolating = {policy.name for policy, _ in policies}
-    unneeded = [one for one in _ours(cluster, observed.network_policies.values()) if one.meta.name not in isolating]
+    not_isolating = [
+        one for one in _ours(cluster, observed.network_policies.values()) if one.meta.name not in isolating
+    ]
     return Roster(
         cluster=cluster,
         places=places,
@@ -221,7 +225,8 @@ def call_roll(cluster: TFCluster, observed: Observed, *, resolver: str = "") -> 
         unsettled=tuple(one.name for one, held in policies if held.own is None or held.own.digest != one.digest),
         surplus=tuple(surplus),
         leaving=tuple(leaving),
-        unneeded=(*services, *unneeded, *(one for one in config_maps if one not in copies)),
+        unneeded=(*services, *(one for one in config_maps if one not in copies)),
+        unneeded_policies=tuple(not_isolating),
         copies=tuple(copies),
         mounted=frozenset(mounted),
         uids=frozenset(uids),

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
-from tfcluster_operator.model import reasons
+from tfcluster_operator.model.conditions import GRAVITY
 from tfcluster_operator.model.ledger import FAILED, SUCCEEDED, LastRestart, Ledger
 from tfcluster_operator.model.policies.ending import OUT_OF_TIME
 from tfcluster_operator.model.roster import Roster, Stage
@@ -41,21 +41,7 @@ CAUSES: Final = ("OOMKilled", "KilledBySignal", "ExitCode", "Other")
 #: Where no condition tells yet.
 NOT_REPORTED: Final = "NotReported"
 #: Why a cluster that should be ready is not.
-OBSTACLES: Final = (
-    reasons.INVALID_SPEC,
-    reasons.OUTDATED_DEFINITION,
-    reasons.VIEW_TOO_LARGE,
-    reasons.NAME_TAKEN,
-    reasons.REFUSED,
-    reasons.REQUEST_FAILED,
-    reasons.CONTENDED,
-    reasons.WAITING_FOR_PREDECESSOR,
-    reasons.STUCK_TERMINATING,
-    reasons.BACKING_OFF,
-    reasons.WAITING_FOR_JOB,
-    reasons.TASKS_NOT_READY,
-    NOT_REPORTED,
-)
+OBSTACLES: Final = (*GRAVITY, NOT_REPORTED)
 
 
 class Waiting(NamedTuple):
@@ -92,11 +78,6 @@ def cause_of(failure: LastRestart) -> str:
     if failure.reason in CAUSES[:2]:
         return failure.reason
     return "Other" if failure.exit_code is None or failure.reason in OUT_OF_TIME else "ExitCode"
-
-
-def conditions_of(status: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """Give the conditions of a status by their type."""
-    return {str(condition.get("type")): condition for condition in status.get("conditions") or ()}
 
 
 def waiting(body: Mapping[str, Any], conditions: Mapping[str, Mapping[str, Any]]) -> Waiting | None:

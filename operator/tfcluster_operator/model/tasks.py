@@ -92,7 +92,7 @@ def _plan_missing(  # noqa: PLR0917 - the six are one case; a class for them wou
     if awaited := start_order.awaited_jobs(roster, job, known):
         story.wait(Finding(reasons.WAITING_FOR_JOB, f"job {job.name} starts after {', '.join(awaited)}"))
         return
-    gate = pods_gate(job.name)
+    gate, needs = pods_gate(job.name), _what_a_pod_needs(roster, job.name)
     # NB: where the last try was refused, another task is tried first: what is wrong with one must not stop the others.
     first = story.tried(gate) % len(missing)
     for place in (*missing[first:], *missing[:first]):
@@ -114,7 +114,7 @@ def _plan_missing(  # noqa: PLR0917 - the six are one case; a class for them wou
             reason=reasons.POD_FAILED if failing is not None else why,
             incarnation=record.incarnation,
         )
-        story.do("create", create, gate=gate, needs=_what_a_pod_needs(roster, job.name))
+        story.do("create", create, gate=gate, needs=needs)
 
 
 def _what_a_pod_needs(roster: Roster, job: str) -> tuple[Gate, ...]:

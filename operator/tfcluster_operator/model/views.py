@@ -10,13 +10,13 @@ a crash could lose, and it names the edit that caused it.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Generator, Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
 from tfcluster_operator.model import filters, naming
+from tfcluster_operator.model.digests import digest
 from tfcluster_operator.model.observed import ObservedConfigMap, ObservedFile
 from tfcluster_operator.model.roster import Roster
 from tfcluster_operator.model.spec import EVALUATOR, Job, Task, TFCluster
@@ -109,11 +109,6 @@ def views_in_turns(roster: Roster, before: Views | None = None) -> Generator[Non
 def epoch_of(views: tuple[JobViews, ...]) -> int:
     """Give the cluster's epoch: the newest of its views'."""
     return max((file.epoch for job in views for file in job.files.values()), default=0)
-
-
-def digest(text: str) -> str:
-    """Shorten a file's text to what an annotation carries."""
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def membership_digest(view: contract.View) -> str:

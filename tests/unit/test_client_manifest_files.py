@@ -1,0 +1,194 @@
+"""Reading manifests: what kubectl reads, read as Kubernetes reads it, and each problem with its file and line."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+
+import pytest
+
+from tfcluster import manifest_files
+from tfcluster.errors import ManifestError
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+
+@pytest.fixture
+def read(tmp_path):
+    """Read a text as a file, cluster.yaml."""
+
+    def read_text(text: str | bytes) -> manifest_files.Manifests:
+        file = tmp_path / "cluster.yaml"
+        file.write_bytes(text.encode() if isinstance(text, str) else text)
+        return manifest_files.read([file])
+
+    return read_text
+
+
+def problem_of(read, text: str | bytes) -> str:
+    with pytest.raises(ManifestError) as refused:
+        read(text)
+    (problem,) = refused.value.problems
+    return problem.rpartition("cluster.yaml:")[2]
+
+
+def test_examples_are_one_cluster_each():
+    """A file may hold other objects, too."""
+    for file in EXAMPLES.glob("*.yaml"):
+        found = manifest_files.read([file])
+        assert found.only().kind == "TFCluster", file
+        assert {one.kind for one in found.others} <= {"PersistentVolumeClaim", "HorizontalPodAutoscaler"}
+
+
+def test_folder_means_its_files():
+    """As kubectl has it: by their endings, in the order of their names, not in folders below."""
+    found = manifest_files.read([EXAMPLES])
+
+    sources = [one.source for one in found.clusters]
+    assert sources == sorted(str(file) for file in EXAMPLES.glob("*.yaml"))
+
+
+def test_standard_input_is_named_so(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"kind: TFCluster\nmetadata: {name: one}")))
+
+    found = manifest_files.read(["-"]).only()
+
+    assert (found.name, found.place(("metadata", "name"))) == ("one", "standard input:2")
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("0644", 420),
+        ("0o17", 15),
+        ("0x1F", 31),
+        ("08", 8),
+        ("1_000", 1000),
+        ("1e3", 1000),
+        ("1.5", 1.5),
+        ("12:30", "12:30"),
+        ("2026-01-01", "2026-01-01"),
+        ("yes", True),
+        ("n", False),
+        ("'yes'", "yes"),
+        ("~", None),
+        ("", None),
+        ("1.2.3", "1.2.3"),
+        ("=", "="),
+    ],
+)
+def test_scalars_mean_what_they_mean_to_kubernetes(read, written, meant):
+    body = read(f"kind: X\nvalue: {written}\n").others[0].body
+
+    assert body["value"] == meant
+    assert type(body["value"]) is type(meant)
+
+
+def test_keys_are_texts(read):
+    """An index of taskDeviceFilters is written without quotes."""
+    assert read("kind: X\nof: {0: a, 1: b}").others[0].body["of"] == {"0": "a", "1": "b"}
+
+
+@pytest.mark.parametrize(
+    "text", ["\ufeffkind: X\r\na: b\r\n", '\ufeff{"kind": "X",\t"a": "b"}', "%YAML 1.1\n---\nkind: X\na: b"]
+)
+def test_marks_and_line_ends_of_other_systems_are_read(read, text):
+    assert read(text).others[0].body == {"kind": "X", "a": "b"}
+
+
+def test_aliases_and_merges_are_followed(read):
+    body = read("kind: X\nbase: &base {a: 1, b: 2}\nmore: {<<: *base, b: 3}\nagain: *base").others[0].body
+
+    assert body["more"] == {"a": 1, "b": 3}
+    assert body["again"] == {"a": 1, "b": 2}
+
+
+def test_lists_and_documents_are_taken_apart_with_their_lines(read):
+    """An empty document is none."""
+    lists = "# words\n---\nkind: List\nitems:\n- kind: A\n- kind: List\n  items:\n  - kind: B\n"
+    text = f"{lists}---\n---\nkind: C\nx:\n  y: 1\n"
+
+    a, b, c = read(text).others
+
+    assert [(one.kind, one.line) for one in (a, b, c)] == [("A", 5), ("B", 8), ("C", 11)]
+    assert (c.line_of(("x", "y")), c.line_of(("x", "z")), c.line_of(("z",))) == (13, 12, 11)
+
+
+def test_json_documents_follow_each_other(read):
+    first, second = read('{"kind": "A"}\n\n{"kind": "B"}\n').others
+
+    assert [(one.kind, one.line) for one in (first, second)] == [("A", 1), ("B", 3)]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("kind: A\n\tb: c", "indent with spaces"),
+        ("kind: A\nx: 1\nkind: B", '3: the key "kind" stands twice'),
+        ('{"kind": "A", "kind": "B"}', '1: the key "kind" stands twice'),
+        ("kind: A\nx: [1, 2", "did not find expected ',' or ']'"),
+        ("kind: A\n---\n- b", "3: this is no object"),
+        ("kind: List\nitems:\n- kind: A\n- 3", "4: items[1] is no object"),
+        ("a: &a [*a]", "an alias stands inside of what it names"),
+        ("a: *b", "undefined alias"),
+        ("a:\n  b: .nan", "2: .nan is no number in JSON"),
+        ('{"a": NaN}', "NaN is no number in JSON"),
+        ("a: !!binary aGVsbG8=", "no type of JSON"),
+        ("a: !!python/object:os.system x", "could not determine a constructor"),
+        (b"a: \xe9", "no text in UTF-8"),
+        (b"PK\x03\x04\x00", "no text in UTF-8"),
+        ("a: " + "[" * 100_000, "nested more than 200 levels deep"),
+        ("- " * 100_000, "nested more than 200 levels deep"),
+        ('{"a":' * 100_000, "nested more than 200 levels deep"),
+        ("? [a]\n: b", "a key must be a text"),
+    ],
+)
+def test_what_cannot_be_read_is_told_with_its_line(read, text, problem):
+    assert problem in problem_of(read, text)
+
+
+def test_aliases_cannot_fill_the_memory(read):
+    """What a few lines make may be billions of values."""
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
+
+    assert "more than 1,000,000 values" in problem_of(read, "\n".join(lines))
+
+
+def test_problems_of_all_files_are_told_at_once(tmp_path):
+    (tmp_path / "one.yaml").write_text("a: *b")
+    (tmp_path / "two.yaml").write_text("[")
+
+    with pytest.raises(ManifestError) as refused:
+        manifest_files.read([tmp_path / "one.yaml", tmp_path / "two.yaml", tmp_path / "three.yaml"])
+
+    assert [problem.partition(": ")[0].rpartition("/")[2] for problem in refused.value.problems] == [
+        "one.yaml:1",
+        "two.yaml:2",
+        "three.yaml",
+    ]
+
+
+def test_url_and_empty_folder_are_told_apart(tmp_path):
+    with pytest.raises(ManifestError, match="pipe it in") as refused:
+        manifest_files.read(["https://example.test/cluster.yaml", tmp_path])
+
+    assert "no file in this folder" in refused.value.problems[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "hint"),
+    [
+        ("", "the input is empty", "tfcluster create"),
+        ("apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}", "cluster.yaml:1: Deployment web", "-f"),
+        ("apiVersion: kubeflow.org/v1\nkind: TFJob", "TFJob", "tfcluster convert"),
+        ("kind: TFCluster\n---\nkind: TFCluster\nmetadata: {name: b}", "there are several", ""),
+    ],
+)
+def test_only_says_what_is_there_instead_of_one_cluster(read, text, words, hint):
+    with pytest.raises(ManifestError) as refused:
+        read(text).only()
+
+    assert words in str(refused.value)
+    assert hint in refused.value.hint

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from tfcluster.errors import RefusedError, UnreachableError
@@ -46,6 +46,7 @@ def follow(
     labels: str = "",
     fields: str = "",
     until: float = float("inf"),
+    trouble: Callable[[str], object] = lambda _: None,
 ) -> Iterator[dict[tuple[str, str], Object]]:
     """Give all objects that match, now and at each change.
 
@@ -56,6 +57,7 @@ def follow(
         labels: a label selector.
         fields: a field selector.
         until: when to end, by ``time.monotonic()``.
+        trouble: takes words when the connection is lost, and "" when it stands again.
 
     Yields:
         The objects by namespace and name; the dict is the same one each time.
@@ -71,6 +73,7 @@ def follow(
             listed = api.list(resource, namespace, labels=labels, fields=fields)
             found.clear()
             found.update({_key(one): one for one in listed})
+            trouble("")
             yield found
             known, pause = True, _FIRST_PAUSE
             if (left := until - time.monotonic()) > 0:
@@ -88,9 +91,10 @@ def follow(
                     else:
                         found[_key(body)] = body
                     yield found
-        except UnreachableError:
+        except UnreachableError as error:
             if not known:
                 raise
+            trouble(str(error))
         except RefusedError as error:
             # NB: a version that is too old is asked for again, and so is a server that has no room.
             if not known or (error.status < 500 and error.status not in {_EXPIRED, 429}):

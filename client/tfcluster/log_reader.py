@@ -11,12 +11,13 @@ from typing import Final
 
 import urllib3
 
-from tfcluster.cluster_watch import FIRST_PAUSE, LONGEST_PAUSE
 from tfcluster.errors import NotFoundError, RefusedError, TFClusterError, UnreachableError
 from tfcluster.kubernetes_api import PODS, KubernetesApi
 from tfcluster.log_lines import LogLine, Position, Splitter
 from tfcluster.log_pods import LogPod
 
+#: Seconds until a log is opened again, the first time and at the most.
+FIRST_PAUSE, LONGEST_PAUSE = 0.25, 5.0
 #: Lines that are handed over at once, at the most: a log of many must not come in one piece.
 _BATCH: Final = 1000
 
@@ -125,7 +126,8 @@ class LogReader:
         if self._attempts is not None and tries > self._attempts:
             self.failure = error
             return True
-        if tries == 1:
+        # NB: that the API server is gone is told once, and not by each log.
+        if tries == 1 and not isinstance(error, UnreachableError):
             self._tell(f"{self.pod.task}: {error}; trying again")
         return False
 

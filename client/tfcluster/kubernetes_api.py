@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urlsplit
 
 import urllib3
 from kubernetes import client, config
@@ -131,8 +131,9 @@ class KubernetesApi:
 
     @property
     def server(self) -> str:
-        """The API server's URL."""
-        return str(self._configuration.host)
+        """The API server, for messages; a path may be a secret and is left out."""
+        found = urlsplit(str(self._configuration.host))
+        return f"{found.scheme}://{found.netloc}"
 
     # --- reading
 
@@ -451,7 +452,7 @@ class KubernetesApi:
         self._client.update_params_for_auth(headers, [], ["BearerToken"], path, method, body)
         if body is not None:
             headers["Content-Type"] = content
-        url = f"{self.server}{path}" + (f"?{urlencode(query)}" if query else "")
+        url = f"{self._configuration.host}{path}" + (f"?{urlencode(query)}" if query else "")
         try:
             response: urllib3.BaseHTTPResponse = self._client.rest_client.pool_manager.request(
                 method,

@@ -20,14 +20,14 @@ def main() -> None:
 def complete() -> None:
     """Complete a command line for kubectl, which passes the words after ``kubectl tfcluster`` as arguments.
 
-    Prints one candidate a line and, last, kubectl's directive ``:4``: no names of files.  The source is
-    kubernetes.io, "Extend kubectl with plugins", and cobra's ``__complete``.
+    Prints one candidate a line and, last, kubectl's directive: ``:4`` for no names of files, ``:0`` for these, too.
+    The source is kubernetes.io, "Extend kubectl with plugins", and cobra's ``__complete``.
     """
     words = sys.argv[1:]
     from tfcluster.commands.completion import candidates  # noqa: PLC0415 - only kubectl's completion asks
 
-    print("\n".join(candidates(words)))  # noqa: T201 - it is what kubectl reads
-    print(":4")  # noqa: T201 - likewise
+    found, files = candidates(words)
+    print("\n".join([*found, ":0" if files else ":4"]))  # noqa: T201 - it is what kubectl reads
 
 
 if __name__ == "__main__":

@@ -16,20 +16,21 @@ _HOW = {
 }
 
 
-def candidates(words: Sequence[str]) -> list[str]:
+def candidates(words: Sequence[str]) -> tuple[list[str], bool]:
     """Complete a command line.
 
     Args:
         words: the words after the program's name; the last is the one to complete, and may be empty.
 
     Returns:
-        What it may become.
+        What it may become, and whether it may be the name of a file, too.
     """
     from tfcluster.commands.root import root
 
     *before, last = words or [""]
     completing = ShellComplete(root, {}, "tfcluster", "_TFCLUSTER_COMPLETE")
-    return [item.value for item in completing.get_completions(list(before), last)]
+    found = completing.get_completions(list(before), last)
+    return [one.value for one in found if one.type == "plain"], any(one.type in {"file", "dir"} for one in found)
 
 
 @click.command()

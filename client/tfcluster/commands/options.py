@@ -64,6 +64,19 @@ def api_of(
     return KubernetesApi.connect(kubeconfig=kubeconfig, context=context, namespace=namespace)
 
 
+def files(function: _Function) -> _Function:
+    """Add ``-f``, which must be given once at least; the command gets ``files``, a tuple of paths."""
+    return click.option(
+        "-f",
+        "--filename",
+        "files",
+        multiple=True,
+        required=True,
+        type=click.Path(allow_dash=True),
+        help="A manifest: a file, a folder, or - for the standard input.  Can be given several times.",
+    )(function)
+
+
 class _Seconds(click.ParamType[float]):
     """A length of time as users write it: 90, 90s, 10m, 1h30m."""
 

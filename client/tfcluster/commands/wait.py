@@ -7,12 +7,12 @@ from typing import Any
 import click
 
 from tfcluster.client import Client
-from tfcluster.commands import output
+from tfcluster.commands import names, output
 from tfcluster.commands.options import examples, place, seconds
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", type=names.ClusterName())
 @click.option("--for", "goal", default="ready", show_default=True, metavar="GOAL", help="What to wait for, see above.")
 @click.option(
     "--timeout", type=seconds, default="10m", show_default=True, help="How long at the most; 0 means for ever."

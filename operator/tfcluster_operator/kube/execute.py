@@ -18,9 +18,8 @@ import msgspec
 from tfcluster_operator.kube import errors, parents, wire
 from tfcluster_operator.kube.client import MERGE_PATCH, Client
 from tfcluster_operator.kube.store import Stores
-from tfcluster_operator.manifests import build_config_map, build_pod, build_service
-from tfcluster_operator.manifests.network_policy import build_network_policy
-from tfcluster_operator.manifests.resolver_archive import ResolverArchive, build_resolver_config_map
+from tfcluster_operator.manifests.of_actions import Creation, build, delivered_resolver
+from tfcluster_operator.manifests.resolver_archive import ResolverArchive
 from tfcluster_operator.model import naming, reasons
 from tfcluster_operator.model.actions import (
     Action,
@@ -43,7 +42,6 @@ from tfcluster_operator.model.actions import (
 )
 from tfcluster_operator.model.observed import Child
 from tfcluster_operator.model.spec import TFCluster
-from tfcluster_operator.model.tf_config import tf_config_of
 
 #: NB: a field that the server does not know is refused by name.  Dropped in silence it would make another pod.
 _WRITER: Final = {"fieldManager": naming.FIELD_MANAGER, "fieldValidation": "Strict"}
@@ -102,7 +100,7 @@ class Executor:
 
     def resolver_of(self, cluster: TFCluster) -> str:
         """Name the ConfigMap that delivers the resolver to a cluster's pods, "" where the user wants none."""
-        return naming.resolver_name(cluster.name, self._archive.digest) if cluster.inject else ""
+        return delivered_resolver(cluster, self._archive)
 
     async def carry_out(self, plan: Plan, cluster: TFCluster, *, closed: Iterable[Gate] = ()) -> Outcome:
         """Carry out a plan, group by group.
@@ -174,14 +172,8 @@ class Executor:
 
     async def _carry_out(self, action: Action, cluster: TFCluster, *, patience: float | None) -> None:
         match action:
-            case CreateService():
-                await self._create("Service", build_service(cluster), cluster, patience)
-            case CreateNetworkPolicy(policy=policy):
-                await self._create("NetworkPolicy", build_network_policy(cluster, policy), cluster, patience)
-            case CreateConfigMap(views=views):
-                await self._create("ConfigMap", build_config_map(cluster, views), cluster, patience)
-            case CreateResolver():
-                await self._create("ConfigMap", build_resolver_config_map(cluster, self._archive), cluster, patience)
+            case CreateService() | CreateNetworkPolicy() | CreateConfigMap() | CreateResolver():
+                await self._create(action, cluster, patience)
             case CreatePod():
                 await self._create_pod(action, cluster, patience)
             case TryPod():
@@ -202,28 +194,10 @@ class Executor:
                 await self._delete(delete, cluster, patience)
             except errors.NotFoundError:
                 self._forget(delete, cluster)
-        body = build_pod(
-            cluster,
-            action.task,
-            view_digest=action.view_digest,
-            attempt=action.attempt,
-            incarnation=action.incarnation,
-            resolver=self.resolver_of(cluster) or None,
-            tf_config=_tf_config(cluster, action),
-            name=action.name,
-        )
-        await self._create("Pod", body, cluster, patience)
+        await self._create(action, cluster, patience)
 
     async def _try_pod(self, action: TryPod, cluster: TFCluster, patience: float | None) -> None:
-        body = build_pod(
-            cluster,
-            action.task,
-            view_digest="",
-            attempt=0,
-            resolver=self.resolver_of(cluster) or None,
-            tf_config=_tf_config(cluster, action),
-            name=action.name,
-        )
+        body = build(action, cluster, self._archive)
         path, params = wire.PODS.path(cluster.namespace), {**_WRITER, "dryRun": "All"}
         try:
             await self._client.request("POST", path, body=body, params=params, patience=patience)
@@ -233,7 +207,9 @@ class Executor:
             if not any(words in error.message for words in _NO_VERDICT):
                 raise
 
-    async def _create(self, kind: Kind, body: dict[str, Any], cluster: TFCluster, patience: float | None) -> None:
+    async def _create(self, action: Creation, cluster: TFCluster, patience: float | None) -> None:
+        body = build(action, cluster, self._archive)
+        kind: Kind = body["kind"]
         resource = wire.RESOURCES[kind]
         answer = await self._client.request(
             "POST", resource.path(cluster.namespace), body=body, params=_WRITER, patience=patience
@@ -287,10 +263,6 @@ class Executor:
             await look_up(self._client, self._stores, cast("Kind", kind), (cluster.namespace, name))
         except errors.KubeError as error:
             outcome.cut_off = str(error)
-
-
-def _tf_config(cluster: TFCluster, action: CreatePod | TryPod) -> str | None:
-    return tf_config_of(cluster, action.task, action.view) if action.view else None
 
 
 def _refuse(outcome: Outcome, step: Step, reason: str, error: errors.KubeError) -> None:

@@ -121,8 +121,8 @@ def _plan_missing(  # noqa: PLR0917 - the six are one case; a class for them wou
 
 
 def _what_a_pod_needs(roster: Roster, job: str) -> tuple[Gate, ...]:
-    policies = map(policy_gate, roster.unsettled)
-    return SERVICE, ISOLATION, *policies, views_gate(job), tf_config_gate(job), RESOLVER, EVIDENCE
+    of_job = views_gate(job), tf_config_gate(job)
+    return SERVICE, ISOLATION, *map(policy_gate, roster.unsettled), *of_job, RESOLVER, EVIDENCE
 
 
 def _view_for(roster: Roster, job_views: JobViews, index: int) -> str:

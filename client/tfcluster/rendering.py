@@ -1,0 +1,176 @@
+"""What the operator would make of a TFCluster, worked out here by its own planner and builders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any, Final
+
+from tfcluster.declared import Declared
+from tfcluster.errors import ManifestError
+from tfcluster_operator.manifests.of_actions import Creation, build, delivered_resolver
+from tfcluster_operator.manifests.resolver_archive import ResolverArchive
+from tfcluster_operator.model import naming
+from tfcluster_operator.model.actions import CreatePod, TryPod, subject_of
+from tfcluster_operator.model.ledger import Ledger
+from tfcluster_operator.model.observed import Observed
+from tfcluster_operator.model.plan import plan
+from tfcluster_operator.model.roster import Roster, call_roll
+from tfcluster_operator.model.spec import TFCluster
+from tfcluster_operator.model.views import JobViews, views_of
+from tfcluster_operator.resolver_sources import read_archive
+from tfcluster_resolver import contract
+
+Object = dict[str, Any]
+
+#: The order in which objects are shown: that in which the operator makes them.
+_KINDS: Final = ("Service", "NetworkPolicy", "ConfigMap", "Pod")
+_WHENEVER: Final = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class TaskView:
+    """What some tasks of one job see: the file that they read.
+
+    Attributes:
+        job: the job.
+        tasks: the indices of the tasks that read it.
+        file: the name of the file.
+        view: what it says.
+    """
+
+    job: str
+    tasks: tuple[int, ...]
+    file: str
+    view: contract.View
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """What the operator would make of a TFCluster.
+
+    Attributes:
+        objects: every object, in the order in which they are made.
+        resolver: the name of the ConfigMap that delivers the resolver, as this version makes it, "" where none does.
+        views: every distinct view.
+        notes: what differs from what is shown, and why.
+    """
+
+    objects: tuple[Object, ...]
+    resolver: str
+    views: tuple[TaskView, ...]
+    notes: tuple[str, ...]
+
+
+@cache
+def archive() -> ResolverArchive:
+    """Give the resolver that an operator of this version delivers."""
+    return read_archive()
+
+
+def render(declared: Declared) -> Rendered:
+    """Work out what the operator would make of a TFCluster where nothing is there yet.
+
+    Args:
+        declared: the TFCluster.
+
+    Returns:
+        The objects and the views.
+    """
+    cluster = declared.cluster
+    roster = call_roll(_at_once(cluster), Observed(), resolver=delivered_resolver(cluster, archive()))
+    wanted = views_of(roster).of_jobs
+    made = list(_creations(roster, wanted))
+    objects = [build(action, cluster, archive()) for action in made]
+    objects.sort(key=lambda one: _KINDS.index(one["kind"]))
+    return Rendered(
+        objects=tuple(objects),
+        resolver=_resolver_of(roster),
+        views=tuple(_views(wanted)),
+        notes=tuple(_notes(declared, wanted)),
+    )
+
+
+def _at_once(cluster: TFCluster) -> TFCluster:
+    """Give the cluster as if nothing held its pods up: what they are made of stays the same."""
+    jobs = tuple(replace(job, start_after=()) for job in cluster.jobs)
+    return replace(cluster, jobs=jobs, suspend=False, status={}, deleting=False)
+
+
+def _resolver_of(roster: Roster) -> str:
+    return "" if roster.resolver is None else roster.resolver.name
+
+
+def _creations(roster: Roster, wanted: tuple[JobViews, ...]) -> Iterator[Creation]:
+    """Plan until everything is made: a plan has as many steps as one pass carries out."""
+    seen: set[tuple[str, str]] = set()
+    while True:
+        new = [
+            action
+            for action in plan(roster, Ledger(), wanted, _WHENEVER).actions
+            if isinstance(action, Creation) and not isinstance(action, TryPod) and subject_of(action) not in seen
+        ]
+        yield from new
+        if not any(isinstance(action, CreatePod) for action in new):
+            return
+        seen |= {subject_of(action) for action in new}
+        places = {
+            job: tuple(place for place in of_job if ("Pod", place.name) not in seen)
+            for job, of_job in roster.places.items()
+        }
+        roster = replace(roster, places=places)
+
+
+def _views(wanted: tuple[JobViews, ...]) -> Iterator[TaskView]:
+    for of_job in wanted:
+        own = {index: contract.task_view_file(index) for index in of_job.job.task_filters}
+        shared = tuple(index for index in range(of_job.job.replicas) if index not in own)
+        readers = {contract.VIEW_FILE: shared, **{file: (index,) for index, file in own.items()}}
+        for file, text in of_job.files.items():
+            tasks = tuple(index for index in readers.get(file, ()) if index < of_job.job.replicas)
+            if tasks:
+                yield TaskView(of_job.job.name, tasks, file, contract.load(text.text))
+
+
+def _notes(declared: Declared, wanted: tuple[JobViews, ...]) -> Iterator[str]:
+    cluster = declared.cluster
+    manager = declared.body["spec"].get("managedBy")
+    if manager not in (None, naming.CONTROLLER):
+        yield f"spec.managedBy leaves it to {manager}: the operator makes nothing of this"
+    if cluster.suspend:
+        yield "spec.suspend: there are no pods until it is resumed"
+    for job in cluster.jobs:
+        if job.start_after:
+            yield f"spec.jobs.{job.name}.startAfter: its pods come when {', '.join(job.start_after)} is ready"
+    for views in wanted:
+        if views.too_large:
+            yield (
+                f"spec.jobs.{views.job.name}: its views take {views.size:,} bytes, more than a ConfigMap holds, so it "
+                "gets no pods: declare device filters, or fewer tasks"
+            )
+
+
+def only_of(rendered: Rendered, cluster: TFCluster, job: str, index: int) -> Rendered:
+    """Leave nothing but one task's pod and what it sees.
+
+    Args:
+        rendered: everything.
+        cluster: the cluster.
+        job: the task's job.
+        index: its index.
+
+    Returns:
+        Its pod and its view.
+
+    Raises:
+        ManifestError: the cluster declares no such task.
+    """
+    declared = cluster.job(job)
+    if declared is None or index >= declared.replicas:
+        tasks = [f"{one.name}/0 to {one.name}/{one.replicas - 1}" for one in cluster.jobs if one.replicas]
+        raise ManifestError(f"{cluster.name} declares no task {job}/{index}", hint=f"It has {', '.join(tasks)}.")
+    name = naming.pod_name(cluster.name, job, index)
+    pods = (one for one in rendered.objects if one["kind"] == "Pod" and one["metadata"]["name"] == name)
+    views = (replace(one, tasks=(index,)) for one in rendered.views if one.job == job and index in one.tasks)
+    return replace(rendered, objects=tuple(pods), views=tuple(views))

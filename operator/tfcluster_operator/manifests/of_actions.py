@@ -1,0 +1,66 @@
+"""From an action to the object that it creates: what the operator writes, and what the client shows beforehand."""
+
+from __future__ import annotations
+
+from typing import Any, assert_never
+
+from tfcluster_operator.manifests.configmap import build_config_map
+from tfcluster_operator.manifests.network_policy import build_network_policy
+from tfcluster_operator.manifests.pod import build_pod
+from tfcluster_operator.manifests.resolver_archive import ResolverArchive, build_resolver_config_map
+from tfcluster_operator.manifests.service import build_service
+from tfcluster_operator.model import naming
+from tfcluster_operator.model.actions import (
+    CreateConfigMap,
+    CreateNetworkPolicy,
+    CreatePod,
+    CreateResolver,
+    CreateService,
+    TryPod,
+)
+from tfcluster_operator.model.spec import TFCluster
+from tfcluster_operator.model.tf_config import tf_config_of
+
+#: The actions that make an object, or ask the API server whether it would.
+Creation = CreateService | CreateNetworkPolicy | CreateConfigMap | CreateResolver | CreatePod | TryPod
+
+
+def delivered_resolver(cluster: TFCluster, archive: ResolverArchive) -> str:
+    """Name the ConfigMap that delivers the resolver to a cluster's pods, "" where the user wants none."""
+    return naming.resolver_name(cluster.name, archive.digest) if cluster.inject else ""
+
+
+def build(action: Creation, cluster: TFCluster, archive: ResolverArchive) -> dict[str, Any]:
+    """Build the object that an action creates.
+
+    Args:
+        action: the action.
+        cluster: the declaration that it was planned for.
+        archive: the resolver that the operator delivers.
+
+    Returns:
+        The body of the request.
+    """
+    match action:
+        case CreateService():
+            return build_service(cluster)
+        case CreateNetworkPolicy(policy=policy):
+            return build_network_policy(cluster, policy)
+        case CreateConfigMap(views=views):
+            return build_config_map(cluster, views)
+        case CreateResolver():
+            return build_resolver_config_map(cluster, archive)
+        case CreatePod() | TryPod():
+            told = action if isinstance(action, CreatePod) else None
+            return build_pod(
+                cluster,
+                action.task,
+                view_digest="" if told is None else told.view_digest,
+                attempt=0 if told is None else told.attempt,
+                incarnation=0 if told is None else told.incarnation,
+                resolver=delivered_resolver(cluster, archive) or None,
+                tf_config=tf_config_of(cluster, action.task, action.view) if action.view else None,
+                name=action.name,
+            )
+        case _:
+            assert_never(action)

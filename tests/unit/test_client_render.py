@@ -1,0 +1,260 @@
+"""`tfcluster render`: what it prints is what the operator makes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner
+from support.manifests import tfcluster
+from unit.client_world import ClientWorld
+
+from tfcluster import manifest_files
+from tfcluster.commands.root import root
+from tfcluster.declared import UNKNOWN_UID, declare
+from tfcluster.manifest_files import Manifest
+from tfcluster.rendering import render
+from tfcluster_operator.model import naming
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+PLURALS = {"Service": "services", "NetworkPolicy": "networkpolicies", "ConfigMap": "configmaps", "Pod": "pods"}
+#: What the API server and the nodes fill in; everything else must be rendered.
+FILLED_IN = {
+    "*": {f"metadata.{field}" for field in ("uid", "resourceVersion", "creationTimestamp", "managedFields")},
+    "Service": {
+        "status",
+        *(f"spec.{field}" for field in ("clusterIPs", "ipFamilies", "ipFamilyPolicy")),
+        *(f"spec.{field}" for field in ("internalTrafficPolicy", "sessionAffinity", "type")),
+    },
+    "NetworkPolicy": {"metadata.generation"},
+    "ConfigMap": set(),
+    "Pod": {
+        "status",
+        "metadata.generation",
+        *(f"spec.{field}" for field in ("dnsPolicy", "nodeName", "schedulerName", "securityContext", "tolerations")),
+        "spec.terminationGracePeriodSeconds",
+        "spec.containers.imagePullPolicy",
+        "spec.containers.terminationMessagePath",
+        "spec.containers.terminationMessagePolicy",
+        "spec.containers.resources",
+        "spec.containers.readinessProbe.successThreshold",
+        "spec.containers.readinessProbe.timeoutSeconds",
+        "spec.containers.readinessProbe.failureThreshold",
+        "spec.volumes.configMap.defaultMode",
+    },
+}
+
+
+def example(name: str) -> Manifest:
+    return manifest_files.read([EXAMPLES / name]).only()
+
+
+def made(builder) -> Manifest:
+    return Manifest(builder.build(), "a test")
+
+
+MANIFESTS = {
+    **{file.name: example(file.name) for file in sorted(EXAMPLES.glob("*.yaml"))},
+    "filters of tasks": made(
+        tfcluster("few")
+        .job("ps", replicas=2)
+        .job("worker", replicas=3, filters=["/job:ps"], task_filters={0: ["/job:ps/task:0"], 7: []}, maxReplicas=9)
+        .spec(isolation={"mode": "DeviceFilters"})
+    ),
+    "order": made(tfcluster("late").job("ps").job("worker", startAfter=["ps"]).job("my_job", startAfter=["worker"])),
+    "no resolver": made(tfcluster("bare").job("worker", port=4000).spec(resolver={"delivery": "None"})),
+    "evaluator": made(
+        tfcluster("judged").job("evaluator").job("chief").spec(clusterDomain="cluster.local", rpcLayer="grpc+loas")
+    ),
+}
+
+
+def compare(rendered, live, path=""):
+    """Give the paths at which two objects differ, and whether only the live one has the field."""
+    if isinstance(rendered, dict) and isinstance(live, dict):
+        for key in {*rendered, *live}:
+            where = f"{path}.{key}" if path else key
+            if key not in rendered or key not in live:
+                yield where, key in live
+            else:
+                yield from compare(rendered[key], live[key], where)
+    elif isinstance(rendered, list) and isinstance(live, list) and len(rendered) == len(live):
+        for one, other in zip(rendered, live, strict=True):
+            yield from compare(one, other, path)
+    elif rendered != live:
+        yield path, False
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    """One world for all manifests, whose names differ."""
+    shared = ClientWorld(tmp_path_factory.mktemp("world"))
+    shared.start()
+    yield shared
+    shared.stop()
+
+
+@pytest.mark.parametrize("case", MANIFESTS)
+def test_what_is_rendered_is_what_the_operator_makes(world, case):
+    """Each object, field by field, and no other; the resolver's ConfigMap among them."""
+    manifest = MANIFESTS[case]
+    body = world.at_once(lambda: world.kube.create("tfclusters", "default", manifest.body))
+    offline = render(declare(manifest, "default"))
+    rendered = render(declare(manifest, "default", live=body))
+
+    def live():
+        return {
+            (kind, one["metadata"]["name"]): one
+            for kind, of in PLURALS.items()
+            for one in world.kube.list(of)
+            if one["metadata"]["labels"][naming.LABEL_CLUSTER] == manifest.name
+        }
+
+    world.await_that(lambda: len(world.at_once(live)) == len(rendered.objects))
+    found = world.at_once(live)
+
+    assert {(one["kind"], one["metadata"]["name"]) for one in rendered.objects} == found.keys()
+    for one in rendered.objects:
+        kind, name = one["kind"], one["metadata"]["name"]
+        filled_in = FILLED_IN["*"] | FILLED_IN[kind]
+        assert {
+            where for where, added in compare(one, found[kind, name]) if not added or where not in filled_in
+        } == set(), name
+    uid = body["metadata"]["uid"]
+    assert without_digests(json.loads(json.dumps(offline.objects).replace(UNKNOWN_UID, uid))) == without_digests(
+        rendered.objects
+    )
+
+
+def without_digests(objects):
+    """Leave out the digests of the views, which the UID is in."""
+    return [
+        {**one, "metadata": {**one["metadata"], "annotations": {**annotations, naming.ANNOTATION_VIEW: ""}}}
+        for one in objects
+        for annotations in [one["metadata"].get("annotations", {})]
+    ]
+
+
+def run(*arguments: str, stdin: str | None = None):
+    return CliRunner().invoke(root, ["render", *arguments], input=stdin)
+
+
+def test_every_task_is_in_one_view():
+    """A task with filters of its own reads a file of its own; one that is not declared yet reads none."""
+    views = render(declare(MANIFESTS["filters of tasks"], "default")).views
+
+    assert [(one.job, one.tasks, one.file) for one in views] == [
+        ("ps", (0, 1), "cluster.json"),
+        ("worker", (1, 2), "cluster.json"),
+        ("worker", (0,), "task-0.json"),
+    ]
+    assert views[2].view.jobs["ps"] == {0: "few-ps-0.few.default.svc:2222"}
+
+
+def test_thousands_of_pods_are_all_there():
+    """One pass of the operator makes no more than a thousand."""
+    declared = declare(made(tfcluster("wide").job("ps", replicas=900).job("worker", replicas=1600)), "default")
+
+    names = [one["metadata"]["name"] for one in render(declared).objects if one["kind"] == "Pod"]
+
+    assert len(set(names)) == len(names) == 2500
+
+
+def test_yaml_is_one_document_an_object():
+    shown = run("-f", str(EXAMPLES / "parameter-server.yaml"))
+
+    kinds = [one["kind"] for one in yaml.safe_load_all(shown.stdout)]
+
+    assert shown.exit_code == 0
+    assert kinds == ["Service", *["NetworkPolicy"] * 3, *["ConfigMap"] * 3, *["Pod"] * 4]
+    assert "digits.resolver-" in shown.stderr
+
+
+def test_json_is_a_list_that_kubectl_takes():
+    shown = run("-f", str(EXAMPLES / "parameter-server.yaml"), "-o", "json", "--resolver", "-n", "team")
+
+    listed = json.loads(shown.stdout)
+
+    assert (listed["apiVersion"], listed["kind"]) == ("v1", "List")
+    assert {one["metadata"]["namespace"] for one in listed["items"]} == {"team"}
+    assert any(".resolver-" in one["metadata"]["name"] for one in listed["items"])
+
+
+def test_one_task_is_its_pod_and_its_view():
+    shown = run("-f", str(EXAMPLES / "parameter-server.yaml"), "--task", "worker/1")
+
+    pod, seen = yaml.safe_load_all(shown.stdout)
+
+    assert pod["metadata"]["name"] == "digits-worker-1"
+    assert (seen["tasks"], sorted(seen["view"]["jobs"])) == (["worker/1"], ["chief", "ps"])
+
+
+def test_views_alone_are_printed():
+    shown = run("-f", str(EXAMPLES / "parameter-server.yaml"), "--views", "-o", "json")
+
+    assert [one["tasks"] for one in json.loads(shown.stdout)["views"]] == [
+        ["chief/0"],
+        ["ps/0"],
+        ["worker/0", "worker/1"],
+    ]
+
+
+def test_a_task_that_is_not_declared_is_refused():
+    shown = run("-f", str(EXAMPLES / "parameter-server.yaml"), "--task", "worker/2")
+
+    assert shown.exit_code == 1
+    assert "worker/0 to worker/1" in shown.stderr
+
+
+def test_files_are_written_to_a_folder(tmp_path):
+    shown = run("-f", str(EXAMPLES / "tf-config.yaml"), "--output-dir", str(tmp_path / "new"))
+
+    assert shown.stdout == ""
+    assert sorted(one.name for one in (tmp_path / "new").iterdir()) == [
+        "configmap-digits-tf-config-worker.yaml",
+        "pod-digits-tf-config-worker-0.yaml",
+        "pod-digits-tf-config-worker-1.yaml",
+        "service-digits-tf-config.yaml",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ({"suspend": True}, "no pods until it is resumed"),
+        ({"managedBy": "kueue.x-k8s.io/multikueue"}, "leaves it to kueue.x-k8s.io/multikueue"),
+    ],
+)
+def test_what_comes_out_otherwise_is_said(spec, words):
+    manifest = tfcluster("one").job("worker").spec(**spec).build()
+
+    shown = run("-f", "-", stdin=json.dumps(manifest))
+
+    assert shown.exit_code == 0
+    assert words in shown.stderr
+
+
+def test_views_that_no_config_map_holds_are_said():
+    """Thousands of tasks that all see each other."""
+    manifest = (
+        tfcluster("wide")
+        .job("worker", replicas=9999)
+        .spec(clusterDomain="a.rather.long.domain.of.a.cluster.in.which.names.are.long.test")
+        .build()
+    )
+
+    shown = run("-f", "-", stdin=json.dumps(manifest))
+
+    assert "more than a ConfigMap holds" in shown.stderr
+    assert [one["kind"] for one in yaml.safe_load_all(shown.stdout)] == ["Service"]
+
+
+def test_default_isolation_is_what_the_operator_is_set_up_with():
+    manifest = json.dumps(tfcluster("one").job("worker").build())
+
+    shown = run("-f", "-", "--default-isolation", "Cluster", stdin=manifest)
+
+    assert "NetworkPolicy" in shown.stdout
+    assert "NetworkPolicy" not in run("-f", "-", stdin=manifest).stdout

@@ -175,8 +175,8 @@ def _resolver(spec: dict[str, Any], job: TFJob, findings: Findings) -> None:
         return
     if job.distributed:
         words = (
-            f"{tasks:,} tasks are more than the {MOST_TASKS_WITH_TF_CONFIG:,} whose TF_CONFIG the operator sets: begin each "
-            "command with `python3 -m tfcluster_resolver exec --`, which sets it from the view"
+            f"{tasks:,} tasks are more than the {MOST_TASKS_WITH_TF_CONFIG:,} whose TF_CONFIG the operator sets: begin "
+            "each command with `python3 -m tfcluster_resolver exec --`, which sets it from the view"
         )
         findings.remark(Outcome.LOSSY, ("spec", "tfReplicaSpecs"), words)
     if any(_runs_its_image(one) for one in job.replicas):

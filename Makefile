@@ -11,6 +11,7 @@ OPERATOR := $(CACHE)/operator-$(shell sha256sum requirements/operator.txt | cut 
 LINT := $(CACHE)/lint-$(shell sha256sum requirements/lint.txt | cut -c1-16)
 # What `make demo` runs in: the command line, and TensorFlow for the tasks.
 DEMO := $(CACHE)/demo-$(shell sha256sum requirements/demo.txt | cut -c1-16)
+PICTURES := $(CACHE)/pictures-$(shell sha256sum requirements/pictures.txt | cut -c1-16)
 DOCS := $(CACHE)/docs-$(shell sha256sum requirements/docs.txt | cut -c1-16)
 # The newest of each major version: the resolver's messages work with all of them.
 PROTOBUFS := $(foreach major,5 6 7,$(CACHE)/protobuf-$(major)-$(shell sha256sum requirements/protobuf-$(major).txt | cut -c1-16))
@@ -124,7 +125,7 @@ changelog: .venv ## move the fragments of changelog.d into CHANGELOG.md, for a r
 	$(BIN)/python -m scripts.release changelog $(if $(DRAFT),--draft)
 
 lock: .venv ## pin the newest dependencies, with hashes
-	for each in build operator client demo dev docs lint release tensorflow tensorflow-test protobuf-5 protobuf-6 protobuf-7; do \
+	for each in build operator client demo dev docs lint pictures release tensorflow tensorflow-test protobuf-5 protobuf-6 protobuf-7; do \
 	  $(BIN)/uv pip compile --quiet --upgrade --generate-hashes --no-emit-index-url --no-emit-find-links --python-version 3.11 \
 	    --no-header --no-annotate requirements/$$each.in -o requirements/$$each.txt; done
 	$(BIN)/uv pip compile --quiet --no-deps --generate-hashes --no-emit-index-url --no-emit-find-links --python-version 3.11 \
@@ -133,6 +134,10 @@ lock: .venv ## pin the newest dependencies, with hashes
 .PHONY: dashboard-picture
 dashboard-picture: .venv $(OPERATOR)/.complete ## draw the dashboard for docs/monitoring.md again: ten minutes
 	TFCLUSTER_OPERATOR_PYTHON=$(OPERATOR)/bin/python PYTHONPATH=tests:. $(BIN)/python -m scripts.dashboard_picture
+
+.PHONY: terminal-pictures
+terminal-pictures: .venv $(PICTURES)/.complete ## record the demo in a terminal for docs/images again
+	$(PICTURES)/bin/python -m scripts.terminal_picture docs/images/demo-kubernetes.svg --run 'make demo-kubernetes' 'make -s demo-kubernetes'
 
 crds: .venv ## generate the CRD from its sources
 	$(BIN)/python crds/generate.py
@@ -167,6 +172,7 @@ $(eval $(call ENVIRONMENT,$(OPERATOR),the operator's environment,ten seconds,ope
 $(eval $(call ENVIRONMENT,$(LINT),the linters' environment,a minute,lint))
 $(eval $(call ENVIRONMENT,$(DEMO),the demo's environment (TensorFlow is 300 MB),a minute or two,demo))
 $(eval $(call ENVIRONMENT,$(DOCS),the environment of the docs,twenty seconds,docs))
+$(eval $(call ENVIRONMENT,$(PICTURES),the terminal for pictures,five seconds,pictures))
 $(eval $(call ENVIRONMENT,$(TENSORFLOW),TensorFlow's environment,a minute or two,tensorflow-test))
 
 # NB: --no-deps, or pip complains of the TensorFlow that it is installed beside and wants another version.

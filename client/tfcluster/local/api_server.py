@@ -28,7 +28,7 @@ class ApiServer:
 
     Args:
         kube: what is served; it is used on the loop that runs this server.
-        token: what every request must carry, as a bearer token or as the first step of its path.
+        token: what every request must carry: as a bearer token, or as the first part of its path.
         log_of: gives the logs of pods; None where there are none.
     """
 
@@ -64,16 +64,15 @@ class ApiServer:
             await self._runner.cleanup()
 
     async def _answer(self, http: web.Request) -> web.StreamResponse:
-        path = http.rel_url.raw_path_qs
-        given = http.headers.get("Authorization", "").removeprefix("Bearer ")
-        if not given:
-            # NB: kubectl sends no credentials by plain HTTP, but it keeps the path that a kubeconfig names.
-            given, _, path = path.removeprefix("/").partition("/")
-        if not hmac.compare_digest(given.encode("utf-8", "replace"), self._token):
+        # NB: kubectl sends no token over plain HTTP, so the server's address in its kubeconfig begins with it.
+        _, first, *rest = str(http.rel_url).split("/", 2)
+        inside = hmac.compare_digest(first.encode("utf-8", "replace"), self._token)
+        given = http.headers.get("Authorization", "").encode("utf-8", "replace")
+        if not (inside or hmac.compare_digest(given, b"Bearer " + self._token)):
             return _plain(Answer.refusing(Refusal(401, "Unauthorized", "Unauthorized")))
         request = read_request(
             http.method,
-            f"/{path.removeprefix('/')}",
+            f"/{''.join(rest)}" if inside else str(http.rel_url),
             params={},
             headers=http.headers,
             user=_USER,
@@ -131,7 +130,8 @@ def kubeconfig(url: str, token: str, namespace: str = "default") -> str:
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [{"name": "local", "cluster": {"server": f"{url}/{token}"}}],
-        "contexts": [{"name": "local", "context": {"cluster": "local", "user": "", "namespace": namespace}}],
+        "users": [{"name": "local", "user": {"token": token}}],
+        "contexts": [{"name": "local", "context": {"cluster": "local", "user": "local", "namespace": namespace}}],
         "current-context": "local",
     }
     return json.dumps(document, indent=2) + "\n"

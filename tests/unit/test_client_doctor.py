@@ -455,12 +455,9 @@ def test_doctor_without_any_right_ends_well(client_world, monkeypatch):
     )
 
 
-def test_doctor_of_a_local_run_says_what_does_not_apply(client_world, monkeypatch, tmp_path):
+def test_doctor_of_a_local_run_says_what_does_not_apply(client_world, monkeypatch):
     """There is no Deployment to look for on this machine, and no node."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    folder = tmp_path / "tfcluster" / "local" / "one"
-    folder.mkdir(parents=True)
-    (folder / "kubeconfig").write_text(client_world.kubeconfig.read_text())
+    monkeypatch.setattr("tfcluster.local.session.kubeconfig_of", lambda _: client_world.kubeconfig)
     client_world.declare("mnist", {"worker": {}})
     client_world.await_condition("mnist", "Ready")
     from click.testing import CliRunner

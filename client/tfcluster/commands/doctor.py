@@ -10,6 +10,7 @@ import click
 from tfcluster import exit_codes
 from tfcluster.client import Client
 from tfcluster.commands import output as printing
+from tfcluster.commands.names import ClusterName
 from tfcluster.commands.options import Format, examples, output, place
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ _STYLES = {"ok": "good", "warning": "waiting", "failed": "bad", "unknown": "off"
 
 
 @click.command()
-@click.argument("name", required=False)
+@click.argument("name", required=False, type=ClusterName())
 @place
 @click.option("--no-exec", is_flag=True, help="Run nothing in the tasks.")
 @output("table", "json", "yaml")

@@ -31,6 +31,7 @@ FIELD_MANAGER: Final = "tfcluster-client"
 #: Seconds until a connection must stand, and until an answer must have begun.
 _CONNECT, _READ = 10.0, 60.0
 _PAGE: Final = 500
+_METADATA_ALONE: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 
 
 class Resource(NamedTuple):
@@ -147,6 +148,18 @@ class KubernetesApi:
             return self.get(resource, name, namespace)
         except NotFoundError:
             return None
+
+    def exists(self, resource: Resource, name: str, namespace: str | None = None) -> bool:
+        """Tell whether an object is there, by its metadata alone: no content of a Secret is asked for.
+
+        Raises:
+            RefusedError: the server said no.
+        """
+        try:
+            self._open("GET", self._path(resource, namespace, name), accept=_METADATA_ALONE).read()
+        except NotFoundError:
+            return False
+        return True
 
     def list(self, resource: Resource, namespace: str | None = None, *, labels: str = "", fields: str = "") -> Listed:
         """Give all objects that match.
@@ -445,10 +458,11 @@ class KubernetesApi:
         body: Mapping[str, Any] | None = None,
         query: Mapping[str, str] | None = None,
         content: str = "application/json",
+        accept: str = "application/json",
         read: float | None = _READ,
     ) -> urllib3.BaseHTTPResponse:
         """Make a request; the body of the answer is not read yet."""
-        headers = {"Accept": "application/json", "User-Agent": self._client.user_agent}
+        headers = {"Accept": accept, "User-Agent": self._client.user_agent}
         self._client.update_params_for_auth(headers, [], ["BearerToken"], path, method, body)
         if body is not None:
             headers["Content-Type"] = content

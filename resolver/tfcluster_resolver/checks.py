@@ -5,9 +5,10 @@ A check never raises for what it looks for.
 
 from __future__ import annotations
 
+import json
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,6 +22,8 @@ from tfcluster_resolver.visible_devices import visible_accelerators
 
 #: Bytes that importing TensorFlow takes, with a reserve: without them the import could cost the task its life.
 _TENSORFLOW_TAKES: Final = 800 * 2**20
+#: A list of tasks in a message stops after this many.
+_NAMED_TASKS: Final = 3
 #: The symlink that the kubelet swaps.
 _DATA: Final = "..data"
 
@@ -85,6 +88,34 @@ def view(membership: Membership, path: Path, directory: str) -> Check:
             f"Mount the whole ConfigMap at {directory}, never with subPath",
         )
     return Check("view", Verdict.OK, message)
+
+
+def tf_config(membership: Membership, environ: Mapping[str, str]) -> Check | None:
+    """Compare the TF_CONFIG of the environment with the view; None where there is none."""
+    told, own, name = environ.get(contract.ENV_TF_CONFIG), membership.own, contract.ENV_TF_CONFIG
+    if told is None or own is None:
+        return None
+    now = json.loads(contract.tf_config(membership.view, job=own.job, index=own.index, address=own.address))
+    try:
+        then = json.loads(told)
+    except ValueError as error:
+        return Check(name, Verdict.WARNING, f"it is not JSON: {error}", "Look at the env of this container in the pod")
+    task = then.get("task") if isinstance(then, dict) else None
+    lacks, more = _tasks_of(now) - _tasks_of(then), _tasks_of(then) - _tasks_of(now)
+    wrong = [
+        *([f"it is for {json.dumps(task)}, and this is {own}"] if task != now["task"] else ()),
+        *([f"it lacks {_few(lacks)}"] if lacks else ()),
+        *([f"it has {_few(more)}, which the view has not"] if more else ()),
+    ]
+    if wrong:
+        return Check(
+            name,
+            Verdict.WARNING,
+            "; ".join(wrong),
+            "It was set when the pod was created: to follow a resize, restart the tasks or read the cluster through "
+            "the resolver",
+        )
+    return Check(name, Verdict.OK, "it says what the view says")
 
 
 def accelerators(membership: Membership) -> Check:
@@ -160,6 +191,20 @@ def _disagreement(loaded: Any, resolver: TFClusterResolver) -> str:
     if type(resolver.cluster_spec()) is not loaded.train.ClusterSpec:
         return "does not take the resolver's ClusterSpec"
     return ""
+
+
+def _tasks_of(config: Any) -> set[str]:
+    cluster = config.get("cluster") if isinstance(config, dict) else None
+    found = set()
+    for job, tasks in cluster.items() if isinstance(cluster, dict) else ():
+        listed = enumerate(tasks) if isinstance(tasks, list) else tasks.items() if isinstance(tasks, dict) else ()
+        found |= {f"/job:{job}/task:{index} at {address}" for index, address in listed}
+    return found
+
+
+def _few(tasks: set[str]) -> str:
+    more = len(tasks) - _NAMED_TASKS
+    return ", ".join(sorted(tasks)[:_NAMED_TASKS]) + (f" and {more} more" if more > 0 else "")
 
 
 def _devices(resources: dict[str, int]) -> dict[str, int]:

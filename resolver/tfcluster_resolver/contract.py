@@ -1,8 +1,8 @@
-"""The contract between the operator and the pods: what ``cluster.json`` holds.
+"""The contract between the operator and the pods: what ``cluster.json`` holds, and TF_CONFIG.
 
 The reader owns the format: this module lives in the resolver, and the operator imports it to write.  It decides how a
-view is spelled as JSON and what a malformed one is; it must not read files, and it imports nothing but the standard
-library, because it runs inside the user's image.
+view is spelled as JSON, what a malformed one is, and what a view says as TF_CONFIG; it must not read files, and it
+imports nothing but the standard library, because it runs inside the user's image.
 
 A *view* is what one task sees of its cluster: the ClusterSpec entries its device filters let through, in the form of
 ``tf.train.ClusterSpec.as_dict()`` (a dense job is a list, a sparse one an index map), the device filters to hand to
@@ -32,6 +32,11 @@ ENV_JOB: Final = "TFCLUSTER_JOB"
 ENV_TASK_INDEX: Final = "TFCLUSTER_TASK_INDEX"
 #: This task's own "host:port": views are shared, so a task that its own filters hide is not in the file.
 ENV_ADDRESS: Final = "TFCLUSTER_ADDRESS"
+#: What programs read that know nothing of views, as ``tf.distribute.cluster_resolver.TFConfigClusterResolver`` does.
+ENV_TF_CONFIG: Final = "TF_CONFIG"
+
+#: TensorFlow's evaluator watches a cluster from outside: it is a task of no ClusterSpec.
+EVALUATOR: Final = "evaluator"
 
 
 def task_view_file(index: int) -> str:
@@ -192,6 +197,58 @@ def load(text: str | bytes) -> View:
         },
         isolation=_text(root.get("isolation", ""), "isolation"),
     )
+
+
+def jobs_of(view: View, own: tuple[str, int, str] | None = None) -> dict[str, list[str] | dict[int, str]]:
+    """List the tasks of a view, the own one among them.
+
+    TensorFlow's servers and strategies need the own task in the ClusterSpec, even where its device filters hide it;
+    only an evaluator never is.
+
+    Args:
+        view: what the task sees.
+        own: its job, its index and its address; None where nobody in particular reads the view.
+
+    Returns:
+        Each job's addresses, in the form of ``tf.train.ClusterSpec.as_dict``: a list where the indices are dense, else
+        a map from index to address.
+    """
+    jobs: dict[str, list[str] | dict[int, str]] = {
+        job: dict(tasks) if isinstance(tasks, Mapping) else list(tasks) for job, tasks in view.jobs.items()
+    }
+    if own is None or own[0] == EVALUATOR:
+        return jobs
+    job, index, address = own
+    listed = jobs.get(job, [])
+    if index in listed if isinstance(listed, dict) else index < len(listed):
+        return jobs
+    tasks = (listed if isinstance(listed, dict) else dict(enumerate(listed))) | {index: address}
+    dense = max(tasks) + 1 == len(tasks)
+    jobs[job] = [tasks[one] for one in range(len(tasks))] if dense else dict(sorted(tasks.items()))
+    return jobs
+
+
+def tf_config(view: View, *, job: str, index: int, address: str) -> str:
+    """Spell what a task sees as TF_CONFIG.
+
+    It follows what ``tf.distribute.cluster_resolver.TFConfigClusterResolver`` reads.
+
+    Args:
+        view: what the task sees.
+        job: its job.
+        index: its index there.
+        address: its "host:port".
+
+    Returns:
+        JSON without spaces: ``cluster``, the jobs of :func:`jobs_of`; ``task``; ``rpc_layer``.  An evaluator is the
+        task and in no job, which is how TensorFlow wants it.
+    """
+    document = {
+        "cluster": jobs_of(view, (job, index, address)),
+        "task": {"type": job, "index": index},
+        "rpc_layer": view.rpc_layer,
+    }
+    return json.dumps(document, separators=(",", ":"))
 
 
 def _tasks(value: Any, where: str) -> tuple[str, ...] | dict[int, str]:

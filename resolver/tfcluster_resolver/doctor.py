@@ -104,6 +104,8 @@ def _diagnose(directory: str, timeout: float) -> Iterator[Check]:
 
 def _of_a_view(membership: Membership, read: ReadView, directory: str, timeout: float) -> Iterator[Check]:
     yield checks.view(membership, read.path, directory)
+    if (told := checks.tf_config(membership, os.environ)) is not None:
+        yield told
     asked: tuple[tuple[str, Callable[[], Iterator[Check]]], ...] = (
         ("own name", lambda: iter([network_checks.own_name(membership, timeout)])),
         ("own port", lambda: iter([network_checks.own_port(membership)])),

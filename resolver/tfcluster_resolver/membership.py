@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 from tfcluster_resolver import contract
 from tfcluster_resolver.errors import NoSuchTaskError
-from tfcluster_resolver.task import EVALUATOR, OwnTask
+from tfcluster_resolver.task import OwnTask
 
 _Tasks: TypeAlias = Sequence[str] | Mapping[int, str]
 
@@ -40,15 +40,8 @@ class Membership:
         Returns:
             Each job's addresses: a list where the indices are dense, else a map from index to address.
         """
-        jobs: dict[str, list[str] | dict[int, str]] = {
-            job: dict(tasks) if isinstance(tasks, Mapping) else list(tasks) for job, tasks in self.view.jobs.items()
-        }
         own = self.own
-        if own is not None and own.job != EVALUATOR and not _has(self.view.jobs.get(own.job, ()), own.index):
-            tasks = _by_index(self.view.jobs.get(own.job, ())) | {own.index: own.address}
-            dense = max(tasks) + 1 == len(tasks)
-            jobs[own.job] = [tasks[index] for index in range(len(tasks))] if dense else dict(sorted(tasks.items()))
-        return jobs
+        return contract.jobs_of(self.view, None if own is None else (own.job, own.index, own.address))
 
     def tasks(self) -> Iterator[tuple[str, int, str]]:
         """Give each task's job, index and address, the jobs by name and the tasks by index."""

@@ -12,8 +12,7 @@ from typing import Final
 from tfcluster_resolver import contract
 from tfcluster_resolver.errors import TaskIdentityError
 
-#: TensorFlow's evaluator watches a cluster from outside: it is a task of no ClusterSpec.
-EVALUATOR: Final = "evaluator"
+EVALUATOR: Final = contract.EVALUATOR
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -1,34 +1,26 @@
-"""TF_CONFIG: the cluster in the words of programs that read it from the environment, and running such a program.
-
-It follows what ``tf.distribute.cluster_resolver.TFConfigClusterResolver`` reads.
-"""
+"""TF_CONFIG: the cluster in the words of programs that read it from the environment, and running such a program."""
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
 from collections.abc import Sequence
-from typing import Any, Final, NoReturn
+from typing import NoReturn
 
 from tfcluster_resolver import contract, exit_codes
 from tfcluster_resolver.errors import TaskIdentityError
 from tfcluster_resolver.membership import Membership
 
-VARIABLE: Final = "TF_CONFIG"
 
-
-def tf_config(membership: Membership) -> dict[str, Any]:
+def tf_config(membership: Membership) -> str:
     """Spell a cluster as TF_CONFIG.
 
     Args:
         membership: the cluster.
 
     Returns:
-        ``cluster`` (a list of addresses a job where its indices are dense, else a map from index to address, as
-        TensorFlow takes both), ``task`` and ``rpc_layer``.  An evaluator is the task and in no job, which is how
-        TensorFlow wants it.
+        JSON, as :func:`tfcluster_resolver.contract.tf_config` gives it; the operator sets the same.
 
     Raises:
         TaskIdentityError: the process is not in a TFCluster's pod, so there is no task to name.
@@ -37,13 +29,9 @@ def tf_config(membership: Membership) -> dict[str, Any]:
     if own is None:
         raise TaskIdentityError(
             f"this process is not in a TFCluster's pod ({contract.ENV_JOB}, {contract.ENV_TASK_INDEX} and "
-            f"{contract.ENV_ADDRESS} are unset), so {VARIABLE} would name no task"
+            f"{contract.ENV_ADDRESS} are unset), so {contract.ENV_TF_CONFIG} would name no task"
         )
-    return {
-        "cluster": membership.jobs(),
-        "task": {"type": own.job, "index": own.index},
-        "rpc_layer": membership.view.rpc_layer,
-    }
+    return contract.tf_config(membership.view, job=own.job, index=own.index, address=own.address)
 
 
 def execute(membership: Membership, directory: str, program: Sequence[str]) -> NoReturn:
@@ -60,7 +48,7 @@ def execute(membership: Membership, directory: str, program: Sequence[str]) -> N
     environment = {
         **os.environ,
         contract.ENV_DIRECTORY: os.path.abspath(directory),  # noqa: PTH100 - links stay: the kubelet swaps one
-        VARIABLE: json.dumps(tf_config(membership)),
+        contract.ENV_TF_CONFIG: tf_config(membership),
     }
     sys.stdout.flush()
     # NB: Python ignores SIGPIPE, and a program inherits what is ignored; then `yes | head` would never end.

@@ -71,7 +71,7 @@ ALL_SET = training(
     terminatingGraceSeconds=30,
     failedPodsHistoryLimit=3,
     managedBy=OURS,
-    resolver={"delivery": "None"},
+    resolver={"delivery": "None", "tfConfig": "Environment"},
 ).job("worker", restartPolicy="ExitCode", restartScope="Cluster", startAfter=["ps"], drainSeconds=60)
 
 GOOD = [
@@ -395,7 +395,7 @@ def test_defaults_within_what_is_said(objects: Objects) -> None:
 
     assert spec["successPolicy"] == {"jobs": ["worker"], "tasks": "All"}
     assert spec["updateStrategy"] == {"type": "Recreate"}
-    assert spec["resolver"] == {"delivery": "ConfigMap"}
+    assert spec["resolver"] == {"delivery": "ConfigMap", "tfConfig": "None"}
     assert pace == {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}}
 
 

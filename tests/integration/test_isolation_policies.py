@@ -32,6 +32,7 @@ def await_policies(world, *names: str) -> None:
     eventually(lambda: sorted(world.network_policies()), lambda found: found == sorted(names), what="the policies")
 
 
+@pytest.mark.usefixtures("garbage_collector")
 def test_cluster_that_says_nothing_is_closed_to_strangers(world):
     """The operator's default closes the tasks' port; the status says so, and the policy goes with its cluster."""
     world.launch("c", {"worker": {}})

@@ -10,6 +10,22 @@ from simulation.plans import Line, Plan, Step, Write
 #: Grouped by the parts of the operator.
 MUTANTS: Final = (
     Mutant(
+        name="what TF_CONFIG says is part of the template",
+        file="model/parse.py",
+        old='made_from += ["tfConfig: Environment"] if tf_config else []',
+        new='made_from += ["tfConfig: Environment", *range(2, replicas)] if tf_config else []',
+        why="A resize replaces every pod, where it should cost none.",
+        plan=Plan("TF_CONFIG"),
+    ),
+    Mutant(
+        name="a task that starts again is told nothing",
+        file="model/tasks.py",
+        old="view=_view_for(case.roster, case.views, place.task.index),",
+        new="",
+        why="The pod of a task that failed is made elsewhere than the first one, and lacks TF_CONFIG.",
+        plan=Plan("TF_CONFIG"),
+    ),
+    Mutant(
         name="evidence is not written before a deletion",
         file="engine/reconcile.py",
         old="known.tells_more_than(written) or ",
@@ -404,8 +420,8 @@ MUTANTS: Final = (
     Mutant(
         name="pods do not wait for the resolver",
         file="model/tasks.py",
-        old="return SERVICE, ISOLATION, *map(policy_gate, roster.unsettled), views_gate(job), RESOLVER, EVIDENCE",
-        new="return SERVICE, ISOLATION, *map(policy_gate, roster.unsettled), views_gate(job), EVIDENCE",
+        old="return SERVICE, ISOLATION, *map(policy_gate, roster.unsettled), *of_job, RESOLVER, EVIDENCE",
+        new="return SERVICE, ISOLATION, *map(policy_gate, roster.unsettled), *of_job, EVIDENCE",
         why="The ConfigMap is refused and the pod that mounts it is made.",
         plan=Plan("create", Write("create", "configmaps", "c.resolver-*", 0), "500"),
     ),
@@ -484,8 +500,8 @@ MUTANTS: Final = (
     Mutant(
         name="pods do not wait for their policies",
         file="model/tasks.py",
-        old="return SERVICE, ISOLATION, *map(policy_gate, roster.unsettled), views_gate(job), RESOLVER, EVIDENCE",
-        new="return SERVICE, views_gate(job), RESOLVER, EVIDENCE",
+        old="return SERVICE, ISOLATION, *map(policy_gate, roster.unsettled), *of_job, RESOLVER, EVIDENCE",
+        new="return SERVICE, *of_job, RESOLVER, EVIDENCE",
         why="The policy is refused, and the task that it should protect runs.",
         plan=Plan("isolation", Write("create", "networkpolicies", "c.ps", 0), "500"),
     ),

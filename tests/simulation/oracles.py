@@ -14,6 +14,11 @@ from simulation import dialect, snapshot
 from simulation.plans import Line, Plan, Write, stable
 from simulation.world import Moment
 
+from tfcluster_resolver import contract
+from tfcluster_resolver.membership import Membership
+from tfcluster_resolver.task import own_task
+from tfcluster_resolver.tf_config import tf_config
+
 _REFERENCES: Final = Path(__file__).parent / "references"
 #: How long a status may be untrue after the fault, in seconds.
 _LIE_AT_MOST: Final = 5.0
@@ -213,6 +218,28 @@ def unprotected(history: Sequence[Any], moments: Mapping[int, Moment]) -> Iterat
             of_isolated = any(one["uid"] in isolated for one in metadata["ownerReferences"])
             if of_isolated and not any(selects(one, labels) for one in selectors.values()):
                 yield f"{metadata['name']} comes before a NetworkPolicy that selects it at revision {revision}"
+
+
+def mistold(history: Sequence[Any], moments: Mapping[int, Moment]) -> Iterator[str]:
+    """Name each revision at which a pod came with another TF_CONFIG than the view that was published said."""
+    views: dict[tuple[str, str], dict[str, str]] = {}
+    wanted: set[str] = set()
+    for revision, kind, resource, body in history:
+        metadata = body["metadata"]
+        if resource == "configmaps":
+            views[metadata["namespace"], metadata["name"]] = body.get("data") or {}
+        elif resource == "tfclusters" and body["spec"].get("resolver", {}).get("tfConfig") == "Environment":
+            wanted.add(metadata["uid"])
+        elif resource == "pods" and kind == "ADDED" and moments[revision].user == dialect.OPERATOR:
+            variables = {entry["name"]: entry.get("value") for entry in body["spec"]["containers"][0]["env"]}
+            said = variables.get("TF_CONFIG")
+            right = None
+            if any(one["uid"] in wanted for one in metadata["ownerReferences"]):
+                volumes = {one["name"]: one for one in body["spec"]["volumes"]}
+                files = views[metadata["namespace"], volumes["tfcluster-view"]["configMap"]["name"]]
+                right = tf_config(Membership(view=contract.load(files["cluster.json"]), own=own_task(variables)))
+            if said != right:
+                yield f"{metadata['name']} has TF_CONFIG {said}, not {right}, at revision {revision}"
 
 
 # --- does the status tell the truth?

@@ -156,6 +156,7 @@ def _look_back(world: World, outcome: Outcome) -> None:
     outcome.broken = [
         *oracles.broken(history, moments),
         *oracles.unprotected(history, moments),
+        *oracles.mistold(history, moments),
         *(f"{one} is not ours and is deleted" for one in world.trespasses),
     ]
     if not outcome.unfinished:

@@ -216,6 +216,14 @@ def _workloads() -> tuple[Workload, ...]:
             ),
         ),
         Workload(
+            "TF_CONFIG",
+            (
+                Step("create", _declare(_PAIR, resolver={"tfConfig": "Environment"}), ready),
+                Step("up", _edit({"worker": {"replicas": 3}}), both(ready, pods_are("ps-0", *_workers(3)))),
+                Step("fails", _exit(1, "worker-0"), restarts(1)),
+            ),
+        ),
+        Workload(
             "filters",
             (
                 create,

@@ -39,6 +39,7 @@ from tfcluster_operator.model.plan import plan
 from tfcluster_operator.model.roster import Roster, call_roll
 from tfcluster_operator.model.spec import TFCluster
 from tfcluster_operator.model.stock import enter_done, take_stock
+from tfcluster_operator.model.tf_config import tf_config_of
 from tfcluster_operator.model.views import JobViews, views_of
 
 Object = dict[str, Any]
@@ -261,7 +262,8 @@ class InMemoryWorld:
                 if action.replaces:
                     self.delete("Pod", action.name, uid=action.replaces)
                 told = {"view_digest": digest, "attempt": attempt, "incarnation": incarnation}
-                body = build_pod(cluster, task, **told, name=action.name)
+                tf_config = tf_config_of(cluster, task, action.view) if action.view else None
+                body = build_pod(cluster, task, **told, tf_config=tf_config, name=action.name)
                 self.create("Pod", body)
             case Patch(kind=kind, name=name, uid=uid, change=change):
                 self.edit(kind, name, change, uid=uid)

@@ -192,6 +192,7 @@ def test_template_gets_no_defaults(schema: dict[str, Any]) -> None:
         "spec.updateStrategy.rollingUpdate.maxUnavailable",
         "spec.resolver",
         "spec.resolver.delivery",
+        "spec.resolver.tfConfig",
         "spec.isolation.ports",
         "spec.jobs.*.replicas",
         "spec.jobs.*.restartPolicy",

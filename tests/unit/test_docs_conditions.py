@@ -98,6 +98,7 @@ def _found() -> Iterator[Mapping[str, Any]]:
         reasons.CONTENDED,
         reasons.OUTDATED_DEFINITION,
         reasons.VIEW_TOO_LARGE,
+        reasons.TF_CONFIG_TOO_LARGE,
         reasons.WAITING_FOR_PREDECESSOR,
         reasons.WAITING_FOR_JOB,
     ):

@@ -207,6 +207,64 @@ def test_view_that_does_not_show_the_task_itself_is_well(mounted, jobs, own):
 # name
 
 
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        ({}, "it says what the view says"),
+        ({"environment": "cloud"}, "it says what the view says"),
+        ({"cluster": {"worker": {"1": "127.0.0.1:2", "0": "127.0.0.1:1"}}}, "it says what the view says"),
+        ({"cluster": {"worker": ["127.0.0.1:1"]}}, "it lacks /job:worker/task:1 at 127.0.0.1:2"),
+        ({"cluster": {}}, "it lacks /job:worker/task:0 at 127.0.0.1:1, /job:worker/task:1 at 127.0.0.1:2"),
+        (
+            {"cluster": {"worker": ["127.0.0.1:1", "127.0.0.1:2"], "ps": [f"p{n}:1" for n in range(5)]}},
+            "it has /job:ps/task:0 at p0:1, /job:ps/task:1 at p1:1, /job:ps/task:2 at p2:1 and 2 more, which the view",
+        ),
+        (
+            {"task": {"type": "ps", "index": 0}},
+            'it is for {"type": "ps", "index": 0}, and this is /job:worker/task:1',
+        ),
+        ({"task": None, "cluster": 5}, "it is for null, and this is /job:worker/task:1; it lacks"),
+    ],
+)
+def test_tf_config_is_compared_with_the_view(change, found):
+    """What the operator or anybody else set, whichever way it is spelled; what differs is a warning with what to do."""
+    config = {
+        "cluster": {"worker": ["127.0.0.1:1", "127.0.0.1:2"]},
+        "task": {"type": "worker", "index": 1},
+        "rpc_layer": "grpc",
+    }
+    check = checks.tf_config(membership(), {"TF_CONFIG": json.dumps({**config, **change})})
+
+    assert check is not None
+    assert found in check.message
+    assert (check.verdict, bool(check.remedy)) == (
+        (Verdict.OK, False) if found.startswith("it says") else (Verdict.WARNING, True)
+    )
+
+
+def test_tf_config_that_is_not_json_is_a_warning():
+    """Whoever wrote it: a program would fail over it."""
+    for text in ("", "{", "[]"):
+        check = checks.tf_config(membership(), {"TF_CONFIG": text})
+        assert check is not None
+        assert check.verdict is Verdict.WARNING
+
+
+def test_tf_config_is_not_looked_at_where_there_is_none():
+    """Nor where the process is no task."""
+    assert checks.tf_config(membership(), {}) is None
+    assert checks.tf_config(NOBODY, {"TF_CONFIG": "{}"}) is None
+
+
+@pytest.mark.usefixtures("in_pod")
+def test_doctor_tells_of_a_stale_tf_config(monkeypatch, capsys):
+    """One line more, which fails nothing."""
+    monkeypatch.setenv("TF_CONFIG", '{"task": {"type": "worker", "index": 1}}')
+
+    assert main(["doctor"]) == 0
+    assert [line for line in capsys.readouterr().out.splitlines() if line.startswith("warning  TF_CONFIG ")]
+
+
 def named(host: str) -> Membership:
     return membership(own=OwnTask("worker", 1, f"{host}:2"))
 

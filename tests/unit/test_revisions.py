@@ -32,6 +32,7 @@ class PodsOf:
         return json.dumps({"metadata": {}, "items": [found] if found and not self.hidden else []}).encode()
 
 
+SET = {"resolver": {"tfConfig": "Environment"}}
 OTHER = merge_patch(TEMPLATE, {"spec": {"containers": [{"name": "task", "image": "image:2"}]}})
 
 
@@ -39,6 +40,10 @@ OTHER = merge_patch(TEMPLATE, {"spec": {"containers": [{"name": "task", "image":
 def world():
     """A cluster that runs."""
     return settled(make_cluster({"ps": 1, "worker": 3}))
+
+
+def _template(container):
+    return {"spec": {"containers": [container]}}
 
 
 def ask(revisions, world, cluster, known=None):
@@ -70,6 +75,32 @@ def test_server_is_asked_once_for_an_edit(world):
     ported = make_cluster({"ps": 1, "worker": {"replicas": 3, "port": 3000}})
     assert ask(revisions, world, ported)["worker"]
     assert len(client.asked) == 2
+
+
+@pytest.mark.parametrize(
+    ("spec", "image", "field"),
+    [
+        (SET, 2, "containers[task].image"),
+        ({}, 1, "containers[task].env[TF_CONFIG]"),
+    ],
+    ids=["another image, after a resize", "none any more"],
+)
+def test_what_tf_config_says_is_no_change(spec, image, field):
+    """It is fixed when the pod is created; that it is set is what an edit changes."""
+    container = {"name": "task", "env": [], "image": "image:1"}
+    world = settled(make_cluster({"worker": {"replicas": 2, "template": _template(container)}}, **SET))
+    newer = {**container, "image": f"image:{image}"}
+
+    cluster = make_cluster({"worker": {"replicas": 3, "template": _template(newer)}}, **spec)
+    assert ask(Revisions(PodsOf(world)), world, cluster) == {"worker": field}
+
+
+def test_tf_config_that_was_not_set_is_a_change():
+    """An edit of the field is named by the variable."""
+    world = settled(make_cluster({"worker": 2}))
+    assert ask(Revisions(PodsOf(world)), world, make_cluster({"worker": 2}, **SET)) == {
+        "worker": "containers[task].env[TF_CONFIG]"
+    }
 
 
 @pytest.mark.parametrize("changes", [{"refusal": errors.UnreachableError("no answer")}, {"hidden": True}])

@@ -102,10 +102,13 @@ def test_the_filters_of_a_task_replace_the_jobs():
         ({"worker": {"port": 2223}}, {}, False),
         ({"worker": {}}, {"port": 2223}, False),
         ({"worker": {}}, {"clusterDomain": "a.b"}, False),
+        ({"worker": {}}, {"resolver": {"delivery": "ConfigMap", "tfConfig": "None"}}, True),
+        ({"worker": {}}, {"resolver": {"delivery": "None"}}, False),
+        ({"worker": {}}, {"resolver": {"tfConfig": "Environment"}}, False),
     ],
 )
 def test_the_hash_changes_exactly_when_a_pod_must_be_replaced(jobs, spec, same):
-    """Template, port and domain are what a pod is made from; nothing else costs a pod."""
+    """Template, port, domain and what spec.resolver brings are what a pod is made from; nothing else costs a pod."""
     was = make_cluster({"worker": {}}).jobs[0].template_hash
 
     assert same == (was == make_cluster(jobs, **spec).jobs[0].template_hash)

@@ -180,6 +180,7 @@ def test_the_gravest_finding_is_told():
     "reason",
     [
         reasons.VIEW_TOO_LARGE,
+        reasons.TF_CONFIG_TOO_LARGE,
         reasons.NAME_TAKEN,
         reasons.REFUSED,
         reasons.WAITING_FOR_PREDECESSOR,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from importlib import resources
@@ -46,12 +46,18 @@ def definition() -> Resource:
 
 
 @asynccontextmanager
-async def run(*, namespaces: Sequence[str] = ("default",), log_of: LogOf | None = None) -> AsyncIterator[ControlPlane]:
+async def run(
+    *,
+    namespaces: Sequence[str] = ("default",),
+    log_of: LogOf | None = None,
+    own_signals: Callable[[], None] = lambda: None,
+) -> AsyncIterator[ControlPlane]:
     """Run a control plane.
 
     Args:
         namespaces: the namespaces that exist.
         log_of: gives the logs of pods.
+        own_signals: sets the caller's handlers of signals; kopf sets its own whenever it starts.
 
     Yields:
         The control plane, when its API server answers.
@@ -66,7 +72,7 @@ async def run(*, namespaces: Sequence[str] = ("default",), log_of: LogOf | None 
         async with connection.open_session(access, connections=8) as session:
             # NB: the tasks' processes are on this machine, so there is nobody whom a NetworkPolicy could keep out.
             engine = Engine(Client(session, server.url, AdaptiveLimiter()), (), read_archive())
-            watch = KopfWatch(access, session, None, engine, own_signals=lambda: None)
+            watch = KopfWatch(access, session, None, engine, own_signals=own_signals)
             leading = asyncio.Event()
             leading.set()
             works = {"engine": engine.run(leading), "watch": watch.run(), "garbage": kube.collect_garbage()}

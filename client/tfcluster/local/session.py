@@ -1,17 +1,137 @@
-"""Where a ``tfcluster local run`` keeps what the other commands need to find it."""
+"""Where a ``tfcluster local run`` keeps its state, and how the other commands find it.
+
+A run has a folder of its own that nobody else can read.  What a killed run left is recognised by the process that is no
+more, and deleted by the next that looks.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import json
 import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Final
 
-from tfcluster.errors import UnreachableError
+from tfcluster.errors import TFClusterError, UnreachableError
+
+_KUBECONFIG: Final = "kubeconfig"
+_STATE: Final = "run.json"
+#: Held while a run lives: the system lets it go when the process ends, however it ends.
+_LOCK: Final = "lock"
+#: Left by ``--keep``: the folder outlives its run.
+_KEPT: Final = "kept"
+#: Where the runs of one user tell each other which ports they hold.
+_PORTS: Final = ".ports"
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A run on this machine.
+
+    Attributes:
+        name: its name.
+        folder: its folder.
+    """
+
+    name: str
+    folder: Path
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The file by which its API server is reached."""
+        return self.folder / _KUBECONFIG
+
+    @property
+    def runs(self) -> bool:
+        """Whether it runs."""
+        return _is_locked(self.folder / _LOCK)
+
+    def about(self) -> dict[str, Any]:
+        """Give what it tells of itself: ``pid``, ``began`` in seconds since the epoch, ``clusters``."""
+        with contextlib.suppress(OSError, ValueError):
+            told: dict[str, Any] = json.loads((self.folder / _STATE).read_text(encoding="utf-8"))
+            return told
+        return {}
 
 
 def states() -> Path:
     """Give the folder that has one folder for each run."""
     state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
     return Path(state) / "tfcluster" / "local"
+
+
+def ports() -> Path:
+    """Give the folder by which runs hold ports."""
+    return states() / _PORTS
+
+
+def running() -> list[Session]:
+    """List what runs, in the order of the names; what a killed run left is deleted."""
+    found = []
+    for folder in sorted(states().glob("*/")) if states().is_dir() else ():
+        session = Session(folder.name, folder)
+        if folder.name.startswith("."):
+            continue
+        if session.runs:
+            found.append(session)
+        else:
+            _clean(session)
+    return found
+
+
+@contextlib.contextmanager
+def begin(name: str, *, keep: bool = False) -> Iterator[Session]:
+    """Make the folder of a run, which goes at the end.
+
+    Args:
+        name: the run's name.
+        keep: whether the folder stays, with logs and volumes.
+
+    Yields:
+        The session.
+
+    Raises:
+        TFClusterError: a run of that name is there already.
+    """
+    folder = states() / name
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    session = Session(name, folder)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        pid = session.about().get("pid", "?")
+        raise TFClusterError(
+            f"a run named {name} is there already (process {pid})",
+            hint="End it with Ctrl-C, or give this one another name: --name NAME.",
+        ) from None
+    try:
+        _empty(folder)
+        if keep:
+            (folder / _KEPT).touch(0o600)
+        yield session
+    finally:
+        session.kubeconfig.unlink(missing_ok=True)
+        if not keep:
+            shutil.rmtree(folder, ignore_errors=True)
+        os.close(descriptor)
+
+
+def tell(session: Session, kubeconfig: str, **about: Any) -> None:
+    """Write down how a run is reached; from now on the other commands find it.
+
+    Args:
+        session: the run.
+        kubeconfig: the text of its kubeconfig.
+        about: what it tells of itself.
+    """
+    _write_private(session.folder / _STATE, json.dumps(about))
+    _write_private(session.kubeconfig, kubeconfig)
 
 
 def kubeconfig_of(name: str | None) -> Path:
@@ -23,11 +143,53 @@ def kubeconfig_of(name: str | None) -> Path:
     Raises:
         UnreachableError: nothing of that name runs, or several do and none is named.
     """
-    hint = "Start one with `tfcluster local run -f FILE`."
-    found = sorted(states().glob(f"{name or '*'}/kubeconfig"))
+    found = [one for one in running() if name in {None, one.name} and one.kubeconfig.exists()]
     if not found:
-        raise UnreachableError(f"no `tfcluster local run`{f' named {name}' if name else ''} runs here", hint=hint)
+        raise UnreachableError(
+            f"no `tfcluster local run`{f' named {name}' if name else ''} runs here",
+            hint="Start one with `tfcluster local run -f FILE`.",
+        )
     if len(found) > 1:
-        names = ", ".join(one.parent.name for one in found)
+        names = ", ".join(one.name for one in found)
         raise UnreachableError(f"several run here: {names}", hint="Choose one with --session NAME.")
-    return found[0]
+    return found[0].kubeconfig
+
+
+def _is_locked(path: Path) -> bool:
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _clean(session: Session) -> None:
+    if (session.folder / _LOCK).exists() and not (session.folder / _KEPT).exists():
+        shutil.rmtree(session.folder, ignore_errors=True)
+
+
+def _empty(folder: Path) -> None:
+    """Delete what an earlier run of that name left or kept."""
+    for entry in folder.iterdir():
+        if entry.name == _LOCK:
+            continue
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry, ignore_errors=True)
+        else:
+            entry.unlink()
+
+
+def _write_private(path: Path, text: str) -> None:
+    """Write a file that its owner alone can read, so that a reader sees all of it or none."""
+    new = path.with_name(f".{path.name}.new")
+    new.unlink(missing_ok=True)
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
+    new.replace(path)

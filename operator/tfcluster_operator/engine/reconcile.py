@@ -398,6 +398,7 @@ _WARNINGS: Final = (
 _OBSTACLES: Final = (
     reasons.INVALID_SPEC,
     reasons.VIEW_TOO_LARGE,
+    reasons.TF_CONFIG_TOO_LARGE,
     reasons.NAME_TAKEN,
     reasons.REFUSED,
     reasons.REQUEST_FAILED,

@@ -9,7 +9,7 @@ from tfcluster_operator.kube import errors
 from tfcluster_operator.kube.client import Client
 from tfcluster_operator.kube.raw import read_pod
 from tfcluster_operator.manifests.difference import first_difference
-from tfcluster_operator.manifests.pod import build_pod
+from tfcluster_operator.manifests.pod import build_pod, tf_config_in
 from tfcluster_operator.model import naming
 from tfcluster_operator.model.ledger import Ledger
 from tfcluster_operator.model.policies.rollout import rollout_of
@@ -65,6 +65,8 @@ class Revisions:
                     attempt=0,
                     incarnation=0,
                     resolver=pod.resolver or None,
+                    # What it says is fixed when a pod is created: whether it is set is what an edit changes.
+                    tf_config=tf_config_in(live) if cluster.tf_config else None,
                 )
                 if len(self._known) >= _KEPT:
                     self._known.clear()

@@ -19,6 +19,7 @@ from tfcluster_operator.model.actions import (
     TryPod,
 )
 from tfcluster_operator.model.spec import TFCluster
+from tfcluster_operator.model.tf_config import tf_config_of
 
 #: The actions that make an object, or ask the API server whether it would.
 Creation = CreateService | CreateNetworkPolicy | CreateConfigMap | CreateResolver | CreatePod | TryPod
@@ -58,6 +59,7 @@ def build(action: Creation, cluster: TFCluster, archive: ResolverArchive) -> dic
                 attempt=0 if told is None else told.attempt,
                 incarnation=0 if told is None else told.incarnation,
                 resolver=delivered_resolver(cluster, archive) or None,
+                tf_config=tf_config_of(cluster, action.task, action.view) if action.view else None,
                 name=action.name,
             )
         case _:

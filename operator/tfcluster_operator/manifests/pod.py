@@ -21,6 +21,7 @@ def build_pod(
     attempt: int,
     incarnation: int = 0,
     resolver: str | None = None,
+    tf_config: str | None = None,
     name: str = "",
 ) -> dict[str, Any]:
     """Build the pod of one task.
@@ -32,6 +33,7 @@ def build_pod(
         attempt: how often the task failed in a row before.
         incarnation: how often the whole job was restarted before.
         resolver: the ConfigMap that delivers the resolver; None delivers none.
+        tf_config: the task's TF_CONFIG, for the main container; None sets none.
         name: its name, where it is not the task's first; the hostname is always that of the first.
 
     Returns:
@@ -70,45 +72,75 @@ def build_pod(
             "hostname": hostname,
             "subdomain": naming.service_name(cluster.name),
             "volumes": [*(spec.get("volumes") or ()), *volumes],
-            **_containers(cluster, task, inject=resolver is not None),
+            **_containers(cluster, task, inject=resolver is not None, tf_config=tf_config),
         },
     }
 
 
-def _containers(cluster: TFCluster, task: Task, *, inject: bool) -> dict[str, list[dict[str, Any]]]:
+def tf_config_in(pod: Mapping[str, Any]) -> str:
+    """Give the TF_CONFIG that a pod was made with.
+
+    Args:
+        pod: a pod of ours, as the API server has it.
+
+    Returns:
+        The value in its main container; "" where that has none.
+    """
+    main = pod["metadata"].get("annotations", {}).get(naming.ANNOTATION_MAIN_CONTAINER)
+    for container in pod["spec"]["containers"]:
+        for variable in container.get("env") or () if container["name"] == main else ():
+            if variable["name"] == contract.ENV_TF_CONFIG:
+                return str(variable.get("value", ""))
+    return ""
+
+
+def _containers(
+    cluster: TFCluster, task: Task, *, inject: bool, tf_config: str | None
+) -> dict[str, list[dict[str, Any]]]:
     spec: Mapping[str, Any] = task.job.template.get("spec") or {}
     groups = {
-        group: [_in_the_cluster(container, cluster, task) for container in spec[group]]
+        group: [_with_variables(_in_the_cluster(container), _place_of(task, cluster)) for container in spec[group]]
         for group in ("initContainers", "containers")
         if spec.get(group)
     }
     if inject:
         groups = {group: [injection.mount_resolver(one) for one in found] for group, found in groups.items()}
     main = main_container(task.job.template)
+    # Who sets TF_CONFIG has programs of their own: what names none runs its image's.
+    serve = inject and not cluster.tf_config
     groups["containers"] = [
-        _main(container, task, inject=inject) if container.get("name", "") == main else container
+        _main(container, task, serve=serve, tf_config=tf_config) if container.get("name", "") == main else container
         for container in groups.get("containers", ())
     ]
     return groups
 
 
-def _main(container: Mapping[str, Any], task: Task, *, inject: bool) -> dict[str, Any]:
+def _main(container: Mapping[str, Any], task: Task, *, serve: bool, tf_config: str | None) -> dict[str, Any]:
     """Let the pod's status say why the task's program failed, and let it serve where it names no program."""
     told = {"terminationMessagePolicy": "FallbackToLogsOnError", **container}
-    return injection.serve_by_default(told, task.job.port) if inject else told
+    if tf_config is not None:
+        # NB: here alone, as TFJob has it: each copy may take 128 KiB, and all of a pod 1.5 MiB.
+        told = _with_variables(told, {contract.ENV_TF_CONFIG: tf_config})
+    return injection.serve_by_default(told, task.job.port) if serve else told
 
 
-def _in_the_cluster(container: Mapping[str, Any], cluster: TFCluster, task: Task) -> dict[str, Any]:
-    environment = {
+def _place_of(task: Task, cluster: TFCluster) -> dict[str, str]:
+    return {
         contract.ENV_JOB: task.job.name,
         contract.ENV_TASK_INDEX: str(task.index),
         contract.ENV_ADDRESS: cluster.address_of(task),
     }
-    own = [entry for entry in container.get("env") or () if entry.get("name") not in environment]
+
+
+def _with_variables(container: Mapping[str, Any], ours: Mapping[str, str]) -> dict[str, Any]:
+    others = [entry for entry in container.get("env") or () if entry.get("name") not in ours]
+    # Ours come first: Kubernetes expands $(NAME) only from variables above, and the user's may build on ours.
+    return {**container, "env": [*({"name": name, "value": value} for name, value in ours.items()), *others]}
+
+
+def _in_the_cluster(container: Mapping[str, Any]) -> dict[str, Any]:
     return {
         **container,
-        # Ours come first: Kubernetes expands $(NAME) only from variables above, and the user's may build on ours.
-        "env": [*({"name": name, "value": value} for name, value in environment.items()), *own],
         "volumeMounts": [
             *(container.get("volumeMounts") or ()),
             {"name": VIEW_VOLUME, "mountPath": contract.DEFAULT_DIRECTORY, "readOnly": True},

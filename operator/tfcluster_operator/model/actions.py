@@ -48,6 +48,7 @@ class CreatePod:
     """Create one task's pod; ``replaces`` is the UID of a finished pod of the same name that is deleted first.
 
     ``attempt`` is how many failures in a row went before it, ``incarnation`` how many restarts of the whole job.
+    ``view`` is the text of the task's view, where TF_CONFIG is made of it.
     """
 
     task: Task
@@ -57,18 +58,20 @@ class CreatePod:
     reason: str
     replaces: str = ""
     incarnation: int = 0
+    view: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class TryPod:
     """Have the API server judge the pod that a changed template makes, without creating it.
 
-    A running pod is not deleted for a template that nobody can make a pod of.
+    A running pod is not deleted for a template that nobody can make a pod of.  ``view`` is as in CreatePod.
     """
 
     task: Task
     name: str
     reason: str
+    view: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, slots=True)

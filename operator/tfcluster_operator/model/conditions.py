@@ -22,6 +22,7 @@ GRAVITY: Final = (
     reasons.INVALID_SPEC,
     reasons.OUTDATED_DEFINITION,
     reasons.VIEW_TOO_LARGE,
+    reasons.TF_CONFIG_TOO_LARGE,
     reasons.NAME_TAKEN,
     reasons.REFUSED,
     reasons.REQUEST_FAILED,

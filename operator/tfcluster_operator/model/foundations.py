@@ -18,7 +18,16 @@ from tfcluster_operator.model.actions import (
 )
 from tfcluster_operator.model.observed import ObservedConfigMap, ObservedNetworkPolicy, ObservedService
 from tfcluster_operator.model.roster import Holder, Holding, Roster
-from tfcluster_operator.model.story import ISOLATION, RESOLVER, SERVICE, Story, object_gate, views_gate
+from tfcluster_operator.model.story import (
+    ISOLATION,
+    RESOLVER,
+    SERVICE,
+    Story,
+    object_gate,
+    tf_config_gate,
+    views_gate,
+)
+from tfcluster_operator.model.tf_config import LARGEST_TF_CONFIG
 
 
 def plan_service(roster: Roster, story: Story) -> None:
@@ -94,6 +103,12 @@ def plan_config_map(roster: Roster, wanted: views.JobViews, story: Story) -> Non
             story.do("publish", Patch("ConfigMap", held.name, existing.meta.uid, change, reason), gate=gate)
 
 
+def plan_tf_config(wanted: views.JobViews, story: Story) -> None:
+    """Hold up new pods of a job whose TF_CONFIG no program could be started with."""
+    if wanted.tf_config_size > LARGEST_TF_CONFIG:
+        story.close(tf_config_gate(wanted.job.name), _tf_config_too_large(wanted))
+
+
 def plan_resolver(roster: Roster, story: Story) -> None:
     """Create the ConfigMap that delivers the resolver, where a pod mounts it or is to be created that does.
 
@@ -164,6 +179,15 @@ def obstacle(kind: str, name: str, holder: Holder) -> Finding:
 def _recreated(kind: str, name: str) -> Finding:
     message = f"{kind} {name} cannot be changed in place: it is deleted and created again"
     return Finding(reasons.TASKS_NOT_READY, message)
+
+
+def _tf_config_too_large(wanted: views.JobViews) -> Finding:
+    return Finding(
+        reasons.TF_CONFIG_TOO_LARGE,
+        f"the TF_CONFIG of job {wanted.job.name} takes {wanted.tf_config_size} bytes, more than the "
+        f"{LARGEST_TF_CONFIG} that an environment variable holds: declare device filters, or fewer tasks, or shorter "
+        "names, or set spec.resolver.tfConfig to None",
+    )
 
 
 def _too_large(wanted: views.JobViews) -> Finding:

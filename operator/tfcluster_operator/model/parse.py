@@ -30,15 +30,20 @@ from tfcluster_operator.model.spec import (
     SuccessPolicy,
     SuccessTasks,
     TFCluster,
+    TFConfigDelivery,
     UpdateStrategy,
     UpdateType,
+    main_container,
 )
+from tfcluster_resolver import contract
 
 DEFAULT_PORT: Final = 2222
 DEFAULT_RPC_LAYER: Final = "grpc"
 #: Bounds of one TFCluster, as the CRD has them: a pass over one of this size must not keep the others waiting.
 MOST_TASKS: Final = 10_000
 MOST_TASK_FILTERS: Final = 512
+#: The same where TF_CONFIG is set: each pod then holds the addresses of all tasks that it sees, and so does etcd.
+MOST_TASKS_WITH_TF_CONFIG: Final = 1_000
 #: The most failed pods of a task that are kept, as the CRD has it.
 MOST_KEPT: Final = 10
 #: How many are kept where nothing is said and no pod reads its own name.
@@ -89,6 +94,7 @@ def parse(body: Mapping[str, Any], *, default_isolation: IsolationMode = "None")
         problems.extend(_unknown_jobs(cluster, by_name))
         problems.extend(_circles(by_name))
         problems.extend(_excesses(cluster))
+        problems.extend(_own_tf_configs(cluster))
         if not cluster.jobs:
             problems.append("spec.jobs: declare at least one job")
     if problems:
@@ -102,11 +108,12 @@ def _cluster(metadata: Mapping[str, Any], spec: Fields, status: Mapping[str, Any
     # NB: an older CRD spells it inject.
     delivered = "ConfigMap" if resolver.flag("inject", default=True) else "None"
     inject = resolver.one_of(ResolverDelivery, "delivery", delivered) == "ConfigMap"
+    tf_config = resolver.one_of(TFConfigDelivery, "tfConfig", "None") == "Environment"
     kept = None
     if spec.raw.get("failedPodsHistoryLimit") is not None:
         kept = spec.number("failedPodsHistoryLimit", DEFAULT_KEPT, most=MOST_KEPT)
     jobs = tuple(
-        _job(name, job, port=port, domain=domain, inject=inject, kept=kept)
+        _job(name, job, port=port, domain=domain, inject=inject, tf_config=tf_config, kept=kept)
         for name, job in sorted(_named_jobs(spec.inner("jobs")))
     )
     return TFCluster(
@@ -130,6 +137,7 @@ def _cluster(metadata: Mapping[str, Any], spec: Fields, status: Mapping[str, Any
         ),
         terminating_grace=spec.count("terminatingGraceSeconds"),
         inject=inject,
+        tf_config=tf_config,
         isolation=isolation,
     )
 
@@ -168,7 +176,7 @@ def _named_jobs(jobs: Fields) -> Iterator[tuple[str, Fields]]:
             jobs.problem("", f"{shown(name)} cannot name a job: {words}")
 
 
-def _job(name: str, job: Fields, *, port: int, domain: str, inject: bool, kept: int | None) -> Job:
+def _job(name: str, job: Fields, *, port: int, domain: str, inject: bool, tf_config: bool, kept: int | None) -> Job:
     replicas = job.number("replicas", 1)
     own_port = job.number("port", port, least=1, most=_LAST_PORT)
     template = job.inner("template")
@@ -176,9 +184,9 @@ def _job(name: str, job: Fields, *, port: int, domain: str, inject: bool, kept: 
     if kept is None:
         kept = 0 if _reads_its_name(template.raw) else DEFAULT_KEPT
     # NB: what is added here only where it is not the default leaves the pods of an older operator alone.
-    made_from = json.dumps(
-        [template.raw, own_port, domain, *([] if inject else ["inject: false"])], sort_keys=True, separators=(",", ":")
-    )
+    made_from = [template.raw, own_port, domain, *([] if inject else ["inject: false"])]
+    # NB: that TF_CONFIG is set, never what it says: a resize replaces no pod.
+    made_from += ["tfConfig: Environment"] if tf_config else []
     return Job(
         name=name,
         replicas=replicas,
@@ -187,13 +195,17 @@ def _job(name: str, job: Fields, *, port: int, domain: str, inject: bool, kept: 
         filters=job.texts("deviceFilters"),
         task_filters=_task_filters(job.inner("taskDeviceFilters")),
         template=template.raw,
-        template_hash=digest(made_from),
+        template_hash=digest(_canonical(made_from)),
         restart_policy=job.one_of(RestartPolicy, "restartPolicy", "OnFailure"),
         restart_scope=job.one_of(RestartScope, "restartScope", "Task"),
         start_after=job.texts("startAfter"),
         drain_seconds=job.number("drainSeconds", 0),
         history_limit=kept,
     )
+
+
+def _canonical(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
 def _task_filters(of_tasks: Fields) -> dict[int, tuple[str, ...]]:
@@ -277,6 +289,20 @@ def _excesses(cluster: TFCluster) -> Iterator[str]:
         yield f"spec.jobs: maxReplicas add up to {tasks}, more than the {MOST_TASKS} tasks that a TFCluster may have"
     if (entries := sum(len(job.task_filters) for job in cluster.jobs)) > MOST_TASK_FILTERS:
         yield f"spec.jobs: {entries} taskDeviceFilters are more than the {MOST_TASK_FILTERS} that a TFCluster may have"
+
+    if cluster.tf_config and (tasks := sum(job.max_replicas for job in cluster.jobs)) > MOST_TASKS_WITH_TF_CONFIG:
+        most = f"Environment is for {MOST_TASKS_WITH_TF_CONFIG} tasks at most"
+        yield f"spec.resolver.tfConfig: {most}, and maxReplicas add up to {tasks}"
+
+
+def _own_tf_configs(cluster: TFCluster) -> Iterator[str]:
+    for job in cluster.jobs if cluster.tf_config else ():
+        main = main_container(job.template)
+        for container in (job.template.get("spec") or {}).get("containers") or ():
+            names = {variable.get("name") for variable in container.get("env") or ()}
+            if container.get("name", "") == main and contract.ENV_TF_CONFIG in names:
+                where = f"spec.jobs.{job.name}.template.spec.containers[{main}].env"
+                yield f"{where}: spec.resolver.tfConfig is Environment, which sets TF_CONFIG: remove one of the two"
 
 
 def _unknown_jobs(cluster: TFCluster, jobs: Mapping[str, Job]) -> Iterator[str]:

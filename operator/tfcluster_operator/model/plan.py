@@ -18,6 +18,7 @@ from tfcluster_operator.model.foundations import (
     plan_resolver,
     plan_service,
     plan_surplus_objects,
+    plan_tf_config,
 )
 from tfcluster_operator.model.history import plan_history, unhide
 from tfcluster_operator.model.holds import Holds
@@ -79,6 +80,7 @@ def _plan_the_life(
         for pod in sorted(roster.surplus, key=_index_of, reverse=True):
             _plan_surplus_pod(roster, pod, now, story)
         for job_views in wanted:
+            plan_tf_config(job_views, story)
             plan_job(roster, job_views, ledger, now, story)
         if (left := seconds_until_forgiven(roster, ledger, now)) is not None:
             story.wake_after.append(left)

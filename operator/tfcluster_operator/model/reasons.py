@@ -18,6 +18,8 @@ SUSPENDED: Final = "Suspended"
 INVALID_SPEC: Final = "InvalidSpec"
 #: A view would not fit into a ConfigMap; the message gives the size.
 VIEW_TOO_LARGE: Final = "ViewTooLarge"
+#: The TF_CONFIG of a task would not fit into an environment variable; the message gives the size.
+TF_CONFIG_TOO_LARGE: Final = "TFConfigTooLarge"
 #: The API server refused an object: quota, Pod Security, an unknown volume.  The message is the server's.
 REFUSED: Final = "Refused"
 #: The API server failed at a request: a webhook that is down, an overload.  The message is the server's.

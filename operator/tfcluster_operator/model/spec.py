@@ -25,6 +25,8 @@ SuccessTasks = Literal["All", "Any"]
 CleanPodPolicy = Literal["Running", "All", "None"]
 #: How the resolver gets into the pods: by a ConfigMap of the operator, or not by the operator.
 ResolverDelivery = Literal["ConfigMap", "None"]
+#: Whether the operator tells programs that read TF_CONFIG of the cluster, by that variable.
+TFConfigDelivery = Literal["None", "Environment"]
 #: Who reaches a task's port: everybody, the tasks of the cluster, or those that the device filters join.
 IsolationMode = Literal["None", "Cluster", "DeviceFilters"]
 #: Which ports of a pod the isolation closes: its task's, or all.
@@ -133,7 +135,8 @@ class Isolation:
 class TFCluster:
     """One TFCluster object: identity, declaration, and the status it had when it was read.
 
-    Times are seconds; None means that there is no such limit.
+    Times are seconds; None means that there is no such limit.  ``inject`` is whether the pods get the resolver,
+    ``tf_config`` whether their main containers get TF_CONFIG.
     """
 
     name: str
@@ -154,6 +157,7 @@ class TFCluster:
     update_strategy: UpdateStrategy = field(default_factory=UpdateStrategy)
     terminating_grace: int | None = None
     inject: bool = True
+    tf_config: bool = False
     isolation: Isolation = field(default_factory=Isolation)
 
     def job(self, name: str) -> Job | None:

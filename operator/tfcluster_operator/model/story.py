@@ -31,6 +31,11 @@ def template_gate(job: str) -> Gate:
     return f"template of {job}"
 
 
+def tf_config_gate(job: str) -> Gate:
+    """Name what holds up new pods of a job while its TF_CONFIG fits into no environment variable."""
+    return f"TF_CONFIG of {job}"
+
+
 def object_gate(kind: str, name: str) -> Gate:
     """Name what holds up nothing but further tries at one object."""
     return f"{kind} {name}"

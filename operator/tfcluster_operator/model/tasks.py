@@ -21,6 +21,7 @@ from tfcluster_operator.model.story import (
     object_gate,
     pods_gate,
     template_gate,
+    tf_config_gate,
     views_gate,
 )
 from tfcluster_operator.model.succession import name_after
@@ -56,8 +57,9 @@ def plan_job(roster: Roster, job_views: JobViews, known: ledger.Ledger, now: flo
     chosen = rollout.to_replace(roster.cluster, rollout.rollout_of(roster, job))
     to_replace = frozenset(pod.meta.uid for pod in chosen)
     if (outdated := next((place for place in roster.of(job) if place.pod in chosen), None)) is not None:
-        trial = TryPod(outdated.task, outdated.name, reasons.TEMPLATE_CHANGED)
-        story.do("tell", trial, gate=template_gate(job.name))
+        view = _view_for(roster, job_views, outdated.task.index)
+        trial = TryPod(outdated.task, outdated.name, reasons.TEMPLATE_CHANGED, view)
+        story.do("tell", trial, gate=template_gate(job.name), needs=(tf_config_gate(job.name),))
     labels, last = naming.job_labels(roster.cluster.name, job.name), known.last_restart
     missing = []
     for place in roster.of(job):
@@ -113,12 +115,18 @@ def _plan_missing(  # noqa: PLR0917 - the six are one case; a class for them wou
             attempt=0 if lost is None else lost.attempt,
             reason=reasons.POD_FAILED if failing is not None else why,
             incarnation=record.incarnation,
+            view=_view_for(roster, job_views, index),
         )
         story.do("create", create, gate=gate, needs=needs)
 
 
 def _what_a_pod_needs(roster: Roster, job: str) -> tuple[Gate, ...]:
-    return SERVICE, ISOLATION, *map(policy_gate, roster.unsettled), views_gate(job), RESOLVER, EVIDENCE
+    of_job = views_gate(job), tf_config_gate(job)
+    return SERVICE, ISOLATION, *map(policy_gate, roster.unsettled), *of_job, RESOLVER, EVIDENCE
+
+
+def _view_for(roster: Roster, job_views: JobViews, index: int) -> str:
+    return job_views.text_for(index) if roster.cluster.tf_config else ""
 
 
 def _next_try(what: str, at: float, known: ledger.Ledger) -> str:
@@ -157,7 +165,8 @@ def _replace_a_pod_of_an_old_template(case: _Case) -> bool:
     outdated = case.place.outdated and case.pod.meta.uid in case.to_replace
     # NB: no running pod goes before the API server has judged the one that would come.
     job = case.place.task.job
-    return outdated and _delete(case, reasons.TEMPLATE_CHANGED, template_gate(job.name), toward=job.template_hash)
+    gates = (template_gate(job.name), tf_config_gate(job.name))
+    return outdated and _delete(case, reasons.TEMPLATE_CHANGED, *gates, toward=job.template_hash)
 
 
 def _replace_an_edited_pod(case: _Case) -> bool:
@@ -197,6 +206,7 @@ def _replace_an_ended_pod(case: _Case) -> bool:
         _WHY[ending],
         replaces=pod.meta.uid,
         incarnation=case.record.incarnation,
+        view=_view_for(case.roster, case.views, place.task.index),
     )
     if ending is Ending.FAILED and history.is_to_be_kept(case.roster, place, pod, case.story):
         history.keep(case.roster, place, pod, case.story)

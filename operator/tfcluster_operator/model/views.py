@@ -20,6 +20,7 @@ from tfcluster_operator.model.digests import digest
 from tfcluster_operator.model.observed import ObservedConfigMap, ObservedFile
 from tfcluster_operator.model.roster import Roster
 from tfcluster_operator.model.spec import EVALUATOR, Job, Task, TFCluster
+from tfcluster_operator.model.tf_config import largest_of
 from tfcluster_resolver import contract
 
 #: A ConfigMap takes 1 MiB; what is above this leaves no room for the object's own fields.
@@ -40,12 +41,14 @@ class JobViews:
     """The wanted ConfigMap of one job: its name and its files, and how many bytes these take together.
 
     One that is too large for a ConfigMap has no files: its size is worked out before anything is built.
+    ``tf_config_size`` is the length of the job's longest TF_CONFIG, in bytes; 0 where none is set.
     """
 
     job: Job
     name: str
     files: Mapping[str, ViewFile]
     size: int
+    tf_config_size: int = 0
 
     @property
     def too_large(self) -> bool:
@@ -54,8 +57,16 @@ class JobViews:
 
     def digest_for(self, index: int) -> str:
         """Give the digest of the file that a task reads; "" where there is none."""
-        file = self.files.get(contract.task_view_file(index)) or self.files.get(contract.VIEW_FILE)
+        file = self._file_for(index)
         return "" if file is None else file.digest
+
+    def text_for(self, index: int) -> str:
+        """Give the text of the file that a task reads; "" where there is none."""
+        file = self._file_for(index)
+        return "" if file is None else file.text
+
+    def _file_for(self, index: int) -> ViewFile | None:
+        return self.files.get(contract.task_view_file(index)) or self.files.get(contract.VIEW_FILE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +208,15 @@ class _Builder:
                 self._built[key] = ViewFile(text=text, digest=digest(text), epoch=epoch)
                 _remember(ObservedFile(digest=self._built[key].digest, membership=membership, epoch=epoch))
             files[file] = self._built[key]
-        return JobViews(job, name, files, sum(len(file.text) for file in files.values()))
+        size = sum(len(file.text) for file in files.values())
+        return JobViews(job, name, files, size, self._tf_config_size(job, files) if self._cluster.tf_config else 0)
+
+    def _tf_config_size(self, job: Job, files: Mapping[str, ViewFile]) -> int:
+        readers: dict[str, list[int]] = {}
+        for index in range(job.replicas):
+            own = contract.task_view_file(index)
+            readers.setdefault(own if own in files else contract.VIEW_FILE, []).append(index)
+        return max((largest_of(self._cluster, job, files[name].text, of) for name, of in readers.items()), default=0)
 
     def _membership(self, texts: tuple[str, ...], view: contract.View | None) -> str:
         if view is not None:

@@ -1,0 +1,277 @@
+"""From one TFJob to one TFCluster."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tfcluster.convert import run_policy, templates, tfjob
+from tfcluster.convert.fields import SERVERS
+from tfcluster.convert.tfjob import Replicas, TFJob
+from tfcluster.convert.verdicts import Findings, Outcome, Path, Verdict, leaves, said
+from tfcluster_operator.model import naming
+
+#: The most tasks whose TF_CONFIG the operator sets, as the definition of TFCluster has it.
+MOST_WITH_TF_CONFIG: Final = 1_000
+#: The most tasks of a job with device filters of their own, likewise.
+_MOST_FILTERED: Final = 512
+_NAME: Final = re.compile("[a-z]([-a-z0-9]*[a-z0-9])?")
+_LONGEST: Final = 63
+_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+_QUEUE: Final = "kueue.x-k8s.io/"
+_LOST: Final = "a TFJob has no such field, and neither has a TFCluster: put it where it belongs, or remove it"
+
+
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """What became of a TFJob.
+
+    ``cluster`` is the TFCluster, None where something is refused; ``moved`` says where nodes of the TFJob went, with
+    what is in them.
+    """
+
+    job: TFJob
+    cluster: dict[str, Any] | None
+    verdicts: tuple[Verdict, ...]
+    moved: Mapping[Path, Path]
+
+    def of(self, *outcomes: Outcome) -> list[Verdict]:
+        """Give the verdicts of some outcomes."""
+        return [one for one in self.verdicts if one.outcome in outcomes]
+
+
+def convert(manifest: Mapping[str, Any]) -> Conversion:
+    """Convert a TFJob.
+
+    Every value of the manifest has a verdict, or a node around it has one.
+
+    Args:
+        manifest: an object of kind TFJob.  It is not changed; parts of its type are in the result where they are
+            carried over.
+
+    Returns:
+        The TFCluster and the verdicts.
+    """
+    findings = Findings()
+    version = str(manifest.get("apiVersion"))
+    findings.move(("apiVersion",), ("apiVersion",))
+    findings.move(("kind",), ("kind",))
+    if version not in tfjob.VERSIONS:
+        words = f"{version} is not known: {', '.join(tfjob.VERSIONS)} are. Write it as one of these"
+        findings.say(Outcome.REFUSED, ("apiVersion",), words)
+    job = tfjob.read(manifest, findings)
+    cluster: dict[str, Any] = {"apiVersion": naming.API_VERSION, "kind": naming.KIND}
+    cluster["metadata"] = _metadata(manifest, job, findings)
+    cluster["spec"] = _spec(manifest, job, findings)
+    for path, value in leaves(manifest):
+        if value is None or value in ({}, []) or findings.judged(path):
+            continue
+        if path[0] == "status":
+            findings.say(Outcome.LEFT_OUT, ("status",), "it says what has happened to the TFJob")
+        else:
+            findings.say(Outcome.LOSSY, path, f"{_LOST} (it is {said(value)})")
+    refused = any(one.outcome is Outcome.REFUSED for one in findings.verdicts)
+    return Conversion(job, None if refused else cluster, tuple(findings.verdicts), findings.moved)
+
+
+def _metadata(manifest: Mapping[str, Any], job: TFJob, findings: Findings) -> dict[str, Any]:
+    raw = manifest.get("metadata")
+    if not isinstance(raw, Mapping) or not (raw.get("name") or raw.get("generateName")):
+        findings.say(Outcome.REFUSED, ("metadata",), "there is no name: write metadata.name")
+        return {}
+    findings.moved["metadata",] = ("metadata",)
+    _check_name(raw, job, findings)
+    found: dict[str, Any] = {}
+    for key, value in raw.items():
+        path: Path = ("metadata", key)
+        if key in SERVERS:
+            findings.say(Outcome.LEFT_OUT, path, "the API server sets it")
+        elif key in ("labels", "annotations"):
+            if kept := _words(value, path, findings):
+                found[key] = kept
+        elif key in ("name", "generateName", "namespace"):
+            found[key] = value
+            findings.move(path, path)
+        elif key in ("finalizers", "ownerReferences"):
+            words = "whoever wrote it knows the TFJob, not the TFCluster: add it again where it is meant"
+            findings.say(Outcome.LOSSY, path, words)
+    return found
+
+
+def _words(held: Any, path: Path, findings: Findings) -> Any:
+    if not isinstance(held, Mapping):
+        if held is not None:
+            findings.say(Outcome.REFUSED, path, f"it is {said(held)}, and must be an object")
+        return None
+    for key, value in held.items():
+        if not isinstance(value, str):
+            words = f"it is {said(value)}, and must be a text: put it into quotes"
+            findings.say(Outcome.REFUSED, (*path, key), words)
+    kept = copy.deepcopy(held)
+    for key in list(held):
+        if key == _APPLIED:
+            del kept[key]  # type: ignore[attr-defined]  # what is a mapping in a manifest is a dict
+            findings.say(Outcome.LEFT_OUT, (*path, key), "it holds the TFJob")
+        elif path[-1] == "labels" and str(key).startswith(_QUEUE):
+            words = (
+                "Kueue does not know TFClusters: have it queue the pods by the same label under "
+                "spec.jobs.J.template.metadata.labels, or start the TFCluster with spec.suspend: true"
+            )
+            findings.move((*path, key), (*path, key), words, outcome=Outcome.LOSSY)
+        else:
+            findings.move((*path, key), (*path, key))
+    return kept
+
+
+def _check_name(raw: Mapping[str, Any], job: TFJob, findings: Findings) -> None:
+    key = "name" if raw.get("name") else "generateName"
+    if not _NAME.fullmatch(job.name) or len(job.name) > _LONGEST:
+        words = f"{job.name} cannot name a Service: use at most {_LONGEST} lower case letters, digits and hyphens"
+        findings.say(Outcome.REFUSED, ("metadata", key), f"{words}, with a letter first and no hyphen last")
+    for one in job.replicas:
+        last = naming.pod_name(job.name, one.job, max(one.count - 1, 0))
+        if len(last) > _LONGEST:
+            words = (
+                f"the last {one.key} would be the pod {last}, of {len(last)} characters: shorten the name by "
+                f"{len(last) - _LONGEST} (TFJob takes it, and makes no Services for it)"
+            )
+            findings.say(Outcome.REFUSED, ("metadata", key), words)
+
+
+def _spec(manifest: Mapping[str, Any], job: TFJob, findings: Findings) -> dict[str, Any]:
+    raw = manifest.get("spec")
+    raw = raw if isinstance(raw, Mapping) else {}
+    findings.moved["spec",] = ("spec",)
+    spec: dict[str, Any] = {}
+    ports = {one.port for one in job.replicas}
+    # NB: the definition's own default is TFJob's.
+    if len(ports) == 1 and ports != {tfjob.DEFAULT_PORT}:
+        spec["port"] = next(iter(ports))
+    spec |= run_policy.convert(raw, job, findings)
+    _resolver(spec, job, findings)
+    jobs: dict[str, Any] = {}
+    copies: dict[int, dict[str, Any]] = {}
+    if job.replicas:
+        findings.moved["spec", "tfReplicaSpecs"] = ("spec", "jobs")
+    for one in job.replicas:
+        jobs[one.job] = _job(one, job, findings, copies)
+        if len(ports) > 1 and one.port != tfjob.DEFAULT_PORT:
+            jobs[one.job] = {"port": one.port, **jobs[one.job]}
+    spec["jobs"] = jobs
+    if job.dynamic:
+        _filters(jobs, job, findings)
+    elif raw.get("enableDynamicWorker") is False:
+        findings.say(Outcome.SAME, ("spec", "enableDynamicWorker"), "a task without deviceFilters sees every task")
+    return spec
+
+
+def _resolver(spec: dict[str, Any], job: TFJob, findings: Findings) -> None:
+    """Let programs find what they found: TF_CONFIG, or none, and their image's own command."""
+    tasks = sum(one.count for one in job.replicas)
+    if job.distributed and tasks <= MOST_WITH_TF_CONFIG:
+        spec["resolver"] = {"tfConfig": "Environment"}
+        words = "the operator sets TF_CONFIG, as TFJob does; programs may read the view in /etc/tfcluster as well"
+        findings.remark(Outcome.EXPLICIT, (), words, target="spec.resolver.tfConfig")
+        return
+    if job.distributed:
+        words = (
+            f"{tasks:,} tasks are more than the {MOST_WITH_TF_CONFIG:,} whose TF_CONFIG the operator sets: begin each "
+            "command with `python3 -m tfcluster_resolver exec --`, which sets it from the view"
+        )
+        findings.remark(Outcome.LOSSY, ("spec", "tfReplicaSpecs"), words)
+    if any(_runs_its_image(one) for one in job.replicas):
+        spec["resolver"] = {"delivery": "None"}
+        words = "the image's own program runs; with ConfigMap a container without a command serves TensorFlow"
+        findings.remark(Outcome.EXPLICIT, (), words, target="spec.resolver.delivery")
+
+
+def _runs_its_image(one: Replicas) -> bool:
+    found = tfjob.containers(one.template)
+    main = next((c for c in found if c.get("name") == tfjob.CONTAINER), found[0] if found else {})
+    return not main.get("command") and not main.get("args")
+
+
+def _job(one: Replicas, job: TFJob, findings: Findings, copies: dict[int, dict[str, Any]]) -> dict[str, Any]:
+    path: Path = ("spec", "tfReplicaSpecs", one.key)
+    target: Path = ("spec", "jobs", one.job)
+    findings.moved[path] = target
+    found: dict[str, Any] = {}
+    if one.counted:
+        found["replicas"] = one.count
+        findings.move((*path, "replicas"), (*target, "replicas"))
+    found["restartPolicy"] = _restart_policy(one, job, path, target, findings)
+    if one.job == "evaluator" and (job.api_version == tfjob.CURRENT):
+        words = "it is in nobody's cluster: TensorFlow's parameter server training waits for whoever is in it"
+        findings.remark(Outcome.NOTED, path, words, target="spec.jobs.evaluator")
+    if one.job == "master":
+        words = "it keeps its name, which TensorFlow 1 knows; a program of TensorFlow 2 asks for chief: rename the job"
+        findings.remark(Outcome.NOTED, path, words, target="spec.jobs.master")
+    if one.job not in tfjob.KNOWN_JOBS:
+        words = f"TFJob counts no {one.key} for success or failure: here its failure fails the cluster under Never"
+        findings.remark(Outcome.LOSSY, path, words, target=f"spec.jobs.{one.job}")
+    if one.port != tfjob.DEFAULT_PORT:
+        words = f"the port named {tfjob.PORT_NAME} is {one.port}"
+        findings.remark(Outcome.SAME, (*path, "template"), words, target="spec.port or spec.jobs.J.port")
+    template = copy.deepcopy(one.template)
+    findings.moved[*path, "template"] = (*target, "template")
+    if isinstance(template, dict):
+        templates.tidy(template, (*path, "template"), job, one, findings)
+        # NB: what is one node in YAML, by an anchor, stays one.
+        found["template"] = copies.setdefault(id(one.template), template)
+    return found
+
+
+def _restart_policy(one: Replicas, job: TFJob, path: Path, target: Path, findings: Findings) -> str:
+    where, to = (*path, "restartPolicy"), (*target, "restartPolicy")
+    if job.dynamic and one.job == "worker" and one.policy in ("Never", "ExitCode"):
+        words = (
+            f"under {one.policy} TFJob leaves a failed worker behind and goes on; here it is restarted. "
+            "Set backoffLimit to bound that"
+        )
+        findings.move(where, to, words, outcome=Outcome.LOSSY)
+        return "OnFailure"
+    if one.restart_policy:
+        findings.move(where, to)
+    else:
+        words = "Never is TFJob's default, OnFailure is ours"
+        findings.move(where, to, words, outcome=Outcome.EXPLICIT)
+    return one.policy
+
+
+def _filters(jobs: dict[str, Any], job: TFJob, findings: Findings) -> None:
+    """Show each task what TFJob's sparse TF_CONFIG lists, so that workers may come and go."""
+    path: Path = ("spec", "enableDynamicWorker")
+    worker, ps = job.of("worker"), job.of("ps")
+    if worker is not None and ps is not None:
+        jobs["worker"] = _before_template(jobs["worker"], {"deviceFilters": ["/job:ps"]})
+        words = "a worker sees itself and the ps, so that others may come and go"
+        findings.say(Outcome.SAME, path, words, target="spec.jobs.worker.deviceFilters")
+    for one in (ps,) if ps is not None else (worker,):
+        if one is not None and one.count:
+            jobs[one.job] = _before_template(jobs[one.job], _only_itself(one, path, findings))
+    for one in job.replicas:
+        if one.job not in ("worker", "ps"):
+            words = "TFJob gives it an empty cluster; here it sees every task"
+            findings.say(Outcome.NOTED, path, words, target=f"spec.jobs.{one.job}")
+    if worker is None:
+        findings.say(Outcome.NOTED, path, "there is no Worker, for which it is")
+
+
+def _only_itself(one: Replicas, path: Path, findings: Findings) -> dict[str, Any]:
+    """Give the filters with which the tasks of a job see nobody else."""
+    if one.count <= _MOST_FILTERED:
+        words = f"a {one.job} sees itself; a task that is added later has no filter, and sees all, until it has one"
+        findings.say(Outcome.SAME, path, words, target=f"spec.jobs.{one.job}.taskDeviceFilters")
+        # NB: there is no filter for nobody, and none at all shows everything.
+        return {"taskDeviceFilters": {str(index): [f"/job:{one.job}/task:{index}"] for index in range(one.count)}}
+    words = f"each of more than {_MOST_FILTERED} {one.job} sees all of them, and not itself alone; it needs none"
+    findings.say(Outcome.LOSSY, path, words, target=f"spec.jobs.{one.job}.deviceFilters")
+    return {"deviceFilters": [f"/job:{one.job}"]}
+
+
+def _before_template(held: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """Put fields before the template, which is long."""
+    return {**{key: held[key] for key in held if key != "template"}, **more, "template": held.get("template")}

@@ -1,0 +1,147 @@
+"""How a manifest is written: quotes, blocks, flow style, anchors, so that what is carried over looks as it did.
+
+What a value *is* Kubernetes' reading says (``manifest_text``); how it looks is ruamel.yaml's.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedMap, CommentedSeq
+from ruamel.yaml.error import YAMLError
+from ruamel.yaml.scalarstring import DoubleQuotedScalarString, LiteralScalarString, ScalarString
+
+from tfcluster.manifest_text import ProblemError, documents
+
+#: A list under its key, and how far it is indented.
+_LIST: Final = re.compile(
+    r"^( *)(?:- +)?[\w.\"'-]+:[ \t]*(?:&\w+[ \t]*)?(?:#.*)?\n(?: *(?:#.*)?\n)*( *)- ", re.MULTILINE
+)
+#: Texts that may read as something else: numbers, yes and no, null.
+_AMBIGUOUS: Final = re.compile(r"[-+~.\w:<=]{0,40}")
+
+
+def as_written(text: str, value: Any) -> Any:
+    """Give a value the looks of its text.
+
+    Args:
+        text: YAML of one document.
+        value: what Kubernetes reads in it.
+
+    Returns:
+        A value that equals this one, in ruamel.yaml's types.  Merge keys (``<<``) are written out, because what comes
+        by one cannot be taken out of a mapping; what an alias stands for is one object, as in ``value``.
+    """
+    try:
+        looks = _yaml().load(text)
+    except (YAMLError, ValueError):
+        return value
+    return _styled(looks, value, {})
+
+
+def dump(document: Any, *, like: str = "") -> str:
+    """Write a document.
+
+    Args:
+        document: what is to be written.
+        like: a text whose indentation of lists is to be kept.
+
+    Returns:
+        YAML, in which Kubernetes reads exactly this document.
+    """
+    writer = _yaml()
+    match = _LIST.search(like)
+    if match is not None and len(match[2]) > len(match[1]):
+        writer.indent(mapping=2, sequence=4, offset=2)
+    stream = io.StringIO()
+    writer.dump(_unambiguous(document, {}), stream)
+    text = stream.getvalue()
+    try:
+        if documents(text.encode())[0].value == _plain(document):
+            return text
+    except ProblemError:
+        pass
+    # NB: JSON is YAML too, ugly and always right.
+    return json.dumps(_plain(document), indent=2, ensure_ascii=False) + "\n"
+
+
+def _yaml() -> YAML:
+    yaml = YAML()
+    yaml.preserve_quotes = True
+    yaml.width = 1 << 20
+    return yaml
+
+
+def _styled(looks: Any, value: Any, known: dict[int, Any]) -> Any:
+    if isinstance(value, dict):
+        return _styled_mapping(looks if isinstance(looks, CommentedMap) else CommentedMap(), value, known)
+    if isinstance(value, list):
+        if id(value) not in known:
+            shown = looks if isinstance(looks, CommentedSeq) and len(looks) == len(value) else CommentedSeq(value)
+            known[id(value)] = found = CommentedSeq()
+            _take_style(shown, found)
+            found.extend(_styled(look, one, known) for look, one in zip(shown, value, strict=True))
+        return known[id(value)]
+    same = looks == value and isinstance(looks, bool) == isinstance(value, bool)
+    return looks if same and isinstance(looks, str) == isinstance(value, str) else value
+
+
+def _styled_mapping(looks: CommentedMap, value: dict[str, Any], known: dict[int, Any]) -> CommentedMap:
+    if id(value) not in known:
+        known[id(value)] = found = CommentedMap()
+        _take_style(looks, found)
+        named = {str(key): look for key, look in looks.items()}
+        for key in (*(key for key in named if key in value), *(key for key in value if key not in named)):
+            found[key] = _styled(named.get(key), value[key], known)
+    styled: CommentedMap = known[id(value)]
+    return styled
+
+
+def _take_style(looks: CommentedMap | CommentedSeq, found: CommentedMap | CommentedSeq) -> None:
+    if looks.fa.flow_style():
+        found.fa.set_flow_style()
+    anchor = looks.yaml_anchor()
+    if anchor is not None and anchor.value:
+        found.yaml_set_anchor(anchor.value)
+
+
+def _unambiguous(node: Any, known: dict[int, Any]) -> Any:
+    """Quote texts that Kubernetes would read as something else, and write longer ones as blocks."""
+    if isinstance(node, dict | list) and id(node) in known:
+        return known[id(node)]
+    if isinstance(node, dict):
+        known[id(node)] = node if isinstance(node, CommentedMap) else {}
+        values = {key: _unambiguous(value, known) for key, value in node.items()}
+        known[id(node)].update(values)
+        return known[id(node)]
+    if isinstance(node, list):
+        known[id(node)] = node if isinstance(node, CommentedSeq) else []
+        known[id(node)][:] = [_unambiguous(value, known) for value in node]
+        return known[id(node)]
+    if isinstance(node, str) and not isinstance(node, ScalarString):
+        if "\n" in node and not re.search(r"[ \t]\n|[^\n\t\x20-\x7e\xa0-\ud7ff]", node):
+            return LiteralScalarString(node)
+        if _AMBIGUOUS.fullmatch(node) and not _reads_as_text(node):
+            return DoubleQuotedScalarString(node)
+    return node
+
+
+def _reads_as_text(text: str) -> bool:
+    try:
+        found = documents(f"x: {text}\n".encode())
+    except ProblemError:
+        return False
+    return bool(found) and found[0].value == {"x": text}
+
+
+def _plain(node: Any) -> Any:
+    if isinstance(node, Mapping):
+        return {str(key): _plain(value) for key, value in node.items()}
+    if isinstance(node, list):
+        return [_plain(one) for one in node]
+    return str(node) if isinstance(node, str) else node

@@ -1,0 +1,235 @@
+"""How a TFJob runs and ends: successPolicy and runPolicy, at either place where they have been."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from tfcluster.convert import tfjob
+from tfcluster.convert.tfjob import TFJob
+from tfcluster.convert.verdicts import Findings, Outcome, Path, said
+from tfcluster_operator.model.fields import is_whole
+
+_LARGEST: Final = 2**31 - 1
+_CLEAN_POD_POLICIES: Final = ("None", "Running", "All")
+_OURSELVES: Final = "kubeflow.org/training-operator"
+_MULTIKUEUE: Final = "kueue.x-k8s.io/multikueue"
+#: What a TFJob of before runPolicy has in spec itself, and the least value of each number.
+_NUMBERS: Final = {"backoffLimit": 0, "activeDeadlineSeconds": 1, "ttlSecondsAfterFinished": 0}
+_MOVED: Final = (*_NUMBERS, "cleanPodPolicy")
+_NOTES: Final = {
+    "backoffLimit": (
+        "here that many restarts are allowed, and counted under every restartPolicy; TFJob fails at the last of them, "
+        "and does not count under ExitCode"
+    ),
+    "activeDeadlineSeconds": "here a timer enforces it; TFJob does so at the next event",
+}
+_GANG: Final = {
+    "minAvailable": (
+        "TFCluster has no gangs yet: create a PodGroup of your scheduler with this minMember, and set schedulerName "
+        "and the PodGroup's label or annotation in each template"
+    ),
+    "queue": "TFCluster has no gangs yet: name the queue in the PodGroup that you create",
+    "minResources": "TFCluster has no gangs yet: name them in the PodGroup that you create",
+    "priorityClass": "TFCluster has no gangs yet: name it in the PodGroup, or as priorityClassName in each template",
+    "scheduleTimeoutSeconds": (
+        "TFCluster has no gangs yet: name it in the PodGroup; activeDeadlineSeconds bounds the whole run"
+    ),
+}
+
+
+def convert(spec: Mapping[str, Any], job: TFJob, findings: Findings) -> dict[str, Any]:
+    """Convert what is not about single replicas.
+
+    Args:
+        spec: the TFJob's spec.
+        job: the TFJob.
+        findings: where the verdicts are added.
+
+    Returns:
+        Fields of the TFCluster's spec.
+    """
+    held = _RunPolicy(spec, findings)
+    found: dict[str, Any] = {}
+    _suspend(held, found)
+    _managed_by(held, found)
+    _success(spec, job, findings, found)
+    for key, least in _NUMBERS.items():
+        _number(held, key, least, found)
+    _clean_up(held, job, found)
+    _scheduling(held)
+    words = (
+        "OnDelete: as with TFJob an edit of the template changes no running pod; our default, Recreate, replaces them"
+    )
+    findings.remark(Outcome.EXPLICIT, (), words, target="spec.updateStrategy.type")
+    found["updateStrategy"] = {"type": "OnDelete"}
+    words = (
+        "by default only the tasks of the cluster reach their ports: let others in by spec.isolation.allowFrom, "
+        "or everybody, as with TFJob, by spec.isolation.mode: None"
+    )
+    findings.remark(Outcome.NOTED, (), words, target="spec.isolation")
+    return found
+
+
+class _RunPolicy:
+    """The fields of runPolicy, wherever they are.
+
+    Args:
+        spec: the TFJob's spec.
+        findings: where verdicts are added.
+    """
+
+    def __init__(self, spec: Mapping[str, Any], findings: Findings) -> None:
+        self.findings = findings
+        raw = spec.get("runPolicy")
+        if raw is not None and not isinstance(raw, Mapping):
+            findings.say(Outcome.REFUSED, ("spec", "runPolicy"), f"it is {said(raw)}, and must be an object")
+            raw = None
+        self._raw: Mapping[str, Any] = raw or {}
+        self._spec = spec
+        findings.moved["spec", "runPolicy"] = ("spec",)
+
+    def get(self, key: str) -> Any:
+        """Give a field."""
+        return (self._raw if self._raw.get(key) is not None else self._older()).get(key)
+
+    def path(self, key: str) -> Path:
+        """Tell where a field is."""
+        older = self._raw.get(key) is None and self._older().get(key) is not None
+        return ("spec", key) if older else ("spec", "runPolicy", key)
+
+    def _older(self) -> Mapping[str, Any]:
+        return {key: self._spec.get(key) for key in _MOVED}
+
+    def carry(self, key: str, words: str = "", *, outcome: Outcome = Outcome.SAME) -> None:
+        """Add the verdict for a field that is carried over under its name."""
+        where = self.path(key)
+        self.findings.move(where, ("spec", key), words, outcome=outcome)
+        if len(where) == 3 and self._spec.get(key) is not None:
+            words = f"runPolicy.{key} decides, so that this one is left out"
+            self.findings.say(Outcome.LEFT_OUT, ("spec", key), words)
+
+
+def _suspend(held: _RunPolicy, found: dict[str, Any]) -> None:
+    value = held.get("suspend")
+    if value is None:
+        return
+    if not isinstance(value, bool):
+        held.findings.say(Outcome.REFUSED, held.path("suspend"), f"it is {said(value)}: write true or false")
+        return
+    found["suspend"] = value
+    held.carry("suspend")
+
+
+def _managed_by(held: _RunPolicy, found: dict[str, Any]) -> None:
+    value, path = held.get("managedBy"), held.path("managedBy")
+    if value is None:
+        return
+    if value in ("", _OURSELVES):
+        held.findings.say(Outcome.LEFT_OUT, path, "it names TFJob's own operator; left out, it is ours")
+    elif value == _MULTIKUEUE:
+        found["managedBy"] = value
+        words = (
+            "nothing runs until Kueue does so: name TFCluster.v1alpha1.tfcluster.dev among MultiKueue's external "
+            "frameworks, or remove the field"
+        )
+        held.carry("managedBy", words, outcome=Outcome.LOSSY)
+    else:
+        words = f"it is {said(value)}, and TFJob takes {_OURSELVES} and {_MULTIKUEUE}: write one of them, or remove it"
+        held.findings.say(Outcome.REFUSED, path, words)
+
+
+def _number(held: _RunPolicy, key: str, least: int, found: dict[str, Any]) -> None:
+    value = held.get(key)
+    if value is None:
+        return
+    if not is_whole(value) or not least <= value <= _LARGEST:
+        words = f"it is {said(value)}: write a number from {least} to {_LARGEST:,}, or remove it"
+        held.findings.say(Outcome.REFUSED, held.path(key), words)
+        return
+    found[key] = value
+    held.carry(key, _NOTES.get(key, ""), outcome=Outcome.NOTED if key in _NOTES else Outcome.SAME)
+
+
+def _clean_up(held: _RunPolicy, job: TFJob, found: dict[str, Any]) -> None:
+    value, path = held.get("cleanPodPolicy"), held.path("cleanPodPolicy")
+    if value in _CLEAN_POD_POLICIES:
+        found["cleanPodPolicy"] = value
+        held.carry("cleanPodPolicy")
+        if len(path) == 2 and job.api_version == tfjob.CURRENT:
+            words = "TFJob of today looks for it in runPolicy, and leaves all pods: what is written is taken"
+            held.findings.say(Outcome.NOTED, path, words, target="spec.cleanPodPolicy")
+    elif value in (None, ""):
+        default = "Running" if job.api_version in tfjob.OLDER else "None"
+        found["cleanPodPolicy"] = default
+        ours = "ours too" if default == "Running" else "Running is ours"
+        words = f"{default} is TFJob's default in this version, {ours}"
+        held.findings.say(Outcome.EXPLICIT, path, words, target="spec.cleanPodPolicy")
+    else:
+        words = f"it is {said(value)}, with which TFJob deletes all pods: write one of {', '.join(_CLEAN_POD_POLICIES)}"
+        held.findings.say(Outcome.REFUSED, path, words)
+
+
+def _scheduling(held: _RunPolicy) -> None:
+    policy, path = held.get("schedulingPolicy"), held.path("schedulingPolicy")
+    if policy is None:
+        return
+    if not isinstance(policy, Mapping):
+        held.findings.say(Outcome.REFUSED, path, f"it is {said(policy)}, and must be an object")
+        return
+    for key, value in policy.items():
+        if key in _GANG and value is not None:
+            held.findings.say(Outcome.LOSSY, (*path, key), f"{_GANG[key]} (it is {said(value)})")
+
+
+def _success(spec: Mapping[str, Any], job: TFJob, findings: Findings, found: dict[str, Any]) -> None:
+    """Say whose end is the cluster's."""
+    path: Path = ("spec", "successPolicy")
+    value, worker, leader = spec.get("successPolicy"), job.of("worker"), job.leader
+    given = value not in (None, "")
+    if value == "":
+        findings.say(Outcome.SAME, path, "it is the default")
+    if given and value != "AllWorkers":
+        words = f"TFJob knows AllWorkers, and takes {said(value)} for the default: remove it, or write AllWorkers"
+        findings.remark(Outcome.LOSSY, path, words)
+    decider = leader or worker
+    if decider is None:
+        words = (
+            "without Chief, Master and Worker TFJob never succeeds; here the cluster does when all others exit with 0"
+        )
+        findings.say(Outcome.NOTED, path, words, target="spec.successPolicy")
+        return
+    words = f"the {decider.key} decides"
+    outcome = Outcome.SAME if value == "AllWorkers" else Outcome.LOSSY if given else Outcome.EXPLICIT
+    if leader is not None and value == "AllWorkers":
+        outcome, words = Outcome.NOTED, f"with a {leader.key} it means nothing: the {leader.key} decides"
+    elif leader is None and value == "AllWorkers":
+        words = "all workers decide"
+    elif leader is None and decider.count > 1:
+        outcome = Outcome.LOSSY
+        words = (
+            "TFJob succeeds when worker 0 does; here all workers must. If worker 0 ends before the others and they "
+            "never do, make it a Chief: its program then finds itself as chief 0 in TF_CONFIG"
+        )
+    if decider.count == 0:
+        outcome, words = Outcome.LOSSY, f"TFJob succeeds at once with 0 of {decider.key}: give it at least one replica"
+    if decider.policy == "Always":
+        _never_ends(job, path, findings)
+        return
+    # NB: a chief decides by default, and so does a worker that is alone.
+    written = decider.job == "master" or (decider.job == "worker" and (decider.count > 1 or given))
+    if written:
+        found["successPolicy"] = {"jobs": [decider.job], "tasks": "All"}
+        findings.moved[path] = path
+    if written or given or outcome is Outcome.LOSSY:
+        findings.say(outcome, path, words, target="spec.successPolicy.jobs" if written else "")
+
+
+def _never_ends(job: TFJob, path: Path, findings: Findings) -> None:
+    decider = job.leader or job.of("worker")
+    key = decider.key if decider else ""
+    words = f"{key} starts again whatever its exit code, so that the cluster never succeeds, as with TFJob"
+    if job.of("master") is not None:
+        findings.say(Outcome.REFUSED, path, f"{words}: set restartPolicy: OnFailure for {key}")
+    else:
+        findings.say(Outcome.NOTED, path, words)

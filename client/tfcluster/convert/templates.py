@@ -1,0 +1,288 @@
+"""The pod template of a replica: it is carried whole, but for what is named here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from tfcluster.convert.tfjob import CONTAINER, Replicas, TFJob, containers
+from tfcluster.convert.verdicts import Findings, Outcome, Path
+from tfcluster_operator.model import naming
+from tfcluster_operator.model.spec import main_container
+from tfcluster_resolver import contract
+
+TF_CONFIG: Final = "TF_CONFIG"
+#: Labels that the operator sets, beside those of its own domain.
+_OUR_LABELS: Final = tuple(f"app.kubernetes.io/{name}" for name in ("name", "instance", "component", "managed-by"))
+_OUR_VARIABLES: Final = (contract.ENV_JOB, contract.ENV_TASK_INDEX, contract.ENV_ADDRESS)
+_OUR_FOLDERS: Final = (contract.DEFAULT_DIRECTORY, "/opt/tfcluster-resolver")
+_OUR_VOLUMES: Final = (naming.VIEW_VOLUME, naming.RESOLVER_VOLUME)
+#: What TFJob labels its pods with, in all versions, and what has the same values here.
+LABELS: Final = {
+    "training.kubeflow.org/job-name": naming.LABEL_CLUSTER,
+    "training.kubeflow.org/replica-type": naming.LABEL_JOB,
+    "training.kubeflow.org/replica-index": naming.LABEL_TASK_INDEX,
+    "training.kubeflow.org/operator-name": f"{naming.LABEL_MANAGED_BY}={naming.FIELD_MANAGER}",
+    "training.kubeflow.org/job-role": "",
+    "tf-job-name": naming.LABEL_CLUSTER,
+    "tf-replica-type": naming.LABEL_JOB,
+    "tf-replica-index": naming.LABEL_TASK_INDEX,
+    "tf_job_name": naming.LABEL_CLUSTER,
+    "job-name": naming.LABEL_CLUSTER,
+    "replica-type": naming.LABEL_JOB,
+    "replica-index": naming.LABEL_TASK_INDEX,
+    "job-role": "",
+}
+_SERVERS: Final = ("creationTimestamp", "name", "namespace", "generateName")
+
+
+def tidy(template: dict[str, Any], path: Path, job: TFJob, replicas: Replicas, findings: Findings) -> None:
+    """Take out of a template what a TFCluster does not take, and say what.
+
+    Args:
+        template: the template, a copy that is changed.
+        path: where it stands in the TFJob.
+        job: the TFJob.
+        replicas: those whose template it is.
+        findings: where the verdicts are added.
+    """
+    for key in [key for key in template if key not in ("metadata", "spec")]:
+        del template[key]
+        findings.say(Outcome.LOSSY, (*path, key), "a template has no such field: put it where it belongs, or remove it")
+    _tidy_metadata(template, (*path, "metadata"), findings)
+    spec = template.get("spec")
+    if isinstance(spec, dict):
+        _tidy_spec(spec, (*path, "spec"), replicas, findings)
+        _tidy_variables(spec, (*path, "spec"), job, findings)
+        _tell_of_labels(spec, (*path, "spec"), findings)
+        _tell_of_addresses(spec, (*path, "spec"), job, findings)
+        _tell_of_main_container(template, (*path, "spec", "containers"), findings)
+    findings.say(Outcome.SAME, path, target=f"spec.jobs.{replicas.job}.template")
+
+
+def _tidy_metadata(template: dict[str, Any], path: Path, findings: Findings) -> None:
+    metadata = template.get("metadata")
+    if not isinstance(metadata, dict):
+        if template.pop("metadata", None) is not None:
+            findings.say(Outcome.REFUSED, path, "it must be an object with labels and annotations")
+        return
+    for key in [key for key in metadata if key not in ("labels", "annotations")]:
+        del metadata[key]
+        if key in _SERVERS:
+            findings.say(Outcome.LEFT_OUT, (*path, key), "TFJob does not look at it either")
+        else:
+            words = "a TFCluster's template has labels and annotations only: add it to the pods by other means"
+            findings.say(Outcome.LOSSY, (*path, key), words)
+    for group in ("labels", "annotations"):
+        held = metadata.get(group)
+        if not isinstance(held, dict):
+            continue
+        for key in [key for key in held if _is_ours(str(key), group)]:
+            value = held.pop(key)
+            words = f"the operator sets it itself: choose pods by {naming.LABEL_CLUSTER}, or give yours another name"
+            findings.say(Outcome.LOSSY, (*path, group, key), f"{words} (it was {value})")
+        if not held:
+            del metadata[group]
+    if not metadata:
+        del template["metadata"]
+
+
+def _is_ours(key: str, group: str) -> bool:
+    return key.startswith(f"{naming.GROUP}/") or (group == "labels" and key in _OUR_LABELS)
+
+
+def _tidy_spec(spec: dict[str, Any], path: Path, replicas: Replicas, findings: Findings) -> None:
+    own = spec.pop("restartPolicy", None)
+    if own is not None:
+        applied = "Never" if replicas.policy == "ExitCode" else replicas.policy
+        words = "restartPolicy of the job decides"
+        outcome = Outcome.LEFT_OUT
+        if own != applied:
+            outcome = Outcome.NOTED
+            default = "" if replicas.restart_policy else " by default"
+            words = (
+                f"TFJob overwrites it with the restartPolicy beside template, which is {replicas.policy}{default}, and "
+                f"so it is left out. If you want {own}, set spec.jobs.{replicas.job}.restartPolicy"
+            )
+        findings.say(outcome, (*path, "restartPolicy"), words)
+    for key in ("hostname", "subdomain"):
+        if spec.pop(key, None) is not None:
+            words = "the operator sets it, so that each task has its DNS name: use TFCLUSTER_ADDRESS in the program"
+            findings.say(Outcome.LOSSY, (*path, key), words)
+    if spec.pop("ephemeralContainers", None):
+        findings.say(Outcome.LOSSY, (*path, "ephemeralContainers"), "they are added to running pods: use kubectl debug")
+    if spec.get("hostNetwork") is True:
+        words = (
+            "on a node's network tasks would take each other's ports, and none has a DNS name of its own: remove it, "
+            "and use a device plugin or a second network for what needs the node's"
+        )
+        findings.say(Outcome.REFUSED, (*path, "hostNetwork"), words)
+    if replicas.policy in ("OnFailure", "Always"):
+        _tell_of_folders(spec, path, findings)
+    _check_clashes(spec, path, findings)
+
+
+def _tell_of_folders(spec: Mapping[str, Any], path: Path, findings: Findings) -> None:
+    """Say what a restart loses: TFJob leaves it to the kubelet, which starts containers of the same pod again."""
+    for index, volume in _objects(spec, "volumes"):
+        folder = volume.get("emptyDir", False)
+        if folder is None or (isinstance(folder, Mapping) and folder.get("medium") != "Memory"):
+            words = (
+                "it is empty after a restart, since the task gets a new pod and not only new containers: keep what "
+                "must survive on a PersistentVolumeClaim"
+            )
+            findings.say(Outcome.LOSSY, (*path, "volumes", index, "emptyDir"), words)
+
+
+def _check_clashes(spec: Mapping[str, Any], path: Path, findings: Findings) -> None:
+    for index, volume in _objects(spec, "volumes"):
+        if volume.get("name") in _OUR_VOLUMES:
+            words = "the operator adds a volume of this name: give yours another"
+            findings.say(Outcome.REFUSED, (*path, "volumes", index, "name"), words)
+    for group in ("containers", "initContainers"):
+        for index, container in _objects(spec, group):
+            _check_container(container, (*path, group, index), findings)
+
+
+def _check_container(container: Mapping[str, Any], where: Path, findings: Findings) -> None:
+    for key in ("name", "image"):
+        if not container.get(key):
+            findings.say(Outcome.REFUSED, (*where, key), f"the container has no {key}, which TFJob asks for too")
+    for position, mount in _objects(container, "volumeMounts"):
+        folder = str(mount.get("mountPath", ""))
+        if any(folder == ours or folder.startswith(f"{ours}/") for ours in _OUR_FOLDERS):
+            words = f"the operator mounts its own at {' and '.join(_OUR_FOLDERS)}: mount yours elsewhere"
+            findings.say(Outcome.REFUSED, (*where, "volumeMounts", position, "mountPath"), words)
+    for position, variable in _objects(container, "env"):
+        if variable.get("name") in _OUR_VARIABLES:
+            words = "the operator sets this variable: give yours another name"
+            findings.say(Outcome.REFUSED, (*where, "env", position, "name"), words)
+
+
+def _tidy_variables(spec: dict[str, Any], path: Path, job: TFJob, findings: Findings) -> None:
+    """Take out the TF_CONFIG that TFJob's own hides: a container may not have two."""
+    main = main_container({"spec": spec})
+    for index, container in _objects(spec, "containers"):
+        if not job.distributed or container.get("name") != main or not isinstance(container.get("env"), list):
+            continue
+        where: Path = (*path, "containers", index, "env")
+        kept: list[Any] = []
+        for position, variable in enumerate(container["env"]):
+            if isinstance(variable, Mapping) and variable.get("name") == TF_CONFIG:
+                findings.say(Outcome.LEFT_OUT, (*where, position), "TFJob's own hides it, as the operator's would")
+                continue
+            if len(kept) != position:
+                findings.moved[*where, position] = (*_renamed(where, job), len(kept))
+            kept.append(variable)
+        if len(kept) != len(container["env"]):
+            container["env"][:] = kept
+            if not kept:
+                del container["env"]
+
+
+def _renamed(path: Path, job: TFJob) -> Path:
+    """Give where a node of a template stands in the TFCluster."""
+    key = path[2]
+    name = next(one.job for one in job.replicas if one.key == key)
+    return ("spec", "jobs", name, *path[3:])
+
+
+def _tell_of_labels(spec: Mapping[str, Any], path: Path, findings: Findings) -> None:
+    for where, key in selected_labels(spec, path):
+        findings.say(Outcome.LOSSY, where, label_words(key))
+
+
+def label_words(key: str) -> str:
+    """Say what to select by in place of a label of TFJob's."""
+    ours = LABELS[key]
+    words = f"a TFCluster's pods do not have the label {key}: "
+    return words + (f"select by {ours}, which has the same values" if ours else "no label here says who leads")
+
+
+def selected_labels(node: Any, path: Path) -> Iterator[tuple[Path, str]]:
+    """Find the labels of TFJob's that something selects pods by.
+
+    Args:
+        node: any part of an object.
+        path: where it stands.
+
+    Yields:
+        Where the label is named, and the label.
+    """
+    if isinstance(node, Mapping):
+        for key, value in node.items():
+            where = (*path, key)
+            if key in ("matchLabels", "selector") and isinstance(value, Mapping):
+                yield from (((*where, label), label) for label in value if label in LABELS)
+            if key == "matchLabelKeys" and isinstance(value, list):
+                yield from (((*where, i), label) for i, label in enumerate(value) if label in LABELS)
+            if key == "matchExpressions" and isinstance(value, list):
+                named = ((i, one.get("key")) for i, one in enumerate(value) if isinstance(one, Mapping))
+                yield from (((*where, i, "key"), str(label)) for i, label in named if label in LABELS)
+            yield from selected_labels(value, where)
+    elif isinstance(node, list):
+        for index, value in enumerate(node):
+            yield from selected_labels(value, (*path, index))
+
+
+def _tell_of_addresses(spec: Mapping[str, Any], path: Path, job: TFJob, findings: Findings) -> None:
+    for where, words in addresses_in(spec, path, job):
+        findings.say(Outcome.LOSSY, where, words)
+
+
+def addresses_in(node: Any, path: Path, job: TFJob) -> Iterator[tuple[Path, str]]:
+    """Find texts that reach a replica by the Service that TFJob made for it.
+
+    Args:
+        node: any part of an object.
+        path: where it stands.
+        job: the TFJob.
+
+    Yields:
+        Where such a text is, and what to write instead.
+    """
+    types = "|".join(re.escape(one.job) for one in job.replicas)
+    service = re.compile(rf"(?<![-.\w])({re.escape(job.name)}-(?:{types})-\d+)((?:[.][-\w]+)*)(?=:\d|/|[.\s,\"']|$)")
+    if not types:
+        return
+    for where, value in _texts(node, path):
+        found = service.search(value)
+        if found is None:
+            continue
+        host, domain = found[1], found[2]
+        wanted = f"{host}.{job.name}{domain or f'.{job.namespace}.svc'}"
+        if domain.startswith(f".{job.name}."):
+            continue
+        words = f"TFJob has a Service {host}; the address of that task is {wanted} here: write that one"
+        yield where, words
+
+
+def _texts(node: Any, path: Path) -> Iterator[tuple[Path, str]]:
+    if isinstance(node, Mapping):
+        for key, value in node.items():
+            yield from _texts(value, (*path, key))
+    elif isinstance(node, list):
+        for index, value in enumerate(node):
+            yield from _texts(value, (*path, index))
+    elif isinstance(node, str):
+        yield path, node
+
+
+def _tell_of_main_container(template: Mapping[str, Any], path: Path, findings: Findings) -> None:
+    names = [one.get("name") for one in containers(template)]
+    if not names:
+        findings.say(Outcome.REFUSED, path, "there is none: a pod needs one with a name and an image")
+    elif CONTAINER not in names:
+        words = (
+            f"TFJob refuses a template without a container named {CONTAINER}; here the first one, {names[0]}, counts"
+        )
+        findings.say(Outcome.NOTED, path, words)
+
+
+def _objects(holder: Mapping[str, Any], key: str) -> Iterator[tuple[int, Any]]:
+    """Give the objects of a list with their indices."""
+    values = holder.get(key)
+    for index, value in enumerate(values) if isinstance(values, list) else ():
+        if isinstance(value, Mapping):
+            yield index, value

@@ -1,0 +1,203 @@
+"""Addresses on this machine: each task's ``host:port`` becomes a port of 127.0.0.1, the same over all its restarts.
+
+The engine goes on to speak of DNS names, as on Kubernetes; they are rewritten where a program sees them.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import re
+import socket
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from tfcluster_resolver import contract
+
+HOST: Final = "127.0.0.1"
+#: Where ports for outgoing connections begin, if the system does not say.
+_FIRST_EPHEMERAL: Final = 32768
+_RANGE_FILE: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
+#: So many ports below that are ours to choose from.
+_CHOICE: Final = 12000
+_LOWEST: Final = 10000
+_LABEL: Final = "[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
+
+
+class NoPortError(Exception):
+    """No port is free."""
+
+
+class Ports:
+    """Hands out TCP ports that nobody uses, and that no outgoing connection gets from the system.
+
+    A port that was handed out and has no listener yet looks free.  So each is held by a lock on a file, which other
+    runs of this user see, and which the system lets go when this process ends, however it ends.
+
+    Args:
+        folder: where the files are; all runs of a user share it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._folder = folder
+        self._held: dict[int, int] = {}
+        below = _first_ephemeral()
+        self._next = iter(range(max(_LOWEST, below - _CHOICE), below))
+
+    def take(self) -> int:
+        """Take a port.
+
+        Raises:
+            NoPortError: none is free.
+        """
+        for port in self._next:
+            if self._hold(port):
+                return port
+        raise NoPortError(f"no TCP port below {_first_ephemeral()} is free on {HOST}")
+
+    def _hold(self, port: int) -> bool:
+        descriptor = os.open(self._folder / str(port), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return False
+        # NB: who held the file until a moment ago may have deleted it between our opening and our locking it.
+        if not _is_at(descriptor, self._folder / str(port)) or not is_free(port):
+            os.close(descriptor)
+            return False
+        self._held[port] = descriptor
+        return True
+
+    def release(self) -> None:
+        """Let all go."""
+        for port, descriptor in self._held.items():
+            # NB: deleted while it is locked, so that nobody holds a file that is no more.
+            (self._folder / str(port)).unlink(missing_ok=True)
+            os.close(descriptor)
+        self._held.clear()
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def is_free(port: int) -> bool:
+    """Tell whether a program could listen on a port, on all addresses."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("", port))
+            # NB: on Linux two sockets may be bound with SO_REUSEADDR while neither listens.
+            probe.listen(1)
+        except OSError as error:
+            if error.errno in {errno.EADDRINUSE, errno.EACCES}:
+                return False
+            raise
+    return True
+
+
+def _first_ephemeral() -> int:
+    try:
+        return int(_RANGE_FILE.read_text(encoding="ascii").split()[0])
+    except (OSError, ValueError, IndexError):
+        return _FIRST_EPHEMERAL
+
+
+@dataclass(frozen=True, slots=True)
+class _Host:
+    """A pod's DNS name: its hostname, its Service, its namespace."""
+
+    name: str
+    service: str
+    namespace: str
+
+
+class Addresses:
+    """What each address of a cluster is on this machine.
+
+    Args:
+        ports: where ports come from.
+    """
+
+    def __init__(self, ports: Ports) -> None:
+        self._ports = ports
+        self._local: dict[tuple[_Host, int], int] = {}
+
+    def local_port(self, address: str) -> int | None:
+        """Give the port on this machine of an address, which gets one if it has none.
+
+        Args:
+            address: the "host:port" of a task, as the operator spells it.
+
+        Returns:
+            The port; None where it is no pod's DNS name.
+
+        Raises:
+            NoPortError: none is free.
+        """
+        host, _, port = address.rpartition(":")
+        labels = host.split(".")
+        if not port.isdecimal() or len(labels) < 4 or labels[3] != "svc":
+            return None
+        key = _Host(*labels[:3]), int(port)
+        if key not in self._local:
+            self._local[key] = self._ports.take()
+        return self._local[key]
+
+    def local(self, address: str) -> str:
+        """Give an address as it is on this machine; one that is no pod's stays as it is."""
+        port = self.local_port(address)
+        return address if port is None else f"{HOST}:{port}"
+
+    def of_host(self, name: str, service: str, namespace: str) -> Iterator[tuple[int, int]]:
+        """Give the ports of one pod, each with the port that stands for it on this machine."""
+        for (host, port), here in self._local.items():
+            if host == _Host(name, service, namespace):
+                yield port, here
+
+    def rewrite_view(self, text: str) -> str:
+        """Rewrite the addresses in a view file; what is no view stays as it is."""
+        try:
+            view = contract.load(text)
+        except contract.ContractError:
+            return text
+        jobs = {
+            job: {index: self.local(one) for index, one in tasks.items()}
+            if isinstance(tasks, Mapping)
+            else tuple(self.local(one) for one in tasks)
+            for job, tasks in view.jobs.items()
+        }
+        return contract.dump(replace(view, jobs=jobs))
+
+    def rewrite(self, text: str, service: str, namespace: str) -> str:
+        """Rewrite the addresses of one cluster's pods wherever they stand in a text.
+
+        Args:
+            text: an argument, or the value of a variable.
+            service: the cluster's headless Service.
+            namespace: its namespace.
+
+        Returns:
+            The text; a name of a pod without a port becomes 127.0.0.1, and a port that is no task's stays as it is.
+        """
+        if service not in text:
+            return text
+        domain = rf"\.{re.escape(namespace)}(?:\.svc(?:\.{_LABEL})*)?"
+        pattern = rf"(?<![\w.-])({_LABEL})\.{re.escape(service)}(?:{domain})?(?::(\d{{1,5}}))?(?![\w-]|\.[a-z0-9])"
+
+        def here(match: re.Match[str]) -> str:
+            name, port = match[1], match[2]
+            host = _Host(name, service, namespace)
+            if not any(host == known for known, _ in self._local):
+                return match[0]
+            return HOST if port is None else f"{HOST}:{self._local.get((host, int(port)), port)}"
+
+        return re.sub(pattern, here, text)

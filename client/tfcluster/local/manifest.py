@@ -1,0 +1,197 @@
+"""What of a manifest can be played on this machine, and what is wrong with it before anything runs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import jsonschema
+
+from tfcluster.errors import ManifestError
+from tfcluster.manifest_files import Manifest, read_clusters
+from tfcluster_operator.model import naming
+from tfcluster_operator.model.parse import InvalidSpecError, parse
+from tfcluster_operator.model.spec import main_container
+
+Object = dict[str, Any]
+
+#: What is served here besides TFClusters, by kind: its API version and plural.
+SERVED: Final = {
+    "ConfigMap": ("v1", "configmaps"),
+    "Secret": ("v1", "secrets"),
+    "Service": ("v1", "services"),
+    "PersistentVolumeClaim": ("v1", "persistentvolumeclaims"),
+}
+_NAMESPACE: Final = "default"
+#: A path that stands in an argument.
+_PATH: Final = re.compile(r"(?<![\w./~$)}\]:-])(/[\w.+-]+(?:/[\w.+-]+)+)")
+
+
+def load(paths: Sequence[str | Path], schema: Mapping[str, Any]) -> list[Object]:
+    """Read manifests, and check the TFClusters as the API server and the operator would.
+
+    Args:
+        paths: files, as kubectl takes them.
+        schema: the ``openAPIV3Schema`` of the TFCluster's CustomResourceDefinition.
+
+    Returns:
+        The objects, each with a namespace.
+
+    Raises:
+        ManifestError: they cannot be read or played, or something in them is wrong; every problem is named.
+    """
+    found = read_clusters(paths)
+    problems = [problem for one in found.others for problem in _misfits(one)]
+    judge = jsonschema.Draft202012Validator(_plain(schema))
+    problems += [problem for one in found.clusters for problem in _problems(one, judge)]
+    if problems:
+        raise ManifestError("this cannot be played:", problems)
+    return [{**one.body, "metadata": {"namespace": _NAMESPACE, **one.body["metadata"]}} for one in _ordered(found)]
+
+
+def _ordered(found: Any) -> tuple[Manifest, ...]:
+    """Put first what TFClusters refer to."""
+    return (*found.others, *found.clusters)
+
+
+def _misfits(one: Manifest) -> Iterator[str]:
+    served = SERVED.get(one.kind)
+    if served is None or one.body.get("apiVersion") != served[0]:
+        kinds = ", ".join([naming.KIND, *SERVED])
+        yield f"{one.place()}: {one.kind or 'an object without a kind'}: leave it out; what is played here is {kinds}"
+    elif not one.name:
+        yield f"{one.place()}: {one.kind}: metadata.name is missing"
+
+
+def _problems(one: Manifest, judge: jsonschema.Draft202012Validator) -> Iterator[str]:
+    """Name what is wrong with a TFCluster."""
+    if one.body.get("apiVersion") != naming.API_VERSION:
+        yield f"{one.place(['apiVersion'])}: apiVersion is {naming.API_VERSION}, not {one.body.get('apiVersion')}"
+    if not one.name:
+        yield f"{one.place()}: metadata.name is missing"
+        return
+    errors = sorted(judge.iter_errors(one.body), key=lambda error: one.line_of(list(error.absolute_path)))
+    for error in errors:
+        where = list(error.absolute_path)
+        yield f"{one.place(where)}: {'.'.join(map(str, where)) or 'the object'}: {error.message}"
+    if not errors:
+        body = {**one.body, "metadata": {"uid": "", "generation": 1, "namespace": _NAMESPACE, **one.body["metadata"]}}
+        try:
+            parse(body)
+        except InvalidSpecError as error:
+            yield from (f"{one.place()}: {problem}" for problem in error.problems)
+
+
+def _plain(schema: Any) -> Any:
+    """Make a structural schema one that a JSON Schema validator reads as the API server does."""
+    if isinstance(schema, list):
+        return [_plain(one) for one in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    plain = {key: _plain(value) for key, value in schema.items() if not str(key).startswith("x-kubernetes")}
+    if plain.pop("nullable", False) and isinstance(plain.get("type"), str):
+        plain["type"] = [plain["type"], "null"]
+    if isinstance(plain.get("format"), str):
+        del plain["format"]  # the server's own, such as int32
+    unknown_allowed = schema.get("x-kubernetes-preserve-unknown-fields") or "additionalProperties" in schema
+    if schema.get("type") == "object" and "properties" in schema and not unknown_allowed:
+        own = {"apiVersion", "kind", "metadata"}
+        if not own <= set(plain["properties"]):
+            plain["additionalProperties"] = False
+    return plain
+
+
+def unplayed(clusters: Sequence[Object]) -> list[str]:
+    """Name what the manifest asks for and nothing on this machine does; each once.
+
+    Args:
+        clusters: the TFClusters.
+
+    Returns:
+        Names of fields.
+    """
+    found: dict[str, None] = {}
+    for body in clusters:
+        spec = body["spec"]
+        mode = (spec.get("isolation") or {}).get("mode", "None")
+        if mode != "None":
+            found["isolation"] = None
+        for template in (job.get("template") or {} for job in spec["jobs"].values()):
+            pod = template.get("spec") or {}
+            found.update(dict.fromkeys(field for field in _POD_FIELDS if pod.get(field)))
+            for container in _containers(template):
+                found.update(dict.fromkeys(field for field in _CONTAINER_FIELDS if container.get(field)))
+    return list(found)
+
+
+_POD_FIELDS: Final = (
+    "nodeSelector",
+    "affinity",
+    "tolerations",
+    "topologySpreadConstraints",
+    "serviceAccountName",
+    "securityContext",
+    "runtimeClassName",
+    "priorityClassName",
+    "schedulingGates",
+    "hostAliases",
+    "dnsConfig",
+    "hostNetwork",
+)
+_CONTAINER_FIELDS: Final = ("image", "securityContext", "resources", "volumeDevices")
+
+
+def _containers(template: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    pod = template.get("spec") or {}
+    for group in ("initContainers", "containers"):
+        yield from pod.get(group) or ()
+
+
+def without_program(clusters: Sequence[Object], entry_points: Mapping[str, Sequence[str]]) -> list[str]:
+    """Name the containers of which nobody here knows what they run.
+
+    Args:
+        clusters: the TFClusters.
+        entry_points: what stands for images' entry points, by container; under "" for every one.
+
+    Returns:
+        Each as job and container.
+    """
+    found = []
+    for body in clusters:
+        resolver = body["spec"].get("resolver") or {}
+        injects = resolver.get("delivery", "ConfigMap") == "ConfigMap"
+        for job, declared in body["spec"]["jobs"].items():
+            template = declared.get("template") or {}
+            main = main_container(template)
+            for container in _containers(template):
+                name = container.get("name", "")
+                serves = injects and name == main and not container.get("args")
+                if not (container.get("command") or serves or name in entry_points or "" in entry_points):
+                    found.append(f"job {job}, container {name}")
+    return found
+
+
+def image_paths(clusters: Sequence[Object], known: Sequence[str]) -> list[str]:
+    """Name the files that commands and arguments mean to find in an image, and that are not on this machine.
+
+    Args:
+        clusters: the TFClusters.
+        known: paths in containers that stand for something here.
+
+    Returns:
+        The paths.
+    """
+    found: dict[str, None] = {}
+    for body in clusters:
+        for job in body["spec"]["jobs"].values():
+            for container in _containers(job.get("template") or {}):
+                mounts = [one["mountPath"] for one in container.get("volumeMounts") or ()]
+                words = (*(container.get("command") or ()), *(container.get("args") or ()))
+                for path in (path for word in words if "\n" not in word for path in _PATH.findall(word)):
+                    covered = any(path == one or path.startswith(f"{one.rstrip('/')}/") for one in (*mounts, *known))
+                    if not covered and Path(path).suffix and not Path(path).exists():
+                        found[path] = None
+    return list(found)

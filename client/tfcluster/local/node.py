@@ -1,0 +1,168 @@
+"""The node: it gives each pod its place on this machine, plays it by processes, and obeys deletions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Final
+
+from memory_kubernetes import Change, MemoryKubernetes, Refusal
+from tfcluster.local import container_log
+from tfcluster.local.pods import USER, PodPlayer
+from tfcluster.local.surroundings import Surroundings
+
+Object = Mapping[str, Any]
+Name = tuple[str, str]
+
+#: What pods are told to run on.
+NODE: Final = "local"
+
+
+class Node:
+    """Plays every pod of an API server on this machine.
+
+    Args:
+        kube: the API server; it is used on the loop that runs the node.
+        surroundings: what pods are played with.
+    """
+
+    def __init__(self, kube: MemoryKubernetes, surroundings: Surroundings) -> None:
+        self._kube = kube
+        self._surroundings = surroundings
+        self._players: dict[Name, PodPlayer] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._unplaced: dict[Name, None] = {}
+        self._closed = False
+        surroundings.write_wrappers()
+        kube.subscribers.append(self._learn)
+
+    def _learn(self, change: Change) -> None:
+        """Take note of a change; NB: it is being written, so what follows from it comes later."""
+        loop, metadata = asyncio.get_running_loop(), change.object["metadata"]
+        if change.resource == "pods":
+            loop.call_soon(self._look_at, change.type, (metadata["namespace"], metadata["name"]), change.object)
+        elif change.resource in ("configmaps", "secrets"):
+            loop.call_soon(self._refresh, metadata["namespace"])
+
+    def _refresh(self, namespace: str) -> None:
+        for (own, _), player in tuple(self._players.items()):
+            if own == namespace:
+                player.refresh()
+
+    def _look_at(self, kind: str, name: Name, pod: Object) -> None:
+        player = self._players.get(name)
+        if player is not None and player.uid == pod["metadata"]["uid"]:
+            if kind == "DELETED":
+                player.stop(0.0)
+            else:
+                player.learn(pod)
+        elif kind == "DELETED":
+            self._unplaced.pop(name, None)
+        elif not pod["spec"].get("nodeName"):
+            self._unplaced[name] = None
+            self._place()
+
+    def _place(self) -> None:
+        """Give pods that wait their place, in the order in which they came, as far as there are devices."""
+        for name in tuple(self._unplaced):
+            pod = self._kube.get("pods", *name)
+            if pod is None or self._closed or "deletionTimestamp" in pod["metadata"] or pod["spec"].get("nodeName"):
+                self._unplaced.pop(name, None)
+                continue
+            if name in self._players:
+                continue  # its predecessor's programs are not gone yet
+            if lacking := self._surroundings.devices.lacking(pod):
+                self._tell_unplaced(name, pod, f"0/1 nodes are available: 1 {lacking}.")
+                continue
+            del self._unplaced[name]
+            self._surroundings.devices.grant(pod)
+            bound = self._kube.bind(*name, NODE)
+            player = self._players[name] = PodPlayer(self._kube, bound, self._surroundings)
+            self._tasks[player.uid] = asyncio.create_task(self._play(player))
+
+    def _tell_unplaced(self, name: Name, pod: Object, why: str) -> None:
+        conditions = pod["status"].get("conditions") or []
+        if any(one["type"] == "PodScheduled" and one.get("message") == why for one in conditions):
+            return
+        self._surroundings.notice(f"{name[1]} waits: {why}")
+        told = {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "Unschedulable",
+            "message": why,
+            "lastTransitionTime": self._kube.timestamp(),
+        }
+        others = [one for one in conditions if one["type"] != "PodScheduled"]
+        change = {"status": {"conditions": [*others, told]}}
+        self._kube.patch("pods", *name, change, subresource="status", user="scheduler")
+
+    async def _play(self, player: PodPlayer) -> None:
+        try:
+            await player.play()
+            await self._until_deleted(player)
+        finally:
+            player.clean()
+            self._players.pop(player.name, None)
+            self._tasks.pop(player.uid, None)
+            if not self._closed:
+                self._place()
+
+    async def _until_deleted(self, player: PodPlayer) -> None:
+        """Keep an ended pod until somebody deletes it, and then let it go."""
+        if self._surroundings.devices.release(player.uid):
+            self._place()
+        while not self._closed:
+            pod = self._kube.get("pods", *player.name)
+            if pod is None or pod["metadata"]["uid"] != player.uid:
+                return
+            if "deletionTimestamp" in pod["metadata"]:
+                try:
+                    gone = self._kube.delete("pods", *player.name, uid=player.uid, grace=0, user=USER) is None
+                except Refusal:
+                    return
+                if gone:
+                    return
+            await player.changed()
+
+    async def stop(self, grace: float) -> None:
+        """End every program, and take no more pods.
+
+        Args:
+            grace: the seconds that programs get at most; a later call may shorten them.
+        """
+        self._closed = True
+        for player in tuple(self._players.values()):
+            player.stop(min(grace, player.grace))
+        if self._tasks:
+            await asyncio.wait(tuple(self._tasks.values()))
+
+    # --- logs
+
+    def containers_of(self, namespace: str, name: str) -> int:
+        """Count a pod's containers."""
+        player = self._players.get((namespace, name))
+        return 0 if player is None else player.containers
+
+    async def log_of(self, namespace: str, name: str, query: Mapping[str, str]) -> AsyncIterator[bytes]:
+        """Give the log of a container, as the API does.
+
+        Args:
+            namespace: the pod's.
+            name: the pod's.
+            query: the query of the request; see :func:`tfcluster.local.container_log.answer`.
+
+        Yields:
+            The text.
+
+        Raises:
+            Refusal: 400 or 404: there is no such pod, container, or log.
+        """
+        player = self._players.get((namespace, name))
+        if player is None:
+            if self._kube.get("pods", namespace, name) is None:
+                message = f'pods "{name}" not found'
+                raise Refusal(404, "NotFound", message, details={"name": name, "kind": "pods"})
+            raise Refusal(400, "BadRequest", f'pod "{name}" has no log yet: it waits for its place')
+        log = player.log_of(query.get("container", ""), previous=query.get("previous") in ("true", "1"))
+        async for chunk in container_log.answer(log, query):
+            yield chunk

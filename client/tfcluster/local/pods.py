@@ -1,0 +1,335 @@
+"""One pod played by processes, from its containers' start to its last status, as the kubelet would."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+from memory_kubernetes import MemoryKubernetes, Refusal
+from tfcluster.local.addresses import HOST, NoPortError
+from tfcluster.local.container_log import ContainerLog
+from tfcluster.local.containers import Container, Kind
+from tfcluster.local.surroundings import Surroundings
+from tfcluster.local.volumes import NotYetError
+from tfcluster_operator.model import naming
+
+Object = Mapping[str, Any]
+
+_log = logging.getLogger(__name__)
+USER: Final = "kubelet"
+_GRACE: Final = 30.0
+#: The pauses before a container is started again, in seconds: the first doubles up to the longest.
+_FIRST_PAUSE: Final = 10.0
+_LONGEST_PAUSE: Final = 300.0
+
+
+class PodPlayer:
+    """Plays one pod.
+
+    Args:
+        kube: the API server.
+        pod: the pod, bound to a node.
+        surroundings: what it is played with.
+    """
+
+    def __init__(self, kube: MemoryKubernetes, pod: Object, surroundings: Surroundings) -> None:
+        self._kube = kube
+        self._pod = pod
+        self._surroundings = surroundings
+        #: The seconds that its programs get to end.
+        self.grace = float(pod["spec"].get("terminationGracePeriodSeconds", _GRACE))
+        self._volumes = surroundings.volumes_of(pod, self._lookup, view_volume=naming.VIEW_VOLUME)
+        self._init = [self._container(one, _kind_of(one)) for one in pod["spec"].get("initContainers") or ()]
+        self._main = [self._container(one, "main") for one in pod["spec"]["containers"]]
+        self._stopping = asyncio.Event()
+        self._kill: asyncio.TimerHandle | None = None
+        self._woken = asyncio.Event()
+        self._news = asyncio.Event()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._phase, self._reason, self._message = "Pending", "", ""
+        self._initialized = False
+        self._began_at = kube.timestamp()
+        self._conditions: dict[str, dict[str, Any]] = {}
+        self.uid: str = pod["metadata"]["uid"]
+        self.name: tuple[str, str] = (pod["metadata"]["namespace"], pod["metadata"]["name"])
+
+    def _container(self, spec: Object, kind: Kind) -> Container:
+        return Container(spec, kind, changed=self._report, timestamp=self._kube.timestamp, grace=self.grace)
+
+    @property
+    def containers(self) -> int:
+        """How many containers it has."""
+        return len(self._init) + len(self._main)
+
+    # --- what it is told
+
+    def learn(self, pod: Object) -> None:
+        """Take in the pod as it is now; it may be being deleted."""
+        before, self._pod = self._pod, pod
+        self._news.set()
+        metadata = pod["metadata"]
+        if "deletionTimestamp" in metadata:
+            self.stop(float(metadata.get("deletionGracePeriodSeconds", 0)))
+        elif metadata.get("annotations") != before["metadata"].get("annotations"):
+            self.refresh()
+
+    async def changed(self) -> None:
+        """Wait until it is told something."""
+        await self._news.wait()
+        self._news.clear()
+
+    def refresh(self) -> None:
+        """Look again at what the volumes are made from."""
+        self._woken.set()
+        self._volumes.refresh(self._pod)
+
+    def stop(self, grace: float) -> None:
+        """End the programs; a shorter time replaces a longer one.
+
+        Args:
+            grace: the seconds that they get.
+        """
+        loop = asyncio.get_running_loop()
+        kill_at = loop.time() + grace
+        if self._kill is None or kill_at < self._kill.when():
+            if self._kill is not None:
+                self._kill.cancel()
+            self._kill = loop.call_at(kill_at, self._kill_all)
+        self._news.set()
+        if not self._stopping.is_set():
+            self._stopping.set()
+            self._woken.set()
+            current = [one for one in (*self._init, *self._main) if one.kind != "sidecar" or not self._main_runs()]
+            for container in current:
+                self._background(container.terminate())
+
+    def _kill_all(self) -> None:
+        for container in (*self._init, *self._main):
+            container.kill()
+
+    def _main_runs(self) -> bool:
+        return any(one.runs for one in self._main)
+
+    # --- what happens
+
+    async def play(self) -> None:
+        """Play the pod until all its containers have ended."""
+        deadline = self._pod["spec"].get("activeDeadlineSeconds")
+        timer = asyncio.get_running_loop().call_later(float(deadline), self._run_out) if deadline else None
+        self._condition("PodReadyToStartContainers", holds=True)
+        for container in (*self._init, *(() if self._init else self._main)):
+            container.wait_for("PodInitializing" if self._init and container not in self._init else "ContainerCreating")
+        try:
+            if await self._begin():
+                await asyncio.gather(*(self._run(one) for one in self._main))
+        except Exception as error:  # noqa: BLE001 - whatever it is, the pod must not stay without an end
+            _log.exception("pod %s/%s cannot be played", *self.name)
+            self._reason, self._message = "Failed", f"it cannot be played: {error}"
+            self._kill_all()
+        finally:
+            if timer is not None:
+                timer.cancel()
+        await self._stop_sidecars()
+        failed = self._reason or any(one.code != 0 for one in self._main)
+        self._phase = "Failed" if failed else "Succeeded"
+        self._report()
+        if self._kill is not None:
+            self._kill.cancel()
+
+    def clean(self) -> None:
+        """Delete the pod's own files; its logs stay."""
+        shutil.rmtree(self._surroundings.pod_folder(self._pod), ignore_errors=True)
+
+    def _run_out(self) -> None:
+        self._reason = "DeadlineExceeded"
+        self._message = "Pod was active on the node longer than the specified deadline"
+        self.stop(self.grace)
+
+    async def _begin(self) -> bool:
+        """Make the volumes and run the init containers; tell whether the others may start."""
+        if not await self._retrying(lambda: self._volumes.make(self._pod), self._waits_for_volumes):
+            return False
+        for container in self._init:
+            if container.kind == "sidecar":
+                running = self._background(self._run(container))
+                started = self._background(container.started.wait())
+                await asyncio.wait([running, started], return_when=asyncio.FIRST_COMPLETED)
+                started.cancel()
+            elif await self._run(container) != 0:
+                return False
+            if self._stopping.is_set():
+                return False
+        self._initialized = True
+        return True
+
+    async def _run(self, container: Container) -> int:
+        """Run a container to its end; by its own restart policy again and again."""
+        pause = _FIRST_PAUSE
+        policy = container.spec.get("restartPolicy", "Never")
+        while True:
+            code = await self._run_once(container)
+            over = self._stopping.is_set() or (container.kind == "sidecar" and self._initialized and not self._lives())
+            if over or policy == "Never" or (policy == "OnFailure" and code == 0):
+                return code
+            container.begin_again()
+            container.wait_for("CrashLoopBackOff", f"back-off {pause:g}s restarting failed container={container.name}")
+            if await self._waits(pause):
+                return code
+            pause = min(_LONGEST_PAUSE, pause * 2)
+
+    def _lives(self) -> bool:
+        return any(one.code is None or one.runs for one in self._main)
+
+    async def _run_once(self, container: Container) -> int:
+        prepared: list[Any] = []
+
+        def prepare() -> None:
+            prepared.append(self._surroundings.prepare(self._pod, container, self._volumes, self._lookup))
+
+        if not await self._retrying(prepare, lambda why: container.wait_for("CreateContainerConfigError", why)):
+            return 137
+        if self._phase == "Pending" and container.kind == "main":
+            self._initialized = True
+            self._phase = "Running"
+        return await container.run(prepared[0])
+
+    async def _retrying(self, work: Callable[[], None], waits: Callable[[str], None]) -> bool:
+        """Do what needs objects that may come later; tell whether it was done before the pod was stopped."""
+        while not self._stopping.is_set():
+            self._woken.clear()
+            try:
+                work()
+            except NotYetError as error:
+                waits(str(error))
+                self._surroundings.notice(f"{self.name[1]} waits: {error}")
+                await self._woken.wait()
+            except NoPortError as error:
+                waits(str(error))
+                raise
+            else:
+                return True
+        return False
+
+    def _waits_for_volumes(self, why: str) -> None:
+        for container in self._init or self._main:
+            container.wait_for("ContainerCreating", why)
+
+    async def _waits(self, seconds: float) -> bool:
+        """Wait; tell whether the pod was stopped meanwhile."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    async def _stop_sidecars(self) -> None:
+        """End what serves the others, the last first."""
+        if not self._stopping.is_set():
+            self._stopping.set()
+            self._kill = asyncio.get_running_loop().call_later(self.grace, self._kill_all)
+        for container in reversed(self._init):
+            if container.runs:
+                await container.terminate()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def _background(self, work: Awaitable[Any]) -> asyncio.Task[Any]:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    # --- what it tells
+
+    def log_of(self, container: str, *, previous: bool) -> ContainerLog:
+        """Find the log of a container.
+
+        Args:
+            container: its name; "" where there is only one, or one is marked as the default.
+            previous: the log of the run before this one.
+
+        Returns:
+            The log.
+
+        Raises:
+            Refusal: 400, there is none.
+        """
+        everyone = {one.name: one for one in (*self._init, *self._main)}
+        default = (self._pod["metadata"].get("annotations") or {}).get("kubectl.kubernetes.io/default-container", "")
+        name = container or default or (self._main[0].name if len(everyone) == 1 else "")
+        pod = self.name[1]
+        if not name:
+            choices = ", ".join(everyone)
+            raise _bad(f"a container name must be specified for pod {pod}, choose one of: [{choices}]")
+        if name not in everyone:
+            raise _bad(f"container {name} is not valid for pod {pod}")
+        log = everyone[name].previous_log if previous else everyone[name].log
+        if log is None:
+            what = "previous terminated container" if previous else "container"
+            raise _bad(f'{what} "{name}" in pod "{pod}" has no log: it has not run')
+        return log
+
+    def _lookup(self, plural: str, name: str) -> Object | None:
+        if plural not in self._kube.state.storages:
+            return None
+        return self._kube.get(plural, self.name[0], name)
+
+    def _condition(self, kind: str, *, holds: bool, reason: str = "", message: str = "") -> None:
+        status = "True" if holds else "False"
+        before = self._conditions.get(kind, {})
+        at = before["lastTransitionTime"] if before.get("status") == status else self._kube.timestamp()
+        why = {key: text for key, text in (("reason", reason), ("message", message)) if text}
+        self._conditions[kind] = {"type": kind, "status": status, **why, "lastTransitionTime": at}
+
+    def _report(self) -> None:
+        """Write the status as it is now."""
+        found = self._kube.get("pods", *self.name)
+        if found is None or found["metadata"]["uid"] != self.uid:
+            return
+        generation = self._pod["metadata"].get("generation", 0)
+        self._set_conditions(found)
+        told = {
+            "phase": self._phase,
+            "observedGeneration": generation,
+            "startTime": self._began_at,
+            "hostIP": HOST,
+            "podIP": HOST,
+            "podIPs": [{"ip": HOST}],
+            "conditions": [
+                *({**one, "observedGeneration": generation} for one in self._conditions.values()),
+                *(one for one in found["status"].get("conditions") or () if one["type"] not in self._conditions),
+            ],
+            "containerStatuses": [self._status(one) for one in self._main],
+            **({"initContainerStatuses": [self._status(one) for one in self._init]} if self._init else {}),
+            **({"reason": self._reason, "message": self._message} if self._reason == "DeadlineExceeded" else {}),
+        }
+        try:
+            self._kube.patch("pods", *self.name, {"status": told}, subresource="status", user=USER)
+        except Refusal as refusal:
+            _log.warning("the status of pod %s/%s is refused: %s", *self.name, refusal)
+
+    def _status(self, container: Container) -> dict[str, Any]:
+        return {**container.status(), **self._surroundings.devices.reported(self.uid, container.name)}
+
+    def _set_conditions(self, found: Object) -> None:
+        ended = self._phase in ("Succeeded", "Failed")
+        unready = [one.name for one in self._main if not one.ready]
+        why = "PodCompleted" if self._phase == "Succeeded" else "PodFailed" if ended else "ContainersNotReady"
+        words = "" if ended else f"containers with unready status: [{' '.join(unready)}]"
+        self._condition("Initialized", holds=self._initialized)
+        for kind, gates in (("ContainersReady", ()), ("Ready", self._pod["spec"].get("readinessGates") or ())):
+            met = {one["type"] for one in found["status"].get("conditions") or () if one["status"] == "True"}
+            holds = not unready and not ended and all(gate["conditionType"] in met for gate in gates)
+            self._condition(kind, holds=holds, reason="" if holds else why, message="" if holds else words)
+
+
+def _bad(message: str) -> Refusal:
+    return Refusal(400, "BadRequest", message)
+
+
+def _kind_of(container: Object) -> Kind:
+    return "sidecar" if container.get("restartPolicy") == "Always" else "init"

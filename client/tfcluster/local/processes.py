@@ -1,0 +1,157 @@
+"""Programs under a shim each: starting one, signalling it, its output, its end.
+
+Whatever becomes of this process, the shim ends what the program started; :mod:`tfcluster.local.shim` says how.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+_SHIM: Final = str(Path(__file__).with_name("shim.py"))
+_CHUNK: Final = 65536
+#: What a program ended with of which nobody can tell, as after SIGKILL.
+_UNKNOWN: Final = 137
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """What to run: a program and its arguments, its whole environment, and its working directory."""
+
+    argv: Sequence[str]
+    env: Mapping[str, str]
+    cwd: str
+
+
+class StartError(Exception):
+    """The program could not be started; the words say why, as container runtimes do."""
+
+
+class Process:
+    """A program that runs, or has run.
+
+    Attributes:
+        pid: its process ID.
+    """
+
+    def __init__(self, shim: asyncio.subprocess.Process, stream: _Stream, pid: int, output: asyncio.Task[None]) -> None:
+        self._shim = shim
+        self._stream = stream
+        self._output = output
+        self._ended: asyncio.Task[int] = asyncio.create_task(self._end())
+        self.pid = pid
+
+    @classmethod
+    async def start(cls, command: Command, output: Callable[[bytes], None]) -> Process:
+        """Start a program.
+
+        Args:
+            command: what to run.
+            output: is given what it writes, to standard output or error.
+
+        Returns:
+            The process; the program runs.
+
+        Raises:
+            StartError: it cannot be started.
+        """
+        if not command.argv:
+            raise StartError("it names no command, and an image's own entry point cannot be played (--entrypoint)")
+        ours, theirs = socket.socketpair()
+        with theirs:
+            shim = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-I", "-S", _SHIM),
+                stdin=theirs.fileno(),
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+                start_new_session=True,
+                env={},
+            )
+        stream = await _Stream.open(ours)
+        reading = asyncio.create_task(_read(shim, output))
+        try:
+            asked = {"argv": list(command.argv), "env": dict(command.env), "cwd": command.cwd}
+            stream.write(json.dumps(asked))
+            told = await stream.read()
+        except BaseException:
+            # NB: the shim ends all when its socket closes.
+            stream.close()
+            reading.cancel()
+            raise
+        if "started" not in told:
+            await shim.wait()
+            await reading
+            stream.close()
+            raise StartError(str(told.get("error") or "its shim died"))
+        return cls(shim, stream, int(told["started"]), reading)
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has ended."""
+        return self._ended.done()
+
+    def send(self, number: int) -> None:
+        """Send a signal to the program; SIGKILL goes to all that it started, too."""
+        self._stream.write(str(int(number)))
+
+    async def wait(self) -> int:
+        """Wait until it has ended and all that it started is gone.
+
+        Returns:
+            Its exit code, 128 plus the number of the signal where one killed it.
+        """
+        return await asyncio.shield(self._ended)
+
+    async def _end(self) -> int:
+        told = await self._stream.read()
+        if "code" not in told:
+            # Somebody killed the shim; the kernel has killed the program, and its group is left.
+            with contextlib.suppress(OSError):
+                os.killpg(self.pid, signal.SIGKILL)
+        await self._shim.wait()
+        await self._output
+        self._stream.close()
+        return int(told.get("code", _UNKNOWN))
+
+
+async def _read(shim: asyncio.subprocess.Process, output: Callable[[bytes], None]) -> None:
+    assert shim.stdout is not None  # noqa: S101 - it was asked for
+    while chunk := await shim.stdout.read(_CHUNK):
+        output(chunk)
+
+
+class _Stream:
+    """The socket to a shim, in lines."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    @classmethod
+    async def open(cls, ours: socket.socket) -> _Stream:
+        return cls(*await asyncio.open_connection(sock=ours))
+
+    async def read(self) -> dict[str, Any]:
+        """Read what the shim tells; nothing where it is gone."""
+        try:
+            line = await self._reader.readline()
+        except OSError:
+            return {}
+        told: dict[str, Any] = json.loads(line) if line.endswith(b"\n") else {}
+        return told
+
+    def write(self, line: str) -> None:
+        if not self._writer.is_closing():
+            self._writer.write(line.encode() + b"\n")
+
+    def close(self) -> None:
+        self._writer.close()

@@ -1,0 +1,263 @@
+"""``tfcluster local run``: the control plane, the node and the story, from the manifest to the verdict."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from memory_kubernetes import MemoryKubernetes, Refusal, Resource
+from tfcluster import exit_codes
+from tfcluster.errors import ManifestError
+from tfcluster.local import control_plane, devices, manifest, session
+from tfcluster.local.addresses import Addresses, Ports
+from tfcluster.local.api_server import kubeconfig
+from tfcluster.local.node import Node
+from tfcluster.local.paths import Mapping as PathMapping
+from tfcluster.local.story import Story
+from tfcluster.local.surroundings import Surroundings
+from tfcluster_operator.model import naming
+
+#: What a manifest may hold besides what the operator meets.
+_MORE: Final = (
+    Resource(plural="secrets", kind="Secret"),
+    Resource(plural="persistentvolumeclaims", kind="PersistentVolumeClaim", status=True, short_names=("pvc",)),
+)
+#: How long programs get to end after Ctrl-C, in seconds.
+_PATIENCE: Final = 10.0
+#: How often old versions of objects are forgotten, in seconds.
+_FORGET_EVERY: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What to run, and how.
+
+    Attributes:
+        objects: what the manifest holds.
+        name: the run's name.
+        python: the interpreter that stands for the images'.
+        gpus: how many GPUs there are to grant.
+        mapped: folders that stand for parts of the images.
+        entry_points: what stands for the images' entry points, by container; under "" for every one.
+        timeout: after how many seconds it ends; None means never.
+        keep: whether logs and volumes stay.
+        quiet: leave the logs out.
+    """
+
+    objects: Sequence[manifest.Object]
+    name: str
+    python: Path
+    gpus: int = 0
+    mapped: Sequence[PathMapping] = ()
+    entry_points: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    timeout: float | None = None
+    keep: bool = False
+    quiet: bool = False
+
+    @property
+    def clusters(self) -> list[manifest.Object]:
+        """The TFClusters."""
+        return [one for one in self.objects if one["kind"] == naming.KIND]
+
+
+@dataclass(slots=True)
+class Outcome:
+    """How a run ended: its exit code, and the words that say why."""
+
+    code: int
+    words: str
+    clusters: list[dict[str, Any]] = field(default_factory=list)
+
+
+def run(options: Options) -> Outcome:
+    """Run a manifest to its end.
+
+    Args:
+        options: what to run, and how.
+
+    Returns:
+        How it ended.
+
+    Raises:
+        ManifestError: an object is refused.
+        TFClusterError: a run of that name is there already.
+    """
+    with session.begin(options.name, keep=options.keep) as own:
+        _log_to(own.folder / "operator.log")
+        ports = Ports(session.ports())
+        try:
+            return asyncio.run(_Run(options, own, ports).play())
+        finally:
+            ports.release()
+
+
+def _log_to(path: Path) -> None:
+    """Let the engine say what it has to say to a file, where it disturbs nobody."""
+    root = logging.getLogger()
+    for handler in tuple(root.handlers):
+        root.removeHandler(handler)
+    handler = logging.FileHandler(path, encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    root.addHandler(handler)
+    root.setLevel(logging.INFO)
+
+
+class _Run:
+    """One run."""
+
+    def __init__(self, options: Options, own: session.Session, ports: Ports) -> None:
+        self._options = options
+        self._session = own
+        self._addresses = Addresses(ports)
+        self._story = Story([one["metadata"]["name"] for one in options.clusters], quiet=options.quiet)
+        self._signals: asyncio.Queue[int] = asyncio.Queue()
+        self._looked = asyncio.Event()
+        self._node: Node | None = None
+        self._surroundings = Surroundings(
+            folder=own.folder,
+            python=options.python,
+            addresses=self._addresses,
+            devices=devices.Devices(options.gpus),
+            mapped=options.mapped,
+            entry_points=options.entry_points,
+            heard=self._hear,
+            notice=self._story.once,
+        )
+
+    async def play(self) -> Outcome:
+        """Play the manifest."""
+        self._own_signals()
+        namespaces = sorted({one["metadata"]["namespace"] for one in self._options.objects} | {"default"})
+        async with control_plane.run(
+            namespaces=namespaces, log_of=self._log_of, own_signals=self._own_signals
+        ) as plane:
+            node = self._node = Node(plane.kube, self._surroundings)
+            plane.kube.subscribers.append(lambda _: self._looked.set())
+            plane.kube.subscribers.append(self._story.change)
+            for one in _MORE:
+                plane.kube.install(one)
+            self._create(plane.kube)
+            text = kubeconfig(plane.server.url, plane.token, self._options.clusters[0]["metadata"]["namespace"])
+            names = [one["metadata"]["name"] for one in self._options.clusters]
+            session.tell(self._session, text, pid=os.getpid(), began=time.time(), clusters=names)
+            forgetting = asyncio.create_task(_forget(plane.kube))
+            try:
+                outcome = await self._until_over(plane)
+            finally:
+                forgetting.cancel()
+                self._story.end()
+                # NB: the operator first, or it would replace what ends.
+                for part in plane.parts:
+                    part.cancel()
+                await self._end(node)
+            outcome.clusters = plane.kube.list(naming.PLURAL)
+            return outcome
+
+    def _own_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, self._signals.put_nowait, number)
+
+    def _create(self, kube: MemoryKubernetes) -> None:
+        problems = []
+        for body in self._options.objects:
+            kind, name = body["kind"], body["metadata"]["name"]
+            plural = naming.PLURAL if kind == naming.KIND else manifest.SERVED[kind][1]
+            try:
+                kube.create(plural, body["metadata"]["namespace"], body, user="local-user")
+            except Refusal as refusal:
+                problems.append(f"{kind} {name}: {refusal}")
+        if problems:
+            raise ManifestError("the manifest is refused", problems)
+
+    async def _until_over(self, plane: control_plane.ControlPlane) -> Outcome:
+        """Wait for what ends the run."""
+        waits: dict[str, asyncio.Task[Any]] = {
+            "verdict": asyncio.create_task(self._verdict(plane.kube)),
+            "signal": asyncio.create_task(self._signals.get()),
+        }
+        if self._options.timeout is not None:
+            waits["timeout"] = asyncio.create_task(asyncio.sleep(self._options.timeout))
+        everything = {*waits.values(), *plane.parts}
+        done, _ = await asyncio.wait(everything, return_when=asyncio.FIRST_COMPLETED)
+        try:
+            if waits["verdict"] in done:
+                verdict: Outcome = waits["verdict"].result()
+                return verdict
+            if waits["signal"] in done:
+                number = signal.Signals(waits["signal"].result())
+                self._story.say(f"{number.name}: everything ends; press Ctrl-C again to hurry")
+                code = exit_codes.INTERRUPTED if number is signal.SIGINT else 128 + number
+                return Outcome(code, f"ended by {number.name}")
+            if "timeout" in waits and waits["timeout"] in done:
+                words = f"not over after {self._options.timeout:g} s"
+                self._story.say(words, colour="red")
+                return Outcome(exit_codes.TIMED_OUT, words)
+        finally:
+            for task in waits.values():
+                task.cancel()
+        part = next(one for one in plane.parts if one in done)
+        error = part.exception() if not part.cancelled() else None
+        words = f"the {part.get_name()} died: {error}"
+        self._story.say(words, colour="red")
+        return Outcome(exit_codes.FAILED, words)
+
+    async def _verdict(self, kube: MemoryKubernetes) -> Outcome:
+        """Wait until every TFCluster has succeeded or failed, or is gone."""
+        while True:
+            self._looked.clear()
+            clusters = kube.list(naming.PLURAL)
+            verdicts = [_verdict_of(one) for one in clusters]
+            if all(verdicts):
+                failed = [words for code, words in (one for one in verdicts if one) if code]
+                words = (
+                    "; ".join(words for _, words in (one for one in verdicts if one)) or "all TFClusters are deleted"
+                )
+                self._story.say(words, colour="red" if failed else "green")
+                return Outcome(exit_codes.FAILED if failed else exit_codes.OK, words)
+            await self._looked.wait()
+
+    async def _end(self, node: Node) -> None:
+        """End all programs; another signal hurries."""
+        ending = asyncio.create_task(node.stop(_PATIENCE))
+        hurrying = asyncio.create_task(self._signals.get())
+        await asyncio.wait([ending, hurrying], return_when=asyncio.FIRST_COMPLETED)
+        hurrying.cancel()
+        if not ending.done():
+            await node.stop(0.0)
+        await ending
+
+    def _hear(self, namespace: str, pod: str, container: str, line: bytes) -> None:
+        found = self._node.containers_of(namespace, pod) if self._node is not None else 0
+        self._story.line(pod, container if found > 1 else "", line)
+
+    async def _log_of(self, namespace: str, name: str, query: Mapping[str, str]) -> AsyncIterator[bytes]:
+        assert self._node is not None  # noqa: S101 - the API server answers nobody before there is a node
+        async for chunk in self._node.log_of(namespace, name, query):
+            yield chunk
+
+
+def _verdict_of(body: Mapping[str, Any]) -> tuple[int, str] | None:
+    """Give a TFCluster's verdict as exit code and words; None while there is none."""
+    name = body["metadata"]["name"]
+    for condition in (body.get("status") or {}).get("conditions") or ():
+        if condition["type"] in ("Succeeded", "Failed") and condition["status"] == "True":
+            code = exit_codes.OK if condition["type"] == "Succeeded" else exit_codes.FAILED
+            return code, f"{name} {condition['type'].lower()}: {condition['message']}"
+    return None
+
+
+async def _forget(kube: MemoryKubernetes) -> None:
+    """Forget how things were: a run may last for days, and every status that was ever written would stay."""
+    while True:
+        await asyncio.sleep(_FORGET_EVERY)
+        kube.compact(kube.revision - 1000)
+        kube.state.history.clear()
+        kube.requests.clear()

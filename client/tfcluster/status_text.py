@@ -1,0 +1,261 @@
+"""A picture of a TFCluster for people: a tree of its tasks, in which what is fine is short and what is not is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from rich.text import Text
+
+from tfcluster.observed import seconds_of
+from tfcluster.picture import JobPicture, Picture
+from tfcluster.standing import clean
+from tfcluster.task_picture import BAD, GOOD, Devices, TaskPicture
+from tfcluster.text_columns import Paper, columns, wrap
+
+#: Tasks beyond this many are folded where they are neighbours and alike.
+UNFOLDED: Final = 24
+#: So few neighbours that are alike are not worth folding.
+_LEAST_FOLDED: Final = 3
+_STYLES: Final = {
+    "Ready": "green",
+    "Succeeded": "green",
+    "Completed": "green",
+    "Suspended": "dim",
+    "CleanedUp": "dim",
+    "Elsewhere": "dim",
+}
+#: The columns of tasks, and those that a narrow terminal does without, the first to go first.
+_TITLES: Final = ("TASK", "STATE", "POD", "NODE", "AGE", "RESTARTS", "DEVICES", "VIEW")
+_DISPENSABLE: Final = ("POD", "AGE", "NODE", "RESTARTS", "DEVICES", "VIEW")
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Neighbouring tasks that are alike, or one alone."""
+
+    tasks: Sequence[TaskPicture]
+
+    @property
+    def first(self) -> TaskPicture:
+        return self.tasks[0]
+
+    @property
+    def name(self) -> str:
+        dash = "-" if len(self.tasks) == 1 else " "
+        last = f"–{self.tasks[-1].index}" if len(self.tasks) > 1 else ""  # noqa: RUF001 - an en dash joins numbers
+        return f"{self.first.job}{dash}{self.first.index}{last}"
+
+
+def draw(picture: Picture, paper: Paper, *, now: float, fold: int = UNFOLDED) -> list[Text]:
+    """Draw one cluster.
+
+    Args:
+        picture: the cluster.
+        paper: what it is drawn on.
+        now: the time, in seconds since the epoch.
+        fold: fold neighbours that are alike if there are more tasks than this.
+
+    Returns:
+        The lines.
+    """
+    lines = [*_heading(picture, paper, now), Text()]
+    many = sum(len(job.tasks) for job in picture.jobs) > fold
+    return [*lines, *_tree(picture, paper, now, many=many)]
+
+
+def draw_list(pictures: Sequence[Picture], paper: Paper, *, now: float, namespaces: bool) -> list[Text]:
+    """Draw a table of clusters.
+
+    Args:
+        pictures: the clusters.
+        paper: what it is drawn on.
+        now: the time, in seconds since the epoch.
+        namespaces: whether to tell the namespace of each.
+    """
+    head = [*(("NAMESPACE",) if namespaces else ()), "NAME", "STATE", "READY", "RESTARTS", "EPOCH", "AGE", "CAUSE"]
+    rows = [[Text(title, style="bold") for title in head]]
+    for one in pictures:
+        standing = one.standing
+        fine = standing.state in {"Ready", "Succeeded", "Suspended"} and not standing.notices
+        cause = "" if fine else "; ".join(filter(None, [_reason(one), *standing.notices]))
+        cells = [
+            *((Text(one.namespace),) if namespaces else ()),
+            Text(one.name),
+            Text(standing.state, style=style_of(standing.state)),
+            Text(one.ready),
+            Text(str(one.restarts)),
+            Text(str(one.epoch)),
+            Text(age(now - one.created)),
+            Text(cause),
+        ]
+        rows.append(cells)
+    return columns(rows, paper, can_go=("EPOCH", "AGE", "RESTARTS", "READY"))
+
+
+def age(seconds: float) -> str:
+    """Spell a length of time in short, as kubectl does: 42s, 5m, 3h12m, 2d."""
+    whole = max(0, int(seconds))
+    if whole < 120:
+        return f"{whole}s"
+    if whole < 3 * 3600:
+        return f"{whole // 60}m"
+    if whole < 2 * 86400:
+        hours, minutes = divmod(whole // 60, 60)
+        return f"{hours}h{minutes}m" if minutes and hours < 10 else f"{hours}h"
+    return f"{whole // 86400}d"
+
+
+def style_of(state: str) -> str:
+    """Give the style of a state."""
+    return _STYLES.get(state, "bold red" if state in BAD | {"Stalled", "Unseen"} else "yellow")
+
+
+def _reason(picture: Picture) -> str:
+    standing = picture.standing
+    if not standing.reason or standing.state == "Updating":
+        return standing.message
+    return f"{standing.reason}: {standing.message}" if standing.message else standing.reason
+
+
+def _heading(picture: Picture, paper: Paper, now: float) -> Iterator[Text]:
+    standing = picture.standing
+    title = Text.assemble((picture.name, "bold"), "  ", (standing.state, style_of(standing.state)))
+    title.append(f"  {picture.ready} ready" if picture.ready else "")
+    title.append(f"  in namespace {picture.namespace}, for {age(now - picture.created)}", style="dim")
+    yield from wrap(title, paper)
+    if standing.state != "Ready" and _reason(picture):
+        yield from wrap(Text(_reason(picture)), paper, "  ")
+    for notice in standing.notices:
+        yield from wrap(Text(notice, style="yellow"), paper, "  ")
+    for gap in picture.gaps:
+        yield from wrap(Text(gap, style="yellow"), paper, "  ")
+    yield from wrap(Text(", ".join(_facts(picture, now))), paper, "  ")
+    last = picture.last_restart
+    if last:
+        code = f" (exit code {last['exitCode']})" if last.get("exitCode") is not None else ""
+        when = age(now - seconds_of(last.get("time")))
+        words = f"last restart {when} ago: {last.get('task')} {last.get('reason')}{code}: {last.get('message', '')}"
+        yield from wrap(Text(clean(words).rstrip(": ")), paper, "  ")
+        if last.get("pod"):
+            yield from wrap(Text(f"its log: kubectl logs {last['pod']} -n {picture.namespace}"), paper, "  ")
+
+
+def _facts(picture: Picture, now: float) -> Iterator[str]:
+    yield f"epoch {picture.epoch}"
+    yield f"isolation {picture.isolation}"
+    if picture.accelerators:
+        yield picture.accelerators
+    limit = "" if picture.backoff_limit is None else f" of at most {picture.backoff_limit}"
+    yield f"{picture.restarts} restarts{limit}"
+    if picture.finished:
+        yield f"finished {age(now - picture.finished)} ago"
+    if picture.deadline:
+        left = picture.deadline - now
+        yield f"fails in {age(left)} if it has not finished" if left > 0 else "its deadline is over"
+    if picture.deleted_at:
+        yield f"deleted in {age(picture.deleted_at - now)}"
+
+
+def _tree(picture: Picture, paper: Paper, now: float, *, many: bool) -> list[Text]:
+    rows: list[list[Text] | Text] = [[Text(title, style="bold") for title in _TITLES]]
+    below: dict[int, tuple[str, list[str]]] = {}
+    for job in picture.jobs:
+        rows.append(Text.assemble((job.name, "bold"), f"  {_counts(job)}"))
+        runs = list(_runs(job.tasks, many=many))
+        for position, run in enumerate(runs):
+            last = position == len(runs) - 1
+            rows.append(_cells(run, now, _guide(paper, last=last)))
+            below[len(rows) - 1] = _stem(paper, last=last), list(_words(run.first))
+    drawn: list[Text] = []
+    for number, line in enumerate(columns(rows, paper, can_go=_DISPENSABLE)):
+        drawn.append(line)
+        stem, words = below.get(number, ("", []))
+        for text in words:
+            drawn += wrap(Text(text), paper, f"{stem}  ")
+    return drawn
+
+
+def _counts(job: JobPicture) -> str:
+    parts = [f"{job.ready}/{job.desired} ready"]
+    parts += [f"{job.completed} completed"] if job.completed else []
+    parts += [f"{job.restarts} restarts"] if job.restarts else []
+    parts += [f"{job.replaced} replaced"] if job.replaced else []
+    return ", ".join(parts)
+
+
+def _runs(tasks: Sequence[TaskPicture], *, many: bool) -> Iterator[_Run]:
+    """Give the tasks, neighbours that are alike as one if there are many."""
+    alike: list[TaskPicture] = []
+    for task in tasks:
+        if alike and (_likeness(alike[-1]) != _likeness(task) or task.index != alike[-1].index + 1):
+            yield from _folded(alike, many=many)
+            alike = []
+        alike.append(task)
+    yield from _folded(alike, many=many)
+
+
+def _folded(alike: Sequence[TaskPicture], *, many: bool) -> Iterator[_Run]:
+    if many and len(alike) >= _LEAST_FOLDED:
+        yield _Run(alike)
+    else:
+        yield from (_Run([task]) for task in alike)
+
+
+def _likeness(task: TaskPicture) -> tuple[object, ...]:
+    # NB: the cause names its own task or pod; what is left of it then is what is alike.
+    cause = task.cause.replace(task.pod, "") if task.pod else task.cause
+    devices = tuple(sorted((name, one.requested, one.granted, one.healthy) for name, one in task.devices.items()))
+    return task.state, cause, task.restarts, task.view, task.outdated, len(task.kept), devices
+
+
+def _cells(run: _Run, now: float, guide: str) -> list[Text]:
+    task, several = run.first, len(run.tasks) > 1
+    nodes = sorted({one.node for one in run.tasks if one.node})
+    oldest = min((one.since for one in run.tasks if one.since), default=0.0)
+    return [
+        Text(f"{guide}{run.name}"),
+        Text(task.state + (f" ×{len(run.tasks)}" if several else ""), style=style_of(task.state)),  # noqa: RUF001 - times
+        Text("" if several else task.pod),
+        Text(nodes[0] if len(nodes) == 1 else f"{len(nodes)} nodes" if nodes else ""),
+        Text(age(now - oldest) if oldest else ""),
+        Text(str(task.restarts) if task.restarts else "", style="yellow"),
+        _devices(task.devices),
+        Text(task.view, style="" if task.view == "delivered" else "yellow"),
+    ]
+
+
+def _devices(devices: Mapping[str, Devices]) -> Text:
+    told = Text()
+    for name, one in sorted(devices.items()):
+        told.append(", " if told else "")
+        short = name.rpartition("/")[2]
+        if one.granted is None:
+            told.append(f"{one.requested} {short} asked for", style="yellow")
+        elif one.healthy == one.granted:
+            told.append(f"{one.granted} {short}")
+        else:
+            told.append(f"{one.healthy} of {one.granted} {short} healthy", style="bold red")
+    return told
+
+
+def _words(task: TaskPicture) -> Iterator[str]:
+    if task.cause and task.state not in GOOD:
+        yield task.cause
+    if task.outdated and task.state not in GOOD | {"Missing"}:
+        yield "its pod is made from an older template"
+    if task.kept:
+        yield f"failed before, kept for the log: {', '.join(task.kept)}"
+
+
+def _guide(paper: Paper, *, last: bool) -> str:
+    if not paper.fancy:
+        return "`- " if last else "|- "
+    return "└─ " if last else "├─ "
+
+
+def _stem(paper: Paper, *, last: bool) -> str:
+    if last:
+        return "   "
+    return "│  " if paper.fancy else "|  "

@@ -1,0 +1,59 @@
+"""TF_CONFIG of a task, made of its view, and how large it may be.
+
+It is no part of a template and no drift: the variable of a running pod says what was true when the pod was created.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Final
+
+from tfcluster_operator.model.spec import Job, Task, TFCluster
+from tfcluster_resolver import contract
+
+#: Linux runs no program with a longer one: NAME=VALUE and its end take 32 pages at most (execve(2), MAX_ARG_STRLEN),
+#: and a page has 4 KiB at least.
+LARGEST_TF_CONFIG: Final = 32 * 4096 - len(f"{contract.ENV_TF_CONFIG}=") - 1
+
+
+def tf_config_of(cluster: TFCluster, task: Task, view: str) -> str:
+    """Spell what a task sees as TF_CONFIG.
+
+    Args:
+        cluster: the declaration.
+        task: which task.
+        view: the text of its view file.
+    """
+    return contract.tf_config(_read(view), job=task.job.name, index=task.index, address=cluster.address_of(task))
+
+
+def largest_of(cluster: TFCluster, job: Job, view: str, readers: Iterable[int]) -> int:
+    """Measure the longest TF_CONFIG among some tasks of a job.
+
+    Args:
+        cluster: the declaration.
+        job: the job.
+        view: the text of the view file that they read.
+        readers: the indices of those tasks.
+
+    Returns:
+        Its length in bytes; 0 of no tasks.
+    """
+    tasks = _read(view).jobs.get(job.name, ())
+    listed = tasks if isinstance(tasks, Mapping) else range(len(tasks))
+    shown, hidden = -1, -1
+    for index in readers:
+        if index in listed:
+            shown = max(shown, index)
+        else:
+            hidden = max(hidden, index)
+    # Of equal clusters the highest index is the longest; and who must be put in by itself makes the cluster longer.
+    return max(
+        (len(tf_config_of(cluster, Task(job, index), view)) for index in (shown, hidden) if index >= 0), default=0
+    )
+
+
+@lru_cache(maxsize=64)
+def _read(view: str) -> contract.View:
+    return contract.load(view)

@@ -1,0 +1,231 @@
+"""TF_CONFIG by the operator, on a real API server: who gets it, what it says and when, and where it is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from support.admission import accepted, refusal, refused, taken
+from support.lives import await_all_replaced, await_another_pass, launch_running, uids_of
+from support.manifests import IMAGE, TFClusterBuilder, pod_template, tfcluster
+from support.objects import Object, Objects
+from support.world import World, task_names
+
+from tfcluster_resolver import contract
+from tfcluster_resolver.membership import Membership
+from tfcluster_resolver.task import own_task
+from tfcluster_resolver.tf_config import tf_config
+
+SET = {"resolver": {"tfConfig": "Environment"}}
+OWN = [{"name": "TF_CONFIG", "value": "{}"}]
+
+
+def setting(**worker: Any) -> TFClusterBuilder:
+    """A cluster of one job, worker, whose operator sets TF_CONFIG."""
+    return tfcluster("mnist").job("worker", **worker).spec(**SET)
+
+
+def containers(*names: str, own: str, group: str = "containers") -> Object:
+    """A template with these containers, of which one has a TF_CONFIG of its own."""
+    made = [{"name": name, "image": IMAGE, **({"env": OWN} if name == own else {})} for name in names]
+    return pod_template(spec={group: made})
+
+
+# --- what is taken, and what is refused
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        accepted("it is set", setting()),
+        accepted("it is not", setting().spec(resolver={"tfConfig": "None"})),
+        accepted("without the resolver", setting().spec(resolver={"delivery": "None", **SET["resolver"]})),
+        accepted("as many tasks as may be", setting(replicas=2, maxReplicas=999).job("ps")),
+        accepted("more without it", setting(replicas=1001).spec(resolver={})),
+        accepted("a sidecar's own", setting(template=containers("tensorflow", "own", own="own"))),
+        accepted("the own one of a sidecar before", setting(template=containers("own", "tensorflow", own="own"))),
+        accepted("an init container's own", setting(template=containers("own", own="own", group="initContainers"))),
+        accepted("an own one where none is set", setting(template=pod_template(env=OWN)).spec(resolver={})),
+    ],
+)
+def test_tf_config_that_makes_sense_is_taken(objects: Objects, manifest: Object) -> None:
+    """What is near to each rule and keeps it is taken."""
+    taken(objects, manifest)
+
+
+@pytest.mark.parametrize(
+    ("manifest", "path", "remedy"),
+    [
+        refused(
+            "another value",
+            setting().spec(resolver={"tfConfig": "File"}),
+            "spec.resolver.tfConfig",
+            'supported values: "None", "Environment"',
+        ),
+        refused(
+            "a task too many",
+            setting(replicas=1000).job("ps"),
+            "spec.resolver.tfConfig",
+            "there are 1001, counted by maxReplicas (by replicas where that is left out): lower them, or set None",
+        ),
+        refused(
+            "room for a task too many",
+            setting(replicas=1, maxReplicas=1001),
+            "spec.resolver.tfConfig",
+            "there are 1001, counted by maxReplicas",
+        ),
+        refused(
+            "an own one in the container named tensorflow",
+            setting(template=containers("first", "tensorflow", own="tensorflow")).job("ps"),
+            "spec.resolver.tfConfig",
+            "the main container of job worker has one of its own: remove that one, or set None",
+        ),
+        refused(
+            "an own one in the first container where none is named tensorflow",
+            setting(template=containers("first", "second", own="first")),
+            "spec.resolver.tfConfig",
+            "the main container of job worker has one of its own: remove that one, or set None",
+        ),
+    ],
+)
+def test_tf_config_that_makes_no_sense_is_refused(objects: Objects, manifest: Object, path: str, remedy: str) -> None:
+    """A manifest with one thing wrong is refused by a message with the path of that thing and what to do about it."""
+    message = refusal(objects, manifest)
+
+    assert path in message
+    assert remedy in message
+
+
+# --- what comes of it
+
+
+def variables(pod: Object, container: str = "tensorflow") -> dict[str, str]:
+    spec = pod["spec"]
+    found = next(one for one in [*spec.get("initContainers", ()), *spec["containers"]] if one["name"] == container)
+    return {entry["name"]: entry.get("value", "") for entry in found["env"]}
+
+
+def told(pod: Object) -> Any:
+    """Parse the TF_CONFIG of a pod's main container."""
+    return json.loads(variables(pod)["TF_CONFIG"])
+
+
+def by_the_resolver(world: World, pod: Object) -> Any:
+    """Give what `python -m tfcluster_resolver exec` would set in a pod, by its volume and its variables."""
+    own = own_task(variables(pod))
+    assert own is not None
+    volumes = {volume["name"]: volume for volume in pod["spec"]["volumes"]}
+    files = world.config_maps()[volumes["tfcluster-view"]["configMap"]["name"]]["data"]
+    view = contract.load(files.get(contract.task_view_file(own.index)) or files[contract.VIEW_FILE])
+    return json.loads(tf_config(Membership(view=view, own=own)))
+
+
+def workers_of(pods: Mapping[str, Object]) -> dict[str, int]:
+    """Count the workers in the TF_CONFIG of each pod."""
+    return {name: len(told(pod)["cluster"]["worker"]) for name, pod in pods.items()}
+
+
+@pytest.mark.usefixtures("operator")
+def test_every_task_is_told_what_the_resolver_would_say(world):
+    """In each main container, also by filters and for an evaluator, which is in no job; in no other container."""
+    seen = {"deviceFilters": ["/job:ps"], "taskDeviceFilters": {"2": ["/job:ps", "/job:worker/task:0"]}}
+    beside = {"name": "beside", "image": IMAGE}
+    template = pod_template(spec={"initContainers": [{**beside, "name": "before"}]})
+    template["spec"]["containers"].append(beside)
+    jobs = {"chief": {}, "ps": {"replicas": 2}, "worker": {"replicas": 3, "template": template, **seen}}
+    world.launch("c", {**jobs, "evaluator": {}}, rpcLayer="grpcs", **SET)
+    pods = world.await_pods_of("c", task_names("c", chief=1, ps=2, worker=3, evaluator=1))
+
+    assert {name: told(pod) for name, pod in pods.items()} == {
+        name: by_the_resolver(world, pod) for name, pod in pods.items()
+    }
+    worker, evaluator = told(pods["c-worker-2"]), told(pods["c-evaluator-0"])
+    address = "c-{}.c." + world.namespace + ".svc:2222"
+    assert worker == {
+        "cluster": {
+            "ps": [address.format("ps-0"), address.format("ps-1")],
+            "worker": {"0": address.format("worker-0"), "2": address.format("worker-2")},
+        },
+        "task": {"type": "worker", "index": 2},
+        "rpc_layer": "grpcs",
+    }
+    assert (evaluator["task"], sorted(evaluator["cluster"])) == (
+        {"type": "evaluator", "index": 0},
+        ["chief", "ps", "worker"],
+    )
+    assert not any("TF_CONFIG" in variables(pods["c-worker-2"], name) for name in ("before", "beside"))
+
+
+@pytest.mark.usefixtures("operator")
+def test_a_resize_replaces_no_pod_and_who_starts_later_knows_of_it(world, kubelet):
+    """Running pods keep the variable that they started with; a new task and a restarted one have the newer cluster."""
+    pods = launch_running(world, kubelet, "c", {"worker": {"replicas": 2}}, failedPodsHistoryLimit=0, **SET)
+    world.await_condition("c", "Ready", status="True")
+
+    world.scale("c", replicas=3)
+    world.await_pods_of("c", task_names("c", worker=3))
+    kubelet.run("c-worker-2")
+    kubelet.fail("c-worker-1")
+    world.await_replaced("c-worker-1", pods["c-worker-1"])
+    kubelet.run("c-worker-1")
+    world.await_condition("c", "Ready", status="True")
+    await_another_pass(world, "c")
+
+    assert world.uid("c-worker-0") == pods["c-worker-0"]
+    assert workers_of(world.pods_of("c")) == {"c-worker-0": 2, "c-worker-1": 3, "c-worker-2": 3}
+    assert world.condition("c", "UpToDate")["status"] == "True"
+
+
+@pytest.mark.usefixtures("operator")
+def test_an_edit_of_the_field_replaces_the_pods_and_is_named(world, kubelet):
+    """As an edit of the template does, by the update strategy; a resize in the same edit is not taken for its cause."""
+    pods = launch_running(world, kubelet, "c", {"worker": {"replicas": 2}})
+    world.await_condition("c", "Ready", status="True")
+
+    world.edit("c", SET)
+    pods = await_all_replaced(world, kubelet, "c", pods)
+    kubelet.run(*pods)
+    world.await_condition("c", "Ready", status="True")
+    changed = "containers[tensorflow].env[TF_CONFIG] changed"
+    assert changed in world.await_event("c", "TemplateChanged")["message"]
+    assert workers_of(world.pods_of("c")) == {"c-worker-0": 2, "c-worker-1": 2}
+
+    # The user's own variables come before the image in this template.
+    template = {"spec": {"containers": [{"name": "tensorflow", "env": [], "image": "registry.test/train:2"}]}}
+    edit = {"jobs": {"worker": {"replicas": 3, "template": template}}, "updateStrategy": {"type": "OnDelete"}}
+    world.edit("c", edit)
+    waiting = world.await_condition("c", "UpToDate", status="False", reason="WaitingForDelete")
+    assert "(containers[tensorflow].image changed)" in waiting["message"]
+    assert {name: uid for name, uid in uids_of(world, "c").items() if name in pods} == pods
+
+
+@pytest.mark.usefixtures("operator")
+def test_one_that_no_program_could_be_started_with_holds_up_its_job_alone(world):
+    """Its job waits with reason TFConfigTooLarge and the size, another job goes on, and fewer tasks put it right."""
+    name = "c" * 55
+    world.launch(name, {"ps": {"deviceFilters": ["/job:ps"]}, "w": {"replicas": 999}}, **SET)
+    waits = world.await_condition(name, "Ready", status="False", reason="TFConfigTooLarge")
+    pods = world.await_pods_of(name, [f"{name}-ps-0"])
+
+    assert "the TF_CONFIG of job w takes" in waits["message"]
+    assert told(pods[f"{name}-ps-0"])["cluster"] == {"ps": [f"{name}-ps-0.{name}.{world.namespace}.svc:2222"]}
+    await_another_pass(world, name)
+    assert list(world.pods_of(name)) == [f"{name}-ps-0"]
+
+    world.scale(name, job="w", replicas=1)
+    world.await_pods_of(name, [f"{name}-ps-0", f"{name}-w-0"])
+    world.await_condition(name, "Ready", status="False", reason="TasksNotReady")
+
+
+@pytest.mark.usefixtures("operator")
+def test_a_container_without_a_command_runs_its_images_program(world):
+    """An image's program reads TF_CONFIG; the task server, which would take its place, is for who asks for it."""
+    world.launch("set", {"worker": {}}, **SET)
+    world.launch("unset", {"worker": {}})
+    named = {name: world.await_pods_of(name, [f"{name}-worker-0"])[f"{name}-worker-0"] for name in ("set", "unset")}
+
+    commands = {name: pod["spec"]["containers"][0].get("command") for name, pod in named.items()}
+    assert commands == {"set": None, "unset": ["python3", "-m", "tfcluster_resolver", "serve"]}
+    assert "PYTHONPATH" in variables(named["set"])

@@ -1,0 +1,646 @@
+"""TFJobs as people write them: every version of the API, every role, and what goes wrong with them."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+
+class Written(NamedTuple):
+    """A manifest, and the exit code of its conversion."""
+
+    text: str
+    code: int
+
+
+def _of(code: int, text: str) -> Written:
+    return Written(text.lstrip("\n"), code)
+
+
+_CONTAINER: Final = "{name: tensorflow, image: 'registry.example/train:1', command: [python, train.py]}"
+
+#: By what is special about them.
+TFJOBS: Final = {
+    "all roles": _of(
+        0,
+        f"""
+# The nightly training of the ranking model.
+apiVersion: kubeflow.org/v1   # of the training operator
+kind: TFJob
+metadata:
+  name: ranking
+  namespace: ml
+  labels: {{team: search}}
+  annotations:
+    # for the invoice
+    example.com/cost-centre: "0042"
+spec:
+  runPolicy:
+    # keep the logs
+    cleanPodPolicy: Running
+    ttlSecondsAfterFinished: 86400  # a day
+    activeDeadlineSeconds: 43200
+    backoffLimit: 6
+    suspend: false
+  tfReplicaSpecs:
+    Chief:
+      replicas: 1
+      restartPolicy: OnFailure
+      template: {{spec: {{containers: [{_CONTAINER}]}}}}
+    PS:
+      replicas: 2
+      restartPolicy: OnFailure
+      template: {{spec: {{containers: [{_CONTAINER}]}}}}
+    Worker:
+      replicas: 4
+      restartPolicy: ExitCode
+      template: {{spec: {{containers: [{_CONTAINER}]}}}}
+    Evaluator:
+      restartPolicy: OnFailure
+      template: {{spec: {{containers: [{_CONTAINER}]}}}}
+""",
+    ),
+    "a single worker": _of(
+        0,
+        """
+apiVersion: "kubeflow.org/v1"
+kind: "TFJob"
+metadata:
+  name: "summaries"
+spec:
+  tfReplicaSpecs:
+    Worker:
+      template:
+        spec:
+          containers:
+            - name: tensorflow
+              image: registry.example/summaries:1.0
+              volumeMounts:
+                - mountPath: "/train"
+                  name: "training"
+          volumes:
+            - name: "training"
+              persistentVolumeClaim:
+                claimName: "events"
+""",
+    ),
+    "equal workers": _of(
+        3,
+        """
+apiVersion: kubeflow.org/v1
+kind: TFJob
+metadata: {name: mirrored}
+spec:
+  runPolicy: {cleanPodPolicy: None}
+  tfReplicaSpecs:
+    Worker:
+      replicas: 2
+      restartPolicy: Never
+      template:
+        spec:
+          containers:
+            - name: tensorflow
+              image: registry.example/mirrored:1
+              resources: {limits: {nvidia.com/gpu: 1}}
+""",
+    ),
+    "all workers decide": _of(
+        0,
+        """
+apiVersion: kubeflow.org/v1
+kind: TFJob
+metadata: {name: mirrored-all}
+spec:
+  successPolicy: AllWorkers
+  tfReplicaSpecs:
+    Worker:
+      replicas: 3
+      template: {spec: {containers: [{name: tensorflow, image: 'registry.example/mirrored:1'}]}}
+""",
+    ),
+    "v1beta2": _of(
+        0,
+        """
+apiVersion: kubeflow.org/v1beta2
+kind: TFJob
+metadata:
+  generateName: digits-
+spec:
+  cleanPodPolicy: All
+  backoffLimit: 2
+  activeDeadlineSeconds: 600
+  tfReplicaSpecs:
+    Chief:
+      replicas: 1
+      template:
+        metadata:
+          creationTimestamp: null
+        spec:
+          containers:
+          - name: tensorflow
+            workingDir: /opt
+            command: [/usr/bin/python, /opt/model.py, "--steps=$(trainSteps)"]
+            env:
+            - {name: trainSteps, value: "200"}
+            image: training-image
+          restartPolicy: OnFailure
+    Ps:
+      replicas: 1
+      template:
+        spec:
+          containers:
+          - {name: tensorflow, image: training-image, command: [/usr/bin/python, /opt/model.py]}
+          restartPolicy: OnFailure
+    Worker:
+      replicas: 2
+      template:
+        spec:
+          containers:
+          - {name: tensorflow, image: training-image, command: [/usr/bin/python, /opt/model.py]}
+          restartPolicy: OnFailure
+""",
+    ),
+    "v1beta1": _of(
+        0,
+        """
+apiVersion: kubeflow.org/v1beta1
+kind: TFJob
+metadata:
+  name: inception
+  namespace: kubeflow
+spec:
+  ttlSecondsAfterFinished: 100
+  tfReplicaSpecs:
+    Master:
+      replicas: 1
+      restartPolicy: Never
+      template:
+        spec:
+          serviceAccountName: trainer
+          containers:
+            - name: tensorflow
+              image: registry.example/inception:3
+              args: ["--job-dir=gs://bucket/out"]
+    Worker:
+      replicas: 2
+      restartPolicy: Never
+      template:
+        spec:
+          containers:
+            - {name: tensorflow, image: 'registry.example/inception:3', args: ["--job-dir=gs://bucket/out"]}
+""",
+    ),
+    "v1alpha2 in capitals": _of(
+        0,
+        """
+apiVersion: kubeflow.org/v1alpha2
+kind: TFJob
+metadata:
+  name: example-tfjob
+spec:
+  tfReplicaSpecs:
+    MASTER:
+      replicas: 1
+      template:
+        spec:
+          containers:
+            - image: registry.example/digits:gpu
+              name: tensorflow
+              resources:
+                limits:
+                  nvidia.com/gpu: 1
+          restartPolicy: OnFailure
+""",
+    ),
+    "v1alpha2 with a field of v1alpha1": _of(
+        3,
+        """
+apiVersion: kubeflow.org/v1alpha2
+kind: TFJob
+metadata:
+  labels: {ksonnet.io/component: cnn}
+  name: cnn
+spec:
+  tfReplicaSpecs:
+    Ps:
+      tfReplicaType: PS
+      template:
+        spec:
+          containers:
+          - {args: [python, cnn.py], image: 'registry.example/cnn:1', name: tensorflow, workingDir: /opt/cnn}
+          restartPolicy: OnFailure
+    Chief:
+      template:
+        spec:
+          containers:
+          - {args: [python, cnn.py], image: 'registry.example/cnn:1', name: tensorflow, workingDir: /opt/cnn}
+          restartPolicy: OnFailure
+""",
+    ),
+    "dynamic workers": _of(
+        3,
+        """
+apiVersion: kubeflow.org/v1
+kind: TFJob
+metadata: {name: elastic}
+spec:
+  enableDynamicWorker: true
+  tfReplicaSpecs:
+    Chief: &replica
+      template: {spec: {containers: [{name: tensorflow, image: i, command: [run]}]}}
+    PS:
+      <<: *replica
+      replicas: 3
+      restartPolicy: OnFailure
+    Worker:
+      <<: *replica
+      replicas: 5
+    Evaluator: *replica
+""",
+    ),
+    "a gang": _of(
+        3,
+        """
+apiVersion: kubeflow.org/v1
+kind: TFJob
+metadata:
+  name: gang
+  labels: {kueue.x-k8s.io/queue-name: team}
+  finalizers: [example.com/accounting]
+spec:
+  runPolicy:
+    suspend: true
+    schedulingPolicy:
+      minAvailable: 3
+      queue: fast   # the express lane
+      minResources: {cpu: "3", nvidia.com/gpu: 2}
+      priorityClass: high
+      scheduleTimeoutSeconds: 60
+  tfReplicaSpecs:
+    Worker:
+      replicas: 3
+      template:
+        metadata: {annotations: {scheduling.k8s.io/group-name: gang}}
+        spec: {schedulerName: volcano, containers: [{name: tensorflow, image: i}]}
+""",
+    ),
+    "ports": _of(
+        0,
+        """
+apiVersion: kubeflow.org/v1
+kind: TFJob
+metadata: {name: ports}
+spec:
+  tfReplicaSpecs:
+    Chief:
+      template:
+        spec:
+          containers:
+            - {name: sidecar, image: s, ports: [{name: tfjob-port, containerPort: 7}]}
+            - name: tensorflow
+              image: i
+              ports: [{name: metrics, containerPort: 8000}, {name: tfjob-port, containerPort: 5000}]
+    Worker:
+      template: {spec: {containers: [{name: tensorflow, image: i}]}}
+    PS:
+      template: {spec: {containers: [{name: tensorflow, image: i, ports: [{name: tfjob-port, containerPort: 5001}]}]}}
+""",
+    ),
+    "what the operator sets": _of(
+        3,
+        """
+apiVersion: kubeflow.org/v1
+kind: TFJob
+metadata: {name: taken}
+spec:
+  tfReplicaSpecs:
+    Chief:
+      restartPolicy: OnFailure
+      template:
+        metadata:
+          name: ignored
+          labels: {app.kubernetes.io/name: taken, app: taken, tfcluster.dev/job: x}
+          annotations: {sidecar.istio.io/inject: "false"}
+        spec:
+          hostname: taken
+          subdomain: training
+          affinity:
+            podAntiAffinity:
+              requiredDuringSchedulingIgnoredDuringExecution:
+                - topologyKey: kubernetes.io/hostname
+                  labelSelector: {matchLabels: {training.kubeflow.org/job-name: taken}}
+          volumes:
+            - {name: scratch, emptyDir: {}}
+            - {name: shm, emptyDir: {medium: Memory}}
+          containers:
+            - name: tensorflow
+              image: i
+              env:
+                - {name: TF_CONFIG, value: '{}'}
+                # where the first ps is
+                - {name: PS, value: "taken-ps-0.default.svc:2222"}
+    PS:
+      template: {spec: {containers: [{name: tensorflow, image: i}]}}
+""",
+    ),
+    "another operator's": _of(
+        3,
+        """
+apiVersion: kubeflow.org/v1
+kind: TFJob
+metadata: {name: elsewhere}
+spec:
+  runPolicy: {managedBy: kueue.x-k8s.io/multikueue, cleanPodPolicy: All}
+  tfReplicaSpecs:
+    Worker:
+      template: {spec: {containers: [{name: tensorflow, image: i}]}}
+""",
+    ),
+    "fields out of place": _of(
+        3,
+        """
+apiVersion: kubeflow.org/v1
+kind: TFJob
+metadata: {name: misplaced, owner: me}
+spec:
+  cleanPodPolicy: Running
+  backOffLimit: 3
+  runPolicy: {maxRestarts: 2}
+  tfReplicaSpecs:
+    Worker:
+      replica: 2
+      template:
+        labels: {a: b}
+        spec: {containers: [{name: tensorflow, image: i, comand: [x]}]}
+""",
+    ),
+    "another type": _of(
+        3,
+        """
+apiVersion: kubeflow.org/v1
+kind: TFJob
+metadata: {name: other}
+spec:
+  tfReplicaSpecs:
+    Worker: {template: {spec: {containers: [{name: tensorflow, image: i}]}}}
+    Reader: {template: {spec: {containers: [{name: tensorflow, image: i}]}}}
+""",
+    ),
+    "JSON": _of(
+        0,
+        """
+{
+\t"apiVersion": "kubeflow.org/v1", "kind": "TFJob",
+\t"metadata": {"name": "json", "annotations": {"a": "yes", "b": "0644", "c": "1e3", "d": "null", "e": "- x: y"}},
+\t"spec": {"tfReplicaSpecs": {"Chief": {"template": {"spec": {"containers": [
+\t\t{"name": "tensorflow", "image": "i", "command": ["sh", "-c", "a\\nb: c # d\\n"]}]}}},
+\t\t"Worker": {"template": {"spec": {"containers": [{"name": "tensorflow", "image": "i"}]}}}}}
+}
+""",
+    ),
+    "a list": _of(
+        0,
+        """
+apiVersion: v1
+kind: List
+metadata: {resourceVersion: ""}
+items:
+  # first the volume
+  - apiVersion: v1
+    kind: PersistentVolumeClaim
+    metadata: {name: data}
+    spec: {accessModes: [ReadWriteMany], resources: {requests: {storage: 1Gi}}}
+  # then the job
+  - apiVersion: kubeflow.org/v1
+    kind: TFJob
+    metadata: {name: listed}
+    spec:
+      tfReplicaSpecs:
+        Worker:  # alone
+          template: {spec: {containers: [{name: tensorflow, image: i, command: [x]}]}}
+""",
+    ),
+    "only ps": _of(
+        0,
+        """
+apiVersion: kubeflow.org/v1
+kind: TFJob
+metadata: {name: servers}
+spec:
+  tfReplicaSpecs:
+    PS: {replicas: 2, template: {spec: {containers: [{name: tensorflow, image: i}]}}}
+""",
+    ),
+    "always": _of(
+        0,
+        """
+apiVersion: kubeflow.org/v1
+kind: TFJob
+metadata: {name: for-ever}
+spec:
+  tfReplicaSpecs:
+    Worker: {replicas: 2, restartPolicy: Always, template: {spec: {containers: [{name: tensorflow, image: i}]}}}
+""",
+    ),
+    "no workers yet": _of(
+        3,
+        """
+apiVersion: kubeflow.org/v1
+kind: TFJob
+metadata: {name: idle}
+spec:
+  tfReplicaSpecs:
+    PS: {template: {spec: {containers: [{name: tensorflow, image: i}]}}}
+    Worker: {replicas: 0, template: {spec: {containers: [{name: tensorflow, image: i}]}}}
+""",
+    ),
+    "Kubernetes' YAML": _of(
+        0,
+        """
+apiVersion: kubeflow.org/v1
+kind: TFJob
+metadata:
+  name: notation
+  annotations: {on: "on", 1: 'yes', date: "2026-01-01"}
+spec:
+  runPolicy: {suspend: yes}
+  tfReplicaSpecs:
+    Worker:
+      template:
+        spec:
+          containers:
+            - name: tensorflow
+              image: i
+              command:
+                - sh
+                - -c
+                - |   # the program
+                  # a line of the script
+                  echo "it's # here"
+
+                  exit 0
+              env: [{name: TIME, value: "12:30"}, {name: EMPTY, value: ""}, {name: COUNT, value: "1_000"}]
+          volumes:
+            - name: keys
+              secret: {secretName: keys, defaultMode: 0400}
+""",
+    ),
+}
+
+
+#: What is refused, by why; with words of the message.
+REFUSED: Final = {
+    "an older version": (
+        """
+apiVersion: kubeflow.org/v1alpha1
+kind: TFJob
+metadata: {name: old}
+spec:
+  replicaSpecs:
+    - {replicas: 1, tfReplicaType: MASTER, template: {spec: {containers: [{name: tensorflow, image: i}]}}}
+""",
+        "kubeflow.org/v1alpha1 is not known",
+    ),
+    "nothing in a type": (
+        """
+apiVersion: kubeflow.org/v1
+kind: TFJob
+metadata: {name: empty}
+spec: {tfReplicaSpecs: {Worker: null}}
+""",
+        "there is nothing in it",
+    ),
+    "a type twice": (
+        """
+apiVersion: kubeflow.org/v1
+kind: TFJob
+metadata: {name: twice}
+spec:
+  tfReplicaSpecs:
+    Worker: {template: {spec: {containers: [{name: tensorflow, image: i}]}}}
+    WORKER: {template: {spec: {containers: [{name: tensorflow, image: i}]}}}
+""",
+        "it is Worker once more",
+    ),
+    "chief and master": (
+        """
+apiVersion: kubeflow.org/v1
+kind: TFJob
+metadata: {name: both}
+spec:
+  tfReplicaSpecs:
+    Chief: {template: {spec: {containers: [{name: tensorflow, image: i}]}}}
+    Master: {template: {spec: {containers: [{name: tensorflow, image: i}]}}}
+""",
+        "both Chief and Master",
+    ),
+    "a long name": (
+        """
+apiVersion: kubeflow.org/v1
+kind: TFJob
+metadata: {name: a-name-that-is-much-too-long-for-a-service-of-its-own-and-more}
+spec:
+  tfReplicaSpecs:
+    Worker: {replicas: 11, template: {spec: {containers: [{name: tensorflow, image: i}]}}}
+""",
+        "shorten the name by 9",
+    ),
+    "a name with dots": (
+        """
+apiVersion: kubeflow.org/v1
+kind: TFJob
+metadata: {name: 7.digits}
+spec:
+  tfReplicaSpecs:
+    Worker: {template: {spec: {containers: [{name: tensorflow, image: i}]}}}
+""",
+        "7.digits cannot name a Service",
+    ),
+    "the node's network": (
+        """
+apiVersion: kubeflow.org/v1
+kind: TFJob
+metadata: {name: node}
+spec:
+  tfReplicaSpecs:
+    Worker: {template: {spec: {hostNetwork: true, containers: [{name: tensorflow, image: i}]}}}
+""",
+        "take each other's ports",
+    ),
+    "a policy that is none": (
+        """
+apiVersion: kubeflow.org/v1
+kind: TFJob
+metadata: {name: typo}
+spec:
+  runPolicy: {cleanPodPolicy: Never}
+  tfReplicaSpecs:
+    Worker: {restartPolicy: OnError, template: {spec: {containers: [{name: tensorflow, image: i}]}}}
+""",
+        "write one of Never, OnFailure, Always, ExitCode",
+    ),
+    "numbers that are none": (
+        """
+apiVersion: kubeflow.org/v1
+kind: TFJob
+metadata: {name: numbers}
+spec:
+  runPolicy: {activeDeadlineSeconds: 0, backoffLimit: -1, ttlSecondsAfterFinished: 1h}
+  tfReplicaSpecs:
+    Worker: {replicas: -1, template: {spec: {containers: [{name: tensorflow, image: i}]}}}
+""",
+        "write a number from 1",
+    ),
+    "no container": (
+        """
+apiVersion: kubeflow.org/v1
+kind: TFJob
+metadata: {name: bare}
+spec:
+  tfReplicaSpecs:
+    Worker: {template: {spec: {containers: []}}}
+""",
+        "a pod needs one",
+    ),
+    "a field of the wrong type": (
+        """
+apiVersion: kubeflow.org/v1
+kind: TFJob
+metadata: {name: typed}
+spec:
+  tfReplicaSpecs:
+    Worker: {template: {spec: {containers: [{name: tensorflow, image: i, env: {A: b}}]}}}
+""",
+        "the API server refuses",
+    ),
+    "our own folder": (
+        """
+apiVersion: kubeflow.org/v1
+kind: TFJob
+metadata: {name: folder}
+spec:
+  tfReplicaSpecs:
+    Worker:
+      template:
+        spec:
+          volumes: [{name: tfcluster-view, emptyDir: {}}]
+          containers:
+            - name: tensorflow
+              image: i
+              env: [{name: TFCLUSTER_JOB, value: x}]
+              volumeMounts: [{name: tfcluster-view, mountPath: /etc/tfcluster}]
+""",
+        "mount yours elsewhere",
+    ),
+    "a master that never ends": (
+        """
+apiVersion: kubeflow.org/v1
+kind: TFJob
+metadata: {name: endless}
+spec:
+  tfReplicaSpecs:
+    Master: {restartPolicy: Always, template: {spec: {containers: [{name: tensorflow, image: i}]}}}
+    Worker: {template: {spec: {containers: [{name: tensorflow, image: i}]}}}
+""",
+        "set restartPolicy: OnFailure",
+    ),
+}

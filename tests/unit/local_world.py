@@ -1,0 +1,114 @@
+"""What the tests of `tfcluster local` share: manifests of small Python programs, and runs as processes of their own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from support.waiting import eventually
+
+
+Object = dict[str, Any]
+#: Far above what any of it takes; nothing is judged by it.
+DEADLINE = 60.0
+
+
+def job(program: str, *, replicas: int = 1, container: Mapping[str, Any] | None = None, **pod: Any) -> Object:
+    """Declare a job whose tasks run a Python program."""
+    main = {"name": "tensorflow", "image": "none", "command": ["python3", "-c", program], **(container or {})}
+    return {"replicas": replicas, "template": {"spec": {"containers": [main], **pod}}}
+
+
+def cluster(name: str = "small", *, jobs: Mapping[str, Object], **spec: Any) -> Object:
+    """Declare a TFCluster."""
+    return {
+        "apiVersion": "tfcluster.dev/v1alpha1",
+        "kind": "TFCluster",
+        "metadata": {"name": name},
+        "spec": {"jobs": dict(jobs), **spec},
+    }
+
+
+class Run:
+    """A `tfcluster local run` of its own process.
+
+    Args:
+        folder: where its manifest, its output and its state are.
+        objects: what the manifest holds.
+        options: more words of the command line.
+        env: more of its environment.
+    """
+
+    def __init__(
+        self, folder: Path, *objects: Object, options: tuple[str, ...] = (), env: Mapping[str, str] | None = None
+    ) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self.state = folder / "state"
+        manifest = folder / "manifest.yaml"
+        manifest.write_text(yaml.safe_dump_all(objects), encoding="utf-8")
+        self._out, self._err = folder / "out.log", folder / "err.log"
+        with self._out.open("wb") as out, self._err.open("wb") as err:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "tfcluster", "local", "run", "-f", str(manifest), *options],
+                stdout=out,
+                stderr=err,
+                env={**os.environ, "XDG_STATE_HOME": str(self.state), **(env or {})},
+                start_new_session=True,
+            )
+
+    @property
+    def out(self) -> str:
+        """What it printed: the logs of the tasks."""
+        return self._out.read_text(encoding="utf-8")
+
+    @property
+    def err(self) -> str:
+        """What it told."""
+        return self._err.read_text(encoding="utf-8")
+
+    def await_line(self, words: str) -> str:
+        """Wait for a line of a log with some words, and give it."""
+
+        def found() -> str:
+            return next((line for line in self.out.splitlines() if words in line), "")
+
+        return eventually(found, what=f"a task says {words!r}; so far: {self.err}{self.out}", within=DEADLINE)
+
+    def end(self) -> int:
+        """Wait for its end, and give the exit code."""
+        return self.process.wait(DEADLINE)
+
+    def signal(self, number: int) -> None:
+        """Send it a signal."""
+        self.process.send_signal(number)
+
+    def tfcluster(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run another command on it."""
+        return subprocess.run(
+            [sys.executable, "-m", "tfcluster", *words],
+            capture_output=True,
+            text=True,
+            env={**os.environ, "XDG_STATE_HOME": str(self.state)},
+            timeout=DEADLINE,
+            check=False,
+        )
+
+
+def processes_with(marker: str) -> Iterator[int]:
+    """Give the processes of this machine that have a text in their environment or command line."""
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit() and int(folder.name) != os.getpid():
+            try:
+                said = (folder / "environ").read_bytes() + (folder / "cmdline").read_bytes()
+                state = (folder / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+            except OSError:
+                continue
+            if marker.encode() in said and state != "Z":
+                yield int(folder.name)

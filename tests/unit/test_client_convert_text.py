@@ -1,0 +1,304 @@
+"""Files of TFJobs: comments, notation and other objects survive, and Kubernetes reads what was meant."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+from support.tfjobs import TFJOBS
+
+from scripts import reference
+from tfcluster.convert.conversion import convert
+from tfcluster.convert.documents import Stream, convert_text
+from tfcluster.errors import ManifestError
+from tfcluster.manifest_text import documents
+
+DEFINITION = yaml.safe_load(reference.CRD.read_text(encoding="utf-8"))
+VALIDATOR = jsonschema.Draft202012Validator(DEFINITION["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
+JOB = """\
+apiVersion: kubeflow.org/v1
+kind: TFJob
+metadata: {name: mnist}
+spec:
+  tfReplicaSpecs:
+    Chief: {template: {spec: {containers: [{name: tensorflow, image: i}]}}}
+    Worker: {template: {spec: {containers: [{name: tensorflow, image: i}]}}}
+"""
+
+
+def converted(text: str) -> str:
+    """Convert a text."""
+    return convert_text(text, "tfjob.yaml").text
+
+
+def read(text: str) -> list[Any]:
+    """Read a text as Kubernetes does."""
+    return [one.value for one in documents(text.encode())]
+
+
+@pytest.mark.parametrize("name", [*TFJOBS])
+def test_the_text_says_what_the_objects_do(name: str):
+    """What Kubernetes reads in the new file is what becomes of the objects that it reads in the old one."""
+    stream: Stream = convert_text(TFJOBS[name].text, "f")
+    (before,), (after,) = read(TFJOBS[name].text), read(stream.text)
+    pairs = zip(before["items"], after["items"], strict=True) if before["kind"] == "List" else [(before, after)]
+
+    for old, new in pairs:
+        expected = convert(old).cluster if old["kind"] == "TFJob" else old
+        assert new == json.loads(json.dumps(expected))
+        if old["kind"] == "TFJob":
+            VALIDATOR.validate(new)
+
+
+def test_every_comment_survives():
+    """Comments and empty lines stay with what they are about; of a field that is lost they name it."""
+    before = """\
+# Above everything
+# in two lines
+
+apiVersion: kubeflow.org/v1  # the version
+kind: TFJob
+metadata:
+  name: mnist  # the name
+
+  # who pays
+  labels:
+    team: vision   # since May
+spec:
+  # how it ends
+  runPolicy:
+    cleanPodPolicy: All  # keep nothing
+    # together or not at all
+    schedulingPolicy:
+      queue: fast  # the express lane
+  tfReplicaSpecs:
+    # who leads
+    Chief:  # just one
+      restartPolicy: OnFailure  # try again
+      template:
+        # in the pod
+        spec:
+          restartPolicy: Always  # has no effect
+          containers:
+            # what trains
+            - name: tensorflow
+              image: "i:1"  # pinned
+              command: [sh, -c, 'echo "# no comment"']  # runs
+              args:
+                - |  # a script
+                  # inside of the script
+                  train  # too
+    # who works
+    Worker:
+      template: {spec: {containers: [{name: tensorflow, image: i}]}}
+# Below everything
+"""
+    after = converted(before)
+
+    expected = """\
+# Above everything
+# in two lines
+
+apiVersion: tfcluster.dev/v1alpha1  # the version
+kind: TFCluster
+metadata:
+  name: mnist  # the name
+
+  # who pays
+  labels:
+    team: vision  # since May
+# how it ends
+# spec.runPolicy.schedulingPolicy: together or not at all
+# spec.runPolicy.schedulingPolicy.queue: the express lane
+spec:
+  cleanPodPolicy: All  # keep nothing
+  updateStrategy:
+    type: OnDelete
+  resolver:
+    tfConfig: Environment
+  jobs:
+    # who leads
+    chief:  # just one
+      restartPolicy: OnFailure  # try again
+      template:
+        # in the pod
+        # spec.tfReplicaSpecs.Chief.template.spec.restartPolicy: has no effect
+        spec:
+          containers:
+            # what trains
+            - name: tensorflow
+              image: "i:1"  # pinned
+              command: [sh, -c, 'echo "# no comment"']  # runs
+              args:
+                - |  # a script
+                  # inside of the script
+                  train  # too
+    # who works
+    worker:
+      restartPolicy: Never
+      template: {spec: {containers: [{name: tensorflow, image: i}]}}
+# Below everything
+"""
+    assert after == expected
+
+
+def test_comments_that_fit_nowhere_stand_above():
+    """Where a comment would end up within a text, all comments stand before the document."""
+    before = JOB.replace(
+        "metadata: {name: mnist}", "metadata:\n  name: mnist\n  annotations:\n    a: 'b\n\n      c'  # hm"
+    )
+    after = converted(before)
+
+    assert read(after)[0]["metadata"]["annotations"] == {"a": "b\nc"}
+    assert "# hm" in after
+
+
+def test_other_documents_stay_letter_by_letter():
+    """A Service, a claim and a comment between documents are not touched."""
+    service = (
+        "---\n# reaches the board\nkind:   Service\napiVersion: 'v1'\nmetadata: {name: board, }\nspec: {}  # later\n"
+    )
+    claim = "--- # a claim\napiVersion: v1\nkind: PersistentVolumeClaim\nmetadata:\n     name: data\n...\n"
+    text = f"# a bundle\n{service}---\n{JOB}{claim}"
+    stream = convert_text(text, "f")
+
+    assert stream.text.startswith(f"# a bundle\n{service}---\napiVersion: tfcluster.dev/v1alpha1\n")
+    assert stream.text.endswith(claim)
+    assert stream.beside == ()
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        ("kind: Service\nmetadata: {name: mnist}\n", "Service mnist: the TFCluster needs this name"),
+        ("kind: ConfigMap\nmetadata: {name: mnist-worker}\n", "ConfigMap mnist-worker: the TFCluster needs this name"),
+        (
+            "kind: Service\nmetadata: {name: board}\nspec: {selector: {training.kubeflow.org/job-name: mnist}}\n",
+            "select by tfcluster.dev/cluster",
+        ),
+        (
+            "kind: ConfigMap\nmetadata: {name: c}\ndata: {board: 'http://mnist-worker-0.default.svc:6006/'}\n",
+            "mnist-worker-0.mnist.default.svc here",
+        ),
+        (
+            "kind: HorizontalPodAutoscaler\nmetadata: {name: h}\nspec: {scaleTargetRef: {kind: TFJob, name: mnist}}\n",
+            "spec.scaleTargetRef: a TFJob in here is not converted",
+        ),
+        ("kind: Workflow\nmetadata: {name: w}\nspec: {manifest: 'kind: TFJob'}\n", "a TFJob in here is not converted"),
+    ],
+)
+def test_what_must_change_beside_it_is_named(other: str, words: str):
+    """Objects that stay as they are, and would not fit any more, are named."""
+    (said,) = convert_text(f"{JOB}---\n{other}", "f").beside
+
+    assert words in said
+
+
+def test_anchors_stay_and_merges_are_written_out():
+    """A template that two jobs share is still written once; what a merge key brings is written out."""
+    text = """\
+apiVersion: kubeflow.org/v1
+kind: TFJob
+metadata: {name: shared}
+spec:
+  tfReplicaSpecs:
+    Chief: &one
+      restartPolicy: OnFailure
+      template: &task
+        spec: {restartPolicy: Never, containers: [{name: tensorflow, image: i}]}
+    Worker: {template: *task}
+    PS:
+      <<: *one
+      replicas: 2
+"""
+    after = converted(text)
+
+    assert "template: &task\n" in after
+    assert after.count("template: *task\n") == 2
+    assert "<<" not in after
+    jobs = read(after)[0]["spec"]["jobs"]
+    assert jobs["ps"]["restartPolicy"] == "OnFailure"
+    assert jobs["worker"]["template"] == {"spec": {"containers": [{"name": "tensorflow", "image": "i"}]}}
+
+
+def test_texts_stay_texts():
+    """What JSON has in quotes, and YAML would read as something else, is in quotes."""
+    words = [
+        "yes",
+        "N",
+        "on",
+        "0644",
+        "1_000",
+        "1e3",
+        "null",
+        "~",
+        "",
+        "12:30",
+        "2026-01-01",
+        "- a",
+        "a: b",
+        "#",
+        "0x1f",
+    ]
+    job = read(JOB)[0]
+    job["metadata"]["annotations"] = {f"k{index}": word for index, word in enumerate(words)}
+    after = converted(json.dumps(job, indent="\t"))
+
+    assert list(read(after)[0]["metadata"]["annotations"].values()) == words
+    assert after.startswith("apiVersion: tfcluster.dev/v1alpha1\nkind: TFCluster\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "there is no TFJob in f"),
+        ("# nothing\n---\n", "there is no TFJob in f"),
+        ("just words", "there is no TFJob in f"),
+        ("- a\n- b\n", "there is no TFJob in f"),
+        ("kind: Pod\n", "there is no TFJob in f"),
+        (f"kind: Pod\n---\n{JOB}\tx: y\n", "f:10: "),
+        (f"{JOB}spec: {{}}\n", 'f:8: the key "spec" stands twice'),
+        ('{"kind": "TFJob", "kind": "TFJob"}', 'f:1: the key "kind" stands twice'),
+        ("kind: TFJob\nspec: {{ .Values.x }}\n", "f:2: "),
+        ("a: &a [*a]\n", "f:1: an alias stands inside of what it names"),
+        ("kind: TFJob\nspec: " + "[" * 500, "nested more than"),
+    ],
+)
+def test_what_is_no_manifest_is_said_with_its_line(text: str, words: str):
+    """Empty files, tabs, repeated keys, templates and aliases without an end are told as such."""
+    with pytest.raises(ManifestError) as refused:
+        convert_text(text, "f")
+
+    assert words in str(refused.value)
+    assert refused.value.hint
+    assert ("tabs" in refused.value.hint) == ("\t" in text)
+
+
+def test_a_tfjob_without_a_spec_is_refused():
+    """It is a TFJob all the same, and the words say what is missing."""
+    (conversion,) = convert_text("apiVersion: kubeflow.org/v1\nkind: TFJob\n", "f").conversions
+
+    assert conversion.cluster is None
+    assert {one.words.partition(":")[0] for one in conversion.verdicts if one.outcome == "refused"} == {
+        "there is no name",
+        "there are no replicas",
+    }
+
+
+def test_windows_and_byte_order_marks_are_no_hindrance():
+    """Line ends of Windows are read as such."""
+    assert read(converted(JOB.replace("\n", "\r\n")))[0]["kind"] == "TFCluster"
+
+
+def test_a_large_file_keeps_its_hundred_other_objects():
+    """A bundle of many objects is converted, and only the TFJobs in it."""
+    others = "".join(f"---\nkind: ConfigMap\nmetadata: {{name: c{i}}}\ndata: {{x: {'y' * 500}}}\n" for i in range(100))
+    text = others + "---\n" + JOB + others
+
+    after = converted(text)
+    assert after.startswith(others)
+    assert after.endswith(others)
+    assert sum(one["kind"] == "TFCluster" for one in read(after)) == 1

@@ -22,6 +22,7 @@ import tfcluster_resolver
 from tfcluster import refusals
 from tfcluster.connection_cut import Cut
 from tfcluster.errors import NotFoundError, UnreachableError
+from tfcluster.websocket_access import WebsocketAccess, websocket_access
 from tfcluster_operator.model import naming
 
 Object = dict[str, Any]
@@ -79,6 +80,8 @@ class KubernetesApi:
         self.namespace = namespace
         self.source = source
         self._configuration = configuration
+        # NB: what is followed for hours would wait for ever on a connection that died without a word.
+        configuration.keep_alive = True
         self._client = client.ApiClient(configuration)
         self._client.user_agent = f"tfcluster/{tfcluster_resolver.__version__}"
 
@@ -394,6 +397,17 @@ class KubernetesApi:
         from tfcluster.pod_streams import execute
 
         return execute(self._client, pod, command, namespace or self.namespace, container=container, seconds=seconds)
+
+    def websocket_access(self) -> WebsocketAccess:
+        """Give what a websocket to this API server needs besides its headers."""
+        return websocket_access(self._configuration)
+
+    def portforward(self, pod: str, namespace: str | None, port: int) -> tuple[str, dict[str, str]]:
+        """Give the URL of a websocket that leads to a port of a pod, and the headers that show who asks."""
+        path = self._path(PODS, namespace, pod, "portforward")
+        headers = {"User-Agent": self._client.user_agent}
+        self._client.update_params_for_auth(headers, [], ["BearerToken"], path, "GET", None)
+        return f"{self.server}{path}?ports={port}", headers
 
     # --- the rest
 

@@ -92,7 +92,7 @@ def test_a_pod_before_its_view_and_two_pods_of_a_task_are_noticed():
     def act(world: World) -> None:
         pod = world.kube.get("pods", NAMESPACE, f"{CLUSTER}-worker-0")
         spec = {"containers": pod["spec"]["containers"], "volumes": [{"name": "v", "configMap": {"name": "none"}}]}
-        metadata = {name: pod["metadata"][name] for name in ("labels", "ownerReferences")}
+        metadata = {name: pod["metadata"][name] for name in ("labels", "annotations", "ownerReferences")}
         body = {"metadata": {"name": "second", **metadata}, "spec": spec}
         world.kube.create("pods", NAMESPACE, body, user=OPERATOR)
 
@@ -107,7 +107,7 @@ def _has_another_tf_config(world: World) -> None:
     worker = next(one for one in world.pods() if one["metadata"]["name"] == f"{CLUSTER}-worker-0")
     told = next(one for one in worker["spec"]["containers"][0]["env"] if one["name"] == "TF_CONFIG")
     told["value"] = told["value"].replace("worker-1", "worker-7")
-    metadata = {name: worker["metadata"][name] for name in ("labels", "ownerReferences")}
+    metadata = {name: worker["metadata"][name] for name in ("labels", "annotations", "ownerReferences")}
     body = {"metadata": {**metadata, "name": "second"}, "spec": worker["spec"]}
     world.kube.create("pods", NAMESPACE, body, user=OPERATOR)
 

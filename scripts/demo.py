@@ -148,7 +148,8 @@ def _run() -> Iterator[tuple[Run, Callable[..., None]]]:
 def _train(run: Run) -> None:
     began = time.monotonic()
     run.show(_PASS, what="the first pass of the training")
-    print(f"  … {time.monotonic() - began:.0f} s after the start, most of it the import of TensorFlow in four processes")
+    took = time.monotonic() - began
+    print(f"  … {took:.0f} s after the start; most of it is the import of TensorFlow in four processes")
     run.show(_PASS, count=2, since=run.said, what="the next passes")
 
 

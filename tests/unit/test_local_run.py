@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import signal
 import stat
+import sys
 import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from xml.etree import ElementTree  # noqa: ICN001 - its name says what it is
 
 import pytest
 from support.waiting import eventually
-from unit.local_world import DEADLINE, Run, cluster, job, processes_with
+from unit.local_world import DEADLINE, Api, Run, answer, cluster, job, processes_with
 
 Start = Callable[..., Run]
 #: Says whom it sees, and ends well.
@@ -224,6 +224,50 @@ def test_an_image_without_a_command_runs_what_stands_for_it(start: Start) -> Non
     assert "chief-0 | called with left right" in run.out
 
 
+def test_a_missing_package_is_named_with_the_interpreter(start: Start) -> None:
+    """The user learns once which interpreter the tasks have, and how to choose another; a bare container serves."""
+    bare = {"replicas": 1, "template": {"spec": {"containers": [{"name": "a", "image": "b"}]}}}
+    run = start(cluster(jobs={"chief": job("import not_installed_here"), "ps": bare}))
+
+    for what in ("not_installed_here", "TensorFlow"):
+        words = f"{what} is not installed for {sys.executable}: install it there, or pass --python PATH"
+        eventually(lambda words=words: run.err.count(words), lambda count: count == 1, what=words)
+    eventually(lambda: run.err, lambda err: "chief-0 starts again" in err, what="the chief starts again")
+    assert run.err.count("not_installed_here is not installed") == 1
+    run.signal(signal.SIGINT)
+    assert run.end() == 130
+
+
+def test_a_run_whose_output_nobody_reads_ends(start: Start) -> None:
+    """`tfcluster local run … | head` ends everything, as other programs do."""
+    chatty = "import time\nwhile True: print('more', flush=True); time.sleep(0.01)"
+    run = start(cluster(jobs={"worker": job(chatty)}), piped=True)
+    assert run.process.stdout.readline() == b"worker-0 | more\n"
+
+    run.process.stdout.close()
+
+    assert run.end() == 128 + signal.SIGPIPE
+    assert list(processes_with(str(run.state))) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--name", "../x"), "is no name"),
+        (("--map", "opt=."), "is not IMAGEPATH=PATH"),
+        (("--map", "/opt=/no/such/folder"), "is not there"),
+        (("--python", "/no/such/python"), "is no program"),
+        (("--entrypoint", "a="), "names no program"),
+    ],
+)
+def test_options_that_mean_nothing_are_refused(start: Start, options: tuple[str, ...], words: str) -> None:
+    """Before anything runs, with click's own exit code."""
+    run = start(cluster(jobs={"worker": job(WAITS)}), options=options)
+
+    assert run.end() == 2
+    assert words in run.err
+
+
 def test_kept_logs_and_volumes_stay(start: Start) -> None:
     """With --keep the folder stays until the next run of that name, without what reaches a server that is gone."""
     volumes = {"volumes": [{"name": "kept", "persistentVolumeClaim": {"claimName": "mine"}}]}
@@ -243,32 +287,3 @@ def test_kept_logs_and_volumes_stay(start: Start) -> None:
 def cases_of(report: Path) -> list[ElementTree.Element]:
     """Give the test cases of a report."""
     return list(ElementTree.parse(report).iter("testcase"))  # noqa: S314 - it is our own
-
-
-def answer(url: str, **request: Any) -> Any:
-    """Ask an API server."""
-    with urllib.request.urlopen(urllib.request.Request(url, **request)) as told:  # noqa: S310 - a server of ours
-        return json.load(told)
-
-
-class Api:
-    """A run's API server as any client reaches it."""
-
-    def __init__(self, run: Run) -> None:
-        self.kubeconfig = eventually(lambda: next(run.state.rglob("kubeconfig"), None), what="it has a kubeconfig")
-        config = json.loads(self.kubeconfig.read_text())
-        self.server = config["clusters"][0]["cluster"]["server"]
-        self.address = self.server.rpartition("/")[0]
-
-    def pods(self) -> list[str]:
-        """Name the pods."""
-        return [pod["metadata"]["name"] for pod in answer(self.server + "/api/v1/pods")["items"]]
-
-    def patch(self, spec: dict) -> None:
-        """Change the TFCluster's spec."""
-        answer(
-            f"{self.server}/apis/tfcluster.dev/v1alpha1/namespaces/default/tfclusters/small",
-            data=json.dumps({"spec": spec}).encode(),
-            method="PATCH",
-            headers={"Content-Type": "application/merge-patch+json"},
-        )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -12,7 +11,6 @@ from typing import Any
 
 import yaml
 from support.waiting import eventually
-
 
 Object = dict[str, Any]
 #: Far above what any of it takes; nothing is judged by it.

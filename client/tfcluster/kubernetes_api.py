@@ -275,10 +275,11 @@ class KubernetesApi:
         namespace: str | None = None,
         *,
         subresource: str = "",
+        dry_run: bool = False,
     ) -> Object:
         """Change an object by a merge patch; raises NotFoundError, ConflictError and RefusedError."""
         path = self._path(resource, namespace, name, subresource)
-        query = _query(fieldManager=FIELD_MANAGER, fieldValidation="Strict")
+        query = _query(fieldManager=FIELD_MANAGER, dryRun="All" if dry_run else "", fieldValidation="Strict")
         return self._json("PATCH", path, body=change, query=query, content="application/merge-patch+json")
 
     def delete(

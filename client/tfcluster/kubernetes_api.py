@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urlsplit
 
 import urllib3
 from kubernetes import client, config
@@ -22,6 +22,7 @@ import tfcluster_resolver
 from tfcluster import refusals
 from tfcluster.connection_cut import Cut
 from tfcluster.errors import NotFoundError, UnreachableError
+from tfcluster.websocket_access import WebsocketAccess, websocket_access
 from tfcluster_operator.model import naming
 
 Object = dict[str, Any]
@@ -31,6 +32,7 @@ FIELD_MANAGER: Final = "tfcluster-client"
 #: Seconds until a connection must stand, and until an answer must have begun.
 _CONNECT, _READ = 10.0, 60.0
 _PAGE: Final = 500
+_METADATA_ALONE: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 
 
 class Resource(NamedTuple):
@@ -78,6 +80,8 @@ class KubernetesApi:
         self.namespace = namespace
         self.source = source
         self._configuration = configuration
+        # NB: what is followed for hours would wait for ever on a connection that died without a word.
+        configuration.keep_alive = True
         self._client = client.ApiClient(configuration)
         self._client.user_agent = f"tfcluster/{tfcluster_resolver.__version__}"
 
@@ -131,8 +135,9 @@ class KubernetesApi:
 
     @property
     def server(self) -> str:
-        """The API server's URL."""
-        return str(self._configuration.host)
+        """The API server, for messages; a path may be a secret and is left out."""
+        found = urlsplit(str(self._configuration.host))
+        return f"{found.scheme}://{found.netloc}"
 
     # --- reading
 
@@ -146,6 +151,18 @@ class KubernetesApi:
             return self.get(resource, name, namespace)
         except NotFoundError:
             return None
+
+    def exists(self, resource: Resource, name: str, namespace: str | None = None) -> bool:
+        """Tell whether an object is there, by its metadata alone: no content of a Secret is asked for.
+
+        Raises:
+            RefusedError: the server said no.
+        """
+        try:
+            self._open("GET", self._path(resource, namespace, name), accept=_METADATA_ALONE).read()
+        except NotFoundError:
+            return False
+        return True
 
     def list(self, resource: Resource, namespace: str | None = None, *, labels: str = "", fields: str = "") -> Listed:
         """Give all objects that match.
@@ -388,6 +405,17 @@ class KubernetesApi:
 
         return execute(self._client, pod, command, namespace or self.namespace, container=container, seconds=seconds)
 
+    def websocket_access(self) -> WebsocketAccess:
+        """Give what a websocket to this API server needs besides its headers."""
+        return websocket_access(self._configuration)
+
+    def portforward(self, pod: str, namespace: str | None, port: int) -> tuple[str, dict[str, str]]:
+        """Give the URL of a websocket that leads to a port of a pod, and the headers that show who asks."""
+        path = self._path(PODS, namespace, pod, "portforward")
+        headers = {"User-Agent": self._client.user_agent}
+        self._client.update_params_for_auth(headers, [], ["BearerToken"], path, "GET", None)
+        return f"{self.server}{path}?ports={port}", headers
+
     # --- the rest
 
     def may(self, verb: str, resource: Resource, namespace: str | None = None, *, subresource: str = "") -> bool:
@@ -457,14 +485,15 @@ class KubernetesApi:
         body: Mapping[str, Any] | None = None,
         query: Mapping[str, str] | None = None,
         content: str = "application/json",
+        accept: str = "application/json",
         read: float | None = _READ,
     ) -> urllib3.BaseHTTPResponse:
         """Make a request; the body of the answer is not read yet."""
-        headers = {"Accept": "application/json", "User-Agent": self._client.user_agent}
+        headers = {"Accept": accept, "User-Agent": self._client.user_agent}
         self._client.update_params_for_auth(headers, [], ["BearerToken"], path, method, body)
         if body is not None:
             headers["Content-Type"] = content
-        url = f"{self.server}{path}" + (f"?{urlencode(query)}" if query else "")
+        url = f"{self._configuration.host}{path}" + (f"?{urlencode(query)}" if query else "")
         try:
             response: urllib3.BaseHTTPResponse = self._client.rest_client.pool_manager.request(
                 method,

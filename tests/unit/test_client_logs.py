@@ -272,7 +272,6 @@ def test_without_the_right_to_read_logs_it_ends(client_world, follow):
         (["other"], "there is no TFCluster other in namespace default"),
         (["mnist", "worker/2"], "mnist has no task worker/2; it has ps/0, worker/0 to worker/1"),
         (["mnist", "wrong"], "mnist has no job wrong"),
-        (["mnist", "worker/x"], "mnist has no task worker/x"),
         (["mnist", "-c", "wrong"], "no task of mnist has a container wrong; there are tensorflow"),
     ],
 )

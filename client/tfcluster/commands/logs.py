@@ -12,6 +12,7 @@ import click
 
 from tfcluster.client import Client
 from tfcluster.commands import output
+from tfcluster.commands.names import ClusterName, TaskName
 from tfcluster.commands.options import examples, place
 from tfcluster.log_batches import log_batches
 from tfcluster.log_lines import LogLine
@@ -38,8 +39,8 @@ class Duration(click.ParamType[int]):
 
 
 @click.command()
-@click.argument("name")
-@click.argument("tasks", nargs=-1, metavar="[JOB[/INDEX]]...")
+@click.argument("name", type=ClusterName())
+@click.argument("tasks", nargs=-1, metavar="[JOB[/INDEX]]...", type=TaskName(jobs=True))
 @click.option("-f", "--follow", is_flag=True, help="Go on until the cluster has finished.")
 @click.option("-p", "--previous", is_flag=True, help="The failed pods that are kept, and earlier containers of pods.")
 @click.option("--since", type=Duration(), help="Only lines that are younger, such as 30s, 5m or 1h.")
@@ -66,7 +67,7 @@ class Duration(click.ParamType[int]):
 def command(
     client: Client,
     name: str,
-    tasks: tuple[str, ...],
+    tasks: tuple[tuple[str, int | None], ...],
     *,
     follow: bool,
     previous: bool,
@@ -85,9 +86,10 @@ def command(
     """
     if follow and previous:
         raise click.UsageError("--previous reads what has ended: leave out -f")
-    request = LogRequest(tasks, follow, previous, container, tail, since, max_log_requests)
+    words = [job if index is None else f"{job}/{index}" for job, index in tasks]
+    request = LogRequest(words, follow, previous, container, tail, since, max_log_requests)
     if prefix is None:
-        prefix = not (len(tasks) == 1 and "/" in tasks[0])
+        prefix = not (len(tasks) == 1 and tasks[0][1] is not None)
     coloured = output.is_terminal() and "NO_COLOR" not in os.environ
     printed = _Printed(prefix=prefix, timestamps=timestamps, coloured=coloured)
     stream = sys.stdout.buffer

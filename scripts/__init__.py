@@ -1,1 +1,1 @@
-"""What `make install` and `make demo` run."""
+"""What `make install` and `make demo-kubernetes` run."""

@@ -1,36 +1,101 @@
-"""`make demo`: from nothing to a TensorFlow cluster that trains, resizes and heals, told as it happens."""
+"""`make demo`: a TensorFlow cluster on this machine that trains, resizes and heals, told as it happens.
+
+It runs the commands that a user would type, and shows them.
+"""
 
 from __future__ import annotations
 
-import json
+import contextlib
+import os
 import re
+import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from pathlib import Path
+from typing import Final
 
-from scripts import images
-
-_NAMESPACE: Final = "tfcluster-demo"
+ROOT: Final = Path(__file__).resolve().parent.parent
+_MANIFEST: Final = "examples/parameter-server.yaml"
 _NAME: Final = "digits"
-_KUBECTL: Final = (str(images.ROOT / ".local" / "bin" / "kubectl"), "--kubeconfig", ".local/kubeconfig")
-#: Reads the view in a pod until it shows an epoch, and prints when (seconds since 1970): the node's clock is this one.
-_AWAIT_EPOCH: Final = """
-import json, os, time
-path = os.path.join(os.environ.get("TFCLUSTER_DIR", "/etc/tfcluster"), "cluster.json")
-end = time.time() + 60
-while json.load(open(path))["epoch"] < {epoch} and time.time() < end:
-    time.sleep(0.005)
-print(time.time() if time.time() < end else 0)
-"""
+_CLI: Final = (sys.executable, "-m", "tfcluster")
+#: What is worth a line of a training that goes on for ever: the first passes, and what the chief says of the cluster.
+_PASS: Final = re.compile(r"^chief-0 +\| (pass \d+: .*)$")
+_EPOCH: Final = re.compile(r"^chief-0 +\| (cluster epoch .*)$")
+_NOTE: Final = re.compile(r"^\* (.*)$")
+_PATIENCE: Final = 180.0
 
 
 class DemoError(Exception):
     """A step did not come to its end; the message says which."""
+
+
+class Run:
+    """``tfcluster local run`` in the background, and what it prints."""
+
+    def __init__(self, environment: dict[str, str]) -> None:
+        self._environment = environment
+        arguments = ["local", "run", "-f", _MANIFEST, "--map", "/opt/examples=examples"]
+        _prompt(arguments)
+        # NB: a session of its own: Ctrl-C reaches this program, which ends the run in order.
+        self._process = subprocess.Popen(
+            [*_CLI, *arguments],
+            cwd=ROOT,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        self._lines: list[str] = []
+        self._news = threading.Condition()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None  # noqa: S101 - a pipe was asked for
+        for line in self._process.stdout:
+            with self._news:
+                self._lines.append(line.rstrip("\n"))
+                self._news.notify_all()
+
+    @property
+    def said(self) -> int:
+        """How many lines it has printed."""
+        with self._news:
+            return len(self._lines)
+
+    def show(self, wanted: re.Pattern[str], *, count: int = 1, since: int = 0, what: str) -> None:
+        """Print the next lines that match.
+
+        Raises:
+            DemoError: they do not come.
+        """
+        end, at = time.monotonic() + _PATIENCE, since
+        with self._news:
+            while count:
+                if at == len(self._lines):
+                    if not self._news.wait(end - time.monotonic()) or self._process.poll() is not None:
+                        raise DemoError(f"{what} did not come. The last lines:\n" + "\n".join(self._lines[-15:]))
+                    continue
+                found = wanted.match(self._lines[at])
+                at += 1
+                if found:
+                    print(f"  {found[1]}", flush=True)
+                    count -= 1
+
+    def end(self) -> None:
+        """End it as Ctrl-C does."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGINT)
+        try:
+            self._process.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
 
 
 def main() -> int:
@@ -40,98 +105,71 @@ def main() -> int:
         The process's exit code.
     """
     try:
-        _set_up()
-        _apply()
-        _watch_training()
-        _resize()
-        _heal()
-        _watch_training(after="healing")
-        _say_goodbye()
+        with _run() as (run, tell):
+            _train(run)
+            _resize(run, tell)
+            _heal(run, tell)
     except DemoError as error:
         print(f"\nThe demo stopped: {error}\n", file=sys.stderr)
-        _show_what_is_there()
         return 1
-    except subprocess.CalledProcessError as error:
-        print(f"\nThe demo stopped: {' '.join(map(str, error.cmd))} ended with {error.returncode}", file=sys.stderr)
-        print(error.stderr or "", file=sys.stderr)
-        return 1
+    except KeyboardInterrupt:
+        return 130
+    _say_goodbye()
     return 0
 
 
-def _set_up() -> None:
-    _headline("A Kubernetes, the operator, and an image to train in")
-    for step in ("local_kubernetes up", "scripts.install", "scripts.training_image"):
-        subprocess.run([sys.executable, "-m", *step.split()], check=True, cwd=images.ROOT)
+@contextmanager
+def _run() -> Iterator[tuple[Run, Callable[..., None]]]:
+    """Start the cluster; everything of it is gone at the end."""
+    _headline("One manifest, no Kubernetes: a chief, two workers and a parameter server as processes of this machine")
+    with tempfile.TemporaryDirectory(prefix="tfcluster-demo-") as folder:
+        paths = [str(ROOT / part) for part in ("client", "operator", "resolver", ".")]
+        environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(paths),
+            "PYTHONUNBUFFERED": "1",
+            "XDG_STATE_HOME": folder,
+        }
+
+        def tell(*arguments: str) -> None:
+            """Show and run a command."""
+            _prompt(arguments)
+            done = subprocess.run([*_CLI, *arguments], cwd=ROOT, env=environment, check=False, timeout=_PATIENCE)
+            if done.returncode:
+                raise DemoError(f"tfcluster {' '.join(arguments)} ended with {done.returncode}")
+
+        run = Run(environment)
+        try:
+            yield run, tell
+        finally:
+            run.end()
 
 
-def _apply() -> None:
-    _headline("One manifest: a chief, two workers, a parameter server")
-    if _kubectl("get", "namespace", _NAMESPACE, "--ignore-not-found", namespace=False):
-        _kubectl("delete", "tfcluster", "--all", "--ignore-not-found")
-        _await("the pods of the last demo are gone", lambda: not _items("pods"))
-    else:
-        _kubectl("create", "namespace", _NAMESPACE, namespace=False)
-    # The strictest of the Pod Security Standards: nothing of a TFCluster needs more.
-    restricted = "pod-security.kubernetes.io/enforce=restricted"
-    _kubectl("label", "namespace", _NAMESPACE, "--overwrite", restricted, namespace=False)
-    example = "examples/parameter-server.yaml"
-    manifest = images.with_loaded_names((images.ROOT / example).read_text(encoding="utf-8"))
-    _show("apply", "-f", example, stdin=manifest)
-    _await("every task is ready", lambda: _condition("Ready") == "True", patience=300)
-    _show("get", "tfcluster,pods")
+def _train(run: Run) -> None:
+    began = time.monotonic()
+    run.show(_PASS, what="the first pass of the training")
+    took = time.monotonic() - began
+    print(f"  … {took:.0f} s after the start; most of it is the import of TensorFlow in four processes")
+    run.show(_PASS, count=2, since=run.said, what="the next passes")
 
 
-def _watch_training(*, after: str = "") -> None:
-    if not after:
-        _headline("The chief trains on scikit-learn's digits, across the pods")
-    else:
-        print(f"\nTraining after {after}:")
-    with _log("chief-0") as lines:
-        shown = 0
-        for line in lines:
-            if re.search(r"loss|accuracy", line):
-                print(f"  {line}")
-                shown += 1
-            if shown == 3:
-                return
-    raise DemoError("the chief printed no progress")
-
-
-def _resize() -> None:
+def _resize(run: Run, tell: Callable[..., None]) -> None:
     _headline("Scale the workers from two to four while it trains")
-    epoch = _cluster()["status"]["epoch"]
-    pods = [f"{_NAME}-chief-0", f"{_NAME}-ps-0"]
-    watchers = {pod: _in_pod(pod, _AWAIT_EPOCH.format(epoch=epoch + 1)) for pod in pods}
-    _await_listeners(watchers)
-    started = time.time()
-    _show("scale", f"tfcluster/{_NAME}", "--replicas=4")
-    for pod, watcher in watchers.items():
-        arrived = float((watcher.communicate(timeout=90)[0] or "0").strip().splitlines()[-1])
-        if not arrived:
-            raise DemoError(f"the new epoch did not arrive in {pod}")
-        print(f"  {pod} reads the new epoch {arrived - started:.2f} s after `kubectl scale` was started")
-    _await("the new workers are ready", lambda: _cluster()["status"].get("ready") == "6/6", patience=180)
-    _show("get", "tfcluster")
+    before = run.said
+    tell("scale", _NAME, "4", "--local")
+    run.show(_EPOCH, since=before, what="the new epoch in the chief's program")
+    tell("wait", _NAME, "--for", "resized", "--local")
+    tell("status", _NAME, "--local")
 
 
-def _await_listeners(watchers: dict[str, subprocess.Popen[str]]) -> None:
-    for pod, watcher in watchers.items():
-        assert watcher.stdout is not None  # noqa: S101 - a pipe was asked for
-        if watcher.stdout.readline().strip() != "listening":
-            raise DemoError(f"could not look into {pod}")
-
-
-def _heal() -> None:
-    _headline("Delete a worker's pod")
-    before = _address("worker-1")
-    _show("delete", "pod", f"{_NAME}-worker-1", "--wait=false")
-    old = _pod("worker-1")["metadata"]["uid"]
-    _await("its successor is ready", lambda: _is_ready("worker-1", other_than=old), patience=180)
-    print(f"  {_NAME}-worker-1 is back at {before}: a new pod, the same address")
-    if _address("worker-1") != before:
-        raise DemoError(f"the address changed to {_address('worker-1')}")
-    _show("get", "tfcluster,pods")
-    _show("get", "events", "--field-selector", "involvedObject.kind=TFCluster", "--sort-by=.lastTimestamp")
+def _heal(run: Run, tell: Callable[..., None]) -> None:
+    _headline("Kill a worker")
+    before = run.said
+    tell("local", "kill", "worker/1")
+    run.show(_NOTE, since=before, what="the operator's word on the lost worker")
+    tell("wait", _NAME, "--for", "resized", "--local")
+    print("  worker 1 is back at its address; the training went on meanwhile:")
+    run.show(_PASS, count=2, since=run.said, what="more passes")
 
 
 def _say_goodbye() -> None:
@@ -139,119 +177,28 @@ def _say_goodbye() -> None:
     print(
         textwrap.dedent(
             f"""
-            export KUBECONFIG=$PWD/.local/kubeconfig PATH=$PWD/.local/bin:$PATH
-            kubectl -n {_NAMESPACE} logs -f {_NAME}-chief-0                                # training goes on
-            kubectl -n {_NAMESPACE} exec {_NAME}-chief-0 -- python3 -m tfcluster_resolver show
-            kubectl -n {_NAMESPACE} scale tfcluster/{_NAME} --replicas=2
-            kubectl -n {_NAMESPACE} patch tfcluster {_NAME} --type merge -p '{{"spec": {{"suspend": true}}}}'
-            kubectl apply -f examples/gpu.yaml                                          # GPUs of a pretended plugin
-            kubectl explain tfcluster.spec.jobs
-            make docs-serve                                                             # the docs, in a browser
+            The same on a Kubernetes that is started for you (12 minutes the first time; needs root or Docker):
 
-            To clean up: kubectl delete namespace {_NAMESPACE}, or everything with `make cluster-down`.
+                make demo-kubernetes
+
+            Your own manifest, here:
+
+                pip install 'tfcluster[client]'              # or: pip install -e '.[client]' in this folder
+                tfcluster local run -f FILE
+                tfcluster create my-first --workers 2 --ps 1 --chief --image IMAGE --script train.py > my-first.yaml
+                tfcluster matrix -f {_MANIFEST}              # who sees whom
+                tfcluster convert -f TFJOB.yaml              # coming from Kubeflow's TFJob
             """
         )
     )
-
-
-# --- looking
 
 
 def _headline(text: str) -> None:
     print(f"\n== {text}\n", flush=True)
 
 
-def _kubectl(*arguments: str, namespace: bool = True, stdin: str | None = None) -> str:
-    command = [*_KUBECTL, *(("-n", _NAMESPACE) if namespace else ()), *arguments]
-    done = subprocess.run(command, check=True, cwd=images.ROOT, capture_output=True, text=True, input=stdin)
-    return done.stdout
-
-
-def _show(*arguments: str, stdin: str | None = None) -> None:
-    """Tell and run a command; with `stdin`, that text stands for the file which the command names last."""
-    print(f"$ kubectl {' '.join(arguments)}", flush=True)
-    run = arguments if stdin is None else (*arguments[:-1], "-")
-    print(textwrap.indent(_kubectl(*run, stdin=stdin), "  "), end="", flush=True)
-
-
-def _items(kind: str) -> list[dict[str, Any]]:
-    items: list[dict[str, Any]] = json.loads(_kubectl("get", kind, "-o", "json"))["items"]
-    return items
-
-
-def _cluster() -> dict[str, Any]:
-    cluster: dict[str, Any] = json.loads(_kubectl("get", "tfcluster", _NAME, "-o", "json"))
-    return cluster
-
-
-def _condition(kind: str) -> str:
-    conditions = _cluster().get("status", {}).get("conditions", [])
-    return next((condition["status"] for condition in conditions if condition["type"] == kind), "Unknown")
-
-
-def _pod(task: str) -> dict[str, Any]:
-    pods = [pod for pod in _items("pods") if pod["metadata"]["name"] == f"{_NAME}-{task}"]
-    return pods[0] if pods else {"metadata": {"uid": ""}, "status": {}}
-
-
-def _is_ready(task: str, *, other_than: str) -> bool:
-    pod = _pod(task)
-    conditions = pod["status"].get("conditions", [])
-    ready = any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
-    return ready and pod["metadata"]["uid"] != other_than
-
-
-def _address(task: str) -> str:
-    pod = _pod(task)
-    environment = pod["spec"]["containers"][0]["env"]
-    return next(str(entry["value"]) for entry in environment if entry["name"] == "TFCLUSTER_ADDRESS")
-
-
-def _in_pod(pod: str, program: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [*_KUBECTL, "-n", _NAMESPACE, "exec", pod, "--", "python3", "-c", f"print('listening', flush=True){program}"],
-        cwd=images.ROOT,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-
-
-def _await(what: str, holds: Callable[[], bool], *, patience: float = 120.0) -> None:
-    end = time.monotonic() + patience
-    while not holds():
-        if time.monotonic() > end:
-            raise DemoError(f"waited {patience:.0f} s and it is not so: {what}")
-        time.sleep(0.2)
-
-
-@contextmanager
-def _log(task: str, *, patience: float = 300.0) -> Iterator[Iterator[str]]:
-    """Follow a task's log from now on; it ends after so many seconds."""
-    command = [*_KUBECTL, "-n", _NAMESPACE, "logs", "-f", "--since=1s", f"{_NAME}-{task}"]
-    follow = subprocess.Popen(command, cwd=images.ROOT, stdout=subprocess.PIPE, text=True)
-    clock = threading.Timer(patience, follow.kill)
-    clock.start()
-    try:
-        assert follow.stdout is not None  # noqa: S101 - a pipe was asked for
-        yield (line.rstrip() for line in follow.stdout)
-    finally:
-        clock.cancel()
-        follow.kill()
-        follow.wait()
-
-
-def _show_what_is_there() -> None:
-    for arguments in (
-        ("get", "tfcluster,pods", "-o", "wide"),
-        ("describe", "tfcluster", _NAME),
-        ("logs", f"{_NAME}-chief-0", "--tail=20"),
-    ):
-        found = subprocess.run(
-            [*_KUBECTL, "-n", _NAMESPACE, *arguments], check=False, cwd=images.ROOT, capture_output=True, text=True
-        )
-        print(found.stdout + found.stderr, file=sys.stderr)
-    command = [*_KUBECTL, "-n", "tfcluster-system", "logs", "deploy/tfcluster-tfcluster-operator", "--tail=20"]
-    subprocess.run(command, check=False, cwd=images.ROOT)
+def _prompt(arguments: tuple[str, ...] | list[str]) -> None:
+    print(f"$ tfcluster {' '.join(arguments)}", flush=True)
 
 
 if __name__ == "__main__":

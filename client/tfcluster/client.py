@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -11,6 +11,9 @@ from tfcluster.errors import ClusterFailedError, ManifestError, NoClusterError, 
 from tfcluster.following import follow_one
 from tfcluster.goals import Goal
 from tfcluster.kubernetes_api import TFCLUSTERS, KubernetesApi, Object
+from tfcluster.log_batches import log_batches
+from tfcluster.log_lines import LogLine
+from tfcluster.log_stream import MOST_FOLLOWED, LogRequest
 
 
 class Client:
@@ -87,6 +90,48 @@ class Client:
         """
         namespace = (manifest.get("metadata") or {}).get("namespace")
         return self.api.apply(TFCLUSTERS, manifest, namespace, force=force, dry_run=dry_run)
+
+    def logs(
+        self,
+        name: str,
+        tasks: Sequence[str] = (),
+        namespace: str | None = None,
+        *,
+        follow: bool = False,
+        previous: bool = False,
+        container: str = "",
+        tail: int | None = None,
+        since_seconds: int | None = None,
+        limit: int = MOST_FOLLOWED,
+        tell: Callable[[str], None] = lambda _: None,
+    ) -> Iterator[LogLine]:
+        """Give the lines of tasks' logs: those of a task in order and each once, of many tasks as they come.
+
+        A task goes on in the pod that replaces another.  A stream that breaks is opened again where it was.  Close
+        the iterator to stop before its end.
+
+        Args:
+            name: the TFCluster's name.
+            tasks: JOB for all tasks of a job, JOB/INDEX for one; none means all.
+            namespace: its namespace, if not the client's.
+            follow: go on until the TFCluster has finished or is deleted, with tasks that are added.
+            previous: instead, the failed pods of the tasks that are kept, and earlier containers of their pods.
+            container: the container; "" means the one that runs the task.
+            tail: how many lines from the end of each log that is there; None means all.
+            since_seconds: how old its oldest line may be, in seconds; None means any age.
+            limit: how many logs may be followed at once.
+            tell: takes words: what is waited for, which pod follows which and why.
+
+        Raises:
+            NoClusterError: there is no such TFCluster.
+            NoTaskError: it has no such task; the words list those that it has.
+            RefusedError: the API server said no.
+            UnreachableError: it does not answer, and ``follow`` is not given.
+            TFClusterError: some logs could not be read; those that could were given.
+        """
+        request = LogRequest(tasks, follow, previous, container, tail, since_seconds, limit)
+        for batch in log_batches(self.api, name, namespace, request, tell):
+            yield from batch
 
     def wait(
         self,

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urlsplit
 
 import urllib3
 from kubernetes import client, config
@@ -20,7 +20,9 @@ from kubernetes.config.config_exception import ConfigException
 
 import tfcluster_resolver
 from tfcluster import refusals
+from tfcluster.connection_cut import Cut
 from tfcluster.errors import NotFoundError, UnreachableError
+from tfcluster.websocket_access import WebsocketAccess, websocket_access
 from tfcluster_operator.model import naming
 
 Object = dict[str, Any]
@@ -30,6 +32,7 @@ FIELD_MANAGER: Final = "tfcluster-client"
 #: Seconds until a connection must stand, and until an answer must have begun.
 _CONNECT, _READ = 10.0, 60.0
 _PAGE: Final = 500
+_METADATA_ALONE: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 
 
 class Resource(NamedTuple):
@@ -77,6 +80,8 @@ class KubernetesApi:
         self.namespace = namespace
         self.source = source
         self._configuration = configuration
+        # NB: what is followed for hours would wait for ever on a connection that died without a word.
+        configuration.keep_alive = True
         self._client = client.ApiClient(configuration)
         self._client.user_agent = f"tfcluster/{tfcluster_resolver.__version__}"
 
@@ -130,8 +135,9 @@ class KubernetesApi:
 
     @property
     def server(self) -> str:
-        """The API server's URL."""
-        return str(self._configuration.host)
+        """The API server, for messages; a path may be a secret and is left out."""
+        found = urlsplit(str(self._configuration.host))
+        return f"{found.scheme}://{found.netloc}"
 
     # --- reading
 
@@ -145,6 +151,18 @@ class KubernetesApi:
             return self.get(resource, name, namespace)
         except NotFoundError:
             return None
+
+    def exists(self, resource: Resource, name: str, namespace: str | None = None) -> bool:
+        """Tell whether an object is there, by its metadata alone: no content of a Secret is asked for.
+
+        Raises:
+            RefusedError: the server said no.
+        """
+        try:
+            self._open("GET", self._path(resource, namespace, name), accept=_METADATA_ALONE).read()
+        except NotFoundError:
+            return False
+        return True
 
     def list(self, resource: Resource, namespace: str | None = None, *, labels: str = "", fields: str = "") -> Listed:
         """Give all objects that match.
@@ -296,19 +314,60 @@ class KubernetesApi:
         timestamps: bool = False,
     ) -> Iterator[str]:
         """Give the lines of a container's log; raises NotFoundError, RefusedError and UnreachableError."""
+        response = self.open_log(
+            pod,
+            namespace,
+            container=container,
+            follow=follow,
+            previous=previous,
+            tail=tail,
+            since_seconds=since_seconds,
+            timestamps=timestamps,
+        )
+        for line in _lines(response):
+            yield line.decode("utf-8", "replace")
+
+    def open_log(
+        self,
+        pod: str,
+        namespace: str | None = None,
+        *,
+        container: str = "",
+        follow: bool = False,
+        previous: bool = False,
+        tail: int | None = None,
+        since_seconds: int | None = None,
+        since_time: str = "",
+        timestamps: bool = False,
+    ) -> urllib3.BaseHTTPResponse:
+        """Open a container's log; it is read by ``read1()``, and another thread ends that by ``shutdown()``.
+
+        Args:
+            pod: the pod.
+            namespace: the namespace; None is that of the connection.
+            container: the container, if not the pod's only one.
+            follow: go on while the container runs.
+            previous: the log of the container before it was restarted in its pod.
+            tail: how many lines from the end; all where None.
+            since_seconds: how old the oldest line may be.
+            since_time: the time of the oldest line, as RFC 3339 has it, in whole seconds.
+            timestamps: each line begins with its time by the node's clock, and a space.
+
+        Raises:
+            NotFoundError: there is no such pod.
+            RefusedError: the server said no; status 400 where the container has not started.
+            UnreachableError: the server does not answer.
+        """
         query = _query(
             container=container,
             follow="true" if follow else "",
             previous="true" if previous else "",
             tailLines="" if tail is None else str(tail),
             sinceSeconds="" if since_seconds is None else str(since_seconds),
+            sinceTime=since_time,
             timestamps="true" if timestamps else "",
         )
-        response = self._open(
-            "GET", self._path(PODS, namespace, pod, "log"), query=query, read=None if follow else _READ
-        )
-        for line in _lines(response):
-            yield line.decode("utf-8", "replace")
+        return self._open("GET", self._path(PODS, namespace, pod, "log"), query=query, read=None if follow else _READ)
 
     def execute(
         self,
@@ -339,6 +398,17 @@ class KubernetesApi:
 
         return execute(self._client, pod, command, namespace or self.namespace, container=container, seconds=seconds)
 
+    def websocket_access(self) -> WebsocketAccess:
+        """Give what a websocket to this API server needs besides its headers."""
+        return websocket_access(self._configuration)
+
+    def portforward(self, pod: str, namespace: str | None, port: int) -> tuple[str, dict[str, str]]:
+        """Give the URL of a websocket that leads to a port of a pod, and the headers that show who asks."""
+        path = self._path(PODS, namespace, pod, "portforward")
+        headers = {"User-Agent": self._client.user_agent}
+        self._client.update_params_for_auth(headers, [], ["BearerToken"], path, "GET", None)
+        return f"{self.server}{path}?ports={port}", headers
+
     # --- the rest
 
     def may(self, verb: str, resource: Resource, namespace: str | None = None, *, subresource: str = "") -> bool:
@@ -362,6 +432,10 @@ class KubernetesApi:
     def read(self, path: str, query: Mapping[str, str] | None = None) -> bytes:
         """Give the answer to a GET of any path, such as /version; raises NotFoundError and RefusedError."""
         return bytes(self._open("GET", path, query=dict(query or {})).read())
+
+    def interruptible(self) -> InterruptibleApi:
+        """Give the same with connections of its own, which another thread can cut."""
+        return InterruptibleApi(self._configuration, self.namespace, self.source)
 
     def close(self) -> None:
         """Close the connections."""
@@ -398,14 +472,15 @@ class KubernetesApi:
         body: Mapping[str, Any] | None = None,
         query: Mapping[str, str] | None = None,
         content: str = "application/json",
+        accept: str = "application/json",
         read: float | None = _READ,
     ) -> urllib3.BaseHTTPResponse:
         """Make a request; the body of the answer is not read yet."""
-        headers = {"Accept": "application/json", "User-Agent": self._client.user_agent}
+        headers = {"Accept": accept, "User-Agent": self._client.user_agent}
         self._client.update_params_for_auth(headers, [], ["BearerToken"], path, method, body)
         if body is not None:
             headers["Content-Type"] = content
-        url = f"{self.server}{path}" + (f"?{urlencode(query)}" if query else "")
+        url = f"{self._configuration.host}{path}" + (f"?{urlencode(query)}" if query else "")
         try:
             response: urllib3.BaseHTTPResponse = self._client.rest_client.pool_manager.request(
                 method,
@@ -424,6 +499,22 @@ class KubernetesApi:
                 hint=f"Is this the right cluster? The credentials are from {self.source or 'the caller'}.",
             ) from error
         return response
+
+
+class InterruptibleApi(KubernetesApi):
+    """A KubernetesApi whose requests another thread can end, also those that wait for the first byte of an answer.
+
+    NB: a log that is followed has no answer, and so nothing to close, until its container writes a line.
+    """
+
+    def __init__(self, configuration: client.Configuration, namespace: str, source: str = "") -> None:
+        super().__init__(configuration, namespace, source)
+        self._cut = Cut()
+        self._client.rest_client.pool_manager.pool_classes_by_scheme = self._cut.pools()
+
+    def interrupt(self) -> None:
+        """End all requests; those that are under way and those to come fail with UnreachableError."""
+        self._cut.cut()
 
 
 @dataclass(frozen=True, slots=True)

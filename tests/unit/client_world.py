@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from click.testing import CliRunner, Result
 from simulation.nodes import Nodes
 from support.manifests import tfcluster
+from unit.played_logs import PlayedLogs
 
 from memory_kubernetes import MemoryKubernetes, Refusal
 from tfcluster.client import Client
@@ -34,10 +35,12 @@ class ClientWorld:
         nodes: plays the pods; use it by ``at_once``.
         kubeconfig: the file that reaches it.
         logs: the text of each container's log, by pod.
+        played: the logs of all other pods, line by line; use it by ``at_once``.
     """
 
     kube: MemoryKubernetes
     nodes: Nodes
+    played: PlayedLogs
 
     def __init__(self, folder: Path) -> None:
         self.kubeconfig = folder / "kubeconfig"
@@ -61,15 +64,21 @@ class ClientWorld:
         async with control_plane.run(log_of=self._log_of) as plane:
             self.kube = plane.kube
             self.nodes = Nodes(plane.kube, time.time)
+            self.played = PlayedLogs(plane.kube)
+            plane.kube.subscribers.append(lambda _: self.played.wake())
             self.kubeconfig.write_text(kubeconfig(plane.server.url, plane.token))
             self._up.set()
             await self._over.wait()
+        await self._loop.shutdown_asyncgens()
 
     async def _log_of(self, namespace: str, pod: str, query: Mapping[str, str]) -> AsyncIterator[bytes]:
-        del query
+        if pod not in self.logs:
+            async for piece in self.played.serve(namespace, pod, query):
+                yield piece
+            return
         if self.kube.get("pods", namespace, pod) is None:
             raise Refusal(404, "NotFound", f'pods "{pod}" not found', details={"name": pod, "kind": "pods"})
-        yield self.logs.get(pod, "").encode()
+        yield self.logs[pod].encode()
 
     def at_once(self, act: Callable[[], _T]) -> _T:
         """Do something in the API server's thread."""

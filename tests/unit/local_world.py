@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -12,7 +11,6 @@ from typing import Any
 
 import yaml
 from support.waiting import eventually
-
 
 Object = dict[str, Any]
 #: Far above what any of it takes; nothing is judged by it.
@@ -89,13 +87,13 @@ class Run:
         """Send it a signal."""
         self.process.send_signal(number)
 
-    def tfcluster(self, *words: str) -> subprocess.CompletedProcess[str]:
+    def tfcluster(self, *words: str, state: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
         """Run another command on it."""
         return subprocess.run(
             [sys.executable, "-m", "tfcluster", *words],
             capture_output=True,
             text=True,
-            env={**os.environ, "XDG_STATE_HOME": str(self.state)},
+            env={**os.environ, "XDG_STATE_HOME": str(self.state), **(state or {})},
             timeout=DEADLINE,
             check=False,
         )

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import signal
+import stat
+import urllib.error
+import urllib.request
 from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree  # noqa: ICN001 - its name says what it is
 
 import pytest
 from support.waiting import eventually
@@ -61,3 +67,191 @@ def test_nothing_outlives_a_run_that_is_killed(tmp_path: Path) -> None:
     run.end()
 
     eventually(lambda: list(processes_with(str(run.state))), lambda left: left == [], what="nothing is left")
+
+
+def test_a_killed_task_heals_at_its_address(tmp_path: Path) -> None:
+    """`local kill` ends a task's processes; the operator starts it again, and its address stays."""
+    program = "import os, time; print('at', os.environ['TFCLUSTER_ADDRESS'], flush=True); time.sleep(600)"
+    run = Run(tmp_path, cluster(jobs={"worker": job(program, replicas=2)}))
+    first = run.await_line("worker-1 | at")
+
+    killed = run.tfcluster("local", "kill", "worker/1")
+
+    assert "killed worker/1: process" in killed.stderr
+    told = eventually(lambda: run.out, lambda out: out.count("worker-1 | at") == 2, what="worker 1 starts again")
+    assert {line for line in told.splitlines() if "worker-1" in line} == {first}
+    assert "worker-1 was killed by signal 9" in run.err
+    assert "worker-1 restarts in 1 s" in run.err
+    missing = run.tfcluster("local", "kill", "worker-7")
+    assert (missing.returncode, "no process of worker-7" in missing.stderr) == (1, True)
+    run.signal(signal.SIGINT)
+    assert run.end() == 130
+
+
+def test_other_commands_work_on_a_run(tmp_path: Path) -> None:
+    """By its kubeconfig a run is scaled, suspended and resumed as any cluster; a resize reaches a program that runs."""
+    watches = """
+from tfcluster_resolver import TFClusterResolver
+resolver = TFClusterResolver()
+print("watches", flush=True)
+for change in resolver.watch():
+    print("epoch", change.epoch, "added", len(change.added), flush=True)
+"""
+    run = Run(tmp_path, cluster(jobs={"chief": job(watches), "worker": job(WAITS, replicas=2)}))
+    run.await_line("watches")
+    api = Api(run)
+
+    api.patch({"jobs": {"worker": {"replicas": 4}}})
+    run.await_line("epoch 2 added 2")
+    run.await_line("worker-3 | waits")
+    api.patch({"suspend": True})
+    eventually(api.pods, lambda pods: pods == [], what="no pod is left of a suspended cluster")
+    assert list(processes_with("TFCLUSTER_JOB=worker")) == []
+    api.patch({"suspend": False})
+    eventually(lambda: run.out.count("worker-3 | waits"), lambda count: count == 2, what="worker 3 runs again")
+
+    run.signal(signal.SIGINT)
+    assert run.end() == 130
+
+
+def test_nobody_is_answered_without_the_token(tmp_path: Path) -> None:
+    """Whoever reaches the API could run programs as this user; the files that hold the token are the user's alone."""
+    run = Run(tmp_path, cluster(jobs={"worker": job(WAITS)}))
+    run.await_line("waits")
+    api = Api(run)
+
+    assert api.pods() == ["small-worker-0"]
+    for path, headers in (
+        ("/api/v1/pods", {}),
+        ("/api/v1/pods", {"Authorization": "Bearer x"}),
+        ("/x/api/v1/pods", {}),
+    ):
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            answer(api.address + path, headers=headers)
+    folder = api.kubeconfig.parent
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert stat.S_IMODE(api.kubeconfig.stat().st_mode) == 0o600
+    run.signal(signal.SIGTERM)
+    assert run.end() == 143
+
+
+def test_two_runs_share_no_port_and_one_name_is_taken_once(tmp_path: Path) -> None:
+    """Ports are held over runs, also while nobody listens; what is in use otherwise is passed over."""
+    says = "import os; print('at', os.environ['TFCLUSTER_ADDRESS'], flush=True)\n" + WAITS
+    state = {"XDG_STATE_HOME": str(tmp_path / "state")}
+    one = Run(tmp_path / "one", cluster("one", jobs={"worker": job(says, replicas=2)}), env=state)
+    seen = {one.await_line(f"worker-{index} | at").rpartition(":")[2] for index in (0, 1)}
+    two = Run(tmp_path / "two", cluster("two", jobs={"worker": job(says, replicas=2)}), env=state)
+    seen |= {two.await_line(f"worker-{index} | at").rpartition(":")[2] for index in (0, 1)}
+    again = Run(tmp_path / "again", cluster("one", jobs={"worker": job(says)}), env=state)
+
+    assert len(seen) == 4
+    assert again.end() == 1
+    assert "a run named one is there already" in again.err
+    listed = json.loads(one.tfcluster("local", "list", "-o", "json", state=state).stdout)
+    assert [(each["name"], each["clusters"]) for each in listed] == [("one", ["one"]), ("two", ["two"])]
+    for run in (one, two):
+        run.signal(signal.SIGINT)
+        assert run.end() == 130
+
+
+def test_what_a_killed_run_left_is_cleaned(tmp_path: Path) -> None:
+    """The folder of a run that was killed is no run, and goes at the next look."""
+    run = Run(tmp_path, cluster(jobs={"worker": job(WAITS)}))
+    run.await_line("waits")
+    folder = run.state / "tfcluster" / "local" / "small"
+    assert folder.is_dir()
+    run.signal(signal.SIGKILL)
+    run.end()
+
+    assert folder.is_dir()
+    listed = run.tfcluster("local", "list")
+    assert "nothing runs here" in listed.stderr
+    assert not folder.exists()
+
+
+def test_a_failed_cluster_fails_the_run_and_its_report(tmp_path: Path) -> None:
+    """The exit code is 1; the report has a case for each task, what it said last, and the verdict."""
+    report = tmp_path / "report.xml"
+    jobs = {"chief": job("print('tried ' + chr(0)); raise SystemExit('boom')"), "worker": job(WAITS)}
+    declared = cluster(jobs={name: {**one, "restartPolicy": "Never"} for name, one in jobs.items()})
+    run = Run(tmp_path, declared, options=("--junit", str(report)))
+
+    assert run.end() == 1
+    assert "small failed" in run.err
+    cases = {case.get("name"): case for case in cases_of(report)}
+    assert set(cases) == {"small-chief-0", "small-worker-0", "verdict"}
+    assert "boom" in cases["small-chief-0"].find("failure").get("message")
+    assert "tried \ufffd" in cases["small-chief-0"].find("system-out").text
+    assert cases["small-worker-0"].find("failure") is None
+    assert "chief" in cases["verdict"].find("failure").get("message")
+
+
+def test_a_run_that_takes_too_long_is_ended(tmp_path: Path) -> None:
+    """The exit code is 124, and the report says that it is not over."""
+    report = tmp_path / "report.xml"
+    options = ("--timeout", "0.5s", "--junit", str(report), "-q")
+    run = Run(tmp_path, cluster(jobs={"worker": job(WAITS)}), options=options)
+
+    assert run.end() == 124
+    assert run.out == ""
+    assert [case.get("name") for case in cases_of(report) if case.find("failure") is not None] == ["verdict"]
+
+
+def test_an_image_without_a_command_runs_what_stands_for_it(tmp_path: Path) -> None:
+    """`--entrypoint` stands for the image's entry point, and the arguments follow."""
+    bare = {"template": {"spec": {"containers": [{"name": "a", "image": "b", "args": ["left", "right"]}]}}}
+    run = Run(tmp_path, cluster(jobs={"chief": bare}), options=("--entrypoint", "a=echo called with"))
+
+    assert run.end() == 0
+    assert "chief-0 | called with left right" in run.out
+
+
+def test_kept_logs_and_volumes_stay(tmp_path: Path) -> None:
+    """With --keep the folder stays until the next run of that name, without what reaches a server that is gone."""
+    volumes = {"volumes": [{"name": "kept", "persistentVolumeClaim": {"claimName": "mine"}}]}
+    mount = {"volumeMounts": [{"name": "kept", "mountPath": "/kept"}]}
+    one = job("open('/kept/x', 'w').write('1'); print('wrote')", container=mount, **volumes)
+    run = Run(tmp_path, cluster(jobs={"chief": one}), options=("--keep",))
+
+    assert run.end() == 0
+    folder = run.state / "tfcluster" / "local" / "small"
+    assert (folder / "claims" / "default" / "mine" / "x").read_text() == "1"
+    assert "wrote" in (folder / "logs" / "small-chief-0" / "tensorflow.log").read_text()
+    assert not (folder / "kubeconfig").exists()
+    assert "nothing runs here" in run.tfcluster("local", "list").stderr
+    assert folder.exists()
+
+
+def cases_of(report: Path) -> list[ElementTree.Element]:
+    """Give the test cases of a report."""
+    return list(ElementTree.parse(report).iter("testcase"))  # noqa: S314 - it is our own
+
+
+def answer(url: str, **request: Any) -> Any:
+    """Ask an API server."""
+    with urllib.request.urlopen(urllib.request.Request(url, **request)) as told:  # noqa: S310 - a server of ours
+        return json.load(told)
+
+
+class Api:
+    """A run's API server as any client reaches it."""
+
+    def __init__(self, run: Run) -> None:
+        self.kubeconfig = eventually(lambda: next(run.state.rglob("kubeconfig"), None), what="it has a kubeconfig")
+        config = json.loads(self.kubeconfig.read_text())
+        self.server = config["clusters"][0]["cluster"]["server"]
+        self.address = self.server.rpartition("/")[0]
+
+    def pods(self) -> list[str]:
+        """Name the pods."""
+        return [pod["metadata"]["name"] for pod in answer(self.server + "/api/v1/pods")["items"]]
+
+    def patch(self, spec: dict) -> None:
+        """Change the TFCluster's spec."""
+        answer(
+            f"{self.server}/apis/tfcluster.dev/v1alpha1/namespaces/default/tfclusters/small",
+            data=json.dumps({"spec": spec}).encode(),
+            method="PATCH",
+            headers={"Content-Type": "application/merge-patch+json"},
+        )

@@ -1,0 +1,118 @@
+"""What `make demo-kubernetes` needs, from nothing: `python -m scripts.set_up` does all of it, and with a name one step.
+
+Compiling Kubernetes is the longest; downloads, packages and images are made beside it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import Final
+
+from rich.console import Console
+
+import local_kubernetes.__main__ as cluster_command
+from local_kubernetes import binaries, checkout, choice, doctor
+from scripts import images, install
+from scripts.steps import Run, Step, StepError, span
+
+
+def steps(cluster: str) -> tuple[Step, ...]:
+    """Return what to do, in an order in which one could do it alone.
+
+    Args:
+        cluster: The kind of cluster: node, kind or current.
+    """
+    before, ours = [], cluster != "current"
+    if ours:
+        before += [
+            Step("packages", "Debian packages that this machine lacks"),
+            Step("kubernetes", "Kubernetes, compiled"),
+        ]
+    before += [Step("tools", "kubectl and helm")]
+    if cluster == "node":
+        before += [Step("dns", "CoreDNS and the pause container, compiled", after=("kubernetes",))]
+    return (
+        *before,
+        # NB: both build tools come as Debian packages, and only one can install packages at a time.
+        Step("operator image", "the operator's image", after=("packages",) if ours else ()),
+        Step("training image", "the image with TensorFlow", after=("operator image",)),
+        Step("cluster", "a cluster", after=tuple(step.name for step in before)),
+        Step("operator", "the operator, installed in it", after=("cluster", "operator image")),
+        Step("training", "TensorFlow's image, loaded into it", after=("cluster", "training image")),
+    )
+
+
+def _install_packages() -> None:
+    doctor.install_missing(node=choice.choose().name == "node")
+
+
+def _link_tools() -> None:
+    if choice.choose().name == "current":
+        checkout.link_users_tools()
+    else:
+        checkout.link_tools()
+
+
+def _compile_small_programs() -> None:
+    binaries.coredns()
+    binaries.pause()
+
+
+_ACTIONS: Final[dict[str, Callable[[], object]]] = {
+    "packages": _install_packages,
+    "kubernetes": binaries.hyperkube,
+    "tools": _link_tools,
+    "dns": _compile_small_programs,
+    "operator image": images.OPERATOR.archive,
+    "training image": images.TRAINING.archive,
+    "cluster": choice.up,
+    "operator": install.main,
+    "training": lambda: images.load(images.TRAINING),
+}
+
+
+def run(console: Console) -> None:
+    """Do all steps, as far as they are not done.
+
+    Args:
+        console: Where to tell of it.
+
+    Raises:
+        StepError: One has failed.
+    """
+    began = time.monotonic()
+    todo = Run(
+        steps(choice.choose().name),
+        command=lambda step: (sys.executable, "-m", "scripts.set_up", step.name),
+        logs=checkout.LOCAL / "set-up",
+        console=console,
+    )
+    todo.go()
+    took = span(time.monotonic() - began)
+    console.print(f"\n  All of it took {took}, on {os.cpu_count()} processors; CPU {span(todo.cpu)}.", highlight=False)
+
+
+def main(arguments: list[str]) -> int:
+    """Do one step, or all of them.
+
+    Args:
+        arguments: The name of a step, or nothing.
+
+    Returns:
+        The process's exit code.
+    """
+    if arguments:
+        return cluster_command.guarded(_ACTIONS[arguments[0]])
+    try:
+        run(Console())
+    except StepError as error:
+        images.tell(str(error))
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,245 @@
+"""Which logs should be open: pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tfcluster.errors import TFClusterError
+from tfcluster.log_plan import Progress, Sight, Steps, next_steps
+from tfcluster.log_pods import LogPod, log_pod, log_pods
+from tfcluster.task_names import NoTaskError, Selection, TaskName, choose
+
+W0, W1 = TaskName("worker", 0), TaskName("worker", 1)
+
+
+def cluster(*, workers: int = 1, verdict: str = "", suspend: bool = False) -> dict:
+    conditions = [{"type": verdict, "status": "True", "message": "why"}] if verdict else []
+    return {
+        "metadata": {"name": "mnist", "uid": "u"},
+        "spec": {"jobs": {"worker": {"replicas": workers}}, "suspend": suspend},
+        "status": {"conditions": conditions},
+    }
+
+
+def steps(*pods: LogPod, progress: Progress, limit: int = 10, gone: bool = False, **of_cluster) -> Steps:
+    return next_steps(Sight(cluster(**of_cluster), pods, (), gone), progress, limit=limit)
+
+
+FIRST = LogPod(W0, "a", "mnist-worker-0", born=("1", 0))
+SECOND = LogPod(W0, "b", "mnist-worker-0-r1", born=("2", 1))
+
+
+def test_the_next_pod_of_a_task_waits_until_the_log_of_the_one_before_is_out():
+    ended = replace(FIRST, state="ended", words="failed with exit code 1", kept=True)
+    progress = Progress(begun=True, open={"a"}, last={W0: ended}, tasks={W0})
+    assert (steps(ended, SECOND, progress=progress).open, steps(ended, SECOND, progress=progress).over) == ((), {"a"})
+
+    progress.open, progress.read = set(), {"a"}
+    found = steps(ended, SECOND, progress=progress)
+
+    assert found.open == (SECOND,)
+    words = "worker/0: pod mnist-worker-0 failed with exit code 1; the task goes on in mnist-worker-0-r1"
+    assert list(found.say.values()) == [words]
+
+
+def test_pods_that_were_kept_before_are_not_followed():
+    kept = replace(FIRST, state="ended", kept=True)
+    found = steps(kept, SECOND, progress=Progress())
+
+    assert (found.open, found.skip) == ((SECOND,), {"a"})
+
+
+def test_a_pod_that_came_and_failed_between_two_looks_is_read():
+    progress = Progress(begun=True, read={"a"}, last={W0: FIRST}, tasks={W0})
+    between = replace(SECOND, state="ended", kept=True)
+    third = LogPod(W0, "c", "mnist-worker-0-r2", born=("3", 2))
+
+    assert steps(between, third, progress=progress).open == (between,)
+
+
+def test_no_more_logs_are_open_than_may_be_and_the_rest_is_named_once():
+    pods = [LogPod(TaskName("worker", index), f"u{index}", f"mnist-worker-{index}") for index in range(8)]
+    progress = Progress()
+
+    found = steps(*pods, progress=progress, limit=2)
+
+    assert found.open == tuple(pods[:2])
+    assert "worker/2, worker/3, worker/4, worker/5 and 2 more: not followed yet" in found.say["crowd"]
+    progress.told |= set(found.say)
+    assert "crowd" not in steps(*pods, progress=progress, limit=2).say
+
+
+def test_a_finished_cluster_ends_the_stream_when_all_is_out():
+    ended = replace(FIRST, state="ended")
+    progress = Progress(begun=True, open={"a"}, last={W0: FIRST}, tasks={W0})
+    assert not steps(ended, progress=progress, verdict="Succeeded").done
+
+    progress.open, progress.read = set(), {"a"}
+    found = steps(ended, progress=progress, verdict="Failed")
+
+    assert found.done
+    assert found.say["verdict"] == "TFCluster mnist has failed: why"
+    assert not steps(ended, progress=progress).done
+
+
+def test_what_runs_on_after_the_end_need_only_become_quiet():
+    progress = Progress(begun=True, open={"a", "z"}, last={W0: FIRST}, tasks={W0})
+
+    found = steps(FIRST, progress=progress, verdict="Succeeded")
+
+    assert set(found.quiet) == {"a", "z"}, "a runs on, z is gone from the API"
+    assert found.over == {"z"}
+    assert steps(FIRST, progress=progress).quiet.keys() == {"z"}
+    leaving = steps(replace(FIRST, leaving=True), progress=progress, verdict="Succeeded")
+    assert leaving.quiet["a"] > found.quiet["a"], "it still has its grace period"
+
+
+def test_a_wait_is_told_once_and_again_where_it_needs_help():
+    waiting = replace(FIRST, state="waiting", words="its container is being created")
+    progress = Progress()
+    found = steps(waiting, progress=progress)
+    assert list(found.say.values()) == ["worker/0: not started: its container is being created"]
+
+    progress.begun, progress.tasks = True, {W0}
+    progress.told |= set(found.say)
+    assert steps(waiting, progress=progress).say == {}
+    stuck = replace(waiting, words="ImagePullBackOff: no such image", stuck=True)
+    assert list(steps(stuck, progress=progress).say.values()) == [
+        "worker/0: not started: ImagePullBackOff: no such image"
+    ]
+
+
+def test_pods_that_wait_for_the_same_share_a_line():
+    pods = [
+        LogPod(TaskName("worker", index), f"u{index}", "p", state="waiting", words="it has no node yet")
+        for index in range(6)
+    ]
+    said = [words for words in steps(*pods, progress=Progress()).say.values() if words]
+
+    assert said == ["worker/0, worker/1, worker/2, worker/3 and 2 more: not started: it has no node yet"]
+
+
+def test_a_suspended_cluster_says_how_to_go_on():
+    found = next_steps(Sight(cluster(suspend=True), (), (W0,)), Progress(), limit=1)
+
+    assert found.say["absent"].endswith("TFCluster mnist is suspended; `tfcluster resume mnist` starts it")
+    assert not found.done
+
+
+def raw(**status) -> dict:
+    return {
+        "metadata": {"name": "mnist-worker-0", "uid": "a", "labels": {}, "annotations": {}},
+        "spec": {
+            "containers": [{"name": "proxy"}, {"name": "tensorflow"}],
+            "initContainers": [{"name": "mesh", "restartPolicy": "Always"}],
+        },
+        "status": status,
+    }
+
+
+def told(name: str = "tensorflow", *, count: int = 0, last: dict | None = None, **state) -> list[dict]:
+    return [{"name": name, "state": state, "lastState": last or {}, "restartCount": count}]
+
+
+@pytest.mark.parametrize(
+    ("status", "state", "readable", "words"),
+    [
+        ({"phase": "Pending"}, "waiting", False, "it has no node yet"),
+        (
+            {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1"}]},
+            "waiting",
+            False,
+            "Unschedulable: 0/1",
+        ),
+        (
+            {"containerStatuses": told(waiting={"reason": "ErrImagePull", "message": "no\n such image"})},
+            "waiting",
+            False,
+            "ErrImagePull: no such image",
+        ),
+        ({"phase": "Running", "containerStatuses": told(running={})}, "running", True, ""),
+        (
+            {"phase": "Running", "containerStatuses": told(terminated={"exitCode": 137, "reason": "OOMKilled"})},
+            "ended",
+            True,
+            "failed with exit code 137, OOMKilled",
+        ),
+        (
+            {"phase": "Succeeded", "containerStatuses": told(terminated={"exitCode": 0, "reason": "Completed"})},
+            "ended",
+            True,
+            "ended with exit code 0",
+        ),
+        (
+            {"phase": "Failed", "reason": "Evicted", "message": "The node was low on memory."},
+            "ended",
+            False,
+            "was taken away: The node was low on memory.",
+        ),
+        (
+            {
+                "containerStatuses": told(
+                    waiting={"reason": "CrashLoopBackOff"}, last={"terminated": {"exitCode": 1}}, count=3
+                )
+            },
+            "running",
+            True,
+            "",
+        ),
+    ],
+)
+def test_what_a_pods_state_means_to_its_log(status, state, readable, words):
+    pod = log_pod(W0, raw(**status))
+
+    assert (pod.state, pod.readable, pod.words) == (state, readable, words)
+    assert pod.container == "tensorflow"
+
+
+def test_a_sidecar_that_ended_is_started_again_by_the_kubelet():
+    status = {"phase": "Running", "initContainerStatuses": told("mesh", terminated={"exitCode": 1}, count=1)}
+
+    assert log_pod(W0, raw(**status), "mesh").state == "running"
+    assert log_pod(W0, raw(**{**status, "phase": "Failed"}), "mesh").state == "ended"
+    assert log_pod(W0, raw(**status), "other").container == ""
+
+
+def test_pods_of_another_cluster_of_the_name_are_left_out():
+    pod = raw(phase="Running")
+    pod["metadata"] |= {
+        "labels": {"tfcluster.dev/job": "worker", "tfcluster.dev/task-index": "0"},
+        "ownerReferences": [{"controller": True, "uid": "u"}],
+    }
+
+    assert [one.task for one in log_pods("u", [pod])] == [W0]
+    assert log_pods("another", [pod]) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "inside", "outside"),
+    [
+        ([], [W0, TaskName("ps", 7)], []),
+        (["worker"], [W0, TaskName("worker", 99)], [TaskName("ps", 0)]),
+        (["worker/1", "ps"], [W1, TaskName("ps", 0)], [W0]),
+        (["worker/5"], [TaskName("worker", 5)], [W0]),
+    ],
+)
+def test_tasks_are_chosen_by_job_and_index(words, inside, outside):
+    chosen = choose(words, {"ps": 1, "worker": 2}, [TaskName("worker", 5)], "mnist")
+
+    assert all(task in chosen for task in inside)
+    assert not any(task in chosen for task in outside)
+
+
+@pytest.mark.parametrize("word", ["worker/2", "worker/-1", "worker/", "worker/0/1", "nobody", "worker/٣", ""])
+def test_what_names_no_task_is_refused(word):
+    with pytest.raises(NoTaskError, match="it has worker/0 to worker/1"):
+        choose([word], {"worker": 2}, [], "mnist")
+
+
+def test_one_task_is_told_from_many():
+    assert choose(["worker/0"], {"worker": 1}, [], "m").is_one
+    assert not choose(["worker"], {"worker": 1}, [], "m").is_one
+    assert not Selection().is_one
+    assert issubclass(NoTaskError, TFClusterError)

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 import yaml
+from click.testing import CliRunner
 from unit.local_world import cluster, job
 
+from tfcluster.commands.root import root
 from tfcluster.errors import ManifestError
 from tfcluster.local import manifest
 
@@ -86,3 +88,24 @@ def test_every_example_can_be_read(example: Path) -> None:
         objects = manifest.load([example])
         manifest.check_programs(objects, {})
         assert "image" in manifest.unplayed(manifest.clusters_of(objects))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--name", "../x"), "is no name"),
+        (("--map", "opt=."), "is not IMAGEPATH=PATH"),
+        (("--map", "/opt=/no/such/folder"), "is not there"),
+        (("--python", "/no/such/python"), "is no program"),
+        (("--entrypoint", "a="), "names no program"),
+    ],
+)
+def test_options_that_mean_nothing_are_refused(tmp_path: Path, options: tuple[str, ...], words: str) -> None:
+    """Before anything runs, with click's own exit code."""
+    file = tmp_path / "manifest.yaml"
+    file.write_text(yaml.safe_dump(cluster(jobs={"worker": job("pass")})), encoding="utf-8")
+
+    done = CliRunner().invoke(root, ["local", "run", "-f", str(file), *options])
+
+    assert done.exit_code == 2
+    assert words in done.stderr

@@ -58,7 +58,9 @@ def test_a_container_whose_program_nobody_knows_is_refused(tmp_path: Path) -> No
 
     manifest.check_programs(read(tmp_path, cluster(jobs={"ps": bare})), {})
     unresolved = read(tmp_path, cluster(jobs={"ps": bare}, resolver={"delivery": "None"}))
+    configured = read(tmp_path, cluster(jobs={"ps": bare}, resolver={"tfConfig": "Environment"}))
     for objects, where in (
+        (configured, "job ps, container a"),
         (read(tmp_path, cluster(jobs={"ps": with_arguments})), "job ps, container a"),
         (read(tmp_path, cluster(jobs={"ps": beside})), "job ps, container c"),
         (unresolved, "job ps, container a"),

@@ -169,8 +169,8 @@ class PortForwards:
             self._serving.add(serving)
             try:
                 await serving
-            except ConnectionError:
-                pass  # whoever connected is gone
+            except (ConnectionError, asyncio.CancelledError):
+                pass  # whoever connected is gone, or the session ends: asyncio would print that one was cancelled
             finally:
                 self._serving.discard(serving)
                 writer.close()

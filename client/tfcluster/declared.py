@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib import resources
 from typing import Any, Final
 
-import yaml
-
 from memory_kubernetes.shaping import shape
+from tfcluster.definition import schema
 from tfcluster.errors import ManifestError
 from tfcluster.manifest_files import Manifest
+from tfcluster.validation import Problem, problems, read_path, without_nulls
 from tfcluster_operator.model import naming
 from tfcluster_operator.model.parse import InvalidSpecError, parse
 from tfcluster_operator.model.spec import IsolationMode, TFCluster
@@ -22,8 +19,6 @@ Object = dict[str, Any]
 
 #: What stands where only the API server can give a value.
 UNKNOWN_UID: Final = "<uid>"
-#: A step of a path such as spec.jobs.worker.template.spec.containers[0].env.
-_STEP: Final = re.compile(r"\[(\d+)\]|([^.\[\]]+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +34,6 @@ class Declared:
     manifest: Manifest
     body: Object
     cluster: TFCluster
-
-
-@cache
-def definition() -> Mapping[str, Any]:
-    """Give the schema of a TFCluster, from the CustomResourceDefinition that the package brings."""
-    text = resources.files("tfcluster").joinpath("definition.yaml").read_text(encoding="utf-8")
-    body = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - both are safe
-    version = next(one for one in body["spec"]["versions"] if one["storage"])
-    schema: Mapping[str, Any] = version["schema"]["openAPIV3Schema"]
-    return schema
 
 
 def declare(
@@ -73,16 +58,37 @@ def declare(
     Raises:
         ManifestError: no TFCluster can be made of it; it tells all problems.
     """
-    found = [(_steps(words), words) for words in _problems(manifest.body)]
-    body = None
+    refuse(manifest, problems(manifest.body))
+    body = complete(manifest.body, namespace, live)
+    return Declared(manifest, body, read(manifest, body, default_isolation=default_isolation))
+
+
+def refuse(manifest: Manifest, found: Sequence[Problem]) -> None:
+    """Tell what is wrong with a manifest, in the order of its lines; raises ManifestError where something is."""
     if not found:
-        body = complete(manifest.body, namespace, live)
-        try:
-            return Declared(manifest, body, parse(body, default_isolation=default_isolation))
-        except InvalidSpecError as error:
-            found = [(_steps(words), words) for words in error.problems]
+        return
     what = f"{naming.KIND} {manifest.name}" if manifest.name else f"a {naming.KIND} without a name"
-    raise ManifestError(f"{what} is not valid:", [f"{manifest.place(where)}: {words}" for where, words in found])
+    told = sorted(found, key=lambda one: manifest.line_of(one.where))
+    raise ManifestError(f"{what} is not valid:", [f"{manifest.place(one.where)}: {one}" for one in told])
+
+
+def read(manifest: Manifest, body: Mapping[str, Any], *, default_isolation: IsolationMode = "None") -> TFCluster:
+    """Read a TFCluster as the operator does.
+
+    Args:
+        manifest: the file that it is from, for messages.
+        body: the TFCluster with its defaults and its identity.
+        default_isolation: as in declare.
+
+    Raises:
+        ManifestError: the operator could make nothing of it.
+    """
+    try:
+        return parse(body, default_isolation=default_isolation)
+    except InvalidSpecError as error:
+        told = [problem.partition(": ") for problem in error.problems]
+        refuse(manifest, [Problem(read_path(path), words) for path, _, words in told])
+        raise
 
 
 def complete(body: Mapping[str, Any], namespace: str, live: Mapping[str, Any] | None = None) -> Object:
@@ -101,22 +107,8 @@ def complete(body: Mapping[str, Any], namespace: str, live: Mapping[str, Any] | 
     identity = {"uid": known.get("uid", UNKNOWN_UID), "generation": known.get("generation", 1)}
     if "deletionTimestamp" in known:
         identity["deletionTimestamp"] = known["deletionTimestamp"]
-    shaped = shape(definition(), {key: value for key, value in body.items() if key != "status"})
+    shaped = shape(schema(), without_nulls(schema(), {key: value for key, value in body.items() if key != "status"}))
     shaped["metadata"] = {**about, "namespace": about.get("namespace") or namespace, **identity}
     if live is not None and "status" in live:
         shaped["status"] = live["status"]
     return shaped
-
-
-def _problems(body: Mapping[str, Any]) -> Iterator[str]:
-    if body.get("apiVersion") != naming.API_VERSION:
-        yield f"apiVersion: write {naming.API_VERSION}"
-    about = body.get("metadata")
-    name = about.get("name") if isinstance(about, Mapping) else None
-    if not isinstance(name, str) or not name:
-        yield "metadata.name: give the cluster a name"
-
-
-def _steps(problem: str) -> Sequence[str | int]:
-    path = problem.partition(": ")[0]
-    return [int(index) if index else key for index, key in _STEP.findall(path)]

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urlsplit
 
 import urllib3
 from kubernetes import client, config
@@ -32,6 +32,7 @@ FIELD_MANAGER: Final = "tfcluster-client"
 #: Seconds until a connection must stand, and until an answer must have begun.
 _CONNECT, _READ = 10.0, 60.0
 _PAGE: Final = 500
+_METADATA_ALONE: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 
 
 class Resource(NamedTuple):
@@ -134,8 +135,9 @@ class KubernetesApi:
 
     @property
     def server(self) -> str:
-        """The API server's URL."""
-        return str(self._configuration.host)
+        """The API server, for messages; a path may be a secret and is left out."""
+        found = urlsplit(str(self._configuration.host))
+        return f"{found.scheme}://{found.netloc}"
 
     # --- reading
 
@@ -149,6 +151,18 @@ class KubernetesApi:
             return self.get(resource, name, namespace)
         except NotFoundError:
             return None
+
+    def exists(self, resource: Resource, name: str, namespace: str | None = None) -> bool:
+        """Tell whether an object is there, by its metadata alone: no content of a Secret is asked for.
+
+        Raises:
+            RefusedError: the server said no.
+        """
+        try:
+            self._open("GET", self._path(resource, namespace, name), accept=_METADATA_ALONE).read()
+        except NotFoundError:
+            return False
+        return True
 
     def list(self, resource: Resource, namespace: str | None = None, *, labels: str = "", fields: str = "") -> Listed:
         """Give all objects that match.
@@ -261,10 +275,14 @@ class KubernetesApi:
         namespace: str | None = None,
         *,
         subresource: str = "",
+        dry_run: bool = False,
     ) -> Object:
-        """Change an object by a merge patch; raises NotFoundError, ConflictError and RefusedError."""
+        """Change an object by a merge patch; raises NotFoundError, ConflictError and RefusedError.
+
+        With a UID in its metadata, it changes the object of that UID only.
+        """
         path = self._path(resource, namespace, name, subresource)
-        query = _query(fieldManager=FIELD_MANAGER, fieldValidation="Strict")
+        query = _query(fieldManager=FIELD_MANAGER, dryRun="All" if dry_run else "", fieldValidation="Strict")
         return self._json("PATCH", path, body=change, query=query, content="application/merge-patch+json")
 
     def delete(
@@ -276,14 +294,17 @@ class KubernetesApi:
         uid: str = "",
         grace: int | None = None,
         propagation: str = "",
+        dry_run: bool = False,
     ) -> None:
         """Delete an object; raises NotFoundError, ConflictError (another object has the name now) and RefusedError."""
         options = {
             **({"preconditions": {"uid": uid}} if uid else {}),
             **({} if grace is None else {"gracePeriodSeconds": grace}),
             **({"propagationPolicy": propagation} if propagation else {}),
+            **({"dryRun": ["All"]} if dry_run else {}),
         }
-        self._json("DELETE", self._path(resource, namespace, name), body=options or None)
+        query = _query(dryRun="All" if dry_run else "")
+        self._json("DELETE", self._path(resource, namespace, name), body=options or None, query=query)
 
     # --- pods
 
@@ -415,6 +436,12 @@ class KubernetesApi:
         answer = self._json("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", body=body)
         return bool((answer.get("status") or {}).get("allowed"))
 
+    def resources_of(self, group_version: str) -> Sequence[Object]:
+        """Give what an API group and version serves, as APIResources; raises NotFoundError and RefusedError."""
+        base = "apis" if "/" in group_version else "api"
+        resources: Sequence[Object] = self._json("GET", f"/{base}/{group_version}").get("resources") or ()
+        return resources
+
     def read(self, path: str, query: Mapping[str, str] | None = None) -> bytes:
         """Give the answer to a GET of any path, such as /version; raises NotFoundError and RefusedError."""
         return bytes(self._open("GET", path, query=dict(query or {})).read())
@@ -458,14 +485,15 @@ class KubernetesApi:
         body: Mapping[str, Any] | None = None,
         query: Mapping[str, str] | None = None,
         content: str = "application/json",
+        accept: str = "application/json",
         read: float | None = _READ,
     ) -> urllib3.BaseHTTPResponse:
         """Make a request; the body of the answer is not read yet."""
-        headers = {"Accept": "application/json", "User-Agent": self._client.user_agent}
+        headers = {"Accept": accept, "User-Agent": self._client.user_agent}
         self._client.update_params_for_auth(headers, [], ["BearerToken"], path, method, body)
         if body is not None:
             headers["Content-Type"] = content
-        url = f"{self.server}{path}" + (f"?{urlencode(query)}" if query else "")
+        url = f"{self._configuration.host}{path}" + (f"?{urlencode(query)}" if query else "")
         try:
             response: urllib3.BaseHTTPResponse = self._client.rest_client.pool_manager.request(
                 method,

@@ -103,6 +103,29 @@ def _plain(schema: Any) -> Any:
     return plain
 
 
+def clusters_of(objects: Sequence[Object]) -> list[Object]:
+    """Give the TFClusters among objects."""
+    return [one for one in objects if one["kind"] == naming.KIND]
+
+
+def check_programs(objects: Sequence[Object], entry_points: Mapping[str, Sequence[str]]) -> None:
+    """Refuse containers of which nobody here knows what they run.
+
+    Args:
+        objects: the objects.
+        entry_points: what stands for images' entry points, by container; under "" for every one.
+
+    Raises:
+        ManifestError: there are some.
+    """
+    if found := without_program(clusters_of(objects), entry_points):
+        raise ManifestError(
+            "an image's own entry point cannot be played, and these containers name no command:",
+            found,
+            hint="Write a command into the manifest, or pass --entrypoint [CONTAINER=]COMMAND.",
+        )
+
+
 def unplayed(clusters: Sequence[Object]) -> list[str]:
     """Name what the manifest asks for and nothing on this machine does; each once.
 

@@ -1,0 +1,22 @@
+"""What a TFCluster may be: the schema of the CustomResourceDefinition that the package brings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import yaml
+
+Schema = Mapping[str, Any]
+
+
+@cache
+def schema() -> Schema:
+    """Give the schema of a TFCluster in the version that is stored."""
+    text = resources.files("tfcluster").joinpath("definition.yaml").read_text(encoding="utf-8")
+    body = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - both are safe
+    version = next(one for one in body["spec"]["versions"] if one["storage"])
+    found: Schema = version["schema"]["openAPIV3Schema"]
+    return found

@@ -1,0 +1,290 @@
+"""Whether a manifest is a TFCluster, as the API server would judge it: every problem at once, in words.
+
+The schema is judged by jsonschema with Kubernetes' extensions; unknown fields are problems, as they are to kubectl
+(``fieldValidation=Strict``).  Then come the rules.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any, Final, NamedTuple
+
+from jsonschema import Draft202012Validator, ValidationError, validators
+
+from memory_kubernetes.shaping import shape
+from tfcluster import rules
+from tfcluster.definition import Schema, schema
+from tfcluster.rules import Where
+from tfcluster_operator.model import naming
+
+#: A step of a path such as spec.jobs.worker.template.spec.containers[0].env.
+_STEP: Final = re.compile(r"\[(\d+)\]|([^.\[\]]+)")
+#: The words of some rules begin with the path that they are about.
+_OWN_PATH: Final = re.compile(r"((?:spec|metadata)\.[\w.\[\]]+(?:, spec\.[\w.]+)*)(?:: | (?=name each other))")
+_SHOWN: Final = 60
+#: The pattern of quantities in the definition.
+_QUANTITY: Final = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?$"
+
+
+class Problem(NamedTuple):
+    """What is wrong with a manifest: where, and what to do."""
+
+    where: Where
+    words: str
+
+    def __str__(self) -> str:
+        return f"{spell(self.where)}: {self.words}"
+
+
+def spell(where: Where) -> str:
+    """Spell a path, such as ``spec.jobs.worker.template.spec.containers[0].image``."""
+    steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in where)
+    return "".join(steps).removeprefix(".") or "the object"
+
+
+def read_path(text: str) -> Where:
+    """Read a path that was spelt."""
+    return tuple(int(index) if index else key for index, key in _STEP.findall(text))
+
+
+def problems(body: Mapping[str, Any], old: Mapping[str, Any] | None = None) -> list[Problem]:
+    """Judge a manifest.
+
+    Args:
+        body: the TFCluster, as its author wrote it.
+        old: the TFCluster that it replaces, which forbids some changes; None where there is none.
+
+    Returns:
+        What the API server would refuse; nothing where it would take it.
+    """
+    found = misfits(body)
+    shaped = shape(schema(), without_nulls(schema(), {key: value for key, value in body.items() if key != "status"}))
+    malformed = [one.where for one in found]
+    for where, words in rules.broken(schema(), shaped, old, malformed):
+        own = _OWN_PATH.match(words)
+        found.append(Problem(read_path(own[1].partition(",")[0]), words[own.end() :]) if own else Problem(where, words))
+    return list(dict.fromkeys(found))
+
+
+def misfits(body: Mapping[str, Any]) -> list[Problem]:
+    """Judge a manifest by the schema alone, where other fields may be known to the API server already.
+
+    Args:
+        body: the TFCluster, as its author wrote it.
+    """
+    kept = {key: value for key, value in body.items() if key != "status"}
+    return [*_of_the_object(body), *_structural(without_nulls(schema(), kept))]
+
+
+# --- what every object has
+
+
+_METADATA: Final = (
+    *("annotations", "finalizers", "generateName", "labels", "name", "namespace", "ownerReferences"),
+    # NB: what `kubectl get -o yaml` prints may be applied again.
+    *("creationTimestamp", "deletionGracePeriodSeconds", "deletionTimestamp", "generation", "managedFields"),
+    *("resourceVersion", "selfLink", "uid"),
+)
+_NAME: Final = re.compile(r"[A-Za-z0-9]([-._A-Za-z0-9]*[A-Za-z0-9])?")
+_PREFIX: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+
+
+def _of_the_object(body: Mapping[str, Any]) -> Iterator[Problem]:
+    if body.get("apiVersion") != naming.API_VERSION:
+        yield Problem(("apiVersion",), f"write {naming.API_VERSION}")
+    about = body.get("metadata")
+    if about is not None and not isinstance(about, Mapping):
+        yield Problem(("metadata",), _wrong_type("object", about))
+        return
+    about = about or {}
+    name = about.get("name")
+    if name is not None and not isinstance(name, str):
+        yield Problem(("metadata", "name"), _wrong_type("string", name))
+    elif not name:
+        yield Problem(("metadata", "name"), "give the cluster a name")
+    for key in about:
+        if key not in _METADATA:
+            yield Problem(("metadata", key), _unknown(key, _METADATA))
+    for group in ("labels", "annotations"):
+        yield from _of_texts(("metadata", group), about.get(group))
+
+
+def _of_texts(where: Where, group: Any) -> Iterator[Problem]:
+    if group is not None and not isinstance(group, Mapping):
+        yield Problem(where, _wrong_type("object", group))
+        return
+    for key, value in (group or {}).items():
+        prefix, slash, name = key.rpartition("/")
+        if not _NAME.fullmatch(name) or len(name) > 63 or (slash and not _PREFIX.fullmatch(prefix)):
+            yield Problem((*where, key), "this is no key: write a name, or a domain, a slash and a name")
+        if not isinstance(value, str):
+            yield Problem((*where, key), _wrong_type("string", value))
+        elif where[-1] == "labels" and value and not (_NAME.fullmatch(value) and len(value) <= 63):
+            yield Problem((*where, key), f"{_shown(value)} is no label: use at most 63 letters, digits and -_. inside")
+
+
+# --- the schema
+
+
+def _structural(body: Mapping[str, Any]) -> Iterator[Problem]:
+    for error in _validator().iter_errors(body):
+        yield Problem(tuple(error.absolute_path), _words_of(error))
+
+
+@cache
+def _validator() -> Any:
+    extend: Any = validators.extend
+    judged = {
+        "type": _type,
+        "required": _required,
+        "properties": _properties,
+        "format": _format,
+        "x-kubernetes-int-or-string": _int_or_string,
+        "x-kubernetes-list-type": _list_type,
+    }
+    return extend(Draft202012Validator, judged)(schema())
+
+
+_Errors = Iterator[ValidationError]
+
+
+def _type(validator: Any, kind: str, instance: Any, of: Schema) -> _Errors:
+    del of
+    if not validator.is_type(instance, kind):
+        yield ValidationError(_wrong_type(kind, instance))
+
+
+def _required(validator: Any, names: Sequence[str], instance: Any, of: Schema) -> _Errors:
+    del of
+    for name in names if validator.is_type(instance, "object") else ():
+        if name not in instance:
+            yield _error_at(name, "this is missing")
+
+
+def _error_at(step: str | int, words: str) -> ValidationError:
+    error = ValidationError(words)
+    error.path.append(step)
+    return error
+
+
+def _int_or_string(validator: Any, either: bool, instance: Any, of: Schema) -> _Errors:
+    del of
+    if either and not (validator.is_type(instance, "integer") or validator.is_type(instance, "string")):
+        yield ValidationError(_wrong_type("integer or string", instance))
+
+
+def _properties(validator: Any, properties: Mapping[str, Schema], instance: Any, of: Schema) -> _Errors:
+    if not validator.is_type(instance, "object"):
+        return
+    for key, inner in properties.items():
+        if key in instance:
+            yield from validator.descend(instance[key], inner, path=key, schema_path=key)
+    if of.get("additionalProperties") or of.get("x-kubernetes-preserve-unknown-fields"):
+        return
+    for key in instance:
+        if key not in properties:
+            yield _error_at(key, _unknown(key, properties))
+
+
+_RANGES: Final = {"int32": 2**31, "int64": 2**63}
+
+
+def _format(validator: Any, name: str, instance: Any, of: Schema) -> _Errors:
+    bound = _RANGES.get(name) if validator.is_type(instance, "integer") else None
+    if bound is not None and of.get("type") == "integer" and not -bound <= instance < bound:
+        yield ValidationError(f"{instance} is too large: a number of {name.removeprefix('int')} bits is wanted")
+
+
+def _list_type(validator: Any, kind: str, instance: Any, of: Schema) -> _Errors:
+    if kind == "atomic" or not validator.is_type(instance, "array"):
+        return
+    keys: Sequence[str] = of.get("x-kubernetes-list-map-keys") or ()
+    seen: set[str] = set()
+    for index, item in enumerate(instance):
+        if keys and not isinstance(item, Mapping):
+            continue
+        # NB: a key may have a default, such as protocol of ports.
+        fields = (of.get("items") or {}).get("properties") or {}
+        same = [item.get(key, (fields.get(key) or {}).get("default")) for key in keys] if keys else item
+        name = json.dumps(same, sort_keys=True)
+        if name in seen:
+            what = (
+                ", ".join(f"{key} {_shown(one)}" for key, one in zip(keys, same, strict=True)) if keys else _shown(item)
+            )
+            yield _error_at(index, f"{what} stands twice in the list: take one out")
+        seen.add(name)
+
+
+def without_nulls(of: Schema, value: Any) -> Any:
+    """Leave out what is null where null is not allowed, as the API server does before it looks."""
+    if isinstance(value, Mapping):
+        properties: Mapping[str, Schema] = of.get("properties") or {}
+        others = of.get("additionalProperties")
+        others = others if isinstance(others, Mapping) else {}
+        return {
+            key: without_nulls(properties.get(key, others), inner)
+            for key, inner in value.items()
+            if inner is not None or key not in properties
+        }
+    if isinstance(value, list):
+        return [without_nulls(of.get("items") or {}, inner) for inner in value]
+    return value
+
+
+# --- words
+
+_KINDS: Final = {
+    "object": "an object",
+    "array": "a list",
+    "string": "a text",
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+    "integer or string": "a whole number or a text",
+}
+
+
+def _wrong_type(kind: str, value: Any) -> str:
+    words = f"this must be {_KINDS[kind]}, and is {_shown(value)}"
+    if "string" in kind and isinstance(value, bool | int | float):
+        return f"{words}: put it in quotes"
+    if kind in {"integer", "boolean"} and isinstance(value, str):
+        return f"{words}: write it without quotes"
+    return words
+
+
+def _unknown(key: str, known: Any) -> str:
+    near = difflib.get_close_matches(key, [*known], n=1)
+    return "there is no such field" + (f": do you mean {near[0]}?" if near else "")
+
+
+_WORDS: Final[Mapping[str, Callable[[Any, Any], str]]] = {
+    "enum": lambda wanted, found: f"{_shown(found)} is none of {', '.join(map(str, wanted))}",
+    "minimum": lambda wanted, found: f"{found} is too little: write {wanted} at least",
+    "maximum": lambda wanted, found: f"{found} is too much: write {wanted} at most",
+    "maxLength": lambda wanted, found: f"{_shown(found)} is longer than {wanted} characters",
+    "pattern": lambda wanted, found: f"{_shown(found)} {_of_form(wanted)}",
+    "minItems": lambda wanted, found: f"this has {len(found)} entries: write {wanted} at least",
+    "maxItems": lambda wanted, found: f"this has {len(found)} entries: write {wanted} at most",
+    "maxProperties": lambda wanted, found: f"this has {len(found)} entries: write {wanted} at most",
+}
+
+
+def _of_form(pattern: str) -> str:
+    if pattern == _QUANTITY:
+        return "is no quantity: write a number, or one with a unit, such as 500m or 4Gi"
+    return f"does not have the form {pattern}"
+
+
+def _words_of(error: ValidationError) -> str:
+    words = _WORDS.get(str(error.validator))
+    return error.message if words is None else words(error.validator_value, error.instance)
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

@@ -1,0 +1,152 @@
+"""Validation without an API server: it refuses what a real one refuses, and takes what that takes.
+
+The tables are those of the integration tests, in which a real API server judges each row.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from integration import test_admission_accepted as good
+from integration import test_admission_refused as bad
+from support.manifests import pod_template, tfcluster
+
+from tfcluster import manifest_files
+from tfcluster.declared import declare
+from tfcluster.errors import ManifestError
+from tfcluster.manifest_files import Manifest
+from tfcluster.validation import problems
+
+#: What the server says where its schema refuses.
+SCHEMA_SAYS = (
+    *("Required value", "Duplicate value", "unknown field", "must be of type", "supported values", "should match"),
+    *("must have at most", "should have at least", "may not be more than", "greater than or", "less than or"),
+)
+
+
+def rows(test):
+    """Give the rows of a table that a test is parametrized with."""
+    return next(mark for mark in test.pytestmark if mark.name == "parametrize").args[1]
+
+
+@pytest.mark.parametrize(("manifest", "path", "remedy"), rows(bad.test_refused_with_path_and_remedy))
+def test_what_the_server_refuses_is_refused_with_the_same_path(manifest, path, remedy):
+    """The words of rules are the server's own, but where the schema already says enough; its words are ours."""
+    found = [str(one) for one in problems(manifest)]
+
+    assert any(path in one for one in found), found
+    assert any(remedy in one for one in found) or any(words in remedy for words in SCHEMA_SAYS), found
+
+
+@pytest.mark.parametrize("manifest", rows(good.test_accepted))
+def test_what_the_server_takes_is_taken(manifest):
+    assert problems(json.loads(json.dumps(manifest))) == []
+
+
+@pytest.mark.parametrize("text", good.FILTERS)
+def test_filter_that_the_server_takes_is_taken(text):
+    assert problems(good.training(filters=[text], task_filters={0: [text]}).build()) == []
+
+
+def test_what_one_rule_says_is_what_the_server_says():
+    """A message with a path of its own is told once, with that path."""
+    manifest = bad.worker_and_ps(filters=["/job:ps"], task_filters={2: ["/job:ps/task:3"]}).build()
+
+    (found,) = map(str, problems(manifest))
+
+    assert found.startswith("spec.jobs.worker.taskDeviceFilters.2: one names a task that the job does not have")
+
+
+def test_all_that_is_wrong_is_told_at_once_in_the_order_of_the_lines(tmp_path):
+    """A place that does not fit the schema silences the rules about itself, and no others."""
+    file = tmp_path / "cluster.yaml"
+    file.write_text(
+        """apiVersion: tfcluster.dev/v1alpha1
+kind: TFCluster
+metadata: {name: My_Cluster}
+spec:
+  jobs:
+    worker:
+      replicas: "3"
+      deviceFilters: [ps]
+      templte:
+        spec: {containers: [{name: tensorflow, image: tf}]}
+"""
+    )
+
+    with pytest.raises(ManifestError) as refused:
+        declare(manifest_files.read([file]).only(), "default")
+
+    told = [one.rpartition("/cluster.yaml:")[2].partition(": ") for one in refused.value.problems]
+    assert [(line, words.partition(":")[0]) for line, _, words in told] == [
+        ("3", "metadata.name"),
+        ("6", "spec.jobs.worker.template"),
+        ("7", "spec.jobs.worker.replicas"),
+        ("8", "spec.jobs.worker.deviceFilters"),
+        ("9", "spec.jobs.worker.templte"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("metadata", "problem"),
+    [
+        ({}, "metadata.name: give the cluster a name"),
+        ({"name": 7}, "metadata.name: this must be a text, and is 7: put it in quotes"),
+        ({"name": "a", "lables": {}}, "metadata.lables: there is no such field: do you mean labels?"),
+        ({"name": "a", "labels": {"x": 1}}, "metadata.labels.x: this must be a text, and is 1: put it in quotes"),
+        ({"name": "a", "labels": {"x": "a b"}}, 'metadata.labels.x: "a b" is no label'),
+        ({"name": "a", "annotations": {"a b": ""}}, "metadata.annotations.a b: this is no key"),
+        ({"name": "a", "annotations": ["x"]}, "metadata.annotations: this must be an object"),
+        ("a", "metadata: this must be an object"),
+        ({"name": "größe"}, 'metadata.name: "größe" cannot name a Service'),
+    ],
+)
+def test_metadata_is_judged(metadata, problem):
+    manifest = {**tfcluster("a").job("worker").build(), "metadata": metadata}
+
+    assert [str(one)[: len(problem)] for one in problems(manifest)] == [problem]
+
+
+@pytest.mark.parametrize(
+    ("container", "words"),
+    [
+        ({"env": [{"name": "N", "value": 1}]}, "env[0].value: this must be a text, and is 1: put it in quotes"),
+        ({"resources": {"limits": {"memory": "4GB"}}}, "such as 500m or 4Gi"),
+        ({"ports": [{"containerPort": 1}, {"containerPort": 1, "protocol": "TCP"}]}, ""),
+        ({"ports": [{"containerPort": 2**40}]}, "is too large"),
+    ],
+)
+def test_words_say_what_to_write(container, words):
+    manifest = tfcluster("a").job("worker", template=pod_template(**container)).build()
+
+    found = "\n".join(map(str, problems(manifest)))
+
+    assert words in found if words else found == ""
+
+
+def test_null_is_as_if_it_were_left_out():
+    """A template of a chart leaves them; the API server takes them away."""
+    manifest = tfcluster("a").job("worker", replicas=None, deviceFilters=None).spec(port=None, isolation=None).build()
+
+    cluster = declare(Manifest(manifest, "a test"), "default").cluster
+
+    assert (cluster.jobs[0].replicas, cluster.jobs[0].port) == (1, 2222)
+
+
+def test_change_that_may_not_be_is_told():
+    """A rule on changes needs what there was."""
+    old = tfcluster("a").job("worker").build()
+    new = tfcluster("a").job("worker").spec(managedBy="example.test/other").build()
+
+    assert problems(new) == []
+    assert [one.where for one in problems(new, old)] == [("spec", "managedBy")]
+
+
+def test_many_filters_are_judged_by_the_operators_reading():
+    """The rules would take half a minute for them."""
+    many = {index: ["/job:worker"] for index in range(511)} | {511: ["/job:nobody"]}
+    manifest = tfcluster("a").job("worker", replicas=512, task_filters=many).build()
+
+    with pytest.raises(ManifestError, match=r"taskDeviceFilters\.511: '/job:nobody' names a job that is not declared"):
+        declare(Manifest(manifest, "a test"), "default")

@@ -89,7 +89,7 @@ class _Director:
         watch, source, progress = self._watch, self._source, self._progress
         if watch.failure is not None:
             raise watch.failure
-        if watch.trouble != self._trouble:
+        if bool(watch.trouble) != bool(self._trouble):
             self._trouble = watch.trouble
             source.say(f"{self._trouble}; trying again" if self._trouble else "the API server answers again")
         self._note_ends()

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 #: A line that is longer comes in parts of this size, in bytes: a program may write without ever ending a line.
-LONGEST: Final = 4 * 2**20
+LONGEST: Final = 16 * 2**20
 
 _STAMP: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)")
 #: The seconds before the newest line that are read again.

@@ -161,7 +161,7 @@ class LogReader:
             if isinstance(error, TFClusterError):
                 raise
             if isinstance(error, (urllib3.exceptions.HTTPError, OSError)):
-                raise UnreachableError("the connection to the API server broke") from error
+                raise UnreachableError("the connection to the API server was lost") from error
             raise
         finally:
             self._response = None

@@ -127,7 +127,8 @@ class PortForwards:
             self._changed.clear()
             if watch.failure is not None or self._failure is not None:
                 raise watch.failure or self._failure or TFClusterError("")
-            self._say("watch", f"{watch.trouble}; trying again" if watch.trouble else "")
+            if not watch.trouble or not self._said.get("watch"):
+                self._say("watch", f"{watch.trouble}; trying again" if watch.trouble else "")
             cluster, gone, _ = watch.snapshot()
             self._look(watch, tasks)
             if gone:

@@ -143,7 +143,9 @@ class _Director:
             self._progress.read.add(uid)
             if isinstance(failure, RefusedError) and failure.status in {401, 403}:
                 raise failure
-            if failure is not None:
+            last = self._progress.last[reader.pod.task]
+            # NB: a container that never ran, and that of a pod that goes, have no log to speak of.
+            if failure is not None and not (last.uid == uid and last.leaving):
                 self._source.say(f"{reader.pod.task}: the log of pod {reader.pod.name} cannot be read: {failure}")
 
     def _end_quiet(self, quiet: Mapping[str, float]) -> None:

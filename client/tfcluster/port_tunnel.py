@@ -110,7 +110,10 @@ async def _next(
         if not sending.done():
             await asyncio.wait({receiving, sending}, return_when=asyncio.FIRST_COMPLETED)
         if not receiving.done():
-            sending.result()
+            error = sending.exception()
+            # NB: the tunnel closes after it has said why; that is still to be read.
+            if error is not None and not isinstance(error, aiohttp.ClientError):
+                raise error
             await asyncio.wait({receiving}, timeout=_LINGER_AFTER_ANSWER if local.answered else _LINGER)
         return await receiving if receiving.done() else None
     finally:

@@ -566,7 +566,7 @@ def _lines(response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
     except urllib3.exceptions.ReadTimeoutError:
         pass
     except urllib3.exceptions.HTTPError as error:
-        raise UnreachableError(f"the connection to the API server broke: {_brief(error)}") from error
+        raise UnreachableError("the connection to the API server was lost") from error
     finally:
         response.close()
     if rest:
@@ -574,5 +574,7 @@ def _lines(response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
 
 
 def _brief(error: Exception) -> str:
+    if isinstance(error, urllib3.exceptions.ProtocolError):
+        return "the connection was lost"
     reason = getattr(error, "reason", None) or error
     return str(reason).rpartition(": ")[2] or type(error).__name__

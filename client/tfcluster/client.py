@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, Self
 
 from tfcluster.autoscalers import SCALED_JOB, autoscalers_of
 from tfcluster.changes import Change, resumption, scaling, suspension
 from tfcluster.errors import (
-    ClusterFailedError,
     ConflictError,
     NoClusterError,
     NotFoundError,
     RefusedError,
-    WaitTimeoutError,
 )
-from tfcluster.following import follow, follow_one
 from tfcluster.goals import Goal
 from tfcluster.kubernetes_api import PODS, TFCLUSTERS, KubernetesApi, Object
 from tfcluster.log_batches import log_batches
 from tfcluster.log_lines import LogLine
 from tfcluster.log_stream import MOST_FOLLOWED, LogRequest
+from tfcluster.restarts import restart_of_jobs, restart_of_task
+from tfcluster.task_names import choose, declared
+from tfcluster.waiting import wait_for, wait_for_new_pods
 from tfcluster_operator.model import naming
 
 #: What becomes of the pods of a TFCluster that is deleted.
@@ -167,8 +167,8 @@ class Client:
 
         Args:
             name: its name.
-            goal: "ready", "succeeded", "failed", "finished", "suspended", "resized", "deleted", or
-                ``condition=TYPE[=STATUS]``.
+            goal: "ready", "succeeded", "failed", "finished", "suspended", "resized", "updated",
+                "deleted", or ``condition=TYPE[=STATUS]``.
             namespace: its namespace, if not the client's.
             uid: wait for this one; by default for the one that has the name now.
             timeout: how long at the most, in seconds; None waits for ever.
@@ -187,39 +187,7 @@ class Client:
         wanted = Goal.of(goal)
         if not uid and wanted.word != "deleted":
             uid = _uid_of(self.get(name, namespace))
-        until = float("inf") if timeout is None else time.monotonic() + timeout
-        told = ""
-        for body in follow_one(self.api, name, namespace, until=until):
-            if body is not None:
-                uid = uid or _uid_of(body)
-            found = wanted.judge(body if body is not None and _uid_of(body) == uid else None)
-            if found.outcome == "reached":
-                if body is not None and wanted.word == "suspended":
-                    self._await_no_pods(body, until, tell)
-                return None if wanted.word == "deleted" else body
-            if found.outcome == "impossible":
-                raise ClusterFailedError(f"{name} cannot become {goal} any more: {found.words}")
-            if found.words != told:
-                told = found.words
-                tell(told)
-        raise WaitTimeoutError(f"{name} did not become {goal} within {timeout:g} s: {told}")
-
-    def _await_no_pods(self, body: Object, until: float, tell: Callable[[str], None]) -> None:
-        """Wait until the pods of a suspended TFCluster are gone, which its status does not tell."""
-        about, told = body["metadata"], ""
-        labels = f"{naming.LABEL_CLUSTER}={about['name']},!{naming.LABEL_KEPT}"
-        try:
-            for found in follow(self.api, PODS, about["namespace"], labels=labels, until=until):
-                left = [pod for pod in found.values() if _owner_of(pod) == about["uid"]]
-                if not left:
-                    return
-                words = f"{len(left)} of its pods are not gone yet"
-                if words != told:
-                    told = words
-                    tell(words)
-        except RefusedError:
-            return  # who may not read pods has the operator's word
-        raise WaitTimeoutError(f"{about['name']} is suspended, but {told}: {', '.join(sorted(_names(left)))}")
+        return wait_for(self.api, name, wanted, namespace, uid=uid, timeout=timeout, tell=tell)
 
     def scale(
         self,
@@ -247,7 +215,7 @@ class Client:
         Raises:
             NoClusterError: there is none of that name.
             ManifestError: it has no such job, or ``replicas`` are more than its maxReplicas.
-            FinishedError: it has finished.
+            NotRunningError: it has finished.
             ConflictError: it was deleted and created again meanwhile.
             RefusedError: the API server said no.
         """
@@ -278,6 +246,64 @@ class Client:
         """Start a suspended TFCluster again, from the beginning; the arguments and errors are those of scale."""
         body = self.get(name, namespace)
         return self._change(body, resumption(body), dry_run=dry_run, tell=tell)
+
+    def restart(
+        self,
+        name: str,
+        tasks: Sequence[str] = (),
+        namespace: str | None = None,
+        *,
+        wait: bool = False,
+        timeout: float | None = None,
+        dry_run: bool = False,
+        tell: Callable[[str], None] = _nobody,
+    ) -> Object:
+        """Start tasks again.
+
+        A task gets a new pod at its address.  For a whole job its template is marked, so that updateStrategy decides
+        how its pods are replaced.  Neither counts as a failure; complete tasks do not run again.
+
+        Args:
+            name: the TFCluster.
+            tasks: JOB for a whole job, JOB/INDEX for one task; none means every job.
+            namespace: its namespace, if not the client's.
+            wait: come back when the new pods are ready.
+            timeout: how long to wait at the most, in seconds; None waits for ever.
+            dry_run: change nothing; the API server says whether it would.
+            tell: called with what will happen before it is done, and then with what is waited for.
+
+        Returns:
+            The TFCluster after it.
+
+        Raises:
+            NoClusterError: there is none of that name.
+            NoTaskError: it has no such job or task.
+            WaitTimeoutError: it took too long.
+            ClusterFailedError: the cluster failed meanwhile, or updateStrategy is OnDelete and ``wait`` is given.
+            NotRunningError: it has finished or is suspended, or the task is complete or has not started.
+            ConflictError: the pod, or the TFCluster, is another one by now.
+            RefusedError: the API server said no.
+        """
+        body = self.get(name, namespace)
+        inside, labels = body["metadata"]["namespace"], f"{naming.LABEL_CLUSTER}={name}"
+        chosen = choose(tasks, declared(body), (), name)
+        jobs = sorted(declared(body)) if chosen.everything else sorted(chosen.jobs)
+        single = sorted(task for task in chosen.tasks if task.job not in chosen.jobs)
+        pods = self.api.list(PODS, inside, labels=labels).items if single else ()
+        alone = {task: restart_of_task(body, pods, task, time.time()) for task in single}
+        if jobs:
+            body = self._change(body, restart_of_jobs(body, jobs, time.time()), dry_run=dry_run, tell=tell)
+        for one in alone.values():
+            for words in one.words:
+                tell(words)
+            if one.uid:
+                self.api.delete(PODS, one.pod, inside, uid=one.uid, dry_run=dry_run)
+        if wait and jobs and not dry_run:
+            self.wait(name, "updated", namespace=namespace, uid=_uid_of(body), timeout=timeout, tell=tell)
+        if wait and alone and not dry_run:
+            old = {task: one.uid for task, one in alone.items()}
+            wait_for_new_pods(self.api, body, old, timeout=timeout, tell=tell)
+        return body
 
     def _change(self, body: Object, change: Change, *, dry_run: bool, tell: Callable[[str], None]) -> Object:
         for words in change.words:
@@ -345,16 +371,6 @@ class Client:
     def __exit__(self, *_: object) -> None:
         """Close the connections."""
         self.close()
-
-
-def _names(bodies: Iterable[Object]) -> Iterator[str]:
-    return (str(body["metadata"]["name"]) for body in bodies)
-
-
-def _owner_of(body: Object) -> str:
-    """Give the UID of an object's controller."""
-    owners = body["metadata"].get("ownerReferences") or ()
-    return next((str(one["uid"]) for one in owners if one.get("controller")), "")
 
 
 def _uid_of(body: Object) -> str:

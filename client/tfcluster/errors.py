@@ -16,9 +16,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tfcluster import exit_codes
+
 
 class TFClusterError(Exception):
-    """Something went wrong; ``str(error)`` is a sentence for users, ``hint`` the next step where there is one."""
+    """Something went wrong; ``str(error)`` is a sentence for users, ``hint`` the next step where there is one.
+
+    ``exit_code`` is what a command ends with that does not deal with it.
+    """
+
+    exit_code: int = exit_codes.FAILED
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
@@ -77,3 +84,5 @@ class ClusterFailedError(TFClusterError):
 
 class WaitTimeoutError(TFClusterError):
     """It took longer than it may; the words say what was missing."""
+
+    exit_code = exit_codes.TIMED_OUT

@@ -282,7 +282,7 @@ class KubernetesApi:
         With a UID in its metadata, it changes the object of that UID only.
         """
         path = self._path(resource, namespace, name, subresource)
-        query = _query(fieldManager=FIELD_MANAGER, fieldValidation="Strict", dryRun="All" if dry_run else "")
+        query = _query(fieldManager=FIELD_MANAGER, dryRun="All" if dry_run else "", fieldValidation="Strict")
         return self._json("PATCH", path, body=change, query=query, content="application/merge-patch+json")
 
     def delete(

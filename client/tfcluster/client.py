@@ -16,8 +16,10 @@ from tfcluster.errors import (
     NotFoundError,
     RefusedError,
 )
+from tfcluster.event_following import follow_events
+from tfcluster.event_log import Event, events_of
 from tfcluster.goals import Goal
-from tfcluster.kubernetes_api import PODS, TFCLUSTERS, KubernetesApi, Object
+from tfcluster.kubernetes_api import EVENTS, PODS, TFCLUSTERS, KubernetesApi, Object
 from tfcluster.log_batches import log_batches
 from tfcluster.log_lines import LogLine
 from tfcluster.log_stream import MOST_FOLLOWED, LogRequest
@@ -359,6 +361,27 @@ class Client:
             self.api.delete(TFCLUSTERS, name, namespace, uid=uid, propagation=how, dry_run=dry_run)
         if wait and not dry_run:
             self.wait(name, "deleted", namespace=namespace, uid=uid, timeout=timeout, tell=tell)
+
+    def events(self, name: str, namespace: str | None = None, *, follow: bool = False) -> Iterator[Event]:
+        """Give what happened to a TFCluster and its pods, the oldest first; Kubernetes keeps events for an hour.
+
+        Args:
+            name: the TFCluster; of one that is gone, its last events are given.
+            namespace: its namespace, if not the client's.
+            follow: go on with what comes, until the TFCluster is gone.
+
+        Raises:
+            NoClusterError: there is none of that name, and no event tells of one.
+            RefusedError: the API server said no.
+        """
+        body = self.api.find(TFCLUSTERS, name, namespace)
+        if body is not None and follow:
+            yield from follow_events(self.api, name, namespace, uid=_uid_of(body))
+            return
+        found = events_of(name, body, self.api.list(EVENTS, namespace))
+        if body is None and not found:
+            self.get(name, namespace)
+        yield from found
 
     def close(self) -> None:
         """Close the connections."""

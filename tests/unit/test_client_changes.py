@@ -227,7 +227,7 @@ def test_restart_of_a_job_is_left_to_the_update_strategy(body, words):
     """The template is marked as `kubectl rollout restart` does, and what follows is said."""
     change = restart_of_jobs(body, ["worker"], 0.0)
 
-    annotations = {"kubectl.kubernetes.io/restartedAt": "1970-01-01T00:00:00.000000Z"}
+    annotations = {"kubectl.kubernetes.io/restartedAt": "1970-01-01T00:00:00.000Z"}
     assert change.patch == {"spec": {"jobs": {"worker": {"template": {"metadata": {"annotations": annotations}}}}}}
     assert words in change.words[0]
 

@@ -154,13 +154,21 @@ spec:
 
 def test_comments_that_fit_nowhere_stand_above():
     """Where a comment would end up within a text, all comments stand before the document."""
-    before = JOB.replace(
-        "metadata: {name: mnist}", "metadata:\n  name: mnist\n  annotations:\n    a: 'b\n\n      c'  # hm"
-    )
-    after = converted(before)
+    annotations = "annotations:\n    a: &text 'b\n\n      c'\n    d: *text  # hm"
+    after = converted(JOB.replace("metadata: {name: mnist}", f"metadata:\n  name: mnist\n  {annotations}"))
 
-    assert read(after)[0]["metadata"]["annotations"] == {"a": "b\nc"}
-    assert "# hm" in after
+    assert read(after)[0]["metadata"]["annotations"] == {"a": "b\nc", "d": "b\nc"}
+    assert after.startswith("# hm\napiVersion: ")
+
+
+def test_what_yaml_cannot_write_becomes_json():
+    """A text with a line end that only YAML knows is written as JSON, which every reader of YAML takes."""
+    job = read(JOB)[0]
+    job["metadata"]["annotations"] = {"a": "\u4e00\x85\xe9"}
+
+    after = converted(json.dumps(job))
+    assert read(f"---\n{after}")[0]["metadata"]["annotations"] == {"a": "\u4e00\x85\xe9"}
+    assert yaml.safe_load(after)["metadata"]["annotations"] == {"a": "\u4e00\x85\xe9"}
 
 
 def test_other_documents_stay_letter_by_letter():

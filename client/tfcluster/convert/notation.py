@@ -66,8 +66,9 @@ def dump(document: Any, *, like: str = "") -> str:
             return text
     except ProblemError:
         pass
-    # NB: JSON is YAML too, ugly and always right.
-    return json.dumps(_plain(document), indent=2, ensure_ascii=False) + "\n"
+    # NB: JSON is YAML too, ugly and always right; but what YAML takes for the end of a line must be escaped.
+    text = json.dumps(_plain(document), indent=2, ensure_ascii=False)
+    return re.sub("[\x7f-\x9f\u2028\u2029\ufeff]", lambda one: f"\\u{ord(one[0]):04x}", text) + "\n"
 
 
 def _yaml() -> YAML:

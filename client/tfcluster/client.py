@@ -2,18 +2,38 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Final, Literal, Self
 
-from tfcluster.errors import ClusterFailedError, ManifestError, NoClusterError, WaitTimeoutError
-from tfcluster.following import follow_one
+from tfcluster.autoscalers import SCALED_JOB, autoscalers_of
+from tfcluster.changes import Change, resumption, scaling, suspension
+from tfcluster.errors import (
+    ClusterFailedError,
+    ConflictError,
+    NoClusterError,
+    NotFoundError,
+    RefusedError,
+    WaitTimeoutError,
+)
+from tfcluster.following import follow, follow_one
 from tfcluster.goals import Goal
-from tfcluster.kubernetes_api import TFCLUSTERS, KubernetesApi, Object
+from tfcluster.kubernetes_api import PODS, TFCLUSTERS, KubernetesApi, Object
 from tfcluster.log_batches import log_batches
 from tfcluster.log_lines import LogLine
 from tfcluster.log_stream import MOST_FOLLOWED, LogRequest
+from tfcluster_operator.model import naming
+
+#: What becomes of the pods of a TFCluster that is deleted.
+Cascade = Literal["background", "foreground", "orphan"]
+_INVALID: Final = 422
+
+
+def _nobody(words: str) -> None:
+    """Tell nobody."""
+    del words
 
 
 class Client:
@@ -103,7 +123,7 @@ class Client:
         tail: int | None = None,
         since_seconds: int | None = None,
         limit: int = MOST_FOLLOWED,
-        tell: Callable[[str], None] = lambda _: None,
+        tell: Callable[[str], None] = _nobody,
     ) -> Iterator[LogLine]:
         """Give the lines of tasks' logs: those of a task in order and each once, of many tasks as they come.
 
@@ -139,8 +159,9 @@ class Client:
         goal: str = "ready",
         *,
         namespace: str | None = None,
+        uid: str = "",
         timeout: float | None = None,
-        tell: Callable[[str], None] = lambda _: None,
+        tell: Callable[[str], None] = _nobody,
     ) -> Object | None:
         """Wait until a TFCluster is as it should be.
 
@@ -149,6 +170,7 @@ class Client:
             goal: "ready", "succeeded", "failed", "finished", "suspended", "resized", "deleted", or
                 ``condition=TYPE[=STATUS]``.
             namespace: its namespace, if not the client's.
+            uid: wait for this one; by default for the one that has the name now.
             timeout: how long at the most, in seconds; None waits for ever.
             tell: called with what is waited for, at once and whenever that changes.
 
@@ -163,14 +185,18 @@ class Client:
             ValueError: there is no such goal.
         """
         wanted = Goal.of(goal)
+        if not uid and wanted.word != "deleted":
+            uid = _uid_of(self.get(name, namespace))
         until = float("inf") if timeout is None else time.monotonic() + timeout
-        if wanted.word != "deleted":
-            self.get(name, namespace)
         told = ""
         for body in follow_one(self.api, name, namespace, until=until):
-            found = wanted.judge(body)
+            if body is not None:
+                uid = uid or _uid_of(body)
+            found = wanted.judge(body if body is not None and _uid_of(body) == uid else None)
             if found.outcome == "reached":
-                return body
+                if body is not None and wanted.word == "suspended":
+                    self._await_no_pods(body, until, tell)
+                return None if wanted.word == "deleted" else body
             if found.outcome == "impossible":
                 raise ClusterFailedError(f"{name} cannot become {goal} any more: {found.words}")
             if found.words != told:
@@ -178,7 +204,33 @@ class Client:
                 tell(told)
         raise WaitTimeoutError(f"{name} did not become {goal} within {timeout:g} s: {told}")
 
-    def scale(self, name: str, replicas: int, *, job: str = "worker", namespace: str | None = None) -> Object:
+    def _await_no_pods(self, body: Object, until: float, tell: Callable[[str], None]) -> None:
+        """Wait until the pods of a suspended TFCluster are gone, which its status does not tell."""
+        about, told = body["metadata"], ""
+        labels = f"{naming.LABEL_CLUSTER}={about['name']},!{naming.LABEL_KEPT}"
+        try:
+            for found in follow(self.api, PODS, about["namespace"], labels=labels, until=until):
+                left = [pod for pod in found.values() if _owner_of(pod) == about["uid"]]
+                if not left:
+                    return
+                words = f"{len(left)} of its pods are not gone yet"
+                if words != told:
+                    told = words
+                    tell(words)
+        except RefusedError:
+            return  # who may not read pods has the operator's word
+        raise WaitTimeoutError(f"{about['name']} is suspended, but {told}: {', '.join(sorted(_names(left)))}")
+
+    def scale(
+        self,
+        name: str,
+        replicas: int,
+        *,
+        job: str = "worker",
+        namespace: str | None = None,
+        dry_run: bool = False,
+        tell: Callable[[str], None] = _nobody,
+    ) -> Object:
         """Change how many tasks a job has.
 
         Args:
@@ -186,43 +238,101 @@ class Client:
             replicas: how many there should be.
             job: the job.
             namespace: the TFCluster's namespace, if not the client's.
+            dry_run: change nothing; the API server says whether it would.
+            tell: called with what will happen, before it is done.
 
         Returns:
             The TFCluster after it; the tasks come and go later, see wait with "resized".
 
         Raises:
             NoClusterError: there is none of that name.
-            ManifestError: it has no such job.
-            RefusedError: the API server said no: more than maxReplicas, for example.
+            ManifestError: it has no such job, or ``replicas`` are more than its maxReplicas.
+            FinishedError: it has finished.
+            ConflictError: it was deleted and created again meanwhile.
+            RefusedError: the API server said no.
         """
-        jobs = self.get(name, namespace)["spec"]["jobs"]
-        if job not in jobs:
-            raise ManifestError(f"{name} has no job {job}", hint=f"Its jobs are {', '.join(jobs)}.")
-        change = {"spec": {"jobs": {job: {"replicas": replicas}}}}
-        return self.api.patch(TFCLUSTERS, name, change, namespace)
+        body = self.get(name, namespace)
+        scalers = autoscalers_of(self.api, body) if job == SCALED_JOB else ()
+        return self._change(body, scaling(body, job, replicas, scalers), dry_run=dry_run, tell=tell)
 
-    def suspend(self, name: str, namespace: str | None = None) -> Object:
-        """Delete a TFCluster's pods and keep everything else; raises NotFoundError and RefusedError."""
-        return self.api.patch(TFCLUSTERS, name, {"spec": {"suspend": True}}, namespace)
+    def suspend(
+        self,
+        name: str,
+        namespace: str | None = None,
+        *,
+        dry_run: bool = False,
+        tell: Callable[[str], None] = _nobody,
+    ) -> Object:
+        """Delete a TFCluster's pods and keep everything else; the arguments and errors are those of scale."""
+        body = self.get(name, namespace)
+        return self._change(body, suspension(body), dry_run=dry_run, tell=tell)
 
-    def resume(self, name: str, namespace: str | None = None) -> Object:
-        """Start the pods of a suspended TFCluster again; raises NotFoundError and RefusedError."""
-        return self.api.patch(TFCLUSTERS, name, {"spec": {"suspend": False}}, namespace)
+    def resume(
+        self,
+        name: str,
+        namespace: str | None = None,
+        *,
+        dry_run: bool = False,
+        tell: Callable[[str], None] = _nobody,
+    ) -> Object:
+        """Start a suspended TFCluster again, from the beginning; the arguments and errors are those of scale."""
+        body = self.get(name, namespace)
+        return self._change(body, resumption(body), dry_run=dry_run, tell=tell)
 
-    def delete(self, name: str, namespace: str | None = None, *, uid: str = "") -> None:
+    def _change(self, body: Object, change: Change, *, dry_run: bool, tell: Callable[[str], None]) -> Object:
+        for words in change.words:
+            tell(words)
+        if not change.patch:
+            return body
+        about = body["metadata"]
+        # NB: with its UID, so that the TFCluster is changed of which it was said, and not a later one of that name.
+        patch = {**change.patch, "metadata": {"uid": about["uid"]}}
+        try:
+            return self.api.patch(TFCLUSTERS, about["name"], patch, about["namespace"], dry_run=dry_run)
+        except RefusedError as error:
+            if error.status == _INVALID and "metadata.uid" in str(error):
+                words = f"{about['name']} was deleted and created again meanwhile"
+                raise ConflictError(words, status=error.status, hint="Look at the new one, and ask again.") from error
+            raise
+
+    def delete(
+        self,
+        name: str,
+        namespace: str | None = None,
+        *,
+        uid: str = "",
+        cascade: Cascade | None = None,
+        wait: bool = False,
+        timeout: float | None = None,
+        dry_run: bool = False,
+        tell: Callable[[str], None] = _nobody,
+    ) -> None:
         """Delete a TFCluster with everything that it owns.
 
         Args:
             name: its name.
             namespace: its namespace, if not the client's.
             uid: delete it only if it still is this one.
+            cascade: "background" deletes the pods after it, "foreground" before it, and "orphan" leaves them; by
+                default "foreground" where it is waited for, else "background".
+            wait: come back when it is gone, and its pods with it.
+            timeout: how long to wait at the most, in seconds; None waits for ever.
+            dry_run: delete nothing; the API server says whether it would.
+            tell: called with what is waited for.
 
         Raises:
-            NotFoundError: there is none of that name.
+            NoClusterError: there is none of that name.
             ConflictError: another one has the name by now.
+            WaitTimeoutError: it took too long; the words say what keeps it.
             RefusedError: the API server said no.
         """
-        self.api.delete(TFCLUSTERS, name, namespace, uid=uid)
+        body = self.get(name, namespace)
+        uid = uid or _uid_of(body)
+        how = (cascade or ("foreground" if wait else "background")).capitalize()
+        with contextlib.suppress(NotFoundError):  # somebody else was faster
+            self.api.delete(TFCLUSTERS, name, namespace, uid=uid, propagation=how, dry_run=dry_run)
+        if wait and not dry_run:
+            self.wait(name, "deleted", namespace=namespace, uid=uid, timeout=timeout, tell=tell)
 
     def close(self) -> None:
         """Close the connections."""
@@ -235,3 +345,17 @@ class Client:
     def __exit__(self, *_: object) -> None:
         """Close the connections."""
         self.close()
+
+
+def _names(bodies: Iterable[Object]) -> Iterator[str]:
+    return (str(body["metadata"]["name"]) for body in bodies)
+
+
+def _owner_of(body: Object) -> str:
+    """Give the UID of an object's controller."""
+    owners = body["metadata"].get("ownerReferences") or ()
+    return next((str(one["uid"]) for one in owners if one.get("controller")), "")
+
+
+def _uid_of(body: Object) -> str:
+    return str(body["metadata"]["uid"])

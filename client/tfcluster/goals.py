@@ -60,6 +60,10 @@ class Goal:
             return cls(text)
         raise ValueError(f"{text}: wait for one of {', '.join(WORDS)}, or for condition=TYPE or condition=TYPE=STATUS")
 
+    def __str__(self) -> str:
+        """Spell it as users do."""
+        return self.word or f"{_CONDITION}{self.condition}" + ("" if self.status == "True" else f"={self.status}")
+
     def judge(self, body: Mapping[str, Any] | None) -> Judgement:
         """Look at a TFCluster.
 

@@ -275,10 +275,14 @@ class KubernetesApi:
         namespace: str | None = None,
         *,
         subresource: str = "",
+        dry_run: bool = False,
     ) -> Object:
-        """Change an object by a merge patch; raises NotFoundError, ConflictError and RefusedError."""
+        """Change an object by a merge patch; raises NotFoundError, ConflictError and RefusedError.
+
+        With a UID in its metadata, it changes the object of that UID only.
+        """
         path = self._path(resource, namespace, name, subresource)
-        query = _query(fieldManager=FIELD_MANAGER, fieldValidation="Strict")
+        query = _query(fieldManager=FIELD_MANAGER, dryRun="All" if dry_run else "", fieldValidation="Strict")
         return self._json("PATCH", path, body=change, query=query, content="application/merge-patch+json")
 
     def delete(
@@ -290,14 +294,17 @@ class KubernetesApi:
         uid: str = "",
         grace: int | None = None,
         propagation: str = "",
+        dry_run: bool = False,
     ) -> None:
         """Delete an object; raises NotFoundError, ConflictError (another object has the name now) and RefusedError."""
         options = {
             **({"preconditions": {"uid": uid}} if uid else {}),
             **({} if grace is None else {"gracePeriodSeconds": grace}),
             **({"propagationPolicy": propagation} if propagation else {}),
+            **({"dryRun": ["All"]} if dry_run else {}),
         }
-        self._json("DELETE", self._path(resource, namespace, name), body=options or None)
+        query = _query(dryRun="All" if dry_run else "")
+        self._json("DELETE", self._path(resource, namespace, name), body=options or None, query=query)
 
     # --- pods
 
@@ -428,6 +435,12 @@ class KubernetesApi:
         }
         answer = self._json("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", body=body)
         return bool((answer.get("status") or {}).get("allowed"))
+
+    def resources_of(self, group_version: str) -> Sequence[Object]:
+        """Give what an API group and version serves, as APIResources; raises NotFoundError and RefusedError."""
+        base = "apis" if "/" in group_version else "api"
+        resources: Sequence[Object] = self._json("GET", f"/{base}/{group_version}").get("resources") or ()
+        return resources
 
     def read(self, path: str, query: Mapping[str, str] | None = None) -> bytes:
         """Give the answer to a GET of any path, such as /version; raises NotFoundError and RefusedError."""

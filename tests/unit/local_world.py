@@ -99,8 +99,8 @@ class Run:
         )
 
 
-def processes_with(marker: str) -> Iterator[int]:
-    """Give the processes of this machine that have a text in their environment or command line."""
+def processes_with(*markers: str) -> Iterator[int]:
+    """Give the processes of this machine that have these texts in their environment or command line."""
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit() and int(folder.name) != os.getpid():
             try:
@@ -108,5 +108,5 @@ def processes_with(marker: str) -> Iterator[int]:
                 state = (folder / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
             except OSError:
                 continue
-            if marker.encode() in said and state != "Z":
+            if all(one.encode() in said for one in markers) and state != "Z":
                 yield int(folder.name)

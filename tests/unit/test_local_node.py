@@ -18,6 +18,7 @@ from tfcluster.local import devices
 from tfcluster.local.addresses import Addresses, Ports
 from tfcluster.local.node import Node
 from tfcluster.local.paths import Mapping
+from tfcluster.local.run import forget
 from tfcluster.local.surroundings import Surroundings
 from tfcluster_resolver import contract
 
@@ -69,13 +70,14 @@ class NodeWorld:
 
     async def until(self, holds: Callable[[], object]) -> None:
         """Wait until something holds."""
-        async with asyncio.timeout(DEADLINE):
-            while not holds():
-                self._changed.clear()
-                waiting = asyncio.create_task(self._changed.wait())
-                # NB: lines of logs and files change nothing in the API server.
-                await asyncio.wait([waiting], timeout=0.02)
-                waiting.cancel()
+        began = time.monotonic()
+        while not holds():
+            assert time.monotonic() < began + DEADLINE, (self.kube.list("pods"), self.lines, self.notices)
+            self._changed.clear()
+            waiting = asyncio.create_task(self._changed.wait())
+            # NB: lines of logs and files change nothing in the API server.
+            await asyncio.wait([waiting], timeout=0.02)
+            waiting.cancel()
 
     async def ended(self, name: str = "p") -> Object:
         """Wait for the end of a pod, and give its only container's."""
@@ -128,6 +130,23 @@ def test_the_end_of_a_program_is_the_end_of_its_pod(play, program: str, phase: s
         assert (world.status()["phase"], ended["exitCode"], ended["reason"]) == (phase, code, reason)
         assert world.status()["observedGeneration"] == 1
         assert world.condition("Ready")["status"] == "False"
+
+    play(story)
+
+
+def test_the_end_of_a_program_ends_what_it_started(play) -> None:
+    """A process that went into the background, into a group of its own, does not outlive its container."""
+    leaves = """
+import subprocess
+below = subprocess.Popen(['python3', '-c', 'import time; time.sleep(600)'], start_new_session=True)
+print(below.pid)
+"""
+
+    async def story(world: NodeWorld) -> None:
+        world.pod(program=leaves)
+        assert (await world.ended())["exitCode"] == 0
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(world.said()[0]), 0)
 
     play(story)
 
@@ -487,6 +506,30 @@ def test_gpus_are_granted_whole_and_waited_for(play) -> None:
         assert world.said("b") == ["0,1"]
 
     play(story, gpus=3)
+
+
+def test_a_node_that_a_template_names_is_this_one(play) -> None:
+    """There is no other node here."""
+
+    async def story(world: NodeWorld) -> None:
+        world.pod(program="print('ran')", nodeName="elsewhere")
+        await world.ended()
+        assert world.said() == ["ran"]
+
+    play(story)
+
+
+def test_what_happened_long_ago_is_forgotten() -> None:
+    """A run may last for days: old versions go, and who follows closely misses nothing."""
+    kube = MemoryKubernetes(time.time)
+    for number in range(50):
+        kube.create("configmaps", NAMESPACE, {"metadata": {"name": f"c-{number}"}})
+
+    forget(kube, keep=10)
+
+    assert len(kube.history) == 0
+    assert len(kube.state.demand("configmaps").log) == 10
+    assert len(kube.list("configmaps")) == 50
 
 
 # --- logs

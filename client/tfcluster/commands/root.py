@@ -11,7 +11,7 @@ import click
 
 import tfcluster_resolver
 from tfcluster import exit_codes
-from tfcluster.errors import TFClusterError, WaitTimeoutError
+from tfcluster.errors import TFClusterError
 
 #: The commands in the order in which one meets them; each is the ``command`` of the module of that name.
 COMMANDS: Final = {
@@ -56,8 +56,7 @@ class _Root(click.Group):
             click.secho(f"Error: {error}", err=True, fg="red" if sys.stderr.isatty() else None)
             if error.hint:
                 click.echo(error.hint, err=True)
-            late = isinstance(error, WaitTimeoutError)
-            ctx.exit(exit_codes.TIMED_OUT if late else exit_codes.FAILED)
+            ctx.exit(error.exit_code)
         except BrokenPipeError:
             # NB: what is piped into `head` must not end in a traceback; Python would complain at its exit again.
             sys.stdout = None

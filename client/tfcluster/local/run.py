@@ -34,6 +34,8 @@ _MORE: Final = (
 _PATIENCE: Final = 10.0
 #: How often old versions of objects are forgotten, in seconds.
 _FORGET_EVERY: Final = 60.0
+#: How many revisions a client may be behind; it lists again where it is further.
+_REVISIONS_KEPT: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,6 +292,11 @@ async def _forget(kube: MemoryKubernetes) -> None:
     """Forget how things were: a run may last for days, and every status that was ever written would stay."""
     while True:
         await asyncio.sleep(_FORGET_EVERY)
-        kube.compact(kube.revision - 1000)
-        kube.state.history.clear()
-        kube.requests.clear()
+        forget(kube)
+
+
+def forget(kube: MemoryKubernetes, keep: int = _REVISIONS_KEPT) -> None:
+    """Forget all but the newest revisions."""
+    kube.compact(kube.revision - keep)
+    kube.state.history.clear()
+    kube.requests.clear()

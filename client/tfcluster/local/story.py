@@ -145,6 +145,7 @@ def how_it_ended(pod: Object) -> str:
         if ended.get("exitCode"):
             lines = (ended.get("message") or "").strip().splitlines()
             code = ended["exitCode"]
-            how = f"was killed by signal {code - 128}" if code > 128 else f"ended with exit code {code}"
-            return how + (f": {lines[-1].strip()[:200]}" if lines else "")
+            if code > 128:  # what it said last has nothing to do with it
+                return f"was killed by signal {code - 128}"
+            return f"ended with exit code {code}" + (f": {lines[-1].strip()[:200]}" if lines else "")
     return "failed"

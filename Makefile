@@ -136,7 +136,10 @@ dashboard-picture: .venv $(OPERATOR)/.complete ## draw the dashboard for docs/mo
 	TFCLUSTER_OPERATOR_PYTHON=$(OPERATOR)/bin/python PYTHONPATH=tests:. $(BIN)/python -m scripts.dashboard_picture
 
 .PHONY: terminal-pictures
-terminal-pictures: .venv $(PICTURES)/.complete ## record the demo in a terminal for docs/images again
+terminal-pictures: .venv $(PICTURES)/.complete $(DEMO)/.complete ## record the demos in a terminal for docs/images again
+	$(PICTURES)/bin/python -m scripts.terminal_picture docs/images/demo.svg --run 'make demo' 'make -s demo'
+	$(PICTURES)/bin/python -m scripts.terminal_picture docs/images/status-watch.svg \
+	  --run 'tfcluster status digits --watch --local' '$(DEMO)/bin/python -m scripts.watch_scene'
 	$(PICTURES)/bin/python -m scripts.terminal_picture docs/images/demo-kubernetes.svg --run 'make demo-kubernetes' 'make -s demo-kubernetes'
 
 crds: .venv ## generate the CRD from its sources

@@ -35,7 +35,7 @@ help: ## list the commands
 demo: $(DEMO)/.complete ## watch a TensorFlow cluster on this machine train, resize and heal: two minutes
 	$(DEMO)/bin/python -m scripts.demo
 
-demo-kubernetes: .venv ## the same on a Kubernetes of its own: 12 minutes the first time
+demo-kubernetes: .venv ## the same on a Kubernetes of its own: 7 to 12 minutes the first time, one later
 	$(BIN)/python -m scripts.demo_kubernetes
 
 test: check docs simulate mutants tensorflow-tests local-tests integration chart release-tests e2e ## all set-up and all tests; what CI runs

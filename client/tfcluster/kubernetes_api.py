@@ -101,7 +101,8 @@ class KubernetesApi:
             UnreachableError: there are none, or they cannot be read.
         """
         configuration = client.Configuration()
-        own = None if kubeconfig is None else str(kubeconfig)
+        # NB: the official client looks at KUBECONFIG once, when it is imported.
+        own = str(kubeconfig) if kubeconfig is not None else os.environ.get("KUBECONFIG") or None
         try:
             _, current = config.list_kube_config_contexts(config_file=own)
             if context is None and current is None and own is None and "KUBERNETES_SERVICE_HOST" in os.environ:

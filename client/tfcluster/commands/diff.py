@@ -37,8 +37,8 @@ class _Comparison(click.Command):
 @options.place
 @options.output("table", "json", "yaml")
 @options.examples("""
-    $ tfcluster diff -f cluster.yaml
-    $ tfcluster diff -f cluster.yaml -o json
+    $ tfcluster diff -f digits.yaml
+    $ tfcluster diff -f digits.yaml -o json
 """)
 @click.pass_context
 def command(ctx: click.Context, /, *, client: Client, files: tuple[str, ...], output: str) -> None:

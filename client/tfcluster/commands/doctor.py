@@ -26,7 +26,7 @@ _STYLES = {"ok": "good", "warning": "waiting", "failed": "bad", "unknown": "off"
 @output("table", "json", "yaml")
 @examples("""
     $ tfcluster doctor
-    $ tfcluster doctor mnist
+    $ tfcluster doctor digits
     tfcluster doctor mnist -o json | jq -r .toDo[0]
 """)
 def command(*, client: Client, name: str | None, no_exec: bool, output: Format) -> None:

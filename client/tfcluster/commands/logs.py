@@ -42,10 +42,10 @@ _COLOURS = ("cyan", "yellow", "green", "magenta", "blue", "bright_red", "bright_
 )
 @place
 @examples("""
-    $ tfcluster logs mnist                       # all tasks, one after the other
-    $ tfcluster logs mnist worker/0 --tail 20
-    $ tfcluster logs mnist worker --previous     # why did they fail?
-    $ tfcluster logs mnist -f --since 1m         # ends when mnist has finished
+    $ tfcluster logs digits                       # all tasks, one after the other
+    $ tfcluster logs digits worker/0 --tail 20
+    $ tfcluster logs digits worker --previous     # why did they fail?
+    $ tfcluster logs digits -f --since 1m         # ends when digits has finished
 """)
 def command(
     client: Client,

@@ -37,8 +37,8 @@ _IN_A_PICTURE: Final = 60
 @options.output("table", "json", "yaml")
 @options.examples("""
     $ tfcluster matrix digits
-    $ tfcluster matrix -f cluster.yaml
-    $ tfcluster matrix -f cluster.yaml --svg matrix.svg
+    $ tfcluster matrix -f digits.yaml
+    $ tfcluster matrix -f digits.yaml --svg matrix.svg
 """)
 def command(
     *,

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     help="What the operator is set up with, for clusters that do not say it.",
 )
 @options.examples("""
-    $ tfcluster render -f cluster.yaml
-    $ tfcluster render -f cluster.yaml --views --task worker/0
-    $ tfcluster render -f cluster.yaml --output-dir objects
+    $ tfcluster render -f digits.yaml
+    $ tfcluster render -f digits.yaml --views --task worker/0
+    $ tfcluster render -f digits.yaml --output-dir objects
 """)
 def command(
     *,

@@ -25,8 +25,8 @@ from tfcluster.commands.output import say
 )
 @click.option("--no-logs", is_flag=True, help="Leave out the logs: a program may have written anything there.")
 @examples("""
-    $ tfcluster report mnist --output-file mnist.tar.gz
-    $ tfcluster report mnist --no-logs --output-file -
+    $ tfcluster report digits --output-file digits.tar.gz
+    $ tfcluster report digits --no-logs --output-file -
     tar -xzOf mnist.tar.gz --wildcards '*/doctor.txt'
 """)
 def command(*, client: Client, name: str, output_file: str | None, no_logs: bool) -> None:

@@ -46,9 +46,9 @@ class PortType(click.ParamType[Wish]):
 @click.option("--open", "open_", is_flag=True, help="Open a browser.")
 @place
 @examples("""
-    $ tfcluster session mnist                                   # TensorBoard, Jupyter and HTTP ports of the templates
-    $ tfcluster session mnist --tensorboard --open
-    $ tfcluster session mnist --task worker/1 --port 18000:8000
+    $ tfcluster session digits                                   # TensorBoard, Jupyter and HTTP ports of the templates
+    $ tfcluster session digits --tensorboard --open
+    $ tfcluster session digits --task worker/1 --port 18000:8000
 """)
 def command(
     client: Client,

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 @output_option("table", "json", "yaml")
 @examples("""
     $ tfcluster status
-    $ tfcluster status mnist
-    $ tfcluster status mnist -o json
+    $ tfcluster status digits
+    $ tfcluster status digits -o json
     tfcluster status mnist --watch
     tfcluster status mnist -o json | jq -r '.jobs[].tasks[] | select(.state != "Ready") | .name'
 """)

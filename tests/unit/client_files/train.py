@@ -1,0 +1,3 @@
+"""What a user's program may be."""
+
+print("trained")

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Event
-from typing import Final
 
 import urllib3
 
@@ -18,8 +17,6 @@ from tfcluster.log_pods import LogPod
 
 #: Seconds until a log is opened again, the first time and at the most.
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 5.0
-#: Lines that are handed over at once, at the most: a log of many must not come in one piece.
-_BATCH: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,8 +182,6 @@ class LogReader:
     def _hand_over(self, taken: list[tuple[str, str]]) -> int:
         pod = self.pod
         lines = [LogLine(pod.task.job, pod.task.index, pod.name, pod.container, text, stamp) for stamp, text in taken]
-        for start in range(0, len(lines), _BATCH):
-            if not self._give(lines[start : start + _BATCH]):
-                self._stopped.set()
-                break
+        if lines and not self._give(lines):
+            self._stopped.set()
         return len(lines)

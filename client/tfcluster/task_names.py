@@ -44,11 +44,6 @@ class Selection:
         """Tell whether a task is meant."""
         return self.everything or task in self.tasks or (isinstance(task, TaskName) and task.job in self.jobs)
 
-    @property
-    def is_one(self) -> bool:
-        """Whether exactly one task can ever be meant."""
-        return not self.everything and not self.jobs and len(self.tasks) == 1
-
 
 def declared(cluster: Mapping[str, Any]) -> dict[str, int]:
     """Count the tasks of each job that a TFCluster declares.

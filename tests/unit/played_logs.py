@@ -94,13 +94,16 @@ class PlayedLogs:
         while True:
             changed = self._changed
             over = self._state(namespace, pod, uid) != "running"
-            while at < len(lines):
-                stamp, line = lines[at]
-                at += 1
-                if stamp >= since:
-                    spelled = f"{stamp.strftime('%Y-%m-%dT%H:%M:%S.%f')}000Z {line}".encode()
-                    yield spelled[:25] if query.get("timestamps") else line.encode()
-                    yield spelled[25:] if query.get("timestamps") else b""
+            spelled = b"".join(
+                f"{stamp.strftime('%Y-%m-%dT%H:%M:%S.%f')}000Z {line}".encode()
+                if query.get("timestamps")
+                else line.encode()
+                for stamp, line in lines[at:]
+                if stamp >= since
+            )
+            at = len(lines)
+            for start in range(0, len(spelled), 999):
+                yield spelled[start : start + 999]
             if over or query.get("follow") != "true":
                 return
             await changed.wait()

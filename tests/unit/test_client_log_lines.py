@@ -64,8 +64,10 @@ def test_each_break_begins_anew():
 def test_times_of_other_zones_are_of_the_same_clock():
     position = Position()
     texts(position, b"2026-01-01T02:00:10.5+02:00 a")
-
     assert position.since() == "2026-01-01T00:00:09Z"
+
+    texts(position, b"2026-01-01T02:00:10.5Z b")
+    assert position.since() == "2026-01-01T02:00:09Z"
 
 
 def test_a_clock_that_is_set_back_loses_nothing():

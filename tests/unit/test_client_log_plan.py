@@ -6,10 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from tfcluster.errors import TFClusterError
 from tfcluster.log_plan import Progress, Sight, Steps, next_steps
 from tfcluster.log_pods import LogPod, log_pod, log_pods
-from tfcluster.task_names import NoTaskError, Selection, TaskName, choose
+from tfcluster.task_names import NoTaskError, TaskName, choose
 
 W0, W1 = TaskName("worker", 0), TaskName("worker", 1)
 
@@ -105,6 +104,7 @@ def test_a_wait_is_told_once_and_again_where_it_needs_help():
     progress.begun, progress.tasks = True, {W0}
     progress.told |= set(found.say)
     assert steps(waiting, progress=progress).say == {}
+    assert steps(replace(waiting, uid="next"), progress=progress).say == {}
     stuck = replace(waiting, words="ImagePullBackOff: no such image", stuck=True)
     assert list(steps(stuck, progress=progress).say.values()) == [
         "worker/0: not started: ImagePullBackOff: no such image"
@@ -236,10 +236,3 @@ def test_tasks_are_chosen_by_job_and_index(words, inside, outside):
 def test_what_names_no_task_is_refused(word):
     with pytest.raises(NoTaskError, match="it has worker/0 to worker/1"):
         choose([word], {"worker": 2}, [], "mnist")
-
-
-def test_one_task_is_told_from_many():
-    assert choose(["worker/0"], {"worker": 1}, [], "m").is_one
-    assert not choose(["worker"], {"worker": 1}, [], "m").is_one
-    assert not Selection().is_one
-    assert issubclass(NoTaskError, TFClusterError)

@@ -53,6 +53,9 @@ def main() -> int:
         _heal()
         _watch_training(after="healing")
         _say_goodbye()
+    except StepError as error:
+        print(f"\nThe set-up stopped: {error}\n", file=sys.stderr)
+        return 1
     except DemoError as error:
         print(f"\nThe demo stopped: {error}\n", file=sys.stderr)
         _show_what_is_there()
@@ -61,15 +64,15 @@ def main() -> int:
         print(f"\nThe demo stopped: {' '.join(map(str, error.cmd))} ended with {error.returncode}", file=sys.stderr)
         print(error.stderr or "", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("\nThe demo was interrupted: `make demo-kubernetes` goes on with what is made already.", file=sys.stderr)
+        return 130
     return 0
 
 
 def _set_up() -> None:
     _headline("A Kubernetes, the operator, and an image to train in")
-    try:
-        set_up.run(_CONSOLE)
-    except StepError as error:
-        raise DemoError(str(error)) from error
+    set_up.run(_CONSOLE)
 
 
 def _apply() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -58,19 +58,37 @@ def declare(
     Raises:
         ManifestError: no TFCluster can be made of it; it tells all problems.
     """
-    found: list[Problem] = problems(manifest.body, live)
+    refuse(manifest, problems(manifest.body))
+    body = complete(manifest.body, namespace, live)
+    return Declared(manifest, body, read(manifest, body, default_isolation=default_isolation))
+
+
+def refuse(manifest: Manifest, found: Sequence[Problem]) -> None:
+    """Tell what is wrong with a manifest, in the order of its lines; raises ManifestError where something is."""
     if not found:
-        body = complete(manifest.body, namespace, live)
-        try:
-            return Declared(manifest, body, parse(body, default_isolation=default_isolation))
-        except InvalidSpecError as error:
-            told = [problem.partition(": ") for problem in error.problems]
-            found = [Problem(read_path(path), words) for path, _, words in told]
+        return
     what = f"{naming.KIND} {manifest.name}" if manifest.name else f"a {naming.KIND} without a name"
-    raise ManifestError(
-        f"{what} is not valid:",
-        [f"{manifest.place(one.where)}: {one}" for one in sorted(found, key=lambda one: manifest.line_of(one.where))],
-    )
+    told = sorted(found, key=lambda one: manifest.line_of(one.where))
+    raise ManifestError(f"{what} is not valid:", [f"{manifest.place(one.where)}: {one}" for one in told])
+
+
+def read(manifest: Manifest, body: Mapping[str, Any], *, default_isolation: IsolationMode = "None") -> TFCluster:
+    """Read a TFCluster as the operator does.
+
+    Args:
+        manifest: the file that it is from, for messages.
+        body: the TFCluster with its defaults and its identity.
+        default_isolation: as in declare.
+
+    Raises:
+        ManifestError: the operator could make nothing of it.
+    """
+    try:
+        return parse(body, default_isolation=default_isolation)
+    except InvalidSpecError as error:
+        told = [problem.partition(": ") for problem in error.problems]
+        refuse(manifest, [Problem(read_path(path), words) for path, _, words in told])
+        raise
 
 
 def complete(body: Mapping[str, Any], namespace: str, live: Mapping[str, Any] | None = None) -> Object:

@@ -7,6 +7,7 @@ TFClusterError
 │   └── ConflictError   somebody else changed it meanwhile
 ├── UnreachableError    no API server answers
 ├── ManifestError       a file or object is no TFCluster that could be made
+├── NotRunningError     the cluster has finished, is suspended or deleted, and nothing of it runs
 ├── ClusterFailedError  the cluster has failed, or cannot become what is waited for
 └── WaitTimeoutError    it took longer than it may
 """
@@ -15,9 +16,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tfcluster import exit_codes
+
 
 class TFClusterError(Exception):
-    """Something went wrong; ``str(error)`` is a sentence for users, ``hint`` the next step where there is one."""
+    """Something went wrong; ``str(error)`` is a sentence for users, ``hint`` the next step where there is one.
+
+    ``exit_code`` is what a command ends with that does not deal with it.
+    """
+
+    exit_code: int = exit_codes.FAILED
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
@@ -66,9 +74,15 @@ class ManifestError(TFClusterError):
         self.problems = tuple(problems)
 
 
+class NotRunningError(TFClusterError):
+    """The cluster has finished, is suspended or is being deleted: nothing of it runs that could be changed."""
+
+
 class ClusterFailedError(TFClusterError):
     """The cluster has failed, or cannot become what is waited for; the words name the cause."""
 
 
 class WaitTimeoutError(TFClusterError):
     """It took longer than it may; the words say what was missing."""
+
+    exit_code = exit_codes.TIMED_OUT

@@ -10,6 +10,10 @@ OK: Final = 0
 FAILED: Final = 1
 #: The command line is wrong; click's own code.
 USAGE: Final = 2
+#: ``diff``: something differs; as ``kubectl diff`` has it.
+DIFFERS: Final = 1
+#: ``diff``: it could not be found out; likewise.
+NOT_COMPARED: Final = 2
 #: ``convert``: the result is complete but for what the report names.
 LOSSY: Final = 3
 #: It took longer than ``--timeout``; as ``timeout(1)`` has it.

@@ -32,6 +32,7 @@ FIELD_MANAGER: Final = "tfcluster-client"
 #: Seconds until a connection must stand, and until an answer must have begun.
 _CONNECT, _READ = 10.0, 60.0
 _PAGE: Final = 500
+_CREATED: Final = 201
 _METADATA_ALONE: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 
 
@@ -233,7 +234,7 @@ class KubernetesApi:
         """Create an object; raises ConflictError where one of that name exists, and RefusedError."""
         return self._json("POST", self._path(resource, namespace), body=body, query=_query(fieldValidation="Strict"))
 
-    def apply(
+    def apply_telling(
         self,
         resource: Resource,
         body: Mapping[str, Any],
@@ -241,7 +242,7 @@ class KubernetesApi:
         *,
         force: bool = False,
         dry_run: bool = False,
-    ) -> Object:
+    ) -> tuple[Object, bool]:
         """Apply an object server-side, as ``kubectl apply --server-side`` does.
 
         Args:
@@ -252,7 +253,7 @@ class KubernetesApi:
             dry_run: change nothing; only say what would come of it.
 
         Returns:
-            The object after it.
+            The object after it, and whether this request created it: of several that come together, one does.
 
         Raises:
             ConflictError: somebody else set a field to something else, and ``force`` is not given.
@@ -265,7 +266,20 @@ class KubernetesApi:
             fieldValidation="Strict",
         )
         path = self._path(resource, namespace, body["metadata"]["name"])
-        return self._json("PATCH", path, body=body, query=query, content="application/apply-patch+yaml")
+        response = self._open("PATCH", path, body=body, query=query, content="application/apply-patch+yaml")
+        return json.loads(response.read()), response.status == _CREATED
+
+    def apply(
+        self,
+        resource: Resource,
+        body: Mapping[str, Any],
+        namespace: str | None = None,
+        *,
+        force: bool = False,
+        dry_run: bool = False,
+    ) -> Object:
+        """Apply an object as apply_telling does, and give it as it is then."""
+        return self.apply_telling(resource, body, namespace, force=force, dry_run=dry_run)[0]
 
     def patch(
         self,
@@ -275,10 +289,14 @@ class KubernetesApi:
         namespace: str | None = None,
         *,
         subresource: str = "",
+        dry_run: bool = False,
     ) -> Object:
-        """Change an object by a merge patch; raises NotFoundError, ConflictError and RefusedError."""
+        """Change an object by a merge patch; raises NotFoundError, ConflictError and RefusedError.
+
+        With a UID in its metadata, it changes the object of that UID only.
+        """
         path = self._path(resource, namespace, name, subresource)
-        query = _query(fieldManager=FIELD_MANAGER, fieldValidation="Strict")
+        query = _query(fieldManager=FIELD_MANAGER, dryRun="All" if dry_run else "", fieldValidation="Strict")
         return self._json("PATCH", path, body=change, query=query, content="application/merge-patch+json")
 
     def delete(
@@ -290,14 +308,17 @@ class KubernetesApi:
         uid: str = "",
         grace: int | None = None,
         propagation: str = "",
+        dry_run: bool = False,
     ) -> None:
         """Delete an object; raises NotFoundError, ConflictError (another object has the name now) and RefusedError."""
         options = {
             **({"preconditions": {"uid": uid}} if uid else {}),
             **({} if grace is None else {"gracePeriodSeconds": grace}),
             **({"propagationPolicy": propagation} if propagation else {}),
+            **({"dryRun": ["All"]} if dry_run else {}),
         }
-        self._json("DELETE", self._path(resource, namespace, name), body=options or None)
+        query = _query(dryRun="All" if dry_run else "")
+        self._json("DELETE", self._path(resource, namespace, name), body=options or None, query=query)
 
     # --- pods
 
@@ -429,6 +450,12 @@ class KubernetesApi:
         answer = self._json("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", body=body)
         return bool((answer.get("status") or {}).get("allowed"))
 
+    def resources_of(self, group_version: str) -> Sequence[Object]:
+        """Give what an API group and version serves, as APIResources; raises NotFoundError and RefusedError."""
+        base = "apis" if "/" in group_version else "api"
+        resources: Sequence[Object] = self._json("GET", f"/{base}/{group_version}").get("resources") or ()
+        return resources
+
     def read(self, path: str, query: Mapping[str, str] | None = None) -> bytes:
         """Give the answer to a GET of any path, such as /version; raises NotFoundError and RefusedError."""
         return bytes(self._open("GET", path, query=dict(query or {})).read())
@@ -553,7 +580,7 @@ def _lines(response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
     except urllib3.exceptions.ReadTimeoutError:
         pass
     except urllib3.exceptions.HTTPError as error:
-        raise UnreachableError(f"the connection to the API server broke: {_brief(error)}") from error
+        raise UnreachableError("the connection to the API server was lost") from error
     finally:
         response.close()
     if rest:
@@ -561,5 +588,7 @@ def _lines(response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
 
 
 def _brief(error: Exception) -> str:
+    if isinstance(error, urllib3.exceptions.ProtocolError):
+        return "the connection was lost"
     reason = getattr(error, "reason", None) or error
     return str(reason).rpartition(": ")[2] or type(error).__name__

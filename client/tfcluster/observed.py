@@ -9,7 +9,8 @@ from datetime import datetime
 from typing import Any
 
 from tfcluster_operator.kube import wire
-from tfcluster_operator.model.observed import ObservedPod
+from tfcluster_operator.model.actions import Kind
+from tfcluster_operator.model.observed import Observed, ObservedPod
 
 
 def observe_pods(bodies: Iterable[Mapping[str, Any]], now: float) -> dict[str, ObservedPod]:
@@ -23,6 +24,36 @@ def observe_pods(bodies: Iterable[Mapping[str, Any]], now: float) -> dict[str, O
         The pods by their names.
     """
     return {pod.meta.name: pod for pod in (_observe(body, now) for body in bodies)}
+
+
+def observe(
+    services: Iterable[Mapping[str, Any]],
+    config_maps: Iterable[Mapping[str, Any]],
+    policies: Iterable[Mapping[str, Any]],
+    pods: Iterable[Mapping[str, Any]],
+    now: float,
+) -> Observed:
+    """Read everything that exists for a TFCluster.
+
+    Args:
+        services: the Services, as the API server gave them; so are the others.
+        config_maps: the ConfigMaps.
+        policies: the NetworkPolicies.
+        pods: the pods.
+        now: the time, in seconds since the epoch.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    kinds: tuple[tuple[Kind, Iterable[Mapping[str, Any]]], ...]
+    kinds = (("Service", services), ("ConfigMap", config_maps), ("NetworkPolicy", policies))
+    for kind, bodies in kinds:
+        read = wire.RESOURCES[kind].read
+        found[kind] = {body["metadata"]["name"]: read(json.dumps(body).encode()) for body in bodies}
+    return Observed(
+        services=found["Service"],
+        config_maps=found["ConfigMap"],
+        network_policies=found["NetworkPolicy"],
+        pods=observe_pods(pods, now),
+    )
 
 
 def _observe(body: Mapping[str, Any], now: float) -> ObservedPod:

@@ -87,7 +87,7 @@ def render(declared: Declared) -> Rendered:
     return Rendered(
         objects=tuple(objects),
         resolver=_resolver_of(roster),
-        views=tuple(_views(wanted)),
+        views=task_views(wanted),
         notes=tuple(_notes(declared, wanted)),
     )
 
@@ -120,6 +120,11 @@ def _creations(roster: Roster, wanted: tuple[JobViews, ...]) -> Iterator[Creatio
             for job, of_job in roster.places.items()
         }
         roster = replace(roster, places=places)
+
+
+def task_views(wanted: tuple[JobViews, ...]) -> tuple[TaskView, ...]:
+    """Give every distinct view with the tasks that read it."""
+    return tuple(_views(wanted))
 
 
 def _views(wanted: tuple[JobViews, ...]) -> Iterator[TaskView]:

@@ -61,14 +61,23 @@ def problems(body: Mapping[str, Any], old: Mapping[str, Any] | None = None) -> l
     Returns:
         What the API server would refuse; nothing where it would take it.
     """
-    kept = {key: value for key, value in body.items() if key != "status"}
-    found = [*_of_the_object(body), *_structural(without_nulls(schema(), kept))]
-    shaped = shape(schema(), without_nulls(schema(), kept))
+    found = misfits(body)
+    shaped = shape(schema(), without_nulls(schema(), {key: value for key, value in body.items() if key != "status"}))
     malformed = [one.where for one in found]
     for where, words in rules.broken(schema(), shaped, old, malformed):
         own = _OWN_PATH.match(words)
         found.append(Problem(read_path(own[1].partition(",")[0]), words[own.end() :]) if own else Problem(where, words))
     return list(dict.fromkeys(found))
+
+
+def misfits(body: Mapping[str, Any]) -> list[Problem]:
+    """Judge a manifest by the schema alone, where other fields may be known to the API server already.
+
+    Args:
+        body: the TFCluster, as its author wrote it.
+    """
+    kept = {key: value for key, value in body.items() if key != "status"}
+    return [*_of_the_object(body), *_structural(without_nulls(schema(), kept))]
 
 
 # --- what every object has

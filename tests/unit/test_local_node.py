@@ -18,6 +18,7 @@ from tfcluster.local import devices
 from tfcluster.local.addresses import Addresses, Ports
 from tfcluster.local.node import Node
 from tfcluster.local.paths import Mapping
+from tfcluster.local.run import forget
 from tfcluster.local.surroundings import Surroundings
 from tfcluster_resolver import contract
 
@@ -69,13 +70,14 @@ class NodeWorld:
 
     async def until(self, holds: Callable[[], object]) -> None:
         """Wait until something holds."""
-        async with asyncio.timeout(DEADLINE):
-            while not holds():
-                self._changed.clear()
-                waiting = asyncio.create_task(self._changed.wait())
-                # NB: lines of logs and files change nothing in the API server.
-                await asyncio.wait([waiting], timeout=0.02)
-                waiting.cancel()
+        began = time.monotonic()
+        while not holds():
+            assert time.monotonic() < began + DEADLINE, (self.kube.list("pods"), self.lines, self.notices)
+            self._changed.clear()
+            waiting = asyncio.create_task(self._changed.wait())
+            # NB: lines of logs and files change nothing in the API server.
+            await asyncio.wait([waiting], timeout=0.02)
+            waiting.cancel()
 
     async def ended(self, name: str = "p") -> Object:
         """Wait for the end of a pod, and give its only container's."""
@@ -128,6 +130,23 @@ def test_the_end_of_a_program_is_the_end_of_its_pod(play, program: str, phase: s
         assert (world.status()["phase"], ended["exitCode"], ended["reason"]) == (phase, code, reason)
         assert world.status()["observedGeneration"] == 1
         assert world.condition("Ready")["status"] == "False"
+
+    play(story)
+
+
+def test_the_end_of_a_program_ends_what_it_started(play) -> None:
+    """A process that went into the background, into a group of its own, does not outlive its container."""
+    leaves = """
+import subprocess
+below = subprocess.Popen(['python3', '-c', 'import time; time.sleep(600)'], start_new_session=True)
+print(below.pid)
+"""
+
+    async def story(world: NodeWorld) -> None:
+        world.pod(program=leaves)
+        assert (await world.ended())["exitCode"] == 0
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(world.said()[0]), 0)
 
     play(story)
 
@@ -458,6 +477,63 @@ def test_a_program_that_does_not_live_is_ended(play) -> None:
     play(story)
 
 
+def test_hooks_run_beside_the_program_and_before_its_end(play, tmp_path: Path) -> None:
+    """What postStart does is done when the program runs; what preStop does comes before SIGTERM; a failed hook ends."""
+    told = tmp_path / "told"
+
+    def say(word: str) -> Object:
+        return {"exec": {"command": ["sh", "-c", f"echo {word} >> {told}"]}}
+
+    async def story(world: NodeWorld) -> None:
+        program = f"import signal, time\nsignal.signal(15, lambda *_: (open('{told}', 'a').write('term'), exit(0)))\n"
+        one = container(
+            program + "time.sleep(600)", lifecycle={"postStart": say("started"), "preStop": say("stopping")}
+        )
+        world.pod(containers=[one])
+        await world.until(lambda: told.exists() and told.read_text() == "started\n")
+        world.kube.delete("pods", NAMESPACE, "p")
+        await world.until(lambda: world.kube.get("pods", NAMESPACE, "p") is None)
+        assert told.read_text().split() == ["started", "stopping", "term"]
+        failing = {"postStart": {"exec": {"command": ["false"]}}}
+        world.pod("q", containers=[container("import time; time.sleep(600)", lifecycle=failing)])
+        assert (await world.ended("q"))["exitCode"] == 137
+
+    play(story)
+
+
+def test_a_readiness_gate_is_awaited(play) -> None:
+    """A pod whose containers are ready is ready when somebody sets the conditions that it names."""
+
+    async def story(world: NodeWorld) -> None:
+        gate = {"conditionType": "example.com/warm"}
+        world.pod(program="import time; time.sleep(600)", readinessGates=[gate])
+        await world.until(lambda: world.condition("ContainersReady").get("status") == "True")
+        assert world.condition("Ready")["status"] == "False"
+        met = {"type": "example.com/warm", "status": "True"}
+        change = {"status": {"conditions": [*world.status()["conditions"], met]}}
+        world.kube.patch("pods", NAMESPACE, "p", change, subresource="status")
+        await world.until(lambda: world.condition("Ready").get("status") == "True")
+        assert world.condition("example.com/warm")["status"] == "True"
+
+    play(story)
+
+
+def test_a_sidecar_that_ends_is_started_again_after_a_pause(play) -> None:
+    """Its status says that it backs off and how it ended; the log of its last run can be had."""
+
+    async def story(world: NodeWorld) -> None:
+        side = container("print('ran'); raise SystemExit(5)", "side", restartPolicy="Always")
+        world.pod(initContainers=[side], containers=[container("import time; time.sleep(600)")])
+
+        def status() -> Object:
+            return world.status().get("initContainerStatuses", [{}])[0]
+
+        await world.until(lambda: status().get("state", {}).get("waiting", {}).get("reason") == "CrashLoopBackOff")
+        assert (status()["restartCount"], status()["lastState"]["terminated"]["exitCode"]) == (1, 5)
+
+    play(story)
+
+
 # --- devices
 
 
@@ -487,6 +563,30 @@ def test_gpus_are_granted_whole_and_waited_for(play) -> None:
         assert world.said("b") == ["0,1"]
 
     play(story, gpus=3)
+
+
+def test_a_node_that_a_template_names_is_this_one(play) -> None:
+    """There is no other node here."""
+
+    async def story(world: NodeWorld) -> None:
+        world.pod(program="print('ran')", nodeName="elsewhere")
+        await world.ended()
+        assert world.said() == ["ran"]
+
+    play(story)
+
+
+def test_what_happened_long_ago_is_forgotten() -> None:
+    """A run may last for days: old versions go, and who follows closely misses nothing."""
+    kube = MemoryKubernetes(time.time)
+    for number in range(50):
+        kube.create("configmaps", NAMESPACE, {"metadata": {"name": f"c-{number}"}})
+
+    forget(kube, keep=10)
+
+    assert len(kube.history) == 0
+    assert len(kube.state.demand("configmaps").log) == 10
+    assert len(kube.list("configmaps")) == 50
 
 
 # --- logs

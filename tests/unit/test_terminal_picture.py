@@ -123,7 +123,7 @@ def test_picture_moves_by_frames_and_stands_at_the_last(drawn):
     assert film.get("transform") == "translate(0 -36)"
 
 
-@pytest.mark.parametrize("name", ["demo-kubernetes.svg"])
+@pytest.mark.parametrize("name", ["demo.svg", "demo-kubernetes.svg", "status-watch.svg"])
 def test_pictures_of_the_documents_are_small_and_need_nothing_else(name):
     """A page stays quick, and a reader's machine asks nobody for a font, a script or a picture."""
     text = (PICTURES / name).read_text(encoding="utf-8")

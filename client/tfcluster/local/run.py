@@ -34,6 +34,8 @@ _MORE: Final = (
 _PATIENCE: Final = 10.0
 #: How often old versions of objects are forgotten, in seconds.
 _FORGET_EVERY: Final = 60.0
+#: How many revisions a client may be behind; it lists again where it is further.
+_REVISIONS_KEPT: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +121,13 @@ class _Run:
         self._session = own
         self._addresses = Addresses(ports)
         names = [one["metadata"]["name"] for one in options.clusters]
-        self._story = Story(names, self._address_of, quiet=options.quiet)
+        self._story = Story(
+            names,
+            self._address_of,
+            broken=lambda: self._signals.put_nowait(signal.SIGPIPE),
+            python=str(options.python),
+            quiet=options.quiet,
+        )
         self._record = junit.Record()
         self._signals: asyncio.Queue[int] = asyncio.Queue()
         self._looked = asyncio.Event()
@@ -138,7 +146,7 @@ class _Run:
     async def play(self) -> Outcome:
         """Play the manifest."""
         self._own_signals()
-        namespaces = sorted({one["metadata"]["namespace"] for one in self._options.objects} | {"default"})
+        namespaces = sorted({one["metadata"]["namespace"] for one in self._options.objects} | {manifest.NAMESPACE})
         async with control_plane.run(
             namespaces=namespaces, log_of=self._log_of, own_signals=self._own_signals
         ) as plane:
@@ -290,6 +298,11 @@ async def _forget(kube: MemoryKubernetes) -> None:
     """Forget how things were: a run may last for days, and every status that was ever written would stay."""
     while True:
         await asyncio.sleep(_FORGET_EVERY)
-        kube.compact(kube.revision - 1000)
-        kube.state.history.clear()
-        kube.requests.clear()
+        forget(kube)
+
+
+def forget(kube: MemoryKubernetes, keep: int = _REVISIONS_KEPT) -> None:
+    """Forget all but the newest revisions."""
+    kube.compact(kube.revision - keep)
+    kube.state.history.clear()
+    kube.requests.clear()

@@ -356,3 +356,10 @@ def test_what_cannot_be_is_refused(name: str):
 
     assert conversion.cluster is None
     assert expected in "; ".join(one.words for one in conversion.of(Outcome.REFUSED))
+
+
+def test_of_an_unknown_version_nothing_else_is_said():
+    """What another version means is not known, so that its version is all that is told."""
+    (conversion,) = convert_text(REFUSED["an older version"][0], "f").conversions
+
+    assert [spelled(one.path) for one in conversion.of(Outcome.REFUSED)] == ["apiVersion"]

@@ -34,7 +34,7 @@ _REMOVE_FIRST: Final = (
 @click.option("--context", help="The context in the kubeconfig.  [default: the current one]")
 @click.option("--kubeconfig", type=click.Path(), help="The kubeconfig file.  [default: as kubectl has it]")
 @examples("""
-$ tfcluster convert -f tfjob.yaml > tfcluster.yaml
+$ tfcluster convert -f tfjob.yaml
 $ tfcluster convert -f tfjob.yaml --check -q
 """)
 @click.pass_context

@@ -25,7 +25,7 @@ CHARTS ?=
 SOURCES := operator resolver client crds scripts tests bench local_kubernetes memory_kubernetes examples
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-kubernetes test check lint types layers unit simulate mutants tensorflow-tests integration test-versions chart docs \
+.PHONY: help demo demo-kubernetes test check lint types layers unit simulate mutants tensorflow-tests local-tests integration test-versions chart docs \
 	docs-serve reference lint-chart release-tests e2e cluster cluster-down install bench release release-check publish test-release changelog \
 	lock crds chart-docs clean
 
@@ -38,7 +38,7 @@ demo: $(DEMO)/.complete ## watch a TensorFlow cluster on this machine train, res
 demo-kubernetes: .venv ## the same on a Kubernetes of its own: 7 to 12 minutes the first time, one later
 	$(BIN)/python -m scripts.demo_kubernetes
 
-test: check docs simulate mutants tensorflow-tests integration chart release-tests e2e ## all set-up and all tests; what CI runs
+test: check docs simulate mutants tensorflow-tests local-tests integration chart release-tests e2e ## all set-up and all tests; what CI runs
 
 check: lint types layers unit ## lint, types, layers, unit tests: a minute or so, no cluster
 
@@ -63,6 +63,9 @@ mutants: .venv ## seed bugs of one line, each of which its plan of the simulatio
 
 tensorflow-tests: $(TENSORFLOW)/.complete $(PROTOBUFS:=/.complete)
 	TFCLUSTER_PROTOBUFS="$(PROTOBUFS)" PYTHONPATH=resolver $(TENSORFLOW)/bin/python -m pytest tests/tensorflow
+
+local-tests: .venv $(TENSORFLOW)/.complete ## training by tfcluster local run, with real TensorFlow: half a minute
+	TFCLUSTER_TENSORFLOW_PYTHON=$(TENSORFLOW)/bin/python $(PYTEST) tests/local
 
 integration: .venv $(OPERATOR)/.complete
 	TFCLUSTER_OPERATOR_PYTHON=$(OPERATOR)/bin/python $(PYTEST) $(PARALLEL) tests/integration

@@ -69,6 +69,11 @@ class Applying:
         for manifest in (*_in_order(manifests.others), *manifests.clusters):
             yield self._apply(manifest, dry_run=self.dry_run)
 
+    def apply_one(self, manifest: Manifest) -> Applied:
+        """Apply one object; raises the errors of apply."""
+        _check(manifest)
+        return self._apply(manifest, dry_run=self.dry_run)
+
     def _try(self, manifest: Manifest) -> None:
         try:
             self._apply(manifest, dry_run=True)
@@ -80,14 +85,16 @@ class Applying:
         resource = TFCLUSTERS if manifest.body["apiVersion"] == TFCLUSTERS.group_version else self._resource(manifest)
         try:
             before = self.api.find(resource, manifest.name, manifest.namespace)
-            body = self.api.apply(resource, manifest.body, manifest.namespace, force=self.force, dry_run=dry_run)
+            body, created = self.api.apply_telling(
+                resource, manifest.body, manifest.namespace, force=self.force, dry_run=dry_run
+            )
         except RefusedError as error:
             kind = {ConflictError: ConflictError, NotFoundError: NotFoundError}.get(type(error), RefusedError)
             words = f"{manifest.place()}: {manifest.kind} {manifest.name}: {error}"
             raise kind(words, status=error.status, reason=error.reason, hint=error.hint) from error
-        if before is None:
+        if created:
             return Applied(body, "created", resource)
-        return Applied(body, "unchanged" if _same(before, body) else "configured", resource)
+        return Applied(body, "unchanged" if before is not None and _same(before, body) else "configured", resource)
 
     def _resource(self, manifest: Manifest) -> Resource:
         """Ask the API server how objects of a kind are reached; raises ManifestError where it does not know them."""

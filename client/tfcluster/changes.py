@@ -9,13 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tfcluster.errors import FinishedError, ManifestError
+from tfcluster.errors import ManifestError, NotRunningError
 from tfcluster_operator.model import conditions
 from tfcluster_operator.model.ledger import FAILED, SUCCEEDED
 from tfcluster_operator.model.parse import is_ours
 
-#: What a restart notes in a job's template, as ``kubectl rollout restart`` does: who knows that knows this.
-RESTARTED_AT: Final = "kubectl.kubernetes.io/restartedAt"
 _AGAIN: Final = "To run it again: tfcluster delete {name}, then tfcluster apply -f FILE."
 _MOST_NAMED: Final = 6
 
@@ -44,7 +42,7 @@ def scaling(body: Mapping[str, Any], job: str, replicas: int, autoscalers: Itera
 
     Raises:
         ManifestError: there is no such job, or it may not have so many tasks.
-        FinishedError: the cluster has finished.
+        NotRunningError: the cluster has finished.
     """
     name, spec = body["metadata"]["name"], body["spec"]
     jobs: Mapping[str, Any] = spec["jobs"]
@@ -52,7 +50,7 @@ def scaling(body: Mapping[str, Any], job: str, replicas: int, autoscalers: Itera
         raise ManifestError(f"{name} has no job {job}", hint=f"Its jobs are {', '.join(sorted(jobs))}: --job NAME.")
     if replicas < 0:
         raise ManifestError(f"{job}: {replicas} is no number of tasks: give 0 or more")
-    _check_alive(body, "no task starts again, whatever the number")
+    check_alive(body, "no task starts again, whatever the number")
     now, most = int(jobs[job].get("replicas", 1)), jobs[job].get("maxReplicas")
     if most is not None and replicas > most:
         raise ManifestError(
@@ -60,7 +58,7 @@ def scaling(body: Mapping[str, Any], job: str, replicas: int, autoscalers: Itera
             hint=f"Scale to {most} at the most, or raise maxReplicas in the manifest. Raised maxReplicas reach the "
             "device filters of a program that runs when it is started again.",
         )
-    words = list(_about(body))
+    words = list(about_manager(body))
     words += [
         f"The HorizontalPodAutoscaler {one} scales this job, too, and may change the number again."
         for one in autoscalers
@@ -80,28 +78,28 @@ def scaling(body: Mapping[str, Any], job: str, replicas: int, autoscalers: Itera
 
 
 def suspension(body: Mapping[str, Any]) -> Change:
-    """Decide a suspension; raises FinishedError."""
-    _check_alive(body, "there is nothing to suspend")
+    """Decide a suspension; raises NotRunningError."""
+    check_alive(body, "there is nothing to suspend")
     if body["spec"].get("suspend"):
-        return Change({}, (f"{body['metadata']['name']} is suspended already.", *_about(body)))
+        return Change({}, (f"{body['metadata']['name']} is suspended already.", *about_manager(body)))
     pods = sum(int(job.get("created") or 0) for job in ((body.get("status") or {}).get("jobs") or {}).values())
     words = (
-        f"Deleted: {_count(pods, 'pod')}; programs get SIGTERM." if pods else "It has no pods yet, and gets none.",
+        f"Deleted: {count(pods, 'pod')}; programs get SIGTERM." if pods else "It has no pods yet, and gets none.",
         "Kept: the TFCluster, its Service and views, volumes, and failed pods that are kept for their logs.",
         "A resumed cluster starts from the beginning: a program goes on where it was only by its own checkpoints.",
     )
-    return Change({"spec": {"suspend": True}}, (*words, *_about(body)))
+    return Change({"spec": {"suspend": True}}, (*words, *about_manager(body)))
 
 
 def resumption(body: Mapping[str, Any]) -> Change:
-    """Decide a resumption; raises FinishedError."""
-    _check_alive(body, "no task starts again")
+    """Decide a resumption; raises NotRunningError."""
+    check_alive(body, "no task starts again")
     if not body["spec"].get("suspend"):
-        return Change({}, (f"{body['metadata']['name']} is not suspended.", *_about(body)))
-    count = sum(int(job.get("replicas", 1)) for job in body["spec"]["jobs"].values())
-    started = f"Started from the beginning: {_count(count, 'task')}, complete ones too."
+        return Change({}, (f"{body['metadata']['name']} is not suspended.", *about_manager(body)))
+    total = sum(int(job.get("replicas", 1)) for job in body["spec"]["jobs"].values())
+    started = f"Started from the beginning: {count(total, 'task')}, complete ones too."
     words = (started, "Restarts and the deadline count from zero.")
-    return Change({"spec": {"suspend": False}}, (*words, *_about(body)))
+    return Change({"spec": {"suspend": False}}, (*words, *about_manager(body)))
 
 
 def deletion(body: Mapping[str, Any]) -> tuple[str, ...]:
@@ -114,8 +112,8 @@ def deletion(body: Mapping[str, Any]) -> tuple[str, ...]:
         One sentence each.
     """
     jobs: Mapping[str, Any] = body["spec"]["jobs"]
-    count = sum(int(job.get("replicas", 1)) for job in jobs.values())
-    gone = f"Deleted: TFCluster {body['metadata']['name']}, the pods of its {_count(count, 'task')} with their logs, "
+    total = sum(int(job.get("replicas", 1)) for job in jobs.values())
+    gone = f"Deleted: TFCluster {body['metadata']['name']}, the pods of its {count(total, 'task')} with their logs, "
     kept = sorted({used for job in jobs.values() for used in _used_by(job.get("template") or {})})
     stays = f"Kept: {', '.join(kept)}." if kept else "Kept: whatever is not its own, such as volumes and images."
     return (f"{gone}its Service and its views.", stays)
@@ -142,15 +140,26 @@ def finished(body: Mapping[str, Any]) -> str:
     return ""
 
 
-def _check_alive(body: Mapping[str, Any], so: str) -> None:
+def check_alive(body: Mapping[str, Any], so: str) -> None:
+    """Refuse what needs a TFCluster that goes on.
+
+    Args:
+        body: the TFCluster.
+        so: what follows, for the message.
+
+    Raises:
+        NotRunningError: it has finished, or is being deleted.
+    """
     name = body["metadata"]["name"]
     if "deletionTimestamp" in body["metadata"]:
-        raise FinishedError(f"{name} is being deleted: {so}", hint=f"Wait for it: tfcluster wait {name} --for deleted.")
+        raise NotRunningError(
+            f"{name} is being deleted: {so}", hint=f"Wait for it: tfcluster wait {name} --for deleted."
+        )
     if verdict := finished(body):
-        raise FinishedError(f"{name} {verdict}: {so}", hint=_AGAIN.format(name=name))
+        raise NotRunningError(f"{name} {verdict}: {so}", hint=_AGAIN.format(name=name))
 
 
-def _about(body: Mapping[str, Any]) -> Iterator[str]:
+def about_manager(body: Mapping[str, Any]) -> Iterator[str]:
     """Say who acts on it, where that is not our operator."""
     if not is_ours(body):
         yield f"spec.managedBy leaves it to {body['spec']['managedBy']}: what follows is up to that controller."
@@ -164,9 +173,10 @@ def _named(job: str, indices: Iterable[int]) -> str:
     return " and ".join([*([", ".join(found[:-1])] if found[1:] else []), *found[-1:]])
 
 
-def _tasks(count: int) -> str:
-    return _count(count, "task")
+def _tasks(number: int) -> str:
+    return count(number, "task")
 
 
-def _count(count: int, what: str) -> str:
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+def count(number: int, what: str) -> str:
+    """Spell a number of things."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -150,7 +150,7 @@ def _device(resource: str, most: int, total: int, offered: list[int]) -> Check:
     if sum(offered) < total:
         message = f"the tasks ask for {total} {resource} together, and all nodes have {sum(offered)}"
         return Check("devices", "warning", message, "Declare fewer replicas, or add nodes.")
-    return Check("devices", "ok", f"{total} {resource} are asked for, and the nodes have {sum(offered)}")
+    return Check("devices", "ok", f"the tasks ask for {total} {resource}, and the nodes have {sum(offered)}")
 
 
 def _allocatable(node: Object, resource: str) -> int:
@@ -204,7 +204,7 @@ def _isolation(picture: Picture, found: Surroundings) -> Iterator[Check]:
         message = f"isolation {picture.isolation} has no NetworkPolicy"
         yield Check(name, "failed", message, "Read the operator's log: it makes the policies before the first pod.")
         return
-    yield _enforced(f"isolation {picture.isolation} by {len(found.policies)} NetworkPolicies", found.networks)
+    yield _enforced(f"the NetworkPolicies of isolation {picture.isolation} are there", found.networks)
 
 
 def _enforced(message: str, networks: Any) -> Check:

@@ -19,6 +19,7 @@ from tfcluster.task_picture import TaskPicture
 AT_MOST: Final = 8
 _SECONDS: Final = 20.0
 _PROGRAM: Final = ("python3", "-m", "tfcluster_resolver", "doctor", "--json", "--timeout", "5")
+_BY_HAND: Final = "Run it by hand, where it may take longer: kubectl exec POD -- python3 -m tfcluster_resolver doctor"
 _NOT_STARTED: Final = frozenset({126, 127})
 _TIMED_OUT: Final = 124
 _KNOWN: Final[Mapping[str, Verdict]] = {"ok": "ok", "warning": "warning", "failed": "failed"}
@@ -101,7 +102,7 @@ def _checks(answer: Answer) -> Iterator[Check]:
             if verdict is not None:
                 yield Check(str(one.get("name")), verdict, clean(one.get("message", "")), clean(one.get("remedy", "")))
     elif done.code == _TIMED_OUT:
-        yield Check("exec", "warning", f"no answer within {_SECONDS:.0f} s", "Is the container short of CPU?")
+        yield Check("exec", "warning", f"no answer within {_SECONDS:.0f} s", _BY_HAND)
     elif done.code in _NOT_STARTED or "No module named" in done.stderr:
         last = (done.stderr.strip().splitlines() or ["there is no python3"])[-1]
         yield Check("exec", "unknown", f"the resolver cannot be run in the container: {clean(last)}")

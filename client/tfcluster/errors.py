@@ -7,7 +7,7 @@ TFClusterError
 │   └── ConflictError   somebody else changed it meanwhile
 ├── UnreachableError    no API server answers
 ├── ManifestError       a file or object is no TFCluster that could be made
-├── FinishedError       the cluster has finished, and no change starts its tasks again
+├── NotRunningError     the cluster has finished, is suspended or deleted, and nothing of it runs
 ├── ClusterFailedError  the cluster has failed, or cannot become what is waited for
 └── WaitTimeoutError    it took longer than it may
 """
@@ -74,8 +74,8 @@ class ManifestError(TFClusterError):
         self.problems = tuple(problems)
 
 
-class FinishedError(TFClusterError):
-    """The cluster has finished, or is being deleted: no change starts its tasks again."""
+class NotRunningError(TFClusterError):
+    """The cluster has finished, is suspended or is being deleted: nothing of it runs that could be changed."""
 
 
 class ClusterFailedError(TFClusterError):

@@ -32,6 +32,7 @@ FIELD_MANAGER: Final = "tfcluster-client"
 #: Seconds until a connection must stand, and until an answer must have begun.
 _CONNECT, _READ = 10.0, 60.0
 _PAGE: Final = 500
+_CREATED: Final = 201
 _METADATA_ALONE: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 
 
@@ -233,7 +234,7 @@ class KubernetesApi:
         """Create an object; raises ConflictError where one of that name exists, and RefusedError."""
         return self._json("POST", self._path(resource, namespace), body=body, query=_query(fieldValidation="Strict"))
 
-    def apply(
+    def apply_telling(
         self,
         resource: Resource,
         body: Mapping[str, Any],
@@ -241,7 +242,7 @@ class KubernetesApi:
         *,
         force: bool = False,
         dry_run: bool = False,
-    ) -> Object:
+    ) -> tuple[Object, bool]:
         """Apply an object server-side, as ``kubectl apply --server-side`` does.
 
         Args:
@@ -252,7 +253,7 @@ class KubernetesApi:
             dry_run: change nothing; only say what would come of it.
 
         Returns:
-            The object after it.
+            The object after it, and whether this request created it: of several that come together, one does.
 
         Raises:
             ConflictError: somebody else set a field to something else, and ``force`` is not given.
@@ -265,7 +266,20 @@ class KubernetesApi:
             fieldValidation="Strict",
         )
         path = self._path(resource, namespace, body["metadata"]["name"])
-        return self._json("PATCH", path, body=body, query=query, content="application/apply-patch+yaml")
+        response = self._open("PATCH", path, body=body, query=query, content="application/apply-patch+yaml")
+        return json.loads(response.read()), response.status == _CREATED
+
+    def apply(
+        self,
+        resource: Resource,
+        body: Mapping[str, Any],
+        namespace: str | None = None,
+        *,
+        force: bool = False,
+        dry_run: bool = False,
+    ) -> Object:
+        """Apply an object as apply_telling does, and give it as it is then."""
+        return self.apply_telling(resource, body, namespace, force=force, dry_run=dry_run)[0]
 
     def patch(
         self,
@@ -566,7 +580,7 @@ def _lines(response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
     except urllib3.exceptions.ReadTimeoutError:
         pass
     except urllib3.exceptions.HTTPError as error:
-        raise UnreachableError(f"the connection to the API server broke: {_brief(error)}") from error
+        raise UnreachableError("the connection to the API server was lost") from error
     finally:
         response.close()
     if rest:
@@ -574,5 +588,7 @@ def _lines(response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
 
 
 def _brief(error: Exception) -> str:
+    if isinstance(error, urllib3.exceptions.ProtocolError):
+        return "the connection was lost"
     reason = getattr(error, "reason", None) or error
     return str(reason).rpartition(": ")[2] or type(error).__name__

@@ -31,7 +31,7 @@ class Manifest:
     Attributes:
         body: the object.
         source: the file, for messages.
-        line: the line of the file in which it begins, from 1 on.
+        line: the line of the file in which it begins, from 1 on; 0 where it is from no file.
     """
 
     body: Object
@@ -68,7 +68,8 @@ class Manifest:
 
     def place(self, where: Where = ()) -> str:
         """Give "FILE:LINE" of a value, for messages."""
-        return f"{self.source}:{self.line_of(where)}"
+        line = self.line_of(where)
+        return f"{self.source}:{line}" if line else self.source
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,8 @@ from tfcluster.port_tunnel import PROTOCOL, LocalEnd, TunnelError, carry
 from tfcluster.task_names import TaskName
 
 HOST: Final = "127.0.0.1"
-#: Seconds that a connection waits for a pod, or for the program in it, before it is closed.
-_PATIENCE: Final = 30.0
+#: Seconds that a connection waits for a pod, and for the program in it, before it is closed.
+_PATIENCE, _PATIENCE_WITH_PROGRAM = 30.0, 10.0
 _PAUSE: Final = 0.3
 #: Seconds between two signs of life on a connection: one that died without a word is noticed.
 _HEARTBEAT: Final = 20.0
@@ -59,7 +59,7 @@ class PortForwards:
         self._pods: dict[TaskName, LogPod] = {}
         self._said: dict[object, str] = {}
         self._changed = asyncio.Event()
-        self._serving: set[asyncio.Future[None]] = set()
+        self._serving: set[asyncio.Task[None]] = set()
         self._failure: TFClusterError | None = None
 
     async def run(self) -> None:
@@ -127,7 +127,8 @@ class PortForwards:
             self._changed.clear()
             if watch.failure is not None or self._failure is not None:
                 raise watch.failure or self._failure or TFClusterError("")
-            self._say("watch", f"{watch.trouble}; trying again" if watch.trouble else "")
+            if not watch.trouble or not self._said.get("watch"):
+                self._say("watch", f"{watch.trouble}; trying again" if watch.trouble else "")
             cluster, gone, _ = watch.snapshot()
             self._look(watch, tasks)
             if gone:
@@ -165,14 +166,16 @@ class PortForwards:
 
     async def _listen(self, forward: Forward) -> asyncio.Server:
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            serving = asyncio.ensure_future(self._serve(forward, LocalEnd(reader, writer)))
-            self._serving.add(serving)
+            serving = asyncio.current_task()
+            if serving is not None:
+                self._serving.add(serving)
             try:
-                await serving
-            except ConnectionError:
-                pass  # whoever connected is gone
+                await self._serve(forward, LocalEnd(reader, writer))
+            except (ConnectionError, asyncio.CancelledError):
+                pass  # whoever connected is gone, or the session ends: asyncio would print that one was cancelled
             finally:
-                self._serving.discard(serving)
+                if serving is not None:
+                    self._serving.discard(serving)
                 writer.close()
 
         try:
@@ -190,24 +193,23 @@ class PortForwards:
 
     async def _serve(self, forward: Forward, local: LocalEnd) -> None:
         """Carry one connection to the task's pod, and try again while nothing has been answered."""
-        end = time.monotonic() + _PATIENCE
-        words = ""
-        while time.monotonic() < end:
+        end, tried = time.monotonic() + _PATIENCE, False
+        while time.monotonic() < end and self._failure is None:
             pod = self._pods.get(forward.task)
-            if pod is None:
-                words = words or f"{forward.task} has no running pod"
-            else:
+            if pod is not None:
                 try:
                     await self._carry(pod, forward.remote, local)
                 except TunnelError as error:
-                    words = f"{forward.task} port {forward.remote}: {error}"
+                    if self._failure is None:
+                        self._say(forward, f"{forward.task} port {forward.remote}: {error}")
                 else:
                     self._said.pop(forward, None)
                     return
                 if not local.can_repeat:
-                    break
+                    return
+                end = end if tried else time.monotonic() + _PATIENCE_WITH_PROGRAM
+                tried = True
             await asyncio.sleep(_PAUSE)
-        self._say(forward, words)
 
     async def _carry(self, pod: LogPod, port: int, local: LocalEnd) -> None:
         url, headers = self._base.portforward(pod.name, self._namespace, port)

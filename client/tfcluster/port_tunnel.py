@@ -17,8 +17,9 @@ PROTOCOL: Final = "v4.channel.k8s.io"
 _DATA, _ERROR = 0, 1
 #: How much is read at once, in bytes.
 _CHUNK: Final = 64 * 1024
-#: Seconds for which the pod may still answer after this side has said all: the protocol cannot pass on that end.
-_LINGER: Final = 15.0
+#: Seconds for which the pod may still answer after this side has said all, if it has not answered yet, and if it has:
+#: the protocol cannot pass on that end.
+_LINGER, _LINGER_AFTER_ANSWER = 15.0, 1.0
 #: How much of what was said is kept until the pod answers, in bytes, to say it again to a program that comes up late.
 _KEPT: Final = 64 * 1024
 
@@ -40,6 +41,8 @@ class LocalEnd:
         self._said: list[bytes] = []
         #: Whether all that was said can be said again to another pod, or to the same one.
         self.can_repeat = True
+        #: Whether the pod has said anything.
+        self.answered = False
 
     async def send(self, tunnel: aiohttp.ClientWebSocketResponse) -> None:
         """Say to the pod what was said so far, and what is said from now on."""
@@ -55,6 +58,7 @@ class LocalEnd:
     async def receive(self, content: bytes) -> None:
         """Hear what the pod says."""
         self.forget()
+        self.answered = True
         self._writer.write(content)
         await self._writer.drain()
 
@@ -77,7 +81,7 @@ async def carry(local: LocalEnd, tunnel: aiohttp.ClientWebSocketResponse) -> Non
     sending = asyncio.create_task(local.send(tunnel))
     try:
         begun: set[int] = set()
-        while (message := await _next(tunnel, sending)) is not None:
+        while (message := await _next(tunnel, sending, local)) is not None:
             if message.type in {aiohttp.WSMsgType.CLOSE, aiohttp.WSMsgType.CLOSING, aiohttp.WSMsgType.CLOSED}:
                 return
             if message.type is aiohttp.WSMsgType.ERROR:
@@ -97,15 +101,20 @@ async def carry(local: LocalEnd, tunnel: aiohttp.ClientWebSocketResponse) -> Non
             await sending
 
 
-async def _next(tunnel: aiohttp.ClientWebSocketResponse, sending: asyncio.Task[None]) -> aiohttp.WSMessage | None:
+async def _next(
+    tunnel: aiohttp.ClientWebSocketResponse, sending: asyncio.Task[None], local: LocalEnd
+) -> aiohttp.WSMessage | None:
     """Give the next message; None when nothing has come for a while after this side has ended."""
     receiving = asyncio.ensure_future(tunnel.receive())
     try:
         if not sending.done():
             await asyncio.wait({receiving, sending}, return_when=asyncio.FIRST_COMPLETED)
         if not receiving.done():
-            sending.result()
-            await asyncio.wait({receiving}, timeout=_LINGER)
+            error = sending.exception()
+            # NB: the tunnel closes after it has said why; that is still to be read.
+            if error is not None and not isinstance(error, aiohttp.ClientError):
+                raise error
+            await asyncio.wait({receiving}, timeout=_LINGER_AFTER_ANSWER if local.answered else _LINGER)
         return await receiving if receiving.done() else None
     finally:
         if not receiving.done():

@@ -123,11 +123,12 @@ def is_complete(membership: Membership) -> bool:
     return own is not None and _filters(membership).get((own.job, own.index)) == ()
 
 
-def as_json(membership: Membership) -> str:
+def as_json(membership: Membership, *, whole: bool = False) -> str:
     """Describe who sees whom, for programs.
 
     Args:
         membership: the cluster.
+        whole: whether the view is known to show the whole cluster, whatever the own task's filters are.
 
     Returns:
         A JSON object: ``cluster``, ``epoch``, ``isolation`` (whose connections the network lets through, or null),
@@ -140,7 +141,7 @@ def as_json(membership: Membership) -> str:
         "cluster": {"name": view.name, "namespace": view.namespace, "uid": view.uid},
         "epoch": view.epoch,
         "isolation": view.isolation or None,
-        "complete": is_complete(membership),
+        "complete": whole or is_complete(membership),
         "rows": [
             {
                 "job": row.job,
@@ -155,11 +156,12 @@ def as_json(membership: Membership) -> str:
     return json.dumps(document, indent=2)
 
 
-def as_text(membership: Membership) -> str:
+def as_text(membership: Membership, *, whole: bool = False) -> str:
     """Describe who sees whom, for people.
 
     Args:
         membership: the cluster.
+        whole: whether the view is known to show the whole cluster, whatever the own task's filters are.
 
     Returns:
         Lines of text.
@@ -183,7 +185,7 @@ def as_text(membership: Membership) -> str:
         for blocked, why in ((False, "hidden by filter"), (True, "hidden by filter, blocked by policy")):
             if some := [_spell(one.job, one.start, one.stop) for one in row.hidden if one.blocked == blocked]:
                 lines.append(f"  not {', '.join(some)}" + (f"  ({why})" if view.isolation else ""))
-    return "\n".join([*lines, *([] if is_complete(membership) else [_INCOMPLETE])])
+    return "\n".join([*lines, *([] if whole or is_complete(membership) else [_INCOMPLETE])])
 
 
 def _filters(membership: Membership) -> dict[tuple[str, int], tuple[str, ...] | None]:

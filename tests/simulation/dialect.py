@@ -20,7 +20,6 @@ LABEL_JOB: Final = "tfcluster.dev/job"
 LABEL_INDEX: Final = "tfcluster.dev/task-index"
 LABEL_KEPT: Final = "tfcluster.dev/kept"
 ANNOTATION_VIEW: Final = "tfcluster.dev/view"
-ANNOTATION_MAIN: Final = "tfcluster.dev/main-container"
 
 
 def rolling_update(max_unavailable: int | str) -> dict[str, Any]:

@@ -232,8 +232,7 @@ def mistold(history: Sequence[Any], moments: Mapping[int, Moment]) -> Iterator[s
             wanted.add(metadata["uid"])
         elif resource == "pods" and kind == "ADDED" and moments[revision].user == dialect.OPERATOR:
             # NB: an admission plug-in may put a container of its own before all others.
-            main = metadata["annotations"][dialect.ANNOTATION_MAIN]
-            container = next(one for one in body["spec"]["containers"] if one["name"] == main)
+            container = next(one for one in body["spec"]["containers"] if one["name"] == "tensorflow")
             variables = {entry["name"]: entry.get("value") for entry in container["env"]}
             said = variables.get("TF_CONFIG")
             right = None

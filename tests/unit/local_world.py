@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -38,24 +40,33 @@ class Run:
 
     Args:
         folder: where its manifest, its output and its state are.
-        objects: what the manifest holds.
+        objects: what the manifest holds, or the path of one.
         options: more words of the command line.
         env: more of its environment.
+        piped: leave its standard output to the test.
     """
 
     def __init__(
-        self, folder: Path, *objects: Object, options: tuple[str, ...] = (), env: Mapping[str, str] | None = None
+        self,
+        folder: Path,
+        *objects: Object | Path,
+        options: tuple[str, ...] = (),
+        env: Mapping[str, str] | None = None,
+        piped: bool = False,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.state = folder / "state"
         manifest = folder / "manifest.yaml"
-        manifest.write_text(yaml.safe_dump_all(objects), encoding="utf-8")
+        if isinstance(objects[0], Path):
+            manifest = objects[0]
+        else:
+            manifest.write_text(yaml.safe_dump_all(objects), encoding="utf-8")
         self._out, self._err = folder / "out.log", folder / "err.log"
         with self._out.open("wb") as out, self._err.open("wb") as err:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "tfcluster", "local", "run", "-f", str(manifest), *options],
-                stdout=out,
+                stdout=subprocess.PIPE if piped else out,
                 stderr=err,
                 env={**os.environ, "XDG_STATE_HOME": str(self.state), **(env or {})},
                 start_new_session=True,
@@ -87,14 +98,16 @@ class Run:
         """Send it a signal."""
         self.process.send_signal(number)
 
-    def tfcluster(self, *words: str, state: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    def tfcluster(
+        self, *words: str, state: Mapping[str, str] | None = None, within: float = DEADLINE
+    ) -> subprocess.CompletedProcess[str]:
         """Run another command on it."""
         return subprocess.run(
             [sys.executable, "-m", "tfcluster", *words],
             capture_output=True,
             text=True,
             env={**os.environ, "XDG_STATE_HOME": str(self.state), **(state or {})},
-            timeout=DEADLINE,
+            timeout=within,
             check=False,
         )
 
@@ -110,3 +123,33 @@ def processes_with(*markers: str) -> Iterator[int]:
                 continue
             if all(one.encode() in said for one in markers) and state != "Z":
                 yield int(folder.name)
+
+
+def answer(url: str, **request: Any) -> Any:
+    """Ask an API server."""
+    with urllib.request.urlopen(urllib.request.Request(url, **request)) as told:  # noqa: S310 - a server of ours
+        return json.load(told)
+
+
+class Api:
+    """A run's API server as any client reaches it."""
+
+    def __init__(self, run: Run, cluster: str = "small") -> None:
+        self._cluster = cluster
+        self.kubeconfig = eventually(lambda: next(run.state.rglob("kubeconfig"), None), what="it has a kubeconfig")
+        config = json.loads(self.kubeconfig.read_text())
+        self.server = config["clusters"][0]["cluster"]["server"]
+        self.address = self.server.rpartition("/")[0]
+
+    def pods(self) -> list[str]:
+        """Name the pods."""
+        return [pod["metadata"]["name"] for pod in answer(self.server + "/api/v1/pods")["items"]]
+
+    def patch(self, spec: dict) -> None:
+        """Change the TFCluster's spec."""
+        answer(
+            f"{self.server}/apis/tfcluster.dev/v1alpha1/namespaces/default/tfclusters/{self._cluster}",
+            data=json.dumps({"spec": spec}).encode(),
+            method="PATCH",
+            headers={"Content-Type": "application/merge-patch+json"},
+        )

@@ -8,7 +8,8 @@ import pytest
 
 from memory_kubernetes import Refusal
 from tfcluster.changes import deletion, resumption, scaling, suspension
-from tfcluster.errors import ConflictError, FinishedError, ManifestError, NoClusterError
+from tfcluster.errors import ConflictError, ManifestError, NoClusterError, NotRunningError
+from tfcluster.restarts import restart_of_jobs
 
 
 def cluster(*conditions, **spec):
@@ -73,7 +74,7 @@ def test_what_cannot_be_is_refused(job, replicas, words):
 @pytest.mark.parametrize("kind", ["Succeeded", "Failed"])
 def test_a_finished_cluster_is_not_changed(decide, kind):
     """An end is final: a change would look as if it had done something."""
-    with pytest.raises(FinishedError, match=f"digits has {kind.lower()}"):
+    with pytest.raises(NotRunningError, match=f"digits has {kind.lower()}"):
         decide(cluster(kind))
 
 
@@ -82,7 +83,7 @@ def test_a_cluster_that_is_being_deleted_is_not_changed():
     body = cluster()
     body["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
 
-    with pytest.raises(FinishedError, match="is being deleted"):
+    with pytest.raises(NotRunningError, match="is being deleted"):
         suspension(body)
 
 
@@ -198,3 +199,99 @@ def test_who_may_not_read_autoscalers_may_scale(client_world):
     client_world.at_once(lambda: client_world.kube.authorize.append(refuse))
 
     assert client_world.cli("scale", "digits", "2").exit_code == 0
+
+
+# --- restart
+
+
+def rolling(kind, **fields):
+    body = cluster(updateStrategy={"type": kind, **fields})
+    body["metadata"]["generation"] = 1
+    for job in body["spec"]["jobs"].values():
+        job["template"] = {"spec": {"containers": [{"name": "tensorflow", "image": "example.test/train:1"}]}}
+    return body
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (rolling("Recreate"), "worker: its 3 tasks are replaced together"),
+        (
+            rolling("RollingUpdate", rollingUpdate={"maxUnavailable": 2}),
+            "from the highest index down, 2 tasks at a time",
+        ),
+        (rolling("OnDelete"), "until somebody deletes it: tfcluster restart digits worker/0"),
+    ],
+)
+def test_restart_of_a_job_is_left_to_the_update_strategy(body, words):
+    """The template is marked as `kubectl rollout restart` does, and what follows is said."""
+    change = restart_of_jobs(body, ["worker"], 0.0)
+
+    annotations = {"kubectl.kubernetes.io/restartedAt": "1970-01-01T00:00:00.000Z"}
+    assert change.patch == {"spec": {"jobs": {"worker": {"template": {"metadata": {"annotations": annotations}}}}}}
+    assert words in change.words[0]
+
+
+def test_restart_of_what_does_not_run_is_refused():
+    """Of a suspended cluster nothing runs, and what has finished runs no more."""
+    with pytest.raises(NotRunningError, match="suspended"):
+        restart_of_jobs({**rolling("Recreate"), "spec": {**rolling("Recreate")["spec"], "suspend": True}}, ["ps"], 0.0)
+    with pytest.raises(NotRunningError, match="has failed"):
+        restart_of_jobs(cluster("Failed"), ["worker"], 0.0)
+
+
+def uids(client_world):
+    pods = client_world.at_once(lambda: client_world.kube.list("pods"))
+    return {one["metadata"]["name"]: one["metadata"]["uid"] for one in pods}
+
+
+def test_restart_of_a_task_replaces_its_pod_alone(client_world):
+    """It counts as replaced, not as failed, and the command comes back with the new pod."""
+    client_world.declare("digits", {"worker": {"replicas": 2}})
+    client_world.await_condition("digits", "Ready")
+    before = uids(client_world)
+
+    shown = client_world.cli("restart", "digits", "worker/1", "--wait", "--timeout", "20s")
+
+    assert (shown.exit_code, shown.stdout) == (0, "digits restarted\n")
+    assert "worker/1: pod digits-worker-1 is deleted" in shown.stderr
+    after = uids(client_world)
+    assert [name for name in before if before[name] != after[name]] == ["digits-worker-1"]
+    client_world.await_that(lambda: client_world.cluster("digits")["status"]["jobs"]["worker"]["replaced"] == 1)
+    assert client_world.cluster("digits")["status"]["restarts"] == 0
+
+
+def test_restart_of_a_job_replaces_its_pods(client_world):
+    """Every pod of it is new, and no other."""
+    client_world.declare("digits", {"worker": {"replicas": 2}, "ps": {}})
+    client_world.await_condition("digits", "Ready")
+    before = uids(client_world)
+
+    shown = client_world.cli("restart", "digits", "worker", "--wait", "--timeout", "20s")
+
+    assert shown.exit_code == 0
+    after = uids(client_world)
+    assert {name for name in before if before[name] != after[name]} == {"digits-worker-0", "digits-worker-1"}
+    assert client_world.cluster("digits")["status"]["restarts"] == 0
+
+
+def test_restart_leaves_complete_and_failed_tasks_to_the_operator(client_world):
+    """A complete task is refused with what to do; of a failed one, its next try is named and its log kept."""
+    client_world.declare("digits", {"worker": {"replicas": 2}, "chief": {}})
+    client_world.await_condition("digits", "Ready")
+    client_world.at_once(lambda: client_world.nodes.exit("digits-worker-0", 0))
+    client_world.at_once(lambda: client_world.nodes.exit("digits-worker-1", 1))
+
+    def ended():
+        jobs = client_world.cluster("digits")["status"]["jobs"]
+        return jobs["worker"]["succeeded"] == 1 and jobs["worker"]["restarts"] == 1
+
+    client_world.await_that(ended)
+    shown = client_world.cli("restart", "digits", "worker/0")
+    assert (shown.exit_code, "worker/0 is complete" in shown.stderr) == (1, True)
+    assert "tfcluster resume digits" in shown.stderr
+    assert client_world.cli("restart", "digits", "worker/7").exit_code == 1
+    kept = uids(client_world)["digits-worker-1"]
+    client_world.cli("restart", "digits", "worker/1", "--dry-run")
+    client_world.cli("restart", "digits", "worker/1")
+    assert uids(client_world)["digits-worker-1"] == kept

@@ -69,6 +69,13 @@ def test_same_words_name_all_their_fields():
     assert "spec.runPolicy.maxRestarts, spec.tfReplicaSpecs.Worker.replica: a TFJob has no such field" in stderr
 
 
+def test_misspelt_fields_of_pods_are_named():
+    """What is carried over and no pod has is told, since the API server drops it."""
+    stderr = run("-f", "-", text=TFJOBS["fields out of place"].text).stderr
+
+    assert "spec.jobs.worker.template.spec.containers[0].comand: no pod has this field" in stderr
+
+
 def test_objects_beside_make_it_lossy():
     """A Service that would clash is a loss, although it is not changed."""
     result = run("-f", "-", text=f"{SOUND}---\nkind: Service\nmetadata: {{name: ranking}}\n")

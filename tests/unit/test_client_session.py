@@ -14,6 +14,7 @@ from support.manifests import pod_template
 from unit.client_world import PATIENCE, ClientWorld
 from unit.played_kubelet import PlayedKubelet
 
+from tfcluster.commands import session as session_command
 from tfcluster.errors import TFClusterError
 from tfcluster.forward_plan import Forward, plan_forwards, read_wish
 from tfcluster.kubernetes_api import KubernetesApi
@@ -318,3 +319,27 @@ def test_what_is_not_there_is_told_with_what_is():
 def test_what_is_no_port_is_refused(text):
     with pytest.raises(ValueError, match="write"):
         read_wish(text)
+
+
+def test_the_examples_of_its_help_work(client_world, monkeypatch):
+    """Each line that begins with a dollar sign is run; it ends when the cluster is deleted."""
+    shown = client_world.cli("session", "--help").output.splitlines()
+    lines = [line.partition("#")[0].split()[2:] for line in shown if line.strip().startswith("$ tfcluster")]
+    assert len(lines) == 3
+    opened: list[str] = []
+    monkeypatch.setattr(session_command.webbrowser, "open", opened.append)
+    began = session_command._began
+
+    def began_and_deleted(*arguments, **options) -> None:
+        began(*arguments, **options)
+        client_world.at_once(lambda: client_world.kube.delete("tfclusters", "default", "mnist"))
+
+    monkeypatch.setattr(session_command, "_began", began_and_deleted)
+    for line in lines:
+        client_world.declare("mnist", {"chief": {"template": BOARD}, "worker": {"replicas": 2}})
+        done = client_world.cli(*line)
+        assert "127.0.0.1:" in done.stdout
+        assert (done.exit_code, "TFCluster mnist was deleted" in done.stderr) == (1, True)
+        client_world.await_that(lambda: not client_world.at_once(lambda: client_world.kube.list("pods")))
+
+    assert [url.rpartition(":")[0] for url in opened] == ["http://127.0.0.1"]

@@ -8,28 +8,33 @@ from pathlib import Path
 import pytest
 
 from tfcluster.local import addresses
-from tfcluster.local.addresses import Addresses, Ports
+from tfcluster.local.addresses import Addresses, NoPortError, Ports
 from tfcluster.local.paths import Mapping, PathMap
 from tfcluster.local.rewriting import Rewriting
 
 
 def test_a_port_in_use_is_passed_over(tmp_path: Path) -> None:
-    """Neither a port on which somebody listens, nor one that another run holds, nor one that the system lends out."""
-    ports = Ports(tmp_path)
-    first = ports.take()
-    ports.release()
-
-    with socket.socket() as taken:
-        taken.bind(("", first))
+    """Neither a port on which somebody listens, nor one that another run holds while nobody listens there yet."""
+    with socket.socket() as taken, socket.socket() as free:
+        for one in (taken, free):
+            one.bind(("", 0))
         taken.listen()
-        here = Ports(tmp_path)
-        second = here.take()
-        other = Ports(tmp_path).take()
+        choice = [one.getsockname()[1] for one in (taken, free)]
+        free.close()
+        here, other = Ports(tmp_path, choice), Ports(tmp_path, choice)
 
-    assert len({first, second, other}) == 3
-    assert max(first, second, other) < addresses._first_ephemeral()
-    here.release()
-    assert Ports(tmp_path).take() == first
+        assert here.take() == choice[1]
+        with pytest.raises(NoPortError):
+            other.take()
+        here.release()
+        assert Ports(tmp_path, choice).take() == choice[1]
+
+
+def test_no_port_is_one_that_the_system_lends_out() -> None:
+    """An outgoing connection must not get a task's port between two of its runs."""
+    first, _ = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()
+
+    assert addresses.default_choice()[-1] < int(first)
 
 
 def test_an_address_keeps_its_port(tmp_path: Path) -> None:

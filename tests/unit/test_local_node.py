@@ -477,6 +477,63 @@ def test_a_program_that_does_not_live_is_ended(play) -> None:
     play(story)
 
 
+def test_hooks_run_beside_the_program_and_before_its_end(play, tmp_path: Path) -> None:
+    """What postStart does is done when the program runs; what preStop does comes before SIGTERM; a failed hook ends."""
+    told = tmp_path / "told"
+
+    def say(word: str) -> Object:
+        return {"exec": {"command": ["sh", "-c", f"echo {word} >> {told}"]}}
+
+    async def story(world: NodeWorld) -> None:
+        program = f"import signal, time\nsignal.signal(15, lambda *_: (open('{told}', 'a').write('term'), exit(0)))\n"
+        one = container(
+            program + "time.sleep(600)", lifecycle={"postStart": say("started"), "preStop": say("stopping")}
+        )
+        world.pod(containers=[one])
+        await world.until(lambda: told.exists() and told.read_text() == "started\n")
+        world.kube.delete("pods", NAMESPACE, "p")
+        await world.until(lambda: world.kube.get("pods", NAMESPACE, "p") is None)
+        assert told.read_text().split() == ["started", "stopping", "term"]
+        failing = {"postStart": {"exec": {"command": ["false"]}}}
+        world.pod("q", containers=[container("import time; time.sleep(600)", lifecycle=failing)])
+        assert (await world.ended("q"))["exitCode"] == 137
+
+    play(story)
+
+
+def test_a_readiness_gate_is_awaited(play) -> None:
+    """A pod whose containers are ready is ready when somebody sets the conditions that it names."""
+
+    async def story(world: NodeWorld) -> None:
+        gate = {"conditionType": "example.com/warm"}
+        world.pod(program="import time; time.sleep(600)", readinessGates=[gate])
+        await world.until(lambda: world.condition("ContainersReady").get("status") == "True")
+        assert world.condition("Ready")["status"] == "False"
+        met = {"type": "example.com/warm", "status": "True"}
+        change = {"status": {"conditions": [*world.status()["conditions"], met]}}
+        world.kube.patch("pods", NAMESPACE, "p", change, subresource="status")
+        await world.until(lambda: world.condition("Ready").get("status") == "True")
+        assert world.condition("example.com/warm")["status"] == "True"
+
+    play(story)
+
+
+def test_a_sidecar_that_ends_is_started_again_after_a_pause(play) -> None:
+    """Its status says that it backs off and how it ended; the log of its last run can be had."""
+
+    async def story(world: NodeWorld) -> None:
+        side = container("print('ran'); raise SystemExit(5)", "side", restartPolicy="Always")
+        world.pod(initContainers=[side], containers=[container("import time; time.sleep(600)")])
+
+        def status() -> Object:
+            return world.status().get("initContainerStatuses", [{}])[0]
+
+        await world.until(lambda: status().get("state", {}).get("waiting", {}).get("reason") == "CrashLoopBackOff")
+        assert (status()["restartCount"], status()["lastState"]["terminated"]["exitCode"]) == (1, 5)
+
+    play(story)
+
+
 # --- devices
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import signal
 import stat
+import sys
 import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from xml.etree import ElementTree  # noqa: ICN001 - its name says what it is
 
 import pytest
 from support.waiting import eventually
-from unit.local_world import DEADLINE, Run, cluster, job, processes_with
+from unit.local_world import DEADLINE, Api, Run, answer, cluster, job, processes_with
 
 Start = Callable[..., Run]
 #: Says whom it sees, and ends well.
@@ -62,9 +62,9 @@ def test_tasks_see_each_other_at_addresses_of_this_machine(start: Start) -> None
     assert [path for path in run.state.rglob("*") if path.is_file() and ".ports" not in path.parts] == []
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_signal_ends_everything(start: Start, number: int, code: int) -> None:
-    """Ctrl-C, SIGTERM and a closed terminal end all processes, and the exit code says which it was."""
+    """SIGTERM and a closed terminal end all processes, as Ctrl-C does in other tests; the exit code says which."""
     run = start(cluster(jobs={"worker": job(WAITS, replicas=2)}))
     run.await_line("waits")
 
@@ -106,7 +106,11 @@ def test_a_killed_task_heals_at_its_address(start: Start) -> None:
 
 
 def test_other_commands_work_on_a_run(start: Start) -> None:
-    """By its kubeconfig a run is scaled, suspended and resumed as any cluster; a resize reaches a program that runs."""
+    """By its kubeconfig a run is scaled, suspended and resumed as any cluster; a resize reaches a program that runs.
+
+    Whoever reaches the API could run programs as this user: nobody is answered without the token, and the files that
+    hold it are the user's alone.
+    """
     watches = """
 from tfcluster_resolver import TFClusterResolver
 resolver = TFClusterResolver()
@@ -117,6 +121,15 @@ for change in resolver.watch():
     run = start(cluster(jobs={"chief": job(watches), "worker": job(WAITS, replicas=2)}))
     run.await_line("watches")
     api = Api(run)
+    for path, headers in (
+        ("/api/v1/pods", {}),
+        ("/api/v1/pods", {"Authorization": "Bearer x"}),
+        ("/x/api/v1/pods", {}),
+    ):
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            answer(api.address + path, headers=headers)
+    assert stat.S_IMODE(api.kubeconfig.parent.stat().st_mode) == 0o700
+    assert stat.S_IMODE(api.kubeconfig.stat().st_mode) == 0o600
 
     api.patch({"jobs": {"worker": {"replicas": 4}}})
     run.await_line("epoch 2 added 2")
@@ -129,27 +142,6 @@ for change in resolver.watch():
 
     run.signal(signal.SIGINT)
     assert run.end() == 130
-
-
-def test_nobody_is_answered_without_the_token(start: Start) -> None:
-    """Whoever reaches the API could run programs as this user; the files that hold the token are the user's alone."""
-    run = start(cluster(jobs={"worker": job(WAITS)}))
-    run.await_line("waits")
-    api = Api(run)
-
-    assert api.pods() == ["small-worker-0"]
-    for path, headers in (
-        ("/api/v1/pods", {}),
-        ("/api/v1/pods", {"Authorization": "Bearer x"}),
-        ("/x/api/v1/pods", {}),
-    ):
-        with pytest.raises(urllib.error.HTTPError, match="401"):
-            answer(api.address + path, headers=headers)
-    folder = api.kubeconfig.parent
-    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    assert stat.S_IMODE(api.kubeconfig.stat().st_mode) == 0o600
-    run.signal(signal.SIGTERM)
-    assert run.end() == 143
 
 
 def test_two_runs_share_no_port_and_one_name_is_taken_once(start: Start, tmp_path: Path) -> None:
@@ -215,26 +207,55 @@ def test_a_run_that_takes_too_long_is_ended(start: Start, tmp_path: Path) -> Non
     assert [case.get("name") for case in cases_of(report) if case.find("failure") is not None] == ["verdict"]
 
 
-def test_an_image_without_a_command_runs_what_stands_for_it(start: Start) -> None:
-    """`--entrypoint` stands for the image's entry point, and the arguments follow."""
-    bare = {"template": {"spec": {"containers": [{"name": "a", "image": "b", "args": ["left", "right"]}]}}}
-    run = start(cluster(jobs={"chief": bare}), options=("--entrypoint", "a=echo called with"))
+def test_a_missing_package_is_named_with_the_interpreter(start: Start) -> None:
+    """The user learns once which interpreter the tasks have, and how to choose another; a bare container serves."""
+    bare = {"replicas": 1, "template": {"spec": {"containers": [{"name": "a", "image": "b"}]}}}
+    run = start(cluster(jobs={"chief": job("import not_installed_here"), "ps": bare}))
 
-    assert run.end() == 0
-    assert "chief-0 | called with left right" in run.out
+    for what in ("not_installed_here", "TensorFlow"):
+        words = f"{what} is not installed for {sys.executable}: install it there, or pass --python PATH"
+        eventually(lambda words=words: run.err.count(words), lambda count: count == 1, what=words)
+    eventually(lambda: run.err, lambda err: "chief-0 starts again" in err, what="the chief starts again")
+    assert run.err.count("not_installed_here is not installed") == 1
+    run.signal(signal.SIGINT)
+    assert run.end() == 130
+
+
+def test_a_run_whose_output_nobody_reads_ends(start: Start) -> None:
+    """`tfcluster local run … | head` ends everything, as other programs do."""
+    chatty = "import time\nwhile True: print('more', flush=True); time.sleep(0.01)"
+    run = start(cluster(jobs={"worker": job(chatty)}), piped=True)
+    assert run.process.stdout.readline() == b"worker-0 | more\n"
+
+    run.process.stdout.close()
+
+    assert run.end() == 128 + signal.SIGPIPE
+    assert list(processes_with(str(run.state))) == []
 
 
 def test_kept_logs_and_volumes_stay(start: Start) -> None:
-    """With --keep the folder stays until the next run of that name, without what reaches a server that is gone."""
-    volumes = {"volumes": [{"name": "kept", "persistentVolumeClaim": {"claimName": "mine"}}]}
-    mount = {"volumeMounts": [{"name": "kept", "mountPath": "/kept"}]}
-    one = job("open('/kept/x', 'w').write('1'); print('wrote')", container=mount, **volumes)
-    run = start(cluster(jobs={"chief": one}), options=("--keep",))
+    """With --keep the folder stays until the next run of that name, without what reaches a server that is gone.
 
-    assert run.end() == 0
+    What --entrypoint names runs in place of the image's own, with the arguments of the manifest.
+    """
+    spec = {
+        "containers": [
+            {
+                "name": "a",
+                "image": "b",
+                "args": ["/kept/x", "told"],
+                "volumeMounts": [{"name": "kept", "mountPath": "/kept"}],
+            }
+        ],
+        "volumes": [{"name": "kept", "persistentVolumeClaim": {"claimName": "mine"}}],
+    }
+    program = "a=python -c 'import sys; print(sys.argv[2], file=open(sys.argv[1], chr(119))); print(\"wrote\")'"
+    run = start(cluster(jobs={"chief": {"template": {"spec": spec}}}), options=("--keep", "--entrypoint", program))
+
+    assert run.end() == 0, run.err + run.out
     folder = run.state / "tfcluster" / "local" / "small"
-    assert (folder / "claims" / "default" / "mine" / "x").read_text() == "1"
-    assert "wrote" in (folder / "logs" / "small-chief-0" / "tensorflow.log").read_text()
+    assert (folder / "claims" / "default" / "mine" / "x").read_text() == "told\n"
+    assert "wrote" in (folder / "logs" / "small-chief-0" / "a.log").read_text()
     assert not (folder / "kubeconfig").exists()
     assert "nothing runs here" in run.tfcluster("local", "list").stderr
     assert folder.exists()
@@ -243,32 +264,3 @@ def test_kept_logs_and_volumes_stay(start: Start) -> None:
 def cases_of(report: Path) -> list[ElementTree.Element]:
     """Give the test cases of a report."""
     return list(ElementTree.parse(report).iter("testcase"))  # noqa: S314 - it is our own
-
-
-def answer(url: str, **request: Any) -> Any:
-    """Ask an API server."""
-    with urllib.request.urlopen(urllib.request.Request(url, **request)) as told:  # noqa: S310 - a server of ours
-        return json.load(told)
-
-
-class Api:
-    """A run's API server as any client reaches it."""
-
-    def __init__(self, run: Run) -> None:
-        self.kubeconfig = eventually(lambda: next(run.state.rglob("kubeconfig"), None), what="it has a kubeconfig")
-        config = json.loads(self.kubeconfig.read_text())
-        self.server = config["clusters"][0]["cluster"]["server"]
-        self.address = self.server.rpartition("/")[0]
-
-    def pods(self) -> list[str]:
-        """Name the pods."""
-        return [pod["metadata"]["name"] for pod in answer(self.server + "/api/v1/pods")["items"]]
-
-    def patch(self, spec: dict) -> None:
-        """Change the TFCluster's spec."""
-        answer(
-            f"{self.server}/apis/tfcluster.dev/v1alpha1/namespaces/default/tfclusters/small",
-            data=json.dumps({"spec": spec}).encode(),
-            method="PATCH",
-            headers={"Content-Type": "application/merge-patch+json"},
-        )

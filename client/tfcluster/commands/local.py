@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -76,17 +77,16 @@ def run(
     """
     from tfcluster.local import devices, manifest
     from tfcluster.local import run as running
-    from tfcluster.local.control_plane import definition
     from tfcluster.local.paths import Mapping
 
     mapped = [Mapping(there, here) for there, here in map(_mapping, maps)]
     programs = dict(map(_entry_point, entry_points))
-    objects = manifest.load(files, definition().schema or {})
+    objects = manifest.load(files)
     manifest.check_programs(objects, programs)
     clusters = manifest.clusters_of(objects)
     options = running.Options(
         objects=objects,
-        name=name or clusters[0]["metadata"]["name"],
+        name=_name(name or clusters[0]["metadata"]["name"]),
         python=_interpreter(python),
         gpus=devices.detect() if gpus is None else gpus,
         mapped=mapped,
@@ -156,6 +156,14 @@ def _processes(pods: list[dict[str, Any]], task: str) -> Any:
             for status in pod.get("status", {}).get("containerStatuses") or ():
                 if "running" in status["state"]:
                     yield pod["metadata"]["name"], int(status["containerID"].removeprefix("process://"))
+
+
+def _name(name: str) -> str:
+    if not re.fullmatch(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", name):
+        raise click.BadParameter(
+            f"{name} is no name: use small letters, digits, and hyphens inside", param_hint="--name"
+        )
+    return name
 
 
 def _mapping(text: str) -> tuple[str, Path]:

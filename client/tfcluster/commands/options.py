@@ -5,31 +5,57 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable
-from typing import Any, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import click
 
-from tfcluster.client import Client
-from tfcluster.kubernetes_api import KubernetesApi
+if TYPE_CHECKING:
+    # NB: it takes half a second, and what renders, converts or plays a manifest asks no API server.
+    from tfcluster.kubernetes_api import KubernetesApi
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 Format = Literal["table", "json", "yaml"]
 
 
+#: The options that say which API server and namespace.
+_PLACE: Final = ("namespace", "context", "kubeconfig", "local", "session")
+
+
 def place(function: _Function) -> _Function:
     """Add the options that say which API server and namespace; the command gets ``client``, a Client."""
 
     def with_client(**arguments: Any) -> Any:
-        chosen = {name: arguments.pop(name) for name in ("namespace", "context", "kubeconfig", "local", "session")}
+        from tfcluster.client import Client
+
+        chosen = {name: arguments.pop(name) for name in _PLACE}
         with Client(api_of(**chosen)) as client:
             return function(client=client, **arguments)
 
-    with_client.__name__ = function.__name__
-    with_client.__doc__ = function.__doc__
+    return _with_place(function, with_client)
+
+
+def place_if_needed(function: _Function) -> _Function:
+    """Add the same options to a command that may need no API server.
+
+    The command gets ``connect``, which gives a Client, to be closed, and ``namespace``, None where it is not said.
+    """
+
+    def with_connect(**arguments: Any) -> Any:
+        from tfcluster.client import Client
+
+        chosen = {name: arguments.pop(name) for name in _PLACE}
+        return function(connect=lambda: Client(api_of(**chosen)), namespace=chosen["namespace"], **arguments)
+
+    return _with_place(function, with_connect)
+
+
+def _with_place(function: _Function, wrapped: Any) -> _Function:
+    wrapped.__name__ = function.__name__
+    wrapped.__doc__ = function.__doc__
     # NB: options and arguments that were declared below this decorator move with it.
-    with_client.__click_params__ = getattr(function, "__click_params__", [])  # type: ignore[attr-defined]  # click's own
-    found: Any = with_client
+    wrapped.__click_params__ = getattr(function, "__click_params__", [])
+    found = wrapped
     for option in (
         click.option("--session", metavar="NAME", help="Which `tfcluster local run`, if several run."),
         click.option("--local", is_flag=True, help="Work on `tfcluster local run` on this machine."),
@@ -61,6 +87,8 @@ def api_of(
         from tfcluster.local.session import kubeconfig_of
 
         kubeconfig = str(kubeconfig_of(session))
+    from tfcluster.kubernetes_api import KubernetesApi
+
     return KubernetesApi.connect(kubeconfig=kubeconfig, context=context, namespace=namespace)
 
 

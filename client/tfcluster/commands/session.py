@@ -48,7 +48,7 @@ class PortType(click.ParamType[Wish]):
 @examples("""
     $ tfcluster session mnist                                   # TensorBoard, Jupyter and HTTP ports of the templates
     $ tfcluster session mnist --tensorboard --open
-    $ tfcluster session mnist --task worker/1 --port 8080:8000
+    $ tfcluster session mnist --task worker/1 --port 18000:8000
 """)
 def command(
     client: Client,

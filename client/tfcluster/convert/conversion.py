@@ -57,8 +57,11 @@ def convert(manifest: Mapping[str, Any]) -> Conversion:
     findings.move(("apiVersion",), ("apiVersion",))
     findings.move(("kind",), ("kind",))
     if version not in tfjob.VERSIONS:
-        words = f"{version} is not known: {', '.join(tfjob.VERSIONS)} are. Write it as one of these"
+        known = ", ".join(tfjob.VERSIONS)
+        words = f"{said(manifest.get('apiVersion'))} is none of {known}: write the TFJob as one of these"
         findings.say(Outcome.REFUSED, ("apiVersion",), words)
+        # NB: what another version means is not known, so that nothing else can be said.
+        return Conversion(tfjob.read(manifest, Findings()), None, tuple(findings.verdicts), {})
     job = tfjob.read(manifest, findings)
     cluster: dict[str, Any] = {"apiVersion": naming.API_VERSION, "kind": naming.KIND}
     cluster["metadata"] = _metadata(manifest, job, findings)

@@ -130,7 +130,7 @@ def kubeconfig(url: str, token: str, namespace: str = "default") -> str:
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [{"name": "local", "cluster": {"server": f"{url}/{token}"}}],
-        "users": [{"name": "local", "user": {"token": token}}],
+        "users": [{"name": "local", "user": {}}],
         "contexts": [{"name": "local", "context": {"cluster": "local", "user": "local", "namespace": namespace}}],
         "current-context": "local",
     }

@@ -95,10 +95,12 @@ class Record:
         for (_, pod), task in sorted(self._tasks.items()):
             about = f"{task.namespace}.{task.cluster}.{task.job}"
             seconds = (task.ended or now) - task.began if task.began else 0.0
-            case = _case(suite, about, pod, seconds, task.failure)
+            # NB: what a task that failed means is the verdict's to say: the report fails exactly if the run does.
+            case = _case(suite, about, pod, seconds, task.failure if failure else "")
             if not task.runs:
                 ElementTree.SubElement(case, "skipped", message="it never ran")
-            words = [f"{len(task.runs)} runs; the last lines of its logs:", *task.lines]
+            how = f"; the last one {task.failure}" if task.failure else ""
+            words = [f"{len(task.runs)} runs{how}; the last lines of its logs:", *task.lines]
             ElementTree.SubElement(case, "system-out").text = _plain("\n".join(words))
         case = _case(suite, name, "verdict", now - self._began, failure)
         ElementTree.SubElement(case, "system-out").text = _plain(verdict)

@@ -121,7 +121,13 @@ class _Run:
         self._session = own
         self._addresses = Addresses(ports)
         names = [one["metadata"]["name"] for one in options.clusters]
-        self._story = Story(names, self._address_of, quiet=options.quiet)
+        self._story = Story(
+            names,
+            self._address_of,
+            broken=lambda: self._signals.put_nowait(signal.SIGPIPE),
+            python=str(options.python),
+            quiet=options.quiet,
+        )
         self._record = junit.Record()
         self._signals: asyncio.Queue[int] = asyncio.Queue()
         self._looked = asyncio.Event()
@@ -140,7 +146,7 @@ class _Run:
     async def play(self) -> Outcome:
         """Play the manifest."""
         self._own_signals()
-        namespaces = sorted({one["metadata"]["namespace"] for one in self._options.objects} | {"default"})
+        namespaces = sorted({one["metadata"]["namespace"] for one in self._options.objects} | {manifest.NAMESPACE})
         async with control_plane.run(
             namespaces=namespaces, log_of=self._log_of, own_signals=self._own_signals
         ) as plane:

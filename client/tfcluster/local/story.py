@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -29,6 +31,8 @@ _SILENT: Final = (
     reasons.BACKOFF_LIMIT_EXCEEDED,
     reasons.DEADLINE_EXCEEDED,
 )
+#: What Python, or the resolver, says of a module that is not there.
+_MISSING: Final = re.compile(rb"ModuleNotFoundError: No module named '(?P<module>\w+)|needs (?P<own>TensorFlow), which")
 #: A pause that is shorter is not worth a line, in seconds.
 _SHORTEST_PAUSE: Final = 0.5
 
@@ -39,12 +43,24 @@ class Story:
     Args:
         clusters: the names of the TFClusters; the only one is left out of its tasks' names.
         address_of: gives where a pod's task is reached on this machine, "" where nowhere.
+        broken: is called when nobody reads what is printed any more.
+        python: the interpreter of the tasks, for people.
         quiet: leave the logs out.
     """
 
-    def __init__(self, clusters: list[str], address_of: Callable[[Object], str], *, quiet: bool = False) -> None:
+    def __init__(
+        self,
+        clusters: list[str],
+        address_of: Callable[[Object], str],
+        *,
+        broken: Callable[[], None],
+        python: str,
+        quiet: bool = False,
+    ) -> None:
         self._strip = f"{clusters[0]}-" if len(clusters) == 1 else ""
         self._address_of = address_of
+        self._broken = broken
+        self._python = python
         self._quiet = quiet
         self._colours: dict[str, str] = {}
         self._width = 0
@@ -72,12 +88,20 @@ class Story:
         prefix = f"{who.ljust(self._width)} | "
         if sys.stdout.isatty():
             prefix = click.style(prefix, fg=colour)
-        click.echo(prefix + text.decode("utf-8", "replace"))
+        try:
+            click.echo(prefix + text.decode("utf-8", "replace"))
+        except BrokenPipeError:
+            self._quiet = True
+            self._broken()
+        if missing := _MISSING.search(text):
+            module = (missing["module"] or missing["own"]).decode()
+            self.once(f"{module} is not installed for {self._python}: install it there, or pass --python PATH")
 
     def say(self, words: str, *, colour: str | None = None) -> None:
         """Tell something that is no line of a log."""
         if not self._silent:
-            click.secho(f"* {words}", err=True, fg=colour if sys.stderr.isatty() else None)
+            with contextlib.suppress(BrokenPipeError):
+                click.secho(f"* {words}", err=True, fg=colour if sys.stderr.isatty() else None)
 
     def once(self, words: str) -> None:
         """Tell something that may come up often, once."""

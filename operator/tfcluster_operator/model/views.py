@@ -117,6 +117,12 @@ def views_in_turns(roster: Roster, before: Views | None = None) -> Generator[Non
     return Views(source, tuple(built))
 
 
+def whole_view(cluster: TFCluster) -> contract.View:
+    """Give the view of somebody without device filters, who sees every task; its epoch is the cluster's generation."""
+    builder = _Builder(cluster, {job.name: {} for job in cluster.jobs})
+    return replace(builder.view(cluster.jobs[0], ()), epoch=cluster.generation)
+
+
 def epoch_of(views: tuple[JobViews, ...]) -> int:
     """Give the cluster's epoch: the newest of its views'."""
     return max((file.epoch for job in views for file in job.files.values()), default=0)
@@ -196,7 +202,7 @@ class _Builder:
             return JobViews(job, name, {}, least)
         files = {}
         for file, texts in audiences.items():
-            view = self._view(job, texts) if (texts not in self._memberships) else None
+            view = self.view(job, texts) if (texts not in self._memberships) else None
             membership = self._membership(texts, view)
             before = known.get(file)
             epoch = self._cluster.generation
@@ -204,7 +210,7 @@ class _Builder:
                 epoch = min(before.epoch, epoch)
             key = (texts, epoch, job.name if self._differ_by_viewer else "")
             if key not in self._built:
-                text = contract.dump(replace(view or self._view(job, texts), epoch=epoch))
+                text = contract.dump(replace(view or self.view(job, texts), epoch=epoch))
                 self._built[key] = ViewFile(text=text, digest=digest(text), epoch=epoch)
                 _remember(ObservedFile(digest=self._built[key].digest, membership=membership, epoch=epoch))
             files[file] = self._built[key]
@@ -223,7 +229,8 @@ class _Builder:
             self._memberships[texts] = membership_digest(view)
         return self._memberships[texts]
 
-    def _view(self, viewer: Job, texts: tuple[str, ...]) -> contract.View:
+    def view(self, viewer: Job, texts: tuple[str, ...]) -> contract.View:
+        """Build the view of a task of this job with these filters, as of no epoch."""
         jobs: dict[str, tuple[str, ...] | dict[int, str]] = {}
         device_filters: dict[str, tuple[contract.FilterRange, ...]] = {}
         accelerators: dict[str, contract.JobAccelerators] = {}

@@ -1,0 +1,179 @@
+"""Who sees whom as a grid: a row for each group of tasks that see, a column for each group that is seen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final, Literal
+
+from tfcluster_operator.model.spec import TFCluster
+from tfcluster_operator.model.views import whole_view
+from tfcluster_resolver.matrix import Row, rows
+from tfcluster_resolver.membership import Membership
+
+#: What a cell says: the row's tasks see the column's, all of them or some devices or tasks of them; or do not, and the
+#: network may keep them apart, too; or both are one task.
+Sees = Literal["sees", "partly", "hidden", "blocked", "self"]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Neighbouring tasks of one job that see the same and are seen alike."""
+
+    job: str
+    start: int
+    stop: int
+
+    def __str__(self) -> str:
+        """Spell it, such as ``worker/0-3``."""
+        return f"{self.job}/{self.start}" + (f"-{self.stop - 1}" if self.stop > self.start + 1 else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """Whether a row's tasks see a column's, and why."""
+
+    sees: Sees
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Who sees whom.
+
+    Attributes:
+        groups: the rows, and the columns.
+        cells: a list for each row, with a cell for each column.
+    """
+
+    groups: tuple[Group, ...]
+    cells: tuple[tuple[Cell, ...], ...]
+
+
+def membership_of(cluster: TFCluster) -> Membership:
+    """Give the membership as somebody sees it who sees everything."""
+    return Membership(view=whole_view(cluster), own=None)
+
+
+def grid_of(membership: Membership, *, most: int) -> Grid:
+    """Work out who sees whom.
+
+    Args:
+        membership: the whole cluster.
+        most: how many groups there may be; where there are more, each job is one.
+
+    Returns:
+        The grid: of single tasks where these are not too many, else of groups, else of jobs.
+    """
+    found = rows(membership)
+    tasks = [Group(job, index, index + 1) for job, index, _ in membership.tasks()]
+    if len(tasks) <= most:
+        return _grid(tasks, found)
+    groups = list(_groups(found))
+    grid = _grid(groups, found)
+    return grid if len(groups) <= most else _folded(grid)
+
+
+def _groups(found: Sequence[Row]) -> Iterator[Group]:
+    """Cut each job wherever some row tells its tasks apart."""
+    cuts: dict[str, set[int]] = {}
+    for row in found:
+        cuts.setdefault(row.job, set()).update((row.start, row.stop))
+        for one in (*row.sees, *row.hidden):
+            cuts.setdefault(one.job, set()).update((one.start, one.stop))
+    for job in sorted({row.job for row in found}):
+        edges = sorted(cuts[job])
+        yield from (Group(job, start, stop) for start, stop in pairwise(edges))
+
+
+def _grid(groups: Sequence[Group], found: Sequence[Row]) -> Grid:
+    row_of = {group: next(row for row in found if _holds(row, group)) for group in groups}
+    cells = tuple(tuple(_cell(row_of[group], group, column) for column in groups) for group in groups)
+    return Grid(tuple(groups), cells)
+
+
+def _holds(outer: Row, group: Group) -> bool:
+    return outer.job == group.job and outer.start <= group.start and group.stop <= outer.stop
+
+
+def _cell(row: Row, group: Group, column: Group) -> Cell:
+    if group == column and group.stop == group.start + 1:
+        return Cell("self", "each task sees itself")
+    for sight in row.sees:
+        if sight.job == column.job and sight.start <= column.start and column.stop <= sight.stop:
+            by = f"by {', '.join(sight.by)}" if sight.by else "without device filters"
+            only = f", {', '.join(sight.devices)} alone" if sight.devices else ""
+            return Cell("partly" if sight.devices else "sees", by + only)
+    for sight in row.hidden:
+        if sight.job == column.job and sight.start <= column.start and column.stop <= sight.stop:
+            why = f"hidden by {', '.join(row.filters or ())}"
+            return (
+                Cell("blocked", f"{why}; the network policy keeps them apart") if sight.blocked else Cell("hidden", why)
+            )
+    return Cell("hidden", "not in sight")
+
+
+def _folded(grid: Grid) -> Grid:
+    """Make each job one group."""
+    members: dict[str, list[int]] = {}
+    for number, group in enumerate(grid.groups):
+        members.setdefault(group.job, []).append(number)
+    jobs = {
+        job: Group(job, min(grid.groups[n].start for n in of), max(grid.groups[n].stop for n in of))
+        for job, of in members.items()
+    }
+    cells = tuple(
+        tuple(
+            _together([grid.cells[row][column] for row in members[seer] for column in members[seen]]) for seen in jobs
+        )
+        for seer in jobs
+    )
+    return Grid(tuple(jobs.values()), cells)
+
+
+def _together(cells: Sequence[Cell]) -> Cell:
+    others = [cell for cell in cells if cell.sees != "self"] or [*cells]
+    said = {cell.sees for cell in others}
+    if len(said) == 1:
+        return others[0]
+    seen = sum(cell.sees in {"sees", "partly"} for cell in others)
+    return Cell("partly" if seen else "hidden", "some of them" if seen else "hidden by device filters")
+
+
+#: How a cell is drawn in text, and without Unicode.
+SIGNS: Final[Mapping[Sees, tuple[str, str]]] = {
+    "sees": ("●", "x"),
+    "partly": ("◐", "/"),
+    "hidden": ("·", "."),
+    "blocked": ("✕", "#"),
+    "self": ("—", "-"),
+}
+WORDS: Final[Mapping[Sees, str]] = {
+    "sees": "sees",
+    "partly": "sees in part",
+    "hidden": "hidden by device filters",
+    "blocked": "hidden, and blocked by network policy",
+    "self": "itself",
+}
+
+
+def grid_lines(grid: Grid, *, fancy: bool) -> list[str]:
+    """Draw a grid as text.
+
+    Args:
+        grid: the grid.
+        fancy: whether Unicode may be used.
+    """
+    at = 0 if fancy else 1
+    names = [str(group) for group in grid.groups]
+    width = max(map(len, names), default=0)
+    # A column's number stands above it; its name is that of the row with the same number.
+    digits = len(str(len(names)))
+    numbers = " ".join(f"{number:>{digits}}" for number in range(1, len(names) + 1))
+    lines = [f"{'':{width + digits + 2}}{numbers}"]
+    for number, (name, cells) in enumerate(zip(names, grid.cells, strict=True), start=1):
+        signs = " ".join(f"{SIGNS[cell.sees][at]:>{digits}}" for cell in cells)
+        lines.append(f"{name:{width}} {number:>{digits}} {signs}".rstrip())
+    used = {cell.sees for cells in grid.cells for cell in cells}
+    return [*lines, ", ".join(f"{SIGNS[one][at]} {WORDS[one]}" for one in SIGNS if one in used)]

@@ -1,0 +1,116 @@
+"""What the client says of manifests without a cluster is what a real API server says."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+from click.testing import CliRunner
+from kubernetes.client.exceptions import ApiException
+from support.admission import message_of, taken
+from support.manifests import tfcluster
+from support.objects import TFCLUSTERS, Objects
+from unit.test_client_create import COMMAND, IMAGE, TOPOLOGIES
+from unit.test_client_render import MANIFESTS
+
+from tfcluster.commands.root import root
+from tfcluster.declared import complete
+from tfcluster.edits import edit_of
+from tfcluster.kubernetes_api import TFCLUSTERS as CLUSTERS
+from tfcluster.kubernetes_api import KubernetesApi
+from tfcluster.manifest_files import Manifest
+from tfcluster.merging import LAST_APPLIED
+from tfcluster.validation import problems
+
+
+@pytest.fixture
+def api(control_plane, namespace):
+    return KubernetesApi.connect(kubeconfig=control_plane.kubeconfig, namespace=namespace)
+
+
+@pytest.mark.parametrize("case", MANIFESTS)
+def test_defaults_are_the_servers(objects: Objects, case):
+    """What is filled in offline is what the server fills in."""
+    stored = taken(objects, MANIFESTS[case].body)
+
+    assert complete(MANIFESTS[case].body, "default")["spec"] == stored["spec"]
+
+
+def test_nulls_become_what_the_server_makes_of_them(objects: Objects):
+    """Fields that may not be null go, or get their defaults; in a template, too."""
+    manifest = tfcluster("a").job("worker", replicas=None, deviceFilters=None).spec(port=None, isolation=None).build()
+    container = manifest["spec"]["jobs"]["worker"]["template"]["spec"]["containers"][0]
+    container |= {"env": None, "resources": {"limits": None, "requests": {}}}
+
+    assert problems(manifest) == []
+    assert complete(manifest, "default")["spec"] == taken(objects, manifest)["spec"]
+
+
+@pytest.mark.parametrize("case", TOPOLOGIES)
+def test_what_create_makes_is_taken(objects: Objects, case):
+    shown = CliRunner().invoke(root, ["create", "digits", *IMAGE, *TOPOLOGIES[case][0], *COMMAND])
+
+    assert taken(objects, yaml.safe_load(shown.stdout))["metadata"]["name"] == "digits"
+
+
+def test_create_applies(control_plane, objects: Objects, namespace, tmp_path):
+    """The cluster, then its program, which belongs to it."""
+    (tmp_path / "train.py").write_text("print(1)\n")
+    options = ["--kubeconfig", str(control_plane.kubeconfig), "-n", namespace, "--apply"]
+
+    ran = CliRunner().invoke(root, ["create", "digits", *IMAGE, "--script", str(tmp_path / "train.py"), *options])
+
+    assert ran.exit_code == 0, ran.output
+    uid = objects.get(TFCLUSTERS, namespace, "digits")["metadata"]["uid"]
+    maps = objects.request("GET", f"/api/v1/namespaces/{namespace}/configmaps")["items"]
+    (owner,) = (
+        one["metadata"]["ownerReferences"][0] for one in maps if one["metadata"]["name"].startswith("digits-program-")
+    )
+    assert (owner["uid"], owner.get("controller")) == (uid, None)
+
+
+def manifest(**worker):
+    return tfcluster("digits").job("ps").job("worker", **worker).build()
+
+
+def differing(api: KubernetesApi, body) -> dict[str, tuple[object, object]]:
+    return {one.path: (one.before, one.after) for one in edit_of(api, Manifest(body, "a test")).fields}
+
+
+def test_edit_is_what_server_side_apply_makes(api: KubernetesApi):
+    """What an autoscaler owns stays; what we applied and apply no more goes; asking changes nothing."""
+    api.apply(CLUSTERS, manifest(maxReplicas=9, drainSeconds=7))
+    api.patch(CLUSTERS, "digits", {"spec": {"replicas": 4}}, subresource="scale")
+    before = api.get(CLUSTERS, "digits")
+
+    assert differing(api, manifest(maxReplicas=9, drainSeconds=7)) == {}
+    assert differing(api, manifest(maxReplicas=9)) == {"spec.jobs.worker.drainSeconds": (7, 0)}
+    assert differing(api, manifest(maxReplicas=9, drainSeconds=7, replicas=2)) == {"spec.jobs.worker.replicas": (4, 2)}
+    assert (
+        edit_of(api, Manifest(manifest(replicas=2, maxReplicas=9), "x")).notes[0].startswith("it needs --force-confl")
+    )
+    assert api.get(CLUSTERS, "digits")["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
+
+
+def test_edit_is_what_kubectl_apply_makes(api: KubernetesApi, objects: Objects, namespace):
+    """Of the last manifest what is missing now goes; what others added stays."""
+    first = manifest(drainSeconds=7)
+    body = json.loads(json.dumps(first))
+    body["metadata"]["annotations"] = {LAST_APPLIED: json.dumps(first)}
+    objects.create(TFCLUSTERS, namespace, body)
+    objects.patch(TFCLUSTERS, namespace, "digits", {"spec": {"jobs": {"worker": {"maxReplicas": 9}}}})
+
+    assert differing(api, manifest()) == {"spec.jobs.worker.drainSeconds": (7, 0)}
+
+
+def test_edit_that_the_server_refuses_is_refused_before(api: KubernetesApi, objects: Objects, namespace):
+    """Who works on a cluster may not change: the words are those of the server."""
+    api.apply(CLUSTERS, manifest())
+    change = {"spec": {"managedBy": "example.test/other"}}
+
+    (told,) = problems({**manifest(), "spec": {**manifest()["spec"], **change["spec"]}}, api.get(CLUSTERS, "digits"))
+    with pytest.raises(ApiException) as refused:
+        objects.patch(TFCLUSTERS, namespace, "digits", change)
+
+    assert f"spec.managedBy: Forbidden: {told.words}" in message_of(refused.value)

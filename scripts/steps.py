@@ -79,12 +79,12 @@ class Run:
         self._done = {step.name: asyncio.Event() for step in self.steps}
         with self.console.status("") as status:
             async with asyncio.TaskGroup() as everything:
-                tasks = [everything.create_task(self._one(step)) for step in self.steps]
-                while any(not task.done() for task in tasks):
+                waiting = {everything.create_task(self._one(step)) for step in self.steps}
+                while waiting:
                     now = time.monotonic()
                     doing = (f"{does} ({span(now - since)})" for does, since in self._doing.items())
                     status.update(f"{span(now - began)}: {', '.join(doing)}")
-                    await asyncio.wait(tasks, timeout=1, return_when=asyncio.FIRST_COMPLETED)
+                    _, waiting = await asyncio.wait(waiting, timeout=1, return_when=asyncio.FIRST_COMPLETED)
 
     async def _one(self, step: Step) -> None:
         for name in step.after:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
+from rich.status import Status
 
 from scripts import set_up
 from scripts.steps import Run, Step, StepError, span
@@ -137,6 +138,16 @@ def test_failed_step_ends_those_beside_it_and_says_its_last_words(go, told, tmp_
         os.kill(int(Path(running).read_text()), 0)
     assert not Path(later).exists()
     assert told.getvalue() == ""
+
+
+def test_waiting_costs_nothing(go, monkeypatch):
+    """While one step runs long after another is done, the line of progress changes once a second, not all the time."""
+    updates = []
+    monkeypatch.setattr(Status, "update", lambda _, text: updates.append(text))
+
+    go([Step("quick", "Quick"), Step("slow", "Slow", after=("quick",))], quick="", slow="import time; time.sleep(1)")
+
+    assert 2 <= len(updates) <= 20
 
 
 def test_step_after_one_that_is_not_there_is_refused(tmp_path, told):

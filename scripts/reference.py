@@ -228,7 +228,7 @@ def cli_page() -> str:
         for name in names:
             command = root.get_command(click.Context(root), name)
             if command is None:
-                continue  # not there yet
+                raise LookupError(f"there is no command {name}")
             parts += [f"## {name}\n", _words_of(command, f"tfcluster {name}")]
             for inner, one in sorted(getattr(command, "commands", {}).items()):
                 parts += [f"### {name} {inner}\n", _words_of(one, f"tfcluster {name} {inner}")]

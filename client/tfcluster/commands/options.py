@@ -42,6 +42,8 @@ def place_if_needed(function: _Function) -> _Function:
     """
 
     def with_connect(**arguments: Any) -> Any:
+        from tfcluster.client import Client
+
         chosen = {name: arguments.pop(name) for name in _PLACE}
         return function(connect=lambda: Client(api_of(**chosen)), namespace=chosen["namespace"], **arguments)
 

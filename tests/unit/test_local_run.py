@@ -210,13 +210,20 @@ def test_a_run_that_takes_too_long_is_ended(start: Start, tmp_path: Path) -> Non
 def test_a_missing_package_is_named_with_the_interpreter(start: Start) -> None:
     """The user learns once which interpreter the tasks have, and how to choose another; a bare container serves."""
     bare = {"replicas": 1, "template": {"spec": {"containers": [{"name": "a", "image": "b"}]}}}
-    run = start(cluster(jobs={"chief": job("import not_installed_here"), "ps": bare}))
+    beside = job(WAITS)
+    side = {"name": "side", "image": "b", "command": ["sh", "-c", "exit 3"]}
+    beside["template"]["spec"]["containers"].append(side)
+    run = start(cluster(jobs={"chief": job("import not_installed_here"), "ps": bare, "worker": beside}))
 
     for what in ("not_installed_here", "TensorFlow"):
         words = f"{what} is not installed for {sys.executable}: install it there, or pass --python PATH"
         eventually(lambda words=words: run.err.count(words), lambda count: count == 1, what=words)
     eventually(lambda: run.err, lambda err: "chief-0 starts again" in err, what="the chief starts again")
     assert run.err.count("not_installed_here is not installed") == 1
+    # A container that fails beside others that run on is told of, too, once.
+    eventually(
+        lambda: run.err.count("worker-0/side ended with exit code 3"), lambda count: count == 1, what="it is told"
+    )
     run.signal(signal.SIGINT)
     assert run.end() == 130
 

@@ -135,6 +135,8 @@ class Story:
     def _tell_pod(self, pod: Object) -> None:
         metadata, phase = pod["metadata"], pod["status"].get("phase")
         task = self.task(metadata["name"])
+        if phase == "Running" and "deletionTimestamp" not in metadata:
+            self._tell_containers(task, pod)
         if phase == "Pending" or not self._first("phase", metadata["uid"], phase):
             return
         if phase == "Running":
@@ -148,6 +150,16 @@ class Story:
             self.say(f"{task} ended well", colour="green")
         else:
             self.say(f"{task} {how_it_ended(pod)}", colour="red")
+
+    def _tell_containers(self, task: str, pod: Object) -> None:
+        """Tell of a container that failed while the others of its pod run on."""
+        status = pod["status"]
+        statuses = (*(status.get("initContainerStatuses") or ()), *status["containerStatuses"])
+        for one in statuses if len(statuses) > 1 else ():
+            ended = (one["state"] if "terminated" in one["state"] else one["lastState"]).get("terminated") or {}
+            told = one["restartCount"] - ("terminated" not in one["state"])
+            if ended.get("exitCode") and self._first("container", pod["metadata"]["uid"], one["name"], told):
+                self.say(f"{task}/{one['name']} {_how(ended)}", colour="red")
 
     def _tell_restarts(self, body: Object) -> None:
         known = ledger.read(body.get("status") or {})
@@ -167,9 +179,13 @@ def how_it_ended(pod: Object) -> str:
     for one in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
         ended = one["state"].get("terminated") or {}
         if ended.get("exitCode"):
-            lines = (ended.get("message") or "").strip().splitlines()
-            code = ended["exitCode"]
-            if code > 128:  # what it said last has nothing to do with it
-                return f"was killed by signal {code - 128}"
-            return f"ended with exit code {code}" + (f": {lines[-1].strip()[:200]}" if lines else "")
+            return _how(ended)
     return "failed"
+
+
+def _how(ended: Object) -> str:
+    code: int = ended["exitCode"]
+    if code > 128:  # what it said last has nothing to do with it
+        return f"was killed by signal {code - 128}"
+    lines = (ended.get("message") or "").strip().splitlines()
+    return f"ended with exit code {code}" + (f": {lines[-1].strip()[:200]}" if lines else "")

@@ -9,6 +9,9 @@ TENSORFLOW := $(CACHE)/tensorflow-$(shell sha256sum requirements/tensorflow-test
 OPERATOR := $(CACHE)/operator-$(shell sha256sum requirements/operator.txt | cut -c1-16)
 # What judges the chart and the Dockerfiles: checkov alone brings eighty packages.
 LINT := $(CACHE)/lint-$(shell sha256sum requirements/lint.txt | cut -c1-16)
+# What `make demo` runs in: the command line, and TensorFlow for the tasks.
+DEMO := $(CACHE)/demo-$(shell sha256sum requirements/demo.txt | cut -c1-16)
+PICTURES := $(CACHE)/pictures-$(shell sha256sum requirements/pictures.txt | cut -c1-16)
 DOCS := $(CACHE)/docs-$(shell sha256sum requirements/docs.txt | cut -c1-16)
 # The newest of each major version: the resolver's messages work with all of them.
 PROTOBUFS := $(foreach major,5 6 7,$(CACHE)/protobuf-$(major)-$(shell sha256sum requirements/protobuf-$(major).txt | cut -c1-16))
@@ -22,19 +25,20 @@ CHARTS ?=
 SOURCES := operator resolver client crds scripts tests bench local_kubernetes memory_kubernetes examples
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-kubernetes test check lint types layers unit simulate mutants tensorflow-tests integration test-versions chart docs \
+.PHONY: help demo demo-kubernetes test check lint types layers unit simulate mutants tensorflow-tests local-tests integration test-versions chart docs \
 	docs-serve reference lint-chart release-tests e2e cluster cluster-down install bench release release-check publish test-release changelog \
 	lock crds chart-docs clean
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
 
-demo: demo-kubernetes ## set everything up and watch a TensorFlow cluster train, resize and heal
+demo: $(DEMO)/.complete ## watch a TensorFlow cluster on this machine train, resize and heal: two minutes
+	$(DEMO)/bin/python -m scripts.demo
 
-demo-kubernetes: .venv ## the same on a Kubernetes that is started for it
+demo-kubernetes: .venv ## the same on a Kubernetes of its own: 7 to 12 minutes the first time, one later
 	$(BIN)/python -m scripts.demo_kubernetes
 
-test: check docs simulate mutants tensorflow-tests integration chart release-tests e2e ## all set-up and all tests; what CI runs
+test: check docs simulate mutants tensorflow-tests local-tests integration chart release-tests e2e ## all set-up and all tests; what CI runs
 
 check: lint types layers unit ## lint, types, layers, unit tests: a minute or so, no cluster
 
@@ -59,6 +63,9 @@ mutants: .venv ## seed bugs of one line, each of which its plan of the simulatio
 
 tensorflow-tests: $(TENSORFLOW)/.complete $(PROTOBUFS:=/.complete)
 	TFCLUSTER_PROTOBUFS="$(PROTOBUFS)" PYTHONPATH=resolver $(TENSORFLOW)/bin/python -m pytest tests/tensorflow
+
+local-tests: .venv $(TENSORFLOW)/.complete ## training by tfcluster local run, with real TensorFlow: half a minute
+	TFCLUSTER_TENSORFLOW_PYTHON=$(TENSORFLOW)/bin/python $(PYTEST) tests/local
 
 integration: .venv $(OPERATOR)/.complete
 	TFCLUSTER_OPERATOR_PYTHON=$(OPERATOR)/bin/python $(PYTEST) $(PARALLEL) tests/integration
@@ -121,7 +128,7 @@ changelog: .venv ## move the fragments of changelog.d into CHANGELOG.md, for a r
 	$(BIN)/python -m scripts.release changelog $(if $(DRAFT),--draft)
 
 lock: .venv ## pin the newest dependencies, with hashes
-	for each in build operator dev docs lint release tensorflow tensorflow-test protobuf-5 protobuf-6 protobuf-7; do \
+	for each in build operator client demo dev docs lint pictures release tensorflow tensorflow-test protobuf-5 protobuf-6 protobuf-7; do \
 	  $(BIN)/uv pip compile --quiet --upgrade --generate-hashes --no-emit-index-url --no-emit-find-links --python-version 3.11 \
 	    --no-header --no-annotate requirements/$$each.in -o requirements/$$each.txt; done
 	$(BIN)/uv pip compile --quiet --no-deps --generate-hashes --no-emit-index-url --no-emit-find-links --python-version 3.11 \
@@ -130,6 +137,13 @@ lock: .venv ## pin the newest dependencies, with hashes
 .PHONY: dashboard-picture
 dashboard-picture: .venv $(OPERATOR)/.complete ## draw the dashboard for docs/monitoring.md again: ten minutes
 	TFCLUSTER_OPERATOR_PYTHON=$(OPERATOR)/bin/python PYTHONPATH=tests:. $(BIN)/python -m scripts.dashboard_picture
+
+.PHONY: terminal-pictures
+terminal-pictures: .venv $(PICTURES)/.complete $(DEMO)/.complete ## record the demos in a terminal for docs/images again
+	$(PICTURES)/bin/python -m scripts.terminal_picture docs/images/demo.svg --run 'make demo' 'make -s demo'
+	$(PICTURES)/bin/python -m scripts.terminal_picture docs/images/status-watch.svg \
+	  --run 'tfcluster status digits --watch --local' '$(DEMO)/bin/python -m scripts.watch_scene'
+	$(PICTURES)/bin/python -m scripts.terminal_picture docs/images/demo-kubernetes.svg --run 'make demo-kubernetes' 'make -s demo-kubernetes'
 
 crds: .venv ## generate the CRD from its sources
 	$(BIN)/python crds/generate.py
@@ -162,7 +176,9 @@ $(1)/.complete:
 endef
 $(eval $(call ENVIRONMENT,$(OPERATOR),the operator's environment,ten seconds,operator))
 $(eval $(call ENVIRONMENT,$(LINT),the linters' environment,a minute,lint))
+$(eval $(call ENVIRONMENT,$(DEMO),the demo's environment (TensorFlow is 300 MB),a minute or two,demo))
 $(eval $(call ENVIRONMENT,$(DOCS),the environment of the docs,twenty seconds,docs))
+$(eval $(call ENVIRONMENT,$(PICTURES),the terminal for pictures,five seconds,pictures))
 $(eval $(call ENVIRONMENT,$(TENSORFLOW),TensorFlow's environment,a minute or two,tensorflow-test))
 
 # NB: --no-deps, or pip complains of the TensorFlow that it is installed beside and wants another version.

@@ -70,7 +70,7 @@ def older_control_plane(minor: str) -> Path:
         f"kubernetes-{minor}",
         content_hash(*sorted(OLDER_SOURCE.glob("*.go")), module, module.with_suffix(".sum"), *flags),
         build,
-        usually="10 min on two cores",
+        usually="5 min on two cores",
         why=f"the control plane of Kubernetes {minor} that the tests run on",
     )
     return folder / "older-kubernetes"
@@ -94,7 +94,7 @@ def hyperkube() -> Path:
         "hyperkube",
         content_hash(*sources, *flags),
         build,
-        usually="10 min on two cores (30 s when Go has built this Kubernetes before)",
+        usually="5 min on two cores (30 s when Go has built this Kubernetes before)",
         why="the Kubernetes that the tests run on",
     )
     return folder / "hyperkube"

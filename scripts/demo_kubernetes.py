@@ -22,6 +22,8 @@ _NAMESPACE: Final = "tfcluster-demo"
 _NAME: Final = "digits"
 _OPERATOR: Final = "system:serviceaccount:tfcluster-system:tfcluster-tfcluster-operator"
 _KUBECTL: Final = (str(images.ROOT / ".local" / "bin" / "kubectl"), "--kubeconfig", ".local/kubeconfig")
+#: Wraps nothing and colours nothing by itself; on a terminal it tells the headlines from the rest.
+_CONSOLE: Final = Console(highlight=False, markup=False, soft_wrap=True)
 #: Reads the view in a pod until it shows an epoch, and prints when (seconds since 1970): the node's clock is this one.
 _AWAIT_EPOCH: Final = """
 import json, os, time
@@ -51,6 +53,9 @@ def main() -> int:
         _heal()
         _watch_training(after="healing")
         _say_goodbye()
+    except StepError as error:
+        print(f"\nThe set-up stopped: {error}\n", file=sys.stderr)
+        return 1
     except DemoError as error:
         print(f"\nThe demo stopped: {error}\n", file=sys.stderr)
         _show_what_is_there()
@@ -59,15 +64,15 @@ def main() -> int:
         print(f"\nThe demo stopped: {' '.join(map(str, error.cmd))} ended with {error.returncode}", file=sys.stderr)
         print(error.stderr or "", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("\nThe demo was interrupted: `make demo-kubernetes` goes on with what is made already.", file=sys.stderr)
+        return 130
     return 0
 
 
 def _set_up() -> None:
     _headline("A Kubernetes, the operator, and an image to train in")
-    try:
-        set_up.run(Console())
-    except StepError as error:
-        raise DemoError(str(error)) from error
+    set_up.run(_CONSOLE)
 
 
 def _apply() -> None:
@@ -155,15 +160,15 @@ def _say_goodbye() -> None:
     _headline("What to try next")
     print(
         textwrap.dedent(
-            f"""
+            f"""\
             export KUBECONFIG=$PWD/.local/kubeconfig PATH=$PWD/.local/bin:$PATH
-            kubectl -n {_NAMESPACE} logs -f {_NAME}-chief-0                                # training goes on
+            kubectl -n {_NAMESPACE} logs -f {_NAME}-chief-0          # training goes on
             kubectl -n {_NAMESPACE} exec {_NAME}-chief-0 -- python3 -m tfcluster_resolver show
             kubectl -n {_NAMESPACE} scale tfcluster/{_NAME} --replicas=2
             kubectl -n {_NAMESPACE} patch tfcluster {_NAME} --type merge -p '{{"spec": {{"suspend": true}}}}'
-            kubectl apply -f examples/gpu.yaml                                          # GPUs of a pretended plugin
+            kubectl apply -f examples/gpu.yaml                        # GPUs of a pretended plugin
             kubectl explain tfcluster.spec.jobs
-            make docs-serve                                                             # the docs, in a browser
+            make docs-serve                                           # the docs, in a browser
 
             To clean up: kubectl delete namespace {_NAMESPACE}, or everything with `make cluster-down`.
             """
@@ -175,7 +180,7 @@ def _say_goodbye() -> None:
 
 
 def _headline(text: str) -> None:
-    print(f"\n== {text}\n", flush=True)
+    _CONSOLE.print(f"\n== {text}\n", style="bold cyan")
 
 
 def _kubectl(*arguments: str, namespace: bool = True, stdin: str | None = None) -> str:
@@ -186,7 +191,7 @@ def _kubectl(*arguments: str, namespace: bool = True, stdin: str | None = None) 
 
 def _show(*arguments: str, stdin: str | None = None) -> None:
     """Tell and run a command; with `stdin`, that text stands for the file which the command names last."""
-    print(f"$ kubectl {' '.join(arguments)}", flush=True)
+    _CONSOLE.print(f"$ kubectl {' '.join(arguments)}", style="bold")
     run = arguments if stdin is None else (*arguments[:-1], "-")
     print(textwrap.indent(_kubectl(*run, stdin=stdin), "  "), end="", flush=True)
 

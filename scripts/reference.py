@@ -1,5 +1,7 @@
 """The generated pages of the docs: docs/api.md from the CRD, docs/commands.md and docs/cli.md from --help.
 
+The table of TFJob's fields in docs/tfjob.md is made here too.
+
 Usage:
     python -m scripts.reference             write the pages
     python -m scripts.reference --check     say whether they are up to date; exit status 1 if they are not
@@ -18,6 +20,7 @@ from typing import Any, Final
 import click
 import yaml
 
+from scripts import field_map
 from tfcluster.commands.root import COMMANDS as COMMANDS_OF_THE_CLI
 from tfcluster.commands.root import root
 
@@ -225,7 +228,7 @@ def cli_page() -> str:
         for name in names:
             command = root.get_command(click.Context(root), name)
             if command is None:
-                continue  # not there yet
+                raise LookupError(f"there is no command {name}")
             parts += [f"## {name}\n", _words_of(command, f"tfcluster {name}")]
             for inner, one in sorted(getattr(command, "commands", {}).items()):
                 parts += [f"### {name} {inner}\n", _words_of(one, f"tfcluster {name} {inner}")]
@@ -272,7 +275,7 @@ def same(kept: str, made: str) -> bool:
 
 def pages() -> dict[Path, str]:
     """Make the generated pages, by the files that keep them."""
-    return {API: api_page(), COMMANDS: commands_page(), CLI: cli_page()}
+    return {API: api_page(), COMMANDS: commands_page(), CLI: cli_page(), field_map.PAGE: field_map.page()}
 
 
 if __name__ == "__main__":

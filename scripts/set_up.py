@@ -15,6 +15,7 @@ from rich.console import Console
 
 import local_kubernetes.__main__ as cluster_command
 from local_kubernetes import binaries, checkout, choice, doctor
+from local_kubernetes.progress import LocalKubernetesError
 from scripts import images, install
 from scripts.steps import Run, Step, StepError, span
 
@@ -81,11 +82,15 @@ def run(console: Console) -> None:
         console: Where to tell of it.
 
     Raises:
-        StepError: One has failed.
+        StepError: One has failed, or it is not clear which cluster is wanted.
     """
     began = time.monotonic()
+    try:
+        cluster = choice.choose().name
+    except LocalKubernetesError as error:
+        raise StepError(str(error)) from error
     todo = Run(
-        steps(choice.choose().name),
+        steps(cluster),
         command=lambda step: (sys.executable, "-m", "scripts.set_up", step.name),
         logs=checkout.LOCAL / "set-up",
         console=console,

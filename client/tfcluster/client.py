@@ -2,21 +2,38 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Any, Self
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Final, Literal
 
-from tfcluster.errors import ClusterFailedError, ManifestError, NoClusterError, WaitTimeoutError
-from tfcluster.following import follow_one
-from tfcluster.goals import Goal
-from tfcluster.kubernetes_api import TFCLUSTERS, KubernetesApi, Object
-from tfcluster.log_batches import log_batches
-from tfcluster.log_lines import LogLine
-from tfcluster.log_stream import MOST_FOLLOWED, LogRequest
+from tfcluster.applying import Applying
+from tfcluster.autoscalers import SCALED_JOB, autoscalers_of
+from tfcluster.changes import Change, resumption, scaling, suspension
+from tfcluster.declaration import TFCluster
+from tfcluster.errors import (
+    ConflictError,
+    NotFoundError,
+    RefusedError,
+)
+from tfcluster.kubernetes_api import PODS, TFCLUSTERS, Object
+from tfcluster.live_cluster import RunningCluster
+from tfcluster.manifest_files import Manifest
+from tfcluster.reading_client import ReadingClient, nobody
+from tfcluster.restarts import restart_of_jobs, restart_of_task
+from tfcluster.running import Keep, running
+from tfcluster.task_names import choose, declared
+from tfcluster.waiting import wait_for_new_pods
+from tfcluster_operator.model import naming
+
+#: What becomes of the pods of a TFCluster that is deleted.
+Cascade = Literal["background", "foreground", "orphan"]
+_CONFLICT: Final = 409
+_INVALID: Final = 422
 
 
-class Client:
+class Client(ReadingClient):
     """TFClusters of one Kubernetes cluster, in one namespace where none is named.
 
     Args:
@@ -26,159 +43,66 @@ class Client:
         UnreachableError: there are no credentials.
     """
 
-    def __init__(self, api: KubernetesApi | None = None) -> None:
-        self.api = api or KubernetesApi.connect()
-
-    @classmethod
-    def connect(
-        cls, *, kubeconfig: str | Path | None = None, context: str | None = None, namespace: str | None = None
-    ) -> Self:
-        """Connect as kubectl does; see KubernetesApi.connect."""
-        return cls(KubernetesApi.connect(kubeconfig=kubeconfig, context=context, namespace=namespace))
-
-    @property
-    def namespace(self) -> str:
-        """The namespace that is meant where none is named."""
-        return self.api.namespace
-
-    def get(self, name: str, namespace: str | None = None) -> Object:
-        """Give a TFCluster as the API server has it.
+    def apply(self, manifest: TFCluster | Mapping[str, Any], *, force: bool = False, dry_run: bool = False) -> Object:
+        """Create an object, or change it into what the manifest says, by server-side apply.
 
         Args:
-            name: its name.
-            namespace: its namespace, if not the client's.
-
-        Raises:
-            NoClusterError: there is none of that name.
-            RefusedError: the API server said no.
-        """
-        found = self.api.find(TFCLUSTERS, name, namespace)
-        if found is None:
-            inside = self.namespace if namespace is None else namespace
-            raise NoClusterError(
-                f"there is no TFCluster {name} in namespace {inside}",
-                hint="List what is there with `tfcluster status`, in all namespaces with -A.",
-            )
-        return found
-
-    def list(self, namespace: str | None = None, *, labels: str = "") -> list[Object]:
-        """Give all TFClusters.
-
-        Args:
-            namespace: their namespace; None is the client's, "" all of them.
-            labels: a label selector.
-
-        Raises:
-            RefusedError: the API server said no.
-        """
-        return list(self.api.list(TFCLUSTERS, namespace, labels=labels))
-
-    def apply(self, manifest: Mapping[str, Any], *, force: bool = False, dry_run: bool = False) -> Object:
-        """Create a TFCluster, or change it into what the manifest says, by server-side apply.
-
-        Args:
-            manifest: the TFCluster.
+            manifest: a TFCluster, or any object that it needs, such as a ConfigMap.
             force: take over fields that somebody else set to something else.
             dry_run: change nothing; only say what would come of it.
 
         Returns:
-            The TFCluster after it.
+            The object after it.
 
         Raises:
+            ManifestError: it has no kind or name, or of a kind that the API server does not know.
             ConflictError: somebody else set a field to something else, and ``force`` is not given.
             RefusedError: the API server said no; the words name the field.
         """
-        namespace = (manifest.get("metadata") or {}).get("namespace")
-        return self.api.apply(TFCLUSTERS, manifest, namespace, force=force, dry_run=dry_run)
+        applying = Applying(self.api, force=force, dry_run=dry_run)
+        return applying.apply_one(Manifest(_manifest_of(manifest), "the manifest")).body
 
-    def logs(
+    def running(
         self,
-        name: str,
-        tasks: Sequence[str] = (),
-        namespace: str | None = None,
+        cluster: TFCluster | Mapping[str, Any],
         *,
-        follow: bool = False,
-        previous: bool = False,
-        container: str = "",
-        tail: int | None = None,
-        since_seconds: int | None = None,
-        limit: int = MOST_FOLLOWED,
-        tell: Callable[[str], None] = lambda _: None,
-    ) -> Iterator[LogLine]:
-        """Give the lines of tasks' logs: those of a task in order and each once, of many tasks as they come.
-
-        A task goes on in the pod that replaces another.  A stream that breaks is opened again where it was.  Close
-        the iterator to stop before its end.
-
-        Args:
-            name: the TFCluster's name.
-            tasks: JOB for all tasks of a job, JOB/INDEX for one; none means all.
-            namespace: its namespace, if not the client's.
-            follow: go on until the TFCluster has finished or is deleted, with tasks that are added.
-            previous: instead, the failed pods of the tasks that are kept, and earlier containers of their pods.
-            container: the container; "" means the one that runs the task.
-            tail: how many lines from the end of each log that is there; None means all.
-            since_seconds: how old its oldest line may be, in seconds; None means any age.
-            limit: how many logs may be followed at once.
-            tell: takes words: what is waited for, which pod follows which and why.
-
-        Raises:
-            NoClusterError: there is no such TFCluster.
-            NoTaskError: it has no such task; the words list those that it has.
-            RefusedError: the API server said no.
-            UnreachableError: it does not answer, and ``follow`` is not given.
-            TFClusterError: some logs could not be read; those that could were given.
-        """
-        request = LogRequest(tasks, follow, previous, container, tail, since_seconds, limit)
-        for batch in log_batches(self.api, name, namespace, request, tell):
-            yield from batch
-
-    def wait(
-        self,
-        name: str,
         goal: str = "ready",
-        *,
-        namespace: str | None = None,
-        timeout: float | None = None,
-        tell: Callable[[str], None] = lambda _: None,
-    ) -> Object | None:
-        """Wait until a TFCluster is as it should be.
+        timeout: float | None = 600.0,
+        keep: Keep = False,
+        tell: Callable[[str], None] = nobody,
+    ) -> AbstractContextManager[RunningCluster]:
+        """Run a TFCluster for as long as a ``with`` block.
+
+        It is applied and waited for; at the end it is deleted, by its UID, also after an exception or Ctrl-C.  One
+        that existed before is changed into what is said here, and is not deleted.
 
         Args:
-            name: its name.
-            goal: "ready", "succeeded", "failed", "finished", "suspended", "resized", "deleted", or
-                ``condition=TYPE[=STATUS]``.
-            namespace: its namespace, if not the client's.
+            cluster: the TFCluster.
+            goal: what to wait for before the block begins, as in wait.
             timeout: how long at the most, in seconds; None waits for ever.
-            tell: called with what is waited for, at once and whenever that changes.
-
-        Returns:
-            The TFCluster as it is then; None where it is gone.
+            keep: True never deletes it, "on_error" leaves it where the block ends with an exception.
+            tell: called with what is waited for, and with what stays.
 
         Raises:
-            NoClusterError: there is none of that name.
-            ClusterFailedError: it cannot come any more; the words say why.
+            ClusterFailedError: it failed before the block began; the words say why.
             WaitTimeoutError: it took too long; the words say what was missing.
+            ConflictError: it exists, and somebody else set a field to something else.
             RefusedError: the API server said no.
-            ValueError: there is no such goal.
         """
-        wanted = Goal.of(goal)
-        until = float("inf") if timeout is None else time.monotonic() + timeout
-        if wanted.word != "deleted":
-            self.get(name, namespace)
-        told = ""
-        for body in follow_one(self.api, name, namespace, until=until):
-            found = wanted.judge(body)
-            if found.outcome == "reached":
-                return body
-            if found.outcome == "impossible":
-                raise ClusterFailedError(f"{name} cannot become {goal} any more: {found.words}")
-            if found.words != told:
-                told = found.words
-                tell(told)
-        raise WaitTimeoutError(f"{name} did not become {goal} within {timeout:g} s: {told}")
+        manifest = _manifest_of(cluster)
+        return running(self, manifest, goal=goal, timeout=timeout, keep=keep, tell=tell)
 
-    def scale(self, name: str, replicas: int, *, job: str = "worker", namespace: str | None = None) -> Object:
+    def scale(
+        self,
+        name: str,
+        replicas: int,
+        *,
+        job: str = "worker",
+        namespace: str | None = None,
+        uid: str = "",
+        dry_run: bool = False,
+        tell: Callable[[str], None] = nobody,
+    ) -> Object:
         """Change how many tasks a job has.
 
         Args:
@@ -186,52 +110,180 @@ class Client:
             replicas: how many there should be.
             job: the job.
             namespace: the TFCluster's namespace, if not the client's.
+            uid: change it only if it still is this one.
+            dry_run: change nothing; the API server says whether it would.
+            tell: called with what will happen, before it is done.
 
         Returns:
             The TFCluster after it; the tasks come and go later, see wait with "resized".
 
         Raises:
             NoClusterError: there is none of that name.
-            ManifestError: it has no such job.
-            RefusedError: the API server said no: more than maxReplicas, for example.
+            ManifestError: it has no such job, or ``replicas`` are more than its maxReplicas.
+            NotRunningError: it has finished.
+            ConflictError: it was deleted and created again meanwhile.
+            RefusedError: the API server said no.
         """
-        jobs = self.get(name, namespace)["spec"]["jobs"]
-        if job not in jobs:
-            raise ManifestError(f"{name} has no job {job}", hint=f"Its jobs are {', '.join(jobs)}.")
-        change = {"spec": {"jobs": {job: {"replicas": replicas}}}}
-        return self.api.patch(TFCLUSTERS, name, change, namespace)
+        body = self._this(name, namespace, uid)
+        scalers = autoscalers_of(self.api, body) if job == SCALED_JOB else ()
+        return self._change(body, scaling(body, job, replicas, scalers), dry_run=dry_run, tell=tell)
 
-    def suspend(self, name: str, namespace: str | None = None) -> Object:
-        """Delete a TFCluster's pods and keep everything else; raises NotFoundError and RefusedError."""
-        return self.api.patch(TFCLUSTERS, name, {"spec": {"suspend": True}}, namespace)
+    def suspend(
+        self,
+        name: str,
+        namespace: str | None = None,
+        *,
+        uid: str = "",
+        dry_run: bool = False,
+        tell: Callable[[str], None] = nobody,
+    ) -> Object:
+        """Delete a TFCluster's pods and keep everything else; the arguments and errors are those of scale."""
+        body = self._this(name, namespace, uid)
+        return self._change(body, suspension(body), dry_run=dry_run, tell=tell)
 
-    def resume(self, name: str, namespace: str | None = None) -> Object:
-        """Start the pods of a suspended TFCluster again; raises NotFoundError and RefusedError."""
-        return self.api.patch(TFCLUSTERS, name, {"spec": {"suspend": False}}, namespace)
+    def resume(
+        self,
+        name: str,
+        namespace: str | None = None,
+        *,
+        uid: str = "",
+        dry_run: bool = False,
+        tell: Callable[[str], None] = nobody,
+    ) -> Object:
+        """Start a suspended TFCluster again, from the beginning; the arguments and errors are those of scale."""
+        body = self._this(name, namespace, uid)
+        return self._change(body, resumption(body), dry_run=dry_run, tell=tell)
 
-    def delete(self, name: str, namespace: str | None = None, *, uid: str = "") -> None:
+    def restart(
+        self,
+        name: str,
+        tasks: Sequence[str] = (),
+        namespace: str | None = None,
+        *,
+        uid: str = "",
+        wait: bool = False,
+        timeout: float | None = None,
+        dry_run: bool = False,
+        tell: Callable[[str], None] = nobody,
+    ) -> Object:
+        """Start tasks again.
+
+        A task gets a new pod at its address.  For a whole job its template is marked, so that updateStrategy decides
+        how its pods are replaced.  Neither counts as a failure; complete tasks do not run again.
+
+        Args:
+            name: the TFCluster.
+            tasks: JOB for a whole job, JOB/INDEX for one task; none means every job.
+            namespace: its namespace, if not the client's.
+            uid: restart it only if it still is this one.
+            wait: come back when the new pods are ready.
+            timeout: how long to wait at the most, in seconds; None waits for ever.
+            dry_run: change nothing; the API server says whether it would.
+            tell: called with what will happen before it is done, and then with what is waited for.
+
+        Returns:
+            The TFCluster after it.
+
+        Raises:
+            NoClusterError: there is none of that name.
+            NoTaskError: it has no such job or task.
+            WaitTimeoutError: it took too long.
+            ClusterFailedError: the cluster failed meanwhile, or updateStrategy is OnDelete and ``wait`` is given.
+            NotRunningError: it has finished or is suspended, or the task is complete or has not started.
+            ConflictError: the pod, or the TFCluster, is another one by now.
+            RefusedError: the API server said no.
+        """
+        body = self._this(name, namespace, uid)
+        inside, labels = body["metadata"]["namespace"], f"{naming.LABEL_CLUSTER}={name}"
+        chosen = choose(tasks, declared(body), (), name)
+        jobs = sorted(declared(body)) if chosen.everything else sorted(chosen.jobs)
+        single = sorted(task for task in chosen.tasks if task.job not in chosen.jobs)
+        pods = self.api.list(PODS, inside, labels=labels).items if single else ()
+        alone = {task: restart_of_task(body, pods, task, time.time()) for task in single}
+        if jobs:
+            body = self._change(body, restart_of_jobs(body, jobs, time.time()), dry_run=dry_run, tell=tell)
+        for one in alone.values():
+            for words in one.words:
+                tell(words)
+            if one.uid:
+                self.api.delete(PODS, one.pod, inside, uid=one.uid, dry_run=dry_run)
+        if wait and jobs and not dry_run:
+            self.wait(name, "updated", namespace=namespace, uid=_uid_of(body), timeout=timeout, tell=tell)
+        if wait and alone and not dry_run:
+            old = {task: one.uid for task, one in alone.items()}
+            wait_for_new_pods(self.api, body, old, timeout=timeout, tell=tell)
+        return body
+
+    def _this(self, name: str, namespace: str | None, uid: str) -> Object:
+        """Give a TFCluster; raises ConflictError where it is not the one of that UID."""
+        body = self.get(name, namespace)
+        if uid and _uid_of(body) != uid:
+            raise _reborn(name)
+        return body
+
+    def _change(self, body: Object, change: Change, *, dry_run: bool, tell: Callable[[str], None]) -> Object:
+        for words in change.words:
+            tell(words)
+        if not change.patch:
+            return body
+        about = body["metadata"]
+        # NB: with its UID, so that the TFCluster is changed of which it was said, and not a later one of that name.
+        patch = {**change.patch, "metadata": {"uid": about["uid"]}}
+        try:
+            return self.api.patch(TFCLUSTERS, about["name"], patch, about["namespace"], dry_run=dry_run)
+        except RefusedError as error:
+            if error.status == _INVALID and "metadata.uid" in str(error):
+                raise _reborn(about["name"]) from error
+            raise
+
+    def delete(
+        self,
+        name: str,
+        namespace: str | None = None,
+        *,
+        uid: str = "",
+        cascade: Cascade | None = None,
+        wait: bool = False,
+        timeout: float | None = None,
+        dry_run: bool = False,
+        tell: Callable[[str], None] = nobody,
+    ) -> None:
         """Delete a TFCluster with everything that it owns.
 
         Args:
             name: its name.
             namespace: its namespace, if not the client's.
             uid: delete it only if it still is this one.
+            cascade: "background" deletes the pods after it, "foreground" before it, and "orphan" leaves them; by
+                default "foreground" where it is waited for, else "background".
+            wait: come back when it is gone, and its pods with it.
+            timeout: how long to wait at the most, in seconds; None waits for ever.
+            dry_run: delete nothing; the API server says whether it would.
+            tell: called with what is waited for.
 
         Raises:
-            NotFoundError: there is none of that name.
+            NoClusterError: there is none of that name.
             ConflictError: another one has the name by now.
+            WaitTimeoutError: it took too long; the words say what keeps it.
             RefusedError: the API server said no.
         """
-        self.api.delete(TFCLUSTERS, name, namespace, uid=uid)
+        body = self.get(name, namespace)
+        uid = uid or _uid_of(body)
+        how = (cascade or ("foreground" if wait else "background")).capitalize()
+        with contextlib.suppress(NotFoundError):  # somebody else was faster
+            self.api.delete(TFCLUSTERS, name, namespace, uid=uid, propagation=how, dry_run=dry_run)
+        if wait and not dry_run:
+            self.wait(name, "deleted", namespace=namespace, uid=uid, timeout=timeout, tell=tell)
 
-    def close(self) -> None:
-        """Close the connections."""
-        self.api.close()
 
-    def __enter__(self) -> Self:
-        """Enter; the connections are closed at the end."""
-        return self
+def _uid_of(body: Object) -> str:
+    return str(body["metadata"]["uid"])
 
-    def __exit__(self, *_: object) -> None:
-        """Close the connections."""
-        self.close()
+
+def _reborn(name: str) -> ConflictError:
+    words = f"{name} was deleted and created again meanwhile"
+    return ConflictError(words, status=_CONFLICT, reason="Conflict", hint="Look at the new one, and ask again.")
+
+
+def _manifest_of(cluster: TFCluster | Mapping[str, Any]) -> Object:
+    return cluster.to_manifest() if isinstance(cluster, TFCluster) else dict(cluster)

@@ -13,10 +13,16 @@ Schema = Mapping[str, Any]
 
 
 @cache
+def definition() -> Mapping[str, Any]:
+    """Give the CustomResourceDefinition that the package brings."""
+    text = resources.files("tfcluster").joinpath("definition.yaml").read_text(encoding="utf-8")
+    body: Mapping[str, Any] = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - both are safe
+    return body
+
+
+@cache
 def schema() -> Schema:
     """Give the schema of a TFCluster in the version that is stored."""
-    text = resources.files("tfcluster").joinpath("definition.yaml").read_text(encoding="utf-8")
-    body = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - both are safe
-    version = next(one for one in body["spec"]["versions"] if one["storage"])
+    version = next(one for one in definition()["spec"]["versions"] if one["storage"])
     found: Schema = version["schema"]["openAPIV3Schema"]
     return found

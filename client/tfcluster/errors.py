@@ -7,6 +7,7 @@ TFClusterError
 │   └── ConflictError   somebody else changed it meanwhile
 ├── UnreachableError    no API server answers
 ├── ManifestError       a file or object is no TFCluster that could be made
+├── NotRunningError     the cluster has finished, is suspended or deleted, and nothing of it runs
 ├── ClusterFailedError  the cluster has failed, or cannot become what is waited for
 └── WaitTimeoutError    it took longer than it may
 """
@@ -71,6 +72,10 @@ class ManifestError(TFClusterError):
     def __init__(self, message: str, problems: Sequence[str] = (), *, hint: str = "") -> None:
         super().__init__("\n  ".join([message, *problems]), hint=hint)
         self.problems = tuple(problems)
+
+
+class NotRunningError(TFClusterError):
+    """The cluster has finished, is suspended or is being deleted: nothing of it runs that could be changed."""
 
 
 class ClusterFailedError(TFClusterError):

@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from tfcluster_operator.model import conditions
+from tfcluster_operator.model import conditions, reasons
 
 Outcome = Literal["reached", "waiting", "impossible"]
 
 #: The words for ``tfcluster wait --for``.
-WORDS: Final = ("ready", "succeeded", "failed", "finished", "suspended", "resized", "deleted")
+WORDS: Final = ("ready", "succeeded", "failed", "finished", "suspended", "resized", "updated", "deleted")
 _CONDITION: Final = "condition="
 
 
@@ -60,6 +60,10 @@ class Goal:
             return cls(text)
         raise ValueError(f"{text}: wait for one of {', '.join(WORDS)}, or for condition=TYPE or condition=TYPE=STATUS")
 
+    def __str__(self) -> str:
+        """Spell it as users do."""
+        return self.word or f"{_CONDITION}{self.condition}" + ("" if self.status == "True" else f"={self.status}")
+
     def judge(self, body: Mapping[str, Any] | None) -> Judgement:
         """Look at a TFCluster.
 
@@ -95,6 +99,8 @@ class Goal:
                 return _suspended(spec, found)
             case "resized":
                 return _resized(spec, status, found)
+            case "updated":
+                return _updated(spec, found)
             case _:
                 return _condition(self.condition, self.status, found)
 
@@ -187,6 +193,17 @@ def _resized(spec: Mapping[str, Any], status: Mapping[str, Any], found: Mapping[
     if not _is(found, "MembershipPublished"):
         return Judgement("waiting", _message(found.get("MembershipPublished")))
     return Judgement("reached", "every task is ready and every view is delivered")
+
+
+def _updated(spec: Mapping[str, Any], found: Mapping[str, Mapping[str, Any]]) -> Judgement:
+    """Look whether every pod is made from the newest template, and works."""
+    current = found.get("UpToDate") or {}
+    if current.get("reason") == reasons.WAITING_FOR_DELETE:
+        return Judgement("impossible", _message(current))
+    judgement = _ready(spec, found)
+    if judgement.outcome == "impossible" or _is(found, "UpToDate"):
+        return judgement
+    return Judgement("waiting", _message(current))
 
 
 def _condition(kind: str, status: str, found: Mapping[str, Mapping[str, Any]]) -> Judgement:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urlsplit
 
 import urllib3
 from kubernetes import client, config
@@ -22,6 +22,7 @@ import tfcluster_resolver
 from tfcluster import refusals
 from tfcluster.connection_cut import Cut
 from tfcluster.errors import NotFoundError, UnreachableError
+from tfcluster.websocket_access import WebsocketAccess, websocket_access
 from tfcluster_operator.model import naming
 
 Object = dict[str, Any]
@@ -31,6 +32,8 @@ FIELD_MANAGER: Final = "tfcluster-client"
 #: Seconds until a connection must stand, and until an answer must have begun.
 _CONNECT, _READ = 10.0, 60.0
 _PAGE: Final = 500
+_CREATED: Final = 201
+_METADATA_ALONE: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 
 
 class Resource(NamedTuple):
@@ -78,6 +81,8 @@ class KubernetesApi:
         self.namespace = namespace
         self.source = source
         self._configuration = configuration
+        # NB: what is followed for hours would wait for ever on a connection that died without a word.
+        configuration.keep_alive = True
         self._client = client.ApiClient(configuration)
         self._client.user_agent = f"tfcluster/{tfcluster_resolver.__version__}"
 
@@ -131,8 +136,9 @@ class KubernetesApi:
 
     @property
     def server(self) -> str:
-        """The API server's URL."""
-        return str(self._configuration.host)
+        """The API server, for messages; a path may be a secret and is left out."""
+        found = urlsplit(str(self._configuration.host))
+        return f"{found.scheme}://{found.netloc}"
 
     # --- reading
 
@@ -146,6 +152,18 @@ class KubernetesApi:
             return self.get(resource, name, namespace)
         except NotFoundError:
             return None
+
+    def exists(self, resource: Resource, name: str, namespace: str | None = None) -> bool:
+        """Tell whether an object is there, by its metadata alone: no content of a Secret is asked for.
+
+        Raises:
+            RefusedError: the server said no.
+        """
+        try:
+            self._open("GET", self._path(resource, namespace, name), accept=_METADATA_ALONE).read()
+        except NotFoundError:
+            return False
+        return True
 
     def list(self, resource: Resource, namespace: str | None = None, *, labels: str = "", fields: str = "") -> Listed:
         """Give all objects that match.
@@ -216,7 +234,7 @@ class KubernetesApi:
         """Create an object; raises ConflictError where one of that name exists, and RefusedError."""
         return self._json("POST", self._path(resource, namespace), body=body, query=_query(fieldValidation="Strict"))
 
-    def apply(
+    def apply_telling(
         self,
         resource: Resource,
         body: Mapping[str, Any],
@@ -224,7 +242,7 @@ class KubernetesApi:
         *,
         force: bool = False,
         dry_run: bool = False,
-    ) -> Object:
+    ) -> tuple[Object, bool]:
         """Apply an object server-side, as ``kubectl apply --server-side`` does.
 
         Args:
@@ -235,7 +253,7 @@ class KubernetesApi:
             dry_run: change nothing; only say what would come of it.
 
         Returns:
-            The object after it.
+            The object after it, and whether this request created it: of several that come together, one does.
 
         Raises:
             ConflictError: somebody else set a field to something else, and ``force`` is not given.
@@ -248,7 +266,20 @@ class KubernetesApi:
             fieldValidation="Strict",
         )
         path = self._path(resource, namespace, body["metadata"]["name"])
-        return self._json("PATCH", path, body=body, query=query, content="application/apply-patch+yaml")
+        response = self._open("PATCH", path, body=body, query=query, content="application/apply-patch+yaml")
+        return json.loads(response.read()), response.status == _CREATED
+
+    def apply(
+        self,
+        resource: Resource,
+        body: Mapping[str, Any],
+        namespace: str | None = None,
+        *,
+        force: bool = False,
+        dry_run: bool = False,
+    ) -> Object:
+        """Apply an object as apply_telling does, and give it as it is then."""
+        return self.apply_telling(resource, body, namespace, force=force, dry_run=dry_run)[0]
 
     def patch(
         self,
@@ -260,7 +291,10 @@ class KubernetesApi:
         subresource: str = "",
         dry_run: bool = False,
     ) -> Object:
-        """Change an object by a merge patch; raises NotFoundError, ConflictError and RefusedError."""
+        """Change an object by a merge patch; raises NotFoundError, ConflictError and RefusedError.
+
+        With a UID in its metadata, it changes the object of that UID only.
+        """
         path = self._path(resource, namespace, name, subresource)
         query = _query(fieldManager=FIELD_MANAGER, dryRun="All" if dry_run else "", fieldValidation="Strict")
         return self._json("PATCH", path, body=change, query=query, content="application/merge-patch+json")
@@ -274,14 +308,17 @@ class KubernetesApi:
         uid: str = "",
         grace: int | None = None,
         propagation: str = "",
+        dry_run: bool = False,
     ) -> None:
         """Delete an object; raises NotFoundError, ConflictError (another object has the name now) and RefusedError."""
         options = {
             **({"preconditions": {"uid": uid}} if uid else {}),
             **({} if grace is None else {"gracePeriodSeconds": grace}),
             **({"propagationPolicy": propagation} if propagation else {}),
+            **({"dryRun": ["All"]} if dry_run else {}),
         }
-        self._json("DELETE", self._path(resource, namespace, name), body=options or None)
+        query = _query(dryRun="All" if dry_run else "")
+        self._json("DELETE", self._path(resource, namespace, name), body=options or None, query=query)
 
     # --- pods
 
@@ -382,6 +419,17 @@ class KubernetesApi:
 
         return execute(self._client, pod, command, namespace or self.namespace, container=container, seconds=seconds)
 
+    def websocket_access(self) -> WebsocketAccess:
+        """Give what a websocket to this API server needs besides its headers."""
+        return websocket_access(self._configuration)
+
+    def portforward(self, pod: str, namespace: str | None, port: int) -> tuple[str, dict[str, str]]:
+        """Give the URL of a websocket that leads to a port of a pod, and the headers that show who asks."""
+        path = self._path(PODS, namespace, pod, "portforward")
+        headers = {"User-Agent": self._client.user_agent}
+        self._client.update_params_for_auth(headers, [], ["BearerToken"], path, "GET", None)
+        return f"{self.server}{path}?ports={port}", headers
+
     # --- the rest
 
     def may(self, verb: str, resource: Resource, namespace: str | None = None, *, subresource: str = "") -> bool:
@@ -401,6 +449,12 @@ class KubernetesApi:
         }
         answer = self._json("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", body=body)
         return bool((answer.get("status") or {}).get("allowed"))
+
+    def resources_of(self, group_version: str) -> Sequence[Object]:
+        """Give what an API group and version serves, as APIResources; raises NotFoundError and RefusedError."""
+        base = "apis" if "/" in group_version else "api"
+        resources: Sequence[Object] = self._json("GET", f"/{base}/{group_version}").get("resources") or ()
+        return resources
 
     def read(self, path: str, query: Mapping[str, str] | None = None) -> bytes:
         """Give the answer to a GET of any path, such as /version; raises NotFoundError and RefusedError."""
@@ -445,14 +499,15 @@ class KubernetesApi:
         body: Mapping[str, Any] | None = None,
         query: Mapping[str, str] | None = None,
         content: str = "application/json",
+        accept: str = "application/json",
         read: float | None = _READ,
     ) -> urllib3.BaseHTTPResponse:
         """Make a request; the body of the answer is not read yet."""
-        headers = {"Accept": "application/json", "User-Agent": self._client.user_agent}
+        headers = {"Accept": accept, "User-Agent": self._client.user_agent}
         self._client.update_params_for_auth(headers, [], ["BearerToken"], path, method, body)
         if body is not None:
             headers["Content-Type"] = content
-        url = f"{self.server}{path}" + (f"?{urlencode(query)}" if query else "")
+        url = f"{self._configuration.host}{path}" + (f"?{urlencode(query)}" if query else "")
         try:
             response: urllib3.BaseHTTPResponse = self._client.rest_client.pool_manager.request(
                 method,
@@ -525,7 +580,7 @@ def _lines(response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
     except urllib3.exceptions.ReadTimeoutError:
         pass
     except urllib3.exceptions.HTTPError as error:
-        raise UnreachableError(f"the connection to the API server broke: {_brief(error)}") from error
+        raise UnreachableError("the connection to the API server was lost") from error
     finally:
         response.close()
     if rest:
@@ -533,5 +588,7 @@ def _lines(response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
 
 
 def _brief(error: Exception) -> str:
+    if isinstance(error, urllib3.exceptions.ProtocolError):
+        return "the connection was lost"
     reason = getattr(error, "reason", None) or error
     return str(reason).rpartition(": ")[2] or type(error).__name__

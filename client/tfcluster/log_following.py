@@ -89,7 +89,7 @@ class _Director:
         watch, source, progress = self._watch, self._source, self._progress
         if watch.failure is not None:
             raise watch.failure
-        if watch.trouble != self._trouble:
+        if bool(watch.trouble) != bool(self._trouble):
             self._trouble = watch.trouble
             source.say(f"{self._trouble}; trying again" if self._trouble else "the API server answers again")
         self._note_ends()
@@ -143,7 +143,9 @@ class _Director:
             self._progress.read.add(uid)
             if isinstance(failure, RefusedError) and failure.status in {401, 403}:
                 raise failure
-            if failure is not None:
+            last = self._progress.last[reader.pod.task]
+            # NB: a container that never ran, and that of a pod that goes, have no log to speak of.
+            if failure is not None and not (last.uid == uid and last.leaving):
                 self._source.say(f"{reader.pod.task}: the log of pod {reader.pod.name} cannot be read: {failure}")
 
     def _end_quiet(self, quiet: Mapping[str, float]) -> None:

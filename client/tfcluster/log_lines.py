@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 #: A line that is longer comes in parts of this size, in bytes: a program may write without ever ending a line.
-LONGEST: Final = 4 * 2**20
+LONGEST: Final = 16 * 2**20
 
 _STAMP: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)")
 #: The seconds before the newest line that are read again.
@@ -92,6 +92,8 @@ class Position:
         self._stamp = ""
         #: The last time that was spelled out, and its second: most lines of a busy program share it.
         self._spelled, self._second = "", 0
+        #: What a stream ended with, of a line without an end; and whether the stream was ended by the server.
+        self._held, self._clean = b"", True
 
     def since(self) -> str:
         """Give the time from which the log must be read again, for sinceTime; "" before the first line."""
@@ -104,23 +106,51 @@ class Position:
         self._again = sum(self._seen.values(), Counter())
         self._stamp = ""
 
-    def take(self, line: bytes) -> tuple[str, str] | None:
-        """Take a line as the kubelet gives it; give its time and its text, or None where it is known already."""
+    def hold(self, rest: bytes, *, clean: bool) -> None:
+        """Keep the beginning of a line that a stream ended with: the next brings all of it, or its rest, or neither.
+
+        Args:
+            rest: the beginning.
+            clean: whether the server ended the stream; else it broke, anywhere.
+        """
+        self._held, self._clean = rest or self._held, clean
+
+    def finish(self) -> list[tuple[str, str]]:
+        """Give the time and the text of what was held, where nothing else comes."""
+        held, self._held = self._held.decode("utf-8", "replace"), b""
+        stamp, _, text = held.partition(" ")
+        if _STAMP.fullmatch(stamp):
+            return [(stamp, text)]
+        # NB: what a broken stream ended with may be a piece of a time.
+        return [(self._stamp, held)] if held and self._clean else []
+
+    def take(self, line: bytes) -> list[tuple[str, str]]:
+        """Take a line as the kubelet gives it; give the time and the text of what is new with it, mostly one."""
         whole = line.decode("utf-8", "replace")
         stamp, _, text = whole.partition(" ")
         if not _STAMP.fullmatch(stamp):
             if not self._stamp and self._newest:
-                return None  # the end of a long line that began before since()
+                return []  # the end of a long line that began before since()
             # NB: the kubelet writes no time into the middle of a long line; of a server without times there is none.
             stamp, text = self._stamp, whole
         self._stamp = stamp
         key = hash((stamp, text))
         if self._again[key] > 0:
             self._again[key] -= 1
-            return None
+            return []
         if stamp:
             self._note(self._second_of(stamp), key)
-        return stamp, text
+        return self._with_held(stamp, text, line) if self._held else [(stamp, text)]
+
+    def _with_held(self, stamp: str, text: str, line: bytes) -> list[tuple[str, str]]:
+        if line.startswith(self._held):
+            self._held = b""
+            return [(stamp, text)]
+        before = self.finish()
+        if before and self._clean:
+            # NB: a kubelet that rotates a log ends the stream within a line, and has the rest in the next file.
+            return [(before[0][0] or stamp, before[0][1] + text)]
+        return [*before, (stamp, text)]
 
     def _note(self, second: int, key: int) -> None:
         # NB: a clock that was set back counts from there on: lines may then come twice, and none is lost.

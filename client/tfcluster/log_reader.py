@@ -95,9 +95,10 @@ class LogReader:
         pause, tries, last = FIRST_PAUSE, 0, False
         while not self._stopped.is_set() and not last:
             self._woken.clear()
-            over = self._over.is_set()
+            over, clean = self._over.is_set(), False
             try:
                 count = self._read(follow=not over)
+                clean = True
                 # NB: a stream that began before the container's end was known may have ended for another reason.
                 last = over
                 tries, pause = (0, FIRST_PAUSE) if count else (tries, pause)
@@ -118,7 +119,7 @@ class LogReader:
             if last:
                 self._end()
             else:
-                self._lines.rest()
+                self._position.hold(self._lines.rest(), clean=clean)
                 self._woken.wait(pause)
                 pause = min(2 * pause, LONGEST_PAUSE)
 
@@ -154,14 +155,15 @@ class LogReader:
             # NB: read1() gives what has come, where read() and stream() would wait for a whole block.
             while not self._stopped.is_set() and (chunk := response.read1()):
                 self.heard = time.monotonic()
-                count += self._hand_over(self._lines.feed(chunk))
+                take = self._position.take
+                count += self._hand_over([new for line in self._lines.feed(chunk) for new in take(line)])
         except Exception as error:
             if self._stopped.is_set():
                 return count
             if isinstance(error, TFClusterError):
                 raise
             if isinstance(error, (urllib3.exceptions.HTTPError, OSError)):
-                raise UnreachableError("the connection to the API server broke") from error
+                raise UnreachableError("the connection to the API server was lost") from error
             raise
         finally:
             self._response = None
@@ -177,14 +179,12 @@ class LogReader:
     def _end(self) -> None:
         """Hand over a last line that has no end."""
         if rest := self._lines.rest():
-            self._hand_over([rest])
+            self._hand_over(self._position.take(rest))
+        self._hand_over(self._position.finish())
 
-    def _hand_over(self, raw: list[bytes]) -> int:
-        pod, taken = self.pod, self._position.take
-        lines = [
-            LogLine(pod.task.job, pod.task.index, pod.name, pod.container, text, stamp)
-            for stamp, text in filter(None, map(taken, raw))
-        ]
+    def _hand_over(self, taken: list[tuple[str, str]]) -> int:
+        pod = self.pod
+        lines = [LogLine(pod.task.job, pod.task.index, pod.name, pod.container, text, stamp) for stamp, text in taken]
         for start in range(0, len(lines), _BATCH):
             if not self._give(lines[start : start + _BATCH]):
                 self._stopped.set()

@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Final
 
-from tfcluster.errors import TFClusterError
+from tfcluster.errors import RefusedError, TFClusterError
 from tfcluster.kubernetes_api import PODS, TFCLUSTERS
 from tfcluster.log_lines import LogLine
 from tfcluster.log_plan import Sight, not_started, without_pods
@@ -52,6 +52,10 @@ class LogTurns(LogSource):
                 )
                 reader.note_over()
                 reader.run()
+                if isinstance(reader.failure, RefusedError) and reader.failure.status in {401, 403}:
+                    # NB: it is the same of all the others.
+                    self.failure = reader.failure
+                    return
                 if reader.failure is not None:
                     failures.append(reader.failure)
                     self.say(f"{pod.task}: the log of pod {pod.name} cannot be read: {reader.failure}")

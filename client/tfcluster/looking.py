@@ -25,9 +25,14 @@ def look(client: Client, name: str) -> Picture:
         RefusedError: this user may not read it.
         UnreachableError: no API server answers.
     """
+    return look_closely(client, name)[1]
+
+
+def look_closely(client: Client, name: str) -> tuple[Object, Picture]:
+    """Look at one cluster as ``look`` does, and give the object, too."""
     body = client.get(name)
     pods, config_maps = (_listed(client, selection) for selection in _parts(name))
-    return _picture(body, pods, config_maps)
+    return body, _picture(body, pods, config_maps)
 
 
 def look_at_all(client: Client, namespace: str | None) -> list[Picture]:

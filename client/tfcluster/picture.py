@@ -132,12 +132,11 @@ def _counted(spec: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[JobPic
 
 
 def _job(name: str, told: Mapping[str, Any], tasks: tuple[TaskPicture, ...], desired: int | None = None) -> JobPicture:
-    declared = [one for one in tasks if one.state != "Draining"]
     return JobPicture(
         name=name,
         desired=int(told.get("desired") or 0) if desired is None else desired,
-        ready=sum(one.state == "Ready" for one in declared) if tasks else int(told.get("ready") or 0),
-        completed=sum(one.state == "Completed" for one in declared) if tasks else int(told.get("succeeded") or 0),
+        ready=sum(one.state == "Ready" for one in tasks) if tasks else int(told.get("ready") or 0),
+        completed=sum(one.state == "Completed" for one in tasks) if tasks else int(told.get("succeeded") or 0),
         restarts=int(told.get("restarts") or 0),
         replaced=int(told.get("replaced") or 0),
         tasks=tasks,

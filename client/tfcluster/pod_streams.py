@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Sequence
 from typing import Final
@@ -14,6 +15,9 @@ from tfcluster.errors import UnreachableError
 from tfcluster.kubernetes_api import Executed
 
 _WAIT: Final = 1.0
+#: How the library of websockets tells a refusal: the status, the headers, and the body.
+_HANDSHAKE: Final = re.compile(r"Handshake status (\d{3}) .*?-\+-\+- (?:b')?(\{\"kind\".*\})'?$", re.DOTALL)
+_NOT_STARTED: Final = 126
 
 
 def execute(
@@ -38,6 +42,8 @@ def execute(
     except ApiException as error:
         if error.status:
             raise refusals.of_response(int(error.status), str(error.body or error.reason).encode()) from error
+        if (shaken := _HANDSHAKE.match(str(error.reason))) is not None:
+            raise refusals.of_response(int(shaken[1]), shaken[2].encode()) from error
         raise UnreachableError(f"no program can be run in {pod}: {error.reason}") from error
     said: list[str] = []
     complained: list[str] = []
@@ -48,7 +54,16 @@ def execute(
             said.append(session.read_stdout() if session.peek_stdout() else "")
             complained.append(session.read_stderr() if session.peek_stderr() else "")
         late = session.is_open()
-        code = exit_codes.TIMED_OUT if late else session.returncode
+        code = exit_codes.TIMED_OUT if late else _code_of(session)
     finally:
         session.close()
     return Executed(1 if code is None else int(code), "".join(said), "".join(complained))
+
+
+def _code_of(session: stream.ws_client.WSClient) -> int | None:
+    """Give the exit code; a program that could not be started has none, and shells say 126 then."""
+    try:
+        code: int | None = session.returncode
+    except (KeyError, IndexError, TypeError, ValueError):
+        return _NOT_STARTED
+    return code

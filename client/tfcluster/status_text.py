@@ -159,7 +159,8 @@ def _facts(picture: Picture, now: float) -> Iterator[str]:
 
 
 def _tree(picture: Picture, paper: Paper, now: float, *, many: bool) -> list[Text]:
-    rows: list[list[Text] | Text] = [[Text(title, style="bold") for title in _TITLES]]
+    titles = [Text(title if any(picture.tasks()) else "", style="bold") for title in _TITLES]
+    rows: list[list[Text] | Text] = [titles]
     below: dict[int, tuple[str, list[str]]] = {}
     for job in picture.jobs:
         rows.append(Text.assemble((job.name, "bold"), f"  {_counts(job)}"))
@@ -170,6 +171,8 @@ def _tree(picture: Picture, paper: Paper, now: float, *, many: bool) -> list[Tex
             below[len(rows) - 1] = _stem(paper, last=last), list(_words(run.first))
     drawn: list[Text] = []
     for number, line in enumerate(columns(rows, paper, can_go=_DISPENSABLE)):
+        if number == 0 and not line.plain:
+            continue
         drawn.append(line)
         stem, words = below.get(number, ("", []))
         for text in words:

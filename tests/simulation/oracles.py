@@ -231,7 +231,9 @@ def mistold(history: Sequence[Any], moments: Mapping[int, Moment]) -> Iterator[s
         elif resource == "tfclusters" and body["spec"].get("resolver", {}).get("tfConfig") == "Environment":
             wanted.add(metadata["uid"])
         elif resource == "pods" and kind == "ADDED" and moments[revision].user == dialect.OPERATOR:
-            variables = {entry["name"]: entry.get("value") for entry in body["spec"]["containers"][0]["env"]}
+            # NB: an admission plug-in may put a container of its own before all others.
+            container = next(one for one in body["spec"]["containers"] if one["name"] == "tensorflow")
+            variables = {entry["name"]: entry.get("value") for entry in container["env"]}
             said = variables.get("TF_CONFIG")
             right = None
             if any(one["uid"] in wanted for one in metadata["ownerReferences"]):

@@ -92,7 +92,7 @@ def test_a_pod_before_its_view_and_two_pods_of_a_task_are_noticed():
     def act(world: World) -> None:
         pod = world.kube.get("pods", NAMESPACE, f"{CLUSTER}-worker-0")
         spec = {"containers": pod["spec"]["containers"], "volumes": [{"name": "v", "configMap": {"name": "none"}}]}
-        metadata = {name: pod["metadata"][name] for name in ("labels", "ownerReferences")}
+        metadata = {name: pod["metadata"][name] for name in ("labels", "annotations", "ownerReferences")}
         body = {"metadata": {"name": "second", **metadata}, "spec": spec}
         world.kube.create("pods", NAMESPACE, body, user=OPERATOR)
 
@@ -100,6 +100,23 @@ def test_a_pod_before_its_view_and_two_pods_of_a_task_are_noticed():
 
     assert any("two live pods of ('worker', '0')" in one for one in complaints)
     assert any("second comes before none" in one for one in complaints)
+
+
+def _has_another_tf_config(world: World) -> None:
+    """Put a pod at a worker's place as the operator would, with what the view said before it was scaled."""
+    worker = next(one for one in world.pods() if one["metadata"]["name"] == f"{CLUSTER}-worker-0")
+    told = next(one for one in worker["spec"]["containers"][0]["env"] if one["name"] == "TF_CONFIG")
+    told["value"] = told["value"].replace("worker-1", "worker-7")
+    metadata = {name: worker["metadata"][name] for name in ("labels", "annotations", "ownerReferences")}
+    body = {"metadata": {**metadata, "name": "second"}, "spec": worker["spec"]}
+    world.kube.create("pods", NAMESPACE, body, user=OPERATOR)
+
+
+def test_a_pod_with_another_tf_config_than_its_view_says_is_noticed():
+    outcome = run(Plan("TF_CONFIG"), intruder=_at(_THEN, _has_another_tf_config))
+
+    complaints = oracles.judge(outcome, oracles.reference("TF_CONFIG"))
+    assert any("second has TF_CONFIG" in one and "worker-7" in one for one in complaints)
 
 
 def test_a_status_that_is_untrue_for_long_is_noticed():

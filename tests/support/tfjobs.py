@@ -484,6 +484,102 @@ spec:
               secret: {secretName: keys, defaultMode: 0400}
 """,
     ),
+    "as kubectl gets it": _of(
+        0,
+        """
+apiVersion: v1
+items:
+- apiVersion: kubeflow.org/v1
+  kind: TFJob
+  metadata:
+    annotations:
+      kubectl.kubernetes.io/last-applied-configuration: |
+        {"apiVersion":"kubeflow.org/v1","kind":"TFJob"}
+    creationTimestamp: "2024-01-01T00:00:00Z"
+    generation: 1
+    managedFields:
+    - {apiVersion: kubeflow.org/v1, fieldsType: FieldsV1, manager: kubectl}
+    name: live
+    namespace: training
+    resourceVersion: "123"
+    uid: 5f0c8a52
+  spec:
+    runPolicy: {cleanPodPolicy: Running, suspend: false}
+    successPolicy: ""
+    tfReplicaSpecs:
+      Worker:
+        replicas: 1
+        restartPolicy: Never
+        template:
+          metadata:
+            creationTimestamp: null
+          spec:
+            containers:
+            - image: i
+              name: tensorflow
+              ports:
+              - {containerPort: 2222, name: tfjob-port, protocol: TCP}
+              resources: {}
+  status:
+    conditions: []
+    replicaStatuses: {Worker: {succeeded: 1}}
+    startTime: "2024-01-01T00:00:00Z"
+kind: List
+metadata:
+  resourceVersion: ""
+""",
+    ),
+    "nulls": _of(
+        0,
+        """
+apiVersion: kubeflow.org/v1
+kind: TFJob
+metadata: {name: nulls, labels: null, annotations: ~}
+spec:
+  successPolicy: AllWorkers
+  runPolicy: {cleanPodPolicy: null, backoffLimit: null, schedulingPolicy: null}
+  tfReplicaSpecs:
+    Worker:
+      replicas: 2
+      restartPolicy: null
+      template:
+        metadata: null
+        spec:
+          nodeSelector: null
+          containers: [{name: tensorflow, image: i, env: null, ports: null, resources: null}]
+          volumes: null
+""",
+    ),
+    "aliases everywhere": _of(
+        0,
+        """
+apiVersion: kubeflow.org/v1
+kind: TFJob
+metadata: {name: aliases}
+spec:
+  tfReplicaSpecs:
+    Chief:
+      template:
+        spec:
+          containers:
+          - &trainer
+            name: tensorflow
+            image: &image registry.example/train:1
+            env: &variables
+            - {name: A, value: a}
+            - {name: TF_CONFIG, value: x}
+    Worker:
+      template:
+        spec:
+          containers: [{<<: *trainer, env: *variables}]
+          initContainers: [{name: fetch, image: *image, env: *variables}, {name: again, image: *image, env: *variables}]
+    PS:
+      template:
+        spec:
+          containers: [*trainer]
+          initContainers: [{name: fetch, image: *image, env: *variables}, {name: again, image: *image, env: *variables}]
+""",
+    ),
 }
 
 
@@ -498,7 +594,7 @@ spec:
   replicaSpecs:
     - {replicas: 1, tfReplicaType: MASTER, template: {spec: {containers: [{name: tensorflow, image: i}]}}}
 """,
-        "kubeflow.org/v1alpha1 is not known",
+        "is none of kubeflow.org/v1,",
     ),
     "nothing in a type": (
         """
@@ -598,6 +694,18 @@ metadata: {name: bare}
 spec:
   tfReplicaSpecs:
     Worker: {template: {spec: {containers: []}}}
+""",
+        "a pod needs one",
+    ),
+    "containers that are none": (
+        """
+apiVersion: kubeflow.org/v1
+kind: TFJob
+metadata: {name: maps}
+spec:
+  tfReplicaSpecs:
+    Worker: {template: {spec: {containers: {name: tensorflow, image: i}, volumes: x}}}
+    PS: {template: {spec: {containers: [null, x]}}}
 """,
         "a pod needs one",
     ),

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
-import signal
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 from support.waiting import eventually
-
 
 Object = dict[str, Any]
 #: Far above what any of it takes; nothing is judged by it.
@@ -40,24 +40,33 @@ class Run:
 
     Args:
         folder: where its manifest, its output and its state are.
-        objects: what the manifest holds.
+        objects: what the manifest holds, or the path of one.
         options: more words of the command line.
         env: more of its environment.
+        piped: leave its standard output to the test.
     """
 
     def __init__(
-        self, folder: Path, *objects: Object, options: tuple[str, ...] = (), env: Mapping[str, str] | None = None
+        self,
+        folder: Path,
+        *objects: Object | Path,
+        options: tuple[str, ...] = (),
+        env: Mapping[str, str] | None = None,
+        piped: bool = False,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.state = folder / "state"
         manifest = folder / "manifest.yaml"
-        manifest.write_text(yaml.safe_dump_all(objects), encoding="utf-8")
+        if isinstance(objects[0], Path):
+            manifest = objects[0]
+        else:
+            manifest.write_text(yaml.safe_dump_all(objects), encoding="utf-8")
         self._out, self._err = folder / "out.log", folder / "err.log"
         with self._out.open("wb") as out, self._err.open("wb") as err:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "tfcluster", "local", "run", "-f", str(manifest), *options],
-                stdout=out,
+                stdout=subprocess.PIPE if piped else out,
                 stderr=err,
                 env={**os.environ, "XDG_STATE_HOME": str(self.state), **(env or {})},
                 start_new_session=True,
@@ -89,20 +98,22 @@ class Run:
         """Send it a signal."""
         self.process.send_signal(number)
 
-    def tfcluster(self, *words: str) -> subprocess.CompletedProcess[str]:
+    def tfcluster(
+        self, *words: str, state: Mapping[str, str] | None = None, within: float = DEADLINE
+    ) -> subprocess.CompletedProcess[str]:
         """Run another command on it."""
         return subprocess.run(
             [sys.executable, "-m", "tfcluster", *words],
             capture_output=True,
             text=True,
-            env={**os.environ, "XDG_STATE_HOME": str(self.state)},
-            timeout=DEADLINE,
+            env={**os.environ, "XDG_STATE_HOME": str(self.state), **(state or {})},
+            timeout=within,
             check=False,
         )
 
 
-def processes_with(marker: str) -> Iterator[int]:
-    """Give the processes of this machine that have a text in their environment or command line."""
+def processes_with(*markers: str) -> Iterator[int]:
+    """Give the processes of this machine that have these texts in their environment or command line."""
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit() and int(folder.name) != os.getpid():
             try:
@@ -110,5 +121,35 @@ def processes_with(marker: str) -> Iterator[int]:
                 state = (folder / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
             except OSError:
                 continue
-            if marker.encode() in said and state != "Z":
+            if all(one.encode() in said for one in markers) and state != "Z":
                 yield int(folder.name)
+
+
+def answer(url: str, **request: Any) -> Any:
+    """Ask an API server."""
+    with urllib.request.urlopen(urllib.request.Request(url, **request)) as told:  # noqa: S310 - a server of ours
+        return json.load(told)
+
+
+class Api:
+    """A run's API server as any client reaches it."""
+
+    def __init__(self, run: Run, cluster: str = "small") -> None:
+        self._cluster = cluster
+        self.kubeconfig = eventually(lambda: next(run.state.rglob("kubeconfig"), None), what="it has a kubeconfig")
+        config = json.loads(self.kubeconfig.read_text())
+        self.server = config["clusters"][0]["cluster"]["server"]
+        self.address = self.server.rpartition("/")[0]
+
+    def pods(self) -> list[str]:
+        """Name the pods."""
+        return [pod["metadata"]["name"] for pod in answer(self.server + "/api/v1/pods")["items"]]
+
+    def patch(self, spec: dict) -> None:
+        """Change the TFCluster's spec."""
+        answer(
+            f"{self.server}/apis/tfcluster.dev/v1alpha1/namespaces/default/tfclusters/{self._cluster}",
+            data=json.dumps({"spec": spec}).encode(),
+            method="PATCH",
+            headers={"Content-Type": "application/merge-patch+json"},
+        )

@@ -324,6 +324,22 @@ def test_own_tf_config_gives_way_as_with_tfjob():
     assert (names(several), names(single)) == (["A", "B"], ["A", "TF_CONFIG", "B"])
 
 
+def test_what_an_alias_repeats_elsewhere_stays():
+    """Variables and labels that are taken out at one place stay where the same list or map stands again."""
+    env, labels = [{"name": "TF_CONFIG", "value": "{}"}], {"app.kubernetes.io/name": "x", "app": "y"}
+    init, main = {"name": "init", "image": "i", "env": env}, {"name": "tensorflow", "image": "i", "env": env}
+    spread = [{"labelSelector": {"matchLabels": labels}}]
+    spec = {"containers": [main], "initContainers": [init], "topologySpreadConstraints": spread}
+    template = spec_of(tfjob({"Worker": {"replicas": 2, "template": {"metadata": {"labels": labels}, "spec": spec}}}))[
+        "jobs"
+    ]["worker"]["template"]
+
+    assert template["metadata"]["labels"] == {"app": "y"}
+    assert template["spec"]["topologySpreadConstraints"][0]["labelSelector"]["matchLabels"] == labels
+    assert "env" not in template["spec"]["containers"][0]
+    assert template["spec"]["initContainers"][0]["env"] == env
+
+
 def test_the_manifest_itself_is_not_changed():
     """The conversion works on copies."""
     manifest = yaml.safe_load(TFJOBS["what the operator sets"].text)

@@ -149,8 +149,18 @@ def test_a_ps_that_sees_others_is_no_wanted_difference():
     """With dynamic workers the defect explains the right index of a ps, and nothing more."""
     conversion = converted(dynamic=True, PS=2, Worker=2)
     del conversion.cluster["spec"]["jobs"]["ps"]["taskDeviceFilters"]
+    conversion.cluster["spec"]["jobs"]["ps"]["deviceFilters"] = ["/job:ps"]
 
     assert not compare(conversion.job, conversion.cluster).proves
+
+
+def test_a_task_that_nobody_sees_is_found():
+    """A worker too many is a difference, although dynamic workers do not see each other."""
+    conversion = converted(dynamic=True, PS=2, Worker=2)
+    more_workers(conversion.cluster)
+
+    found = [one for one in compare(conversion.job, conversion.cluster).differences if not one.wanted]
+    assert [(one.task, one.words) for one in found] == [("worker-2", "only one of both has this task")]
 
 
 @pytest.mark.parametrize("name", [*TFJOBS])

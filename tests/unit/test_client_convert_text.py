@@ -29,6 +29,13 @@ spec:
 """
 
 
+def without_nulls(node: Any) -> Any:
+    """Leave out what is null, as the API server does."""
+    if isinstance(node, dict):
+        return {key: without_nulls(value) for key, value in node.items() if value is not None}
+    return [without_nulls(one) for one in node] if isinstance(node, list) else node
+
+
 def converted(text: str) -> str:
     """Convert a text."""
     return convert_text(text, "tfjob.yaml").text
@@ -50,7 +57,7 @@ def test_the_text_says_what_the_objects_do(name: str):
         expected = convert(old).cluster if old["kind"] == "TFJob" else old
         assert new == json.loads(json.dumps(expected))
         if old["kind"] == "TFJob":
-            VALIDATOR.validate(new)
+            VALIDATOR.validate(without_nulls(new))
 
 
 def test_every_comment_survives():
@@ -147,13 +154,21 @@ spec:
 
 def test_comments_that_fit_nowhere_stand_above():
     """Where a comment would end up within a text, all comments stand before the document."""
-    before = JOB.replace(
-        "metadata: {name: mnist}", "metadata:\n  name: mnist\n  annotations:\n    a: 'b\n\n      c'  # hm"
-    )
-    after = converted(before)
+    annotations = "annotations:\n    a: &text 'b\n\n      c'\n    d: *text  # hm"
+    after = converted(JOB.replace("metadata: {name: mnist}", f"metadata:\n  name: mnist\n  {annotations}"))
 
-    assert read(after)[0]["metadata"]["annotations"] == {"a": "b\nc"}
-    assert "# hm" in after
+    assert read(after)[0]["metadata"]["annotations"] == {"a": "b\nc", "d": "b\nc"}
+    assert after.startswith("# hm\napiVersion: ")
+
+
+def test_what_yaml_cannot_write_becomes_json():
+    """A text with a line end that only YAML knows is written as JSON, which every reader of YAML takes."""
+    job = read(JOB)[0]
+    job["metadata"]["annotations"] = {"a": "\u4e00\x85\xe9"}
+
+    after = converted(json.dumps(job))
+    assert read(f"---\n{after}")[0]["metadata"]["annotations"] == {"a": "\u4e00\x85\xe9"}
+    assert yaml.safe_load(after)["metadata"]["annotations"] == {"a": "\u4e00\x85\xe9"}
 
 
 def test_other_documents_stay_letter_by_letter():
@@ -222,6 +237,20 @@ spec:
     jobs = read(after)[0]["spec"]["jobs"]
     assert jobs["ps"]["restartPolicy"] == "OnFailure"
     assert jobs["worker"]["template"] == {"spec": {"containers": [{"name": "tensorflow", "image": "i"}]}}
+
+
+def test_other_forms_of_files_are_read():
+    """A directive of YAML, and a list of TFJobs whose items name no kind, as the API server gives it."""
+    (job,) = read(JOB)
+    listed = {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "TFJobList",
+        "items": [{k: job[k] for k in ("metadata", "spec")}],
+    }
+
+    assert read(converted(f"%YAML 1.1\n---\n{JOB}"))[0]["kind"] == "TFCluster"
+    (after,) = read(converted(json.dumps(listed)))
+    assert (after["kind"], [one["kind"] for one in after["items"]]) == ("List", ["TFCluster"])
 
 
 def test_texts_stay_texts():

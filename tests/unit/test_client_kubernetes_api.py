@@ -77,8 +77,8 @@ def test_nobody_gets_in_without_the_token(client_world):
     """Whoever has another token is refused, whatever they ask."""
     text = client_world.kubeconfig.read_text()
     stranger = client_world.kubeconfig.with_name("stranger")
-    token = client_world.kubeconfig.read_text().split('"token": "')[1].split('"')[0]
-    stranger.write_text(text.replace(token, token[:-1] + ("A" if token[-1] != "A" else "B")))
+    server = text.split('"server": "')[1].split('"')[0]
+    stranger.write_text(text.replace(server, server[:-1] + ("A" if server[-1] != "A" else "B")))
 
     with pytest.raises(RefusedError) as refused:
         KubernetesApi.connect(kubeconfig=stranger).list(PODS)

@@ -15,7 +15,7 @@ def stamped(second: int, text: str, nanos: int = 0) -> bytes:
 
 
 def texts(position: Position, *lines: bytes) -> list[str]:
-    return [taken[1] for taken in map(position.take, lines) if taken is not None]
+    return [text for line in lines for _, text in position.take(line)]
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 100])
@@ -88,6 +88,38 @@ def test_the_rest_of_a_line_that_began_before_is_left_out():
 
 def test_lines_of_a_server_that_tells_no_times_are_kept():
     assert texts(Position(), b"one", b"2026 two", b"") == ["one", "2026 two", ""]
+
+
+def test_a_line_that_a_rotation_cuts_in_two_is_one():
+    """The kubelet ends the stream in the middle of the line, and begins the next file with its rest."""
+    position = Position()
+    texts(position, stamped(9, "a"))
+    position.hold(stamped(10, "the beg"), clean=True)
+    position.reopen()
+
+    assert texts(position, stamped(9, "a"), stamped(11, "inning"), stamped(11, "b")) == ["the beginning", "b"]
+    assert position.finish() == []
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_line_that_a_break_cuts_comes_again_as_a_whole(clean):
+    position = Position()
+    texts(position, stamped(9, "a"))
+    position.hold(stamped(10, "the b"), clean=clean)
+    position.reopen()
+
+    assert texts(position, stamped(9, "a"), stamped(10, "the beginning")) == ["the beginning"]
+    assert position.finish() == []
+
+
+def test_a_piece_of_a_time_is_no_line_and_a_line_without_an_end_is_one():
+    position = Position()
+    position.hold(b"2026-01-01T00:0", clean=False)
+    assert position.finish() == []
+    position.hold(stamped(10, "no end"), clean=False)
+    assert [text for _, text in position.finish()] == ["no end"]
+    position.hold(stamped(10, "cut"), clean=False)
+    assert texts(position, stamped(12, "rotated")) == ["cut", "rotated"]
 
 
 def test_the_time_of_a_line_is_in_utc():

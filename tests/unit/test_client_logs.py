@@ -272,7 +272,6 @@ def test_without_the_right_to_read_logs_it_ends(client_world, follow):
         (["other"], "there is no TFCluster other in namespace default"),
         (["mnist", "worker/2"], "mnist has no task worker/2; it has ps/0, worker/0 to worker/1"),
         (["mnist", "wrong"], "mnist has no job wrong"),
-        (["mnist", "worker/x"], "mnist has no task worker/x"),
         (["mnist", "-c", "wrong"], "no task of mnist has a container wrong; there are tensorflow"),
     ],
 )
@@ -328,3 +327,17 @@ def test_a_busy_task_does_not_silence_a_quiet_one(client_world, follow):
 def scale(world: ClientWorld, replicas: int) -> None:
     change = {"spec": {"jobs": {"worker": {"replicas": replicas}}}}
     world.at_once(lambda: world.kube.patch("tfclusters", "default", "mnist", change))
+
+
+def test_the_examples_of_its_help_work(client_world):
+    """Each line that begins with a dollar sign is run; the one that follows ends with the cluster."""
+    launch(client_world, worker=1)
+    write(client_world, "mnist-worker-0", "done")
+    client_world.at_once(lambda: client_world.nodes.exit("mnist-worker-0", 0))
+    client_world.await_condition("mnist", "Succeeded")
+    shown = client_world.cli("logs", "--help").output.splitlines()
+
+    lines = [line.partition("#")[0].split()[2:] for line in shown if line.strip().startswith("$ tfcluster")]
+
+    assert len(lines) == 4
+    assert [client_world.cli(*line).exit_code for line in lines] == [0, 0, 0, 0]

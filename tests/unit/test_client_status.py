@@ -318,6 +318,18 @@ def test_neighbours_that_are_alike_share_a_line_and_what_is_not_fine_is_always_s
     assert "└─ worker 1338–1999 Ready ×662 2 nodes 5m delivered" in tree  # noqa: RUF001 - likewise
 
 
+def test_only_neighbours_share_a_line():
+    """Of pods that are declared no more, some may be gone in the middle."""
+    pods = [pod("worker", index) for index in (0, *range(11, 15), *range(17, 21))]
+
+    text = lines_of(picture_of(cluster({"worker": {}}), pods, [views()], now=NOW), fold=1)
+
+    assert [line.split()[1:3] for line in text if "Draining" in line] == [
+        ["worker", "11–14"],  # noqa: RUF001 - it is what is shown
+        ["worker", "17–20"],  # noqa: RUF001 - likewise
+    ]
+
+
 def test_each_task_is_shown_on_demand():
     """--all-tasks folds nothing."""
     pods = [pod("worker", index) for index in range(50)]
@@ -374,6 +386,18 @@ def test_changes_name_the_cluster_and_the_tasks_that_changed():
         "worker-1: Ready -> Failed, pod mnist-worker-1 on node-1: exit code 3",
     ]
     assert list(changes(after, after)) == []
+
+
+def test_words_that_alternate_are_no_change():
+    """While an image is not found, the kubelet tells so in two ways, in turns."""
+    said = ("ErrImagePull", "failed to resolve nope:1"), ("ImagePullBackOff", "back-off pulling nope:1")
+    conditions = [[("Ready", "False", "TasksNotReady", words)] for _, words in said]
+    first, second = (
+        picture_of(cluster({"worker": {}}, conditions=told), [pod("worker", 0, **waiting(*words))], [views()], now=NOW)
+        for told, words in zip(conditions, said, strict=True)
+    )
+
+    assert list(changes(first, second)) == []
 
 
 # --- the command, on the real engine

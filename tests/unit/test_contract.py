@@ -206,3 +206,25 @@ def test_a_resource_is_a_device_of_tensorflows_or_none(resource, device):
 def test_a_tasks_own_file_is_named_after_its_index():
     """The file beside cluster.json that one task reads instead."""
     assert contract.task_view_file(12) == "task-12.json"
+
+
+@pytest.mark.parametrize(
+    ("job", "index", "tasks"),
+    [
+        ("worker", 2, {10: "w10:1", 2: "w2:1"}),
+        ("worker", 0, {0: "own:1", 2: "w2:1", 10: "w10:1"}),
+        ("chief", 0, ["c0:1"]),
+        ("chief", 1, ["c0:1", "own:1"]),
+        ("chief", 2, {0: "c0:1", 2: "own:1"}),
+        ("ps", 0, ["own:1"]),
+        ("ps", 1, {1: "own:1"}),
+    ],
+)
+def test_own_task_is_put_in_where_the_view_hides_it(job, index, tasks):
+    """Dense jobs are lists, whoever completes them; all others are maps in the order of the indices."""
+    found = contract.jobs_of(VIEW, (job, index, "own:1"))
+
+    assert found == {"worker": {2: "w2:1", 10: "w10:1"}, "chief": ["c0:1"], job: tasks}
+    assert list(found[job]) == list(tasks)
+    spelled = json.loads(contract.tf_config(VIEW, job=job, index=index, address="own:1"))
+    assert spelled["cluster"][job] == (tasks if isinstance(tasks, list) else {str(k): v for k, v in tasks.items()})

@@ -7,6 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from scripts import field_map, reference
+from tfcluster.convert.fields import FIELDS
+from tfcluster.convert.verdicts import Outcome
+
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENT = (ROOT / "docs" / "tfjob.md").read_text(encoding="utf-8")
 ROWS = {
@@ -58,3 +62,12 @@ def test_every_test_of_a_number_is_named(tests: frozenset[str]) -> None:
     numbered = {name for name in tests if re.match(r"test_(behaviour|defect)_\d\d_", name)}
 
     assert sorted(numbered - set(re.findall(r"test_\w+", DOCUMENT))) == []
+
+
+def test_the_table_of_the_fields_is_up_to_date():
+    """It is what `make reference` makes now, and has every field and verdict of the conversion's map."""
+    assert reference.same(DOCUMENT, reference.pages()[field_map.PAGE])
+    for field in FIELDS:
+        assert f"`{field.path or field.becomes}`" in DOCUMENT
+    for outcome in Outcome:
+        assert f"| {outcome.value} |" in DOCUMENT

@@ -145,6 +145,14 @@ def test_step_after_one_that_is_not_there_is_refused(tmp_path, told):
         Run([Step("a", "A"), Step("b", "B", after=("a", "c"))], lambda _: (), tmp_path, Console(file=told))
 
 
+def test_unknown_kind_of_cluster_is_refused_in_words(monkeypatch, capsys):
+    """A misspelt TFCLUSTER_KUBERNETES ends the set-up with the values that there are, and without a traceback."""
+    monkeypatch.setenv("TFCLUSTER_KUBERNETES", "minikube")
+
+    assert set_up.main([]) == 1
+    assert "TFCLUSTER_KUBERNETES=minikube: known are node, kind, current" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("seconds", "expected"),
     [(0.04, "0.0 s"), (9.94, "9.9 s"), (9.96, "10 s"), (99.4, "99 s"), (99.6, "1 min 40 s"), (605, "10 min 05 s")],

@@ -2,58 +2,196 @@
 
 from __future__ import annotations
 
+import os
+import re
+import shlex
+import shutil
+import signal
 import sys
+import time
 from pathlib import Path
+from typing import Any
 
 import click
 
-from tfcluster.commands.options import examples
+from tfcluster.commands import output as printing
+from tfcluster.commands.options import Format, examples, output, seconds
+from tfcluster.errors import TFClusterError
 
 
 @click.group()
+@examples("$ tfcluster local run -f examples/parameter-server.yaml --map /opt/examples=examples --timeout 10m")
 def command() -> None:
     """Run a TFCluster on this machine, without Kubernetes."""
 
 
 @command.command()
-@click.option("-f", "--filename", "file", type=click.Path(path_type=Path), required=True, help="The manifest.")
 @click.option(
-    "--python", type=click.Path(path_type=Path), help="The interpreter for the tasks.  [default: the one of tfcluster]"
+    "-f", "--filename", "files", multiple=True, required=True, metavar="FILE", help="The manifest; - is standard input."
 )
+@click.option("--python", metavar="PATH", help="The interpreter for the tasks.  [default: the one that runs tfcluster]")
 @click.option("--gpus", type=click.IntRange(0), help="How many GPUs to grant.  [default: those of this machine]")
 @click.option(
-    "--map", "maps", multiple=True, metavar="IMAGEPATH=PATH", help="A path here that stands for one in the image."
+    "--map",
+    "maps",
+    multiple=True,
+    metavar="IMAGEPATH=PATH",
+    help="What of this machine stands for a path in the image.",
 )
-@click.option("--name", help="The name of the run, for --session.  [default: the TFCluster's]")
-@click.option("--keep", is_flag=True, help="Keep logs and volumes.")
+@click.option(
+    "--entrypoint",
+    "entry_points",
+    multiple=True,
+    metavar="[CONTAINER=]COMMAND",
+    help="What a container without a command runs in place of its image's entry point.",
+)
+@click.option("--timeout", type=seconds, metavar="TIME", help="End it after so long, with exit code 124.")
+@click.option("--junit", type=click.Path(path_type=Path), metavar="FILE", help="Write a JUnit report.")
+@click.option("--name", help="The name of the run, for --session of other commands.  [default: the TFCluster's]")
+@click.option("--keep", is_flag=True, help="Keep logs and volumes when it has ended.")
 @click.option("-q", "--quiet", is_flag=True, help="Leave the tasks' logs out.")
-@examples("$ tfcluster local run -f examples/parameter-server.yaml --map /opt/examples=examples")
+@examples(
+    """
+    $ tfcluster local run -f examples/parameter-server.yaml --map /opt/examples=examples
+    $ tfcluster local run -f examples/gpu.yaml --gpus 2 --timeout 5m --junit report.xml
+    """
+)
 def run(
     *,
-    file: Path,
-    python: Path | None,
+    files: tuple[str, ...],
+    python: str | None,
     gpus: int | None,
     maps: tuple[str, ...],
+    entry_points: tuple[str, ...],
+    timeout: float | None,
+    junit: Path | None,
     name: str | None,
     keep: bool,
     quiet: bool,
 ) -> None:
-    """Play each task of a manifest by a process, until the cluster is over or you press Ctrl-C."""
-    from tfcluster.local import devices, manifest
-    from tfcluster.local.control_plane import definition
-    from tfcluster.local.paths import Mapping
-    from tfcluster.local.run import Options
-    from tfcluster.local.run import run as run_it
+    """Play each task of a manifest by a process, until the cluster is over or you press Ctrl-C.
 
-    objects = manifest.load([file], definition().schema or {})
-    clusters = [one for one in objects if one["kind"] == "TFCluster"]
-    options = Options(
+    The operator's own engine runs in this process, so restarts, resizes and verdicts are those of Kubernetes; the other
+    commands work on it with --local.  The exit code is 0 where it succeeded, 1 where it failed, 124 after --timeout,
+    130 after Ctrl-C.
+    """
+    from tfcluster.local import devices, manifest
+    from tfcluster.local import run as running
+    from tfcluster.local.paths import Mapping
+
+    mapped = [Mapping(there, here) for there, here in map(_mapping, maps)]
+    programs = dict(map(_entry_point, entry_points))
+    objects = manifest.load(files)
+    manifest.check_programs(objects, programs)
+    clusters = manifest.clusters_of(objects)
+    options = running.Options(
         objects=objects,
-        name=name or clusters[0]["metadata"]["name"],
-        python=Path(python or sys.executable).absolute(),
+        name=_name(name or clusters[0]["metadata"]["name"]),
+        python=_interpreter(python),
         gpus=devices.detect() if gpus is None else gpus,
-        mapped=[Mapping(there, Path(here).resolve()) for there, _, here in (one.partition("=") for one in maps)],
+        mapped=mapped,
+        entry_points=programs,
+        timeout=timeout,
+        junit=junit,
         keep=keep,
         quiet=quiet,
     )
-    sys.exit(run_it(options).code)
+    sys.exit(running.run(options).code)
+
+
+@command.command("list")
+@output("table", "json", "yaml")
+@examples("$ tfcluster local list")
+def list_(*, output: Format) -> None:
+    """List what runs on this machine."""
+    from tfcluster.local import session
+
+    found: list[dict[str, Any]] = [
+        {"name": one.name, **one.about(), "folder": str(one.folder)} for one in session.running()
+    ]
+    if output != "table":
+        printing.data(found, output)
+        return
+    if not found:
+        printing.say("nothing runs here; start one with `tfcluster local run -f FILE`")
+    for one in found:
+        age = time.time() - one.get("began", time.time())
+        clusters = ", ".join(one.get("clusters", ()))
+        click.echo(f"{one['name']}: {clusters}; process {one.get('pid', '?')}, for {age:.0f} s; {one['folder']}")
+
+
+@command.command()
+@click.argument("tasks", nargs=-1, required=True, metavar="TASK...")
+@click.option("--session", metavar="NAME", help="Which `tfcluster local run`, if several run.")
+@examples("$ tfcluster local kill worker-1")
+def kill(*, tasks: tuple[str, ...], session: str | None) -> None:
+    """Kill the processes of tasks by SIGKILL, as a machine that runs out of memory does, and see the cluster heal.
+
+    A TASK is named worker-1 or worker/1, or by its pod.
+    """
+    from tfcluster.kubernetes_api import PODS, KubernetesApi
+    from tfcluster.local.session import kubeconfig_of
+
+    api = KubernetesApi.connect(kubeconfig=str(kubeconfig_of(session)))
+    pods = list(api.list(PODS, ""))
+    found = {task: list(_processes(pods, task)) for task in tasks}
+    if missing := [task for task, processes in found.items() if not processes]:
+        raise TFClusterError(
+            f"no process of {', '.join(missing)} runs here", hint="See what runs with `tfcluster status --local`."
+        )
+    for task, processes in found.items():
+        for pod, pid in processes:
+            os.kill(pid, signal.SIGKILL)
+            printing.say(f"killed {task}: process {pid} of pod {pod}")
+
+
+def _processes(pods: list[dict[str, Any]], task: str) -> Any:
+    """Give the pod and the process ID of each main process of a task."""
+    from tfcluster_operator.model import naming
+
+    for pod in pods:
+        labels = pod["metadata"].get("labels") or {}
+        job, index = labels.get(naming.LABEL_JOB), labels.get(naming.LABEL_TASK_INDEX)
+        if task in (f"{job}-{index}", f"{job}/{index}", pod["metadata"]["name"]):
+            for status in pod.get("status", {}).get("containerStatuses") or ():
+                if "running" in status["state"]:
+                    yield pod["metadata"]["name"], int(status["containerID"].removeprefix("process://"))
+
+
+def _name(name: str) -> str:
+    if not re.fullmatch(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", name):
+        raise click.BadParameter(
+            f"{name} is no name: use small letters, digits, and hyphens inside", param_hint="--name"
+        )
+    return name
+
+
+def _mapping(text: str) -> tuple[str, Path]:
+    there, equals, here = text.partition("=")
+    if not (equals and there.startswith("/") and here):
+        raise click.BadParameter(f"{text} is not IMAGEPATH=PATH, such as /opt/examples=examples", param_hint="--map")
+    path = Path(here).expanduser().resolve()
+    if not path.exists():
+        raise click.BadParameter(f"{here} is not there", param_hint="--map")
+    return there, path
+
+
+def _entry_point(text: str) -> tuple[str, list[str]]:
+    container, equals, words = text.partition("=")
+    # NB: a command may hold an equals sign, a container's name no space and no slash.
+    named = bool(equals) and not set(container) & set(" /")
+    try:
+        command = shlex.split(words if named else text)
+    except ValueError as error:
+        raise click.BadParameter(f"{text}: {error}", param_hint="--entrypoint") from error
+    if not command:
+        raise click.BadParameter(f"{text} names no program", param_hint="--entrypoint")
+    return (container if named else ""), command
+
+
+def _interpreter(named: str | None) -> Path:
+    found = shutil.which(Path(named).expanduser()) if named else sys.executable
+    if not found:
+        raise click.BadParameter(f"{named} is no program that can be run", param_hint="--python")
+    # NB: links stay: by them Python finds its virtual environment.
+    return Path(found).absolute()

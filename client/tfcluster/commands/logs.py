@@ -2,47 +2,31 @@
 
 from __future__ import annotations
 
+import math
 import os
-import re
 import sys
 import zlib
-from typing import Any
 
 import click
 
 from tfcluster.client import Client
 from tfcluster.commands import output
-from tfcluster.commands.options import examples, place
+from tfcluster.commands.names import ClusterName, TaskName
+from tfcluster.commands.options import examples, place, seconds
 from tfcluster.log_batches import log_batches
 from tfcluster.log_lines import LogLine
 from tfcluster.log_stream import MOST_FOLLOWED, LogRequest
 
 #: Colours that can be told apart on dark and on light ground.
 _COLOURS = ("cyan", "yellow", "green", "magenta", "blue", "bright_red", "bright_cyan", "bright_magenta")
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-
-
-class Duration(click.ParamType[int]):
-    """A time such as 90s, 5m or 1h30m, in seconds; a number alone is seconds."""
-
-    name = "duration"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Read it."""
-        if isinstance(value, int):
-            return value
-        if not re.fullmatch(r"(\d+[smhd])+|\d+", str(value)):
-            self.fail(f"{value} is no time: write 30s, 5m, 1h30m or 2d", param, ctx)
-        parts = re.findall(r"(\d+)([smhd]?)", str(value))
-        return sum(int(number) * _UNITS[unit or "s"] for number, unit in parts)
 
 
 @click.command()
-@click.argument("name")
-@click.argument("tasks", nargs=-1, metavar="[JOB[/INDEX]]...")
+@click.argument("name", type=ClusterName())
+@click.argument("tasks", nargs=-1, metavar="[JOB[/INDEX]]...", type=TaskName(jobs=True))
 @click.option("-f", "--follow", is_flag=True, help="Go on until the cluster has finished.")
 @click.option("-p", "--previous", is_flag=True, help="The failed pods that are kept, and earlier containers of pods.")
-@click.option("--since", type=Duration(), help="Only lines that are younger, such as 30s, 5m or 1h.")
+@click.option("--since", type=seconds, help="Only lines that are younger, such as 30s, 5m or 1h.")
 @click.option("--tail", type=click.IntRange(min=0), help="Only so many lines from the end of each log.")
 @click.option("-c", "--container", default="", help="The container.  [default: the one that runs the task]")
 @click.option("--timestamps", is_flag=True, help="Begin each line with its time, by the node's clock.")
@@ -66,11 +50,11 @@ class Duration(click.ParamType[int]):
 def command(
     client: Client,
     name: str,
-    tasks: tuple[str, ...],
+    tasks: tuple[tuple[str, int | None], ...],
     *,
     follow: bool,
     previous: bool,
-    since: int | None,
+    since: float | None,
     tail: int | None,
     container: str,
     timestamps: bool,
@@ -85,9 +69,10 @@ def command(
     """
     if follow and previous:
         raise click.UsageError("--previous reads what has ended: leave out -f")
-    request = LogRequest(tasks, follow, previous, container, tail, since, max_log_requests)
+    words = [job if index is None else f"{job}/{index}" for job, index in tasks]
+    request = LogRequest(words, follow, previous, container, tail, math.ceil(since or 0) or None, max_log_requests)
     if prefix is None:
-        prefix = not (len(tasks) == 1 and "/" in tasks[0])
+        prefix = not (len(tasks) == 1 and tasks[0][1] is not None)
     coloured = output.is_terminal() and "NO_COLOR" not in os.environ
     printed = _Printed(prefix=prefix, timestamps=timestamps, coloured=coloured)
     stream = sys.stdout.buffer

@@ -5,12 +5,13 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable
-from typing import Any, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import click
 
-from tfcluster.client import Client
-from tfcluster.kubernetes_api import KubernetesApi
+if TYPE_CHECKING:
+    # NB: it takes half a second, and what renders, converts or plays a manifest asks no API server.
+    from tfcluster.kubernetes_api import KubernetesApi
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -25,6 +26,8 @@ def place(function: _Function) -> _Function:
     """Add the options that say which API server and namespace; the command gets ``client``, a Client."""
 
     def with_client(**arguments: Any) -> Any:
+        from tfcluster.client import Client
+
         chosen = {name: arguments.pop(name) for name in _PLACE}
         with Client(api_of(**chosen)) as client:
             return function(client=client, **arguments)
@@ -39,6 +42,8 @@ def place_if_needed(function: _Function) -> _Function:
     """
 
     def with_connect(**arguments: Any) -> Any:
+        from tfcluster.client import Client
+
         chosen = {name: arguments.pop(name) for name in _PLACE}
         return function(connect=lambda: Client(api_of(**chosen)), namespace=chosen["namespace"], **arguments)
 
@@ -82,6 +87,8 @@ def api_of(
         from tfcluster.local.session import kubeconfig_of
 
         kubeconfig = str(kubeconfig_of(session))
+    from tfcluster.kubernetes_api import KubernetesApi
+
     return KubernetesApi.connect(kubeconfig=kubeconfig, context=context, namespace=namespace)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import sys
 from typing import Any, Final
 
@@ -22,16 +21,12 @@ COMMANDS: Final = {
 }
 
 
-def _is_there(name: str) -> bool:
-    return importlib.util.find_spec(f"tfcluster.commands.{name}") is not None
-
-
 class _Root(click.Group):
     """The commands, each imported when it is asked for: ``tfcluster --help`` must not take a second."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
-        return [name for names in COMMANDS.values() for name in names if _is_there(name)]
+        return [name for names in COMMANDS.values() for name in names]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.list_commands(ctx):
@@ -43,11 +38,10 @@ class _Root(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         width = max(map(len, self.list_commands(ctx)))
         for title, names in COMMANDS.items():
-            found = [(name, self.get_command(ctx, name)) for name in names if _is_there(name)]
+            found = [(name, self.get_command(ctx, name)) for name in names]
             rows = [(name.ljust(width), one.get_short_help_str(100)) for name, one in found if one is not None]
-            if rows:
-                with formatter.section(title):
-                    formatter.write_dl(rows)
+            with formatter.section(title):
+                formatter.write_dl(rows)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

@@ -11,6 +11,7 @@ import click
 
 from tfcluster.client import Client
 from tfcluster.commands import output
+from tfcluster.commands.names import ClusterName
 from tfcluster.commands.options import Format, examples, place
 from tfcluster.commands.options import output as output_option
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("name", required=False)
+@click.argument("name", required=False, type=ClusterName())
 @place
 @click.option("-A", "--all-namespaces", is_flag=True, help="The clusters of all namespaces.")
 @click.option("-w", "--watch", is_flag=True, help="Go on: draw again at each change; on a pipe, print each change.")

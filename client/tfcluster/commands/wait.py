@@ -26,9 +26,10 @@ from tfcluster.commands.options import examples, place, seconds
 def command(client: Client, name: str, goal: str, timeout: float) -> None:
     """Wait until a TFCluster is as it should be, and tell what it waits for.
 
-    GOAL is ready, succeeded, failed, finished (either of the two), suspended, resized (every task is ready and knows
-    the others), deleted, or condition=TYPE or condition=TYPE=STATUS. It ends early, with exit code 1, where GOAL
-    cannot come any more, and with 124 after the time-out.
+    GOAL is ready, succeeded, failed, finished (either of the two), suspended (its pods are gone), resized (every task
+    is ready and knows the others), updated (every pod is ready and made from the newest template), deleted, or
+    condition=TYPE or condition=TYPE=STATUS. It ends early, with exit code 1, where GOAL cannot come any more, and with
+    124 after the time-out.
     """
     try:
         found = client.wait(name, goal, timeout=timeout or None, tell=lambda words: output.say(f"waiting: {words}"))

@@ -13,11 +13,8 @@ from tfcluster.convert.fields import SERVERS
 from tfcluster.convert.tfjob import Replicas, TFJob
 from tfcluster.convert.verdicts import Findings, Outcome, Path, Verdict, leaves, said
 from tfcluster_operator.model import naming
+from tfcluster_operator.model.parse import MOST_TASK_FILTERS, MOST_TASKS_WITH_TF_CONFIG
 
-#: The most tasks whose TF_CONFIG the operator sets, as the definition of TFCluster has it.
-MOST_WITH_TF_CONFIG: Final = 1_000
-#: The most tasks of a job with device filters of their own, likewise.
-_MOST_FILTERED: Final = 512
 _NAME: Final = re.compile("[a-z]([-a-z0-9]*[a-z0-9])?")
 _LONGEST: Final = 63
 _APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
@@ -60,8 +57,11 @@ def convert(manifest: Mapping[str, Any]) -> Conversion:
     findings.move(("apiVersion",), ("apiVersion",))
     findings.move(("kind",), ("kind",))
     if version not in tfjob.VERSIONS:
-        words = f"{version} is not known: {', '.join(tfjob.VERSIONS)} are. Write it as one of these"
+        known = ", ".join(tfjob.VERSIONS)
+        words = f"{said(manifest.get('apiVersion'))} is none of {known}: write the TFJob as one of these"
         findings.say(Outcome.REFUSED, ("apiVersion",), words)
+        # NB: what another version means is not known, so that nothing else can be said.
+        return Conversion(tfjob.read(manifest, Findings()), None, tuple(findings.verdicts), {})
     job = tfjob.read(manifest, findings)
     cluster: dict[str, Any] = {"apiVersion": naming.API_VERSION, "kind": naming.KIND}
     cluster["metadata"] = _metadata(manifest, job, findings)
@@ -171,15 +171,15 @@ def _spec(manifest: Mapping[str, Any], job: TFJob, findings: Findings) -> dict[s
 def _resolver(spec: dict[str, Any], job: TFJob, findings: Findings) -> None:
     """Let programs find what they found: TF_CONFIG, or none, and their image's own command."""
     tasks = sum(one.count for one in job.replicas)
-    if job.distributed and tasks <= MOST_WITH_TF_CONFIG:
+    if job.distributed and tasks <= MOST_TASKS_WITH_TF_CONFIG:
         spec["resolver"] = {"tfConfig": "Environment"}
         words = "the operator sets TF_CONFIG, as TFJob does; programs may read the view in /etc/tfcluster as well"
         findings.remark(Outcome.EXPLICIT, (), words, target="spec.resolver.tfConfig")
         return
     if job.distributed:
         words = (
-            f"{tasks:,} tasks are more than the {MOST_WITH_TF_CONFIG:,} whose TF_CONFIG the operator sets: begin each "
-            "command with `python3 -m tfcluster_resolver exec --`, which sets it from the view"
+            f"{tasks:,} tasks are more than the {MOST_TASKS_WITH_TF_CONFIG:,} whose TF_CONFIG the operator sets: begin "
+            "each command with `python3 -m tfcluster_resolver exec --`, which sets it from the view"
         )
         findings.remark(Outcome.LOSSY, ("spec", "tfReplicaSpecs"), words)
     if any(_runs_its_image(one) for one in job.replicas):
@@ -262,12 +262,12 @@ def _filters(jobs: dict[str, Any], job: TFJob, findings: Findings) -> None:
 
 def _only_itself(one: Replicas, path: Path, findings: Findings) -> dict[str, Any]:
     """Give the filters with which the tasks of a job see nobody else."""
-    if one.count <= _MOST_FILTERED:
+    if one.count <= MOST_TASK_FILTERS:
         words = f"a {one.job} sees itself; a task that is added later has no filter, and sees all, until it has one"
         findings.say(Outcome.SAME, path, words, target=f"spec.jobs.{one.job}.taskDeviceFilters")
         # NB: there is no filter for nobody, and none at all shows everything.
         return {"taskDeviceFilters": {str(index): [f"/job:{one.job}/task:{index}"] for index in range(one.count)}}
-    words = f"each of more than {_MOST_FILTERED} {one.job} sees all of them, and not itself alone; it needs none"
+    words = f"each of more than {MOST_TASK_FILTERS} {one.job} sees all of them, and not itself alone; it needs none"
     findings.say(Outcome.LOSSY, path, words, target=f"spec.jobs.{one.job}.deviceFilters")
     return {"deviceFilters": [f"/job:{one.job}"]}
 

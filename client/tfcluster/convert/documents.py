@@ -87,6 +87,8 @@ class _Part:
 
 def _parts(text: str, name: str) -> Iterator[_Part]:
     starts = [match.start() for match in _SEPARATOR.finditer(text)]
+    # NB: directives of YAML stand before the separator of their document.
+    starts = [start for start in starts if not text[:start].rstrip().rpartition("\n")[2].startswith("%")]
     cuts = sorted({0, *starts, len(text)})
     for first, last in itertools.pairwise(cuts):
         part = text[first:last]
@@ -109,8 +111,16 @@ def _parts(text: str, name: str) -> Iterator[_Part]:
 def _items(document: Any) -> list[Any]:
     """Give the objects of a document: itself, or those of a List."""
     if isinstance(document, Mapping) and document.get("kind") in _LISTS and isinstance(document.get("items"), list):
-        return list(document["items"])
+        return [_named(item, document) for item in document["items"]]
     return [document]
+
+
+def _named(item: Any, within: Mapping[str, Any]) -> Any:
+    """Give an item of a list its kind: the API server leaves it out in lists of one kind."""
+    if within["kind"] == "List" or not isinstance(item, dict) or "kind" in item:
+        return item
+    item["apiVersion"], item["kind"] = within.get("apiVersion"), tfjob.KIND
+    return item
 
 
 def _convert(part: _Part) -> tuple[str, list[Conversion]]:

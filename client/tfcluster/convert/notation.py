@@ -14,7 +14,7 @@ from typing import Any, Final
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.error import YAMLError
-from ruamel.yaml.scalarstring import DoubleQuotedScalarString, LiteralScalarString, ScalarString
+from ruamel.yaml.scalarstring import DoubleQuotedScalarString, LiteralScalarString, PlainScalarString, ScalarString
 
 from tfcluster.manifest_text import ProblemError, documents
 
@@ -59,15 +59,16 @@ def dump(document: Any, *, like: str = "") -> str:
     if match is not None and len(match[2]) > len(match[1]):
         writer.indent(mapping=2, sequence=4, offset=2)
     stream = io.StringIO()
-    writer.dump(_unambiguous(document, {}), stream)
+    writer.dump(_Plain().of(document), stream)
     text = stream.getvalue()
     try:
         if documents(text.encode())[0].value == _plain(document):
             return text
     except ProblemError:
         pass
-    # NB: JSON is YAML too, ugly and always right.
-    return json.dumps(_plain(document), indent=2, ensure_ascii=False) + "\n"
+    # NB: JSON is YAML too, ugly and always right; but what YAML takes for the end of a line must be escaped.
+    text = json.dumps(_plain(document), indent=2, ensure_ascii=False)
+    return re.sub("[\x7f-\x9f\u2028\u2029\ufeff]", lambda one: f"\\u{ord(one[0]):04x}", text) + "\n"
 
 
 def _yaml() -> YAML:
@@ -110,25 +111,48 @@ def _take_style(looks: CommentedMap | CommentedSeq, found: CommentedMap | Commen
         found.yaml_set_anchor(anchor.value)
 
 
-def _unambiguous(node: Any, known: dict[int, Any]) -> Any:
-    """Quote texts that Kubernetes would read as something else, and write longer ones as blocks."""
-    if isinstance(node, dict | list) and id(node) in known:
-        return known[id(node)]
-    if isinstance(node, dict):
-        known[id(node)] = node if isinstance(node, CommentedMap) else {}
-        values = {key: _unambiguous(value, known) for key, value in node.items()}
-        known[id(node)].update(values)
-        return known[id(node)]
-    if isinstance(node, list):
-        known[id(node)] = node if isinstance(node, CommentedSeq) else []
-        known[id(node)][:] = [_unambiguous(value, known) for value in node]
-        return known[id(node)]
-    if isinstance(node, str) and not isinstance(node, ScalarString):
-        if "\n" in node and not re.search(r"[ \t]\n|[^\n\t\x20-\x7e\xa0-\ud7ff]", node):
-            return LiteralScalarString(node)
-        if _AMBIGUOUS.fullmatch(node) and not _reads_as_text(node):
-            return DoubleQuotedScalarString(node)
-    return node
+class _Plain:
+    """Makes of a document what ruamel.yaml writes as Kubernetes reads it."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, Any] = {}
+        self._anchors: set[str] = set()
+
+    def of(self, node: Any) -> Any:
+        """Give a node for writing; what is one object stays one."""
+        if isinstance(node, dict | list):
+            if id(node) not in self._known:
+                self._known[id(node)] = self._collection(node)
+            return self._known[id(node)]
+        return self._scalar(node)
+
+    def _collection(self, node: dict[str, Any] | list[Any]) -> Any:
+        found: Any = CommentedMap() if isinstance(node, dict) else CommentedSeq()
+        if isinstance(node, CommentedMap | CommentedSeq):
+            _take_style(node, found)
+            anchor = found.yaml_anchor()
+            # NB: templates are copied one by one, with the anchors within: of each name one may stay.
+            if anchor is not None and anchor.value in self._anchors:
+                found.yaml_set_anchor(None)
+            elif anchor is not None:
+                self._anchors.add(anchor.value)
+        if isinstance(node, dict):
+            found.update({key: self.of(value) for key, value in node.items()})
+        else:
+            found.extend(self.of(value) for value in node)
+        return found
+
+    @staticmethod
+    def _scalar(node: Any) -> Any:
+        """Quote texts that would read as something else, write longer ones as blocks, and drop anchors."""
+        if isinstance(node, PlainScalarString) or (isinstance(node, str) and not isinstance(node, ScalarString)):
+            text = str(node)
+            if "\n" in text and not re.search(r"[ \t]\n|[^\n\t\x20-\x7e\xa0-\ud7ff]", text):
+                return LiteralScalarString(text)
+            return DoubleQuotedScalarString(text) if _AMBIGUOUS.fullmatch(text) and not _reads_as_text(text) else text
+        if isinstance(node, ScalarString):
+            return node if node.yaml_anchor() is None else type(node)(str(node))
+        return int(node) if isinstance(node, int) and not isinstance(node, bool) else node
 
 
 def _reads_as_text(text: str) -> bool:

@@ -11,6 +11,8 @@ from tfcluster.convert.documents import Stream
 from tfcluster.convert.verdicts import Outcome, Verdict, spelled
 from tfcluster_operator.model import naming
 
+#: How many differences of a kind are told.
+_SHOWN: Final = 8
 #: The headings, and the style of each; what is the same is only counted.
 _HEADINGS: Final = {
     Outcome.REFUSED: ("Refused", "bad"),
@@ -52,12 +54,13 @@ def _of_one(conversion: Conversion, name: str, *, quiet: bool) -> Iterator[Line]
     result = f"{naming.KIND} {conversion.job.name}" if conversion.cluster is not None else "nothing"
     yield Line(f"{name}: TFJob {conversion.job.name} → {result}", "name")
     for outcome, (heading, style) in _HEADINGS.items():
-        if quiet and outcome not in grave:
+        # NB: what is refused needs another manifest first.
+        if (quiet or conversion.cluster is None) and outcome not in grave:
             continue
         if told := list(_grouped(conversion.of(outcome))):
             yield Line(f"  {heading}:", style)
             yield from (Line(f"    {words}") for words in told)
-    if quiet:
+    if quiet or conversion.cluster is None:
         return
     if left_out := conversion.of(Outcome.LEFT_OUT):
         yield Line(f"  Left out without a loss: {', '.join(spelled(one.path) for one in left_out)}.")
@@ -95,12 +98,19 @@ def checked(comparison: Comparison) -> Iterator[Line]:
             wanted.setdefault((one.words, one.wanted), []).append(one.task)
     if unwanted:
         yield Line("  Check: TF_CONFIG would differ:", "bad")
-        yield from (Line(f"    {one.task}: {one.words}") for one in unwanted)
+        yield from (Line(f"    {one.task}: {one.words}") for one in unwanted[:_SHOWN])
+        yield from _more(len(unwanted))
     else:
         same = "the same ClusterSpec" + (", but for defects of TFJob" if wanted else "")
         yield Line(
             f"  Check: {comparison.replicas} replicas find {same}; only the domain of addresses differs.", "good"
         )
-    for (words, why), tasks in wanted.items():
+    for (words, why), tasks in list(wanted.items())[:_SHOWN]:
         shown = ", ".join(tasks[:4]) + (f" and {len(tasks) - 4} more" if len(tasks) > 4 else "")
         yield Line(f"    {shown}: {words}: wanted ({why})")
+    yield from _more(len(wanted))
+
+
+def _more(count: int) -> Iterator[Line]:
+    if count > _SHOWN:
+        yield Line(f"    and {count - _SHOWN} more like these")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tfcluster.convert import tfjob
-from tfcluster.convert.tfjob import TFJob
+from tfcluster.convert.tfjob import Replicas, TFJob
 from tfcluster.convert.verdicts import Findings, Outcome, Path, said
 from tfcluster_operator.model.fields import is_whole
 
@@ -199,20 +199,7 @@ def _success(spec: Mapping[str, Any], job: TFJob, findings: Findings, found: dic
         )
         findings.say(Outcome.NOTED, path, words, target="spec.successPolicy")
         return
-    words = f"the {decider.key} decides"
-    outcome = Outcome.SAME if value == "AllWorkers" else Outcome.LOSSY if given else Outcome.EXPLICIT
-    if leader is not None and value == "AllWorkers":
-        outcome, words = Outcome.NOTED, f"with a {leader.key} it means nothing: the {leader.key} decides"
-    elif leader is None and value == "AllWorkers":
-        words = "all workers decide"
-    elif leader is None and decider.count > 1:
-        outcome = Outcome.LOSSY
-        words = (
-            "TFJob succeeds when worker 0 does; here all workers must. If worker 0 ends before the others and they "
-            "never do, make it a Chief: its program then finds itself as chief 0 in TF_CONFIG"
-        )
-    if decider.count == 0:
-        outcome, words = Outcome.LOSSY, f"TFJob succeeds at once with 0 of {decider.key}: give it at least one replica"
+    outcome, words = _verdict_on_success(decider, leads=leader is not None, value=value if given else None)
     if decider.policy == "Always":
         _never_ends(job, path, findings)
         return
@@ -223,6 +210,22 @@ def _success(spec: Mapping[str, Any], job: TFJob, findings: Findings, found: dic
         findings.moved[path] = path
     if written or given or outcome is Outcome.LOSSY:
         findings.say(outcome, path, words, target="spec.successPolicy.jobs" if written else "")
+
+
+def _verdict_on_success(decider: Replicas, *, leads: bool, value: Any) -> tuple[Outcome, str]:
+    if decider.count == 0:
+        return Outcome.LOSSY, f"TFJob succeeds at once with 0 of {decider.key}: give it at least one replica"
+    if leads and value == "AllWorkers":
+        return Outcome.NOTED, f"with a {decider.key} it means nothing: the {decider.key} decides"
+    if value == "AllWorkers":
+        return Outcome.SAME, "all workers decide"
+    if not leads and decider.count > 1:
+        words = (
+            "TFJob succeeds when worker 0 does; here all workers must. If worker 0 ends before the others and they "
+            "never do, make it a Chief: its program then finds itself as chief 0 in TF_CONFIG"
+        )
+        return Outcome.LOSSY, words
+    return Outcome.LOSSY if value is not None else Outcome.EXPLICIT, f"the {decider.key} decides"
 
 
 def _never_ends(job: TFJob, path: Path, findings: Findings) -> None:

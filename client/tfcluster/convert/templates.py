@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -9,7 +10,7 @@ from typing import Any, Final
 from tfcluster.convert.tfjob import CONTAINER, Replicas, TFJob, containers
 from tfcluster.convert.verdicts import Findings, Outcome, Path
 from tfcluster_operator.model import naming
-from tfcluster_operator.model.spec import main_container
+from tfcluster_operator.model.spec import choose_main
 from tfcluster_resolver import contract
 
 TF_CONFIG: Final = "TF_CONFIG"
@@ -78,6 +79,8 @@ def _tidy_metadata(template: dict[str, Any], path: Path, findings: Findings) -> 
         held = metadata.get(group)
         if not isinstance(held, dict):
             continue
+        # NB: by an alias they may be what something selects by, too.
+        held = metadata[group] = copy.copy(held)
         for key in [key for key in held if _is_ours(str(key), group)]:
             value = held.pop(key)
             words = f"the operator sets it itself: choose pods by {naming.LABEL_CLUSTER}, or give yours another name"
@@ -162,7 +165,7 @@ def _check_container(container: Mapping[str, Any], where: Path, findings: Findin
 
 def _tidy_variables(spec: dict[str, Any], path: Path, job: TFJob, findings: Findings) -> None:
     """Take out the TF_CONFIG that TFJob's own hides: a container may not have two."""
-    main = main_container({"spec": spec})
+    main = choose_main([str(one.get("name", "")) for one in containers({"spec": spec})])
     for index, container in _objects(spec, "containers"):
         if not job.distributed or container.get("name") != main or not isinstance(container.get("env"), list):
             continue
@@ -176,6 +179,8 @@ def _tidy_variables(spec: dict[str, Any], path: Path, job: TFJob, findings: Find
                 findings.moved[*where, position] = (*_renamed(where, job), len(kept))
             kept.append(variable)
         if len(kept) != len(container["env"]):
+            # NB: by an alias the list may be that of another container too, where nobody hides a variable.
+            container["env"] = copy.copy(container["env"])
             container["env"][:] = kept
             if not kept:
                 del container["env"]

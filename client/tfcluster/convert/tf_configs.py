@@ -70,7 +70,7 @@ def _sparse(whole: Mapping[str, Mapping[int, str]], job: str, index: int) -> dic
 
 
 def by_tfcluster(document: Mapping[str, Any]) -> Told:
-    """Work out the TF_CONFIG that the operator sets for each task, by the operator's own code.
+    """Work out what the operator tells each task.
 
     Args:
         document: the TFCluster.
@@ -81,18 +81,33 @@ def by_tfcluster(document: Mapping[str, Any]) -> Told:
     Raises:
         InvalidSpecError: the operator would refuse it.
     """
+    return {task: None if text is None else _read(text) for task, text in texts_of(document).items()}
+
+
+def texts_of(document: Mapping[str, Any]) -> dict[tuple[str, int], str | None]:
+    """Give the TF_CONFIG that the operator sets for each task, by the operator's own code.
+
+    Args:
+        document: the TFCluster.
+
+    Returns:
+        The variable's value by job and index; None where the operator sets none.
+
+    Raises:
+        InvalidSpecError: the operator would refuse it.
+    """
     metadata = document["metadata"]
     name = metadata.get("name") or f"{metadata['generateName']}xxxxx"
     known = {"namespace": "default", "uid": _NOBODY, **metadata, "name": name}
     cluster = parse({**document, "metadata": known})
-    told: Told = {}
+    texts: dict[tuple[str, int], str | None] = {}
     for views in views_of(call_roll(cluster, Observed())).of_jobs:
         for index in range(views.job.replicas):
             file = views.files.get(contract.task_view_file(index)) or views.files.get(contract.VIEW_FILE)
-            told[views.job.name, index] = None
+            texts[views.job.name, index] = None
             if cluster.tf_config and file is not None:
-                told[views.job.name, index] = _read(tf_config_of(cluster, Task(views.job, index), file.text))
-    return told
+                texts[views.job.name, index] = tf_config_of(cluster, Task(views.job, index), file.text)
+    return texts
 
 
 def _read(text: str) -> Seen:

@@ -10,7 +10,7 @@ import fcntl
 import os
 import re
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -39,14 +39,14 @@ class Ports:
 
     Args:
         folder: where the files are; all runs of a user share it.
+        choice: which ports there are to choose from; by default those below the system's own.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, choice: Iterable[int] | None = None) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._folder = folder
         self._held: dict[int, int] = {}
-        below = _first_ephemeral()
-        self._next = iter(range(max(_LOWEST, below - _CHOICE), below))
+        self._next = iter(default_choice() if choice is None else choice)
 
     def take(self) -> int:
         """Take a port.
@@ -57,7 +57,7 @@ class Ports:
         for port in self._next:
             if self._hold(port):
                 return port
-        raise NoPortError(f"no TCP port below {_first_ephemeral()} is free on {HOST}")
+        raise NoPortError(f"no TCP port below {default_choice().stop} is free on {HOST}")
 
     def _hold(self, port: int) -> bool:
         descriptor = os.open(self._folder / str(port), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -104,11 +104,13 @@ def is_free(port: int) -> bool:
     return True
 
 
-def _first_ephemeral() -> int:
+def default_choice() -> range:
+    """Give the ports below those that the system gives to outgoing connections."""
     try:
-        return int(_RANGE_FILE.read_text(encoding="ascii").split()[0])
+        below = int(_RANGE_FILE.read_text(encoding="ascii").split()[0])
     except (OSError, ValueError, IndexError):
-        return _FIRST_EPHEMERAL
+        below = _FIRST_EPHEMERAL
+    return range(max(_LOWEST, below - _CHOICE), below)
 
 
 @dataclass(frozen=True, slots=True)

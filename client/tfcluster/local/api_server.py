@@ -28,13 +28,13 @@ class ApiServer:
 
     Args:
         kube: what is served; it is used on the loop that runs this server.
-        token: the bearer token that every request must carry.
+        token: what every request must carry: as a bearer token, or as the first part of its path.
         log_of: gives the logs of pods; None where there are none.
     """
 
     def __init__(self, kube: MemoryKubernetes, token: str, log_of: LogOf | None = None) -> None:
         self._kube = kube
-        self._expected = f"Bearer {token}".encode()
+        self._token = token.encode()
         self._log_of = log_of
         self._runner: web.AppRunner | None = None
         #: The URL without a path, when it runs.
@@ -64,12 +64,15 @@ class ApiServer:
             await self._runner.cleanup()
 
     async def _answer(self, http: web.Request) -> web.StreamResponse:
+        # NB: kubectl sends no token over plain HTTP, so the server's address in its kubeconfig begins with it.
+        _, first, *rest = str(http.rel_url).split("/", 2)
+        inside = hmac.compare_digest(first.encode("utf-8", "replace"), self._token)
         given = http.headers.get("Authorization", "").encode("utf-8", "replace")
-        if not hmac.compare_digest(given, self._expected):
+        if not (inside or hmac.compare_digest(given, b"Bearer " + self._token)):
             return _plain(Answer.refusing(Refusal(401, "Unauthorized", "Unauthorized")))
         request = read_request(
             http.method,
-            str(http.rel_url),
+            f"/{''.join(rest)}" if inside else str(http.rel_url),
             params={},
             headers=http.headers,
             user=_USER,
@@ -126,8 +129,8 @@ def kubeconfig(url: str, token: str, namespace: str = "default") -> str:
     document: dict[str, Any] = {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [{"name": "local", "cluster": {"server": url}}],
-        "users": [{"name": "local", "user": {"token": token}}],
+        "clusters": [{"name": "local", "cluster": {"server": f"{url}/{token}"}}],
+        "users": [{"name": "local", "user": {}}],
         "contexts": [{"name": "local", "context": {"cluster": "local", "user": "local", "namespace": namespace}}],
         "current-context": "local",
     }

@@ -103,6 +103,7 @@ class Container:
         finally:
             for task in watching:
                 task.cancel()
+            await asyncio.wait(watching)
             prepared.log.close()
         return self._end(code, "Completed" if code == 0 else "Error", self._message(code, prepared))
 

@@ -8,11 +8,9 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from importlib import resources
 
-import yaml
-
-from memory_kubernetes import DEFAULT_RESOURCES, MemoryKubernetes, Resource, resource_of_definition
+from memory_kubernetes import DEFAULT_RESOURCES, MemoryKubernetes, resource_of_definition
+from tfcluster.definition import definition
 from tfcluster.local.api_server import ApiServer, LogOf
 from tfcluster_operator.engine.assembly import Engine
 from tfcluster_operator.kopf_watch import KopfWatch
@@ -39,12 +37,6 @@ class ControlPlane:
     parts: Sequence[asyncio.Task[None]]
 
 
-def definition() -> Resource:
-    """Read what a TFCluster is from the CustomResourceDefinition that the package brings."""
-    text = resources.files("tfcluster").joinpath("definition.yaml").read_text(encoding="utf-8")
-    return resource_of_definition(yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))  # noqa: S506 - both are safe
-
-
 @asynccontextmanager
 async def run(
     *,
@@ -62,7 +54,7 @@ async def run(
     Yields:
         The control plane, when its API server answers.
     """
-    kinds = [definition(), *(one for one in DEFAULT_RESOURCES if not one.custom)]
+    kinds = [resource_of_definition(definition()), *(one for one in DEFAULT_RESOURCES if not one.custom)]
     kube = MemoryKubernetes(time.time, kinds, namespaces=namespaces)
     token = secrets.token_urlsafe(32)
     server = ApiServer(kube, token, log_of)

@@ -163,6 +163,11 @@ def arguments(
     if not command:
         return []
     words = rewriting.words([*command, *(expand(one, variables) for one in container.get("args") or ())])
-    if _PYTHON.fullmatch(Path(words[0]).name):
+    if is_python(words[0]):
         words[0] = str(python)
     return words
+
+
+def is_python(program: str) -> bool:
+    """Tell whether a program is a Python interpreter, for which that of this machine stands."""
+    return _PYTHON.fullmatch(Path(program).name) is not None

@@ -7,12 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import jsonschema
-
+from tfcluster.declared import declare
 from tfcluster.errors import ManifestError
+from tfcluster.local.environment import is_python
 from tfcluster.manifest_files import Manifest, read_clusters
 from tfcluster_operator.model import naming
-from tfcluster_operator.model.parse import InvalidSpecError, parse
 from tfcluster_operator.model.spec import main_container
 
 Object = dict[str, Any]
@@ -24,36 +23,31 @@ SERVED: Final = {
     "Service": ("v1", "services"),
     "PersistentVolumeClaim": ("v1", "persistentvolumeclaims"),
 }
-_NAMESPACE: Final = "default"
+#: The namespace of what names none.
+NAMESPACE: Final = "default"
 #: A path that stands in an argument.
 _PATH: Final = re.compile(r"(?<![\w./~$)}\]:-])(/[\w.+-]+(?:/[\w.+-]+)+)")
 
 
-def load(paths: Sequence[str | Path], schema: Mapping[str, Any]) -> list[Object]:
-    """Read manifests, and check the TFClusters as the API server and the operator would.
+def load(paths: Sequence[str | Path]) -> list[Object]:
+    """Read manifests, and judge the TFClusters as the API server and the operator would.
 
     Args:
         paths: files, as kubectl takes them.
-        schema: the ``openAPIV3Schema`` of the TFCluster's CustomResourceDefinition.
 
     Returns:
-        The objects, each with a namespace.
+        The objects, each with a namespace; what TFClusters may refer to comes first.
 
     Raises:
         ManifestError: they cannot be read or played, or something in them is wrong; every problem is named.
     """
     found = read_clusters(paths)
-    problems = [problem for one in found.others for problem in _misfits(one)]
-    judge = jsonschema.Draft202012Validator(_plain(schema))
-    problems += [problem for one in found.clusters for problem in _problems(one, judge)]
-    if problems:
+    if problems := [problem for one in found.others for problem in _misfits(one)]:
         raise ManifestError("this cannot be played:", problems)
-    return [{**one.body, "metadata": {"namespace": _NAMESPACE, **one.body["metadata"]}} for one in _ordered(found)]
-
-
-def _ordered(found: Any) -> tuple[Manifest, ...]:
-    """Put first what TFClusters refer to."""
-    return (*found.others, *found.clusters)
+    for one in found.clusters:
+        declare(one, NAMESPACE)
+    bodies = [one.body for one in (*found.others, *found.clusters)]
+    return [{**body, "metadata": {"namespace": NAMESPACE, **body["metadata"]}} for body in bodies]
 
 
 def _misfits(one: Manifest) -> Iterator[str]:
@@ -65,42 +59,27 @@ def _misfits(one: Manifest) -> Iterator[str]:
         yield f"{one.place()}: {one.kind}: metadata.name is missing"
 
 
-def _problems(one: Manifest, judge: jsonschema.Draft202012Validator) -> Iterator[str]:
-    """Name what is wrong with a TFCluster."""
-    if one.body.get("apiVersion") != naming.API_VERSION:
-        yield f"{one.place(['apiVersion'])}: apiVersion is {naming.API_VERSION}, not {one.body.get('apiVersion')}"
-    if not one.name:
-        yield f"{one.place()}: metadata.name is missing"
-        return
-    errors = sorted(judge.iter_errors(one.body), key=lambda error: one.line_of(list(error.absolute_path)))
-    for error in errors:
-        where = list(error.absolute_path)
-        yield f"{one.place(where)}: {'.'.join(map(str, where)) or 'the object'}: {error.message}"
-    if not errors:
-        body = {**one.body, "metadata": {"uid": "", "generation": 1, "namespace": _NAMESPACE, **one.body["metadata"]}}
-        try:
-            parse(body)
-        except InvalidSpecError as error:
-            yield from (f"{one.place()}: {problem}" for problem in error.problems)
+def clusters_of(objects: Sequence[Object]) -> list[Object]:
+    """Give the TFClusters among objects."""
+    return [one for one in objects if one["kind"] == naming.KIND]
 
 
-def _plain(schema: Any) -> Any:
-    """Make a structural schema one that a JSON Schema validator reads as the API server does."""
-    if isinstance(schema, list):
-        return [_plain(one) for one in schema]
-    if not isinstance(schema, Mapping):
-        return schema
-    plain = {key: _plain(value) for key, value in schema.items() if not str(key).startswith("x-kubernetes")}
-    if plain.pop("nullable", False) and isinstance(plain.get("type"), str):
-        plain["type"] = [plain["type"], "null"]
-    if isinstance(plain.get("format"), str):
-        del plain["format"]  # the server's own, such as int32
-    unknown_allowed = schema.get("x-kubernetes-preserve-unknown-fields") or "additionalProperties" in schema
-    if schema.get("type") == "object" and "properties" in schema and not unknown_allowed:
-        own = {"apiVersion", "kind", "metadata"}
-        if not own <= set(plain["properties"]):
-            plain["additionalProperties"] = False
-    return plain
+def check_programs(objects: Sequence[Object], entry_points: Mapping[str, Sequence[str]]) -> None:
+    """Refuse containers of which nobody here knows what they run.
+
+    Args:
+        objects: the objects.
+        entry_points: what stands for images' entry points, by container; under "" for every one.
+
+    Raises:
+        ManifestError: there are some.
+    """
+    if found := without_program(clusters_of(objects), entry_points):
+        raise ManifestError(
+            "an image's own entry point cannot be played, and these containers name no command:",
+            found,
+            hint="Write a command into the manifest, or pass --entrypoint [CONTAINER=]COMMAND.",
+        )
 
 
 def unplayed(clusters: Sequence[Object]) -> list[str]:
@@ -162,7 +141,8 @@ def without_program(clusters: Sequence[Object], entry_points: Mapping[str, Seque
     found = []
     for body in clusters:
         resolver = body["spec"].get("resolver") or {}
-        injects = resolver.get("delivery", "ConfigMap") == "ConfigMap"
+        # NB: as build_pod has it: who sets TF_CONFIG, or brings the resolver, has programs of their own.
+        injects = resolver.get("delivery", "ConfigMap") == "ConfigMap" and resolver.get("tfConfig", "None") == "None"
         for job, declared in body["spec"]["jobs"].items():
             template = declared.get("template") or {}
             main = main_container(template)
@@ -189,9 +169,22 @@ def image_paths(clusters: Sequence[Object], known: Sequence[str]) -> list[str]:
         for job in body["spec"]["jobs"].values():
             for container in _containers(job.get("template") or {}):
                 mounts = [one["mountPath"] for one in container.get("volumeMounts") or ()]
-                words = (*(container.get("command") or ()), *(container.get("args") or ()))
-                for path in (path for word in words if "\n" not in word for path in _PATH.findall(word)):
-                    covered = any(path == one or path.startswith(f"{one.rstrip('/')}/") for one in (*mounts, *known))
-                    if not covered and Path(path).suffix and not Path(path).exists():
+                for path in _paths_of(container):
+                    covered = any(
+                        path == one.rstrip("/") or path.startswith(f"{one.rstrip('/')}/") for one in (*mounts, *known)
+                    )
+                    if not covered and not Path(path).exists():
                         found[path] = None
     return list(found)
+
+
+def _paths_of(container: Mapping[str, Any]) -> Iterator[str]:
+    """Give the paths that must be there for a container's program to start: the program, scripts, the folder."""
+    command = container.get("command") or ()
+    if command and command[0].startswith("/") and not is_python(command[0]):
+        yield command[0]
+    for word in (*command[1:], *(container.get("args") or ())):
+        if "\n" not in word:
+            yield from (path for path in _PATH.findall(word) if Path(path).suffix)
+    if folder := container.get("workingDir"):
+        yield folder

@@ -58,7 +58,7 @@ class Node:
                 player.learn(pod)
         elif kind == "DELETED":
             self._unplaced.pop(name, None)
-        elif not pod["spec"].get("nodeName"):
+        elif kind == "ADDED" or not pod["spec"].get("nodeName"):
             self._unplaced[name] = None
             self._place()
 
@@ -66,7 +66,7 @@ class Node:
         """Give pods that wait their place, in the order in which they came, as far as there are devices."""
         for name in tuple(self._unplaced):
             pod = self._kube.get("pods", *name)
-            if pod is None or self._closed or "deletionTimestamp" in pod["metadata"] or pod["spec"].get("nodeName"):
+            if pod is None or self._closed or "deletionTimestamp" in pod["metadata"]:
                 self._unplaced.pop(name, None)
                 continue
             if name in self._players:
@@ -76,7 +76,8 @@ class Node:
                 continue
             del self._unplaced[name]
             self._surroundings.devices.grant(pod)
-            bound = self._kube.bind(*name, NODE)
+            # NB: a template may name a node, and there is only this one.
+            bound = pod if pod["spec"].get("nodeName") else self._kube.bind(*name, NODE)
             player = self._players[name] = PodPlayer(self._kube, bound, self._surroundings)
             self._tasks[player.uid] = asyncio.create_task(self._play(player))
 

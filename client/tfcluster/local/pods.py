@@ -73,7 +73,10 @@ class PodPlayer:
         metadata = pod["metadata"]
         if "deletionTimestamp" in metadata:
             self.stop(float(metadata.get("deletionGracePeriodSeconds", 0)))
-        elif metadata.get("annotations") != before["metadata"].get("annotations"):
+            return
+        if pod["spec"].get("readinessGates"):
+            self._report()
+        if metadata.get("annotations") != before["metadata"].get("annotations"):
             self.refresh()
 
     async def changed(self) -> None:

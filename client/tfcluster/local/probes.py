@@ -71,6 +71,7 @@ class Actions:
             return await process.wait() == 0
         finally:
             process.send(signal.SIGKILL)
+            await process.wait()
 
     @staticmethod
     async def _connect(host: str, port: int) -> bool:

@@ -85,7 +85,8 @@ class Process:
         except BaseException:
             # NB: the shim ends all when its socket closes.
             stream.close()
-            reading.cancel()
+            await reading
+            await shim.wait()
             raise
         if "started" not in told:
             await shim.wait()

@@ -15,14 +15,15 @@ from typing import Any, Final
 from memory_kubernetes import MemoryKubernetes, Refusal, Resource
 from tfcluster import exit_codes
 from tfcluster.errors import ManifestError
-from tfcluster.local import control_plane, devices, manifest, session
-from tfcluster.local.addresses import Addresses, Ports
+from tfcluster.local import control_plane, devices, junit, manifest, session
+from tfcluster.local.addresses import HOST, Addresses, Ports
 from tfcluster.local.api_server import kubeconfig
 from tfcluster.local.node import Node
 from tfcluster.local.paths import Mapping as PathMapping
 from tfcluster.local.story import Story
 from tfcluster.local.surroundings import Surroundings
 from tfcluster_operator.model import naming
+from tfcluster_resolver import contract
 
 #: What a manifest may hold besides what the operator meets.
 _MORE: Final = (
@@ -33,6 +34,8 @@ _MORE: Final = (
 _PATIENCE: Final = 10.0
 #: How often old versions of objects are forgotten, in seconds.
 _FORGET_EVERY: Final = 60.0
+#: How many revisions a client may be behind; it lists again where it is further.
+_REVISIONS_KEPT: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,7 @@ class Options:
         mapped: folders that stand for parts of the images.
         entry_points: what stands for the images' entry points, by container; under "" for every one.
         timeout: after how many seconds it ends; None means never.
+        junit: where a report goes; None writes none.
         keep: whether logs and volumes stay.
         quiet: leave the logs out.
     """
@@ -58,13 +62,14 @@ class Options:
     mapped: Sequence[PathMapping] = ()
     entry_points: Mapping[str, Sequence[str]] = field(default_factory=dict)
     timeout: float | None = None
+    junit: Path | None = None
     keep: bool = False
     quiet: bool = False
 
     @property
     def clusters(self) -> list[manifest.Object]:
         """The TFClusters."""
-        return [one for one in self.objects if one["kind"] == naming.KIND]
+        return manifest.clusters_of(self.objects)
 
 
 @dataclass(slots=True)
@@ -73,7 +78,6 @@ class Outcome:
 
     code: int
     words: str
-    clusters: list[dict[str, Any]] = field(default_factory=list)
 
 
 def run(options: Options) -> Outcome:
@@ -116,7 +120,15 @@ class _Run:
         self._options = options
         self._session = own
         self._addresses = Addresses(ports)
-        self._story = Story([one["metadata"]["name"] for one in options.clusters], quiet=options.quiet)
+        names = [one["metadata"]["name"] for one in options.clusters]
+        self._story = Story(
+            names,
+            self._address_of,
+            broken=lambda: self._signals.put_nowait(signal.SIGPIPE),
+            python=str(options.python),
+            quiet=options.quiet,
+        )
+        self._record = junit.Record()
         self._signals: asyncio.Queue[int] = asyncio.Queue()
         self._looked = asyncio.Event()
         self._node: Node | None = None
@@ -134,15 +146,17 @@ class _Run:
     async def play(self) -> Outcome:
         """Play the manifest."""
         self._own_signals()
-        namespaces = sorted({one["metadata"]["namespace"] for one in self._options.objects} | {"default"})
+        namespaces = sorted({one["metadata"]["namespace"] for one in self._options.objects} | {manifest.NAMESPACE})
         async with control_plane.run(
             namespaces=namespaces, log_of=self._log_of, own_signals=self._own_signals
         ) as plane:
             node = self._node = Node(plane.kube, self._surroundings)
             plane.kube.subscribers.append(lambda _: self._looked.set())
             plane.kube.subscribers.append(self._story.change)
+            plane.kube.subscribers.append(self._record.change)
             for one in _MORE:
                 plane.kube.install(one)
+            self._introduce()
             self._create(plane.kube)
             text = kubeconfig(plane.server.url, plane.token, self._options.clusters[0]["metadata"]["namespace"])
             names = [one["metadata"]["name"] for one in self._options.clusters]
@@ -153,12 +167,37 @@ class _Run:
             finally:
                 forgetting.cancel()
                 self._story.end()
+                self._record.end()
                 # NB: the operator first, or it would replace what ends.
                 for part in plane.parts:
                     part.cancel()
                 await self._end(node)
-            outcome.clusters = plane.kube.list(naming.PLURAL)
+            if self._options.junit is not None:
+                failure = outcome.words if outcome.code else ""
+                self._record.write(self._options.junit, name=self._session.name, failure=failure, verdict=outcome.words)
             return outcome
+
+    def _introduce(self) -> None:
+        """Say what is different here, once."""
+        story, options = self._story, self._options
+        for body in options.clusters:
+            jobs = ", ".join(f"{name} {job.get('replicas', 1)}" for name, job in body["spec"]["jobs"].items())
+            story.say(f"{body['metadata']['name']} on this machine: {jobs}; Ctrl-C ends it")
+        if left := manifest.unplayed(options.clusters):
+            story.say(f"means nothing here: {', '.join(left)}")
+        for one in options.mapped:
+            story.say(f"{one.there} is {one.here}")
+        for path in manifest.image_paths(options.clusters, [one.there for one in options.mapped]):
+            folder = path.rpartition("/")[0]
+            story.say(f"{path} is in the image alone; if it is here, add --map {folder}=FOLDER", colour="yellow")
+        only = "" if len(session.running()) == 1 else f" --session {self._session.name}"
+        story.say(f"look at it from another terminal: tfcluster status --local{only}")
+
+    def _address_of(self, pod: Mapping[str, Any]) -> str:
+        for entry in pod["spec"]["containers"][0].get("env") or ():
+            if entry["name"] == contract.ENV_ADDRESS and (port := self._addresses.local_port(entry["value"])):
+                return f"{HOST}:{port}"
+        return ""
 
     def _own_signals(self) -> None:
         loop = asyncio.get_running_loop()
@@ -237,6 +276,7 @@ class _Run:
     def _hear(self, namespace: str, pod: str, container: str, line: bytes) -> None:
         found = self._node.containers_of(namespace, pod) if self._node is not None else 0
         self._story.line(pod, container if found > 1 else "", line)
+        self._record.hear(namespace, pod, container, line)
 
     async def _log_of(self, namespace: str, name: str, query: Mapping[str, str]) -> AsyncIterator[bytes]:
         assert self._node is not None  # noqa: S101 - the API server answers nobody before there is a node
@@ -258,6 +298,11 @@ async def _forget(kube: MemoryKubernetes) -> None:
     """Forget how things were: a run may last for days, and every status that was ever written would stay."""
     while True:
         await asyncio.sleep(_FORGET_EVERY)
-        kube.compact(kube.revision - 1000)
-        kube.state.history.clear()
-        kube.requests.clear()
+        forget(kube)
+
+
+def forget(kube: MemoryKubernetes, keep: int = _REVISIONS_KEPT) -> None:
+    """Forget all but the newest revisions."""
+    kube.compact(kube.revision - keep)
+    kube.state.history.clear()
+    kube.requests.clear()

@@ -61,7 +61,7 @@ class Session:
 def states() -> Path:
     """Give the folder that has one folder for each run."""
     state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
-    return Path(state) / "tfcluster" / "local"
+    return Path(state).absolute() / "tfcluster" / "local"
 
 
 def ports() -> Path:
@@ -95,11 +95,17 @@ def begin(name: str, *, keep: bool = False) -> Iterator[Session]:
         The session.
 
     Raises:
-        TFClusterError: a run of that name is there already.
+        TFClusterError: a run of that name is there already, or no folder can be made.
     """
     folder = states() / name
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise TFClusterError(
+            f"the run needs a folder for its state, and {folder} cannot be made: {error.strerror}",
+            hint="Set XDG_STATE_HOME to a folder in which you may write.",
+        ) from error
     session = Session(name, folder)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -2,18 +2,39 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 import sys
-from typing import Final
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 import click
 
 from memory_kubernetes import Change
-from tfcluster_operator.model import reasons
+from tfcluster_operator.model import ledger, naming, reasons
+
+Object = Mapping[str, Any]
 
 #: The colours of prefixes, in turn.
 _COLOURS: Final = ("cyan", "yellow", "green", "magenta", "blue", "bright_cyan", "bright_yellow", "bright_green")
-#: Events that say nothing which the lines do not.
-_SILENT: Final = (reasons.CREATED,)
+#: Events of which lines of ours tell, or that say what nobody on one machine wants to know.
+_SILENT: Final = (
+    reasons.CREATED,
+    reasons.VIEW_CHANGED,
+    reasons.POD_FAILED,
+    reasons.POD_KEPT,
+    reasons.HISTORY_LIMIT,
+    reasons.TASKS_SUCCEEDED,
+    reasons.TASK_FAILED,
+    reasons.PERMANENT_EXIT_CODE,
+    reasons.BACKOFF_LIMIT_EXCEEDED,
+    reasons.DEADLINE_EXCEEDED,
+)
+#: What Python, or the resolver, says of a module that is not there.
+_MISSING: Final = re.compile(rb"ModuleNotFoundError: No module named '(?P<module>\w+)|needs (?P<own>TensorFlow), which")
+#: A pause that is shorter is not worth a line, in seconds.
+_SHORTEST_PAUSE: Final = 0.5
 
 
 class Story:
@@ -21,20 +42,35 @@ class Story:
 
     Args:
         clusters: the names of the TFClusters; the only one is left out of its tasks' names.
+        address_of: gives where a pod's task is reached on this machine, "" where nowhere.
+        broken: is called when nobody reads what is printed any more.
+        python: the interpreter of the tasks, for people.
         quiet: leave the logs out.
     """
 
-    def __init__(self, clusters: list[str], *, quiet: bool = False) -> None:
+    def __init__(
+        self,
+        clusters: list[str],
+        address_of: Callable[[Object], str],
+        *,
+        broken: Callable[[], None],
+        python: str,
+        quiet: bool = False,
+    ) -> None:
         self._strip = f"{clusters[0]}-" if len(clusters) == 1 else ""
+        self._address_of = address_of
+        self._broken = broken
+        self._python = python
         self._quiet = quiet
         self._colours: dict[str, str] = {}
         self._width = 0
         self._said: set[str] = set()
+        self._begun: set[str] = set()
         self._silent = False
 
     def task(self, pod: str) -> str:
-        """Give a pod's short name."""
-        return pod.removeprefix(self._strip)
+        """Give the short name of a pod's task, whichever of its pods it is."""
+        return naming.first_pod_name(pod)[0].removeprefix(self._strip)
 
     def line(self, pod: str, container: str, text: bytes) -> None:
         """Tell a line of a log.
@@ -52,12 +88,20 @@ class Story:
         prefix = f"{who.ljust(self._width)} | "
         if sys.stdout.isatty():
             prefix = click.style(prefix, fg=colour)
-        click.echo(prefix + text.decode("utf-8", "replace"))
+        try:
+            click.echo(prefix + text.decode("utf-8", "replace"))
+        except BrokenPipeError:
+            self._quiet = True
+            self._broken()
+        if missing := _MISSING.search(text):
+            module = (missing["module"] or missing["own"]).decode()
+            self.once(f"{module} is not installed for {self._python}: install it there, or pass --python PATH")
 
     def say(self, words: str, *, colour: str | None = None) -> None:
         """Tell something that is no line of a log."""
         if not self._silent:
-            click.secho(f"* {words}", err=True, fg=colour if sys.stderr.isatty() else None)
+            with contextlib.suppress(BrokenPipeError):
+                click.secho(f"* {words}", err=True, fg=colour if sys.stderr.isatty() else None)
 
     def once(self, words: str) -> None:
         """Tell something that may come up often, once."""
@@ -72,5 +116,60 @@ class Story:
     def change(self, change: Change) -> None:
         """Tell of a change in the API server, where it is worth a line."""
         body = change.object
-        if change.resource == "events" and change.type == "ADDED" and body["reason"] not in _SILENT:
+        if change.type == "DELETED":
+            return
+        if change.resource == "pods":
+            self._tell_pod(body)
+        elif change.resource == naming.PLURAL:
+            self._tell_restarts(body)
+        elif change.resource == "events" and change.type == "ADDED" and body["reason"] not in _SILENT:
             self.say(f"{body['reason']}: {body['message']}", colour="yellow" if body["type"] == "Warning" else None)
+
+    def _first(self, *about: object) -> bool:
+        key = " ".join(map(str, about))
+        if key in self._said:
+            return False
+        self._said.add(key)
+        return True
+
+    def _tell_pod(self, pod: Object) -> None:
+        metadata, phase = pod["metadata"], pod["status"].get("phase")
+        task = self.task(metadata["name"])
+        if phase == "Pending" or not self._first("phase", metadata["uid"], phase):
+            return
+        if phase == "Running":
+            address = self._address_of(pod)
+            again = " again" if task in self._begun else ""
+            self._begun.add(task)
+            self.say(f"{task} starts{again}" + (f" at {address}" if address else ""))
+        elif "deletionTimestamp" in metadata:
+            return
+        elif phase == "Succeeded":
+            self.say(f"{task} ended well", colour="green")
+        else:
+            self.say(f"{task} {how_it_ended(pod)}", colour="red")
+
+    def _tell_restarts(self, body: Object) -> None:
+        known = ledger.read(body.get("status") or {})
+        for job, record in known.jobs.items():
+            for index, failing in record.failing.items():
+                pause = failing.retry_at - time.time()
+                if pause > _SHORTEST_PAUSE and self._first("retry", body["metadata"]["uid"], job, index, failing):
+                    pod = naming.pod_name(body["metadata"]["name"], job, index)
+                    self.say(f"{self.task(pod)} restarts in {pause:.0f} s")
+
+
+def how_it_ended(pod: Object) -> str:
+    """Say how a failed pod ended: the first of its containers that failed, its exit code and last line."""
+    status = pod["status"]
+    if status.get("reason"):
+        return f"ended: {status['reason']}"
+    for one in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
+        ended = one["state"].get("terminated") or {}
+        if ended.get("exitCode"):
+            lines = (ended.get("message") or "").strip().splitlines()
+            code = ended["exitCode"]
+            if code > 128:  # what it said last has nothing to do with it
+                return f"was killed by signal {code - 128}"
+            return f"ended with exit code {code}" + (f": {lines[-1].strip()[:200]}" if lines else "")
+    return "failed"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -61,7 +62,7 @@ class Surroundings:
         for name in ("python", "python3"):
             path = self.wrappers / name
             # NB: not a link, from which Python would not find its virtual environment.
-            path.write_text(f"#!/bin/sh\nexec '{str(self.python).replace(chr(39), chr(39) * 3)}' \"$@\"\n", "utf-8")
+            path.write_text(f'#!/bin/sh\nexec {shlex.quote(str(self.python))} "$@"\n', encoding="utf-8")
             path.chmod(0o755)
 
     def pod_folder(self, pod: Object) -> Path:

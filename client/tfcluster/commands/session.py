@@ -1,0 +1,103 @@
+"""``tfcluster session``: ports of tasks on this machine, for notebooks and browsers."""
+
+from __future__ import annotations
+
+import asyncio
+import webbrowser
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tfcluster.client import Client
+from tfcluster.commands import output
+from tfcluster.commands.names import ClusterName
+from tfcluster.commands.names import TaskName as TaskType
+from tfcluster.commands.options import examples, place
+from tfcluster.forward_plan import JUPYTER, TENSORBOARD, Forward, Wish, plan_forwards, read_wish, task_port
+from tfcluster.kubernetes_api import Object
+from tfcluster.local.session import states
+from tfcluster.port_forwards import HOST, PortForwards
+from tfcluster.task_names import TaskName
+
+
+class PortType(click.ParamType[Wish]):
+    """A port as LOCAL:REMOTE or REMOTE."""
+
+    name = "LOCAL:REMOTE"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Wish:
+        """Read it."""
+        if isinstance(value, Wish):
+            return value
+        try:
+            return read_wish(str(value))
+        except ValueError as error:
+            return self.fail(str(error), param, ctx)
+
+
+@click.command()
+@click.argument("name", type=ClusterName())
+@click.option("--port", "ports", type=PortType(), multiple=True, help="A port; 0:REMOTE takes a free one here.")
+@click.option("--task", type=TaskType(), help="The task.  [default: the first of the job that names the port]")
+@click.option("--tensorboard", is_flag=True, help="The port of TensorBoard.")
+@click.option("--jupyter", is_flag=True, help="The port of Jupyter.")
+@click.option("--open", "open_", is_flag=True, help="Open a browser.")
+@place
+@examples("""
+    $ tfcluster session mnist                                   # TensorBoard, Jupyter and HTTP ports of the templates
+    $ tfcluster session mnist --tensorboard --open
+    $ tfcluster session mnist --task worker/1 --port 18000:8000
+""")
+def command(
+    client: Client,
+    name: str,
+    *,
+    ports: tuple[Wish, ...],
+    task: tuple[str, int] | None,
+    tensorboard: bool,
+    jupyter: bool,
+    open_: bool,
+) -> None:
+    """Make ports of tasks reachable on this machine, until Ctrl-C.
+
+    Where a pod is replaced, new connections go to the next one, and wait until it is there. Without options it looks
+    for container ports named tensorboard, jupyter or http, and for 6006 and 8888.
+    """
+    titles = [title for title, wanted in ((TENSORBOARD, tensorboard), (JUPYTER, jupyter)) if wanted]
+    chosen = None if task is None else TaskName(*task)
+
+    def choose(cluster: Object) -> Sequence[Forward]:
+        forwards = plan_forwards(cluster, ports, chosen, titles)
+        for one in forwards:
+            if one.remote == task_port(cluster, one.task.job):
+                output.say(
+                    f"{one.task} port {one.remote} is TensorFlow's own: a program on this machine cannot join the "
+                    "cluster by it, because the tasks answer with names that only pods can resolve"
+                )
+        return forwards
+
+    if client.api.source and Path(client.api.source).is_relative_to(states()):
+        bound = [(one, one.remote) for one in choose(client.get(name))]
+        _began(bound, open_=open_)
+        output.say("These are the tasks' own ports: there is nothing to forward.")
+        return
+    forwards = PortForwards(
+        client.api,
+        name,
+        None,
+        choose=choose,
+        began=lambda bound: _began(bound, open_=open_),
+        tell=output.say,
+    )
+    asyncio.run(forwards.run())
+
+
+def _began(bound: Sequence[tuple[Forward, int]], *, open_: bool) -> None:
+    for forward, port in bound:
+        url = f"{forward.scheme}://{HOST}:{port}" if forward.scheme else f"{HOST}:{port}"
+        what = f"{forward.title} of {forward.task}" if forward.title else str(forward.task)
+        click.echo(f"{url:<28} {what}" + (f", port {forward.remote}" if port != forward.remote else ""))
+        if open_ and forward.scheme:
+            webbrowser.open(url)

@@ -1,0 +1,233 @@
+"""A TFCluster built from Python, without YAML.
+
+Each field of a TFCluster's spec has an attribute of the same name in Python's spelling: ``spec.backoffLimit`` is
+``TFCluster.backoff_limit``, ``spec.jobs.J.maxReplicas`` is ``Job.max_replicas``.  None leaves a field out, so that the
+API server's default counts.  What each means is in docs/api.md.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from pathlib import Path
+from typing import Any, Final, Literal, Self
+
+from tfcluster.errors import ManifestError
+from tfcluster.field_names import BY_INDEX, MADE_OF, PATH, from_api, to_api
+from tfcluster.job_template import TaskContainer, template_of
+from tfcluster_operator.model import naming
+from tfcluster_operator.model.spec import CHIEF, EVALUATOR, WORKER
+
+Object = dict[str, Any]
+
+#: What the API server, and others than the user, write into an object's metadata.
+_OF_THE_SERVER: Final = frozenset(
+    {"uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp", "managedFields", "selfLink"}
+)
+_NOWHERE: Final = {PATH: ()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job(TaskContainer):
+    """One job: equal tasks.  It is a TaskContainer, too: what runs in each task.
+
+    Attributes:
+        replicas: how many tasks.
+        max_replicas: how many there may ever be; device filters are declared up to it.
+        port: the tasks' TCP port, if not the cluster's.
+        restart_policy: what a failure means.
+        restart_scope: what is restarted together.
+        start_after: the jobs that must be ready first.
+        drain_seconds: how long, in seconds, a task that is scaled away may go on.
+        device_filters: the devices that its tasks see, such as "/job:ps"; None means all.
+        task_device_filters: the same for single tasks, by index.
+    """
+
+    replicas: int | None = None
+    max_replicas: int | None = None
+    port: int | None = None
+    restart_policy: Literal["OnFailure", "Always", "Never", "ExitCode"] | None = None
+    restart_scope: Literal["Task", "Job", "Cluster"] | None = None
+    start_after: Sequence[str] | None = None
+    drain_seconds: int | None = None
+    device_filters: Sequence[str] | None = None
+    task_device_filters: Mapping[int, Sequence[str]] | None = field(default=None, metadata={BY_INDEX: True})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuccessPolicy:
+    """When the cluster has succeeded: ``jobs`` decide it, by ``tasks`` all or any of theirs."""
+
+    jobs: Sequence[str] | None = None
+    tasks: Literal["All", "Any"] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateStrategy:
+    """How an edit of a template reaches pods; ``max_unavailable``, tasks or such as "25%", is for RollingUpdate."""
+
+    type: Literal["Recreate", "RollingUpdate", "OnDelete"] | None = None
+    max_unavailable: int | str | None = field(default=None, metadata={PATH: ("rollingUpdate", "maxUnavailable")})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolver:
+    """How programs get their view: whether the resolver is delivered into pods, and whether TF_CONFIG is set."""
+
+    delivery: Literal["ConfigMap", "None"] | None = None
+    tf_config: Literal["None", "Environment"] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Isolation:
+    """Who reaches the tasks; ``allow_from`` are peers as a NetworkPolicy has them."""
+
+    mode: Literal["None", "Cluster", "DeviceFilters"] | None = None
+    ports: Literal["Task", "All"] | None = None
+    allow_from: Sequence[Mapping[str, Any]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TFCluster:
+    """A TFCluster as it is declared.
+
+    ``TFCluster("digits", image="example.com/train:1", chief=Job(command=["python3", "train.py"]), workers=4, ps=2)``
+
+    Attributes:
+        name: its name.
+        image: the image of each job that names none.
+        chief: the job "chief"; a number is so many tasks of the cluster's image, which run TensorFlow's server.
+        workers: the job "worker".
+        ps: the job "ps".
+        evaluator: the job "evaluator".
+        jobs: all other jobs, by name.
+        namespace: its namespace; None is the client's.
+        labels: its labels.
+        annotations: its annotations.
+        suspend: whether it has no pods for now.
+        rpc_layer: TensorFlow's rpc layer.
+        port: the tasks' TCP port.
+        cluster_domain: the DNS domain of the Kubernetes cluster.
+        success_policy: when it has succeeded.
+        backoff_limit: how many restarts there may be.
+        active_deadline_seconds: how long it may take, in seconds.
+        clean_pod_policy: which pods are deleted at its end.
+        failed_pods_history_limit: how many failed pods of a task are kept.
+        ttl_seconds_after_finished: when it is deleted after its end, in seconds.
+        update_strategy: how an edit of a template reaches pods.
+        terminating_grace_seconds: when a pod on a dead node is deleted by force, in seconds.
+        managed_by: the controller that is responsible for it.
+        resolver: how programs get their view.
+        isolation: who reaches the tasks.
+    """
+
+    name: str = field(metadata=_NOWHERE)
+    image: str | None = field(default=None, metadata=_NOWHERE)
+    _: KW_ONLY
+    chief: Job | int | None = field(default=None, metadata=_NOWHERE)
+    workers: Job | int | None = field(default=None, metadata=_NOWHERE)
+    ps: Job | int | None = field(default=None, metadata=_NOWHERE)
+    evaluator: Job | int | None = field(default=None, metadata=_NOWHERE)
+    jobs: Mapping[str, Job | int] | None = field(default=None, metadata=_NOWHERE)
+    namespace: str | None = field(default=None, metadata=_NOWHERE)
+    labels: Mapping[str, str] | None = field(default=None, metadata=_NOWHERE)
+    annotations: Mapping[str, str] | None = field(default=None, metadata=_NOWHERE)
+    suspend: bool | None = None
+    rpc_layer: str | None = None
+    port: int | None = None
+    cluster_domain: str | None = None
+    success_policy: SuccessPolicy | None = field(default=None, metadata={MADE_OF: SuccessPolicy})
+    backoff_limit: int | None = None
+    active_deadline_seconds: int | None = None
+    clean_pod_policy: Literal["Running", "All", "None"] | None = None
+    failed_pods_history_limit: int | None = None
+    ttl_seconds_after_finished: int | None = None
+    update_strategy: UpdateStrategy | None = field(default=None, metadata={MADE_OF: UpdateStrategy})
+    terminating_grace_seconds: int | None = None
+    managed_by: str | None = None
+    resolver: Resolver | None = field(default=None, metadata={MADE_OF: Resolver})
+    isolation: Isolation | None = field(default=None, metadata={MADE_OF: Isolation})
+
+    def to_manifest(self) -> Object:
+        """Give it as the API takes it.
+
+        Raises:
+            ManifestError: a job is named twice, or has no image.
+        """
+        about = {"namespace": self.namespace, "labels": self.labels, "annotations": self.annotations}
+        found = {key: copy.deepcopy(value) for key, value in about.items() if value is not None}
+        return {
+            "apiVersion": naming.API_VERSION,
+            "kind": naming.KIND,
+            "metadata": {"name": self.name, **found},
+            "spec": {**to_api(self), "jobs": {name: self._job(name, job) for name, job in self.all_jobs().items()}},
+        }
+
+    def to_yaml(self) -> str:
+        """Give it as YAML, for ``tfcluster apply -f`` or a repository."""
+        import yaml  # noqa: PLC0415 - whoever applies it from Python needs none
+
+        return yaml.safe_dump(self.to_manifest(), sort_keys=False, allow_unicode=True)
+
+    def all_jobs(self) -> dict[str, Job]:
+        """Give every job by its name.
+
+        Raises:
+            ManifestError: a job is named twice.
+        """
+        given = {CHIEF: self.chief, WORKER: self.workers, "ps": self.ps, EVALUATOR: self.evaluator}
+        named: dict[str, Job | int] = {name: job for name, job in given.items() if job is not None}
+        if twice := sorted({*named} & {*(self.jobs or {})}):
+            raise ManifestError(f"{self.name}: {', '.join(twice)} is given twice: by its own argument, and in jobs")
+        every = {**named, **(self.jobs or {})}
+        return {name: Job(replicas=job) if isinstance(job, int) else job for name, job in every.items()}
+
+    def _job(self, name: str, job: Job) -> Object:
+        return {**to_api(job), "template": template_of(job, self.image, f"{self.name}: job {name}")}
+
+    @classmethod
+    def from_manifest(cls, body: Mapping[str, Any]) -> Self:
+        """Read a manifest, or a TFCluster as the API server has it, whose status is left out.
+
+        Args:
+            body: the object.
+
+        Raises:
+            ManifestError: it is no TFCluster, or has fields that this version does not know; it tells all of them.
+        """
+        if body.get("apiVersion") != naming.API_VERSION or body.get("kind") != naming.KIND:
+            raise ManifestError(f"this is no {naming.KIND} of {naming.API_VERSION}")
+        problems: list[str] = []
+        spec = dict(body.get("spec") or {})
+        jobs = {
+            name: from_api(Job, job, f"spec.jobs.{name}", problems)
+            for name, job in (spec.pop("jobs", None) or {}).items()
+        }
+        about = {key: value for key, value in (body.get("metadata") or {}).items() if key not in _OF_THE_SERVER}
+        name = about.pop("name", "")
+        given = {key: about.pop(key, None) for key in ("namespace", "labels", "annotations")}
+        problems += [f"metadata.{key}: the client of this version does not know this field" for key in about]
+        problems += [] if name else ["metadata.name: give the cluster a name"]
+        own = {"chief": CHIEF, "workers": WORKER, "ps": "ps", "evaluator": EVALUATOR}
+        own_jobs = {key: jobs.pop(job, None) for key, job in own.items()}
+        found = from_api(cls, spec, "spec", problems, name=name, **given, **own_jobs, jobs=jobs or None)
+        if problems:
+            raise ManifestError(f"{naming.KIND} {name} cannot be read:", problems)
+        return found
+
+    @classmethod
+    def from_file(cls, path: str | Path) -> Self:
+        """Read the one TFCluster of a file; raises ManifestError, which names the file and the line."""
+        from tfcluster import manifest_files  # noqa: PLC0415 - a parser that keeps lines takes long to import
+
+        manifest = manifest_files.read([path]).only()
+        try:
+            return cls.from_manifest(manifest.body)
+        except ManifestError as error:
+            raise ManifestError(f"{manifest.place()}: {error}") from error
+
+    def with_changes(self, **changes: Any) -> Self:
+        """Give the same with other values, such as ``cluster.with_changes(workers=8)``."""
+        return dataclasses.replace(self, **changes)

@@ -1,0 +1,156 @@
+"""What a bug report leaves out of objects and texts: values of the environment, and what looks like a secret.
+
+The rule errs on the side of leaving out: a value is kept where Kubernetes or we define what it says.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+LEFT_OUT: Final = "<left-out>"
+#: Words in the name of a variable, a flag or a field whose value is a secret; a tokenizer has none.
+_WORDS_OF_SECRETS: Final = (
+    r"(?:passw(?:or)?d|passphrase|pwd|token(?!iz)|secret|credential|signature|cookie|authorization"
+    r"|(?:api|access|private|account|encryption|signing|ssh|auth)[-_.]?key)"
+)
+#: The length is bounded, so that no text takes long: a program may have written anything.
+_SPELLED: Final = rf"[\w.-]{{0,60}}{_WORDS_OF_SECRETS}[\w.-]{{0,60}}"
+_NAMED: Final = re.compile(rf"(?i){_WORDS_OF_SECRETS}|(?:^|_)(?:pass|auth|key|dsn|sas|cred|creds)(?:$|_)")
+_QUOTED: Final = r"\"[^\"]*\"|'[^']*'"
+#: What looks like a secret in any text; the first group, where there is one, is kept.
+_PATTERNS: Final = (
+    re.compile(r"()-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,30}PRIVATE KEY-----|\Z)", re.DOTALL),
+    re.compile(r"([a-zA-Z][\w+.-]{0,20}://)[^\s/@'\"]{1,400}(?=@)"),
+    re.compile(r"(?i)\b((?:bearer|basic)\s+)[\w.~+/=-]{6,}"),
+    re.compile(
+        rf"(?i)({_WORDS_OF_SECRETS}[\w.-]{{0,60}}[\"']?\s*(?:=|:(?!/))\s*)(?:{_QUOTED}|(?:(?:bearer|basic)\s+)?[^\s\"',;&|)}}\]]+)"
+    ),
+    re.compile(rf"(?i)((?:^|\s)--?{_SPELLED}\s+)(?:{_QUOTED}|[^\s\"'-][^\s\"';|&]*)"),
+    re.compile(r"()\beyJ[\w-]{8,200}\.[\w-]{8,4000}\.[\w-]*"),
+    re.compile(r"()\b(?:AKIA|ASIA)[0-9A-Z]{16}\b"),
+    re.compile(r"()\b(?:gh[pousr]_|github_pat_|glpat-|hf_|sk-|xox[abpr]-)[\w-]{16,}"),
+)
+#: Whose annotations say what Kubernetes and we define; except for the one that holds a whole object once more.
+_KNOWN_ANNOTATIONS: Final = re.compile(r"(?:[\w.-]+\.)?(?:kubernetes\.io|k8s\.io|tfcluster\.dev)/.*")
+_COPY: Final = "kubectl.kubernetes.io/last-applied-configuration"
+_WORDS: Final = frozenset({"args", "command"})
+#: Maps whose values nobody but a driver knows.
+_OF_DRIVERS: Final = frozenset({"volumeAttributes", "options", "data", "stringData", "binaryData"})
+_FLAG: Final = re.compile(rf"(?i)--?(?:{_SPELLED})")
+
+
+class Redaction:
+    """Leaves secrets out.
+
+    Args:
+        known: texts that are secret wherever they appear; see secrets_in.
+    """
+
+    def __init__(self, known: Iterable[str] = ()) -> None:
+        longest_first = sorted(set(known), key=len, reverse=True)
+        self._known = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
+
+    def text(self, text: str) -> str:
+        """Leave out of a text what looks like a secret."""
+        if self._known is not None:
+            text = self._known.sub(LEFT_OUT, text)
+        for pattern in _PATTERNS:
+            text = pattern.sub(rf"\g<1>{LEFT_OUT}", text)
+        return text
+
+    def object(self, body: Mapping[str, Any], *, files: bool = False) -> dict[str, Any]:
+        """Leave out of an object of the API what is, or may be, secret.
+
+        Args:
+            body: the object.
+            files: it is a ConfigMap of the operator: its files say who is where, and are kept.
+
+        Returns:
+            The object without managedFields, without the values of env, headers, drivers' attributes and annotations
+            that nobody knows, and with patterns applied to every other text.
+        """
+        redacted: dict[str, Any] = self._mapping(body)
+        if files:
+            redacted["data"] = {name: self.text(text) for name, text in (body.get("data") or {}).items()}
+        return redacted
+
+    def _any(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, Mapping):
+            return self._mapping(value)
+        return [self._any(one) for one in value] if isinstance(value, list) else value
+
+    def _mapping(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        rules: dict[str, Callable[[Any], Any]] = {
+            "env": self._named_values,
+            "httpHeaders": self._named_values,
+            "annotations": self._annotations,
+            **dict.fromkeys(_WORDS, self._words),
+            **dict.fromkeys(_OF_DRIVERS, _values_left_out),
+        }
+        return {key: rules.get(key, self._any)(value) for key, value in body.items() if key != "managedFields"}
+
+    def _named_values(self, entries: Any) -> Any:
+        """Keep the name of each entry and where its value is from."""
+        if not isinstance(entries, list):
+            return self._any(entries)
+        return [
+            {key: LEFT_OUT if key == "value" else self._any(value) for key, value in entry.items()}
+            if isinstance(entry, Mapping)
+            else LEFT_OUT
+            for entry in entries
+        ]
+
+    def _annotations(self, annotations: Any) -> Any:
+        if not isinstance(annotations, Mapping):
+            return self._any(annotations)
+        return {
+            key: self._any(value) if _KNOWN_ANNOTATIONS.fullmatch(key) else LEFT_OUT
+            for key, value in annotations.items()
+            if key != _COPY
+        }
+
+    def _words(self, words: Any) -> Any:
+        """Keep a command, without what follows a flag that names a secret."""
+        if not isinstance(words, list):
+            return self._any(words)
+        kept: list[Any] = []
+        after_flag = False
+        for word in words:
+            secret = after_flag and not str(word).startswith("-")
+            kept.append(LEFT_OUT if secret else self._any(word))
+            after_flag = isinstance(word, str) and _FLAG.fullmatch(word) is not None
+        return kept
+
+
+def _values_left_out(value: Any) -> Any:
+    """Keep the keys of a map."""
+    return dict.fromkeys(value, LEFT_OUT) if isinstance(value, Mapping) else LEFT_OUT
+
+
+def secrets_in(bodies: Iterable[Mapping[str, Any]]) -> set[str]:
+    """Give the values in env whose names say that they are secret: a program may have written them to its log."""
+    return {value for body in bodies for value in _secret_values(body) if len(value) >= 4}
+
+
+def _secret_values(node: Any) -> Iterator[str]:
+    if isinstance(node, Mapping):
+        for key, value in node.items():
+            if key == "env" and isinstance(value, list):
+                yield from _of_env(value)
+            else:
+                yield from _secret_values(value)
+    elif isinstance(node, Sequence) and not isinstance(node, str):
+        for one in node:
+            yield from _secret_values(one)
+
+
+def _of_env(entries: Sequence[Any]) -> Iterator[str]:
+    for entry in entries:
+        if isinstance(entry, Mapping) and isinstance(entry.get("value"), str):
+            value = entry["value"]
+            if _NAMED.search(str(entry.get("name", ""))):
+                yield value

@@ -1,0 +1,58 @@
+"""What to do about each reason of the condition Ready, in a sentence; docs/conditions.md has it at length."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tfcluster_operator.model import reasons
+
+#: By reason; NAME stands for the cluster.  What needs nothing but time is not here.
+REMEDIES: Final = {
+    reasons.TASKS_NOT_READY: "Fix what `tfcluster status NAME` names beside the tasks that are not ready.",
+    reasons.BACKING_OFF: "Read the log of the task that failed: `tfcluster logs NAME --previous`.",
+    reasons.WAITING_FOR_JOB: "Look at the job that is waited for: `tfcluster status NAME`.",
+    reasons.STUCK_TERMINATING: "Bring the node back, delete its Node object, or set spec.terminatingGraceSeconds.",
+    reasons.WAITING_FOR_PREDECESSOR: "Wait; if an object of the deleted TFCluster stays, look at its finalizers.",
+    reasons.NAME_TAKEN: "Delete or rename the object that has the name, or give the TFCluster another name.",
+    reasons.REFUSED: "Fix what the API server's words name: a quota, Pod Security, a policy, or a field.",
+    reasons.REQUEST_FAILED: "Repair what the API server's words name, such as a webhook that does not answer.",
+    reasons.CONTENDED: "Find the program that writes to the object (its metadata.managedFields), and stop it.",
+    reasons.OUTDATED_DEFINITION: "Bring the definition up to date with the operator: upgrade the chart, or apply its "
+    "crds/tfcluster.yaml by `kubectl apply --server-side --force-conflicts -f`.",
+    reasons.BEING_DELETED: "Find out who put its finalizers there; `kubectl get tfc NAME -o yaml` shows them.",
+    reasons.VIEW_TOO_LARGE: "Declare deviceFilters, so that each task sees fewer others, or fewer tasks.",
+    reasons.TF_CONFIG_TOO_LARGE: "Declare deviceFilters, so that each task sees fewer others, or fewer tasks.",
+    reasons.INVALID_SPEC: "Correct the spec as the message says, and bring the definition up to date.",
+    reasons.TASK_FAILED: "Read the task's log: `tfcluster logs NAME`. Delete and create the cluster to run it again.",
+    reasons.PERMANENT_EXIT_CODE: "Read the task's log: `tfcluster logs NAME`. Its program says that another try fails.",
+    reasons.BACKOFF_LIMIT_EXCEEDED: "Read the task's log: `tfcluster logs NAME`. Raise backoffLimit if that is normal.",
+    reasons.DEADLINE_EXCEEDED: "Give it more time in spec.activeDeadlineSeconds, or find out what it waited for.",
+}
+#: Reasons that no waiting cures: what keeps the cluster from being ready must be mended by somebody.
+GRAVE: Final = frozenset(
+    {
+        reasons.STUCK_TERMINATING,
+        reasons.NAME_TAKEN,
+        reasons.REFUSED,
+        reasons.REQUEST_FAILED,
+        reasons.CONTENDED,
+        reasons.OUTDATED_DEFINITION,
+        reasons.VIEW_TOO_LARGE,
+        reasons.TF_CONFIG_TOO_LARGE,
+        reasons.INVALID_SPEC,
+        reasons.TASK_FAILED,
+        reasons.PERMANENT_EXIT_CODE,
+        reasons.BACKOFF_LIMIT_EXCEEDED,
+        reasons.DEADLINE_EXCEEDED,
+    }
+)
+
+
+def remedy_for(reason: str, name: str) -> str:
+    """Say what to do about a reason; "" where nothing is to be done.
+
+    Args:
+        reason: the reason of the condition Ready, or of a verdict.
+        name: the cluster.
+    """
+    return REMEDIES.get(reason, "").replace("NAME", name)

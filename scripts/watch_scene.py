@@ -1,0 +1,57 @@
+"""What `make terminal-pictures` records of `tfcluster status --watch`: a cluster starts, grows, and loses a worker."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+_CLI: Final = (sys.executable, "-m", "tfcluster")
+#: What happens after so many seconds while the cluster is watched.
+_SCENE: Final = (
+    (14.0, ("scale", "digits", "4", "--local")),
+    (28.0, ("local", "kill", "worker/1")),
+    (38.0, ()),
+)
+
+
+def main() -> int:
+    """Play the scene.
+
+    Returns:
+        The process's exit code.
+    """
+    with tempfile.TemporaryDirectory(prefix="tfcluster-scene-") as folder:
+        paths = [str(ROOT / part) for part in ("client", "operator", "resolver", ".")]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "XDG_STATE_HOME": folder}
+        play = ("local", "run", "-f", "examples/parameter-server.yaml", "--map", "/opt/examples=examples", "--quiet")
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        with subprocess.Popen([*_CLI, *play], cwd=ROOT, env=environment, start_new_session=True, **quiet) as run:
+            try:
+                while not list(Path(folder).rglob("kubeconfig")):
+                    time.sleep(0.05)
+                time.sleep(1.0)
+                _watch(environment)
+            finally:
+                run.send_signal(signal.SIGINT)
+    return 0
+
+
+def _watch(environment: dict[str, str]) -> None:
+    began = time.monotonic()
+    with subprocess.Popen([*_CLI, "status", "digits", "--watch", "--local"], cwd=ROOT, env=environment) as watch:
+        for at, words in _SCENE:
+            time.sleep(max(0.0, began + at - time.monotonic()))
+            if words:
+                subprocess.run([*_CLI, *words], cwd=ROOT, env=environment, check=True, capture_output=True)
+        watch.send_signal(signal.SIGINT)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,172 @@
+"""The streams of the client on a real node: logs and connections, while pods come and go."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from live_world import LiveWorld
+from support.objects import PODS
+from support.waiting import eventually
+from task_programs import pod_template
+
+#: Counts on stdout, serves its own name by HTTP, says that it stops when it is stopped, and ends as /tmp/end says.
+COUNT = """
+import http.server, os, pathlib, signal, socket, threading, time
+me = f"{socket.gethostname()}.{os.urandom(4).hex()}"
+def stop(*_):
+    print(f"{me} stops", flush=True)
+    os._exit(143)
+signal.signal(signal.SIGTERM, stop)
+class Answer(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    def do_GET(self):
+        body = me.encode() if self.path == "/" else bytes(int(self.path[1:]))
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+    def log_message(self, *_):
+        pass
+for port in (2222, 8000):
+    server = http.server.ThreadingHTTPServer(("", port), Answer)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+order, number = pathlib.Path("/tmp/end"), 0
+while True:
+    print(f"{me} {number}", flush=True)
+    number += 1
+    time.sleep(0.02)
+    if order.exists() and (code := order.read_text().strip()):
+        print(f"{me} ends with {code}", flush=True)
+        os._exit(int(code))
+"""
+
+
+class Command:
+    """`tfcluster` in a process of its own: what it printed so far."""
+
+    def __init__(self, kubeconfig: Path, namespace: str, *arguments: str) -> None:
+        self.out: list[str] = []
+        self.err: list[str] = []
+        words = [sys.executable, "-m", "tfcluster", arguments[0], "--kubeconfig", str(kubeconfig), "-n", namespace]
+        self.process = subprocess.Popen(
+            [*words, *arguments[1:]], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ}
+        )
+        self._threads = [
+            threading.Thread(target=kept.extend, args=(stream,), daemon=True)
+            for stream, kept in ((self.process.stdout, self.out), (self.process.stderr, self.err))
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> int:
+        """Press Ctrl-C; give the exit code."""
+        self.process.send_signal(signal.SIGINT)
+        return self.end()
+
+    def end(self) -> int:
+        """Wait until it ends; give the exit code."""
+        code = self.process.wait(60)
+        for thread in self._threads:
+            thread.join(30)
+        return code
+
+
+@pytest.fixture
+def tfcluster(kubeconfig: Path, namespace: str) -> Iterator:
+    """Runs `tfcluster` in the test's namespace until the test is over."""
+    begun: list[Command] = []
+
+    def begin(*arguments: str) -> Command:
+        begun.append(Command(kubeconfig, namespace, *arguments))
+        return begun[-1]
+
+    yield begin
+    for one in begun:
+        with contextlib.suppress(ProcessLookupError):
+            one.process.kill()
+
+
+def ask(session: Command, path: str = "/") -> bytes:
+    """Ask the program behind a session by HTTP."""
+    url = eventually(lambda: session.out[:1], what="the session says where it listens")[0].split()[0]
+    with urllib.request.urlopen(f"{url}{path}", timeout=60) as answer:  # noqa: S310 - http alone
+        return answer.read()
+
+
+def counts(lines: list[str], task: str) -> dict[str, list[str]]:
+    """Give what each program of a task said, in the order in which it was printed."""
+    found: dict[str, list[str]] = {}
+    for line in lines:
+        if match := re.fullmatch(rf"{task} \| (\S+) (.*)\n", line):
+            found.setdefault(match[1], []).append(match[2])
+    return found
+
+
+def await_line(command: Command, task: str, pattern: str, *, number: int = 0) -> None:
+    eventually(
+        lambda: sum(bool(re.fullmatch(rf"{task} \| {pattern}\n", line)) for line in list(command.out)),
+        lambda count: count > number,
+        what=f"{task} says {pattern}",
+    )
+
+
+def test_logs_and_connections_go_on_while_pods_come_and_go(world: LiveWorld, tfcluster):
+    template = pod_template(world.image, COUNT, ports=[{"name": "http", "containerPort": 8000}])
+    world.launch("c", {"worker": {"template": template}}, failedPodsHistoryLimit=1)
+    logs = tfcluster("logs", "c", "-f")
+    session = tfcluster("session", "c", "--port", "0:8000")
+    world.await_ready("c")
+    first = ask(session).decode()
+    await_line(logs, "worker/0", f"{first} 3")
+
+    # A pod that is deleted: both go on in the next.
+    uid = world.uids()["c-worker-0"]
+    world.delete(PODS, "c-worker-0")
+    eventually(lambda: [one for one in session.err if "was deleted" in one], what="the session says that the pod goes")
+    second = ask(session).decode()
+    world.await_replaced("c-worker-0", uid)
+    await_line(logs, "worker/0", f"{second} 3")
+    assert first != second
+
+    # A task that is added.
+    world.scale("c", replicas=2)
+    await_line(logs, "worker/1", r"\S+ 3")
+
+    # A task that fails: its pod is kept, and the next has another name.
+    world.end("c-worker-0", 1)
+    eventually(lambda: world.get(PODS, "c-worker-0-r1"), what="the failed pod has a successor")
+    third = eventually(lambda: ask(session).decode(), lambda name: name != second, what="the session leads to it")
+    await_line(logs, "worker/0", f"{third} 3")
+    previous = tfcluster("logs", "c", "worker/0", "--previous")
+    assert previous.end() == 0
+    assert previous.out[-1] == f"{second} ends with 1\n"
+    assert len(ask(session, "/3000000")) == 3000000
+
+    # The end.
+    for pod in ("c-worker-0-r1", "c-worker-1"):
+        world.end(pod, 0)
+    assert logs.end() == 0, logs.err
+    assert session.end() == 1, "none of the pods that it leads to runs any more"
+    assert "TFCluster c has succeeded" in session.err[-2]
+
+    found = counts(logs.out, "worker/0")
+    assert list(found) == [first, second, third], "a pod's lines came before the end of the one before it"
+    lasts = {first: "stops", second: "ends with 1", third: "ends with 0"}
+    for name, said in found.items():
+        *numbers, last = said
+        assert last == lasts[name]
+        assert numbers == [str(number) for number in range(len(numbers))], f"lines of {name} are lost or doubled"
+    assert any("c-worker-0 was deleted; the task goes on in a new pod of that name" in line for line in logs.err)
+    assert any("failed with exit code 1; the task goes on in c-worker-0-r1" in line for line in logs.err)
+    assert any("worker/1 joins" in line for line in logs.err)
+    assert logs.err[-1].startswith("TFCluster c has succeeded")

@@ -1,0 +1,113 @@
+"""TFJobs of the sort that people have, converted and applied: their programs train unchanged."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+
+from click.testing import CliRunner
+from live_world import TRAINING_DEADLINE_SECONDS, LiveWorld
+from support.objects import PODS
+from support.tf_config_programs import COORDINATED, GRAPH, MIRRORED
+from support.waiting import eventually
+
+from tfcluster.commands.root import root
+
+#: A file as one would have it: the programs, and three TFJobs of three versions of the API.
+BUNDLE = """\
+# The programs of all three.
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: programs}
+data: PROGRAMS
+---
+apiVersion: kubeflow.org/v1beta1
+kind: TFJob
+metadata: {name: graph}
+spec:
+  cleanPodPolicy: None
+  tfReplicaSpecs:
+    MASTER:
+      template: &task
+        spec:
+          volumes: [{name: programs, configMap: {name: programs}}]
+          containers:
+            - name: tensorflow
+              image: IMAGE
+              command: [python3, /programs/graph.py]
+              volumeMounts: [{name: programs, mountPath: /programs}]
+              resources: {requests: {cpu: 20m, memory: 128Mi}}
+    Ps: {template: *task}
+    Worker: {template: *task}
+---
+apiVersion: kubeflow.org/v1
+kind: TFJob
+metadata: {name: mirrored}
+spec:
+  successPolicy: AllWorkers
+  tfReplicaSpecs:
+    Worker:
+      replicas: 2
+      template:
+        spec:
+          volumes: [{name: programs, configMap: {name: programs}}]
+          containers:
+            - name: tensorflow
+              image: IMAGE
+              command: [python3, /programs/mirrored.py]
+              volumeMounts: [{name: programs, mountPath: /programs}]
+              resources: {requests: {cpu: 20m, memory: 128Mi}}
+              ports: [{name: tfjob-port, containerPort: 5000}]
+---
+apiVersion: kubeflow.org/v1
+kind: TFJob
+metadata: {name: coordinated}
+spec:
+  runPolicy: {cleanPodPolicy: Running}
+  tfReplicaSpecs:
+    Chief: &replica
+      restartPolicy: OnFailure
+      template:
+        spec:
+          volumes: [{name: programs, configMap: {name: programs}}]
+          containers:
+            - name: tensorflow
+              image: IMAGE
+              command: [python3, /programs/coordinated.py]
+              volumeMounts: [{name: programs, mountPath: /programs}]
+              resources: {requests: {cpu: 20m, memory: 128Mi}}
+    PS: {<<: *replica, replicas: 2}
+    Worker: *replica
+    Evaluator: *replica
+"""
+
+
+def test_programs_of_tfjobs_train_unchanged(
+    world: LiveWorld, kubectl: Callable[..., subprocess.CompletedProcess[str]], training_image: str
+) -> None:
+    """A graph of TensorFlow 1, equal workers and parameter servers train, all from one converted file."""
+    programs = {"graph.py": GRAPH, "mirrored.py": MIRRORED, "coordinated.py": COORDINATED}
+    bundle = BUNDLE.replace("PROGRAMS", json.dumps(programs)).replace("IMAGE", training_image)
+
+    converted = CliRunner().invoke(root, ["convert", "-f", "-", "--check"], input=bundle)
+    assert converted.exit_code == 0, converted.stderr
+    applied = kubectl("-n", world.namespace, "apply", "-f", "-", stdin=converted.stdout)
+    assert applied.returncode == 0, applied.stderr
+
+    for name in ("graph", "mirrored", "coordinated"):
+        eventually(
+            lambda name=name: world.status(name).get("conditions", []),
+            lambda conditions: any(c["type"] == "Succeeded" and c["status"] == "True" for c in conditions),
+            what=f"{name} succeeds",
+            within=TRAINING_DEADLINE_SECONDS,
+        )
+        assert world.status(name)["restarts"] == 0
+    assert "master 0 of 1 workers, 3 jobs, loss 0.0000\ndone\n" in world.logs("graph-master-0")
+    assert [f"worker {i} of 2, loss" in world.logs(f"mirrored-worker-{i}") for i in (0, 1)] == [True, True]
+    said = world.logs("coordinated-chief-0")
+    assert "chief of 1 workers and 2 ps, ['chief', 'ps', 'worker']\nweight 3.00, kept by ps 0 and 1\ndone\n" in said
+    assert "evaluator of ['chief', 'ps', 'worker']" in world.logs("coordinated-evaluator-0")
+    # cleanPodPolicy None leaves a ps that runs, Running takes it away.
+    assert world.demand(PODS, "graph-ps-0")["status"]["phase"] == "Running"
+    eventually(lambda: world.get(PODS, "coordinated-ps-0"), lambda pod: pod is None, what="the ps is gone")

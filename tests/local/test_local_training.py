@@ -1,0 +1,85 @@
+"""`tfcluster local run` trains: the examples as they are, with real TensorFlow and without Kubernetes."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.waiting import eventually
+from unit.local_world import Api, Run, processes_with
+
+ROOT = Path(__file__).resolve().parents[2]
+#: TensorFlow in four processes on a loaded machine of two cores; nothing is judged by it.
+DEADLINE = 240.0
+
+
+@pytest.fixture(scope="session")
+def tensorflow() -> Path:
+    """An interpreter that has TensorFlow: the one that `make local-tests` names, or has made before."""
+    pinned = (ROOT / "requirements" / "tensorflow-test.txt").read_bytes()
+    cache = Path(os.environ.get("TFCLUSTER_CACHE", Path.home() / ".cache" / "tfcluster"))
+    made = cache / f"tensorflow-{hashlib.sha256(pinned).hexdigest()[:16]}" / "bin" / "python"
+    found = Path(os.environ.get("TFCLUSTER_TENSORFLOW_PYTHON", made))
+    assert found.exists(), "there is no environment with TensorFlow: run `make local-tests`"
+    return found
+
+
+@pytest.fixture
+def play(tmp_path: Path, tensorflow: Path) -> Iterator[Run]:
+    """Plays an example; it ends with the test."""
+    made: list[Run] = []
+
+    def start(example: str) -> Run:
+        options = ("--python", str(tensorflow), "--map", f"/opt/examples={ROOT / 'examples'}")
+        made.append(Run(tmp_path, ROOT / "examples" / example, options=options))
+        return made[-1]
+
+    yield start
+    for run in made:
+        run.process.kill()
+        run.process.wait()
+
+
+def test_equal_workers_train_together_to_the_end(play) -> None:
+    """MultiWorkerMirroredStrategy runs its ten passes on two workers that agree, and the run succeeds."""
+    run = play("multi-worker-mirrored.yaml")
+
+    assert run.process.wait(DEADLINE) == 0, run.err + run.out[-4000:]
+    for worker in ("worker-0", "worker-1"):
+        assert f"{worker} | done" in run.out
+    last = {line.partition("| ")[2] for line in run.out.splitlines() if "pass 10:" in line}
+    assert len(last) == 1
+    assert float(re.search(r"accuracy ([0-9.]+)", last.pop())[1]) > 0.8
+
+
+def test_parameter_servers_train_heal_and_are_told_of_more_workers(play) -> None:
+    """ParameterServerStrategy trains on, while a worker is killed and while two more come; Ctrl-C leaves nothing."""
+    run = play("parameter-server.yaml")
+
+    def await_passes(count: int) -> None:
+        eventually(
+            lambda: len(re.findall(r"chief-0 +\| pass ", run.out)),
+            lambda passes: passes >= count,
+            what=f"the chief made {count} passes; {run.err}{run.out[-3000:]}",
+            within=DEADLINE,
+        )
+
+    await_passes(1)
+    assert run.tfcluster("local", "kill", "worker-1").returncode == 0
+    Api(run, "digits").patch({"jobs": {"worker": {"replicas": 4}}})
+    eventually(
+        lambda: "cluster epoch 2" in run.out, what="the running program is told of the new workers", within=DEADLINE
+    )
+    waited = run.tfcluster("wait", "digits", "--for", "ready", "--local", "--timeout", "200s", within=DEADLINE)
+    assert waited.returncode == 0, waited.stderr
+    assert "worker-1 starts again" in run.err
+    await_passes(len(re.findall(r"chief-0 +\| pass ", run.out)) + 1)
+
+    run.signal(signal.SIGINT)
+    assert run.end() == 130
+    assert list(processes_with(str(run.state))) == []

@@ -1,0 +1,169 @@
+"""A TFCluster built from Python says what its manifest would, and can say all that a manifest can."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tfcluster import Isolation, Job, ManifestError, Resolver, SuccessPolicy, TFCluster, UpdateStrategy
+from tfcluster.declared import declare
+from tfcluster.definition import schema
+from tfcluster.field_names import MADE_OF, paths_of
+from tfcluster.manifest_files import Manifest
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+
+def fields_of(kind) -> dict[tuple[str, ...], type | None]:
+    """Give where each field of a dataclass stands, and the dataclass that it is made of."""
+    made = {one.name: one.metadata.get(MADE_OF) for one in dataclasses.fields(kind)}
+    return {path: made[name] for name, path in paths_of(kind).items() if path}
+
+
+def leaves(properties, kind, where=()):
+    """Give each field of the API that a dataclass should have, and whether it has it."""
+    known = fields_of(kind)
+    for name, of_field in properties.items():
+        path = (*where, name)
+        if path in known and known[path] is not None:
+            yield from leaves(of_field["properties"], known[path])
+        elif path in known:
+            yield path, True
+        elif of_field.get("properties"):
+            yield from leaves(of_field["properties"], kind, path)
+        else:
+            yield path, False
+
+
+def test_every_field_of_the_definition_can_be_said():
+    """The attributes are those of the CustomResourceDefinition: a field that is added there must be added here."""
+    spec = schema()["properties"]["spec"]["properties"]
+    of_job = spec["jobs"]["additionalProperties"]["properties"]
+    of_cluster = {name: field for name, field in spec.items() if name != "jobs"}
+
+    assert [path for path, there in leaves(of_cluster, TFCluster) if not there] == []
+    assert [path for path, there in leaves(of_job, Job) if not there] == []
+    assert {path[0] for path in fields_of(TFCluster)} <= {*of_cluster}
+    assert {path[0] for path in fields_of(Job)} <= {*of_job}
+
+
+def test_choices_are_those_of_the_definition():
+    """What a type hint offers, the API server takes, and nothing is missing."""
+    spec = schema()["properties"]["spec"]["properties"]
+    places = [
+        (TFCluster, spec),
+        (Job, spec["jobs"]["additionalProperties"]["properties"]),
+        (SuccessPolicy, spec["successPolicy"]["properties"]),
+        (UpdateStrategy, spec["updateStrategy"]["properties"]),
+        (Resolver, spec["resolver"]["properties"]),
+        (Isolation, spec["isolation"]["properties"]),
+    ]
+    for kind, properties in places:
+        for one in dataclasses.fields(kind):
+            path = paths_of(kind)[one.name]
+            choices = properties.get(path[0], {}).get("enum") if len(path) == 1 else None
+            if choices:
+                assert {*choices_of(one.type)} == {*choices}, (kind, one.name)
+
+
+def choices_of(hint: str) -> list[str]:
+    inside = hint.split("[", 1)[1].split("]", maxsplit=1)[0]
+    return [word.strip().strip("\"'") for word in inside.split(",")]
+
+
+def test_the_short_form_is_a_sound_manifest():
+    """A number is so many tasks of the cluster's image; without a command they run TensorFlow's server."""
+    cluster = TFCluster(
+        "digits",
+        image="example.test/train:1",
+        chief=Job(command="python3 train.py --name 'my digits'", env={"SEED": 7}, cpu=2, memory="4Gi", gpus=1),
+        workers=Job(replicas=4, max_replicas=8, device_filters=["/job:ps"], task_device_filters={0: ["/job:chief"]}),
+        ps=2,
+        jobs={"my_data": Job(image="example.test/data:1", args=["serve"], volumes={"/data": "images"})},
+        update_strategy=UpdateStrategy(type="RollingUpdate", max_unavailable="25%"),
+    )
+
+    manifest = cluster.to_manifest()
+    chief = manifest["spec"]["jobs"]["chief"]["template"]["spec"]["containers"][0]
+    data = manifest["spec"]["jobs"]["my_data"]["template"]["spec"]
+    assert chief["command"] == ["python3", "train.py", "--name", "my digits"]
+    assert chief["env"] == [{"name": "SEED", "value": "7"}]
+    assert chief["resources"] == {
+        "requests": {"cpu": "2", "memory": "4Gi"},
+        "limits": {"memory": "4Gi", "nvidia.com/gpu": 1},
+    }
+    assert manifest["spec"]["jobs"]["worker"]["taskDeviceFilters"] == {"0": ["/job:chief"]}
+    assert "command" not in manifest["spec"]["jobs"]["ps"]["template"]["spec"]["containers"][0]
+    assert data["containers"][0]["image"] == "example.test/data:1"
+    assert data["volumes"] == [{"name": "volume-0", "persistentVolumeClaim": {"claimName": "images"}}]
+    assert manifest["spec"]["updateStrategy"] == {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "25%"}}
+    declare(Manifest(manifest, "test"), "default")
+    assert yaml.safe_load(cluster.to_yaml()) == manifest
+
+
+def test_a_template_brings_everything_else():
+    """Arguments go into its main container; what it has is kept, and never changed in the caller's own."""
+    template = {
+        "metadata": {"labels": {"team": "vision"}},
+        "spec": {
+            "containers": [
+                {"name": "logs", "image": "example.test/logs:1"},
+                {"name": "tensorflow", "env": [{"name": "A", "value": "1"}, {"name": "B", "value": "1"}]},
+            ],
+            "volumes": [{"name": "volume-0", "emptyDir": {}}],
+        },
+    }
+    before = yaml.safe_dump(template)
+    job = Job(template=template, image="example.test/train:1", env={"B": "2"}, volumes={"/data": {"emptyDir": {}}})
+
+    made = TFCluster("digits", workers=job).to_manifest()["spec"]["jobs"]["worker"]["template"]
+    sidecar, main = made["spec"]["containers"]
+    assert sidecar == {"name": "logs", "image": "example.test/logs:1"}
+    assert main["env"] == [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}]
+    assert main["volumeMounts"] == [{"name": "volume-1", "mountPath": "/data"}]
+    assert yaml.safe_dump(template) == before
+
+
+def test_what_cannot_be_is_refused():
+    """The words say what to write."""
+    with pytest.raises(ManifestError, match="job worker has no image"):
+        TFCluster("digits", workers=2).to_manifest()
+    with pytest.raises(ManifestError, match="worker is given twice"):
+        TFCluster("digits", image="i", workers=2, jobs={"worker": 1}).to_manifest()
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.name)
+def test_every_example_can_be_read_and_written(path):
+    """Nothing of a manifest is lost on the way to Python and back."""
+    (body,) = [one for one in yaml.safe_load_all(path.read_text()) if one["kind"] == "TFCluster"]
+
+    assert TFCluster.from_file(path).to_manifest() == body
+
+
+def test_fields_that_are_not_known_are_named():
+    """A manifest for a newer operator is never cut down unsaid."""
+    body = TFCluster("digits", image="i", workers=1).to_manifest()
+    body["spec"]["nextYear"] = {"deep": 1}
+    body["spec"]["jobs"]["worker"]["replica"] = 2
+    body["metadata"]["finalizers"] = ["a/b"]
+
+    with pytest.raises(ManifestError) as caught:
+        TFCluster.from_manifest(body)
+    assert [problem.partition(":")[0] for problem in caught.value.problems] == [
+        "spec.jobs.worker.replica",
+        "metadata.finalizers",
+        "spec.nextYear.deep",
+    ]
+
+
+def test_a_live_object_can_be_read(client_world):
+    """What the API server added is left out: the manifest can be applied again, elsewhere."""
+    with client_world.client() as client:
+        client.apply(TFCluster("digits", image="example.test/train:1", workers=2))
+        again = TFCluster.from_manifest(client.get("digits")).with_changes(name="letters")
+        client.apply(again)
+
+        assert client.wait("letters", timeout=20)["status"]["ready"] == "2/2"

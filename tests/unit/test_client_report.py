@@ -1,0 +1,341 @@
+"""`tfcluster report`: one file with all that helps, and no secret in any of its bytes."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import tarfile
+
+import pytest
+import yaml
+from support.manifests import pod_template
+from unit.refusing import refuse
+
+from tfcluster import report as reports
+from tfcluster.archive import pack
+from tfcluster.kubernetes_api import PODS
+from tfcluster.redaction import LEFT_OUT, Redaction, secrets_in
+from tfcluster.report import Report
+
+
+def unpacked(packed):
+    """Give the files of an archive, by their paths in its folder."""
+    with tarfile.open(fileobj=io.BytesIO(packed), mode="r:gz") as archive:
+        return {one.name.partition("/")[2]: archive.extractfile(one).read().decode() for one in archive.getmembers()}
+
+
+def reported(world, *options):
+    result = world.cli("report", "mnist", "--output-file", "-", *options)
+    assert result.exit_code == 0, result.output
+    return result.stdout_bytes
+
+
+#: Each is planted in one place, and must be in no byte of the archive.
+PLANTED = {
+    name: f"planted-{name.replace('_', '-')}-9x7"
+    for name in (
+        "env",
+        "env_init",
+        "env_sidecar",
+        "annotation",
+        "template_annotation",
+        "last_applied",
+        "flag",
+        "flag_value",
+        "shell_variable",
+        "url",
+        "bearer",
+        "header",
+        "hook",
+        "probe",
+        "driver",
+        "log",
+        "log_of_env",
+        "event",
+        "ending",
+    )
+}
+
+
+def template_with_secrets():
+    hook = {"exec": {"command": ["sh", "-c", f"login --password={PLANTED['hook']}"]}}
+    main = {
+        "env": [
+            {"name": "DB_PASSWORD", "value": PLANTED["log_of_env"]},
+            {"name": "HARMLESS", "value": PLANTED["env"]},
+            {"name": "FROM_SECRET", "valueFrom": {"secretKeyRef": {"name": "keys", "key": "token"}}},
+        ],
+        "envFrom": [{"secretRef": {"name": "keys"}}],
+        "command": ["sh", "-c", f"export API_TOKEN='{PLANTED['shell_variable']}'; train"],
+        "args": [
+            f"--wandb-api-key={PLANTED['flag']}",
+            "--password",
+            PLANTED["flag_value"],
+            f"--data=https://user:{PLANTED['url']}@bucket.example/x",
+            "-H",
+            f"Authorization: Bearer {PLANTED['bearer']}",
+            "--epochs=3",
+        ],
+        "lifecycle": {"preStop": hook},
+        "readinessProbe": {"httpGet": {"port": 80, "httpHeaders": [{"name": "X-Key", "value": PLANTED["header"]}]}},
+        "livenessProbe": {"exec": {"command": ["check", "--token", PLANTED["probe"]]}},
+    }
+    driver = {"driver": "x.example", "volumeAttributes": {"shareName": "data", "what": PLANTED["driver"]}}
+    return pod_template(
+        metadata={"annotations": {"example.com/note": PLANTED["template_annotation"]}},
+        spec={
+            "containers": [
+                {"name": "tensorflow", "image": "train:1", **main},
+                {"name": "proxy", "image": "proxy:1", "env": [{"name": "A", "value": PLANTED["env_sidecar"]}]},
+            ],
+            "initContainers": [{"name": "fetch", "image": "f:1", "env": [{"name": "B", "value": PLANTED["env_init"]}]}],
+            "volumes": [{"name": "v", "csi": driver}],
+        },
+    )
+
+
+def plant(world):
+    """Run a cluster in which secrets are everywhere where one may be."""
+    world.declare("mnist", {"worker": {"template": template_with_secrets()}})
+    world.await_condition("mnist", "Ready")
+    ended = {"terminated": {"exitCode": 1, "message": f"cannot log in: token={PLANTED['ending']}"}}
+    event = {
+        "metadata": {"name": "mnist-worker-0.1", "namespace": "default"},
+        "involvedObject": {"kind": "Pod", "name": "mnist-worker-0", "namespace": "default"},
+        "message": f"pull failed: registry_password: {PLANTED['event']}",
+        "reason": "Failed",
+        "type": "Warning",
+    }
+    written = {
+        "example.com/owner": PLANTED["annotation"],
+        "kubectl.kubernetes.io/last-applied-configuration": json.dumps({"x": PLANTED["last_applied"]}),
+    }
+
+    def write():
+        world.kube.patch("tfclusters", "default", "mnist", {"metadata": {"annotations": written}})
+        pod = world.kube.get("pods", "default", "mnist-worker-0")
+        statuses = [{**one, "lastState": ended} for one in pod["status"]["containerStatuses"]]
+        change = {"status": {"containerStatuses": statuses}}
+        world.kube.patch("pods", "default", "mnist-worker-0", change, subresource="status")
+        world.kube.create("events", "default", event)
+
+    world.at_once(write)
+    world.logs["mnist-worker-0"] = (
+        f"connecting as {PLANTED['log_of_env']}\naccess_token={PLANTED['log']}\nstep 7 of 9\n"
+    )
+
+
+def test_no_secret_is_in_any_byte_of_the_archive(client_world):
+    """In no form of env, in no command, message, annotation, header or log; what is harmless is kept."""
+    plant(client_world)
+
+    packed = reported(client_world)
+
+    everything = gzip.decompress(packed)
+    found = {name for name, text in PLANTED.items() if text.encode() in everything}
+    assert found == set()
+    files = unpacked(packed)
+    (pod,) = yaml.safe_load_all(files["cluster/pods.yaml"])
+    main = pod["spec"]["containers"][0]
+    by_name = {one["name"]: one for one in main["env"]}
+    assert by_name["HARMLESS"] == {"name": "HARMLESS", "value": LEFT_OUT}
+    assert by_name["FROM_SECRET"]["valueFrom"] == {"secretKeyRef": {"name": "keys", "key": "token"}}
+    assert main["envFrom"] == [{"secretRef": {"name": "keys"}}]
+    assert main["args"][-1] == "--epochs=3"
+    assert "step 7 of 9" in files["logs/mnist-worker-0/tensorflow.log"]
+    assert "managedFields" not in files["cluster/pods.yaml"]
+    assert "shareName" in files["cluster/pods.yaml"]
+
+
+def test_each_secret_was_where_it_would_have_been_found(client_world, monkeypatch):
+    """Without the redaction each but what is never read is in the archive: the test above can fail."""
+    plant(client_world)
+    monkeypatch.setattr(Redaction, "text", lambda _, text: text)
+    monkeypatch.setattr(Redaction, "object", lambda _, body, **__: body)
+
+    everything = gzip.decompress(reported(client_world))
+
+    assert {name for name, text in PLANTED.items() if text.encode() not in everything} == set()
+
+
+def test_a_report_has_what_helps(client_world):
+    """The objects, what status and doctor say, versions, and a README that says what is left out."""
+    client_world.declare("mnist", {"ps": {}, "worker": {"replicas": 2}})
+    client_world.await_condition("mnist", "Ready")
+    client_world.at_once(lambda: client_world.nodes.exit("mnist-worker-1", 7))
+    client_world.await_that(
+        lambda: client_world.at_once(lambda: client_world.kube.get("pods", "default", "mnist-worker-1-r1")) is not None
+    )
+    client_world.logs["mnist-worker-1"] = "why it failed"
+
+    files = unpacked(reported(client_world))
+
+    assert {
+        "README.txt",
+        "cluster/events.yaml",
+        "cluster/pods.yaml",
+        "cluster/services.yaml",
+        "cluster/tfcluster.yaml",
+        "cluster/views.yaml",
+        "doctor.json",
+        "doctor.txt",
+        "gaps.txt",
+        "logs/mnist-worker-1/tensorflow.log",
+        "status.json",
+        "status.txt",
+        "versions.json",
+    } <= set(files)
+    assert files["logs/mnist-worker-1/tensorflow.log"] == "why it failed\n"
+    assert json.loads(files["status.json"])["name"] == "mnist"
+    assert json.loads(files["versions.json"])["server"]["gitVersion"].startswith("v1.")
+    assert "The values of environment variables" in files["README.txt"]
+    assert "mnist-worker-0.mnist.default" in files["cluster/views.yaml"]
+
+
+def test_logs_are_left_out_on_demand(client_world):
+    """--no-logs reads none."""
+    client_world.declare("mnist", {"worker": {}})
+    client_world.await_condition("mnist", "Ready")
+    client_world.logs["mnist-worker-0"] = "private words"
+
+    packed = reported(client_world, "--no-logs")
+
+    assert b"private words" not in gzip.decompress(packed)
+    assert not [path for path in unpacked(packed) if path.startswith("logs/")]
+
+
+def test_what_may_not_be_read_is_named(client_world, monkeypatch):
+    """A user with few rights gets a report with gaps."""
+    client_world.declare("mnist", {"worker": {}})
+    client_world.await_condition("mnist", "Ready")
+    refuse(monkeypatch, "pods", "events", "configmaps")
+
+    files = unpacked(reported(client_world))
+
+    assert "pods: pods is forbidden" in files["gaps.txt"]
+    assert "events: events is forbidden" in files["gaps.txt"]
+    assert "cluster/tfcluster.yaml" in files
+
+
+def test_of_many_pods_the_ones_that_are_not_well_are_kept(client_world, monkeypatch):
+    """A bound on objects and logs; the report says what it left out."""
+    client_world.declare("mnist", {"worker": {"replicas": 5}})
+    client_world.at_once(lambda: client_world.nodes.never_ready.add("mnist-worker-3"))
+    client_world.await_that(
+        lambda: (client_world.cluster("mnist") or {}).get("status", {}).get("ready") == "4/5",
+    )
+    monkeypatch.setattr(reports, "MOST_PODS", 2)
+    monkeypatch.setattr(reports, "MOST_LOGS", 1)
+
+    files = unpacked(reported(client_world))
+
+    names = [one["metadata"]["name"] for one in yaml.safe_load_all(files["cluster/pods.yaml"])]
+    assert names == ["mnist-worker-0", "mnist-worker-3"]
+    assert [path for path in files if path.startswith("logs/")] == ["logs/mnist-worker-3/tensorflow.log"]
+    assert "pods: 2 of 5" in files["gaps.txt"]
+    assert "logs: of 1 of 5 pods" in files["gaps.txt"]
+
+
+def test_a_long_log_is_cut_after_its_secrets_are_left_out(client_world, monkeypatch):
+    """Its end is kept, and no half of a secret."""
+    client_world.declare("mnist", {"worker": {}})
+    client_world.await_condition("mnist", "Ready")
+    monkeypatch.setattr(reports, "_BYTES", 30)
+    client_world.logs["mnist-worker-0"] = "x" * 500 + "\npassword=abcdefghijklmnopqrstuvwxyz\nlast line"
+
+    files = unpacked(reported(client_world))
+
+    assert files["logs/mnist-worker-0/tensorflow.log"].endswith("last line\n")
+    assert "xyz" not in files["logs/mnist-worker-0/tensorflow.log"]
+    assert "the last 30 of" in files["gaps.txt"]
+
+
+def test_the_file_is_whole_or_not_there(client_world, tmp_path):
+    """Nobody else can read it; where it cannot be written, that is said."""
+    client_world.declare("mnist", {"worker": {}})
+    client_world.await_condition("mnist", "Ready")
+    path = tmp_path / "mnist.tar.gz"
+
+    written = client_world.cli("report", "mnist", "--output-file", str(path))
+    refused = client_world.cli("report", "mnist", "--output-file", str(tmp_path / "nowhere" / "x.tar.gz"))
+
+    assert (written.exit_code, refused.exit_code) == (0, 1)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert "README.txt" in unpacked(path.read_bytes())
+    assert list(tmp_path.glob(".*.tar.gz.*")) == []
+    assert "cannot be written: No such file or directory" in refused.stderr
+
+
+def test_a_report_of_nothing_is_an_error(client_world, tmp_path):
+    """And leaves no file."""
+    result = client_world.cli("report", "nope", "--output-file", str(tmp_path / "x.tar.gz"))
+
+    assert (result.exit_code, list(tmp_path.glob("x*"))) == (1, [])
+
+
+def test_the_same_files_give_the_same_archive():
+    """Whatever the order in which they were read."""
+    first = pack("folder", {"b": b"2", "a": b"1"}, time=1_800_000_000)
+
+    assert first == pack("folder", {"a": b"1", "b": b"2"}, time=1_800_000_000)
+    with tarfile.open(fileobj=io.BytesIO(first)) as archive:
+        assert archive.getnames() == ["folder/a", "folder/b"]
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("password=hunter2 next", f"password={LEFT_OUT} next"),
+        ('{"client_secret": "hunter2", "x": 1}', f'{{"client_secret": {LEFT_OUT}, "x": 1}}'),
+        ("postgres://me:hunter2@db:5432/x", f"postgres://{LEFT_OUT}@db:5432/x"),
+        ("Authorization: Bearer hunter2hunter2", f"Authorization: {LEFT_OUT}"),
+        ("run --access-key hunter2 --steps 3", f"run --access-key {LEFT_OUT} --steps 3"),
+        ("key -----BEGIN RSA PRIVATE KEY-----\nhunter2\n-----END RSA PRIVATE KEY----- end", f"key {LEFT_OUT} end"),
+        ("AKIAABCDEFGHIJKLMNOP", LEFT_OUT),
+        ("hf_abcdefghijklmnopqrst", LEFT_OUT),
+        ("eyJhbGciOiJSUzI1.eyJzdWIiOiIx.c2ln", LEFT_OUT),
+        # What is not secret is kept.
+        ('secret "registry" not found', 'secret "registry" not found'),
+        ("tokenizer=bert loss: 0.5", "tokenizer=bert loss: 0.5"),
+        ("grpc://worker-0.mnist:2222 assigned=3", "grpc://worker-0.mnist:2222 assigned=3"),
+        ("the author: somebody", "the author: somebody"),
+    ],
+)
+def test_what_looks_like_a_secret_is_left_out_of_a_text(text, kept):
+    """And what only sounds like one is not; to do it twice changes nothing."""
+    redaction = Redaction()
+
+    assert redaction.text(text) == kept
+    assert redaction.text(kept) == kept
+
+
+@pytest.mark.parametrize("piece", ["a", "a.", "-a", " --a", "token", "token=", "://", "a://", "'", "basic ", "eyJ-"])
+def test_no_text_takes_long_to_look_through(piece):
+    """Half a megabyte of one thing, as a hostile program could write it: what takes the square of it never ends."""
+    assert Redaction().text(piece * (500_000 // len(piece)))
+
+
+def test_values_of_secret_variables_are_known():
+    """By the name of the variable; a short one is no secret that one could tell from a word."""
+    env = [
+        {"name": "API_KEY", "value": "abcdefgh"},
+        {"name": "apiToken", "value": "ijklmnop"},
+        {"name": "KEYBOARD", "value": "querty"},
+        {"name": "DB_PASS", "value": "abc"},
+    ]
+
+    assert secrets_in([{"spec": {"containers": [{"env": env}]}}]) == {"abcdefgh", "ijklmnop"}
+
+
+def test_a_report_says_what_it_reads(client_world):
+    """Progress goes to stderr, and a pipe gets the archive alone."""
+    client_world.declare("mnist", {"worker": {}})
+    client_world.await_condition("mnist", "Ready")
+    told = []
+    with client_world.client() as client:
+        files = Report(client, "mnist", logs=True, say=told.append).files([])
+        assert client.api.find(PODS, "mnist-worker-0") is not None
+
+    assert told == ["reading the cluster", "asking the doctor", "reading the operator", "reading logs"]
+    assert files["doctor.txt"] == b"\n"

@@ -1,0 +1,345 @@
+"""`tfcluster session`: connections into pods that come and go, over websockets that break."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import socketserver
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+from support.manifests import pod_template
+from unit.client_world import PATIENCE, ClientWorld
+from unit.played_kubelet import PlayedKubelet
+
+from tfcluster.commands import session as session_command
+from tfcluster.errors import TFClusterError
+from tfcluster.forward_plan import Forward, plan_forwards, read_wish
+from tfcluster.kubernetes_api import KubernetesApi
+from tfcluster.port_forwards import PortForwards
+
+BOARD = pod_template(ports=[{"name": "tensorboard", "containerPort": 6006}])
+
+
+class Program(socketserver.ThreadingTCPServer):
+    """A program that answers each line with its name and the line; ``echo N`` is followed by N bytes both ways."""
+
+    allow_reuse_address = True
+    daemon_threads = True
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(("127.0.0.1", 0), _Answer)
+        threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
+
+    @property
+    def port(self) -> int:
+        return self.server_address[1]
+
+
+class _Answer(socketserver.StreamRequestHandler):
+    server: Program
+
+    def handle(self) -> None:
+        for line in self.rfile:
+            self.wfile.write(f"{self.server.name}: ".encode() + line)
+            if line.startswith(b"bye"):
+                return
+            if line.startswith(b"echo"):
+                left = int(line.split()[1])
+                while left:
+                    chunk = self.rfile.read1(min(left, 65536))
+                    left -= len(chunk)
+                    self.wfile.write(chunk)
+
+
+class Session:
+    """PortForwards in a thread."""
+
+    def __init__(self, world: ClientWorld, kubelet: PlayedKubelet, **options) -> None:
+        self.told: list[str] = []
+        self.bound: list[tuple[Forward, int]] = []
+        self.error: Exception | None = None
+        self._began, self.over = threading.Event(), threading.Event()
+        self._api = KubernetesApi.connect(kubeconfig=world.kubeconfig)
+        self._api.portforward = lambda pod, _, port: (f"{kubelet.url}/{pod}?ports={port}", {})
+        self._forwards = PortForwards(
+            self._api,
+            "mnist",
+            None,
+            choose=lambda cluster: plan_forwards(cluster, options.pop("wishes", ()), None),
+            began=self._begin,
+            tell=self.told.append,
+        )
+        self._loop = asyncio.new_event_loop()
+        self._task: asyncio.Task | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _begin(self, bound: list[tuple[Forward, int]]) -> None:
+        self.bound = bound
+        self._began.set()
+
+    def _run(self) -> None:
+        try:
+            self._task = self._loop.create_task(self._forwards.run())
+            self._loop.run_until_complete(self._task)
+        except TFClusterError as error:
+            self.error = error
+        except asyncio.CancelledError:
+            pass
+        finally:
+            self._began.set()
+            self.over.set()
+
+    def stop(self) -> None:
+        if not self.over.is_set():
+            self._loop.call_soon_threadsafe(self._task.cancel)
+        self._thread.join(PATIENCE)
+        assert not self._thread.is_alive()
+        self._loop.close()
+        self._api.close()
+
+    def connect(self) -> socket.socket:
+        assert self._began.wait(PATIENCE)
+        assert self.error is None, self.error
+        return socket.create_connection(("127.0.0.1", self.bound[0][1]), timeout=PATIENCE)
+
+    def ask(self, line: str = "bye") -> str:
+        """Say one line and read all of the answer."""
+        with self.connect() as connection:
+            connection.sendall(f"{line}\n".encode())
+            return connection.makefile().readline().strip()
+
+
+@pytest.fixture
+def kubelet() -> Iterator[PlayedKubelet]:
+    played = PlayedKubelet()
+    yield played
+    played.stop()
+
+
+@pytest.fixture
+def programs() -> Iterator[Callable[[str], Program]]:
+    with contextlib.ExitStack() as stack:
+        yield lambda name: stack.enter_context(Program(name))
+
+
+@pytest.fixture
+def session(client_world, kubelet) -> Iterator[Callable[..., Session]]:
+    """Forwards the ports of the cluster `mnist`, until the test is over."""
+    begun: list[Session] = []
+
+    def begin(**options) -> Session:
+        begun.append(Session(client_world, kubelet, **options))
+        return begun[-1]
+
+    yield begin
+    for one in begun:
+        one.stop()
+
+
+def launch(world: ClientWorld) -> None:
+    world.declare("mnist", {"chief": {"template": BOARD}})
+    world.await_condition("mnist", "Ready")
+
+
+def uid(world: ClientWorld) -> str:
+    found = world.at_once(lambda: world.kube.get("pods", "default", "mnist-chief-0"))
+    return found["metadata"]["uid"] if found else ""
+
+
+def test_connections_lead_to_the_pod_and_after_it_is_replaced_to_the_next(client_world, kubelet, programs, session):
+    """A connection that comes while there is no pod waits for it."""
+    launch(client_world)
+    kubelet.leads_to["mnist-chief-0"] = programs("first").port
+    forwarding = session()
+    assert forwarding.ask() == "first: bye"
+    before = uid(client_world)
+
+    client_world.at_once(lambda: client_world.kube.delete("pods", "default", "mnist-chief-0"))
+    client_world.await_that(lambda: any("was deleted; connections wait" in words for words in forwarding.told))
+    kubelet.leads_to["mnist-chief-0"] = programs("second").port
+    assert forwarding.ask() == "second: bye"
+
+    assert uid(client_world) not in {"", before}
+    assert forwarding.told[-1] == "chief/0: connections go to pod mnist-chief-0"
+    assert set(kubelet.asked) == {"6006"}
+
+
+def test_a_program_that_comes_up_late_hears_what_was_said_before(client_world, kubelet, programs, session):
+    launch(client_world)
+    forwarding = session()
+    with forwarding.connect() as connection:
+        connection.sendall(b"hello\n")
+        client_world.await_that(lambda: kubelet.refused >= 2)
+        kubelet.leads_to["mnist-chief-0"] = programs("late").port
+
+        assert connection.makefile().readline() == "late: hello\n"
+
+
+def test_many_bytes_go_both_ways_at_once(client_world, kubelet, programs, session):
+    """A side that waits until it has sent all before it reads would stand still for ever."""
+    launch(client_world)
+    kubelet.leads_to["mnist-chief-0"] = programs("echo").port
+    forwarding = session()
+    size = 12 * 2**20
+    pattern = bytes(range(256)) * (size // 256)
+    with forwarding.connect() as connection:
+        connection.sendall(f"echo {size}\n".encode())
+        sending = threading.Thread(target=connection.sendall, args=(pattern,), daemon=True)
+        sending.start()
+        file = connection.makefile("rb")
+        assert file.readline() == f"echo: echo {size}\n".encode()
+        assert file.read(size) == pattern
+        sending.join(PATIENCE)
+
+
+def test_who_has_said_all_still_hears_the_answer(client_world, kubelet, programs, session):
+    launch(client_world)
+    kubelet.leads_to["mnist-chief-0"] = programs("polite").port
+    forwarding = session()
+    with forwarding.connect() as connection:
+        connection.sendall(b"bye\n")
+        connection.shutdown(socket.SHUT_WR)
+        assert connection.makefile().read() == "polite: bye\n"
+
+
+def test_a_broken_websocket_ends_its_connection_and_no_other_to_come(client_world, kubelet, programs, session):
+    launch(client_world)
+    kubelet.leads_to["mnist-chief-0"] = programs("program").port
+    forwarding = session()
+    with forwarding.connect() as connection:
+        connection.sendall(b"hello\n")
+        file = connection.makefile()
+        assert file.readline() == "program: hello\n"
+        kubelet.cut()
+        assert file.read() == ""
+
+    assert forwarding.ask() == "program: bye"
+
+
+def test_connections_that_end_leave_nothing_open(client_world, kubelet, programs, session):
+    launch(client_world)
+    kubelet.leads_to["mnist-chief-0"] = programs("program").port
+    forwarding = session()
+    for _ in range(20):
+        assert forwarding.ask() == "program: bye"
+    with forwarding.connect() as connection:
+        connection.sendall(b"hello\n")
+        connection.recv(100)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+
+    client_world.await_that(lambda: kubelet.open == 0)
+
+
+def test_without_the_right_to_forward_it_ends_with_what_to_do(client_world, kubelet, session):
+    launch(client_world)
+    kubelet.status = 403
+    forwarding = session()
+    with forwarding.connect() as connection:
+        assert connection.recv(1) == b""
+
+    assert forwarding.over.wait(PATIENCE)
+    assert "you may not forward ports" in str(forwarding.error)
+    assert "pods/portforward" in forwarding.error.hint
+
+
+def test_it_ends_when_the_cluster_is_deleted(client_world, session):
+    launch(client_world)
+    forwarding = session()
+    forwarding.connect().close()
+
+    client_world.at_once(lambda: client_world.kube.delete("tfclusters", "default", "mnist"))
+
+    assert forwarding.over.wait(PATIENCE)
+    assert str(forwarding.error) == "TFCluster mnist was deleted"
+
+
+def test_a_port_in_use_is_told_with_the_option_and_a_discovered_one_moves(client_world, session):
+    launch(client_world)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        named = session(wishes=[read_wish(f"{port}:6006")])
+        assert named.over.wait(PATIENCE)
+        assert str(named.error) == f"port {port} of this machine is in use"
+        assert "--port 0:6006 takes a free one" in named.error.hint
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", 6006)):
+            discovered = session()
+            discovered.connect().close()
+            assert discovered.bound[0][1] != 6006
+
+
+def cluster(**jobs) -> dict:
+    return {"metadata": {"name": "mnist"}, "spec": {"jobs": jobs}}
+
+
+def job(*ports: tuple[str, int], replicas: int = 1) -> dict:
+    declared = [{"containerPort": number, **({"name": name} if name else {})} for name, number in ports]
+    return {"replicas": replicas, "template": {"spec": {"containers": [{"name": "tensorflow", "ports": declared}]}}}
+
+
+def spelled(forwards: list[Forward]) -> list[str]:
+    return [f"{one.task} {one.local}:{one.remote} {one.title}".strip() for one in forwards]
+
+
+@pytest.mark.parametrize(
+    ("jobs", "wishes", "found"),
+    [
+        ({"chief": job(("tensorboard", 7007))}, [], ["chief/0 7007:7007 TensorBoard"]),
+        (
+            {"chief": job(("", 6006)), "worker": job(("", 8888))},
+            [],
+            ["chief/0 6006:6006 TensorBoard", "worker/0 8888:8888 Jupyter"],
+        ),
+        ({"chief": job(), "worker": job(("metrics", 9000))}, ["0:9000"], ["worker/0 0:9000"]),
+        ({"ps": job(), "worker": job()}, ["80", ":81"], ["worker/0 80:80", "worker/0 0:81"]),
+        ({"chief": job(replicas=0), "worker": job()}, ["6006"], ["worker/0 6006:6006 TensorBoard"]),
+        ({"a": job(("", 2222)), "b": job(("http", 80))}, [], ["b/0 80:80 HTTP"]),
+    ],
+)
+def test_ports_are_found_in_the_templates(jobs, wishes, found):
+    assert spelled(plan_forwards(cluster(**jobs), [read_wish(wish) for wish in wishes], None)) == found
+
+
+def test_what_is_not_there_is_told_with_what_is():
+    jobs = cluster(worker=job(("metrics", 9000), replicas=2))
+    words = r"a container port for TensorBoard, .*; the templates name worker 9000 \(metrics\)"
+    with pytest.raises(TFClusterError, match=words) as raised:
+        plan_forwards(jobs, [], None)
+    assert "--task JOB/INDEX --port 6006" in raised.value.hint
+    with pytest.raises(TFClusterError, match="named jupyter, or 8888") as raised:
+        plan_forwards(jobs, [], None, ["Jupyter"])
+    assert "--port 8888" in raised.value.hint
+
+
+@pytest.mark.parametrize("text", ["", "x", "1:2:3", "0", "70000", "5:0", "-1", "8080:", "٣"])
+def test_what_is_no_port_is_refused(text):
+    with pytest.raises(ValueError, match="write"):
+        read_wish(text)
+
+
+def test_the_examples_of_its_help_work(client_world, monkeypatch):
+    """Each line that begins with a dollar sign is run; it ends when the cluster is deleted."""
+    shown = client_world.cli("session", "--help").output.splitlines()
+    lines = [line.partition("#")[0].split()[2:] for line in shown if line.strip().startswith("$ tfcluster")]
+    assert len(lines) == 3
+    opened: list[str] = []
+    monkeypatch.setattr(session_command.webbrowser, "open", opened.append)
+    began = session_command._began
+
+    def began_and_deleted(*arguments, **options) -> None:
+        began(*arguments, **options)
+        client_world.at_once(lambda: client_world.kube.delete("tfclusters", "default", "mnist"))
+
+    monkeypatch.setattr(session_command, "_began", began_and_deleted)
+    for line in lines:
+        client_world.declare("mnist", {"chief": {"template": BOARD}, "worker": {"replicas": 2}})
+        done = client_world.cli(*line)
+        assert "127.0.0.1:" in done.stdout
+        assert (done.exit_code, "TFCluster mnist was deleted" in done.stderr) == (1, True)
+        client_world.await_that(lambda: not client_world.at_once(lambda: client_world.kube.list("pods")))
+
+    assert [url.rpartition(":")[0] for url in opened] == ["http://127.0.0.1"]

@@ -234,6 +234,7 @@ def test_what_comes_out_otherwise_is_said(spec, words):
 
     assert shown.exit_code == 0
     assert words in shown.stderr
+    assert "kind: Pod" in shown.stdout  # what it would be made of
 
 
 def test_views_that_no_config_map_holds_are_said():

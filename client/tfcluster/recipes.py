@@ -176,6 +176,8 @@ def config_map_of(recipe: Recipe, owner: Mapping[str, Any] | None = None) -> Obj
 
 def _check(recipe: Recipe) -> None:
     found = []
+    if not recipe.image.strip():
+        found.append("say which image it runs: --image")
     if recipe.program is None and not recipe.command:
         found.append("say what it runs: --script FILE, or the command of the image after --")
     size = 0 if recipe.program is None else len(recipe.program.text.encode())

@@ -174,7 +174,9 @@ def only_of(rendered: Rendered, cluster: TFCluster, job: str, index: int) -> Ren
     declared = cluster.job(job)
     if declared is None or index >= declared.replicas:
         tasks = [f"{one.name}/0 to {one.name}/{one.replicas - 1}" for one in cluster.jobs if one.replicas]
-        raise ManifestError(f"{cluster.name} declares no task {job}/{index}", hint=f"It has {', '.join(tasks)}.")
+        raise ManifestError(
+            f"{cluster.name} declares no task {job}/{index}", hint=f"It has {', '.join(tasks) or 'no tasks'}."
+        )
     name = naming.pod_name(cluster.name, job, index)
     pods = (one for one in rendered.objects if one["kind"] == "Pod" and one["metadata"]["name"] == name)
     views = (replace(one, tasks=(index,)) for one in rendered.views if one.job == job and index in one.tasks)

@@ -37,7 +37,9 @@ class Problem(NamedTuple):
     words: str
 
     def __str__(self) -> str:
-        return f"{spell(self.where)}: {self.words}"
+        path = spell(self.where)
+        # NB: the words of some rules begin with a path that is no path of the schema, such as spec.jobs."1".
+        return self.words if self.words.startswith(f"{path}.") else f"{path}: {self.words}"
 
 
 def spell(where: Where) -> str:
@@ -90,6 +92,7 @@ _METADATA: Final = (
     *("resourceVersion", "selfLink", "uid"),
 )
 _NAME: Final = re.compile(r"[A-Za-z0-9]([-._A-Za-z0-9]*[A-Za-z0-9])?")
+_NAMESPACE: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _PREFIX: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
 
@@ -106,6 +109,9 @@ def _of_the_object(body: Mapping[str, Any]) -> Iterator[Problem]:
         yield Problem(("metadata", "name"), _wrong_type("string", name))
     elif not name:
         yield Problem(("metadata", "name"), "give the cluster a name")
+    namespace = about.get("namespace")
+    if namespace is not None and not (isinstance(namespace, str) and _NAMESPACE.fullmatch(namespace)):
+        yield Problem(("metadata", "namespace"), f"{_shown(namespace)} cannot name a namespace")
     for key in about:
         if key not in _METADATA:
             yield Problem(("metadata", key), _unknown(key, _METADATA))

@@ -78,19 +78,28 @@ def differing(api: KubernetesApi, body) -> dict[str, tuple[object, object]]:
     return {one.path: (one.before, one.after) for one in edit_of(api, Manifest(body, "a test")).fields}
 
 
-def test_edit_is_what_server_side_apply_makes(api: KubernetesApi):
+def test_edit_is_what_server_side_apply_makes(api: KubernetesApi, objects: Objects, namespace):
     """What an autoscaler owns stays; what we applied and apply no more goes; asking changes nothing."""
     api.apply(CLUSTERS, manifest(maxReplicas=9, drainSeconds=7))
-    api.patch(CLUSTERS, "digits", {"spec": {"replicas": 4}}, subresource="scale")
+    scale = f"{TFCLUSTERS.path(namespace, 'digits', 'scale')}?fieldManager=horizontal-pod-autoscaler"
+    objects.request("PUT", scale, {**api.get(CLUSTERS, "digits", subresource="scale"), "spec": {"replicas": 4}})
     before = api.get(CLUSTERS, "digits")
 
     assert differing(api, manifest(maxReplicas=9, drainSeconds=7)) == {}
     assert differing(api, manifest(maxReplicas=9)) == {"spec.jobs.worker.drainSeconds": (7, 0)}
     assert differing(api, manifest(maxReplicas=9, drainSeconds=7, replicas=2)) == {"spec.jobs.worker.replicas": (4, 2)}
-    assert (
-        edit_of(api, Manifest(manifest(replicas=2, maxReplicas=9), "x")).notes[0].startswith("it needs --force-confl")
-    )
     assert api.get(CLUSTERS, "digits")["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
+
+
+def test_edit_of_what_somebody_else_set_says_what_it_takes(api: KubernetesApi, objects: Objects, namespace):
+    """The server would refuse it without force."""
+    api.apply(CLUSTERS, manifest())
+    objects.patch(TFCLUSTERS, namespace, "digits", {"spec": {"jobs": {"worker": {"drainSeconds": 9}}}})
+
+    edit = edit_of(api, Manifest(manifest(drainSeconds=7), "a test"))
+
+    assert [(one.path, one.before, one.after) for one in edit.fields] == [("spec.jobs.worker.drainSeconds", 9, 7)]
+    assert edit.notes[0].startswith("it needs --force-conflicts: ")
 
 
 def test_edit_is_what_kubectl_apply_makes(api: KubernetesApi, objects: Objects, namespace):

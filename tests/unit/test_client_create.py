@@ -205,6 +205,8 @@ def test_what_is_printed_can_be_read_again(tmp_path, script):
     ("flags", "words"),
     [
         ((), "say what it runs"),
+        (("--image", "", *COMMAND), "say which image"),
+        (("-n", "my team", *COMMAND), '"my team" cannot name a namespace'),
         (("--workers", "0", *COMMAND), "nobody who computes"),
         (("--workers", "3", "--max-workers", "2", *COMMAND), "--max-workers 2 is below --workers 3"),
         (("--data", "a:/x", "--data", "b:/x", *COMMAND), "two volumes at /x"),

@@ -190,3 +190,10 @@ def test_missing_cluster_is_told(client_world):
 
     assert shown.exit_code == 1
     assert "there is no TFCluster nobody" in shown.stderr
+
+
+def test_picture_that_cannot_be_written_is_told():
+    shown = run("-f", str(EXAMPLES / "tf-config.yaml"), "--svg", "/proc/nowhere/m.svg")
+
+    assert shown.exit_code == 1
+    assert "cannot be written" in shown.stderr

@@ -234,6 +234,7 @@ def test_what_comes_out_otherwise_is_said(spec, words):
 
     assert shown.exit_code == 0
     assert words in shown.stderr
+    assert "kind: Pod" in shown.stdout  # what it would be made of
 
 
 def test_views_that_no_config_map_holds_are_said():
@@ -258,3 +259,17 @@ def test_default_isolation_is_what_the_operator_is_set_up_with():
 
     assert "NetworkPolicy" in shown.stdout
     assert "NetworkPolicy" not in run("-f", "-", stdin=manifest).stdout
+
+
+def test_folder_that_cannot_be_written_is_told():
+    shown = run("-f", str(EXAMPLES / "tf-config.yaml"), "--output-dir", "/proc/nowhere")
+
+    assert shown.exit_code == 1
+    assert "/proc/nowhere" in shown.stderr
+    assert "cannot be written" in shown.stderr
+
+
+def test_cluster_without_tasks_says_so():
+    manifest = json.dumps(tfcluster("none").job("worker", replicas=0).build())
+
+    assert "It has no tasks." in run("-f", "-", "--task", "worker/0", stdin=manifest).stderr

@@ -49,6 +49,12 @@ def test_filter_that_the_server_takes_is_taken(text):
     assert problems(good.training(filters=[text], task_filters={0: [text]}).build()) == []
 
 
+def test_job_that_cannot_be_named_so_is_told_once():
+    (found,) = map(str, problems(tfcluster("a").job("wörker").build()))
+
+    assert found.startswith('spec.jobs."wörker" cannot name a job')
+
+
 def test_what_one_rule_says_is_what_the_server_says():
     """A message with a path of its own is told once, with that path."""
     manifest = bad.worker_and_ps(filters=["/job:ps"], task_filters={2: ["/job:ps/task:3"]}).build()

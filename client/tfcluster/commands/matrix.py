@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from tfcluster.commands import names, options
-from tfcluster.commands.output import data, say
+from tfcluster.commands.output import data, say, write_file
 
 if TYPE_CHECKING:
     from tfcluster.client import Client
@@ -69,7 +69,7 @@ def command(
         if str(svg) == "-":
             click.echo(text, nl=False)
             return
-        svg.write_text(text, encoding="utf-8")
+        write_file(svg, text)
         say(f"The picture is in {svg}.")
         return
     if output != "table":

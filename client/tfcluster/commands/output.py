@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 from typing import Any, Final
 
 import click
 import yaml
 from rich.console import Console
 from rich.text import Text
+
+from tfcluster.errors import TFClusterError
 
 #: The colours of states, for every command.
 STYLES: Final = {
@@ -38,6 +41,15 @@ def data(document: Any, kind: str) -> None:
         click.echo(json.dumps(document, indent=2, ensure_ascii=False))
     else:
         click.echo(yaml.safe_dump(document, sort_keys=False, allow_unicode=True), nl=False)
+
+
+def write_file(path: Path, text: str) -> None:
+    """Write a file, and the folders around it; raises TFClusterError where that cannot be."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise TFClusterError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
 def say(words: str) -> None:

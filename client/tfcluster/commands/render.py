@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tfcluster.commands import names, options
-from tfcluster.commands.output import data, say
+from tfcluster.commands.output import data, say, write_file
 
 if TYPE_CHECKING:
     from tfcluster.rendering import TaskView
@@ -103,11 +103,10 @@ def _as_yaml(document: Mapping[str, Any]) -> str:
 
 
 def _write(documents: list[dict[str, Any]], folder: Path, output: str) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
     found = [*_names(documents)]
     for name, document in zip(found, documents, strict=True):
         text = json.dumps(document, indent=2, ensure_ascii=False) + "\n" if output == "json" else _as_yaml(document)
-        (folder / f"{name}.{output}").write_text(text, encoding="utf-8")
+        write_file(folder / f"{name}.{output}", text)
     say(f"{len(found)} files are in {folder}.")
 
 

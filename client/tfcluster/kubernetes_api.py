@@ -101,13 +101,14 @@ class KubernetesApi:
             UnreachableError: there are none, or they cannot be read.
         """
         configuration = client.Configuration()
-        # NB: the official client looks at KUBECONFIG once, when it is imported.
-        own = str(kubeconfig) if kubeconfig is not None else os.environ.get("KUBECONFIG") or None
+        own = None if kubeconfig is None else str(kubeconfig)
+        # NB: the official client reads KUBECONFIG when it is imported, and a notebook sets it later.
+        file = own or os.environ.get("KUBECONFIG") or None
         try:
-            _, current = config.list_kube_config_contexts(config_file=own)
+            _, current = config.list_kube_config_contexts(config_file=file)
             if context is None and current is None and own is None and "KUBERNETES_SERVICE_HOST" in os.environ:
                 return cls._in_pod(configuration, namespace)
-            config.load_kube_config(config_file=own, context=context, client_configuration=configuration)
+            config.load_kube_config(config_file=file, context=context, client_configuration=configuration)
         except ConfigException as error:
             if own is None and context is None and "KUBERNETES_SERVICE_HOST" in os.environ:
                 return cls._in_pod(configuration, namespace)
@@ -117,10 +118,10 @@ class KubernetesApi:
             ) from error
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise UnreachableError(f"the kubeconfig cannot be read: {error}") from error
-        contexts, current = config.list_kube_config_contexts(config_file=own)
+        contexts, current = config.list_kube_config_contexts(config_file=file)
         chosen = current if context is None else next((one for one in contexts if one["name"] == context), current)
         found = namespace or (chosen or {}).get("context", {}).get("namespace") or "default"
-        return cls(configuration, found, own or os.environ.get("KUBECONFIG") or "~/.kube/config")
+        return cls(configuration, found, file or "~/.kube/config")
 
     @classmethod
     def _in_pod(cls, configuration: client.Configuration, namespace: str | None) -> KubernetesApi:

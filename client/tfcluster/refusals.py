@@ -51,7 +51,7 @@ def of_status(document: Mapping[str, Any]) -> RefusedError:
         return NotFoundError(message, status=status, reason=reason, hint=_missing(details))
     if status == 409:
         hint = "Somebody else changed it: look at it again."
-        if "conflict" in message.lower() and "field manager" in message:
+        if any(cause.get("reason") == "FieldManagerConflict" for cause in details.get("causes") or ()):
             hint = "Somebody else set these fields. Leave them out, or take them over with --force-conflicts."
         return ConflictError(message, status=status, reason=reason, hint=hint)
     hints = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -121,3 +122,25 @@ def test_a_user_without_a_home_is_told_what_to_set(monkeypatch: pytest.MonkeyPat
     with pytest.raises(TFClusterError) as caught:
         session.states()
     assert "XDG_STATE_HOME" in str(caught.value.hint)
+
+
+def test_a_stopped_run_is_named_and_not_waited_for(start: Start) -> None:
+    """After Ctrl-Z nothing answers: the other commands say so at once."""
+    run = start(cluster(jobs={"chief": job(WAITS)}))
+    run.await_line("waits")
+    run.signal(signal.SIGSTOP)
+    asked = run.tfcluster("status", "--local", within=20)
+    run.signal(signal.SIGCONT)
+
+    assert asked.returncode == 1
+    assert "the run small is stopped" in asked.stderr
+    assert f"kill -CONT {run.process.pid}" in asked.stderr
+
+
+def test_a_task_that_lacks_a_gpu_is_told_how_to_get_one(start: Start) -> None:
+    """Most machines on which manifests are tried have none."""
+    limits = {"resources": {"limits": {"nvidia.com/gpu": 1}}}
+    run = start(cluster(jobs={"chief": job(WAITS, container=limits)}), options=("--gpus", "0", "--timeout", "0.3s"))
+
+    assert run.end() == 124
+    assert "Insufficient nvidia.com/gpu. --gpus N grants some" in run.err

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
 
 from memory_kubernetes import Change, MemoryKubernetes, Refusal
-from tfcluster.local import container_log
+from tfcluster.local import container_log, devices
 from tfcluster.local.pods import USER, PodPlayer
 from tfcluster.local.surroundings import Surroundings
 
@@ -85,7 +85,8 @@ class Node:
         conditions = pod["status"].get("conditions") or []
         if any(one["type"] == "PodScheduled" and one.get("message") == why for one in conditions):
             return
-        self._surroundings.notice(f"{name[1]} waits: {why}")
+        hint = " --gpus N grants some, whether they are here or not." if devices.GPU in why else ""
+        self._surroundings.notice(f"{name[1]} waits: {why}{hint}")
         told = {
             "type": "PodScheduled",
             "status": "False",

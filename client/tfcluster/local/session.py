@@ -157,7 +157,7 @@ def kubeconfig_of(name: str | None) -> Path:
         name: the run's name; None means the only one.
 
     Raises:
-        UnreachableError: nothing of that name runs, or several do and none is named.
+        UnreachableError: nothing of that name runs, several do and none is named, or it is stopped and cannot answer.
     """
     found = [one for one in running() if name in {None, one.name} and one.kubeconfig.exists()]
     if not found:
@@ -168,7 +168,19 @@ def kubeconfig_of(name: str | None) -> Path:
     if len(found) > 1:
         names = ", ".join(one.name for one in found)
         raise UnreachableError(f"several run here: {names}", hint="Choose one with --session NAME.")
+    pid = found[0].about().get("pid")
+    if _is_stopped(pid):
+        raise UnreachableError(
+            f"the run {found[0].name} is stopped, as by Ctrl-Z", hint=f"Let it go on with `fg` or `kill -CONT {pid}`."
+        )
     return found[0].kubeconfig
+
+
+def _is_stopped(pid: object) -> bool:
+    """Tell whether a process is stopped; where the system has no /proc, nobody can tell."""
+    with contextlib.suppress(OSError, IndexError):
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] == b"T"
+    return False
 
 
 def _is_locked(path: Path) -> bool:

@@ -144,3 +144,25 @@ def test_a_task_that_lacks_a_gpu_is_told_how_to_get_one(start: Start) -> None:
 
     assert run.end() == 124
     assert "Insufficient nvidia.com/gpu. --gpus N grants some" in run.err
+
+
+def test_what_to_map_is_said_once_for_a_folder(start: Start) -> None:
+    """A working directory at the top of the image is a folder of its own, whether a program in it is named or not."""
+    lost = {"command": ["python3", "/not-here-at-all/train.py"], "workingDir": "/not-here-at-all"}
+    jobs = {"chief": job("", container=lost), "worker": job("", container={"workingDir": "/nor-this"})}
+    run = start(cluster(jobs=jobs), options=("--timeout", "0.2s"))
+
+    assert run.end() == 124
+    assert run.err.count("add --map /not-here-at-all=FOLDER") == 1
+    assert run.err.count("add --map /nor-this=FOLDER") == 1
+    assert run.err.count("add --map") == 2
+
+
+def test_what_is_kept_is_said_and_for_how_long(start: Start) -> None:
+    """The next run of that name deletes it."""
+    run = start(cluster(jobs={"chief": job("")}), options=("--keep",))
+
+    assert run.end() == 0, run.err
+    kept = run.state / "tfcluster" / "local" / "small"
+    assert f"logs and volumes stay until the next run of that name: {kept}" in run.err
+    assert (kept / "logs").is_dir()

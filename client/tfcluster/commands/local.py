@@ -50,7 +50,7 @@ def command() -> None:
 )
 @click.option("--junit", type=click.Path(path_type=Path), metavar="FILE", help="Write a JUnit report.")
 @click.option("--name", help="The name of the run, for --session of other commands.  [default: the TFCluster's]")
-@click.option("--keep", is_flag=True, help="Keep logs and volumes when it has ended.")
+@click.option("--keep", is_flag=True, help="Keep logs and volumes until the next run of that name.")
 @click.option("-q", "--quiet", is_flag=True, help="Leave the tasks' logs out.")
 @examples(
     """

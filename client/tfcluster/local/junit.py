@@ -104,7 +104,8 @@ class Record:
             if not task.runs:
                 ElementTree.SubElement(case, "skipped", message="it never ran")
             how = f"; the last one {task.failure}" if task.failure else ""
-            words = [f"{len(task.runs)} runs{how}; the last lines of its logs:", *task.lines]
+            times = "1 run" if len(task.runs) == 1 else f"{len(task.runs)} runs"
+            words = [f"{times}{how}; the last lines of its logs:", *task.lines]
             ElementTree.SubElement(case, "system-out").text = _plain("\n".join(words))
         case = _case(suite, name, "verdict", now - self._began, failure)
         ElementTree.SubElement(case, "system-out").text = _plain(verdict)

@@ -179,6 +179,8 @@ class _Run:
             forgetting = asyncio.create_task(_forget(plane.kube))
             try:
                 outcome = await self._until_over(plane)
+                if self._options.keep:
+                    self._story.say(f"logs and volumes stay until the next run of that name: {self._session.folder}")
             finally:
                 forgetting.cancel()
                 self._story.end()
@@ -202,8 +204,10 @@ class _Run:
             story.say(f"means nothing here: {', '.join(left)}")
         for one in options.mapped:
             story.say(f"{one.there} is {one.here}")
+        lacking: dict[str, str] = {}
         for path in manifest.image_paths(options.clusters, [one.there for one in options.mapped]):
-            folder = path.rpartition("/")[0]
+            lacking.setdefault(path.rpartition("/")[0] or path, path)
+        for folder, path in lacking.items():
             story.say(f"{path} is in the image alone; if it is here, add --map {folder}=FOLDER", colour="yellow")
         only = "" if len(session.running()) == 1 else f" --session {self._session.name}"
         story.say(f"look at it from another terminal: tfcluster status --local{only}")

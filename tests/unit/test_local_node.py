@@ -501,6 +501,23 @@ def test_hooks_run_beside_the_program_and_before_its_end(play, tmp_path: Path) -
     play(story)
 
 
+@pytest.mark.parametrize("hook", [{"exec": {"command": ["sleep", "600"]}}, {"sleep": {"seconds": 600}}])
+def test_a_hook_gets_no_more_than_the_grace_period(play, hook: Object) -> None:
+    """A preStop hook that hangs holds up neither the end of its pod nor that of the run."""
+
+    async def story(world: NodeWorld) -> None:
+        for name, grace in (("deleted", 1), ("left", 600)):
+            one = container("import time; time.sleep(600)", lifecycle={"preStop": hook})
+            world.pod(name, containers=[one], terminationGracePeriodSeconds=grace)
+            await world.until(lambda name=name: world.status(name).get("phase") == "Running")
+        world.kube.delete("pods", NAMESPACE, "deleted")
+        await world.until(lambda: world.kube.get("pods", NAMESPACE, "deleted") is None)
+        async with asyncio.timeout(10):
+            await world.node.stop(0.2)
+
+    play(story)
+
+
 def test_a_readiness_gate_is_awaited(play) -> None:
     """A pod whose containers are ready is ready when somebody sets the conditions that it names."""
 

@@ -55,6 +55,7 @@ class Container:
         self._grace = grace
         self._process: Process | None = None
         self._actions: Actions | None = None
+        self._pre_stop: asyncio.Task[bool] | None = None
         self._asked: list[int] = []
         self._began = ""
         self.state: dict[str, Any] = {"waiting": {"reason": "PodInitializing"}}
@@ -103,6 +104,8 @@ class Container:
         finally:
             for task in watching:
                 task.cancel()
+            if self._pre_stop is not None:
+                self._pre_stop.cancel()  # it is of the container, which is gone
             await asyncio.wait(watching)
             prepared.log.close()
         return self._end(code, "Completed" if code == 0 else "Error", self._message(code, prepared))
@@ -115,12 +118,16 @@ class Container:
             return
         hook = (self.spec.get("lifecycle") or {}).get("preStop")
         if hook and self._actions is not None:
-            await self._actions.attempt(hook, _HOOK_TIME)
+            self._pre_stop = asyncio.create_task(self._actions.attempt(hook, _HOOK_TIME))
+            await asyncio.wait([self._pre_stop])
         process.send(signal.SIGTERM)
 
     def kill(self) -> None:
         """End its program and all that it started, at once."""
         self._asked.append(signal.SIGKILL)
+        # NB: the hook's time is a part of the grace period.
+        if self._pre_stop is not None:
+            self._pre_stop.cancel()
         if self._process is not None:
             self._process.send(signal.SIGKILL)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import select
 import shlex
 import signal
 import subprocess
@@ -80,6 +81,7 @@ def world(tmp_path_factory) -> Iterator[ClientWorld]:
     """One control plane for all examples."""
     found = ClientWorld(tmp_path_factory.mktemp("world"))
     found.start()
+    found.logs.update({f"digits-{task}": "a line\n" for task in ("chief-0", "ps-0", "worker-0", "worker-1")})
     yield found
     found.stop()
 
@@ -121,6 +123,7 @@ def begin_and_interrupt(words: list[str]) -> None:
         env={**os.environ, "PYTHONUNBUFFERED": "1"},
     ) as process:
         assert process.stdout is not None
+        assert select.select([process.stdout], [], [], 20)[0], f"{words} said nothing"
         first = process.stdout.readline()
         process.send_signal(signal.SIGINT)
         rest = process.communicate(timeout=30)[0]
@@ -132,4 +135,4 @@ def test_what_is_shown_elsewhere_is(words: str, file: str) -> None:
     """The tests that stand for an example run it."""
     text = (Path(__file__).parent / file).read_text(encoding="utf-8")
 
-    assert words.split()[-1].removeprefix("--") in text
+    assert words.rsplit(maxsplit=1)[-1].removeprefix("--") in text

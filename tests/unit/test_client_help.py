@@ -46,7 +46,7 @@ def examples() -> Iterator[str]:
 
 #: What does not end by itself: it is left to print something, and then interrupted.
 LASTING = re.compile(
-    r"^tfcluster (logs .*(-f|--follow)|events .*(-f|--follow)|status .*(--watch|-w)|session |local run)"
+    r"^tfcluster ((logs|events) .*(-f|--follow)|status .*(--watch|-w)|wait .*--for finished|session |local run)"
 )
 #: What ends with something else than 0 as its example stands in the help, and why.
 OTHERWISE = {"diff": {0, 1}, "convert": {0, 3}, "doctor": {0, 1}}
@@ -89,8 +89,10 @@ def test_an_example_works(line: str, world: ClientWorld, tmp_path: Path, monkeyp
     if world.cluster("digits") is None:
         manifest = tmp_path / "digits.yaml"
         assert CliRunner().invoke(root, ["apply", "-f", str(manifest)]).exit_code == 0
-    world.await_condition("digits", "Ready")
     words = shlex.split(re.split(r" [|>] ?", line)[0])[1:]
+    if words[0] != "resume":
+        assert CliRunner().invoke(root, ["resume", "digits"]).exit_code == 0
+        world.await_condition("digits", "Ready")
     if LASTING.match(line):
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
         process = subprocess.Popen(

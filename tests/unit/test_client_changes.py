@@ -164,7 +164,7 @@ def test_delete_waits_for_the_pods(client_world):
     client_world.declare("digits", {"worker": {"replicas": 2}})
     client_world.await_condition("digits", "Ready")
 
-    shown = client_world.cli("delete", "digits", "--yes", "--wait", "--timeout", "20s")
+    shown = client_world.cli("delete", "digits", "digits", "--yes", "--wait", "--timeout", "20s")
 
     assert (shown.exit_code, shown.stdout) == (0, "digits deleted\n")
     assert client_world.cluster("digits") is None

@@ -49,7 +49,7 @@ LASTING = re.compile(
     r"^tfcluster (logs .*(-f|--follow)|events .*(-f|--follow)|status .*(--watch|-w)|session |local run)"
 )
 #: What ends with something else than 0 as its example stands in the help, and why.
-OTHERWISE = {"diff": {0, 1}, "convert": {0, 3}, "doctor": {0, 1}}
+OTHERWISE = {"diff": {0, 1}, "convert": {0, 3}, "doctor": {0, 1}, "local": {0, 1}}
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ LASTING = re.compile(
     r"^tfcluster (logs .*(-f|--follow)|events .*(-f|--follow)|status .*(--watch|-w)|wait .* finished|session|local run)"
 )
 #: What ends with something else than 0 as its example stands in the help.
-OTHERWISE = {"diff": {0, 1}, "convert": {0, 3}, "doctor": {0, 1}, "local": {0, 1}}
+OTHERWISE = {"diff": {0, 1}, "convert": {0, 3}, "doctor": {0, 1}}
 #: What needs more than a cluster, and the file of tests that runs it.
 SHOWN_ELSEWHERE = {"local kill": "test_local_run.py", "session --tensorboard": "test_client_session.py"}
 

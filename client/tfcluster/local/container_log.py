@@ -29,14 +29,21 @@ class ContainerLog:
     Args:
         path: its file; an older one of that name becomes ``NAME.1.log``, and so on.
         heard: is told of each line, without its end.
+        lost: is told why lines are missing in the file, as where the disk is full; the others still hear them.
     """
 
-    def __init__(self, path: Path, heard: Callable[[bytes], None] = lambda _: None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        heard: Callable[[bytes], None] = lambda _: None,
+        lost: Callable[[OSError], None] = lambda _: None,
+    ) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         _put_aside(path)
         self.path = path
         self._file: BinaryIO = path.open("ab", buffering=0)
         self._heard = heard
+        self._lost = lost
         self._partial = b""
         self._last: deque[bytes] = deque(maxlen=_MESSAGE_LINES)
         self._grown = asyncio.Event()
@@ -54,7 +61,10 @@ class ContainerLog:
         if not lines:
             return
         at = _timestamp()
-        self._file.write(b"".join(at + b" " + line + b"\n" for line in lines))
+        try:
+            self._file.write(b"".join(at + b" " + line + b"\n" for line in lines))
+        except OSError as error:
+            self._lost(error)
         self._last.extend(lines)
         for line in lines:
             self._heard(line)

@@ -20,7 +20,7 @@ from tfcluster.errors import TFClusterError
 
 
 @click.group()
-@examples("$ tfcluster local run -f examples/parameter-server.yaml --map /opt/examples=examples --timeout 10m")
+@examples("$ tfcluster local run -f digits.yaml --timeout 10m")
 def command() -> None:
     """Run a TFCluster on this machine, without Kubernetes."""
 
@@ -54,8 +54,8 @@ def command() -> None:
 @click.option("-q", "--quiet", is_flag=True, help="Leave the tasks' logs out.")
 @examples(
     """
-    $ tfcluster local run -f examples/parameter-server.yaml --map /opt/examples=examples
-    $ tfcluster local run -f examples/gpu.yaml --gpus 2 --timeout 5m --junit report.xml
+    $ tfcluster local run -f digits.yaml --map /opt/examples=.
+    $ tfcluster local run -f digits.yaml --gpus 2 --timeout 5m --junit report.xml
     """
 )
 def run(

@@ -25,9 +25,17 @@ STYLES: Final = {
 }
 
 
+class _Console(Console):
+    """A console that leaves a reader who went away to the command, as every other print does."""
+
+    def on_broken_pipe(self) -> None:
+        """Tell that nobody reads any more, as in ``tfcluster status | head``."""
+        raise BrokenPipeError
+
+
 def console(*, err: bool = False) -> Console:
     """Give the console of this process: it has colours only on a terminal, and wraps nothing that is piped."""
-    return Console(stderr=err, highlight=False, soft_wrap=True, markup=False, emoji=False)
+    return _Console(stderr=err, highlight=False, soft_wrap=True, markup=False, emoji=False)
 
 
 def data(document: Any, kind: str) -> None:

@@ -138,6 +138,9 @@ def _run() -> Iterator[tuple[Run, Callable[..., None]]]:
             if done.returncode:
                 raise DemoError(f"tfcluster {' '.join(arguments)} ended with {done.returncode}")
 
+        # NB: by default these two end Python at once, and leave the cluster and its folder.
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, lambda got, _: sys.exit(128 + got))
         run = Run(environment)
         try:
             yield run, tell

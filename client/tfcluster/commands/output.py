@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from tfcluster.errors import TFClusterError
+from tfcluster.standing import printable
 
 #: The colours of states, for every command.
 STYLES: Final = {
@@ -27,7 +28,14 @@ STYLES: Final = {
 
 def console(*, err: bool = False) -> Console:
     """Give the console of this process: it has colours only on a terminal, and wraps nothing that is piped."""
-    return Console(stderr=err, highlight=False, soft_wrap=True, markup=False, emoji=False)
+    return _Console(stderr=err, highlight=False, soft_wrap=True, markup=False, emoji=False)
+
+
+class _Console(Console):
+    """A console that leaves it to the command line what a closed pipe means: rich would end with exit code 1."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
 
 
 def data(document: Any, kind: str) -> None:
@@ -53,8 +61,8 @@ def write_file(path: Path, text: str) -> None:
 
 
 def say(words: str) -> None:
-    """Tell the user something that is no data."""
-    click.echo(words, err=True)
+    """Tell the user something that is no data; what others wrote in it steers no terminal."""
+    click.echo(printable(words), err=True)
 
 
 def styled(words: str, style: str) -> Text:

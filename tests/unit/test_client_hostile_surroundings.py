@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import subprocess
 import sys
 
@@ -174,3 +175,22 @@ def test_a_user_and_password_of_curl_are_no_part_of_a_report():
     ]
     assert not [one for one in told if "private" in one]
     assert [one.count("bob:") for one in told] == [3, 1]
+
+
+def test_a_doctor_who_reaches_no_server_says_so_of_a_cluster_too(tmp_path):
+    """With a name as without: the checks are printed as JSON, and the exit code is that of a failed check."""
+    at = kubeconfig(tmp_path / "config", {"token": "t"})
+    said = CliRunner().invoke(root, ["doctor", "digits", "--kubeconfig", str(at), "-o", "json"])
+    assert said.exit_code == 1
+    checks = {one["name"]: one["verdict"] for one in json.loads(said.stdout)["checks"]}
+    assert checks == {"API server": "failed", "cluster": "unknown"}
+
+
+def test_what_is_refused_was_not_said_to_have_happened(client_world):
+    """The words before a change speak of what is to come; a change of nothing is told as such."""
+    client_world.declare("digits", {"worker": {"replicas": 1}})
+    client_world.await_that(lambda: "status" in (client_world.cluster("digits") or {}))
+    assert client_world.cli("resume", "digits").stdout == "digits unchanged\n"
+    assert client_world.cli("suspend", "digits", "--dry-run").stdout.startswith("digits suspended (dry run")
+    assert "To be deleted: TFCluster digits" in client_world.cli("delete", "digits", "--dry-run").stderr
+    assert "worker: its 1 task is replaced. " in client_world.cli("restart", "digits", "--dry-run").stderr

@@ -118,7 +118,7 @@ def deletion(body: Mapping[str, Any]) -> tuple[str, ...]:
     )
     kept = sorted({used for job in jobs.values() for used in _used_by(job.get("template") or {})})
     stays = f"To be kept: {', '.join(kept) if kept else 'whatever is not its own, such as volumes and images'}."
-    return (f"{gone}logs, its Service and its views.", stays)
+    return (f"{gone}its Service and its views.", stays)
 
 
 def _used_by(template: Mapping[str, Any]) -> Iterator[str]:

@@ -194,3 +194,15 @@ def test_what_is_refused_was_not_said_to_have_happened(client_world):
     assert client_world.cli("suspend", "digits", "--dry-run").stdout.startswith("digits suspended (dry run")
     assert "To be deleted: TFCluster digits" in client_world.cli("delete", "digits", "--dry-run").stderr
     assert "worker: its 1 task is replaced. " in client_world.cli("restart", "digits", "--dry-run").stderr
+
+
+def test_one_task_may_be_a_text(client_world):
+    """`logs("digits", "worker/0")` does not ask for the jobs w, o, r and so on."""
+    client_world.declare("digits", {"worker": {"replicas": 1}})
+    client_world.await_that(lambda: "status" in (client_world.cluster("digits") or {}))
+    with client_world.client() as client:
+        client.restart("digits", "worker", dry_run=True)
+        client_world.await_that(lambda: client_world.at_once(lambda: len(client_world.kube.list("pods"))) == 1)
+        assert list(client.logs("digits", "worker/0", tail=0)) == []
+    said = client_world.cli("delete", "digits", "--dry-run").stderr
+    assert "the pods of its 1 task with their logs, its Service and its views.\n" in said

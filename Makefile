@@ -25,7 +25,7 @@ CHARTS ?=
 SOURCES := operator resolver client crds scripts tests bench local_kubernetes memory_kubernetes examples
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-kubernetes test check lint types layers unit simulate mutants tensorflow-tests local-tests integration test-versions chart docs \
+.PHONY: help demo demo-kubernetes test check lint types layers unit simulate mutants tensorflow-tests local-tests client-tests integration test-versions chart docs \
 	docs-serve reference lint-chart release-tests e2e cluster cluster-down install bench release release-check publish test-release changelog \
 	lock crds chart-docs clean
 
@@ -38,7 +38,7 @@ demo: $(DEMO)/.complete ## watch a TensorFlow cluster on this machine train, res
 demo-kubernetes: .venv ## the same on a Kubernetes of its own: 7 to 12 minutes the first time, one later
 	$(BIN)/python -m scripts.demo_kubernetes
 
-test: check docs simulate mutants tensorflow-tests local-tests integration chart release-tests e2e ## all set-up and all tests; what CI runs
+test: check client-tests docs simulate mutants tensorflow-tests local-tests integration chart release-tests e2e ## all set-up and all tests; what CI runs
 
 check: lint types layers unit ## lint, types, layers, unit tests: a minute or so, no cluster
 
@@ -52,8 +52,14 @@ types: .venv
 layers: .venv
 	$(BIN)/lint-imports
 
+# Tests of the client that run a control plane or programs: they wait more than they work.
+CLIENT := $(shell grep -lE 'client_world|local_world' tests/unit/test_*.py)
+
 unit: .venv
-	PYTHONHASHSEED=0 $(PYTEST) $(PARALLEL) tests/unit tests/properties tests/simulation
+	PYTHONHASHSEED=0 $(PYTEST) $(PARALLEL) tests/unit tests/properties tests/simulation $(CLIENT:%=--ignore %)
+
+client-tests: .venv ## the command line and the Python client on a control plane in memory; programs of tfcluster local
+	$(PYTEST) $(PARALLEL) --numprocesses 3 $(CLIENT)
 
 simulate: .venv ## every plan of the simulation; PLAN='…' repeats one with a trace, LEARN=1 makes the references again
 	PYTHONHASHSEED=0 PYTHONPATH=tests:. $(BIN)/python -m simulation

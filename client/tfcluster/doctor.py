@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import resources
 from typing import Final
 
@@ -30,7 +30,14 @@ _NOT_HERE: Final = (
 )
 
 
-def diagnose(client: Client, name: str | None, *, local: bool = False, inside: bool = True) -> Iterator[Check]:
+def diagnose(
+    client: Client,
+    name: str | None,
+    *,
+    local: bool = False,
+    inside: bool = True,
+    say: Callable[[str], object] = lambda _: None,
+) -> Iterator[Check]:
     """Look, and judge.
 
     Args:
@@ -38,6 +45,7 @@ def diagnose(client: Client, name: str | None, *, local: bool = False, inside: b
         name: the cluster; None looks at the installation alone.
         local: it is a `tfcluster local run`.
         inside: also run the resolver's doctor in some of the cluster's tasks.
+        say: is told what takes a while.
 
     Yields:
         The checks, in the order in which they build on each other.
@@ -49,7 +57,7 @@ def diagnose(client: Client, name: str | None, *, local: bool = False, inside: b
     else:
         yield from doctor_installation.judge(found, packaged_definition())
     if name is not None:
-        yield from _of_cluster(client, name, local=local, inside=inside)
+        yield from _of_cluster(client, name, say if inside and not local else None, local=local)
 
 
 def packaged_definition() -> dict[str, object]:
@@ -59,7 +67,9 @@ def packaged_definition() -> dict[str, object]:
     return document
 
 
-def _of_cluster(client: Client, name: str, *, local: bool, inside: bool) -> Iterator[Check]:
+def _of_cluster(
+    client: Client, name: str, look_inside: Callable[[str], object] | None, *, local: bool
+) -> Iterator[Check]:
     try:
         body, picture = looking.look_closely(client, name)
     except NoClusterError as error:
@@ -77,13 +87,18 @@ def _of_cluster(client: Client, name: str, *, local: bool, inside: bool) -> Iter
         if check.name not in {*not_here, *(("quotas", "references") if local else ())}:
             yield check
     yield from (Check(one, "skipped", why) for one, why in not_here.items())
-    if inside and not local:
-        yield from _inside(client, picture, cluster)
+    if look_inside is not None:
+        yield from _inside(client, picture, cluster, look_inside)
 
 
-def _inside(client: Client, picture: Picture, cluster: TFCluster | None) -> Iterator[Check]:
+def _inside(
+    client: Client, picture: Picture, cluster: TFCluster | None, say: Callable[[str], object]
+) -> Iterator[Check]:
     containers = {job.name: main_container(job.template) for job in cluster.jobs} if cluster is not None else {}
-    yield from doctor_inside.judge(doctor_inside.examine(client.api, doctor_inside.chosen(picture), containers))
+    tasks = doctor_inside.chosen(picture)
+    if tasks:
+        say(f"looking into {', '.join(task.name for task in tasks)}; that may take a minute …")
+    yield from doctor_inside.judge(doctor_inside.examine(client.api, tasks, containers))
 
 
 def _read(body: Object) -> TFCluster | None:

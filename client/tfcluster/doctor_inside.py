@@ -15,9 +15,9 @@ from tfcluster.picture import Picture
 from tfcluster.standing import clean
 from tfcluster.task_picture import TaskPicture
 
-#: In so many tasks it is run, and that long each may take, in seconds; half of it for connections to other tasks.
+#: In so many tasks it is run, and that long each may take, in seconds: to import TensorFlow takes most of it.
 AT_MOST: Final = 8
-_SECONDS: Final = 20.0
+_SECONDS: Final = 60.0
 _PROGRAM: Final = ("python3", "-m", "tfcluster_resolver", "doctor", "--json", "--timeout", "5")
 _BY_HAND: Final = "Run it by hand, where it may take longer: kubectl exec POD -- python3 -m tfcluster_resolver doctor"
 _NOT_STARTED: Final = frozenset({126, 127})

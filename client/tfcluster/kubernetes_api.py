@@ -157,10 +157,12 @@ class KubernetesApi:
         return self._json("GET", self._path(resource, namespace, name, subresource))
 
     def find(self, resource: Resource, name: str, namespace: str | None = None) -> Object | None:
-        """Give an object, or None where it is not there; raises RefusedError."""
+        """Give an object, or None where it is not there; raises RefusedError, also where there is no such kind."""
         try:
             return self.get(resource, name, namespace)
-        except NotFoundError:
+        except NotFoundError as error:
+            if error.reason == refusals.UNKNOWN_PATH:
+                raise
             return None
 
     def exists(self, resource: Resource, name: str, namespace: str | None = None) -> bool:

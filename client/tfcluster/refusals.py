@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from tfcluster.errors import ConflictError, NotFoundError, RefusedError
 from tfcluster_operator.model import naming
+
+#: The reason of a 404 that is of no object: the kind itself is not there.
+UNKNOWN_PATH: Final = "UnknownPath"
 
 
 def of_response(status: int, body: bytes, *, server: str = "") -> RefusedError:
@@ -30,7 +33,7 @@ def of_response(status: int, body: bytes, *, server: str = "") -> RefusedError:
         document = {"message": words[0] if words else "no reason given"}
         if status == 404:
             document["message"] = f"{server or 'the server'} does not know this path: {document['message']}"
-            document["reason"] = "NotFound"
+            document["reason"] = UNKNOWN_PATH
     return of_status({"code": status, **document})
 
 

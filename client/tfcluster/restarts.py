@@ -27,7 +27,7 @@ _ON_THE_WAY: Final = {
     "Disrupted": "its pod was taken away, and is replaced already",
     "BackingOff": "it has failed, and is started again by itself",
     "Failed": "it has failed, and is started again by itself",
-    "Missing": "its pod is created already",
+    "Missing": "it has no pod yet, and gets one",
 }
 
 
@@ -120,7 +120,7 @@ def restart_of_task(
             f"tfcluster resume {name}.",
         )
     if found.state in _ON_THE_WAY:
-        cause = f" ({found.cause})" if found.cause else ""
+        cause = f" ({found.cause})" if found.cause and found.state != "Missing" else ""
         return Replacement("", "", (f"{task}: {_ON_THE_WAY[found.state]}{cause}.",))
     if found.state not in _REPLACEABLE:
         cause = found.cause or found.state

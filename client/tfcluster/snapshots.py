@@ -57,6 +57,7 @@ class Snapshots:
         self._api = api
         self._selections = selections
         self._news: queue.Queue[_News] = queue.Queue()
+        self._over = threading.Event()
 
     def each(self, *, tick: float | None = None) -> Iterator[tuple[Found, ...]]:
         """Give what there is, and again whenever something changed.
@@ -72,12 +73,15 @@ class Snapshots:
             threading.Thread(target=self._follow, args=(number, selection), daemon=True).start()
         found = [Found() for _ in self._selections]
         unknown = set(range(len(found)))
-        while True:
-            for news in self._take(tick):
-                unknown.discard(news[0])
-                found[news[0]] = _entered(found[news[0]], news)
-            if not unknown:
-                yield tuple(found)
+        try:
+            while True:
+                for news in self._take(tick):
+                    unknown.discard(news[0])
+                    found[news[0]] = _entered(found[news[0]], news)
+                if not unknown:
+                    yield tuple(found)
+        finally:
+            self._over.set()
 
     def _take(self, tick: float | None) -> Iterator[_News]:
         """Give what has come, and what comes with it."""
@@ -91,6 +95,8 @@ class Snapshots:
 
     def _follow(self, number: int, selection: Selection) -> None:
         def broken(error: TFClusterError) -> None:
+            if self._over.is_set():
+                raise error
             self._news.put((number, None, error, None))
 
         try:
@@ -102,6 +108,8 @@ class Snapshots:
                 fields=selection.fields,
                 broken=broken,
             ):
+                if self._over.is_set():
+                    return
                 self._news.put((number, list(objects.values()), None, None))
         except Exception as error:  # noqa: BLE001 - who reads the queue must learn that nothing comes any more
             self._news.put((number, None, None, error))

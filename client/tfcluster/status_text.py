@@ -139,7 +139,9 @@ def _heading(picture: Picture, paper: Paper, now: float) -> Iterator[Text]:
         words = f"last restart {when} ago: {last.get('task')} {last.get('reason')}{code}: {last.get('message', '')}"
         yield from wrap(Text(clean(words).rstrip(": ")), paper, "  ")
         if last.get("pod"):
-            yield from wrap(Text(f"its log: kubectl logs {last['pod']} -n {picture.namespace}"), paper, "  ")
+            job, _, index = str(last.get("task")).rpartition("-")
+            words = f"its log: tfcluster logs {picture.name} {job}/{index} --previous -n {picture.namespace}"
+            yield from wrap(Text(clean(words)), paper, "  ")
 
 
 def _facts(picture: Picture, now: float) -> Iterator[str]:
@@ -148,7 +150,7 @@ def _facts(picture: Picture, now: float) -> Iterator[str]:
     if picture.accelerators:
         yield picture.accelerators
     limit = "" if picture.backoff_limit is None else f" of at most {picture.backoff_limit}"
-    yield f"{picture.restarts} restarts{limit}"
+    yield f"{_restarts(picture.restarts)}{limit}"
     if picture.finished:
         yield f"finished {age(now - picture.finished)} ago"
     if picture.deadline:
@@ -180,10 +182,14 @@ def _tree(picture: Picture, paper: Paper, now: float, *, many: bool) -> list[Tex
     return drawn
 
 
+def _restarts(count: int) -> str:
+    return "1 restart" if count == 1 else f"{count} restarts"
+
+
 def _counts(job: JobPicture) -> str:
     parts = [f"{job.ready}/{job.desired} ready"]
     parts += [f"{job.completed} completed"] if job.completed else []
-    parts += [f"{job.restarts} restarts"] if job.restarts else []
+    parts += [_restarts(job.restarts)] if job.restarts else []
     parts += [f"{job.replaced} replaced"] if job.replaced else []
     return ", ".join(parts)
 

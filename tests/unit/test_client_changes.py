@@ -9,7 +9,9 @@ import pytest
 from memory_kubernetes import Refusal
 from tfcluster.changes import deletion, resumption, scaling, suspension
 from tfcluster.errors import ConflictError, ManifestError, NoClusterError, NotRunningError
-from tfcluster.restarts import restart_of_jobs
+from tfcluster.observed import seconds_of
+from tfcluster.restarts import restart_of_jobs, restart_of_task
+from tfcluster.task_names import TaskName
 
 
 def cluster(*conditions, **spec):
@@ -162,7 +164,7 @@ def test_delete_waits_for_the_pods(client_world):
     client_world.declare("digits", {"worker": {"replicas": 2}})
     client_world.await_condition("digits", "Ready")
 
-    shown = client_world.cli("delete", "digits", "--yes", "--wait", "--timeout", "20s")
+    shown = client_world.cli("delete", "digits", "digits", "--yes", "--wait", "--timeout", "20s")
 
     assert (shown.exit_code, shown.stdout) == (0, "digits deleted\n")
     assert client_world.cluster("digits") is None
@@ -240,6 +242,19 @@ def test_restart_of_what_does_not_run_is_refused():
         restart_of_jobs(cluster("Failed"), ["worker"], 0.0)
 
 
+def test_restart_leaves_a_task_that_pauses_to_the_operator():
+    """Its next try is named; deleting its failed pod would lose the log, and start nothing sooner."""
+    body = rolling("Recreate")
+    failing = {"1": {"inRow": 1, "retryTime": "2026-01-01T00:01:00Z"}}
+    body["status"]["internal"] = {"jobs": {"worker": {"failing": failing}}}
+    now = seconds_of("2026-01-01T00:00:30Z")
+
+    found = restart_of_task(body, [], TaskName("worker", 1), now)
+
+    assert found.pod == ""
+    assert found.words == ("worker/1: it has failed, and is started again by itself (next try at 00:01:00 UTC).",)
+
+
 def uids(client_world):
     pods = client_world.at_once(lambda: client_world.kube.list("pods"))
     return {one["metadata"]["name"]: one["metadata"]["uid"] for one in pods}
@@ -275,8 +290,8 @@ def test_restart_of_a_job_replaces_its_pods(client_world):
     assert client_world.cluster("digits")["status"]["restarts"] == 0
 
 
-def test_restart_leaves_complete_and_failed_tasks_to_the_operator(client_world):
-    """A complete task is refused with what to do; of a failed one, its next try is named and its log kept."""
+def test_restart_of_a_complete_task_is_refused(client_world):
+    """The message says what to do; the pod of a task that failed is kept for its log, whoever restarts the task."""
     client_world.declare("digits", {"worker": {"replicas": 2}, "chief": {}})
     client_world.await_condition("digits", "Ready")
     client_world.at_once(lambda: client_world.nodes.exit("digits-worker-0", 0))

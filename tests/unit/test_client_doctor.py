@@ -421,7 +421,7 @@ def test_doctor_on_an_api_server_that_serves_little(client_world):
     client_world.await_condition("mnist", "Ready")
 
     result = client_world.cli("doctor", "mnist")
-    document = json.loads(client_world.cli("doctor", "mnist", "-o", "json").output)
+    document = json.loads(client_world.cli("doctor", "mnist", "-o", "json").stdout)
 
     assert (result.exit_code, document["verdict"]) == (0, "ok"), result.output
     assert "ok        cluster: mnist is Ready" in result.output

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import select
 import shlex
 import signal
 import subprocess
@@ -44,12 +45,18 @@ def examples() -> Iterator[str]:
         yield from re.findall(r"^\s*\$ (tfcluster .*?)\s*(?:  #.*)?$", help_of(command), re.MULTILINE)
 
 
-#: What does not end by itself: it is left to print something, and then interrupted.
+#: What does not end by itself: it is left to begin, and then interrupted.
 LASTING = re.compile(
-    r"^tfcluster (logs .*(-f|--follow)|events .*(-f|--follow)|status .*(--watch|-w)|session |local run)"
+    r"^tfcluster (logs .*(-f|--follow)|events .*(-f|--follow)|status .*(--watch|-w)|wait .* finished|session|local run)"
 )
-#: What ends with something else than 0 as its example stands in the help, and why.
+#: What ends with something else than 0 as its example stands in the help.
 OTHERWISE = {"diff": {0, 1}, "convert": {0, 3}, "doctor": {0, 1}}
+#: What needs more than a cluster, and the file of tests that runs it.
+SHOWN_ELSEWHERE = {"local kill": "test_local_run.py", "session --tensorboard": "test_client_session.py"}
+
+
+def is_shown_elsewhere(line: str) -> bool:
+    return any(all(word in line.split() for word in words.split()) for words in SHOWN_ELSEWHERE)
 
 
 @pytest.mark.parametrize(
@@ -74,37 +81,58 @@ def world(tmp_path_factory) -> Iterator[ClientWorld]:
     """One control plane for all examples."""
     found = ClientWorld(tmp_path_factory.mktemp("world"))
     found.start()
+    found.logs.update({f"digits-{task}": "a line\n" for task in ("chief-0", "ps-0", "worker-0", "worker-1")})
     yield found
     found.stop()
 
 
-@pytest.mark.parametrize("line", list(examples()))
-def test_an_example_works(line: str, world: ClientWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Typed as it stands, beside the files that it names, an example does what it should."""
+@pytest.fixture
+def place(world: ClientWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder with the files that examples name, and the cluster digits as its file has it, which runs."""
     for file in FILES.iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
+    (tmp_path / "examples").symlink_to(FILES.parents[2] / "examples")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("KUBECONFIG", str(world.kubeconfig))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    if world.cluster("digits") is None:
-        manifest = tmp_path / "digits.yaml"
-        assert CliRunner().invoke(root, ["apply", "-f", str(manifest)]).exit_code == 0
-    world.await_condition("digits", "Ready")
+    again = ["wait", "digits", "--for", "resized", "--timeout", "20s"]
+    for words in (["apply", "-f", "digits.yaml"], ["resume", "digits"], again):
+        done = CliRunner().invoke(root, words)
+        assert done.exit_code == 0, done.output
+
+
+@pytest.mark.usefixtures("place")
+@pytest.mark.parametrize("line", [one for one in examples() if not is_shown_elsewhere(one)])
+def test_an_example_works(line: str) -> None:
+    """Typed as it stands, beside the files that it names, an example does what it should."""
     words = shlex.split(re.split(r" [|>] ?", line)[0])[1:]
     if LASTING.match(line):
-        environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tfcluster", *words],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            env=environment,
-        )
-        assert process.stdout is not None
-        first = process.stdout.readline()
-        process.send_signal(signal.SIGINT)
-        rest = process.communicate(timeout=30)[0]
-        assert process.returncode in {0, 130}, (first + rest).decode()
+        begin_and_interrupt(words)
         return
     done = CliRunner().invoke(root, words, input="y\n")
 
     assert done.exit_code in OTHERWISE.get(words[0], {0}), done.output
+
+
+def begin_and_interrupt(words: list[str]) -> None:
+    """Run a command until it has said something, and press Ctrl-C."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "tfcluster", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    ) as process:
+        assert process.stdout is not None
+        assert select.select([process.stdout], [], [], 20)[0], f"{words} said nothing"
+        first = process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        rest = process.communicate(timeout=30)[0]
+    assert process.returncode in {0, 130}, (first + rest).decode()
+
+
+@pytest.mark.parametrize(("words", "file"), SHOWN_ELSEWHERE.items())
+def test_what_is_shown_elsewhere_is(words: str, file: str) -> None:
+    """The tests that stand for an example run it."""
+    text = (Path(__file__).parent / file).read_text(encoding="utf-8")
+
+    assert words.rsplit(maxsplit=1)[-1].removeprefix("--") in text

@@ -349,17 +349,3 @@ def test_who_gives_lines_waits_while_nobody_takes_them():
 def scale(world: ClientWorld, replicas: int) -> None:
     change = {"spec": {"jobs": {"worker": {"replicas": replicas}}}}
     world.at_once(lambda: world.kube.patch("tfclusters", "default", "mnist", change))
-
-
-def test_the_examples_of_its_help_work(client_world):
-    """Each line that begins with a dollar sign is run; the one that follows ends with the cluster."""
-    launch(client_world, worker=1)
-    write(client_world, "mnist-worker-0", "done")
-    client_world.at_once(lambda: client_world.nodes.exit("mnist-worker-0", 0))
-    client_world.await_condition("mnist", "Succeeded")
-    shown = client_world.cli("logs", "--help").output.splitlines()
-
-    lines = [line.partition("#")[0].split()[2:] for line in shown if line.strip().startswith("$ tfcluster")]
-
-    assert len(lines) == 4
-    assert [client_world.cli(*line).exit_code for line in lines] == [0, 0, 0, 0]

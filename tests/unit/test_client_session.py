@@ -332,14 +332,14 @@ def test_the_examples_of_its_help_work(client_world, monkeypatch):
 
     def began_and_deleted(*arguments, **options) -> None:
         began(*arguments, **options)
-        client_world.at_once(lambda: client_world.kube.delete("tfclusters", "default", "mnist"))
+        client_world.at_once(lambda: client_world.kube.delete("tfclusters", "default", "digits"))
 
     monkeypatch.setattr(session_command, "_began", began_and_deleted)
     for line in lines:
-        client_world.declare("mnist", {"chief": {"template": BOARD}, "worker": {"replicas": 2}})
+        client_world.declare("digits", {"chief": {"template": BOARD}, "worker": {"replicas": 2}})
         done = client_world.cli(*line)
         assert "127.0.0.1:" in done.stdout
-        assert (done.exit_code, "TFCluster mnist was deleted" in done.stderr) == (1, True)
+        assert (done.exit_code, "TFCluster digits was deleted" in done.stderr) == (1, True)
         client_world.await_that(lambda: not client_world.at_once(lambda: client_world.kube.list("pods")))
 
     assert [url.rpartition(":")[0] for url in opened] == ["http://127.0.0.1"]

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -467,6 +470,31 @@ def test_status_of_nothing_is_an_error_and_an_empty_namespace_is_not(client_worl
     assert empty.stdout == ""
 
 
+def test_where_the_kind_is_not_installed_that_is_said(client_world):
+    """It is not the cluster that is missing."""
+    client_world.at_once(lambda: client_world.kube.uninstall("tfclusters"))
+
+    result = client_world.cli("status", "mnist")
+
+    assert result.exit_code == 1
+    assert "no TFCluster" not in result.stderr
+    assert "Is the operator installed?" in result.stderr
+
+
+def test_a_reader_that_goes_away_is_no_failure(client_world):
+    """As `tfcluster status mnist | head -1` does."""
+    client_world.declare("mnist", {"worker": {"replicas": 2}})
+    client_world.await_condition("mnist", "Ready")
+    reading, writing = os.pipe()
+    os.close(reading)
+    words = [sys.executable, "-m", "tfcluster", "status", "mnist", "--kubeconfig", str(client_world.kubeconfig)]
+
+    done = subprocess.run(words, stdout=writing, stderr=subprocess.PIPE, check=False)
+    os.close(writing)
+
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
 def test_who_may_not_list_pods_still_sees_the_counts(client_world, monkeypatch):
     """What could not be looked at is told, and nothing is made up."""
     client_world.declare("mnist", {"worker": {"replicas": 2}})
@@ -534,14 +562,3 @@ def test_a_watch_that_dies_of_a_fault_says_so(client_world, monkeypatch):
         monkeypatch.setattr(client.api, "list", lambda *_, **__: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             next(Snapshots(client.api, [looking.Selection(looking.PODS)]).each())
-
-
-def test_the_examples_of_its_help_work(client_world):
-    """Each line that begins with a dollar sign is run."""
-    client_world.declare("mnist", {"worker": {}})
-    client_world.await_condition("mnist", "Ready")
-    help_text = client_world.cli("status", "--help").output
-
-    lines = [line.split()[2:] for line in help_text.splitlines() if line.strip().startswith("$ tfcluster")]
-    assert len(lines) == 3
-    assert [client_world.cli(*line).exit_code for line in lines] == [0, 0, 0]

@@ -30,6 +30,23 @@ def test_a_port_in_use_is_passed_over(tmp_path: Path) -> None:
         assert Ports(tmp_path, choice).take() == choice[1]
 
 
+def test_runs_that_share_no_folder_share_no_port(tmp_path: Path) -> None:
+    """As those of two users, of two jobs of continuous integration, or of two demos."""
+    with socket.socket() as free:
+        free.bind(("", 0))
+        choice = [free.getsockname()[1]]
+    here, other = Ports(tmp_path / "here", choice), Ports(tmp_path / "other", choice)
+
+    assert here.take() == choice[0]
+    with pytest.raises(NoPortError):
+        other.take()
+    assert not list((tmp_path / "other").iterdir())
+    here.release()
+    last = Ports(tmp_path / "other", choice)
+    assert last.take() == choice[0]
+    last.release()
+
+
 def test_no_port_is_one_that_the_system_lends_out() -> None:
     """An outgoing connection must not get a task's port between two of its runs."""
     first, _ = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()

@@ -101,9 +101,9 @@ def _read_program(ctx: click.Context, param: click.Parameter, value: Path | None
 @options.place_if_needed
 @options.output("yaml", "json")
 @options.examples("""
-    $ tfcluster create digits --ps 1 --workers 2 --image registry.example.test/train:1 --script train.py
-    $ tfcluster create digits --workers 4 --gpus 1 --image registry.example.test/train:1 -- python3 /opt/train.py
-    $ tfcluster create digits --ps 1 --image registry.example.test/train:1 --script train.py --apply -- --epochs 5
+    $ tfcluster create letters --ps 1 --workers 2 --image registry.example.test/train:1 --script train.py
+    $ tfcluster create letters --workers 4 --gpus 1 --image registry.example.test/train:1 -- python3 /opt/train.py
+    $ tfcluster create letters --ps 1 --image registry.example.test/train:1 --script train.py --apply -- --epochs 5
 """)
 def command(
     *,

@@ -31,7 +31,7 @@ def command(*, client: Client, clusters: tuple[str, ...], wait: bool, yes: bool,
     Their pods go, with their logs, their Service and their views. What you created beside them stays: volumes,
     ConfigMaps, Secrets. On a terminal it asks first.
     """
-    found = [client.get(name) for name in clusters]
+    found = [client.get(name) for name in dict.fromkeys(clusters)]
     for body in found:
         for words in deletion(body):
             say(words)

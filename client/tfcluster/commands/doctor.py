@@ -27,7 +27,7 @@ _STYLES = {"ok": "good", "warning": "waiting", "failed": "bad", "unknown": "off"
 @examples("""
     $ tfcluster doctor
     $ tfcluster doctor digits
-    tfcluster doctor mnist -o json | jq -r .toDo[0]
+    tfcluster doctor digits -o json | jq -r .toDo[0]
 """)
 def command(*, client: Client, name: str | None, no_exec: bool, output: Format) -> None:
     """Look for what is wrong, and say what to do.
@@ -46,7 +46,7 @@ def command(*, client: Client, name: str | None, no_exec: bool, output: Format) 
     parameters = click.get_current_context().params
     local = bool(parameters.get("local") or parameters.get("session"))
     checks: list[Check] = []
-    found = doctor.diagnose(client, name, local=local, inside=not no_exec)
+    found = doctor.diagnose(client, name, local=local, inside=not no_exec, say=printing.say)
     if output == "table":
         for check in found:
             checks.append(check)

@@ -20,7 +20,7 @@ from tfcluster.errors import TFClusterError
 
 
 @click.group()
-@examples("$ tfcluster local run -f examples/parameter-server.yaml --map /opt/examples=examples --timeout 10m")
+@examples("$ tfcluster local run -f digits.yaml --timeout 10m")
 def command() -> None:
     """Run a TFCluster on this machine, without Kubernetes."""
 
@@ -45,15 +45,17 @@ def command() -> None:
     metavar="[CONTAINER=]COMMAND",
     help="What a container without a command runs in place of its image's entry point.",
 )
-@click.option("--timeout", type=seconds, metavar="TIME", help="End it after so long, with exit code 124.")
+@click.option(
+    "--timeout", type=seconds, metavar="TIME", help="End it after so long, with exit code 124; 0 means never."
+)
 @click.option("--junit", type=click.Path(path_type=Path), metavar="FILE", help="Write a JUnit report.")
 @click.option("--name", help="The name of the run, for --session of other commands.  [default: the TFCluster's]")
 @click.option("--keep", is_flag=True, help="Keep logs and volumes when it has ended.")
 @click.option("-q", "--quiet", is_flag=True, help="Leave the tasks' logs out.")
 @examples(
     """
-    $ tfcluster local run -f examples/parameter-server.yaml --map /opt/examples=examples
-    $ tfcluster local run -f examples/gpu.yaml --gpus 2 --timeout 5m --junit report.xml
+    $ tfcluster local run -f digits.yaml --map /opt/examples=.
+    $ tfcluster local run -f digits.yaml --gpus 2 --timeout 5m --junit report.xml
     """
 )
 def run(
@@ -91,7 +93,7 @@ def run(
         gpus=devices.detect() if gpus is None else gpus,
         mapped=mapped,
         entry_points=programs,
-        timeout=timeout,
+        timeout=timeout or None,
         junit=junit,
         keep=keep,
         quiet=quiet,

@@ -26,16 +26,17 @@ STYLES: Final = {
 }
 
 
+class _Console(Console):
+    """A console that leaves a reader who went away to the command, as every other print does."""
+
+    def on_broken_pipe(self) -> None:
+        """Tell that nobody reads any more, as in ``tfcluster status | head``."""
+        raise BrokenPipeError
+
+
 def console(*, err: bool = False) -> Console:
     """Give the console of this process: it has colours only on a terminal, and wraps nothing that is piped."""
     return _Console(stderr=err, highlight=False, soft_wrap=True, markup=False, emoji=False)
-
-
-class _Console(Console):
-    """A console that leaves it to the command line what a closed pipe means: rich would end with exit code 1."""
-
-    def on_broken_pipe(self) -> None:
-        raise BrokenPipeError
 
 
 def data(document: Any, kind: str) -> None:

@@ -27,7 +27,7 @@ from tfcluster.commands.output import say
 @examples("""
     $ tfcluster report digits --output-file digits.tar.gz
     $ tfcluster report digits --no-logs --output-file -
-    tar -xzOf mnist.tar.gz --wildcards '*/doctor.txt'
+    tar -xzOf digits.tar.gz --wildcards '*/doctor.txt'
 """)
 def command(*, client: Client, name: str, output_file: str | None, no_logs: bool) -> None:
     """Write one tar.gz for a bug report.

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     $ tfcluster status
     $ tfcluster status digits
     $ tfcluster status digits -o json
-    tfcluster status mnist --watch
-    tfcluster status mnist -o json | jq -r '.jobs[].tasks[] | select(.state != "Ready") | .name'
+    tfcluster status digits --watch
+    tfcluster status digits -o json | jq -r '.jobs[].tasks[] | select(.state != "Ready") | .name'
 """)
 def command(
     *, client: Client, name: str | None, all_namespaces: bool, watch: bool, all_tasks: bool, output: Format

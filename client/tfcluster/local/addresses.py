@@ -10,6 +10,7 @@ import fcntl
 import os
 import re
 import socket
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -35,7 +36,8 @@ class Ports:
     """Hands out TCP ports that nobody uses, and that no outgoing connection gets from the system.
 
     A port that was handed out and has no listener yet looks free.  So each is held by a lock on a file, which other
-    runs of this user see, and which the system lets go when this process ends, however it ends.
+    runs with that folder see, and which the system lets go when this process ends, however it ends.  On Linux it is
+    held by a name among its abstract sockets, too: every user and every folder has the same of them, as of ports.
 
     Args:
         folder: where the files are; all runs of a user share it.
@@ -45,7 +47,7 @@ class Ports:
     def __init__(self, folder: Path, choice: Iterable[int] | None = None) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._folder = folder
-        self._held: dict[int, int] = {}
+        self._held: dict[int, tuple[int, ...]] = {}
         self._next = iter(default_choice() if choice is None else choice)
 
     def take(self) -> int:
@@ -70,16 +72,40 @@ class Ports:
         if not _is_at(descriptor, self._folder / str(port)) or not is_free(port):
             os.close(descriptor)
             return False
-        self._held[port] = descriptor
+        try:
+            names = _names(port)
+        except OSError:
+            (self._folder / str(port)).unlink(missing_ok=True)
+            os.close(descriptor)
+            return False
+        self._held[port] = descriptor, *names
         return True
 
     def release(self) -> None:
         """Let all go."""
-        for port, descriptor in self._held.items():
+        for port, descriptors in self._held.items():
             # NB: deleted while it is locked, so that nobody holds a file that is no more.
             (self._folder / str(port)).unlink(missing_ok=True)
-            os.close(descriptor)
+            for descriptor in descriptors:
+                os.close(descriptor)
         self._held.clear()
+
+
+def _names(port: int) -> tuple[int, ...]:
+    """Take a port's name among the abstract sockets, and give its descriptor; nothing where the system has no such.
+
+    Raises:
+        OSError: another process has it.
+    """
+    if sys.platform != "linux":
+        return ()
+    name = socket.socket(socket.AF_UNIX)
+    try:
+        name.bind(f"\0tfcluster-port-{port}")
+    except OSError:
+        name.close()
+        raise
+    return (name.detach(),)
 
 
 def _is_at(descriptor: int, path: Path) -> bool:

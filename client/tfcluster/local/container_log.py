@@ -29,14 +29,21 @@ class ContainerLog:
     Args:
         path: its file; an older one of that name becomes ``NAME.1.log``, and so on.
         heard: is told of each line, without its end.
+        lost: is told why lines are missing in the file, as where the disk is full; the others still hear them.
     """
 
-    def __init__(self, path: Path, heard: Callable[[bytes], None] = lambda _: None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        heard: Callable[[bytes], None] = lambda _: None,
+        lost: Callable[[OSError], None] = lambda _: None,
+    ) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         _put_aside(path)
         self.path = path
         self._file: BinaryIO = path.open("ab", buffering=0)
         self._heard = heard
+        self._lost = lost
         self._partial = b""
         self._last: deque[bytes] = deque(maxlen=_MESSAGE_LINES)
         self._grown = asyncio.Event()
@@ -54,7 +61,10 @@ class ContainerLog:
         if not lines:
             return
         at = _timestamp()
-        self._file.write(b"".join(at + b" " + line + b"\n" for line in lines))
+        try:
+            self._file.write(b"".join(at + b" " + line + b"\n" for line in lines))
+        except OSError as error:
+            self._lost(error)
         self._last.extend(lines)
         for line in lines:
             self._heard(line)
@@ -83,11 +93,18 @@ class ContainerLog:
             while True:
                 self._grown.clear()
                 over = self.closed
-                while chunk := file.read(1 << 20):
-                    yield chunk
+                while lines := file.readlines(1 << 20):
+                    yield b"".join(lines)
                 if over:
                     return
                 await self._grown.wait()
+
+
+def _lines(content: bytes) -> list[bytes]:
+    """Give the lines with their ends."""
+    # NB: splitlines() would end one at each carriage return, too: at every step of a progress bar.
+    *whole, rest = content.split(b"\n")
+    return [line + b"\n" for line in whole] + ([rest] if rest else [])
 
 
 def _timestamp() -> bytes:
@@ -123,7 +140,7 @@ async def answer(log: ContainerLog, query: Mapping[str, str]) -> AsyncIterator[b
     left = _number(query, "limitBytes")
     since = _since(query)
     content = log.path.read_bytes()
-    lines: Iterator[bytes] | list[bytes] = iter(content.splitlines(keepends=True))
+    lines: Iterator[bytes] | list[bytes] = iter(_lines(content))
     if (count := _number(query, "tailLines")) is not None:
         lines = deque(lines, maxlen=count)  # type: ignore[assignment]  # iterated below, whatever it is
     kept = b"".join(_shown(line, timestamps=timestamps) for line in lines if line[: len(since)] >= since)
@@ -134,7 +151,7 @@ async def answer(log: ContainerLog, query: Mapping[str, str]) -> AsyncIterator[b
     async for chunk in log.follow(len(content)):
         if left is not None and left <= 0:
             return
-        shown = b"".join(_shown(line, timestamps=timestamps) for line in chunk.splitlines(keepends=True))
+        shown = b"".join(_shown(line, timestamps=timestamps) for line in _lines(chunk))
         yield shown if left is None else shown[:left]
         left = None if left is None else left - len(shown)
 

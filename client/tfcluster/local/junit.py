@@ -12,6 +12,7 @@ from typing import Any, Final
 from xml.etree import ElementTree  # noqa: ICN001 - its name says what it is
 
 from memory_kubernetes import Change
+from tfcluster.errors import TFClusterError
 from tfcluster.local.story import how_it_ended
 from tfcluster_operator.model import naming
 
@@ -89,6 +90,9 @@ class Record:
             name: the name of the run.
             failure: why it failed; "" where it did not.
             verdict: the words of the verdict.
+
+        Raises:
+            TFClusterError: the file cannot be written.
         """
         now = self._clock()
         suite = ElementTree.Element("testsuite", name=f"tfcluster {name}")
@@ -113,7 +117,32 @@ class Record:
         whole = ElementTree.Element("testsuites")
         whole.append(suite)
         ElementTree.indent(whole)
-        path.write_bytes(ElementTree.tostring(whole, encoding="utf-8", xml_declaration=True) + b"\n")
+        try:
+            path.write_bytes(ElementTree.tostring(whole, encoding="utf-8", xml_declaration=True) + b"\n")
+        except OSError as error:
+            raise _unwritable(path, error) from error
+
+
+def check(path: Path) -> None:
+    """See whether a report can be written, before hours of work depend on it; folders that lack are made.
+
+    Args:
+        path: the file.
+
+    Raises:
+        TFClusterError: it cannot.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.open("ab").close()
+    except OSError as error:
+        raise _unwritable(path, error) from error
+
+
+def _unwritable(path: Path, error: OSError) -> TFClusterError:
+    return TFClusterError(
+        f"the report {path} cannot be written: {error.strerror}", hint="Give --junit a file in a folder of yours."
+    )
 
 
 def _case(suite: ElementTree.Element, about: str, name: str, seconds: float, failure: str) -> ElementTree.Element:

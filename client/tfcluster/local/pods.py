@@ -12,6 +12,7 @@ from memory_kubernetes import MemoryKubernetes, Refusal
 from tfcluster.local.addresses import HOST, NoPortError
 from tfcluster.local.container_log import ContainerLog
 from tfcluster.local.containers import Container, Kind
+from tfcluster.local.story import UNPLAYABLE
 from tfcluster.local.surroundings import Surroundings
 from tfcluster.local.volumes import NotYetError
 from tfcluster_operator.model import naming
@@ -130,7 +131,7 @@ class PodPlayer:
                 await asyncio.gather(*(self._run(one) for one in self._main))
         except Exception as error:  # noqa: BLE001 - whatever it is, the pod must not stay without an end
             _log.exception("pod %s/%s cannot be played", *self.name)
-            self._reason, self._message = "Failed", f"it cannot be played: {error}"
+            self._reason, self._message = UNPLAYABLE, str(error)
             self._kill_all()
         finally:
             if timer is not None:
@@ -308,7 +309,7 @@ class PodPlayer:
             ],
             "containerStatuses": [self._status(one) for one in self._main],
             **({"initContainerStatuses": [self._status(one) for one in self._init]} if self._init else {}),
-            **({"reason": self._reason, "message": self._message} if self._reason == "DeadlineExceeded" else {}),
+            **({"reason": self._reason, "message": self._message} if self._reason else {}),
         }
         try:
             self._kube.patch("pods", *self.name, {"status": told}, subresource="status", user=USER)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import os
 import signal
 import socket
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+_log = logging.getLogger(__name__)
 _SHIM: Final = str(Path(__file__).with_name("shim.py"))
 _CHUNK: Final = 65536
 #: What a program ended with of which nobody can tell, as after SIGKILL.
@@ -127,7 +129,11 @@ class Process:
 async def _read(shim: asyncio.subprocess.Process, output: Callable[[bytes], None]) -> None:
     assert shim.stdout is not None  # noqa: S101 - it was asked for
     while chunk := await shim.stdout.read(_CHUNK):
-        output(chunk)
+        try:
+            output(chunk)
+        except Exception:  # noqa: BLE001 - whatever it is, the program goes on
+            # NB: a program whose output nobody takes blocks, and its pipe never ends.
+            _log.exception("output of process %s is lost", shim.pid)
 
 
 class _Stream:

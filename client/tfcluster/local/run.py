@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from memory_kubernetes import MemoryKubernetes, Refusal, Resource
 from tfcluster import exit_codes
-from tfcluster.errors import ManifestError
+from tfcluster.errors import ManifestError, TFClusterError
 from tfcluster.local import control_plane, devices, junit, manifest, session
 from tfcluster.local.addresses import HOST, Addresses, Ports
 from tfcluster.local.api_server import kubeconfig
@@ -91,15 +91,23 @@ def run(options: Options) -> Outcome:
 
     Raises:
         ManifestError: an object is refused.
-        TFClusterError: a run of that name is there already.
+        TFClusterError: a run of that name is there already, or files cannot be written.
     """
-    with session.begin(options.name, keep=options.keep) as own:
-        _log_to(own.folder / "operator.log")
-        ports = Ports(session.ports())
-        try:
-            return asyncio.run(_Run(options, own, ports).play())
-        finally:
-            ports.release()
+    if options.junit is not None:
+        junit.check(options.junit)
+    try:
+        with session.begin(options.name, keep=options.keep) as own:
+            _log_to(own.folder / "operator.log")
+            ports = Ports(session.ports())
+            try:
+                return asyncio.run(_Run(options, own, ports).play())
+            finally:
+                ports.release()
+    except OSError as error:
+        raise TFClusterError(
+            f"the run cannot go on: {error}",
+            hint=f"Its state is in {session.states()}: see whether the disk is full, or set XDG_STATE_HOME.",
+        ) from error
 
 
 def _log_to(path: Path) -> None:
@@ -107,10 +115,17 @@ def _log_to(path: Path) -> None:
     root = logging.getLogger()
     for handler in tuple(root.handlers):
         root.removeHandler(handler)
-    handler = logging.FileHandler(path, encoding="utf-8")
+    handler = _LogFile(path, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     root.addHandler(handler)
     root.setLevel(logging.INFO)
+
+
+class _LogFile(logging.FileHandler):
+    """A log whose own troubles, such as a full disk, disturb nobody either."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the name is logging's
+        """Say nothing."""
 
 
 class _Run:
@@ -249,16 +264,21 @@ class _Run:
         return Outcome(exit_codes.FAILED, words)
 
     async def _verdict(self, kube: MemoryKubernetes) -> Outcome:
-        """Wait until every TFCluster has succeeded or failed, or is gone."""
+        """Wait until every TFCluster has succeeded or failed, or is gone; one that is gone keeps its verdict."""
+        verdicts: dict[str, tuple[int, str] | None] = {}
+        names: dict[str, str] = {}
         while True:
             self._looked.clear()
             clusters = kube.list(naming.PLURAL)
-            verdicts = [_verdict_of(one) for one in clusters]
-            if all(verdicts):
-                failed = [words for code, words in (one for one in verdicts if one) if code]
-                words = (
-                    "; ".join(words for _, words in (one for one in verdicts if one)) or "all TFClusters are deleted"
-                )
+            here = {one["metadata"]["uid"] for one in clusters}
+            for uid in verdicts.keys() - here:
+                verdicts[uid] = verdicts[uid] or (exit_codes.FAILED, f"{names[uid]} was deleted before its end")
+            verdicts.update({one["metadata"]["uid"]: _verdict_of(one) for one in clusters})
+            names.update({one["metadata"]["uid"]: one["metadata"]["name"] for one in clusters})
+            over = [one for one in verdicts.values() if one]
+            if len(over) == len(verdicts):
+                failed = any(code for code, _ in over)
+                words = "; ".join(words for _, words in over)
                 self._story.say(words, colour="red" if failed else "green")
                 return Outcome(exit_codes.FAILED if failed else exit_codes.OK, words)
             await self._looked.wait()

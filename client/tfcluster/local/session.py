@@ -59,8 +59,18 @@ class Session:
 
 
 def states() -> Path:
-    """Give the folder that has one folder for each run."""
-    state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+    """Give the folder that has one folder for each run.
+
+    Raises:
+        TFClusterError: the user has no home, and names no other folder.
+    """
+    try:
+        state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+    except RuntimeError as error:
+        raise TFClusterError(
+            "there is no home folder for the state of runs",
+            hint="Set XDG_STATE_HOME to a folder in which you may write.",
+        ) from error
     return Path(state).absolute() / "tfcluster" / "local"
 
 

@@ -16,6 +16,8 @@ from tfcluster_operator.model import ledger, naming, reasons
 
 Object = Mapping[str, Any]
 
+#: The reason of a pod that this machine cannot play; its message says why.
+UNPLAYABLE: Final = "CannotBePlayed"
 #: The colours of prefixes, in turn.
 _COLOURS: Final = ("cyan", "yellow", "green", "magenta", "blue", "bright_cyan", "bright_yellow", "bright_green")
 #: Events of which lines of ours tell, or that say what nobody on one machine wants to know.
@@ -93,6 +95,9 @@ class Story:
         except BrokenPipeError:
             self._quiet = True
             self._broken()
+        except OSError as error:
+            self._quiet = True
+            self.once(f"standard output takes no more lines: {error.strerror}; `tfcluster logs --local` has them")
         if missing := _MISSING.search(text):
             module = (missing["module"] or missing["own"]).decode()
             self.once(f"{module} is not installed for {self._python}: install it there, or pass --python PATH")
@@ -100,7 +105,7 @@ class Story:
     def say(self, words: str, *, colour: str | None = None) -> None:
         """Tell something that is no line of a log."""
         if not self._silent:
-            with contextlib.suppress(BrokenPipeError):
+            with contextlib.suppress(OSError):
                 click.secho(f"* {words}", err=True, fg=colour if sys.stderr.isatty() else None)
 
     def once(self, words: str) -> None:
@@ -175,7 +180,7 @@ def how_it_ended(pod: Object) -> str:
     """Say how a failed pod ended: the first of its containers that failed, its exit code and last line."""
     status = pod["status"]
     if status.get("reason"):
-        return f"ended: {status['reason']}"
+        return f"ended: {status['reason']}" + (f": {status['message']}" if status["reason"] == UNPLAYABLE else "")
     for one in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
         ended = one["state"].get("terminated") or {}
         if ended.get("exitCode"):

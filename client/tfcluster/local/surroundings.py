@@ -132,7 +132,9 @@ class Surroundings:
 
         namespace, name = metadata["namespace"], metadata["name"]
         log = ContainerLog(
-            self.log_path(pod, container.name), lambda line: self.heard(namespace, name, container.name, line)
+            self.log_path(pod, container.name),
+            heard=lambda line: self.heard(namespace, name, container.name, line),
+            lost=lambda error: self.notice(f"the log file of {name} lacks lines: {error.strerror}"),
         )
         return Prepared(
             Command(argv, env, cwd),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -13,6 +14,10 @@ _PLUGIN = "kubectl-tfcluster"
 
 def main() -> None:
     """Run the command line; the process exits with one of :mod:`tfcluster.exit_codes`."""
+    # NB: Python has no stream where the shell closed it (`>&-`), and the next file would get its number.
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - for as long as the process
     name = Path(sys.argv[0]).name
     root(prog_name="kubectl tfcluster" if name == _PLUGIN else "tfcluster")
 

@@ -73,7 +73,7 @@ def scaling(body: Mapping[str, Any], job: str, replicas: int, autoscalers: Itera
     else:
         drain = int(jobs[job].get("drainSeconds", 0))
         after = f", {drain} s (drainSeconds) after the others have the smaller view" if drain else ""
-        moves = f"Gone: {_named(job, reversed(range(replicas, now)))}{after}; the others stay."
+        moves = f"To go: {_named(job, reversed(range(replicas, now)))}{after}; the others stay."
     return Change({"spec": {"jobs": {job: {"replicas": replicas}}}}, (first, moves, *words))
 
 
@@ -84,8 +84,8 @@ def suspension(body: Mapping[str, Any]) -> Change:
         return Change({}, (f"{body['metadata']['name']} is suspended already.", *about_manager(body)))
     pods = sum(int(job.get("created") or 0) for job in ((body.get("status") or {}).get("jobs") or {}).values())
     words = (
-        f"Deleted: {count(pods, 'pod')}; programs get SIGTERM." if pods else "It has no pods yet, and gets none.",
-        "Kept: the TFCluster, its Service and views, volumes, and failed pods that are kept for their logs.",
+        f"To be deleted: {count(pods, 'pod')}; programs get SIGTERM." if pods else "It has no pods yet, and gets none.",
+        "To be kept: the TFCluster, its Service and views, volumes, and failed pods that are kept for their logs.",
         "A resumed cluster starts from the beginning: a program goes on where it was only by its own checkpoints.",
     )
     return Change({"spec": {"suspend": True}}, (*words, *about_manager(body)))
@@ -97,7 +97,7 @@ def resumption(body: Mapping[str, Any]) -> Change:
     if not body["spec"].get("suspend"):
         return Change({}, (f"{body['metadata']['name']} is not suspended.", *about_manager(body)))
     total = sum(int(job.get("replicas", 1)) for job in body["spec"]["jobs"].values())
-    started = f"Started from the beginning: {count(total, 'task')}, complete ones too."
+    started = f"To start from the beginning: {count(total, 'task')}, complete ones too."
     words = (started, "Restarts and the deadline count from zero.")
     return Change({"spec": {"suspend": False}}, (*words, *about_manager(body)))
 
@@ -113,9 +113,11 @@ def deletion(body: Mapping[str, Any]) -> tuple[str, ...]:
     """
     jobs: Mapping[str, Any] = body["spec"]["jobs"]
     total = sum(int(job.get("replicas", 1)) for job in jobs.values())
-    gone = f"Deleted: TFCluster {body['metadata']['name']}, the pods of its {count(total, 'task')} with their logs, "
+    gone = (
+        f"To be deleted: TFCluster {body['metadata']['name']}, the pods of its {count(total, 'task')} with their logs, "
+    )
     kept = sorted({used for job in jobs.values() for used in _used_by(job.get("template") or {})})
-    stays = f"Kept: {', '.join(kept)}." if kept else "Kept: whatever is not its own, such as volumes and images."
+    stays = f"To be kept: {', '.join(kept) if kept else 'whatever is not its own, such as volumes and images'}."
     return (f"{gone}its Service and its views.", stays)
 
 

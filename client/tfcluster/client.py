@@ -195,7 +195,7 @@ class Client(ReadingClient):
         """
         body = self._this(name, namespace, uid)
         inside, labels = body["metadata"]["namespace"], f"{naming.LABEL_CLUSTER}={name}"
-        chosen = choose(tasks, declared(body), (), name)
+        chosen = choose((tasks,) if isinstance(tasks, str) else tasks, declared(body), (), name)
         jobs = sorted(declared(body)) if chosen.everything else sorted(chosen.jobs)
         single = sorted(task for task in chosen.tasks if task.job not in chosen.jobs)
         pods = self.api.list(PODS, inside, labels=labels).items if single else ()

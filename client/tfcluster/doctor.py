@@ -11,7 +11,7 @@ import yaml
 from tfcluster import doctor_cluster, doctor_inside, doctor_installation, looking
 from tfcluster.checks import Check
 from tfcluster.client import Client
-from tfcluster.errors import NoClusterError, RefusedError
+from tfcluster.errors import NoClusterError, RefusedError, UnreachableError
 from tfcluster.facts import installation_of, surroundings_of
 from tfcluster.kubernetes_api import Object
 from tfcluster.picture import Picture
@@ -75,7 +75,7 @@ def _of_cluster(
     except NoClusterError as error:
         yield Check("cluster", "failed", str(error), error.hint)
         return
-    except RefusedError as error:
+    except (RefusedError, UnreachableError) as error:
         yield Check("cluster", "unknown", str(error))
         return
     cluster = _read(body)

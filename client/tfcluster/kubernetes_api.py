@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,13 +16,14 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import quote, urlencode, urlsplit
 
 import urllib3
+import yaml
 from kubernetes import client, config
 from kubernetes.config.config_exception import ConfigException
 
 import tfcluster_resolver
-from tfcluster import refusals
+from tfcluster import kubeconfig_credentials, refusals
 from tfcluster.connection_cut import Cut
-from tfcluster.errors import NotFoundError, UnreachableError
+from tfcluster.errors import NotFoundError, TFClusterError, UnreachableError
 from tfcluster.websocket_access import WebsocketAccess, websocket_access
 from tfcluster_operator.model import naming
 
@@ -33,6 +35,9 @@ FIELD_MANAGER: Final = "tfcluster-client"
 _CONNECT, _READ = 10.0, 60.0
 _PAGE: Final = 500
 _CREATED: Final = 201
+#: What would lead to another object, or to all of them (kubernetes.io, "Object Names and IDs": path segment names).
+_NO_NAMES: Final = frozenset({"", ".", ".."})
+_NAMESPACE: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _METADATA_ALONE: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 
 
@@ -108,7 +113,7 @@ class KubernetesApi:
             _, current = config.list_kube_config_contexts(config_file=file)
             if context is None and current is None and own is None and "KUBERNETES_SERVICE_HOST" in os.environ:
                 return cls._in_pod(configuration, namespace)
-            config.load_kube_config(config_file=file, context=context, client_configuration=configuration)
+            kubeconfig_credentials.load(configuration, file, context)
         except ConfigException as error:
             if own is None and context is None and "KUBERNETES_SERVICE_HOST" in os.environ:
                 return cls._in_pod(configuration, namespace)
@@ -116,8 +121,11 @@ class KubernetesApi:
                 f"no credentials for a Kubernetes cluster: {error}",
                 hint="Name a file with --kubeconfig or KUBECONFIG, or run on this machine: tfcluster local run -f FILE",
             ) from error
-        except (OSError, ValueError, TypeError, KeyError) as error:
-            raise UnreachableError(f"the kubeconfig cannot be read: {error}") from error
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, yaml.YAMLError) as error:
+            raise UnreachableError(
+                f"the kubeconfig cannot be read: {kubeconfig_credentials.brief(error)}",
+                hint=f"It is {file or '~/.kube/config'}; name another one with --kubeconfig or KUBECONFIG.",
+            ) from error
         contexts, current = config.list_kube_config_contexts(config_file=file)
         chosen = current if context is None else next((one for one in contexts if one["name"] == context), current)
         found = namespace or (chosen or {}).get("context", {}).get("namespace") or "default"
@@ -472,13 +480,24 @@ class KubernetesApi:
         """Close the connections."""
         self._client.close()
 
-    def _path(self, resource: Resource, namespace: str | None = None, name: str = "", subresource: str = "") -> str:
+    def _path(
+        self, resource: Resource, namespace: str | None = None, name: str | None = None, subresource: str = ""
+    ) -> str:
+        """Give the path of an object, or of all objects where ``name`` is None.
+
+        Raises:
+            TFClusterError: the name or the namespace can be none. NB: an empty name would mean all objects.
+        """
         base = f"/apis/{resource.group_version}" if "/" in resource.group_version else f"/api/{resource.group_version}"
         inside = self.namespace if namespace is None else namespace
+        if name is not None and (not isinstance(name, str) or name in _NO_NAMES):
+            raise TFClusterError(f'"{name}" can name nothing: give a name')
+        if resource.namespaced and inside and not _NAMESPACE.fullmatch(inside):
+            raise TFClusterError(f'"{inside}" can name no namespace', hint="Choose another one with -n.")
         steps = [
             *(("namespaces", inside) if resource.namespaced and inside else ()),
             resource.plural,
-            name,
+            name or "",
             subresource,
         ]
         return "/".join([base, *(quote(step, safe="") for step in steps if step)])
@@ -524,6 +543,12 @@ class KubernetesApi:
             )
             if response.status >= 400:
                 raise refusals.of_response(response.status, response.read(), server=self.server)
+        except ValueError:
+            # NB: http.client's words hold the header, and so the token: they must not be seen, nor be a cause.
+            raise UnreachableError(
+                "the credentials hold a character that no request can carry, such as the end of a line",
+                hint=f"They are from {self.source or 'the caller'}. Log in again, or correct the token there.",
+            ) from None
         except urllib3.exceptions.HTTPError as error:
             raise UnreachableError(
                 f"the API server {self.server} does not answer: {_brief(error)}",

@@ -168,7 +168,9 @@ class ReadingClient:
             UnreachableError: it does not answer, and ``follow`` is not given.
             TFClusterError: some logs could not be read; those that could were given.
         """
-        request = LogRequest(tasks, follow, previous, container, tail, since_seconds, limit)
+        request = LogRequest(
+            (tasks,) if isinstance(tasks, str) else tasks, follow, previous, container, tail, since_seconds, limit
+        )
         for batch in log_batches(self.api, name, namespace, request, tell):
             yield from batch
 

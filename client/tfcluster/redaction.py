@@ -28,6 +28,7 @@ _PATTERNS: Final = (
         rf"(?i)({_WORDS_OF_SECRETS}[\w.-]{{0,60}}[\"']?\s*(?:=|:(?!/))\s*)(?:{_QUOTED}|(?:(?:bearer|basic)\s+)?[^\s\"',;&|)}}\]]+)"
     ),
     re.compile(rf"(?i)((?:^|\s)--?{_SPELLED}\s+)(?:{_QUOTED}|[^\s\"'-][^\s\"';|&]*)"),
+    re.compile(r"((?:^|\s)(?:-u|--(?:proxy-)?user)[\s=]\s*[\"']?[\w.@-]{1,100}:)[^\s\"';|&]+"),
     re.compile(r"()\beyJ[\w-]{8,200}\.[\w-]{8,4000}\.[\w-]*"),
     re.compile(r"()\b(?:AKIA|ASIA)[0-9A-Z]{16}\b"),
     re.compile(r"()\b(?:gh[pousr]_|github_pat_|glpat-|hf_|sk-|xox[abpr]-)[\w-]{16,}"),
@@ -38,6 +39,8 @@ _COPY: Final = "kubectl.kubernetes.io/last-applied-configuration"
 _WORDS: Final = frozenset({"args", "command"})
 #: Maps whose values nobody but a driver knows.
 _OF_DRIVERS: Final = frozenset({"volumeAttributes", "options", "data", "stringData", "binaryData"})
+#: The flags of curl whose value is NAME:PASSWORD.
+_USER_FLAGS: Final = frozenset({"-u", "--user", "--proxy-user"})
 _FLAG: Final = re.compile(rf"(?i)--?(?:{_SPELLED})")
 
 
@@ -121,6 +124,10 @@ class Redaction:
         after_flag = False
         for word in words:
             secret = after_flag and not str(word).startswith("-")
+            if kept and kept[-1] in _USER_FLAGS and isinstance(word, str) and ":" in word:
+                kept.append(f"{word.partition(':')[0]}:{LEFT_OUT}")
+                after_flag = False
+                continue
             kept.append(LEFT_OUT if secret else self._any(word))
             after_flag = isinstance(word, str) and _FLAG.fullmatch(word) is not None
         return kept

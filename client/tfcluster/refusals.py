@@ -61,10 +61,15 @@ def of_status(document: Mapping[str, Any]) -> RefusedError:
         401: "The API server does not know you: log in again, or choose another --context.",
         403: "Ask an administrator for the right, or choose another namespace with -n.",
     }
-    return RefusedError(message, status=status, reason=reason, hint=hints.get(status, ""))
+    hint = hints.get(status, "")
+    if status == 403 and 'User "system:anonymous"' in message:
+        hint = "The API server does not know you: the kubeconfig gave no credentials. Log in again."
+    return RefusedError(message, status=status, reason=reason, hint=hint)
 
 
 def _missing(details: Mapping[str, Any]) -> str:
+    if details.get("kind") == "namespaces":
+        return f"Create it with `kubectl create namespace {details.get('name')}`, or choose another one with -n."
     if details.get("name"):
         return "List what is there with `tfcluster status`, in all namespaces with -A."
     return (

@@ -88,7 +88,8 @@ def _how(cluster: TFCluster, job: str, name: str) -> str:
             f"{tasks} are replaced from the highest index down, "
             f"{count(strategy.within(replicas), 'task')} at a time (updateStrategy)."
         )
-    return f"{tasks} are replaced together (updateStrategy). This counts as no failure."
+    how = "is replaced" if replicas == 1 else "are replaced together (updateStrategy)"
+    return f"{tasks} {how}. This counts as no failure."
 
 
 def restart_of_task(

@@ -91,7 +91,9 @@ def _notices(conditions: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
 
 def clean(text: Any) -> str:
     """Make one line of a text that anybody may have written: no control character reaches a terminal."""
-    words = " ".join(str(text).split())
-    return "".join(
-        "\N{REPLACEMENT CHARACTER}" if unicodedata.category(one) in {"Cc", "Cf", "Cs"} else one for one in words
-    )
+    return printable(" ".join(str(text).split()))
+
+
+def printable(text: str) -> str:
+    """Make a text of lines harmless to a terminal: of control characters only the ends of lines and tabs stay."""
+    return "".join(one if one in "\n\t" or unicodedata.category(one) not in _CONTROLS else _UNKNOWN for one in text)

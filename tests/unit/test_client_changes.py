@@ -42,7 +42,7 @@ def test_scaling_down_names_who_goes_first():
     change = scaling(cluster(), "worker", 1)
 
     assert change.words[0] == "worker: from 3 to 1 task."
-    assert change.words[1].startswith("Gone: worker/2 and worker/1, 30 s (drainSeconds) after")
+    assert change.words[1].startswith("To go: worker/2 and worker/1, 30 s (drainSeconds) after")
 
 
 def test_a_long_list_of_tasks_is_folded():
@@ -111,7 +111,7 @@ def test_deletion_says_what_stays():
     ]
 
     assert "pods of its 4 tasks" in deletion(body)[0]
-    assert deletion(body)[1] == "Kept: ConfigMap script, PersistentVolumeClaim checkpoints."
+    assert deletion(body)[1] == "To be kept: ConfigMap script, PersistentVolumeClaim checkpoints."
 
 
 # --- the commands, on the real engine
@@ -152,7 +152,7 @@ def test_suspend_and_resume(client_world):
     shown = client_world.cli("suspend", "digits", "letters", "--wait", "--timeout", "20s")
 
     assert (shown.exit_code, shown.stdout) == (0, "digits suspended\nletters suspended\n")
-    assert "digits: Deleted: 2 pods" in shown.stderr
+    assert "digits: To be deleted: 2 pods" in shown.stderr
     assert client_world.at_once(lambda: client_world.kube.list("pods")) == []
     shown = client_world.cli("resume", "digits", "--wait", "--timeout", "20s")
     assert "complete ones too" in shown.stderr

@@ -53,6 +53,8 @@ def command(
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--wait") from error
     found = manifest_files.read(files)
+    if not (found.others or found.clusters):
+        raise ManifestError("there is nothing to apply: the input is empty", hint="Name another file with -f.")
     _check_namespaces((*found.others, *found.clusters))
     bodies: list[Any] = []
     waited: list[Any] = []

@@ -75,8 +75,9 @@ def each(
     """
     for name in clusters:
         before = f"{name}: " if len(clusters) > 1 else ""
+        was = client.get(name)
         body = change(name, dry_run=dry_run, tell=_after(before, output.say))
-        done(f"{name} {past}", body, kind, dry_run=dry_run)
+        done(f"{name} {past if body['spec'] != was['spec'] else 'unchanged'}", body, kind, dry_run=dry_run)
     for name in clusters if goal else ():
         client.wait(name, goal, timeout=timeout or None, tell=_after(f"{name}: ", waiting))
 

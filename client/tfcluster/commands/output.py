@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from tfcluster.errors import TFClusterError
+from tfcluster.standing import printable
 
 #: The colours of states, for every command.
 STYLES: Final = {
@@ -61,8 +62,8 @@ def write_file(path: Path, text: str) -> None:
 
 
 def say(words: str) -> None:
-    """Tell the user something that is no data."""
-    click.echo(words, err=True)
+    """Tell the user something that is no data; what others wrote in it steers no terminal."""
+    click.echo(printable(words), err=True)
 
 
 def styled(words: str, style: str) -> Text:

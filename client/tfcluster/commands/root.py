@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import sys
 from typing import Any, Final
@@ -19,6 +20,10 @@ COMMANDS: Final = {
     "Change": ("scale", "suspend", "resume", "restart", "delete"),
     "Work with": ("session", "local", "completion"),
 }
+
+
+#: What a full or broken disk under the output says.
+_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
 
 class _Root(click.Group):
@@ -47,14 +52,23 @@ class _Root(click.Group):
         try:
             return super().invoke(ctx)
         except TFClusterError as error:
-            click.secho(f"Error: {error}", err=True, fg="red" if sys.stderr.isatty() else None)
+            # NB: it quotes the API server, and so whoever wrote an object there: it must not steer the terminal.
+            from tfcluster.standing import printable
+
+            click.secho(printable(f"Error: {error}"), err=True, fg="red" if sys.stderr.isatty() else None)
             if error.hint:
-                click.echo(error.hint, err=True)
+                click.echo(printable(error.hint), err=True)
             ctx.exit(error.exit_code)
         except BrokenPipeError:
             # NB: what is piped into `head` must not end in a traceback; Python would complain at its exit again.
             sys.stdout = None
             ctx.exit(exit_codes.OK)
+        except OSError as error:
+            if error.errno not in _NO_ROOM:
+                raise
+            sys.stdout = None  # NB: what is still to be written would fail again at the exit
+            click.echo(f"Error: the output cannot be written: {error.strerror}", err=True)
+            ctx.exit(exit_codes.FAILED)
         except KeyboardInterrupt:
             ctx.exit(exit_codes.INTERRUPTED)
 

@@ -88,7 +88,10 @@ class Client(ReadingClient):
             WaitTimeoutError: it took too long; the words say what was missing.
             ConflictError: it exists, and somebody else set a field to something else.
             RefusedError: the API server said no.
+            ValueError: ``keep`` is nothing of these.
         """
+        if keep not in (True, False, "on_error"):
+            raise ValueError(f'keep is True, False or "on_error", not {keep!r}')
         manifest = _manifest_of(cluster)
         return running(self, manifest, goal=goal, timeout=timeout, keep=keep, tell=tell)
 

@@ -126,3 +126,12 @@ def test_importing_the_package_costs_nothing():
     assert all(getattr(tfcluster, name).__name__ == name for name in tfcluster.__all__)
     with pytest.raises(AttributeError):
         tfcluster.Nothing  # noqa: B018 - the access is the test
+
+
+def test_another_word_for_keep_is_refused_before_anything_is_made(client_world):
+    """A misspelt word would decide about a deletion: it is refused at once."""
+    with client_world.client() as client:
+        with pytest.raises(ValueError, match="\"on_error\", not 'always'"):
+            client.running(TFCluster("digits", image="tf", workers=1), keep="always")
+
+        assert client.list() == []

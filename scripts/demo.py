@@ -192,7 +192,7 @@ def _say_goodbye() -> None:
                 tfcluster matrix -f {_MANIFEST}              # who sees whom
                 tfcluster convert -f TFJOB.yaml              # coming from Kubeflow's TFJob
             """
-        )
+        ).lstrip()
     )
 
 

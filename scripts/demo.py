@@ -22,8 +22,10 @@ from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 _MANIFEST: Final = "examples/parameter-server.yaml"
+#: Plays it; what the image has in /opt/examples is here in examples.
+PLAY: Final = ("local", "run", "-f", _MANIFEST, "--map", "/opt/examples=examples")
 _NAME: Final = "digits"
-_CLI: Final = (sys.executable, "-m", "tfcluster")
+CLI: Final = (sys.executable, "-m", "tfcluster")
 #: What is worth a line of a training that goes on for ever: the first passes, and what the chief says of the cluster.
 _PASS: Final = re.compile(r"^chief-0 +\| (pass \d+: .*)$")
 _EPOCH: Final = re.compile(r"^chief-0 +\| (cluster epoch .*)$")
@@ -40,11 +42,10 @@ class Run:
 
     def __init__(self, environment: dict[str, str]) -> None:
         self._environment = environment
-        arguments = ["local", "run", "-f", _MANIFEST, "--map", "/opt/examples=examples"]
-        _prompt(arguments)
+        _prompt(PLAY)
         # NB: a session of its own: Ctrl-C reaches this program, which ends the run in order.
         self._process = subprocess.Popen(
-            [*_CLI, *arguments],
+            [*CLI, *PLAY],
             cwd=ROOT,
             env=environment,
             stdout=subprocess.PIPE,
@@ -118,23 +119,28 @@ def main() -> int:
     return 0
 
 
+def environment_of(folder: str) -> dict[str, str]:
+    """Give the environment in which ``tfcluster`` is this checkout's, and keeps its state in a folder."""
+    paths = [str(ROOT / part) for part in ("client", "operator", "resolver", ".")]
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(paths),
+        "PYTHONUNBUFFERED": "1",
+        "XDG_STATE_HOME": folder,
+    }
+
+
 @contextmanager
 def _run() -> Iterator[tuple[Run, Callable[..., None]]]:
     """Start the cluster; everything of it is gone at the end."""
     _headline("One manifest, no Kubernetes: a chief, two workers and a parameter server as processes of this machine")
     with tempfile.TemporaryDirectory(prefix="tfcluster-demo-") as folder:
-        paths = [str(ROOT / part) for part in ("client", "operator", "resolver", ".")]
-        environment = {
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join(paths),
-            "PYTHONUNBUFFERED": "1",
-            "XDG_STATE_HOME": folder,
-        }
+        environment = environment_of(folder)
 
         def tell(*arguments: str) -> None:
             """Show and run a command."""
             _prompt(arguments)
-            done = subprocess.run([*_CLI, *arguments], cwd=ROOT, env=environment, check=False, timeout=_PATIENCE)
+            done = subprocess.run([*CLI, *arguments], cwd=ROOT, env=environment, check=False, timeout=_PATIENCE)
             if done.returncode:
                 raise DemoError(f"tfcluster {' '.join(arguments)} ended with {done.returncode}")
 
@@ -200,7 +206,7 @@ def _headline(text: str) -> None:
     print(f"\n== {text}\n", flush=True)
 
 
-def _prompt(arguments: tuple[str, ...] | list[str]) -> None:
+def _prompt(arguments: tuple[str, ...]) -> None:
     print(f"$ tfcluster {' '.join(arguments)}", flush=True)
 
 

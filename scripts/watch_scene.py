@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -11,8 +10,8 @@ import time
 from pathlib import Path
 from typing import Final
 
-ROOT: Final = Path(__file__).resolve().parent.parent
-_CLI: Final = (sys.executable, "-m", "tfcluster")
+from scripts.demo import CLI, PLAY, ROOT, environment_of
+
 #: What happens after so many seconds while the cluster is watched.
 _SCENE: Final = (
     (14.0, ("scale", "digits", "4", "--local")),
@@ -28,11 +27,11 @@ def main() -> int:
         The process's exit code.
     """
     with tempfile.TemporaryDirectory(prefix="tfcluster-scene-") as folder:
-        paths = [str(ROOT / part) for part in ("client", "operator", "resolver", ".")]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "XDG_STATE_HOME": folder}
-        play = ("local", "run", "-f", "examples/parameter-server.yaml", "--map", "/opt/examples=examples", "--quiet")
+        environment = environment_of(folder)
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        with subprocess.Popen([*_CLI, *play], cwd=ROOT, env=environment, start_new_session=True, **quiet) as run:
+        with subprocess.Popen(
+            [*CLI, *PLAY, "--quiet"], cwd=ROOT, env=environment, start_new_session=True, **quiet
+        ) as run:
             try:
                 while not list(Path(folder).rglob("kubeconfig")):
                     time.sleep(0.05)
@@ -45,11 +44,11 @@ def main() -> int:
 
 def _watch(environment: dict[str, str]) -> None:
     began = time.monotonic()
-    with subprocess.Popen([*_CLI, "status", "digits", "--watch", "--local"], cwd=ROOT, env=environment) as watch:
+    with subprocess.Popen([*CLI, "status", "digits", "--watch", "--local"], cwd=ROOT, env=environment) as watch:
         for at, words in _SCENE:
             time.sleep(max(0.0, began + at - time.monotonic()))
             if words:
-                subprocess.run([*_CLI, *words], cwd=ROOT, env=environment, check=True, capture_output=True)
+                subprocess.run([*CLI, *words], cwd=ROOT, env=environment, check=True, capture_output=True)
         watch.send_signal(signal.SIGINT)
 
 

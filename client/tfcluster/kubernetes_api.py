@@ -54,7 +54,6 @@ PODS: Final = Resource("v1", "pods")
 SERVICES: Final = Resource("v1", "services")
 CONFIG_MAPS: Final = Resource("v1", "configmaps")
 EVENTS: Final = Resource("v1", "events")
-NAMESPACES: Final = Resource("v1", "namespaces", namespaced=False)
 NODES: Final = Resource("v1", "nodes", namespaced=False)
 LEASES: Final = Resource("coordination.k8s.io/v1", "leases")
 DEPLOYMENTS: Final = Resource("apps/v1", "deployments")
@@ -340,24 +339,11 @@ class KubernetesApi:
         namespace: str | None = None,
         *,
         container: str = "",
-        follow: bool = False,
         previous: bool = False,
         tail: int | None = None,
-        since_seconds: int | None = None,
-        timestamps: bool = False,
     ) -> Iterator[str]:
-        """Give the lines of a container's log; raises NotFoundError, RefusedError and UnreachableError."""
-        response = self.open_log(
-            pod,
-            namespace,
-            container=container,
-            follow=follow,
-            previous=previous,
-            tail=tail,
-            since_seconds=since_seconds,
-            timestamps=timestamps,
-        )
-        for line in _lines(response):
+        """Give the lines of a container's log so far; raises NotFoundError, RefusedError and UnreachableError."""
+        for line in _lines(self.open_log(pod, namespace, container=container, previous=previous, tail=tail)):
             yield line.decode("utf-8", "replace")
 
     def open_log(

@@ -41,6 +41,11 @@ def merge(fact: str, kind: Kind, name: str, body: Any, *, subresource: str = "",
     return Step(fact, "PATCH", kind, name, subresource, body, query, MERGE)
 
 
+def _apply(fact: str, kind: Kind, name: str, body: Any) -> Step:
+    """Make a step that applies server-side, always as the same manager."""
+    return Step(fact, "PATCH", kind, name, "", body, "fieldManager=applier", "application/apply-patch+yaml")
+
+
 def _pod(name: str, **spec: Any) -> Object:
     return {
         "apiVersion": "v1",
@@ -57,6 +62,13 @@ def _pod(name: str, **spec: Any) -> Object:
 
 def _config_map(name: str, **fields: Any) -> Object:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"a": "1"}, **fields}
+
+
+def _with_jobs(cluster: Object, *jobs: str) -> Object:
+    """Give a TFCluster named "d" with these jobs, each as the first of another one."""
+    job = next(iter(cluster.get("spec", {"jobs": {"": {}}})["jobs"].values()))
+    of_applied = {key: cluster.get(key, "") for key in ("apiVersion", "kind")}
+    return {**of_applied, "metadata": {"name": "d"}, "spec": {"jobs": dict.fromkeys(jobs, job)}}
 
 
 def _with_metadata(fact: str, **metadata: Any) -> Body:
@@ -150,6 +162,15 @@ def steps(cluster: Object) -> Sequence[Step]:
         Step("a ConfigMap is created", "POST", CONFIG_MAPS, body=_config_map("m", immutable=True)),
         merge("what is immutable", CONFIG_MAPS, "m", {"data": {"a": "2"}}),
         Step("a ConfigMap is deleted", "DELETE", CONFIG_MAPS, "m"),
+        # Server-side apply: what a manager no longer applies goes, what another one set stays.
+        _apply("applied to nothing", CONFIG_MAPS, "n", _config_map("n", data={"a": "1", "b": "1"})),
+        merge("set by another one", CONFIG_MAPS, "n", {"data": {"c": "1"}}),
+        _apply("applied without a key", CONFIG_MAPS, "n", _config_map("n", data={"a": "2"})),
+        _apply("applied with the same", CONFIG_MAPS, "n", _config_map("n", data={"a": "2"})),
+        _apply("a TFCluster is applied", TFCLUSTERS, "d", _with_jobs(cluster, "worker", "ps")),
+        merge("labelled by another one", TFCLUSTERS, "d", {"metadata": {"labels": {"a": "b"}}}),
+        _apply("applied without a job", TFCLUSTERS, "d", _with_jobs(cluster, "worker")),
+        Step("what was applied is deleted", "DELETE", TFCLUSTERS, "d"),
         Step("a Service is created", "POST", SERVICES, body=service),
         Step("a Service with a selector", "POST", SERVICES, body=named),
         Step("a bad Service name", "POST", SERVICES, body={**service, "metadata": {"name": "S_"}}),

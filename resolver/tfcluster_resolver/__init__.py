@@ -10,11 +10,11 @@ import importlib
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from tfcluster_resolver.cluster import NewEpoch
     from tfcluster_resolver.cluster_spec import ClusterSpec
     from tfcluster_resolver.connect import connect_to_cluster
     from tfcluster_resolver.device_filters import ClusterDeviceFilters
     from tfcluster_resolver.device_names import device_filter_matches
-    from tfcluster_resolver.epochs import NewEpoch
     from tfcluster_resolver.errors import (
         AcceleratorMismatchWarning,
         AddressError,
@@ -93,7 +93,7 @@ __all__ = [
 _MODULES: Final = {
     "ClusterDeviceFilters": "device_filters",
     "ClusterSpec": "cluster_spec",
-    "NewEpoch": "epochs",
+    "NewEpoch": "cluster",
     "TFClusterResolver": "resolver",
     "connect_to_cluster": "connect",
     "device_filter_matches": "device_names",

@@ -11,10 +11,10 @@ import signal
 import sys
 from types import FrameType
 
-from tfcluster_resolver import arguments, await_tasks, doctor, errors, exit_codes, matrix, serve, show, tf_config
-from tfcluster_resolver.membership import Membership
-from tfcluster_resolver.task import own_task
-from tfcluster_resolver.view_file import ViewFile
+from tfcluster_resolver import errors, waiting
+from tfcluster_resolver.cluster import Membership, own_task
+from tfcluster_resolver.commands import arguments, doctor, exit_codes, matrix, serve, show, tf_config
+from tfcluster_resolver.views.file import ViewFile
 
 
 def main(words: list[str] | None = None) -> int:
@@ -42,7 +42,7 @@ def _run(options: argparse.Namespace) -> int:
     own = own_task(os.environ)
     source = ViewFile(options.directory, own.index if own is not None else None)
     if options.command == "wait":
-        count = await_tasks.await_tasks(source, own, jobs=options.job, timeout=options.timeout)
+        count = waiting.await_tasks(source, own, jobs=options.job, timeout=options.timeout)
         _say(f"{count} other {'task listens' if count == 1 else 'tasks listen'}")
         return exit_codes.DONE
     read = source.read()

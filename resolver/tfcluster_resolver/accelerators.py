@@ -1,18 +1,100 @@
-"""How many accelerators a task may count on.
+"""How many accelerators a task may count on: what the device plugin granted it, and what its container really shows.
 
-It decides what counts where the view and the pod disagree: the view, because the operator knows which devices work; and
-it warns, because TensorFlow uses what it sees.
+The view says what was granted.  What arrived is looked for at TensorFlow where it is loaded and made for GPUs, at the
+variables that a device plugin and a user set, and at the device files; nothing here imports TensorFlow or touches a
+device.
 """
 
 from __future__ import annotations
 
+import os
+import re
+import sys
 import warnings
 from collections import defaultdict
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
 
+from tfcluster_resolver import tensorflow_api
+from tfcluster_resolver.cluster import Membership
 from tfcluster_resolver.errors import AcceleratorMismatchWarning
-from tfcluster_resolver.membership import Membership
-from tfcluster_resolver.visible_devices import visible_accelerators
+
+#: What NVIDIA's device plugin and container runtime tell a container.
+_PLUGIN: Final = "NVIDIA_VISIBLE_DEVICES"
+#: What CUDA shows of that to a process.
+_CUDA: Final = "CUDA_VISIBLE_DEVICES"
+#: Values of _PLUGIN that name no device: the files tell.
+_NO_LIST: Final = frozenset({"", "all", "none", "void"})
+
+_NVIDIA_FILE: Final = re.compile(r"nvidia[0-9]+")
+_TPU_FILE: Final = re.compile(r"accel[0-9]+")
+_NUMBER_FILE: Final = re.compile(r"[0-9]+")
+_RENDER_FILE: Final = re.compile(r"renderD[0-9]+")
+
+
+def visible_accelerators(
+    *, environ: Mapping[str, str] | None = None, devices: str | os.PathLike[str] = "/dev"
+) -> dict[str, int] | None:
+    """Count the accelerators that this process can see.
+
+    For GPUs the first of these that tells counts: ``tf.config.list_physical_devices`` where TensorFlow is imported
+    already and its build can use GPUs; the devices that NVIDIA's plugin names in ``NVIDIA_VISIBLE_DEVICES``; the files
+    ``/dev/nvidia<N>``; the files ``/dev/dri/renderD<N>`` of AMD's and Intel's plugins.  ``CUDA_VISIBLE_DEVICES`` then
+    hides what it does not name, by CUDA's rules.  TPUs are the files ``/dev/accel<N>`` or ``/dev/vfio/<N>``.
+
+    Args:
+        environ: the process's environment; its own by default.
+        devices: the folder of the device files.
+
+    Returns:
+        Counts by TensorFlow's device type, such as {"GPU": 2}, without the types of which there is none; None where
+        nothing can be told, which is outside of Linux.
+    """
+    variables = os.environ if environ is None else environ
+    by_tensorflow = tensorflow_api.visible_gpus()
+    if by_tensorflow is None and not sys.platform.startswith("linux"):
+        return None
+    folder = Path(devices)
+    gpus = _gpus(variables, folder) if by_tensorflow is None else by_tensorflow
+    tpus = _count(folder, _TPU_FILE) or _count(folder / "vfio", _NUMBER_FILE)
+    return {device: count for device, count in (("GPU", gpus), ("TPU", tpus)) if count}
+
+
+def _gpus(variables: Mapping[str, str], folder: Path) -> int:
+    files = _count(folder, _NVIDIA_FILE)
+    listed = variables.get(_PLUGIN, "")
+    nvidia = files if listed in _NO_LIST else _listed(listed)
+    if _CUDA in variables:
+        nvidia = _shown_by_cuda(variables[_CUDA], nvidia)
+    # A container of NVIDIA's may have render files too, for graphics: one device is not counted twice.
+    return nvidia if files or listed not in _NO_LIST else _count(folder / "dri", _RENDER_FILE)
+
+
+def _listed(text: str) -> int:
+    """Count what the plugin names; with its strategy "volume-mounts" it names a folder with one file a device."""
+    if text.startswith("/"):
+        return _count(Path(text), re.compile(".+"))
+    return len({name for name in text.split(",") if name})
+
+
+def _shown_by_cuda(text: str, there: int) -> int:
+    """Count what CUDA shows of some devices: the named ones, up to the first that does not exist."""
+    shown: set[str] = set()
+    for name in (part.strip() for part in text.split(",")):
+        known = name.startswith(("GPU-", "MIG-")) or (name.isascii() and name.isdigit() and int(name) < there)
+        if not known or name in shown:
+            break
+        shown.add(name)
+    return min(len(shown), there)
+
+
+def _count(folder: Path, names: re.Pattern[str]) -> int:
+    try:
+        return sum(names.fullmatch(entry) is not None for entry in os.listdir(folder))  # noqa: PTH208 - names only
+    except OSError:
+        return 0
+
 
 #: What was warned of in this process: task, device type, and both numbers.
 _warned: Final[set[tuple[str, int, str, int, int]]] = set()

@@ -8,12 +8,11 @@ from __future__ import annotations
 from typing import Any
 
 from tfcluster_resolver import accelerators, tensorflow_api
+from tfcluster_resolver.cluster import EVALUATOR, Membership, OwnTask
 from tfcluster_resolver.cluster_spec import ClusterSpec
 from tfcluster_resolver.device_filters import ClusterDeviceFilters
 from tfcluster_resolver.errors import NoSuchTaskError
-from tfcluster_resolver.membership import Membership
-from tfcluster_resolver.task import EVALUATOR, OwnTask
-from tfcluster_resolver.view_source import ViewSource
+from tfcluster_resolver.views.source import ViewSource
 
 
 class ClusterAnswers:

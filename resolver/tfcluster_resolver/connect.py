@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 from tfcluster_resolver import reconnect, tensorflow_api
 from tfcluster_resolver.connect_target import Target, target_of
 from tfcluster_resolver.errors import DeviceScopeError, TasksUnreachableError
-from tfcluster_resolver.reachability import wait_for_tasks
+from tfcluster_resolver.waiting import wait_for_tasks
 
 #: What ParameterServerStrategy sets before it connects.  TensorFlow reads them when it connects, which we do first:
 #: without them an operation's failure can surface in the next one, and the strategy blames the wrong worker.

@@ -12,12 +12,11 @@ from typing import Any, Self
 
 from tfcluster_resolver import contract, tensorflow_class
 from tfcluster_resolver.answers import ClusterAnswers
-from tfcluster_resolver.epochs import NewEpoch, difference, memberships
-from tfcluster_resolver.kubernetes_source import KubernetesViews
-from tfcluster_resolver.membership import Membership
-from tfcluster_resolver.task import own_task
-from tfcluster_resolver.view_file import ViewFile
-from tfcluster_resolver.view_source import FrozenView, ViewSource, view_of
+from tfcluster_resolver.cluster import Membership, NewEpoch, difference, own_task
+from tfcluster_resolver.views.file import ViewFile
+from tfcluster_resolver.views.kubernetes import KubernetesViews
+from tfcluster_resolver.views.source import FrozenView, ViewSource, view_of
+from tfcluster_resolver.views.watch import memberships
 
 
 class TFClusterResolver(ClusterAnswers):

@@ -14,9 +14,8 @@ from support.objects import Object, Objects
 from support.world import World, task_names
 
 from tfcluster_resolver import contract
-from tfcluster_resolver.membership import Membership
-from tfcluster_resolver.task import own_task
-from tfcluster_resolver.tf_config import tf_config
+from tfcluster_resolver.cluster import Membership, own_task
+from tfcluster_resolver.commands.tf_config import tf_config
 
 SET = {"resolver": {"tfConfig": "Environment"}}
 OWN = [{"name": "TF_CONFIG", "value": "{}"}]

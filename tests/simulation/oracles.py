@@ -15,9 +15,8 @@ from simulation.plans import Line, Plan, Write, stable
 from simulation.world import Moment
 
 from tfcluster_resolver import contract
-from tfcluster_resolver.membership import Membership
-from tfcluster_resolver.task import own_task
-from tfcluster_resolver.tf_config import tf_config
+from tfcluster_resolver.cluster import Membership, own_task
+from tfcluster_resolver.commands.tf_config import tf_config
 
 _REFERENCES: Final = Path(__file__).parent / "references"
 #: How long a status may be untrue after the fault, in seconds.

@@ -14,13 +14,12 @@ from pathlib import Path
 import pytest
 
 import tfcluster_resolver
-from tfcluster_resolver import checks, contract, doctor, network_checks
+from tfcluster_resolver import contract
 from tfcluster_resolver.__main__ import main
-from tfcluster_resolver.membership import Membership
-from tfcluster_resolver.memory import free_memory
-from tfcluster_resolver.own_port import PortState, port_state, speaks_grpc
-from tfcluster_resolver.task import OwnTask
-from tfcluster_resolver.verdict import Check, Verdict
+from tfcluster_resolver.cluster import Membership, OwnTask
+from tfcluster_resolver.commands import checks, doctor, network_checks
+from tfcluster_resolver.commands.checks import Check, Verdict, free_memory
+from tfcluster_resolver.waiting import PortState, port_state, speaks_grpc
 
 SOURCES = Path(tfcluster_resolver.__file__).parent
 GPU = "nvidia.com/gpu"

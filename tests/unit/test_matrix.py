@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from tfcluster_resolver import contract, matrix
+from tfcluster_resolver import contract
 from tfcluster_resolver.__main__ import main
+from tfcluster_resolver.cluster import Membership, OwnTask
+from tfcluster_resolver.commands import matrix
+from tfcluster_resolver.commands.matrix import Row, Sight
 from tfcluster_resolver.contract import FilterRange
-from tfcluster_resolver.matrix import Row, Sight
-from tfcluster_resolver.membership import Membership
-from tfcluster_resolver.task import OwnTask
 
 GPU = "nvidia.com/gpu"
 VIEW = contract.View(

@@ -18,8 +18,7 @@ from tfcluster_resolver import (
     accelerators,
     contract,
 )
-from tfcluster_resolver.membership import Membership
-from tfcluster_resolver.task import OwnTask
+from tfcluster_resolver.cluster import Membership, OwnTask
 
 GPU = "nvidia.com/gpu"
 VIEW = contract.View(

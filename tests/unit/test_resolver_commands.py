@@ -16,8 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from tfcluster_resolver import await_tasks, contract, exit_codes, reachability
+from tfcluster_resolver import contract
 from tfcluster_resolver.__main__ import main
+from tfcluster_resolver.commands import exit_codes
+from tfcluster_resolver.waiting import wait_for_tasks
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 GPU = "nvidia.com/gpu"
@@ -44,7 +46,7 @@ def in_pod(tmp_path, monkeypatch):
     monkeypatch.setenv(contract.ENV_JOB, "worker")
     monkeypatch.setenv(contract.ENV_TASK_INDEX, "1")
     monkeypatch.setenv(contract.ENV_ADDRESS, "w1:1")
-    monkeypatch.setattr("tfcluster_resolver.show.visible_accelerators", dict)
+    monkeypatch.setattr("tfcluster_resolver.commands.show.visible_accelerators", dict)
     return tmp_path
 
 
@@ -127,7 +129,7 @@ def test_show_tells_people(in_pod, capsys):
 )
 def test_show_tells_what_is_visible(monkeypatch, capsys, visible, line):
     """``show`` tells which accelerators this container shows, and where that cannot be told."""
-    monkeypatch.setattr("tfcluster_resolver.show.visible_accelerators", lambda: visible)
+    monkeypatch.setattr("tfcluster_resolver.commands.show.visible_accelerators", lambda: visible)
 
     main(["show"])
 
@@ -456,11 +458,11 @@ def test_wait_looks_at_the_view_once_more(in_pod, monkeypatch, listening, capsys
     publish(in_pod, waiting_view(chief=[answering]))
 
     def wait_and_grow(tasks, *, timeout):
-        missing = reachability.wait_for_tasks(tasks, timeout=timeout)
+        missing = wait_for_tasks(tasks, timeout=timeout)
         publish(in_pod, waiting_view(chief=[answering, added]))
         return missing
 
-    monkeypatch.setattr(await_tasks, "wait_for_tasks", wait_and_grow)
+    monkeypatch.setattr("tfcluster_resolver.waiting.wait_for_tasks", wait_and_grow)
 
     assert main(["wait", "--timeout", "0"]) == 75
     assert f"/job:chief/task:1 at {added}" in capsys.readouterr().err

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from tfcluster_resolver.errors import AddressError
-from tfcluster_resolver.reachability import Cause, MissingTask, host_and_port, wait_for_tasks
+from tfcluster_resolver.waiting import Cause, MissingTask, host_and_port, wait_for_tasks
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from tfcluster_resolver import (
     contract,
 )
 from tfcluster_resolver.device_filters import ClusterDeviceFilters
-from tfcluster_resolver.kubernetes_source import fullest
+from tfcluster_resolver.views.kubernetes import fullest
 
 VIEW = contract.View(
     name="c", namespace="n", uid="u", epoch=3, rpc_layer="grpc+x", jobs={"worker": ("w0:1",), "chief": ("c0:1",)}

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfcluster_resolver import contract, errors
-from tfcluster_resolver.view_file import ViewFile
+from tfcluster_resolver.views.file import ViewFile
 
 VIEW = contract.View(
     name="c", namespace="n", uid="u", epoch=1, rpc_layer="grpc", jobs={"worker": ("a:1", "b:1"), "ps": {2: "p:1"}}

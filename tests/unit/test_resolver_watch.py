@@ -14,16 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from tfcluster_resolver import (
-    MalformedViewError,
-    NewEpoch,
-    TFClusterResolver,
-    ViewNotFoundError,
-    contract,
-    epochs,
-    watch,
-)
-from tfcluster_resolver.task import Task
+from tfcluster_resolver import MalformedViewError, NewEpoch, TFClusterResolver, ViewNotFoundError, contract
+from tfcluster_resolver.cluster import Task
+from tfcluster_resolver.views import watch
 
 #: A guard against a watch that never wakes up, in seconds.
 DEADLINE = 30.0
@@ -291,7 +284,7 @@ def test_half_written_file_of_a_laptop_is_waited_for(tmp_path):
 )
 def test_view_that_stays_spoilt_is_an_error(kubelet, monkeypatch, spoil, kind):
     """A view that stays missing or malformed ends the watch with its error, also one without a timeout."""
-    monkeypatch.setattr(epochs, "GRACE", 0.2)
+    monkeypatch.setattr(watch, "GRACE", 0.2)
     following = TFClusterResolver().watch()
     spoil(kubelet.folder)
     # What was swapped by hand has the stamp of the old folder.

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tfcluster_resolver.visible_devices import visible_accelerators
+from tfcluster_resolver.accelerators import visible_accelerators
 
 PLUGIN, CUDA = "NVIDIA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"
 

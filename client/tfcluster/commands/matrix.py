@@ -55,7 +55,7 @@ def command(
     now, `python -m tfcluster_resolver matrix` tells in its pod.
     """
     from tfcluster.sight_grid import grid_of, membership_of
-    from tfcluster_resolver import matrix
+    from tfcluster_resolver.commands import matrix
 
     if bool(name) == bool(files):
         raise click.UsageError("name a TFCluster, or a manifest with -f")

@@ -8,11 +8,11 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from tfcluster_resolver import checks, contract, errors, network_checks
-from tfcluster_resolver.membership import Membership
-from tfcluster_resolver.task import own_task
-from tfcluster_resolver.verdict import Check, Verdict
-from tfcluster_resolver.view_file import ReadView, ViewFile
+from tfcluster_resolver import contract, errors
+from tfcluster_resolver.cluster import Membership, own_task
+from tfcluster_resolver.commands import checks, network_checks
+from tfcluster_resolver.commands.checks import Check, Verdict
+from tfcluster_resolver.views.file import ReadView, ViewFile
 
 #: What the checks of a cluster are called, for the case that there is no view to check.
 _OF_A_VIEW: Final = ("view", "own name", "own port", "peers", "accelerators", "tensorflow")

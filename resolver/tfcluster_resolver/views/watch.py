@@ -1,4 +1,4 @@
-"""Noticing that something in a folder may have changed.
+"""Noticing that something in a folder may have changed, and following the epochs of a view as they come.
 
 It wakes up early and never too late: a notice says "look", not what happened, and whoever waits looks at the files
 again.  Linux's inotify tells of the kubelet's swap at once; where it is missing, or its watches are used up, a short
@@ -11,13 +11,20 @@ import ctypes
 import os
 import select
 import time
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Final, Protocol, Self
+
+from tfcluster_resolver.cluster import Membership
+from tfcluster_resolver.errors import ViewError
 
 #: Seconds between two looks without inotify.
 _POLL: Final = 0.05
 #: Seconds between two looks with it: a folder that was moved away, or a file system that tells nothing, is noticed too.
 _LOOK_ANYWAY: Final = 1.0
+
+#: Seconds for which a view may be missing, unreachable or half-written before the watch gives up with its error.
+GRACE: Final = 5.0
 
 # The numbers of Linux's <sys/inotify.h>, the same on every architecture.
 _IN_ATTRIB: Final = 0x4
@@ -159,3 +166,60 @@ def _open_inotify() -> int | None:
 def _add_watch(descriptor: int, folder: str) -> bool:
     library = ctypes.CDLL(None, use_errno=True)
     return bool(library.inotify_add_watch(descriptor, os.fsencode(folder), ctypes.c_uint32(_EVENTS)) >= 0)
+
+
+def memberships(
+    read: Callable[[], Membership], before: Membership, notice: Notice | None, timeout: float | None
+) -> Iterator[tuple[Membership, Membership]]:
+    """Give each new epoch with the one before it; of several quick ones at least the last.
+
+    Args:
+        read: gives the membership as it is now.
+        before: the membership that is known.
+        notice: tells that it may have changed; None if it never does.
+        timeout: end after so many seconds without a new one, counted from each time that the next is asked for;
+            None never ends.
+
+    Yields:
+        The membership before, and the new one.
+
+    Raises:
+        ViewError: the view could not be read for GRACE seconds, or at the end.
+    """
+    if notice is None:
+        return
+    with notice:
+        while True:
+            now = _await_change(read, before, notice, timeout)
+            if now is None:
+                return
+            yield before, now
+            before = now
+
+
+def _await_change(
+    read: Callable[[], Membership], before: Membership, notice: Notice, timeout: float | None
+) -> Membership | None:
+    asked = time.monotonic()
+    failing_since: float | None = None
+    while True:
+        left = float("inf") if timeout is None else asked + timeout - time.monotonic()
+        try:
+            now = read()
+        except ViewError:
+            failing_since = time.monotonic() if failing_since is None else failing_since
+            grace = failing_since + GRACE - time.monotonic()
+            if min(left, grace) <= 0:
+                raise
+            left = min(left, grace)
+        else:
+            failing_since = None
+            if _mark(now) != _mark(before):
+                return now
+            if left <= 0:
+                return None
+        notice.wait(left)
+
+
+def _mark(membership: Membership) -> tuple[str, int]:
+    return membership.view.uid, membership.view.epoch

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from tfcluster_resolver import contract
 from tfcluster_resolver.cluster_spec import ClusterSpec
 from tfcluster_resolver.device_filters import ClusterDeviceFilters
-from tfcluster_resolver.watch import Notice
+from tfcluster_resolver.views.watch import Notice
 
 
 class ViewSource(Protocol):

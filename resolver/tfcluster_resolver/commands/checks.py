@@ -9,16 +9,35 @@ import json
 import os
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
 from tfcluster_resolver import __version__, contract, copies, tensorflow_api
-from tfcluster_resolver.membership import Membership
-from tfcluster_resolver.memory import free_memory
+from tfcluster_resolver.accelerators import visible_accelerators
+from tfcluster_resolver.cluster import Membership, OwnTask
 from tfcluster_resolver.resolver import TFClusterResolver
-from tfcluster_resolver.task import OwnTask
-from tfcluster_resolver.verdict import Check, Verdict
-from tfcluster_resolver.visible_devices import visible_accelerators
+
+
+class Verdict(Enum):
+    """What a check found."""
+
+    OK = "ok"
+    WARNING = "warning"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One check: its name, its verdict, what was seen, and what to do (empty where nothing is wrong)."""
+
+    name: str
+    verdict: Verdict
+    message: str
+    remedy: str = ""
+
 
 #: Bytes that importing TensorFlow takes, with a reserve: without them the import could cost the task its life.
 _TENSORFLOW_TAKES: Final = 800 * 2**20
@@ -30,7 +49,7 @@ _DATA: Final = "..data"
 
 def package(search_path: Sequence[str]) -> Check:
     """Compare the copy of this package that runs with the others on the search path."""
-    here = str(Path(__file__).parent)
+    here = str(Path(__file__).parent.parent)
     found = copies.copies(search_path)
     others = [f"{one.version} in {Path(one.file).parent}" for one in found if str(Path(one.file).parent) != here]
     message = f"tfcluster_resolver {__version__} in {here}"
@@ -217,3 +236,28 @@ def _devices(resources: dict[str, int]) -> dict[str, int]:
 
 def _spell(counts: dict[str, int]) -> str:
     return ", ".join(f"{count} {device}" for device, count in sorted(counts.items())) or "none"
+
+
+_UNLIMITED = "max"
+
+
+def free_memory(cgroup: str | os.PathLike[str] = "/sys/fs/cgroup") -> int | None:
+    """Tell how many bytes may still be used under the container's memory limit.
+
+    Args:
+        cgroup: where the container's control group is mounted (version 2).
+
+    Returns:
+        The bytes left, the file cache counted as free; None where there is no limit to be seen.
+    """
+    folder = Path(cgroup)
+    try:
+        limit = (folder / "memory.max").read_text(encoding="ascii").strip()
+        if limit == _UNLIMITED:
+            return None
+        used = int((folder / "memory.current").read_text(encoding="ascii"))
+        words = (folder / "memory.stat").read_text(encoding="ascii").split()
+        statistics = dict(zip(words[::2], words[1::2], strict=False))
+        return max(0, int(limit) - used + int(statistics.get("inactive_file", 0)))
+    except (OSError, ValueError):
+        return None

@@ -8,9 +8,10 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from tfcluster_resolver import contract, exit_codes
+from tfcluster_resolver import contract
+from tfcluster_resolver.cluster import Membership
+from tfcluster_resolver.commands import exit_codes
 from tfcluster_resolver.errors import TaskIdentityError
-from tfcluster_resolver.membership import Membership
 
 
 def tf_config(membership: Membership) -> str:

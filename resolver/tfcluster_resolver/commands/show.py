@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from tfcluster_resolver import contract
-from tfcluster_resolver.membership import Membership
-from tfcluster_resolver.visible_devices import visible_accelerators
+from tfcluster_resolver.accelerators import visible_accelerators
+from tfcluster_resolver.cluster import Membership
 
 _ISOLATION: Final = {
     "Cluster": "Cluster: NetworkPolicies let the tasks of this cluster reach each other, and no others",

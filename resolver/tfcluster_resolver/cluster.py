@@ -1,17 +1,75 @@
-"""What a view says about the cluster, with the own task put in.  Pure: no files, no environment, no TensorFlow.
+"""What a view says of the cluster: its tasks, which of them this process is, and what a new epoch changed.
 
-It decides which tasks the ClusterSpec has, which device filters each gets, and how many accelerators each holds.
+It decides which tasks the ClusterSpec has, which device filters each gets, how many accelerators each holds, and what
+is a new epoch.  Pure but for the watch that it is handed: no files, no environment of its own, no TensorFlow.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from tfcluster_resolver import contract
-from tfcluster_resolver.errors import NoSuchTaskError
-from tfcluster_resolver.task import OwnTask
+from tfcluster_resolver.errors import NoSuchTaskError, TaskIdentityError
+
+if TYPE_CHECKING:
+    from tfcluster_resolver.resolver import TFClusterResolver
+
+
+EVALUATOR: Final = contract.EVALUATOR
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Task:
+    """A task of the cluster: its job, its index there, and its "host:port"."""
+
+    job: str
+    index: int
+    address: str
+
+    def __str__(self) -> str:
+        return f"/job:{self.job}/task:{self.index} at {self.address}"
+
+
+@dataclass(frozen=True, slots=True)
+class OwnTask:
+    """The task that this pod is: its job, its index there, and its "host:port"."""
+
+    job: str
+    index: int
+    address: str
+
+    def __str__(self) -> str:
+        return f"/job:{self.job}/task:{self.index}"
+
+
+def own_task(environ: Mapping[str, str]) -> OwnTask | None:
+    """Read which task this pod is.
+
+    Args:
+        environ: the process's environment.
+
+    Returns:
+        The task, or None outside a TFCluster's pods, where none of the three variables is set.
+
+    Raises:
+        TaskIdentityError: only some of the variables are set, or the index is no number.
+    """
+    names = (contract.ENV_JOB, contract.ENV_TASK_INDEX, contract.ENV_ADDRESS)
+    unset = [name for name in names if not environ.get(name)]
+    if len(unset) == len(names):
+        return None
+    if unset:
+        raise TaskIdentityError(
+            f"{', '.join(unset)} not set, although {', '.join(name for name in names if name not in unset)} is: "
+            "the operator sets all three in every container, so look for what unsets them in the pod"
+        )
+    job, index, address = (environ[name] for name in names)
+    if not (index.isascii() and index.isdigit()):
+        raise TaskIdentityError(f"{contract.ENV_TASK_INDEX}={index!r} is not a task index (0, 1, 2, ...)")
+    return OwnTask(job=job, index=int(index), address=address)
+
 
 _Tasks: TypeAlias = Sequence[str] | Mapping[int, str]
 
@@ -136,3 +194,36 @@ def _by_index(tasks: _Tasks) -> dict[int, str]:
 
 def _has(tasks: _Tasks, index: int) -> bool:
     return index in tasks if isinstance(tasks, Mapping) else 0 <= index < len(tasks)
+
+
+@dataclass(frozen=True, slots=True)
+class NewEpoch:
+    """What a new epoch of the cluster changed for this task.
+
+    Attributes:
+        epoch: the new epoch.
+        added: the tasks that came, by job and index; one whose address changed is in ``removed`` too.
+        removed: the tasks that went.
+        filters_changed: whether the device filters of any task changed.
+        resolver: a snapshot of the resolver at this epoch.
+    """
+
+    epoch: int
+    added: tuple[Task, ...]
+    removed: tuple[Task, ...]
+    filters_changed: bool
+    resolver: TFClusterResolver
+
+
+def difference(before: Membership, now: Membership) -> tuple[tuple[Task, ...], tuple[Task, ...], bool]:
+    """Compare two epochs.
+
+    Args:
+        before: the cluster as it was.
+        now: the cluster as it is.
+
+    Returns:
+        The tasks that came, those that went, and whether any device filter changed.
+    """
+    old, new = ({Task(*task) for task in one.tasks()} for one in (before, now))
+    return tuple(sorted(new - old)), tuple(sorted(old - new)), before.device_filters() != now.device_filters()

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from tfcluster_resolver.cluster import Membership
 from tfcluster_resolver.device_names import device_filter_matches
-from tfcluster_resolver.membership import Membership
 
 #: The isolation under which NetworkPolicies follow the device filters.
 DEVICE_FILTERS: Final = "DeviceFilters"

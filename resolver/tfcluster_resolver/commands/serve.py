@@ -13,10 +13,9 @@ from types import FrameType
 from typing import NoReturn
 
 from tfcluster_resolver import tensorflow_api
+from tfcluster_resolver.cluster import Membership
 from tfcluster_resolver.errors import PortTakenError, ServeError, TaskIdentityError
-from tfcluster_resolver.membership import Membership
-from tfcluster_resolver.own_port import PortState, port_state
-from tfcluster_resolver.reachability import host_and_port
+from tfcluster_resolver.waiting import PortState, host_and_port, port_state
 
 
 def serve(membership: Membership) -> NoReturn:

@@ -9,7 +9,8 @@ import textwrap
 from collections.abc import Sequence
 from typing import Final
 
-from tfcluster_resolver import __version__, contract, exit_codes
+from tfcluster_resolver import __version__, contract
+from tfcluster_resolver.commands import exit_codes
 
 #: Seconds that ``wait`` gives the tasks; pulling a large image takes minutes.
 _WAIT: Final = 300.0

@@ -24,7 +24,7 @@ from tfcluster_resolver.errors import (
     NotPublishedError,
     UnsupportedViewError,
 )
-from tfcluster_resolver.watch import PollingNotice
+from tfcluster_resolver.views.watch import PollingNotice
 
 _GROUP: Final = "tfcluster.dev"
 _VERSION: Final = "v1alpha1"

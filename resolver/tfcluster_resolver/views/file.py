@@ -16,7 +16,7 @@ from typing import Final, Self
 
 from tfcluster_resolver import contract
 from tfcluster_resolver.errors import MalformedViewError, UnsupportedViewError, ViewNotFoundError, ViewUnreadableError
-from tfcluster_resolver.watch import FolderNotice
+from tfcluster_resolver.views.watch import FolderNotice
 
 #: The symlink that the kubelet swaps (pkg/volume/util/atomic_writer.go).
 _DATA: Final = "..data"

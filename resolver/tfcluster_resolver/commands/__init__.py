@@ -1,0 +1,1 @@
+"""What ``python -m tfcluster_resolver`` does inside a pod: one module a command."""

@@ -159,27 +159,72 @@ def test_both_live_in_one_process(program):
     assert run(program + USE_BOTH) == "done"
 
 
-def versions() -> list[Path]:
-    """The folders with one version of protobuf each that the Makefile made."""
-    return [Path(one) for one in os.environ.get("TFCLUSTER_PROTOBUFS", "").split()]
+def versions() -> dict[str, Path]:
+    """The folders with one version of protobuf each that the Makefile made, by major version."""
+    folders = [Path(one) for one in os.environ.get("TFCLUSTER_PROTOBUFS", "").split()]
+    found = {folder.name.split("-")[1]: folder for folder in folders}
+    assert set(found) == {"3", "5", "6", "7"}, "TFCLUSTER_PROTOBUFS is not as `make tensorflow-tests` sets it"
+    return found
 
 
 @pytest.mark.parametrize("implementation", ["upb", "python"])
 def test_every_major_version_of_protobuf_works(implementation):
     """Without TensorFlow, the messages work with protobuf 5, 6 and 7, compiled and in plain Python."""
     found = versions()
-    assert len(found) == 3, "TFCLUSTER_PROTOBUFS does not name the folders that `make tensorflow-tests` makes"
 
     told = [
         # NB: without site-packages, or TensorFlow and its own protobuf would be found.
-        json.loads(run(USE_OURS + USE_ALONE, one, flags=("-S",), PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION=implementation))
-        for one in found
+        json.loads(
+            run(
+                USE_OURS + USE_ALONE,
+                found[major],
+                flags=("-S",),
+                PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION=implementation,
+            )
+        )
+        for major in ("5", "6", "7")
     ]
 
     assert [version.partition(".")[0] for version, *_ in told] == ["5", "6", "7"]
     assert {kind for _, kind, _ in told} == {implementation}
     definitions = {tf.train.ClusterDef.FromString(bytes.fromhex(content)).SerializeToString() for *_, content in told}
     assert len(definitions) == 1
+
+
+#: A package that has TensorFlow's messages as its generated code makes them, by the protobuf that is found.
+LIKE_TENSORFLOW = """
+import types
+from pathlib import Path
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+content = Path(DESCRIPTOR_SET).read_bytes()
+files = descriptor_pb2.FileDescriptorSet.FromString(content).file
+factory = message_factory.MessageFactory(descriptor_pool.Default())
+for file in files:
+    factory.pool.Add(file)
+made = factory.GetMessages([file.name for file in files])
+train = types.SimpleNamespace(**{name: made[f"tensorflow.{name}"] for name in ("ClusterDef", "JobDef", "ServerDef")})
+"""
+
+
+def test_older_tensorflow_with_protobuf_3(tmp_path):
+    """TensorFlow 2.15 allows protobuf 3.20.3, which has no GetMessageClass: its own messages are found all the same."""
+    package = tmp_path / "tensorflow"
+    package.mkdir()
+    descriptor_set = ROOT / "resolver" / "tfcluster_resolver" / protobuf.DESCRIPTOR_SET
+    (package / "__init__.py").write_text(LIKE_TENSORFLOW.replace("DESCRIPTOR_SET", repr(str(descriptor_set))))
+    program = """
+import google.protobuf, tensorflow
+from tfcluster_resolver import ClusterDeviceFilters, ClusterSpec
+made = ClusterSpec({"w": ["a:1"]}).as_cluster_def()
+filters = ClusterDeviceFilters()
+filters.set_device_filters("w", 3, ["/job:ps"])
+server = tensorflow.train.ServerDef(cluster=made, cluster_device_filters=filters.as_cluster_device_filters())
+again = tensorflow.train.ServerDef.FromString(server.SerializeToString())
+print(google.protobuf.__version__, type(made) is tensorflow.train.ClusterDef, again.cluster.job[0].tasks[0],
+      list(again.cluster_device_filters.jobs[0].tasks[3].device_filters))
+"""
+
+    assert run(program, versions()["3"], tmp_path, flags=("-S",)) == "3.20.3 True a:1 ['/job:ps']"
 
 
 def test_no_protobuf_is_a_named_error():

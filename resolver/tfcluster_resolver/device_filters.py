@@ -1,6 +1,7 @@
 """``tf.config.experimental.ClusterDeviceFilters`` without TensorFlow, and without its silent acceptances.
 
-It decides which filters a task may be given, and says at once what TensorFlow would say when it connects, or never.
+It decides which filters a task may be given and which devices a filter shows, and says at once what TensorFlow would
+say when it connects, or never.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import operator
 from collections.abc import Sequence
 from typing import Any, Final
 
-from tfcluster_resolver import device_names, protobuf, tensorflow_api
+from tfcluster_resolver import _protobuf, device_names, tensorflow_api
 from tfcluster_resolver.errors import DeviceNameError
 
 #: What a protobuf's int32 key can hold.
@@ -70,7 +71,7 @@ class ClusterDeviceFilters:
         Raises:
             ProtobufNotFoundError: protobuf is not installed.
         """
-        message = protobuf.messages("as_cluster_device_filters()").ClusterDeviceFilters()
+        message = _protobuf.messages("as_cluster_device_filters()").ClusterDeviceFilters()
         for job, tasks in self.as_dict().items():
             declared = message.jobs.add(name=job)
             for index, texts in tasks.items():
@@ -109,6 +110,28 @@ class ClusterDeviceFilters:
 
     def __repr__(self) -> str:
         return f"ClusterDeviceFilters({self.as_dict()!r})"
+
+
+def device_filter_matches(filter: str, device: str) -> bool:  # noqa: A002 - TensorFlow's word for it
+    """Tell whether a device filter shows a device, as TensorFlow's runtime decides it.
+
+    A task with several filters sees what any of them shows; without filters it sees everything; and it always sees its
+    own devices.  A part that either text leaves out fits anything, so ``/job:ps/task:0`` as a device asks whether some
+    device of that task can be shown.
+
+    Args:
+        filter: the device filter, such as ``/job:ps``.
+        device: the device's full name, such as ``/job:ps/replica:0/task:1/device:CPU:0``.
+
+    Returns:
+        Whether the filter shows the device.
+
+    Raises:
+        DeviceFilterError: the filter is one that TensorFlow cannot read; with the position.
+        DeviceNameError: the device's name is one that TensorFlow cannot read; with the position.
+        TypeError: one of them is no text.
+    """
+    return device_names.parse_filter(filter).is_compatible_with(device_names.parse(device))
 
 
 def _job(name: str | bytes) -> str:

@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 from google.protobuf import descriptor_pb2
 
-from tfcluster_resolver import ClusterDeviceFilters, ClusterSpec, protobuf
+from tfcluster_resolver import ClusterDeviceFilters, ClusterSpec, _protobuf
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 THEIRS = {
@@ -20,7 +20,7 @@ THEIRS = {
     "JobDef": tf.train.JobDef,
     "ServerDef": tf.train.ServerDef,
 }
-OURS = protobuf.own_messages("a test")
+OURS = _protobuf.own_messages("a test")
 NAMES = ("ClusterDef", "JobDef", "ServerDef", "ClusterDeviceFilters", "JobDeviceFilters", "TaskDeviceFilters")
 SERVER = tf.train.ServerDef(
     cluster={"job": [{"name": "worker", "tasks": {0: "a:1", 7: "é:2"}}, {"name": "", "tasks": {}}]},
@@ -43,7 +43,7 @@ def described(message) -> descriptor_pb2.DescriptorProto:
 
 def test_messages_are_tensorflows_where_it_is_installed():
     """With TensorFlow installed, its own classes are used, so that TensorFlow takes what we make."""
-    found = protobuf.messages("a test")
+    found = _protobuf.messages("a test")
 
     assert {name: getattr(found, name) for name in THEIRS} == THEIRS
     assert found.ClusterDeviceFilters is type(SERVER.cluster_device_filters)
@@ -53,7 +53,7 @@ def test_messages_are_tensorflows_where_it_is_installed():
 @pytest.mark.parametrize("name", NAMES)
 def test_our_messages_are_described_as_tensorflows(name):
     """Each of our messages has TensorFlow's fields: same names, numbers, types and labels, in any order."""
-    ours, theirs = described(getattr(OURS, name)), described(getattr(protobuf.messages("a test"), name))
+    ours, theirs = described(getattr(OURS, name)), described(getattr(_protobuf.messages("a test"), name))
 
     for description in (ours, theirs):
         description.field.sort(key=lambda field: field.number)
@@ -63,7 +63,7 @@ def test_our_messages_are_described_as_tensorflows(name):
             for field in nested.field:
                 field.ClearField("json_name")
     assert ours == theirs
-    assert getattr(OURS, name) is not getattr(protobuf.messages("a test"), name)
+    assert getattr(OURS, name) is not getattr(_protobuf.messages("a test"), name)
     assert getattr(OURS, name).DESCRIPTOR.full_name == f"tensorflow.{name}"
 
 
@@ -102,8 +102,8 @@ def test_filters_become_tensorflows():
 
 #: What both orders of import, and each version of protobuf, must be able to do.
 USE_OURS = """
-from tfcluster_resolver import ClusterDeviceFilters, ClusterSpec, protobuf
-own = protobuf.own_messages("a test")
+from tfcluster_resolver import ClusterDeviceFilters, ClusterSpec, _protobuf
+own = _protobuf.own_messages("a test")
 made = own.ClusterDef(job=[own.JobDef(name="w", tasks={0: "a:1", 3: "b:2"})])
 spec = ClusterSpec(own.ClusterDef.FromString(made.SerializeToString()))
 assert spec.as_dict() == {"w": {0: "a:1", 3: "b:2"}}, spec
@@ -230,7 +230,8 @@ print(google.protobuf.__version__, type(made) is tensorflow.train.ClusterDef, ag
 def test_no_protobuf_is_a_named_error():
     """Without protobuf, what needs a message says so in an ImportError of our own, and nothing else needs it."""
     program = """
-from tfcluster_resolver import ClusterSpec, ClusterDeviceFilters, ProtobufNotFoundError
+from tfcluster_resolver import ClusterSpec, ClusterDeviceFilters
+from tfcluster_resolver.errors import ProtobufNotFoundError
 spec = ClusterSpec(ClusterSpec({"w": ["a:1"]}))
 for ask in (spec.as_cluster_def, ClusterDeviceFilters().as_cluster_device_filters):
     try:
@@ -255,7 +256,8 @@ def test_old_protobuf_is_a_named_error(tmp_path):
     (package / "__init__.py").write_text('__version__ = "3.20.3"\n')
     (package / "message_factory.py").write_text("")
     program = """
-from tfcluster_resolver import ClusterSpec, ProtobufNotFoundError
+from tfcluster_resolver import ClusterSpec
+from tfcluster_resolver.errors import ProtobufNotFoundError
 try:
     ClusterSpec({}).as_cluster_def()
 except ProtobufNotFoundError as error:

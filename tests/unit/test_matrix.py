@@ -10,8 +10,8 @@ import pytest
 from tfcluster_resolver import contract
 from tfcluster_resolver.__main__ import main
 from tfcluster_resolver.cluster import Membership, OwnTask
-from tfcluster_resolver.commands import matrix
-from tfcluster_resolver.commands.matrix import Row, Sight
+from tfcluster_resolver.commands import matrix, sight
+from tfcluster_resolver.commands.sight import Row, Sight
 from tfcluster_resolver.contract import FilterRange
 
 GPU = "nvidia.com/gpu"
@@ -35,7 +35,7 @@ INCOMPLETE = (
 
 
 def rows(view: contract.View = VIEW, own: OwnTask | None = CHIEF) -> list[Row]:
-    return matrix.rows(Membership(view=view, own=own))
+    return sight.rows(Membership(view=view, own=own))
 
 
 def row(job: str, view: contract.View = VIEW, own: OwnTask | None = CHIEF) -> Row:
@@ -111,7 +111,7 @@ def test_every_task_has_a_cpu():
 
 def test_view_of_a_task_without_filters_is_complete():
     """A task that is in its own view without filters sees the whole cluster."""
-    assert matrix.is_complete(Membership(view=VIEW, own=CHIEF))
+    assert sight.is_complete(Membership(view=VIEW, own=CHIEF))
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_view_of_a_task_without_filters_is_complete():
 )
 def test_other_views_may_be_incomplete(own):
     """What filters hide from a task, its view does not hold; and outside of the pods nobody knows."""
-    assert not matrix.is_complete(Membership(view=VIEW, own=own))
+    assert not sight.is_complete(Membership(view=VIEW, own=own))
 
 
 @pytest.mark.parametrize("own", [OwnTask("worker", 7, "w7:1"), OwnTask("evaluator", 0, "e:1")])

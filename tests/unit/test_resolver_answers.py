@@ -9,16 +9,9 @@ from dataclasses import replace
 
 import pytest
 
-from tfcluster_resolver import (
-    AcceleratorMismatchWarning,
-    ClusterSpec,
-    NoSuchTaskError,
-    TaskIdentityError,
-    TFClusterResolver,
-    accelerators,
-    contract,
-)
+from tfcluster_resolver import ClusterSpec, TFClusterResolver, accelerators, contract
 from tfcluster_resolver.cluster import Membership, OwnTask
+from tfcluster_resolver.errors import AcceleratorMismatchWarning, NoSuchTaskError, TaskIdentityError
 
 GPU = "nvidia.com/gpu"
 VIEW = contract.View(

@@ -210,7 +210,7 @@ def test_older_tensorflow_with_protobuf_3(tmp_path):
     """TensorFlow 2.15 allows protobuf 3.20.3, which has no GetMessageClass: its own messages are found all the same."""
     package = tmp_path / "tensorflow"
     package.mkdir()
-    descriptor_set = ROOT / "resolver" / "tfcluster_resolver" / protobuf.DESCRIPTOR_SET
+    descriptor_set = ROOT / "resolver" / "tfcluster_resolver" / _protobuf.DESCRIPTOR_SET
     (package / "__init__.py").write_text(LIKE_TENSORFLOW.replace("DESCRIPTOR_SET", repr(str(descriptor_set))))
     program = """
 import google.protobuf, tensorflow

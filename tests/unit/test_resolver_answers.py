@@ -18,7 +18,7 @@ from tfcluster_resolver import (
     accelerators,
     contract,
 )
-from tfcluster_resolver.cluster import Membership, OwnTask
+from tfcluster_resolver.cluster import Membership, Task
 
 GPU = "nvidia.com/gpu"
 VIEW = contract.View(
@@ -300,6 +300,6 @@ def test_membership_leaves_the_view_alone():
     """Putting the own task in changes no list or map of the view."""
     before = contract.dump(VIEW)
 
-    Membership(view=VIEW, own=OwnTask("ps", 0, "own:1")).jobs()["worker"].clear()
+    Membership(view=VIEW, own=Task("ps", 0, "own:1")).jobs()["worker"].clear()
 
     assert contract.dump(VIEW) == before

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from tfcluster_resolver.errors import (
         AcceleratorMismatchWarning,
         AddressError,
+        ArgumentError,
+        ArgumentTypeError,
+        ArgumentValueError,
         ClusterChangedError,
         ConnectedTooLateError,
         ConnectError,
@@ -53,6 +56,9 @@ __version__: Final = "0.1.0"
 __all__ = [
     "AcceleratorMismatchWarning",
     "AddressError",
+    "ArgumentError",
+    "ArgumentTypeError",
+    "ArgumentValueError",
     "ClusterChangedError",
     "ClusterDeviceFilters",
     "ClusterSpec",

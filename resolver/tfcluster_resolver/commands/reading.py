@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfcluster_resolver import contract
-from tfcluster_resolver.cluster import EVALUATOR, Membership, OwnTask, own_task
+from tfcluster_resolver.cluster import EVALUATOR, Membership, Task, own_task
 from tfcluster_resolver.errors import TaskIdentityError
 from tfcluster_resolver.views.file import ViewFile
 
@@ -67,10 +67,10 @@ def seen_by(resolver: TFClusterResolver | None) -> Membership:
         return Membership(view=view, own=own)
     # An evaluator is in no ClusterSpec, and nobody connects to it.
     outside = job == EVALUATOR and EVALUATOR not in view.jobs
-    return Membership(view=view, own=OwnTask(job, index, "" if outside else membership.address_of(job, index)))
+    return Membership(view=view, own=Task(job, index, "" if outside else membership.address_of(job, index)))
 
 
-def task_of(membership: Membership, purpose: str) -> OwnTask:
+def task_of(membership: Membership, purpose: str) -> Task:
     """Give the own task, for what makes no sense without one.
 
     Args:

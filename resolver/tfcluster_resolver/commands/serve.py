@@ -17,7 +17,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from tfcluster_resolver import contract, device_names, tensorflow_api
-from tfcluster_resolver.cluster import Membership, OwnTask
+from tfcluster_resolver.cluster import Membership, Task
 from tfcluster_resolver.commands import exit_codes
 from tfcluster_resolver.commands.command import Command
 from tfcluster_resolver.commands.reading import read, seen_by, task_of
@@ -66,7 +66,7 @@ def _serve(membership: Membership) -> NoReturn:
             woken.recv(1)
 
 
-def _start(own: OwnTask, view: contract.View) -> Any:
+def _start(own: Task, view: contract.View) -> Any:
     tensorflow = tensorflow_api.load("the task server")
     try:
         return tensorflow.distribute.Server(
@@ -78,7 +78,7 @@ def _start(own: OwnTask, view: contract.View) -> Any:
         ) from error
 
 
-def _check_task(own: OwnTask) -> None:
+def _check_task(own: Task) -> None:
     """Refuse what cannot be served in milliseconds, above all the names for which TensorFlow aborts the process."""
     if not device_names.is_job_name(own.job):
         raise ServeError(
@@ -91,7 +91,7 @@ def _check_task(own: OwnTask) -> None:
         raise NoSuchTaskError(f"{own} has no address in this view, so it cannot be served")
 
 
-def _free_port(own: OwnTask) -> int:
+def _free_port(own: Task) -> int:
     """Fail in milliseconds with a clear text, instead of after TensorFlow's import with an unclear one."""
     _, port = host_and_port(own.address)
     state = port_state(port)

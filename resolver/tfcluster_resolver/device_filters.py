@@ -7,7 +7,7 @@ say when it connects, or never.
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from tfcluster_resolver import _protobuf, device_names, tensorflow_api
@@ -168,3 +168,48 @@ def _texts(filters: Any, task: str) -> tuple[str, ...]:
         if not isinstance(text, str):
             raise TypeError(f"a device filter of {task} must be text, not {type(text).__name__}: {text!r}")
     return tuple(filters)
+
+
+def filters_by_task(declared: Any) -> dict[str, dict[int, tuple[str, ...]]]:
+    """Read device filters, in whatever form, and refuse what TensorFlow could not use.
+
+    Args:
+        declared: ClusterDeviceFilters of ours or TensorFlow's, their protobuf message, a mapping from job to a mapping
+            from index to a list of filters, or None.
+
+    Returns:
+        The filters of each job's tasks.
+
+    Raises:
+        TypeError: it is none of these, or a filter is no text.
+        ValueError: an index is below 0, or TensorFlow could not read a filter.
+    """
+    if declared is None:
+        return {}
+    if not isinstance(declared, ClusterDeviceFilters):
+        declared = _read(declared)
+    return {job: {index: tuple(texts) for index, texts in tasks.items()} for job, tasks in declared.as_dict().items()}
+
+
+def filters_in_message(message: Any) -> dict[str, dict[int, tuple[str, ...]]]:
+    """Read TensorFlow's protobuf message of device filters, as it is."""
+    return {job.name: {index: tuple(one.device_filters) for index, one in job.tasks.items()} for job in message.jobs}
+
+
+def _read(declared: Any) -> ClusterDeviceFilters:
+    if hasattr(declared, "_as_cluster_device_filters"):
+        declared = declared._as_cluster_device_filters()  # noqa: SLF001 - TensorFlow has no public way to read them
+    if hasattr(declared, "SerializeToString"):
+        declared = filters_in_message(declared)
+    if not isinstance(declared, Mapping):
+        raise TypeError(
+            "device filters are a ClusterDeviceFilters, or a mapping from job to a mapping from index to a list of "
+            f"filters, not {type(declared).__name__}"
+        )
+    filters = ClusterDeviceFilters()
+    for job, tasks in declared.items():
+        if not isinstance(tasks, Mapping):
+            raise TypeError(f"the device filters of job {job!r} map task indices to lists, not {type(tasks).__name__}")
+        for index, texts in tasks.items():
+            filters.set_device_filters(job, index, texts)
+    return filters

@@ -83,9 +83,9 @@ def test_resolver_made_before_tensorflow_is_imported_is_tensorflows(cluster):
 
 def test_reading_alone_imports_no_tensorflow(cluster):
     """Only what gives a class of TensorFlow's imports TensorFlow."""
-    text = OURS + READ + "print('tensorflow' in sys.modules)\nresolver.cluster_spec()\nprint('tensorflow' in sys.modules)"
+    loaded = "print('tensorflow' in sys.modules)\n"
 
-    assert cluster.program(text) == "False\nTrue\n"
+    assert cluster.program(OURS + READ + loaded + "resolver.cluster_spec()\n" + loaded) == "False\nTrue\n"
 
 
 def test_resolver_made_while_another_thread_imports_tensorflow_is_tensorflows(cluster):

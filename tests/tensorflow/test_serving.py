@@ -63,6 +63,51 @@ os.execv(sys.executable, [sys.executable, "-m", "tfcluster_resolver", "serve"])
 """
 
 
+#: Serves by the Python function, in a thread of a program that has other things to do.
+SERVE_IN_A_THREAD = """
+import signal, sys, threading
+from tfcluster_resolver import TFClusterResolver, serve
+
+address = sys.argv[1]
+resolver = TFClusterResolver.from_spec({"worker": ["nowhere.invalid:1", address]}, "worker", 1)
+threading.Thread(target=serve, args=(resolver,), daemon=True).start()
+signal.sigwait({signal.SIGTERM})
+print("the program ends by itself")
+"""
+
+
+def test_server_of_a_written_cluster_runs_in_a_thread(make_cluster):
+    """``serve(resolver)`` serves the resolver's task; in a thread it leaves the signals to the program."""
+    cluster = make_cluster(jobs={"worker": 1})
+    address = cluster.addresses["worker"][0]
+    server = cluster.start("worker", 0, "-c", BLOCK_SIGTERM + SERVE_IN_A_THREAD, address)
+    said = cluster.await_line(server, "serving /job:worker/task:1 of")
+
+    server.send_signal(signal.SIGTERM)
+
+    assert said.endswith(f"port {address.rpartition(':')[2]}\n")
+    assert server.communicate(timeout=DEADLINE)[0] == "the program ends by itself\n"
+    assert server.returncode == 0
+
+
+#: Else a signal before sigwait() would end the program, in whichever thread.
+BLOCK_SIGTERM = "import signal; signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})"
+
+
+def test_tensorflow_aborts_for_the_job_that_serve_refuses(make_cluster):
+    """TensorFlow's Server ends its process with SIGABRT for a job name with a hyphen; ``serve`` says so instead."""
+    cluster = make_cluster(jobs={"my-worker": 1})
+    address = cluster.addresses["my-worker"][0]
+    theirs = f"import tensorflow as tf; tf.distribute.Server({{'my-worker': [{address!r}]}}, 'my-worker', 0)"
+
+    aborted = cluster.run("my-worker", 0, "-c", theirs)
+    refused = cluster.run("my-worker", 0, "-m", "tfcluster_resolver", "serve")
+
+    assert aborted.returncode == -signal.SIGABRT
+    assert (refused.returncode, refused.stderr.count("\n")) == (71, 1)
+    assert "cannot serve a job named 'my-worker'" in refused.stderr
+
+
 def test_server_listens_on_its_own_port(make_cluster):
     """Once a server says that it serves, its address accepts connections."""
     cluster = make_cluster(jobs={"worker": 2, "ps": 1})

@@ -200,3 +200,8 @@ def test_answers_are_copies():
     spec.job_tasks("w").append("c:3")
 
     assert spec.as_dict() == {"w": ["a:1"], "s": {3: "b:2"}}
+
+
+def test_truth_has_both_names_of_tensorflow():
+    """``__nonzero__``, which TensorFlow's pages list, says what ``bool()`` says: whether there is a job."""
+    assert [ClusterSpec(jobs).__nonzero__() for jobs in ({}, {"worker": []})] == [False, True]

@@ -1,7 +1,7 @@
 """What a view says of the cluster: its tasks, which of them this process is, and what a new epoch changed.
 
 It decides which tasks the ClusterSpec has, which device filters each gets, how many accelerators each holds, and what
-is a new epoch.  Pure but for the watch that it is handed: no files, no environment of its own, no TensorFlow.
+is a new epoch.  Pure: no files, no environment of its own, no TensorFlow.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
-from tfcluster_resolver import contract
-from tfcluster_resolver.errors import NoSuchTaskError, TaskIdentityError
+from tfcluster_resolver import _arguments, contract
+from tfcluster_resolver.errors import MalformedViewError, NoSuchTaskError, TaskIdentityError
 
 if TYPE_CHECKING:
     from tfcluster_resolver.resolver import TFClusterResolver
@@ -47,7 +47,7 @@ def own_task(environ: Mapping[str, str]) -> Task | None:
         The task, or None outside a TFCluster's pods, where none of the three variables is set.
 
     Raises:
-        TaskIdentityError: only some of the variables are set, or the index is no number.
+        TaskIdentityError: only some of the variables are set, the index is none, or one of them is no text.
     """
     names = (contract.ENV_JOB, contract.ENV_TASK_INDEX, contract.ENV_ADDRESS)
     unset = [name for name in names if not environ.get(name)]
@@ -59,13 +59,22 @@ def own_task(environ: Mapping[str, str]) -> Task | None:
             "the operator sets all three in every container, so look for what unsets them in the pod"
         )
     job, index, address = (environ[name] for name in names)
-    if not (index.isascii() and index.isdigit()):
-        raise TaskIdentityError(f"{contract.ENV_TASK_INDEX}={index!r} is not a task index (0, 1, 2, ...)")
+    if not (index.isascii() and index.isdigit() and len(index) <= _DIGITS):
+        raise TaskIdentityError(f"{contract.ENV_TASK_INDEX}={index[:100]!r} is not a task index (0, 1, 2, ...)")
+    for name, value in ((contract.ENV_JOB, job), (contract.ENV_ADDRESS, address)):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise TaskIdentityError(f"{name}={value[:100]!r} is not UTF-8") from None
     return Task(job, int(index), address)
 
 
+#: The digits of the largest index that fits TensorFlow's 32 bits, one left.
+_DIGITS: Final = 9
+
 _Tasks: TypeAlias = Sequence[str] | Mapping[int, str]
 
+_MOST: Final = contract.MOST_RANGED
 #: What a refused look-up advises.
 _LOOK: Final = "`python -m tfcluster_resolver show` lists what this task sees"
 
@@ -111,7 +120,9 @@ class Membership:
 
         Raises:
             NoSuchTaskError: no task of that job and index is in :meth:`jobs`.
+            ArgumentError: one of them is no job or no index.
         """
+        job, index = _arguments.text(job, "job"), _arguments.index(index, "index")
         tasks = self.jobs().get(job, [])
         if not _has(tasks, index):
             raise NoSuchTaskError(f"no task {index!r} of job {job!r} {self._where()}")
@@ -125,7 +136,14 @@ class Membership:
 
         Returns:
             The filters of each job's tasks; a task without filters is left out.
+
+        Raises:
+            MalformedViewError: they are of more tasks than a view may name.
         """
+        if sum(one.stop - one.start for ranges in self.view.device_filters.values() for one in ranges) > _MOST:
+            raise MalformedViewError(
+                f"the view {self.view.namespace}/{self.view.name} has filters of over {_MOST} tasks"
+            )
         return {
             job: {index: one.filters for one in ranges for index in range(one.start, one.stop)}
             for job, ranges in sorted(self.view.device_filters.items())
@@ -143,7 +161,9 @@ class Membership:
 
         Raises:
             NoSuchTaskError: the task is neither in the ClusterSpec nor the own one.
+            ArgumentError: one of them is no job or no index.
         """
+        job, index = _arguments.text(job, "job"), _arguments.index(index, "index")
         own = self.own is not None and (self.own.job, self.own.index) == (job, index)
         if not own and not _has(self.jobs().get(job, []), index):
             raise NoSuchTaskError(f"no task {index!r} of job {job!r} {self._where()}")
@@ -162,6 +182,7 @@ class Membership:
 
         Raises:
             NoSuchTaskError: the task is neither in the ClusterSpec nor the own one.
+            ArgumentError: one of them is no job or no index.
         """
         counts: dict[str, int] = {}
         for resource, count in self.accelerators(job, index).items():

@@ -7,6 +7,7 @@ sleep takes its place.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import select
@@ -90,11 +91,11 @@ class FolderNotice:
         self._folder = os.fspath(folder)
         self._inotify: int | None = None
         self._watched: tuple[int, int] | None = None
+        self._process = 0
 
     def __enter__(self) -> Self:
         """Open the watch; without inotify, or without a folder yet, it polls."""
-        self._inotify = _open_inotify()
-        self._watch_folder()
+        self._begin()
         return self
 
     def __exit__(
@@ -107,22 +108,30 @@ class FolderNotice:
 
     def wait(self, timeout: float) -> None:
         """Return when the folder has changed or been replaced, at the latest after ``timeout`` seconds."""
+        if self._process != os.getpid():
+            self._begin_again()
+            return
         if self._inotify is None or self._watched is None:
             time.sleep(max(0.0, min(_POLL, timeout)))
         else:
             poll = select.poll()
             poll.register(self._inotify, select.POLLIN)
             if poll.poll(max(0.0, min(_LOOK_ANYWAY, timeout)) * 1000):
-                os.read(self._inotify, 65536)
+                with contextlib.suppress(BlockingIOError):  # a process that was forked has read it
+                    os.read(self._inotify, 65536)
         if self._inotify is not None and _identity(self._folder) != self._watched:
-            self._watch_anew()
+            self._begin_again()
 
-    def _watch_anew(self) -> None:
-        """Open another inotify: the old one goes on with the folder that was moved away."""
-        if self._inotify is not None:
-            os.close(self._inotify)
+    def _begin(self) -> None:
+        self._process = os.getpid()
         self._inotify = _open_inotify()
         self._watch_folder()
+
+    def _begin_again(self) -> None:
+        """Open another inotify: the old one goes on with the folder that was moved away, or with the parent process."""
+        if self._inotify is not None:
+            os.close(self._inotify)
+        self._begin()
 
     def _watch_folder(self) -> None:
         """Watch the folder that has the path now; none, if that fails."""

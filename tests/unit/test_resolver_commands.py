@@ -439,18 +439,17 @@ def test_functions_need_a_task(function):
 
 @pytest.mark.usefixtures("in_pod")
 @pytest.mark.parametrize(
-    ("job", "index", "said"),
+    ("job", "said"),
     [
-        ("my-worker", 0, "a name is a letter, then letters, digits and _"),
-        ("1worker", 0, "a name is a letter"),
-        ("wörker", 0, "a name is a letter"),
-        ("worker\n", 0, "a name is a letter"),
-        ("worker", 2**31, "an index is at most 2147483647"),
+        ("my-worker", "a name is a letter, then letters, digits and _"),
+        ("1worker", "a name is a letter"),
+        ("wörker", "a name is a letter"),
+        ("worker\n", "a name is a letter"),
     ],
 )
-def test_task_that_tensorflow_does_not_survive_is_refused(monkeypatch, capsys, job, index, said):
+def test_task_that_tensorflow_does_not_survive_is_refused(monkeypatch, capsys, job, said):
     """A name for which TensorFlow aborts the process is refused before TensorFlow is loaded, by both."""
-    become(monkeypatch, job, index, "w1:0")
+    become(monkeypatch, job, 0, "w1:0")
     monkeypatch.setattr("tfcluster_resolver.tensorflow_api.load", lambda _: pytest.fail("TensorFlow was loaded"))
 
     assert main(["serve"]) == 71

@@ -85,8 +85,6 @@ def _check_task(own: Task) -> None:
             f"TensorFlow cannot serve a job named {own.job!r}: a name is a letter, then letters, digits and _; rename "
             "the job in the TFCluster"
         )
-    if own.index > device_names.LARGEST_NUMBER:
-        raise ServeError(f"TensorFlow cannot serve {own}: an index is at most {device_names.LARGEST_NUMBER}")
     if not own.address:
         raise NoSuchTaskError(f"{own} has no address in this view, so it cannot be served")
 

@@ -253,6 +253,20 @@ def test_replaced_folder_is_followed(kubelet, tmp_path, while_waiting, moved):
     assert while_waiting(following, lambda: kubelet.write(at(3))).epoch == 3
 
 
+def test_folder_that_comes_back_with_the_same_inode_is_followed(kubelet, monkeypatch, while_waiting):
+    """A file system may give a new folder the inode of the removed one, whose end is noticed all the same."""
+    monkeypatch.setattr(watch, "_LOOK_ANYWAY", 1e6)
+    monkeypatch.setattr(watch, "_identity", lambda _: (1, 1))
+    following = TFClusterResolver().watch()
+
+    def replace_folder() -> None:
+        shutil.rmtree(kubelet.folder)
+        kubelet.write(at(2))
+
+    assert while_waiting(following, replace_folder).epoch == 2
+    assert while_waiting(following, lambda: kubelet.write(at(3))).epoch == 3
+
+
 @pytest.mark.usefixtures("_way")
 def test_missing_folder_is_waited_for(kubelet, while_waiting):
     """While the folder is missing the watch waits for it."""
@@ -294,6 +308,59 @@ def test_view_that_stays_spoilt_is_an_error(kubelet, monkeypatch, spoil, kind):
 
     with pytest.raises(kind):
         next(following)
+
+
+@pytest.mark.usefixtures("_way")
+def test_watch_goes_on_after_an_error(kubelet, monkeypatch):
+    """A watch that met a malformed view tells the repaired one's epoch when it is asked again, and goes on."""
+    monkeypatch.setattr(watch, "GRACE", 0.2)
+    following = TFClusterResolver().watch(timeout=DEADLINE)
+    (kubelet.folder / "..data" / "cluster.json").write_text("{")
+    os.utime(kubelet.folder / "..data")  # what was swapped by hand has the stamp of the old folder
+    for _ in range(2):
+        with pytest.raises(MalformedViewError):
+            next(following)
+
+    for epoch in (2, 3):
+        kubelet.write(at(epoch))
+        assert next(following).epoch == epoch
+
+
+def test_watch_that_ended_stays_ended(kubelet):
+    """After its timeout, or closed, a watch is over, as any iterator."""
+    timed_out, closed = TFClusterResolver().watch(timeout=0), TFClusterResolver().watch(timeout=DEADLINE)
+    assert list(timed_out) == []
+    closed.close()
+    kubelet.write(at(2))
+
+    assert list(timed_out) == list(closed) == []
+
+
+def test_forked_process_goes_on_with_a_watch_of_its_own(kubelet, monkeypatch):
+    """After a fork both processes see every new epoch by the same iterator, and neither takes from the other."""
+    monkeypatch.setattr(watch, "_LOOK_ANYWAY", 1e6)
+    following = TFClusterResolver().watch(timeout=DEADLINE)
+    kubelet.write(at(2))
+    next(following)
+    to_child, from_parent = os.pipe(), os.pipe()
+
+    child = os.fork()
+    if not child:
+        seen = []
+        try:
+            for _ in (3, 4):
+                seen.append(next(following).epoch)
+                os.write(to_child[1], b".")
+                os.read(from_parent[0], 1)
+        finally:
+            os._exit(0 if seen == [3, 4] else 1)
+    for epoch in (3, 4):
+        kubelet.write(at(epoch))
+        assert next(following).epoch == epoch
+        os.read(to_child[0], 1)
+        os.write(from_parent[1], b".")
+
+    assert os.waitpid(child, 0)[1] == 0
 
 
 def test_watch_closes_its_descriptor(kubelet):

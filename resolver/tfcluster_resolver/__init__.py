@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tfcluster_resolver.connect import connect_to_cluster
     from tfcluster_resolver.device_filters import ClusterDeviceFilters
     from tfcluster_resolver.device_names import device_filter_matches
+    from tfcluster_resolver.elastic import Change, Refusal, resize
     from tfcluster_resolver.errors import (
         AcceleratorMismatchWarning,
         AddressError,
@@ -36,8 +37,11 @@ if TYPE_CHECKING:
         NotPublishedError,
         PortTakenError,
         ProtobufNotFoundError,
+        ResizeError,
+        RestartNeededError,
         ServeError,
         TaskIdentityError,
+        TasksBusyError,
         TasksUnreachableError,
         TensorFlowNotFoundError,
         TFClusterError,
@@ -53,6 +57,7 @@ __version__: Final = "0.1.0"
 __all__ = [
     "AcceleratorMismatchWarning",
     "AddressError",
+    "Change",
     "ClusterChangedError",
     "ClusterDeviceFilters",
     "ClusterSpec",
@@ -74,10 +79,14 @@ __all__ = [
     "NotPublishedError",
     "PortTakenError",
     "ProtobufNotFoundError",
+    "Refusal",
+    "ResizeError",
+    "RestartNeededError",
     "ServeError",
     "TFClusterError",
     "TFClusterResolver",
     "TaskIdentityError",
+    "TasksBusyError",
     "TasksUnreachableError",
     "TensorFlowNotFoundError",
     "UnsupportedViewError",
@@ -87,16 +96,20 @@ __all__ = [
     "__version__",
     "connect_to_cluster",
     "device_filter_matches",
+    "resize",
 ]
 
 #: The module of each name that is not an error.
 _MODULES: Final = {
+    "Change": "elastic",
     "ClusterDeviceFilters": "device_filters",
     "ClusterSpec": "cluster_spec",
     "NewEpoch": "cluster",
+    "Refusal": "elastic",
     "TFClusterResolver": "resolver",
     "connect_to_cluster": "connect",
     "device_filter_matches": "device_names",
+    "resize": "elastic",
 }
 
 

@@ -13,8 +13,11 @@ LINT := $(CACHE)/lint-$(shell sha256sum requirements/lint.txt | cut -c1-16)
 DEMO := $(CACHE)/demo-$(shell sha256sum requirements/demo.txt | cut -c1-16)
 PICTURES := $(CACHE)/pictures-$(shell sha256sum requirements/pictures.txt | cut -c1-16)
 DOCS := $(CACHE)/docs-$(shell sha256sum requirements/docs.txt | cut -c1-16)
-# The newest of each major version: the resolver's messages work with all of them.
-PROTOBUFS := $(foreach major,5 6 7,$(CACHE)/protobuf-$(major)-$(shell sha256sum requirements/protobuf-$(major).txt | cut -c1-16))
+# The newest of each major version: the resolver's messages work with all of them.  3 is for an older TensorFlow's own.
+PROTOBUFS := $(foreach major,3 5 6 7,$(CACHE)/protobuf-$(major)-$(shell sha256sum requirements/protobuf-$(major).txt | cut -c1-16))
+# Two older versions of TensorFlow: what touches its private names runs with them too.
+OLDER_TENSORFLOWS := 2.20 2.19
+older-tensorflow = $(CACHE)/tensorflow-$(1)-$(shell sha256sum requirements/tensorflow-$(1).txt | cut -c1-16)
 PYTEST := $(BIN)/python -m pytest
 # By file: a file's tests share a world, and each worker has a control plane and an operator of its own.
 PARALLEL := --numprocesses 2 --dist loadfile --max-worker-restart 2
@@ -25,7 +28,7 @@ CHARTS ?=
 SOURCES := operator resolver client crds scripts tests bench local_kubernetes memory_kubernetes examples
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-kubernetes test check lint types layers unit simulate mutants tensorflow-tests local-tests client-tests integration test-versions chart docs \
+.PHONY: help demo demo-kubernetes test check lint types layers unit simulate mutants tensorflow-tests older-tensorflow-tests local-tests client-tests integration test-versions chart docs \
 	docs-serve reference lint-chart release-tests e2e cluster cluster-down install bench release release-check publish test-release changelog \
 	lock crds chart-docs clean
 
@@ -38,7 +41,7 @@ demo: $(DEMO)/.complete ## watch a TensorFlow cluster on this machine train, res
 demo-kubernetes: .venv ## the same on a Kubernetes of its own: 7 to 12 minutes the first time, one later
 	$(BIN)/python -m scripts.demo_kubernetes
 
-test: check client-tests docs simulate mutants tensorflow-tests local-tests integration chart release-tests e2e ## all set-up and all tests; what CI runs
+test: check client-tests docs simulate mutants tensorflow-tests older-tensorflow-tests local-tests integration chart release-tests e2e ## all set-up and all tests; what CI runs
 
 check: lint types layers unit ## lint, types, layers, unit tests: a minute or so, no cluster
 
@@ -69,6 +72,16 @@ mutants: .venv ## seed bugs of one line, each of which its plan of the simulatio
 
 tensorflow-tests: $(TENSORFLOW)/.complete $(PROTOBUFS:=/.complete)
 	TFCLUSTER_PROTOBUFS="$(PROTOBUFS)" PYTHONPATH=resolver $(TENSORFLOW)/bin/python -m pytest tests/tensorflow
+
+# What touches TensorFlow's private names.
+ELASTIC := tests/tensorflow/test_tensorflow_classes.py tests/tensorflow/test_connect_targets.py \
+  $(wildcard tests/tensorflow/test_elastic*.py)
+
+older-tensorflow-tests: $(foreach version,$(OLDER_TENSORFLOWS),$(call older-tensorflow,$(version))/.complete) ## live resize with the two TensorFlows before the newest
+	$(MAKE) --jobs 2 --output-sync $(OLDER_TENSORFLOWS:%=elastic-tests-%)
+
+elastic-tests-%:
+	PYTHONPATH=resolver $(call older-tensorflow,$*)/bin/python -m pytest $(ELASTIC)
 
 local-tests: .venv $(TENSORFLOW)/.complete ## training by tfcluster local run, with real TensorFlow: half a minute
 	TFCLUSTER_TENSORFLOW_PYTHON=$(TENSORFLOW)/bin/python $(PYTEST) tests/local
@@ -134,7 +147,7 @@ changelog: .venv ## move the fragments of changelog.d into CHANGELOG.md, for a r
 	$(BIN)/python -m scripts.release changelog $(if $(DRAFT),--draft)
 
 lock: .venv ## pin the newest dependencies, with hashes
-	for each in build operator client demo dev docs lint pictures release tensorflow tensorflow-test protobuf-5 protobuf-6 protobuf-7; do \
+	for each in build operator client demo dev docs lint pictures release tensorflow tensorflow-test $(OLDER_TENSORFLOWS:%=tensorflow-%) protobuf-3 protobuf-5 protobuf-6 protobuf-7; do \
 	  $(BIN)/uv pip compile --quiet --upgrade --generate-hashes --no-emit-index-url --no-emit-find-links --python-version 3.11 \
 	    --no-header --no-annotate requirements/$$each.in -o requirements/$$each.txt; done
 	$(BIN)/uv pip compile --quiet --no-deps --generate-hashes --no-emit-index-url --no-emit-find-links --python-version 3.11 \
@@ -186,6 +199,8 @@ $(eval $(call ENVIRONMENT,$(DEMO),the demo's environment (TensorFlow is 300 MB),
 $(eval $(call ENVIRONMENT,$(DOCS),the environment of the docs,twenty seconds,docs))
 $(eval $(call ENVIRONMENT,$(PICTURES),the terminal for pictures,five seconds,pictures))
 $(eval $(call ENVIRONMENT,$(TENSORFLOW),TensorFlow's environment,a minute or two,tensorflow-test))
+$(foreach version,$(OLDER_TENSORFLOWS),$(eval \
+  $(call ENVIRONMENT,$(call older-tensorflow,$(version)),the environment of TensorFlow $(version),a minute or two,tensorflow-$(version))))
 
 # NB: --no-deps, or pip complains of the TensorFlow that it is installed beside and wants another version.
 $(CACHE)/protobuf-%/.complete: $(TENSORFLOW)/.complete

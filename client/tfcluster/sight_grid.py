@@ -10,7 +10,7 @@ from typing import Final, Literal
 from tfcluster_operator.model.spec import TFCluster
 from tfcluster_operator.model.views import whole_view
 from tfcluster_resolver.cluster import Membership
-from tfcluster_resolver.commands.matrix import Row, rows
+from tfcluster_resolver.commands.sight import Row, rows
 
 #: What a cell says: the row's tasks see the column's, all of them or some devices or tasks of them; or do not, and the
 #: network may keep them apart, too; or both are one task.

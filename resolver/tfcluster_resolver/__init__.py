@@ -1,7 +1,14 @@
 """TensorFlow clusters on Kubernetes, as seen from inside a pod.
 
-The operator mounts a view of the cluster into each task's pod; this package reads it and tells TensorFlow.  Importing
-it imports neither TensorFlow nor anything else but the standard library, and each name below is loaded when it is used.
+The operator mounts a view of the cluster into each task's pod; this package reads it and tells TensorFlow::
+
+    from tfcluster_resolver import TFClusterResolver, connect_to_cluster
+
+    cluster = TFClusterResolver().snapshot()
+    connect_to_cluster(cluster)
+
+What it raises is in :mod:`tfcluster_resolver.errors`, and every error is a ``TFClusterError``.  Importing the package
+imports neither TensorFlow nor anything else but the standard library; each name below is loaded when it is used.
 """
 
 from __future__ import annotations
@@ -10,113 +17,64 @@ import importlib
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from tfcluster_resolver.cluster import NewEpoch
+    from tfcluster_resolver import errors
+    from tfcluster_resolver.cluster import Membership, NewEpoch, Task
     from tfcluster_resolver.cluster_spec import ClusterSpec
+    from tfcluster_resolver.commands.serve import serve
+    from tfcluster_resolver.commands.tf_config import tf_config
     from tfcluster_resolver.connect import connect_to_cluster
-    from tfcluster_resolver.device_filters import ClusterDeviceFilters
-    from tfcluster_resolver.device_names import device_filter_matches
+    from tfcluster_resolver.device_filters import ClusterDeviceFilters, device_filter_matches
     from tfcluster_resolver.elastic import Change, Refusal, resize
-    from tfcluster_resolver.errors import (
-        AcceleratorMismatchWarning,
-        AddressError,
-        ClusterChangedError,
-        ConnectedTooLateError,
-        ConnectError,
-        CoordinatorNotInClusterError,
-        DeviceFilterError,
-        DeviceNameError,
-        DeviceScopeError,
-        KubernetesClientNotFoundError,
-        KubernetesConfigurationError,
-        KubernetesError,
-        KubernetesRightsError,
-        KubernetesUnreachableError,
-        MalformedViewError,
-        NoSuchClusterError,
-        NoSuchTaskError,
-        NotPublishedError,
-        PortTakenError,
-        ProtobufNotFoundError,
-        ResizeError,
-        RestartNeededError,
-        ServeError,
-        TaskIdentityError,
-        TasksBusyError,
-        TasksUnreachableError,
-        TensorFlowNotFoundError,
-        TFClusterError,
-        UnsupportedViewError,
-        ViewError,
-        ViewNotFoundError,
-        ViewUnreadableError,
-    )
     from tfcluster_resolver.resolver import TFClusterResolver
+    from tfcluster_resolver.waiting import MissingTask
 
 __version__: Final = "0.1.0"
 
 __all__ = [
-    "AcceleratorMismatchWarning",
-    "AddressError",
     "Change",
-    "ClusterChangedError",
     "ClusterDeviceFilters",
     "ClusterSpec",
-    "ConnectError",
-    "ConnectedTooLateError",
-    "CoordinatorNotInClusterError",
-    "DeviceFilterError",
-    "DeviceNameError",
-    "DeviceScopeError",
-    "KubernetesClientNotFoundError",
-    "KubernetesConfigurationError",
-    "KubernetesError",
-    "KubernetesRightsError",
-    "KubernetesUnreachableError",
-    "MalformedViewError",
+    "Membership",
+    "MissingTask",
     "NewEpoch",
-    "NoSuchClusterError",
-    "NoSuchTaskError",
-    "NotPublishedError",
-    "PortTakenError",
-    "ProtobufNotFoundError",
     "Refusal",
-    "ResizeError",
-    "RestartNeededError",
-    "ServeError",
-    "TFClusterError",
     "TFClusterResolver",
-    "TaskIdentityError",
-    "TasksBusyError",
-    "TasksUnreachableError",
-    "TensorFlowNotFoundError",
-    "UnsupportedViewError",
-    "ViewError",
-    "ViewNotFoundError",
-    "ViewUnreadableError",
+    "Task",
     "__version__",
     "connect_to_cluster",
     "device_filter_matches",
+    "errors",
     "resize",
+    "serve",
+    "tf_config",
 ]
 
-#: The module of each name that is not an error.
+#: Where each name is, in the order in which one needs them.
 _MODULES: Final = {
-    "Change": "elastic",
-    "ClusterDeviceFilters": "device_filters",
-    "ClusterSpec": "cluster_spec",
-    "NewEpoch": "cluster",
-    "Refusal": "elastic",
     "TFClusterResolver": "resolver",
     "connect_to_cluster": "connect",
-    "device_filter_matches": "device_names",
     "resize": "elastic",
+    "serve": "commands.serve",
+    "tf_config": "commands.tf_config",
+    "ClusterSpec": "cluster_spec",
+    "ClusterDeviceFilters": "device_filters",
+    "device_filter_matches": "device_filters",
+    # What these give, for annotations.
+    "Change": "elastic",
+    "Refusal": "elastic",
+    "Membership": "cluster",
+    "NewEpoch": "cluster",
+    "Task": "cluster",
+    "MissingTask": "waiting",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
+    if name == "errors":
+        return importlib.import_module(f"{__name__}.errors")
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{_MODULES.get(name, 'errors')}"), name)
+    value = getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
     globals()[name] = value
     return value
 

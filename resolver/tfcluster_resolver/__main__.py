@@ -1,20 +1,36 @@
-"""The commands inside the pod: ``python -m tfcluster_resolver show | matrix | doctor | exec | wait | serve``.
+"""The commands inside the pod: ``python -m tfcluster_resolver COMMAND``.
 
-It turns arguments into calls and errors into exit codes, and decides nothing else.
+It decides which commands there are, that an error ends one with a line and a code, and how a signal ends the process.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import signal
 import sys
+from collections.abc import Mapping
 from types import FrameType
+from typing import Final
 
-from tfcluster_resolver import errors, waiting
-from tfcluster_resolver.cluster import Membership, own_task
-from tfcluster_resolver.commands import arguments, doctor, exit_codes, matrix, serve, show, tf_config
-from tfcluster_resolver.views.file import ViewFile
+from tfcluster_resolver.commands import exit_codes
+from tfcluster_resolver.commands.command import Command, parse
+from tfcluster_resolver.commands.doctor import DOCTOR
+from tfcluster_resolver.commands.matrix import MATRIX
+from tfcluster_resolver.commands.serve import SERVE
+from tfcluster_resolver.commands.show import SHOW
+from tfcluster_resolver.commands.tf_config import EXEC
+from tfcluster_resolver.commands.wait import WAIT
+from tfcluster_resolver.errors import TFClusterError
+
+#: In the order of ``--help``.
+COMMANDS: Final[Mapping[str, Command]] = {
+    "show": SHOW,
+    "matrix": MATRIX,
+    "doctor": DOCTOR,
+    "exec": EXEC,
+    "wait": WAIT,
+    "serve": SERVE,
+}
 
 
 def main(words: list[str] | None = None) -> int:
@@ -26,41 +42,12 @@ def main(words: list[str] | None = None) -> int:
     Returns:
         The exit code, as the command's ``--help`` lists them.
     """
-    options = arguments.parse(sys.argv[1:] if words is None else words)
+    options = parse(sys.argv[1:] if words is None else words, COMMANDS)
     try:
-        return _run(options)
-    except errors.TFClusterError as error:
+        return COMMANDS[options.command].run(options)
+    except TFClusterError as error:
         print(f"tfcluster_resolver: {error}", file=sys.stderr)  # noqa: T201 - a command's complaint
         return exit_codes.of_error(error)
-
-
-def _run(options: argparse.Namespace) -> int:
-    if options.command == "doctor":
-        checks = doctor.diagnose(options.directory, timeout=options.timeout)
-        _say(doctor.as_json(checks) if options.json else doctor.as_text(checks))
-        return exit_codes.CHECK_FAILED if doctor.failed(checks) else exit_codes.DONE
-    own = own_task(os.environ)
-    source = ViewFile(options.directory, own.index if own is not None else None)
-    if options.command == "wait":
-        count = waiting.await_tasks(source, own, jobs=options.job, timeout=options.timeout)
-        _say(f"{count} other {'task listens' if count == 1 else 'tasks listen'}")
-        return exit_codes.DONE
-    read = source.read()
-    membership = Membership(view=read.view, own=own)
-    match options.command:
-        case "serve":
-            serve.serve(membership)
-        case "exec":
-            tf_config.execute(membership, options.directory, options.program)
-        case "matrix":
-            _say(matrix.as_json(membership) if options.json else matrix.as_text(membership))
-        case _:
-            _say(show.as_json(membership, read.path) if options.json else show.as_text(membership, read.path))
-    return exit_codes.DONE
-
-
-def _say(text: str) -> None:
-    print(text, flush=True)  # noqa: T201 - the command's output
 
 
 def _end(number: int, frame: FrameType | None) -> None:

@@ -264,18 +264,10 @@ def _farewell(index: int, address: str) -> Callable[[], None]:
     def write() -> None:
         tensorflow = tensorflow_api.load("resize()")
         with tensorflow.device(f"{device_name(index)}/device:CPU:0"):
-            tensorflow.io.write_file(_released_file(host_and_port(address)[1]), "")
+            tensorflow.io.write_file(contract.released_file(host_and_port(address)[1]), "")
 
     return write
 
 
-# The view does not have these yet.
-
-
 def _incarnations(view: contract.View) -> dict[tuple[str, int], str]:
-    pods: Mapping[str, Mapping[int, str]] = getattr(view, "incarnations", {})
-    return {(job, index): pod for job, tasks in pods.items() for index, pod in tasks.items()}
-
-
-def _released_file(port: int) -> str:
-    return f"/tmp/tfcluster-released-{port}"  # noqa: S108 - the one directory that every container can write
+    return {(job, index): pod for job, tasks in view.incarnations.items() for index, pod in tasks.items()}

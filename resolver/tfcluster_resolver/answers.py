@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from tfcluster_resolver import accelerators, tensorflow_api
-from tfcluster_resolver.cluster import EVALUATOR, Membership, OwnTask
+from tfcluster_resolver.cluster import EVALUATOR, Membership, Task
 from tfcluster_resolver.cluster_spec import ClusterSpec
 from tfcluster_resolver.device_filters import ClusterDeviceFilters
 from tfcluster_resolver.errors import NoSuchTaskError
@@ -20,7 +20,7 @@ class ClusterAnswers:
 
     _source: ViewSource
     #: The task that this pod is; None outside of the cluster's pods.
-    _own: OwnTask | None
+    _own: Task | None
     #: The task that is spoken for.
     _task_type: str | None
     _task_id: int | None
@@ -171,7 +171,7 @@ class ClusterAnswers:
                 filters.set_device_filters(job, index, texts)
         return filters if any(declared.values()) else None
 
-    def own_task(self) -> OwnTask | None:
+    def own_task(self) -> Task | None:
         """Tell which task of the cluster this pod is, whatever task the resolver speaks for; None outside its pods."""
         return self._own
 

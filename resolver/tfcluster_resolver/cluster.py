@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from tfcluster_resolver import contract
 from tfcluster_resolver.errors import NoSuchTaskError, TaskIdentityError
@@ -20,31 +20,24 @@ if TYPE_CHECKING:
 EVALUATOR: Final = contract.EVALUATOR
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Task:
-    """A task of the cluster: its job, its index there, and its "host:port"."""
+class Task(NamedTuple):
+    """A task of the cluster, as text by the name that TensorFlow has for it.
+
+    Attributes:
+        job: its job.
+        index: its index there.
+        address: its "host:port".
+    """
 
     job: str
-    index: int
-    address: str
-
-    def __str__(self) -> str:
-        return f"/job:{self.job}/task:{self.index} at {self.address}"
-
-
-@dataclass(frozen=True, slots=True)
-class OwnTask:
-    """The task that this pod is: its job, its index there, and its "host:port"."""
-
-    job: str
-    index: int
+    index: int  # type: ignore[assignment]  # no task needs tuple.index()
     address: str
 
     def __str__(self) -> str:
         return f"/job:{self.job}/task:{self.index}"
 
 
-def own_task(environ: Mapping[str, str]) -> OwnTask | None:
+def own_task(environ: Mapping[str, str]) -> Task | None:
     """Read which task this pod is.
 
     Args:
@@ -68,7 +61,7 @@ def own_task(environ: Mapping[str, str]) -> OwnTask | None:
     job, index, address = (environ[name] for name in names)
     if not (index.isascii() and index.isdigit()):
         raise TaskIdentityError(f"{contract.ENV_TASK_INDEX}={index!r} is not a task index (0, 1, 2, ...)")
-    return OwnTask(job=job, index=int(index), address=address)
+    return Task(job, int(index), address)
 
 
 _Tasks: TypeAlias = Sequence[str] | Mapping[int, str]
@@ -87,7 +80,7 @@ class Membership:
     """
 
     view: contract.View
-    own: OwnTask | None
+    own: Task | None
 
     def jobs(self) -> dict[str, list[str] | dict[int, str]]:
         """List the tasks in the form of ``tf.train.ClusterSpec.as_dict``.
@@ -98,14 +91,13 @@ class Membership:
         Returns:
             Each job's addresses: a list where the indices are dense, else a map from index to address.
         """
-        own = self.own
-        return contract.jobs_of(self.view, None if own is None else (own.job, own.index, own.address))
+        return contract.jobs_of(self.view, self.own)
 
-    def tasks(self) -> Iterator[tuple[str, int, str]]:
-        """Give each task's job, index and address, the jobs by name and the tasks by index."""
+    def tasks(self) -> Iterator[Task]:
+        """Give each task, the jobs by name and the tasks by index."""
         for job, tasks in sorted(self.jobs().items()):
             for index, address in sorted(_by_index(tasks).items()):
-                yield job, index, address
+                yield Task(job, index, address)
 
     def address_of(self, job: str, index: int) -> str:
         """Look up a task's "host:port".
@@ -178,6 +170,11 @@ class Membership:
                 counts[device] = counts.get(device, 0) + count
         return counts
 
+    @property
+    def mark(self) -> tuple[str, int]:
+        """What another epoch differs in: a cluster that was deleted and made again begins to count anew."""
+        return self.view.uid, self.view.epoch
+
     def _where(self) -> str:
         view = self.view
         if not view.name:
@@ -225,5 +222,5 @@ def difference(before: Membership, now: Membership) -> tuple[tuple[Task, ...], t
     Returns:
         The tasks that came, those that went, and whether any device filter changed.
     """
-    old, new = ({Task(*task) for task in one.tasks()} for one in (before, now))
+    old, new = set(before.tasks()), set(now.tasks())
     return tuple(sorted(new - old)), tuple(sorted(old - new)), before.device_filters() != now.device_filters()

@@ -10,7 +10,7 @@ import sys
 from operator import itemgetter
 from typing import Any, Final
 
-from tfcluster_resolver import protobuf
+from tfcluster_resolver import _protobuf
 
 #: What a protobuf's int32 key can hold.
 _INDEX_LIMIT: Final = 2**31
@@ -145,7 +145,7 @@ class ClusterSpec:
         Raises:
             ProtobufNotFoundError: protobuf is not installed.
         """
-        message = protobuf.messages("as_cluster_def()").ClusterDef()
+        message = _protobuf.messages("as_cluster_def()").ClusterDef()
         for job, tasks in self._in_message_order():
             message.job.add(name=_text(job)).tasks.update({index: _text(address) for index, address in tasks.items()})
         return message
@@ -161,6 +161,9 @@ class ClusterSpec:
 
     def __bool__(self) -> bool:
         return bool(self._jobs)
+
+    #: Python 2's name for it, which TensorFlow's pages list.
+    __nonzero__ = __bool__
 
     def __eq__(self, other: object) -> Any:
         # NB: this leaves the answer to others, such as TensorFlow's ClusterSpec, as TensorFlow does.
@@ -188,7 +191,7 @@ def _tasks_of(job: Any, tasks: Any) -> dict[int, Any]:
 def _jobs_of_message(cluster: Any) -> dict[str, dict[int, str]]:
     """Read a ClusterDef, or that of TensorFlow's ClusterSpec, which TensorFlow copies by way of it too."""
     message = cluster.as_cluster_def() if _is_tensorflows(cluster) else cluster
-    if not protobuf.is_cluster_def(message):
+    if not _protobuf.is_cluster_def(message):
         raise TypeError(
             "a ClusterSpec is made from a dict of job names to tasks, a ClusterDef message or a ClusterSpec, "
             f"not from {type(cluster).__name__}"

@@ -12,9 +12,9 @@ from typing import Any
 
 from tfcluster_resolver import tensorflow_api
 from tfcluster_resolver.cluster_spec import ClusterSpec
+from tfcluster_resolver.device_filters import filters_by_task
 from tfcluster_resolver.errors import ConnectError, CoordinatorNotInClusterError, NoSuchTaskError
 from tfcluster_resolver.resolver import TFClusterResolver
-from tfcluster_resolver.views.source import filters_by_task
 
 #: TensorFlow's name for a process outside of the cluster.
 LOCALHOST = "localhost"

@@ -6,15 +6,17 @@ imports nothing but the standard library, because it runs inside the user's imag
 
 A *view* is what one task sees of its cluster: the ClusterSpec entries its device filters let through, in the form of
 ``tf.train.ClusterSpec.as_dict()`` (a dense job is a list, a sparse one an index map), the device filters to hand to
-TensorFlow, and the accelerators that each visible task holds.
+TensorFlow, the accelerators that each visible task holds, and the tasks that leave.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
+
+from tfcluster_resolver import _fields
 
 #: Raised only for a change that an older reader would misread; new optional keys do not count.
 VERSION: Final = 1
@@ -38,6 +40,11 @@ ENV_TF_CONFIG: Final = "TF_CONFIG"
 #: TensorFlow's evaluator watches a cluster from outside: it is a task of no ClusterSpec.
 EVALUATOR: Final = "evaluator"
 
+#: How many tasks the ranges of a view may name: readers spell them out.  A TFCluster has 10,000 tasks at most.
+_MOST_RANGED: Final = 100_000
+#: Each of them counts devices.  NB: Intel's plugin knows more resources, which count shares of one and no devices.
+_GPUS: Final = ("nvidia.com/gpu", "nvidia.com/gpu.shared", "amd.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe")
+
 
 def task_view_file(index: int) -> str:
     """Name the file that holds the view of one task that has device filters of its own.
@@ -51,6 +58,20 @@ def task_view_file(index: int) -> str:
     return f"task-{index}.json"
 
 
+def released_file(port: int) -> str:
+    """Name the file that tells a leaving task that the coordinator has let go of it.
+
+    The coordinator writes it in the leaving task, through TensorFlow: nobody needs any right in Kubernetes for that.
+
+    Args:
+        port: the port of the task's TensorFlow server, which tells apart the tasks of one machine.
+
+    Returns:
+        The file's path; a task that leaves may end as soon as it exists.
+    """
+    return f"/tmp/tfcluster-released-{port}"  # noqa: S108 - the one directory that every container can write
+
+
 def device_type(resource: str) -> str | None:
     """Tell which TensorFlow device type an extended resource gives its container.
 
@@ -61,16 +82,13 @@ def device_type(resource: str) -> str | None:
         "GPU" or "TPU" as TensorFlow spells its device types, or None for a resource that is no accelerator of
         TensorFlow's (a network card, say).
     """
-    domain, _, name = resource.partition("/")
-    if resource in ("nvidia.com/gpu", "amd.com/gpu") or domain == "gpu.intel.com":
-        return "GPU"
-    if domain == "nvidia.com" and (name.startswith("mig-") or name == "gpu.shared"):
+    if resource in _GPUS or resource.startswith("nvidia.com/mig-"):
         return "GPU"
     return "TPU" if resource == "google.com/tpu" else None
 
 
-class ContractError(ValueError):
-    """The text is not a view: the message names the place in it and what was expected there."""
+#: The text is not a view: the message names the place in it and what was expected there.
+ContractError = _fields.ContractError
 
 
 class UnsupportedVersionError(ContractError):
@@ -103,7 +121,9 @@ class View:
     """One task's view of its cluster; equal views are spelled as equal text by :func:`dump`.
 
     ``isolation`` says who reaches a task's port: "Cluster" (the tasks of this cluster) or "DeviceFilters" (the tasks
-    that see it or that it sees); "" where nothing is closed.
+    that see it or that it sees); "" where nothing is closed.  ``leaving`` names the tasks of each job that are declared
+    no more and still run, as ranges [start, stop).  ``incarnations`` tells by job and index which pod a task is: it
+    changes with the pod; only the coordinator's view has it.
     """
 
     name: str
@@ -115,6 +135,8 @@ class View:
     device_filters: Mapping[str, Sequence[FilterRange]] = field(default_factory=dict)
     accelerators: Mapping[str, JobAccelerators] = field(default_factory=dict)
     isolation: str = ""
+    leaving: Mapping[str, Sequence[tuple[int, int]]] = field(default_factory=dict)
+    incarnations: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
 
 
 def dump(view: View) -> str:
@@ -126,29 +148,28 @@ def dump(view: View) -> str:
     Returns:
         JSON with sorted keys and no spaces: the same view always gives the same bytes.
     """
-    document = {
+    document: dict[str, Any] = {
         "version": VERSION,
         "cluster": {"name": view.name, "namespace": view.namespace, "uid": view.uid},
         "epoch": view.epoch,
         "rpcLayer": view.rpc_layer,
-        "jobs": {
-            job: {str(index): tasks[index] for index in sorted(tasks)} if isinstance(tasks, Mapping) else list(tasks)
-            for job, tasks in view.jobs.items()
-        },
+        "jobs": {job: _spell(tasks) if isinstance(tasks, Mapping) else list(tasks) for job, tasks in view.jobs.items()},
         "deviceFilters": {
             job: [{"tasks": [r.start, r.stop], "filters": list(r.filters)} for r in ranges]
             for job, ranges in view.device_filters.items()
         },
         "accelerators": {
-            job: {
-                "limits": dict(held.limits),
-                **({"tasks": {str(i): dict(held.tasks[i]) for i in sorted(held.tasks)}} if held.tasks else {}),
-            }
+            job: {"limits": dict(held.limits), **({"tasks": _spell(held.tasks)} if held.tasks else {})}
             for job, held in view.accelerators.items()
         },
-        # NB: left out where it says nothing, so that the views of such clusters stay as an older operator wrote them.
-        **({"isolation": view.isolation} if view.isolation else {}),
     }
+    # NB: left out where they say nothing, so that the views of such clusters stay as an older operator wrote them.
+    optional = {
+        "isolation": view.isolation,
+        "leaving": {job: list(map(list, ranges)) for job, ranges in view.leaving.items()},
+        "incarnations": {job: _spell(tasks) for job, tasks in view.incarnations.items()},
+    }
+    document.update((key, value) for key, value in optional.items() if value)
     return json.dumps(document, sort_keys=True, separators=(",", ":")) + "\n"
 
 
@@ -163,40 +184,14 @@ def load(text: str | bytes) -> View:
 
     Raises:
         UnsupportedVersionError: the view's version is above VERSION.
-        ContractError: the text is not JSON, or a part of it is missing or has the wrong type.
+        ContractError: the text is not JSON, or a part of it is missing, has the wrong type or is out of range.
     """
     try:
-        document = json.loads(text)
+        return _view(json.loads(text))
+    except ContractError:
+        raise
     except (ValueError, RecursionError) as error:
         raise ContractError(f"not JSON: {error}") from error
-    root = _mapping(document, "the document")
-    version = _integer(root.get("version"), "version")
-    if version > VERSION:
-        raise UnsupportedVersionError(
-            f"version {version} is newer than {VERSION}, the newest that this resolver reads: "
-            "update tfcluster in the image"
-        )
-    cluster = _mapping(root.get("cluster"), "cluster")
-    return View(
-        name=_text(cluster.get("name"), "cluster.name"),
-        namespace=_text(cluster.get("namespace"), "cluster.namespace"),
-        uid=_text(cluster.get("uid"), "cluster.uid"),
-        epoch=_integer(root.get("epoch"), "epoch"),
-        rpc_layer=_text(root.get("rpcLayer"), "rpcLayer"),
-        jobs={job: _tasks(tasks, f"jobs.{job}") for job, tasks in _mapping(root.get("jobs"), "jobs").items()},
-        device_filters={
-            job: tuple(
-                _filter_range(r, f"deviceFilters.{job}[{i}]")
-                for i, r in enumerate(_list(ranges, f"deviceFilters.{job}"))
-            )
-            for job, ranges in _mapping(root.get("deviceFilters", {}), "deviceFilters").items()
-        },
-        accelerators={
-            job: _accelerators(held, f"accelerators.{job}")
-            for job, held in _mapping(root.get("accelerators", {}), "accelerators").items()
-        },
-        isolation=_text(root.get("isolation", ""), "isolation"),
-    )
 
 
 def jobs_of(view: View, own: tuple[str, int, str] | None = None) -> dict[str, list[str] | dict[int, str]]:
@@ -243,77 +238,62 @@ def tf_config(view: View, *, job: str, index: int, address: str) -> str:
         JSON without spaces: ``cluster``, the jobs of :func:`jobs_of`; ``task``; ``rpc_layer``.  An evaluator is the
         task and in no job, which is how TensorFlow wants it.
     """
-    document = {
-        "cluster": jobs_of(view, (job, index, address)),
-        "task": {"type": job, "index": index},
-        "rpc_layer": view.rpc_layer,
-    }
-    return json.dumps(document, separators=(",", ":"))
+    jobs, task = jobs_of(view, (job, index, address)), {"type": job, "index": index}
+    return json.dumps({"cluster": jobs, "task": task, "rpc_layer": view.rpc_layer}, separators=(",", ":"))
+
+
+def _view(document: Any) -> View:
+    root = _fields.mapping(document, "the document")
+    version = _fields.count(root.get("version"), "version")
+    if version > VERSION:
+        raise UnsupportedVersionError(
+            f"version {version} is newer than {VERSION}, the newest that this resolver reads: "
+            "update tfcluster in the image"
+        )
+    cluster = _fields.mapping(root.get("cluster"), "cluster")
+    view = View(
+        name=_fields.text(cluster.get("name"), "cluster.name"),
+        namespace=_fields.text(cluster.get("namespace"), "cluster.namespace"),
+        uid=_fields.text(cluster.get("uid"), "cluster.uid"),
+        epoch=_fields.count(root.get("epoch"), "epoch"),
+        rpc_layer=_fields.text(root.get("rpcLayer"), "rpcLayer"),
+        jobs=_fields.by_name(_tasks)(root.get("jobs"), "jobs"),
+        device_filters=_fields.by_name(_fields.each(_filter_range))(root.get("deviceFilters", {}), "deviceFilters"),
+        accelerators=_fields.by_name(_accelerators)(root.get("accelerators", {}), "accelerators"),
+        isolation=_fields.text(root.get("isolation", ""), "isolation"),
+        leaving=_fields.by_name(_fields.each(_fields.span))(root.get("leaving", {}), "leaving"),
+        incarnations=_fields.by_name(_fields.by_index(_fields.text))(root.get("incarnations", {}), "incarnations"),
+    )
+    _bound("deviceFilters", ((r.start, r.stop) for of_job in view.device_filters.values() for r in of_job))
+    _bound("leaving", (r for of_job in view.leaving.values() for r in of_job))
+    return view
+
+
+def _bound(where: str, ranges: Iterable[tuple[int, int]]) -> None:
+    if (tasks := sum(stop - start for start, stop in ranges)) > _MOST_RANGED:
+        raise ContractError(f"{where} names {tasks} tasks, more than the {_MOST_RANGED} that a view may name")
 
 
 def _tasks(value: Any, where: str) -> tuple[str, ...] | dict[int, str]:
     if isinstance(value, list):
-        return tuple(_text(address, f"{where}[{i}]") for i, address in enumerate(value))
-    return {
-        _index(key, where): _text(address, f"{where}.{key}")
-        for key, address in _mapping(value, f"{where} (a list of addresses, or a map from index to address)").items()
-    }
+        return _fields.each(_fields.text)(value, where)
+    _fields.mapping(value, f"{where} (a list of addresses, or a map from index to address)")
+    return _fields.by_index(_fields.text)(value, where)
 
 
 def _filter_range(value: Any, where: str) -> FilterRange:
-    entry = _mapping(value, where)
-    tasks = _list(entry.get("tasks"), f"{where}.tasks")
-    if len(tasks) != 2:
-        raise ContractError(f"{where}.tasks must be [start, stop], not {tasks!r}")
-    filters = _list(entry.get("filters"), f"{where}.filters")
-    return FilterRange(
-        start=_integer(tasks[0], f"{where}.tasks[0]"),
-        stop=_integer(tasks[1], f"{where}.tasks[1]"),
-        filters=tuple(_text(one, f"{where}.filters[{i}]") for i, one in enumerate(filters)),
-    )
+    entry = _fields.mapping(value, where)
+    start, stop = _fields.span(entry.get("tasks"), f"{where}.tasks")
+    return FilterRange(start, stop, _fields.each(_fields.text)(entry.get("filters"), f"{where}.filters"))
 
 
 def _accelerators(value: Any, where: str) -> JobAccelerators:
-    entry = _mapping(value, where)
+    entry, counts = _fields.mapping(value, where), _fields.by_name(_fields.count)
     return JobAccelerators(
-        limits=_counts(entry.get("limits", {}), f"{where}.limits"),
-        tasks={
-            _index(key, f"{where}.tasks"): _counts(counts, f"{where}.tasks.{key}")
-            for key, counts in _mapping(entry.get("tasks", {}), f"{where}.tasks").items()
-        },
+        limits=counts(entry.get("limits", {}), f"{where}.limits"),
+        tasks=_fields.by_index(counts)(entry.get("tasks", {}), f"{where}.tasks"),
     )
 
 
-def _counts(value: Any, where: str) -> dict[str, int]:
-    return {key: _integer(count, f"{where}.{key}") for key, count in _mapping(value, where).items()}
-
-
-def _mapping(value: Any, where: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise ContractError(f"{where} must be an object, not {type(value).__name__}")
-    return value
-
-
-def _list(value: Any, where: str) -> list[Any]:
-    if not isinstance(value, list):
-        raise ContractError(f"{where} must be a list, not {type(value).__name__}")
-    return value
-
-
-def _text(value: Any, where: str) -> str:
-    if not isinstance(value, str):
-        raise ContractError(f"{where} must be a string, not {type(value).__name__}")
-    return value
-
-
-def _integer(value: Any, where: str) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise ContractError(f"{where} must be a whole number of 0 or more, not {value!r}")
-    return value
-
-
-def _index(key: str, where: str) -> int:
-    # NB: one spelling for each index, so that no two keys mean one task; int() refuses more than some 4,000 digits.
-    if not (key.isascii() and key.isdigit() and len(key) < 12 and key == str(int(key))):
-        raise ContractError(f"{where} has the key {key!r}, which is not a task index")
-    return int(key)
+def _spell(tasks: Mapping[int, Any]) -> dict[str, Any]:
+    return {str(index): dict(of) if isinstance(of, Mapping) else of for index, of in tasks.items()}

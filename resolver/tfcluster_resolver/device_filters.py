@@ -1,15 +1,16 @@
 """``tf.config.experimental.ClusterDeviceFilters`` without TensorFlow, and without its silent acceptances.
 
-It decides which filters a task may be given, and says at once what TensorFlow would say when it connects, or never.
+It decides which filters a task may be given and which devices a filter shows, and says at once what TensorFlow would
+say when it connects, or never.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from tfcluster_resolver import device_names, protobuf, tensorflow_api
+from tfcluster_resolver import _protobuf, device_names, tensorflow_api
 from tfcluster_resolver.errors import DeviceNameError
 
 #: What a protobuf's int32 key can hold.
@@ -70,7 +71,7 @@ class ClusterDeviceFilters:
         Raises:
             ProtobufNotFoundError: protobuf is not installed.
         """
-        message = protobuf.messages("as_cluster_device_filters()").ClusterDeviceFilters()
+        message = _protobuf.messages("as_cluster_device_filters()").ClusterDeviceFilters()
         for job, tasks in self.as_dict().items():
             declared = message.jobs.add(name=job)
             for index, texts in tasks.items():
@@ -111,6 +112,28 @@ class ClusterDeviceFilters:
         return f"ClusterDeviceFilters({self.as_dict()!r})"
 
 
+def device_filter_matches(filter: str, device: str) -> bool:  # noqa: A002 - TensorFlow's word for it
+    """Tell whether a device filter shows a device, as TensorFlow's runtime decides it.
+
+    A task with several filters sees what any of them shows; without filters it sees everything; and it always sees its
+    own devices.  A part that either text leaves out fits anything, so ``/job:ps/task:0`` as a device asks whether some
+    device of that task can be shown.
+
+    Args:
+        filter: the device filter, such as ``/job:ps``.
+        device: the device's full name, such as ``/job:ps/replica:0/task:1/device:CPU:0``.
+
+    Returns:
+        Whether the filter shows the device.
+
+    Raises:
+        DeviceFilterError: the filter is one that TensorFlow cannot read; with the position.
+        DeviceNameError: the device's name is one that TensorFlow cannot read; with the position.
+        TypeError: one of them is no text.
+    """
+    return device_names.parse_filter(filter).is_compatible_with(device_names.parse(device))
+
+
 def _job(name: str | bytes) -> str:
     if not isinstance(name, (str, bytes)):
         raise TypeError(f"the job's name {name!r} must be text, not {type(name).__name__}")
@@ -145,3 +168,48 @@ def _texts(filters: Any, task: str) -> tuple[str, ...]:
         if not isinstance(text, str):
             raise TypeError(f"a device filter of {task} must be text, not {type(text).__name__}: {text!r}")
     return tuple(filters)
+
+
+def filters_by_task(declared: Any) -> dict[str, dict[int, tuple[str, ...]]]:
+    """Read device filters, in whatever form, and refuse what TensorFlow could not use.
+
+    Args:
+        declared: ClusterDeviceFilters of ours or TensorFlow's, their protobuf message, a mapping from job to a mapping
+            from index to a list of filters, or None.
+
+    Returns:
+        The filters of each job's tasks.
+
+    Raises:
+        TypeError: it is none of these, or a filter is no text.
+        ValueError: an index is below 0, or TensorFlow could not read a filter.
+    """
+    if declared is None:
+        return {}
+    if not isinstance(declared, ClusterDeviceFilters):
+        declared = _read(declared)
+    return {job: {index: tuple(texts) for index, texts in tasks.items()} for job, tasks in declared.as_dict().items()}
+
+
+def filters_in_message(message: Any) -> dict[str, dict[int, tuple[str, ...]]]:
+    """Read TensorFlow's protobuf message of device filters, as it is."""
+    return {job.name: {index: tuple(one.device_filters) for index, one in job.tasks.items()} for job in message.jobs}
+
+
+def _read(declared: Any) -> ClusterDeviceFilters:
+    if hasattr(declared, "_as_cluster_device_filters"):
+        declared = declared._as_cluster_device_filters()  # noqa: SLF001 - TensorFlow has no public way to read them
+    if hasattr(declared, "SerializeToString"):
+        declared = filters_in_message(declared)
+    if not isinstance(declared, Mapping):
+        raise TypeError(
+            "device filters are a ClusterDeviceFilters, or a mapping from job to a mapping from index to a list of "
+            f"filters, not {type(declared).__name__}"
+        )
+    filters = ClusterDeviceFilters()
+    for job, tasks in declared.items():
+        if not isinstance(tasks, Mapping):
+            raise TypeError(f"the device filters of job {job!r} map task indices to lists, not {type(tasks).__name__}")
+        for index, texts in tasks.items():
+            filters.set_device_filters(job, index, texts)
+    return filters

@@ -1,4 +1,4 @@
-"""TensorFlow's names of devices, and which of them a device filter shows.
+"""TensorFlow's names of devices, of which a device filter is a part.
 
 It decides what is a device name and when two can mean the same device, as TensorFlow's DeviceNameUtils does (the
 functions ParseFullName and AreCompatibleDevNames).  It knows no cluster and no TensorFlow.
@@ -119,26 +119,9 @@ def parse_exact_filter(text: str) -> DeviceName:
     return name
 
 
-def device_filter_matches(filter: str, device: str) -> bool:  # noqa: A002 - TensorFlow's word for it
-    """Tell whether a device filter shows a device, as TensorFlow's runtime decides it.
-
-    A task with several filters sees what any of them shows; without filters it sees everything; and it always sees its
-    own devices.  A part that either text leaves out fits anything, so ``/job:ps/task:0`` as a device asks whether some
-    device of that task can be shown.
-
-    Args:
-        filter: the device filter, such as ``/job:ps``.
-        device: the device's full name, such as ``/job:ps/replica:0/task:1/device:CPU:0``.
-
-    Returns:
-        Whether the filter shows the device.
-
-    Raises:
-        DeviceFilterError: the filter is one that TensorFlow cannot read; with the position.
-        DeviceNameError: the device's name is one that TensorFlow cannot read; with the position.
-        TypeError: one of them is no text.
-    """
-    return parse_filter(filter).is_compatible_with(parse(device))
+def is_job_name(text: str) -> bool:
+    """Tell whether a job of TensorFlow's can have a name: a letter, then letters, digits and "_"."""
+    return re.fullmatch(_NAME, text) is not None
 
 
 def _parse(text: str, kind: type[DeviceNameError]) -> DeviceName:

@@ -18,6 +18,9 @@ The tree (in brackets the standard exception that it also is)::
      │         ├── KubernetesUnreachableError     [ConnectionError] the API server does not answer
      │         ├── NoSuchClusterError             [LookupError] there is no such TFCluster
      │         └── NotPublishedError              there is, and its views are not out yet
+     ├── ArgumentError                   a call is given what it does not take
+     │    ├── ArgumentTypeError          [TypeError] a value of another type
+     │    └── ArgumentValueError         [ValueError] a value out of range
      ├── TaskIdentityError               [ValueError] TFCLUSTER_JOB, _TASK_INDEX or _ADDRESS is wrong
      ├── NoSuchTaskError                 [ValueError] the view does not show that task
      ├── TensorFlowNotFoundError         [ImportError] the call needs TensorFlow
@@ -96,6 +99,18 @@ class NoSuchClusterError(KubernetesError, LookupError):
 
 class NotPublishedError(KubernetesError):
     """The TFCluster exists, and the operator has not published its views yet."""
+
+
+class ArgumentError(TFClusterError):
+    """A call of this package is given what it does not take; the message names the argument."""
+
+
+class ArgumentTypeError(ArgumentError, TypeError):
+    """An argument is of another type, or holds something that is."""
+
+
+class ArgumentValueError(ArgumentError, ValueError):
+    """An argument is of the right type, and no such value is taken."""
 
 
 class TaskIdentityError(TFClusterError, ValueError):

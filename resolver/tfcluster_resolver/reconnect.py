@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from tfcluster_resolver import tensorflow_api
 from tfcluster_resolver.connect_target import LOCALHOST, Target
+from tfcluster_resolver.device_filters import filters_in_message
 from tfcluster_resolver.errors import ClusterChangedError, ConnectedTooLateError
-from tfcluster_resolver.views.source import filters_in_message
 
 _Filters = Mapping[str, Mapping[int, tuple[str, ...]]]
 

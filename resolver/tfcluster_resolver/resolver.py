@@ -1,29 +1,31 @@
 """The cluster resolver of a TFCluster's pods.
 
-It decides where a resolver's view comes from, what a snapshot is, and what a watch yields;
+It decides where a resolver's view comes from, which task it speaks for, what a snapshot is, and what a watch yields;
 :mod:`tfcluster_resolver.answers` holds what TensorFlow is told.  It connects to nothing.
 """
 
 from __future__ import annotations
 
+import copy
 import os
-from collections.abc import Iterator
 from typing import Any, Self
 
 from tfcluster_resolver import contract, tensorflow_class
 from tfcluster_resolver.answers import ClusterAnswers
 from tfcluster_resolver.cluster import Membership, NewEpoch, difference, own_task
 from tfcluster_resolver.views.file import ViewFile
+from tfcluster_resolver.views.frozen import FrozenView, view_of
 from tfcluster_resolver.views.kubernetes import KubernetesViews
-from tfcluster_resolver.views.source import FrozenView, ViewSource, view_of
-from tfcluster_resolver.views.watch import memberships
+from tfcluster_resolver.views.source import ViewSource
+from tfcluster_resolver.views.watch import Watch
 
 
 class TFClusterResolver(ClusterAnswers):
     """The TFCluster that this pod is a task of, for TensorFlow.
 
-    It is a ``tf.distribute.cluster_resolver.ClusterResolver`` wherever TensorFlow is installed, and works the same
-    where it is not.  Each call reads the mounted view (one ``stat`` while it is unchanged).  A strategy asks several
+    TensorFlow takes it as a ``tf.distribute.cluster_resolver.ClusterResolver``, and it works the same where TensorFlow
+    is not installed.  Where it is, :meth:`cluster_spec` and :meth:`device_filters` import it to give its own classes;
+    nothing else does.  Each call reads the mounted view (one ``stat`` while it is unchanged).  A strategy asks several
     times while it is built, so give it a :meth:`snapshot`, which stays at one epoch::
 
         resolver = TFClusterResolver()
@@ -36,16 +38,12 @@ class TFClusterResolver(ClusterAnswers):
         task_id: that task's index; the pod's own by default.
         rpc_layer: TensorFlow's rpc layer; the TFCluster's own by default.
         directory: the folder of the mounted view; by default that of ``TFCLUSTER_DIR``, or ``/etc/tfcluster``.
+        source: where the view comes from instead; the environment is not looked at then.
 
     Raises:
         ViewError: the view is missing, unreadable, malformed or too new.
         TaskIdentityError: the pod's environment names its task incompletely.
     """
-
-    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        """Make an instance that is TensorFlow's ClusterResolver too, where TensorFlow is installed."""
-        del args, kwargs
-        return object.__new__(tensorflow_class.concrete(cls))
 
     def __init__(
         self,
@@ -54,13 +52,16 @@ class TFClusterResolver(ClusterAnswers):
         rpc_layer: str | None = None,
         *,
         directory: str | os.PathLike[str] | None = None,
+        source: ViewSource | None = None,
     ) -> None:
-        self._own = own_task(os.environ)
+        self._own = own_task(os.environ) if source is None else None
         self._task_type = task_type if task_type is not None or self._own is None else self._own.job
         self._task_id = task_id if task_id is not None or self._own is None else self._own.index
         self._rpc_layer = rpc_layer
-        mounted = directory or os.environ.get(contract.ENV_DIRECTORY) or contract.DEFAULT_DIRECTORY
-        self._source = ViewFile(mounted, self._own.index if self._own is not None else self._task_id)
+        if source is None:
+            mounted = directory or os.environ.get(contract.ENV_DIRECTORY) or contract.DEFAULT_DIRECTORY
+            source = ViewFile(mounted, self._own.index if self._own is not None else self._task_id)
+        self._source = source
         self._source.view()
 
     @classmethod
@@ -92,7 +93,7 @@ class TFClusterResolver(ClusterAnswers):
             ValueError: a task index is no number of 0 or more.
         """
         view = view_of(cluster, rpc_layer=rpc_layer, device_filters=device_filters)
-        return cls._of(FrozenView(view), task_type, task_id, None)
+        return cls(task_type, task_id, source=FrozenView(view))
 
     @classmethod
     def from_file(
@@ -116,9 +117,7 @@ class TFClusterResolver(ClusterAnswers):
         Raises:
             ViewError: the file is missing, unreadable, malformed or too new.
         """
-        source = ViewFile.at(path)
-        source.view()
-        return cls._of(source, task_type, task_id, rpc_layer)
+        return cls(task_type, task_id, rpc_layer, source=ViewFile.at(path))
 
     @classmethod
     def from_kubernetes(
@@ -160,15 +159,7 @@ class TFClusterResolver(ClusterAnswers):
             NotPublishedError: its views are not published yet.
         """
         source = KubernetesViews(name, namespace, kubeconfig=kubeconfig, context=context)
-        source.view()
-        return cls._of(source, task_type, task_id, rpc_layer)
-
-    @classmethod
-    def _of(cls, source: ViewSource, task_type: str | None, task_id: int | None, rpc_layer: str | None) -> Self:
-        made = cls.__new__(cls)
-        made._source, made._own = source, None  # noqa: SLF001 - of the same class
-        made._task_type, made._task_id, made._rpc_layer = task_type, task_id, rpc_layer  # noqa: SLF001 - likewise
-        return made
+        return cls(task_type, task_id, rpc_layer, source=source)
 
     def snapshot(self) -> Self:
         """Freeze what the resolver answers now.
@@ -179,15 +170,14 @@ class TFClusterResolver(ClusterAnswers):
         return self._frozen_at(self._source.view())
 
     def _frozen_at(self, view: contract.View) -> Self:
-        frozen = type(self).__new__(type(self))
-        frozen.__dict__.update(self.__dict__)
+        frozen = copy.copy(self)
         frozen._source = FrozenView(view, live=self._live())  # noqa: SLF001 - of the same class
         return frozen
 
     def _live(self) -> ViewSource | None:
         return self._source.live if isinstance(self._source, FrozenView) else self._source
 
-    def watch(self, timeout: float | None = None) -> Iterator[NewEpoch]:
+    def watch(self, timeout: float | None = None) -> Watch[NewEpoch]:
         """Wait for the cluster to change; each new epoch is yielded as it comes.
 
         A new epoch is known within 100 ms after the kubelet swapped the mounted files, and within a second or so by
@@ -199,41 +189,34 @@ class TFClusterResolver(ClusterAnswers):
                 print(change.epoch, change.added, change.removed)
 
         A lost accelerator is no epoch.  The descriptor of the watch is open while the iterator is in use; it may be
-        used in a thread, by one thread at a time.
+        used in a thread, by one thread at a time, and in a process that was forked.
 
         Args:
             timeout: end after so many seconds without a new epoch, counted again from each time that the next one is
                 asked for; 0 looks once, None never ends.
 
         Returns:
-            An iterator over the new epochs; empty for :meth:`from_spec`, which never changes.
+            An iterator over the new epochs, with a ``close()``; empty for :meth:`from_spec`, which never changes.
 
         Raises:
-            ViewError: at once where the view cannot be read, and from the iterator where it could not for 5 seconds.
+            ViewError: at once where the view cannot be read, and from the iterator where it could not for 5 seconds;
+                the iterator goes on when it is asked again.
         """
-        return self._new_epochs(self.membership(), timeout)
-
-    def _new_epochs(self, first: Membership, timeout: float | None) -> Iterator[NewEpoch]:
         live = self._live() or self._source
 
         def read() -> Membership:
             return Membership(view=live.view(), own=self._own)
 
-        for before, now in memberships(read, first, live.notice(), timeout):
-            added, removed, filters_changed = difference(before, now)
-            yield NewEpoch(now.view.epoch, added, removed, filters_changed, self._frozen_at(now.view))
+        return Watch(read, self.membership(), live.notice(), timeout, self._new_epoch)
+
+    def _new_epoch(self, before: Membership, now: Membership) -> NewEpoch:
+        added, removed, filters_changed = difference(before, now)
+        return NewEpoch(now.view.epoch, added, removed, filters_changed, self._frozen_at(now.view))
 
     def __repr__(self) -> str:
         view = self.membership().view
         cluster = f"{view.namespace}/{view.name} epoch {view.epoch}" if view.name else "of a given ClusterSpec"
         return f"<{type(self).__name__} {cluster}, /job:{self._task_type}/task:{self._task_id}>"
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Copy and pickle by the class that has a name: the one with TensorFlow's base is made on the fly."""
-        return _restore, (tensorflow_class.declared(type(self)), self.__dict__.copy())
 
-
-def _restore(cls: type[TFClusterResolver], state: dict[str, Any]) -> TFClusterResolver:
-    resolver = cls.__new__(cls)
-    resolver.__dict__.update(state)
-    return resolver
+tensorflow_class.register(TFClusterResolver)

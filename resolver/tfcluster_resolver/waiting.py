@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from tfcluster_resolver.cluster import Membership, OwnTask
+from tfcluster_resolver.cluster import Membership, Task
 from tfcluster_resolver.errors import AddressError, NoSuchTaskError, TasksUnreachableError
 from tfcluster_resolver.views.file import ViewFile
 
@@ -135,7 +135,7 @@ _LOOK: Final = 5.0
 _SHORT: Final = 0.1
 
 
-def await_tasks(source: ViewFile, own: OwnTask | None, *, jobs: Sequence[str], timeout: float) -> int:
+def await_tasks(source: ViewFile, own: Task | None, *, jobs: Sequence[str], timeout: float) -> int:
     """Wait until every other task of the cluster, or of some jobs, accepts connections.
 
     Args:

@@ -83,7 +83,8 @@ os._exit(0)
 #: Counts the own task's accelerators and prints, as JSON, the counts and the warnings.
 COUNT_AND_WARNINGS: Final = """
 import json, warnings
-from tfcluster_resolver import AcceleratorMismatchWarning, TFClusterResolver
+from tfcluster_resolver import TFClusterResolver
+from tfcluster_resolver.errors import AcceleratorMismatchWarning
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     counts = dict(TFClusterResolver().num_accelerators())

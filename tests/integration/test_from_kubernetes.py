@@ -13,7 +13,8 @@ from support.manifests import pod_template
 from support.objects import CONFIG_MAPS, TFCLUSTERS, Kind
 from support.waiting import eventually
 
-from tfcluster_resolver import (
+from tfcluster_resolver import TFClusterResolver
+from tfcluster_resolver.errors import (
     KubernetesClientNotFoundError,
     KubernetesConfigurationError,
     KubernetesRightsError,
@@ -22,7 +23,6 @@ from tfcluster_resolver import (
     NoSuchClusterError,
     NoSuchTaskError,
     NotPublishedError,
-    TFClusterResolver,
     UnsupportedViewError,
     ViewError,
 )

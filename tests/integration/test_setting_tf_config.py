@@ -14,8 +14,7 @@ from support.objects import Object, Objects
 from support.world import World, task_names
 
 from tfcluster_resolver import contract
-from tfcluster_resolver.cluster import Membership, own_task
-from tfcluster_resolver.commands.tf_config import tf_config
+from tfcluster_resolver.cluster import own_task
 
 SET = {"resolver": {"tfConfig": "Environment"}}
 OWN = [{"name": "TF_CONFIG", "value": "{}"}]
@@ -118,7 +117,7 @@ def by_the_resolver(world: World, pod: Object) -> Any:
     volumes = {volume["name"]: volume for volume in pod["spec"]["volumes"]}
     files = world.config_maps()[volumes["tfcluster-view"]["configMap"]["name"]]["data"]
     view = contract.load(files.get(contract.task_view_file(own.index)) or files[contract.VIEW_FILE])
-    return json.loads(tf_config(Membership(view=view, own=own)))
+    return json.loads(contract.tf_config(view, job=own.job, index=own.index, address=own.address))
 
 
 def workers_of(pods: Mapping[str, Object]) -> dict[str, int]:

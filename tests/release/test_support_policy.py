@@ -47,12 +47,19 @@ def oldest_python() -> set[str]:
     return {oldest}
 
 
+def older_tensorflows() -> list[str]:
+    """Read which minors of TensorFlow the Makefile names beside the newest."""
+    return re.search(r"^OLDER_TENSORFLOWS := (.+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)[1].split()
+
+
 RUN = {
     "Kubernetes, API server and node": lambda: {binaries.kubernetes_version().removeprefix("v")},
     "Kubernetes, on kind": kind_nodes,
     "Python": oldest_python,
     "TensorFlow": lambda: {pinned("tensorflow-test.txt", "tensorflow-cpu"), pinned("tensorflow.txt", "tensorflow-cpu")},
+    "TensorFlow, older": lambda: {pinned(f"tensorflow-{minor}.txt", "tensorflow-cpu") for minor in older_tensorflows()},
     "protobuf": lambda: {pinned(f"protobuf-{major}.txt", "protobuf") for major in (5, 6, 7)},
+    "protobuf, older": lambda: {pinned("protobuf-3.txt", "protobuf")},
     "kubernetes (Python client)": lambda: {pinned("dev.txt", "kubernetes")},
     "helm": lambda: {binaries.HELM.rpartition("@v")[2]},
 }

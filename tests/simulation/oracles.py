@@ -15,8 +15,7 @@ from simulation.plans import Line, Plan, Write, stable
 from simulation.world import Moment
 
 from tfcluster_resolver import contract
-from tfcluster_resolver.cluster import Membership, own_task
-from tfcluster_resolver.commands.tf_config import tf_config
+from tfcluster_resolver.cluster import own_task
 
 _REFERENCES: Final = Path(__file__).parent / "references"
 #: How long a status may be untrue after the fault, in seconds.
@@ -238,7 +237,8 @@ def mistold(history: Sequence[Any], moments: Mapping[int, Moment]) -> Iterator[s
             if any(one["uid"] in wanted for one in metadata["ownerReferences"]):
                 volumes = {one["name"]: one for one in body["spec"]["volumes"]}
                 files = views[metadata["namespace"], volumes["tfcluster-view"]["configMap"]["name"]]
-                right = tf_config(Membership(view=contract.load(files["cluster.json"]), own=own_task(variables)))
+                own, view = own_task(variables), contract.load(files["cluster.json"])
+                right = own and contract.tf_config(view, job=own.job, index=own.index, address=own.address)
             if said != right:
                 yield f"{metadata['name']} has TF_CONFIG {said}, not {right}, at revision {revision}"
 

@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 from hypothesis import strategies as st
 
-from tfcluster_resolver import protobuf
+from tfcluster_resolver import _protobuf
 
 
 class Pair(NamedTuple):
@@ -99,7 +99,7 @@ DEFINITIONS = st.lists(
 
 def in_our_pool(definition: tf.train.ClusterDef) -> Any:
     """Give the same message of our class."""
-    return protobuf.own_messages("a test").ClusterDef.FromString(definition.SerializeToString())
+    return _protobuf.own_messages("a test").ClusterDef.FromString(definition.SerializeToString())
 
 
 PROBES = (0, 1, 5, -1, True, 1.0, "0", None, 2**31 - 1, [])

@@ -5,15 +5,9 @@ from __future__ import annotations
 import pytest
 import tensorflow as tf
 
-from tfcluster_resolver import (
-    ClusterSpec,
-    ConnectError,
-    CoordinatorNotInClusterError,
-    NoSuchTaskError,
-    TFClusterResolver,
-    connect_to_cluster,
-)
+from tfcluster_resolver import ClusterSpec, TFClusterResolver, connect_to_cluster
 from tfcluster_resolver.connect_target import Target, target_of
+from tfcluster_resolver.errors import ConnectError, CoordinatorNotInClusterError, NoSuchTaskError
 
 JOBS = {"chief": ["h:22"], "worker": ["h:222", "h:2222"], "ps": {1: "p1:1"}}
 FILTERS = {"worker": {0: ("/job:ps",), 3: ("/job:ps", "/job:chief")}}

@@ -56,7 +56,7 @@ def test_connected_tasks_are_the_view(parameter_servers: LoopbackCluster):
             "connect_to_cluster(resolver",
             """
 from tensorflow.python.eager import context
-from tfcluster_resolver import DeviceScopeError
+from tfcluster_resolver.errors import DeviceScopeError
 for scope in ("/job:worker/task:1", "/device:GPU:0"):
     try:
         with tf.device(scope):
@@ -206,7 +206,7 @@ def test_changed_cluster_is_refused(make_cluster):
         "-c",
         CONNECT
         + """
-from tfcluster_resolver import ClusterChangedError
+from tfcluster_resolver.errors import ClusterChangedError
 with tf.device("/job:worker/task:0"):
     variable = tf.Variable(5.0)
 frozen = resolver.snapshot()

@@ -13,13 +13,8 @@ from pathlib import Path
 import pytest
 from loopback_cluster import DEADLINE, ROOT, free_ports
 
-from tfcluster_resolver import (
-    ClusterDeviceFilters,
-    DeviceFilterError,
-    DeviceNameError,
-    device_filter_matches,
-    device_names,
-)
+from tfcluster_resolver import ClusterDeviceFilters, device_filter_matches, device_names
+from tfcluster_resolver.errors import DeviceFilterError, DeviceNameError
 
 PROGRAM = Path(__file__).parent / "visibility_program.py"
 SERVERS = 6

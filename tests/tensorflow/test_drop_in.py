@@ -84,7 +84,8 @@ def test_multi_worker_mirrored_strategy_and_what_goes_with_it(make_cluster, tmp_
 DEVICES = """
 import json, warnings
 import tensorflow as tf
-from tfcluster_resolver import AcceleratorMismatchWarning, TFClusterResolver
+from tfcluster_resolver import TFClusterResolver
+from tfcluster_resolver.errors import AcceleratorMismatchWarning
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     strategy = tf.distribute.MultiWorkerMirroredStrategy(cluster_resolver=TFClusterResolver().snapshot())
@@ -107,7 +108,8 @@ def test_multi_worker_mirrored_strategy_gets_the_granted_devices(make_cluster):
 OUTSIDE = """
 import json, os
 import tensorflow as tf
-from tfcluster_resolver import ClusterChangedError, ClusterSpec, ConnectError, TFClusterResolver, connect_to_cluster
+from tfcluster_resolver import ClusterSpec, TFClusterResolver, connect_to_cluster
+from tfcluster_resolver.errors import ClusterChangedError, ConnectError
 small, large, filters = json.loads(os.environ["CLUSTERS"])
 filters = {job: {int(index): texts for index, texts in tasks.items()} for job, tasks in filters.items()}
 

@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 from google.protobuf import descriptor_pb2
 
-from tfcluster_resolver import ClusterDeviceFilters, ClusterSpec, protobuf
+from tfcluster_resolver import ClusterDeviceFilters, ClusterSpec, _protobuf
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 THEIRS = {
@@ -20,7 +20,7 @@ THEIRS = {
     "JobDef": tf.train.JobDef,
     "ServerDef": tf.train.ServerDef,
 }
-OURS = protobuf.own_messages("a test")
+OURS = _protobuf.own_messages("a test")
 NAMES = ("ClusterDef", "JobDef", "ServerDef", "ClusterDeviceFilters", "JobDeviceFilters", "TaskDeviceFilters")
 SERVER = tf.train.ServerDef(
     cluster={"job": [{"name": "worker", "tasks": {0: "a:1", 7: "é:2"}}, {"name": "", "tasks": {}}]},
@@ -43,7 +43,7 @@ def described(message) -> descriptor_pb2.DescriptorProto:
 
 def test_messages_are_tensorflows_where_it_is_installed():
     """With TensorFlow installed, its own classes are used, so that TensorFlow takes what we make."""
-    found = protobuf.messages("a test")
+    found = _protobuf.messages("a test")
 
     assert {name: getattr(found, name) for name in THEIRS} == THEIRS
     assert found.ClusterDeviceFilters is type(SERVER.cluster_device_filters)
@@ -53,7 +53,7 @@ def test_messages_are_tensorflows_where_it_is_installed():
 @pytest.mark.parametrize("name", NAMES)
 def test_our_messages_are_described_as_tensorflows(name):
     """Each of our messages has TensorFlow's fields: same names, numbers, types and labels, in any order."""
-    ours, theirs = described(getattr(OURS, name)), described(getattr(protobuf.messages("a test"), name))
+    ours, theirs = described(getattr(OURS, name)), described(getattr(_protobuf.messages("a test"), name))
 
     for description in (ours, theirs):
         description.field.sort(key=lambda field: field.number)
@@ -63,7 +63,7 @@ def test_our_messages_are_described_as_tensorflows(name):
             for field in nested.field:
                 field.ClearField("json_name")
     assert ours == theirs
-    assert getattr(OURS, name) is not getattr(protobuf.messages("a test"), name)
+    assert getattr(OURS, name) is not getattr(_protobuf.messages("a test"), name)
     assert getattr(OURS, name).DESCRIPTOR.full_name == f"tensorflow.{name}"
 
 
@@ -102,8 +102,8 @@ def test_filters_become_tensorflows():
 
 #: What both orders of import, and each version of protobuf, must be able to do.
 USE_OURS = """
-from tfcluster_resolver import ClusterDeviceFilters, ClusterSpec, protobuf
-own = protobuf.own_messages("a test")
+from tfcluster_resolver import ClusterDeviceFilters, ClusterSpec, _protobuf
+own = _protobuf.own_messages("a test")
 made = own.ClusterDef(job=[own.JobDef(name="w", tasks={0: "a:1", 3: "b:2"})])
 spec = ClusterSpec(own.ClusterDef.FromString(made.SerializeToString()))
 assert spec.as_dict() == {"w": {0: "a:1", 3: "b:2"}}, spec
@@ -159,21 +159,30 @@ def test_both_live_in_one_process(program):
     assert run(program + USE_BOTH) == "done"
 
 
-def versions() -> list[Path]:
-    """The folders with one version of protobuf each that the Makefile made."""
-    return [Path(one) for one in os.environ.get("TFCLUSTER_PROTOBUFS", "").split()]
+def versions() -> dict[str, Path]:
+    """The folders with one version of protobuf each that the Makefile made, by major version."""
+    folders = [Path(one) for one in os.environ.get("TFCLUSTER_PROTOBUFS", "").split()]
+    found = {folder.name.split("-")[1]: folder for folder in folders}
+    assert set(found) == {"3", "5", "6", "7"}, "TFCLUSTER_PROTOBUFS is not as `make tensorflow-tests` sets it"
+    return found
 
 
 @pytest.mark.parametrize("implementation", ["upb", "python"])
 def test_every_major_version_of_protobuf_works(implementation):
     """Without TensorFlow, the messages work with protobuf 5, 6 and 7, compiled and in plain Python."""
     found = versions()
-    assert len(found) == 3, "TFCLUSTER_PROTOBUFS does not name the folders that `make tensorflow-tests` makes"
 
     told = [
         # NB: without site-packages, or TensorFlow and its own protobuf would be found.
-        json.loads(run(USE_OURS + USE_ALONE, one, flags=("-S",), PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION=implementation))
-        for one in found
+        json.loads(
+            run(
+                USE_OURS + USE_ALONE,
+                found[major],
+                flags=("-S",),
+                PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION=implementation,
+            )
+        )
+        for major in ("5", "6", "7")
     ]
 
     assert [version.partition(".")[0] for version, *_ in told] == ["5", "6", "7"]
@@ -182,10 +191,47 @@ def test_every_major_version_of_protobuf_works(implementation):
     assert len(definitions) == 1
 
 
+#: A package that has TensorFlow's messages as its generated code makes them, by the protobuf that is found.
+LIKE_TENSORFLOW = """
+import types
+from pathlib import Path
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+content = Path(DESCRIPTOR_SET).read_bytes()
+files = descriptor_pb2.FileDescriptorSet.FromString(content).file
+factory = message_factory.MessageFactory(descriptor_pool.Default())
+for file in files:
+    factory.pool.Add(file)
+made = factory.GetMessages([file.name for file in files])
+train = types.SimpleNamespace(**{name: made[f"tensorflow.{name}"] for name in ("ClusterDef", "JobDef", "ServerDef")})
+"""
+
+
+def test_older_tensorflow_with_protobuf_3(tmp_path):
+    """TensorFlow 2.15 allows protobuf 3.20.3, which has no GetMessageClass: its own messages are found all the same."""
+    package = tmp_path / "tensorflow"
+    package.mkdir()
+    descriptor_set = ROOT / "resolver" / "tfcluster_resolver" / _protobuf.DESCRIPTOR_SET
+    (package / "__init__.py").write_text(LIKE_TENSORFLOW.replace("DESCRIPTOR_SET", repr(str(descriptor_set))))
+    program = """
+import google.protobuf, tensorflow
+from tfcluster_resolver import ClusterDeviceFilters, ClusterSpec
+made = ClusterSpec({"w": ["a:1"]}).as_cluster_def()
+filters = ClusterDeviceFilters()
+filters.set_device_filters("w", 3, ["/job:ps"])
+server = tensorflow.train.ServerDef(cluster=made, cluster_device_filters=filters.as_cluster_device_filters())
+again = tensorflow.train.ServerDef.FromString(server.SerializeToString())
+print(google.protobuf.__version__, type(made) is tensorflow.train.ClusterDef, again.cluster.job[0].tasks[0],
+      list(again.cluster_device_filters.jobs[0].tasks[3].device_filters))
+"""
+
+    assert run(program, versions()["3"], tmp_path, flags=("-S",)) == "3.20.3 True a:1 ['/job:ps']"
+
+
 def test_no_protobuf_is_a_named_error():
     """Without protobuf, what needs a message says so in an ImportError of our own, and nothing else needs it."""
     program = """
-from tfcluster_resolver import ClusterSpec, ClusterDeviceFilters, ProtobufNotFoundError
+from tfcluster_resolver import ClusterSpec, ClusterDeviceFilters
+from tfcluster_resolver.errors import ProtobufNotFoundError
 spec = ClusterSpec(ClusterSpec({"w": ["a:1"]}))
 for ask in (spec.as_cluster_def, ClusterDeviceFilters().as_cluster_device_filters):
     try:
@@ -210,7 +256,8 @@ def test_old_protobuf_is_a_named_error(tmp_path):
     (package / "__init__.py").write_text('__version__ = "3.20.3"\n')
     (package / "message_factory.py").write_text("")
     program = """
-from tfcluster_resolver import ClusterSpec, ProtobufNotFoundError
+from tfcluster_resolver import ClusterSpec
+from tfcluster_resolver.errors import ProtobufNotFoundError
 try:
     ClusterSpec({}).as_cluster_def()
 except ProtobufNotFoundError as error:

@@ -15,10 +15,36 @@ from tfcluster_resolver import TFClusterResolver
 CHECK = """
 base = tf.distribute.cluster_resolver.ClusterResolver
 resolver = TFClusterResolver()
-print(isinstance(resolver, base), isinstance(resolver, TFClusterResolver), isinstance(resolver.snapshot(), base))
+print(isinstance(resolver, base), isinstance(resolver.snapshot(), base), issubclass(TFClusterResolver, base))
+print(type(resolver) is TFClusterResolver, issubclass(type("Mine", (TFClusterResolver,), {}), base))
 """
 OURS = "import sys\nfrom tfcluster_resolver import TFClusterResolver\nassert 'tensorflow' not in sys.modules\n"
 THEIRS = "import tensorflow as tf\n"
+READ = """
+resolver = TFClusterResolver()
+resolver.snapshot().membership().jobs(), resolver.master(), resolver.num_accelerators(), resolver.epoch, repr(resolver)
+list(resolver.watch(timeout=0))
+"""
+MEANWHILE = """
+import sys, threading
+
+class Slow:
+    def find_spec(self, name, path=None, target=None):
+        if name == "tensorflow.python":
+            begun.set()
+            ended.wait(1)  # our import waits for TensorFlow's, so this times out
+
+sys.meta_path.insert(0, Slow())
+begun, ended = threading.Event(), threading.Event()
+other = threading.Thread(target=__import__, args=["tensorflow"])
+other.start()
+begun.wait()
+from tfcluster_resolver import TFClusterResolver
+ended.set()
+other.join()
+import tensorflow as tf
+print(isinstance(TFClusterResolver(), tf.distribute.cluster_resolver.ClusterResolver))
+"""
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +70,7 @@ def as_chief(cluster: LoopbackCluster, monkeypatch) -> TFClusterResolver:
 @pytest.mark.parametrize("program", [OURS + THEIRS, THEIRS + OURS.splitlines()[1] + "\n"], ids=["ours", "theirs"])
 def test_resolver_is_tensorflows_in_either_order_of_import(cluster, program):
     """An instance is TensorFlow's ClusterResolver and ours, whichever package was imported first."""
-    assert cluster.program(program + CHECK) == "True True True\n"
+    assert cluster.program(program + CHECK) == "True True True\nTrue True\n"
 
 
 def test_resolver_made_before_tensorflow_is_imported_is_tensorflows(cluster):
@@ -53,6 +79,26 @@ def test_resolver_made_before_tensorflow_is_imported_is_tensorflows(cluster):
     text += "print(isinstance(resolver, tf.distribute.cluster_resolver.ClusterResolver))\n"
 
     assert cluster.program(text) == "True\n"
+
+
+def test_reading_alone_imports_no_tensorflow(cluster):
+    """Only what gives a class of TensorFlow's imports TensorFlow."""
+    loaded = "print('tensorflow' in sys.modules)\n"
+
+    assert cluster.program(OURS + READ + loaded + "resolver.cluster_spec()\n" + loaded) == "False\nTrue\n"
+
+
+def test_resolver_made_while_another_thread_imports_tensorflow_is_tensorflows(cluster):
+    """Our import beside TensorFlow's in another thread misses nothing."""
+    assert cluster.program(MEANWHILE) == "True\n"
+
+
+def test_import_of_tensorflow_leaves_no_trace(cluster):
+    """Once TensorFlow is imported nothing of ours listens to imports, and its loader is as it was."""
+    ours = "print(['tfcluster_resolver' in type(one).__module__ for one in sys.meta_path].count(True))\n"
+    text = OURS + ours + THEIRS + ours + "print(vars(tf.__loader__).keys() & {'exec_module'})\n"
+
+    assert cluster.program(text) == "1\n0\nset()\n"
 
 
 @pytest.mark.usefixtures("as_chief")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import sys
 from dataclasses import replace
 from typing import Any
 
@@ -59,6 +61,19 @@ def test_isolation_is_spelled_only_where_there_is_one():
 
     assert contract.dump(isolated) == TEXT.replace('"jobs":', '"isolation":"Cluster","jobs":')
     assert contract.load(contract.dump(isolated)) == isolated
+
+
+def test_what_leaves_is_spelled_only_where_something_does():
+    """Tasks that leave, and which pod each task is, as JSON; the views of all other clusters keep their bytes."""
+    told = replace(VIEW, leaving={"worker": ((3, 5), (7, 8))}, incarnations={"worker": {10: "0a1b2c3d", 2: "9f"}})
+
+    spelled = contract.dump(told)
+
+    assert spelled == TEXT.replace('"jobs":', '"incarnations":{"worker":{"10":"0a1b2c3d","2":"9f"}},"jobs":').replace(
+        '"rpcLayer":', '"leaving":{"worker":[[3,5],[7,8]]},"rpcLayer":'
+    )
+    assert contract.load(spelled) == told
+    assert contract.dump(replace(told, leaving={}, incarnations={})) == TEXT
 
 
 def test_a_view_is_read_as_it_was_written():
@@ -157,6 +172,16 @@ MALFORMED: list[tuple[dict[str, Any], str]] = [
         {"accelerators": {"ps": {"tasks": {"0": {"a/b": -1}}}}},
         "accelerators.ps.tasks.0.a/b must be a whole number of 0 or more, not -1",
     ),
+    ({"leaving": []}, "leaving must be an object, not list"),
+    ({"leaving": {"ps": {}}}, "leaving.ps must be a list, not dict"),
+    ({"leaving": {"ps": [1]}}, "leaving.ps[0] must be a list, not int"),
+    ({"leaving": {"ps": [[1, 2, 3]]}}, "leaving.ps[0] must be [start, stop], not [1, 2, 3]"),
+    ({"leaving": {"ps": [[2, 1]]}}, "leaving.ps[0] must be [start, stop], not [2, 1]"),
+    ({"leaving": {"ps": [[0, "1"]]}}, "leaving.ps[0][1] must be a whole number of 0 or more, not '1'"),
+    ({"incarnations": []}, "incarnations must be an object, not list"),
+    ({"incarnations": {"ps": ["a"]}}, "incarnations.ps must be an object, not list"),
+    ({"incarnations": {"ps": {"x": "a"}}}, "incarnations.ps has the key 'x', which is not a task index"),
+    ({"incarnations": {"ps": {"0": 1}}}, "incarnations.ps.0 must be a string, not int"),
 ]
 
 
@@ -181,6 +206,81 @@ def test_an_index_of_thousands_of_digits_is_refused():
         contract.load(json.dumps(document(jobs={"worker": {"9" * 5000: "a:1"}})))
 
 
+def filtered(start: int, stop: int, times: int = 1) -> dict[str, Any]:
+    """Make the device filters of one job, the same range as often as told."""
+    return {"ps": [{"tasks": [start, stop], "filters": []}] * times}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"deviceFilters": filtered(0, 2**31)}, "deviceFilters names 2147483648 tasks, more than the 100000"),
+        ({"deviceFilters": filtered(0, 9_000, 12)}, "deviceFilters names 108000 tasks, more than the 100000"),
+        ({"leaving": {"ps": [[0, 2_000_000_000]]}}, "leaving names 2000000000 tasks, more than the 100000"),
+        ({"leaving": {"ps": [[2**31, 2**31 + 1]]}}, "leaving.ps[0] must be [start, stop], not [2147483648, "),
+        ({"deviceFilters": filtered(2**31, 2**31 + 1)}, "ps[0].tasks must be [start, stop], not [2147483648, "),
+        ({"jobs": {"ps": {"3000000000": "a:1"}}}, "jobs.ps has the key '3000000000', which is not a task index"),
+        ({"jobs": {"ps": {str(2**31): "a:1"}}}, "jobs.ps has the key '2147483648', which is not a task index"),
+        ({"epoch": 2**63}, "epoch must be 9223372036854775807 at most, not 9223372036854775808"),
+    ],
+    ids=str,
+)
+def test_numbers_that_no_reader_could_use_are_refused(changes, message):
+    """An index beyond TensorFlow's, or ranges that take gigabytes when they are spelled out, are a malformed view."""
+    with pytest.raises(ContractError, match=re.escape(message)):
+        contract.load(json.dumps(document(**changes)))
+
+
+def test_the_largest_numbers_are_read():
+    """The bounds themselves still are numbers: TensorFlow's last index, and the ranges of ten of the largest jobs."""
+    last = 2**31 - 1
+    ranges = filtered(last + 1 - 100_000, last + 1)
+
+    view = contract.load(json.dumps(document(jobs={"ps": {str(last): "a:1"}}, deviceFilters=ranges)))
+
+    assert view.jobs == {"ps": {last: "a:1"}}
+    assert view.device_filters["ps"][0].stop == last + 1
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"cluster": {"name": "\ud800", "namespace": "n", "uid": "u"}},
+        {"rpcLayer": "\udfff"},
+        {"jobs": {"ps": ["\ud800"]}},
+        {"jobs": {"\ud800": ["a:1"]}},
+        {"jobs": {"ps": {"\ud800": "a:1"}}},
+        {"deviceFilters": {"ps": [{"tasks": [0, 1], "filters": ["\ud800"]}]}},
+        {"accelerators": {"ps": {"limits": {"\ud800": 1}}}},
+        {"incarnations": {"ps": {"0": "\ud800"}}},
+        {"later": {"\ud800": 1}, "\udc00": 1},
+    ],
+    ids=str,
+)
+def test_half_a_character_is_refused(changes):
+    """JSON can spell what is no text: it would fail only where somebody prints or sends it."""
+    with pytest.raises(ContractError, match="must be Unicode") as error:
+        contract.load(json.dumps(document(**changes)))
+
+    assert str(error.value).encode()
+
+
+def test_whatever_the_text_no_other_error_comes():
+    """Each nesting up to what the interpreter takes, at each place: not only the reader of JSON gives up there."""
+    shallow, deep = 1, sys.getrecursionlimit()
+    for depth in (shallow, *range(deep - 120, deep)):
+        nested = "[" * depth + "]" * depth
+        for text in (
+            nested,
+            f'{{"version":{nested}}}',
+            json.dumps(document(leaving={"ps": ["@"]})).replace('"@"', nested),
+            json.dumps(document(leaving={"ps": ["@", "@"]})).replace('"@"', f"[{nested},1]"),
+            json.dumps(document(leaving={"ps": ["@"]})).replace('"@"', '{"a":' * depth + "1" + "}" * depth),
+        ):
+            with pytest.raises(ContractError):
+                contract.load(text)
+
+
 @pytest.mark.parametrize(
     ("resource", "device"),
     [
@@ -191,6 +291,11 @@ def test_an_index_of_thousands_of_digits_is_refused():
         ("gpu.intel.com/i915", "GPU"),
         ("gpu.intel.com/xe", "GPU"),
         ("google.com/tpu", "TPU"),
+        ("gpu.intel.com/millicores", None),
+        ("gpu.intel.com/memory.max", None),
+        ("gpu.intel.com/tiles", None),
+        ("gpu.intel.com/i915_monitoring", None),
+        ("gpu.intel.com/xe_monitoring", None),
         ("amd.com/mig-1", None),
         ("nvidia.com/gpumem", None),
         ("rdma/hca", None),
@@ -199,8 +304,20 @@ def test_an_index_of_thousands_of_digits_is_refused():
     ],
 )
 def test_a_resource_is_a_device_of_tensorflows_or_none(resource, device):
-    """GPUs of every vendor and their slices are GPUs, TPUs are TPUs, a network card is nothing."""
+    """GPUs of every vendor and their slices are GPUs, TPUs are TPUs, a network card or a share of a GPU is nothing."""
     assert device == contract.device_type(resource)
+
+
+def test_intels_shares_of_a_device_are_no_devices():
+    """With fractional resources a container asks for one device and for parts of it: TensorFlow gets one."""
+    asked = {"gpu.intel.com/i915": 1, "gpu.intel.com/millicores": 500, "gpu.intel.com/memory.max": 4_000_000_000}
+
+    assert sum(count for resource, count in asked.items() if contract.device_type(resource)) == 1
+
+
+def test_the_file_that_releases_a_task_is_named_after_its_port():
+    """Two tasks on one machine are told apart."""
+    assert contract.released_file(2222) == "/tmp/tfcluster-released-2222"  # noqa: S108 - a name; nothing is made
 
 
 def test_a_tasks_own_file_is_named_after_its_index():

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfcluster_resolver import DeviceFilterError, DeviceNameError, device_filter_matches, device_names
+from tfcluster_resolver import device_filter_matches, device_names
 from tfcluster_resolver.device_names import DeviceName
+from tfcluster_resolver.errors import DeviceFilterError, DeviceNameError
 
 PS_0 = "/job:ps/replica:0/task:0/device:CPU:0"
 PS_1 = "/job:ps/replica:0/task:1/device:CPU:0"

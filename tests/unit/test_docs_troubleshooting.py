@@ -31,9 +31,9 @@ def test_every_reason_of_not_being_ready_is_on_the_page() -> None:
 
 def test_errors_on_the_page_are_those_of_the_resolver() -> None:
     """Each error and warning that the page names is a public name of the package."""
-    import tfcluster_resolver
+    from tfcluster_resolver import errors
 
     named = set(re.findall(r"`(\w+(?:Error|Warning))`", TEXT))
 
     assert named
-    assert named <= set(tfcluster_resolver.__all__)
+    assert named <= set(vars(errors))

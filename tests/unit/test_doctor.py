@@ -16,7 +16,7 @@ import pytest
 import tfcluster_resolver
 from tfcluster_resolver import contract
 from tfcluster_resolver.__main__ import main
-from tfcluster_resolver.cluster import Membership, OwnTask
+from tfcluster_resolver.cluster import Membership, Task
 from tfcluster_resolver.commands import checks, doctor, network_checks
 from tfcluster_resolver.commands.checks import Check, Verdict, free_memory
 from tfcluster_resolver.waiting import PortState, port_state, speaks_grpc
@@ -34,9 +34,9 @@ VIEW = contract.View(
 ELSEWHERE = "192.0.2.1"
 
 
-def membership(view: contract.View = VIEW, own: OwnTask | None = None) -> Membership:
+def membership(view: contract.View = VIEW, own: Task | None = None) -> Membership:
     """Make the cluster as worker 1 sees it, unless told otherwise."""
-    return Membership(view=view, own=own or OwnTask("worker", 1, "127.0.0.1:2"))
+    return Membership(view=view, own=own or Task("worker", 1, "127.0.0.1:2"))
 
 
 NOBODY = Membership(view=VIEW, own=None)
@@ -138,7 +138,7 @@ def test_newer_copy_that_is_hidden_is_a_warning(tmp_path):
 def test_process_that_is_no_task_is_a_warning():
     """Outside of the cluster's pods the checks of a task are not asked for by mistake."""
     assert verdict(checks.task(None)) is Verdict.WARNING
-    assert verdict(checks.task(OwnTask("worker", 1, "w1:1"))) is Verdict.OK
+    assert verdict(checks.task(Task("worker", 1, "w1:1"))) is Verdict.OK
 
 
 def test_mounted_view_is_well(mounted):
@@ -189,9 +189,9 @@ def test_task_that_was_scaled_away_is_a_warning(mounted):
 @pytest.mark.parametrize(
     ("jobs", "own"),
     [
-        ({"ps": ("127.0.0.1:9",)}, OwnTask("worker", 1, "127.0.0.1:2")),
-        ({"worker": {3: "127.0.0.1:9"}}, OwnTask("worker", 1, "127.0.0.1:2")),
-        ({"worker": ("127.0.0.1:9",)}, OwnTask("evaluator", 0, "127.0.0.1:2")),
+        ({"ps": ("127.0.0.1:9",)}, Task("worker", 1, "127.0.0.1:2")),
+        ({"worker": {3: "127.0.0.1:9"}}, Task("worker", 1, "127.0.0.1:2")),
+        ({"worker": ("127.0.0.1:9",)}, Task("evaluator", 0, "127.0.0.1:2")),
     ],
     ids=["its job is hidden", "it is hidden", "an evaluator"],
 )
@@ -265,7 +265,7 @@ def test_doctor_tells_of_a_stale_tf_config(monkeypatch, capsys):
 
 
 def named(host: str) -> Membership:
-    return membership(own=OwnTask("worker", 1, f"{host}:2"))
+    return membership(own=Task("worker", 1, f"{host}:2"))
 
 
 def test_own_name_that_leads_here_is_well():
@@ -308,7 +308,7 @@ def test_own_name_that_nobody_answers_fails(monkeypatch):
 
 
 def on_port(port: int) -> Membership:
-    return membership(own=OwnTask("worker", 1, f"127.0.0.1:{port}"))
+    return membership(own=Task("worker", 1, f"127.0.0.1:{port}"))
 
 
 def test_free_port_is_well():

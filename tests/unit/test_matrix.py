@@ -9,9 +9,9 @@ import pytest
 
 from tfcluster_resolver import contract
 from tfcluster_resolver.__main__ import main
-from tfcluster_resolver.cluster import Membership, OwnTask
-from tfcluster_resolver.commands import matrix
-from tfcluster_resolver.commands.matrix import Row, Sight
+from tfcluster_resolver.cluster import Membership, Task
+from tfcluster_resolver.commands import matrix, sight
+from tfcluster_resolver.commands.sight import Row, Sight
 from tfcluster_resolver.contract import FilterRange
 
 GPU = "nvidia.com/gpu"
@@ -27,18 +27,18 @@ VIEW = contract.View(
         "worker": (FilterRange(0, 2, ("/job:ps/task:0", "/job:chief")), FilterRange(2, 5, ("/task:1", "/job:ps"))),
     },
 )
-CHIEF = OwnTask("chief", 0, "c0:1")
+CHIEF = Task("chief", 0, "c0:1")
 INCOMPLETE = (
     "Tasks that this one does not see, and their device filters, may be missing here: ask a task without device "
     "filters, such as the chief."
 )
 
 
-def rows(view: contract.View = VIEW, own: OwnTask | None = CHIEF) -> list[Row]:
-    return matrix.rows(Membership(view=view, own=own))
+def rows(view: contract.View = VIEW, own: Task | None = CHIEF) -> list[Row]:
+    return sight.rows(Membership(view=view, own=own))
 
 
-def row(job: str, view: contract.View = VIEW, own: OwnTask | None = CHIEF) -> Row:
+def row(job: str, view: contract.View = VIEW, own: Task | None = CHIEF) -> Row:
     """Give the first row of a job."""
     return next(one for one in rows(view, own) if one.job == job)
 
@@ -111,20 +111,20 @@ def test_every_task_has_a_cpu():
 
 def test_view_of_a_task_without_filters_is_complete():
     """A task that is in its own view without filters sees the whole cluster."""
-    assert matrix.is_complete(Membership(view=VIEW, own=CHIEF))
+    assert sight.is_complete(Membership(view=VIEW, own=CHIEF))
 
 
 @pytest.mark.parametrize(
     "own",
-    [OwnTask("worker", 1, "w1:1"), OwnTask("worker", 7, "w7:1"), OwnTask("evaluator", 0, "e:1"), None],
+    [Task("worker", 1, "w1:1"), Task("worker", 7, "w7:1"), Task("evaluator", 0, "e:1"), None],
     ids=["a filtered task", "a hidden task", "an evaluator", "no task"],
 )
 def test_other_views_may_be_incomplete(own):
     """What filters hide from a task, its view does not hold; and outside of the pods nobody knows."""
-    assert not matrix.is_complete(Membership(view=VIEW, own=own))
+    assert not sight.is_complete(Membership(view=VIEW, own=own))
 
 
-@pytest.mark.parametrize("own", [OwnTask("worker", 7, "w7:1"), OwnTask("evaluator", 0, "e:1")])
+@pytest.mark.parametrize("own", [Task("worker", 7, "w7:1"), Task("evaluator", 0, "e:1")])
 def test_own_filters_that_the_view_does_not_hold_are_unknown(own):
     """A task that its view does not show sees what is there, by filters that are not."""
     mine = rows(own=own)[-1] if own.job == "worker" else row("evaluator", own=own)

@@ -9,16 +9,9 @@ from dataclasses import replace
 
 import pytest
 
-from tfcluster_resolver import (
-    AcceleratorMismatchWarning,
-    ClusterSpec,
-    NoSuchTaskError,
-    TaskIdentityError,
-    TFClusterResolver,
-    accelerators,
-    contract,
-)
-from tfcluster_resolver.cluster import Membership, OwnTask
+from tfcluster_resolver import ClusterSpec, TFClusterResolver, accelerators, contract
+from tfcluster_resolver.cluster import Membership, Task
+from tfcluster_resolver.errors import AcceleratorMismatchWarning, NoSuchTaskError, TaskIdentityError
 
 GPU = "nvidia.com/gpu"
 VIEW = contract.View(
@@ -300,6 +293,6 @@ def test_membership_leaves_the_view_alone():
     """Putting the own task in changes no list or map of the view."""
     before = contract.dump(VIEW)
 
-    Membership(view=VIEW, own=OwnTask("ps", 0, "own:1")).jobs()["worker"].clear()
+    Membership(view=VIEW, own=Task("ps", 0, "own:1")).jobs()["worker"].clear()
 
     assert contract.dump(VIEW) == before

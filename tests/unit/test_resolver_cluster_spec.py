@@ -8,9 +8,9 @@ import pickle
 
 import pytest
 
-from tfcluster_resolver import ClusterSpec, protobuf
+from tfcluster_resolver import ClusterSpec, _protobuf
 
-MESSAGES = protobuf.messages("a test")
+MESSAGES = _protobuf.messages("a test")
 
 
 def definition(*jobs: tuple[str, dict[int, str]]):

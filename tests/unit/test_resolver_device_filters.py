@@ -8,7 +8,8 @@ from collections import UserList, deque
 
 import pytest
 
-from tfcluster_resolver import ClusterDeviceFilters, DeviceFilterError, DeviceNameError, TensorFlowNotFoundError
+from tfcluster_resolver import ClusterDeviceFilters
+from tfcluster_resolver.errors import DeviceFilterError, DeviceNameError, TensorFlowNotFoundError
 
 
 def filters_of(*calls: tuple) -> ClusterDeviceFilters:

@@ -51,7 +51,7 @@ def test_names_load_the_standard_library_only(name):
             "import tfcluster_resolver as t; f = t.ClusterDeviceFilters(); f.set_device_filters('w', 0, ['/job:ps'])",
             False,
         ),
-        ("from tfcluster_resolver import protobuf", False),
+        ("from tfcluster_resolver import _protobuf", False),
         ("from tfcluster_resolver import ClusterSpec; ClusterSpec({}).as_cluster_def()", True),
     ],
 )
@@ -85,9 +85,28 @@ def test_visible_names_are_the_public_ones():
         tfcluster_resolver.nothing_like_it  # noqa: B018 - the look-up is the test
 
 
-def test_every_error_is_public_and_drawn():
-    """Each error is in ``__all__`` and in the tree of its module's docstring."""
-    defined = {name for name, value in vars(errors).items() if isinstance(value, type) and name.endswith("Error")}
+def test_every_error_is_drawn_and_caught_by_one_class():
+    """Each error is in the tree of its module's docstring, in its place, and is a TFClusterError."""
+    defined = {
+        name: value for name, value in vars(errors).items() if isinstance(value, type) and name.endswith("Error")
+    }
+    drawn = re.findall(r"^ {4}([ │├└─]*)(\w+Error)\b", errors.__doc__, re.MULTILINE)
+    path: dict[int, str] = {}
+    parents: dict[str, str | None] = {}
+    for branch, name in drawn:
+        depth = len(branch) // 5
+        path[depth] = name
+        parents[name] = path[depth - 1] if depth else None
 
-    assert defined <= set(tfcluster_resolver.__all__)
-    assert defined == {"TFClusterError", *re.findall(r"── (\w+Error)\b", errors.__doc__)}
+    assert parents == {
+        name: next((base.__name__ for base in value.__bases__ if base.__name__ in defined), None)
+        for name, value in defined.items()
+    }
+    assert all(issubclass(value, errors.TFClusterError) for value in defined.values())
+
+
+def test_errors_come_with_the_package():
+    """``tfcluster_resolver.errors`` is there for an ``except`` clause after a mere import of the package."""
+    program = "import tfcluster_resolver as t\ntry:\n    raise t.errors.ViewError\nexcept t.errors.TFClusterError: pass"
+
+    assert "tfcluster_resolver" in loaded_by(program)

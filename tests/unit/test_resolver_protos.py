@@ -8,9 +8,9 @@ import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool
 
 from scripts import protos
-from tfcluster_resolver import ClusterSpec, protobuf
+from tfcluster_resolver import ClusterSpec, _protobuf
 
-MESSAGES = protobuf.messages("a test")
+MESSAGES = _protobuf.messages("a test")
 
 
 def test_descriptor_set_is_that_of_the_sources():
@@ -46,7 +46,7 @@ def test_default_pool_stays_clean():
 
 def test_classes_are_made_once():
     """Each call gives the same classes, so that messages of two calls can be compared and merged."""
-    assert protobuf.messages("another test") == MESSAGES
+    assert _protobuf.messages("another test") == MESSAGES
     assert type(ClusterSpec({}).as_cluster_def()) is MESSAGES.ClusterDef
 
 
@@ -62,8 +62,8 @@ def test_session_options_pass_through():
 @pytest.mark.parametrize("value", [None, 3, {}, MESSAGES.JobDef(), MESSAGES.ClusterDef, type("Fake", (), {})()])
 def test_other_values_are_no_cluster_def(value):
     """Only a ClusterDef message is one: not its class, not another message."""
-    assert not protobuf.is_cluster_def(value)
-    assert protobuf.is_cluster_def(MESSAGES.ClusterDef())
+    assert not _protobuf.is_cluster_def(value)
+    assert _protobuf.is_cluster_def(MESSAGES.ClusterDef())
 
 
 def test_no_generated_code_is_brought():

@@ -10,16 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfcluster_resolver import (
-    ClusterSpec,
-    MalformedViewError,
-    NoSuchTaskError,
-    TFClusterResolver,
-    ViewNotFoundError,
-    accelerators,
-    contract,
-)
+from tfcluster_resolver import ClusterSpec, TFClusterResolver, accelerators, contract
 from tfcluster_resolver.device_filters import ClusterDeviceFilters
+from tfcluster_resolver.errors import MalformedViewError, NoSuchTaskError, ViewNotFoundError
 from tfcluster_resolver.views.kubernetes import fullest
 
 VIEW = contract.View(

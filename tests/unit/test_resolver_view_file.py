@@ -186,7 +186,8 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=8,
 )
-KEYS = ["version", "cluster", "epoch", "rpcLayer", "jobs", "deviceFilters", "accelerators"]
+KEYS = ["version", "cluster", "epoch", "rpcLayer", "jobs", "deviceFilters", "accelerators", "leaving", "incarnations"]
+RANGES = st.tuples(st.integers(0, 9), st.integers(0, 9)).map(lambda pair: tuple(sorted(pair)))
 
 
 @given(st.dictionaries(st.sampled_from(KEYS), JSON))
@@ -215,9 +216,11 @@ def test_any_document_is_a_view_or_refused(replaced):
         device_filters=st.dictionaries(
             st.text(),
             st.lists(
-                st.builds(contract.FilterRange, st.integers(0, 9), st.integers(0, 9), st.lists(st.text()).map(tuple))
+                st.builds(lambda of, texts: contract.FilterRange(*of, texts), RANGES, st.lists(st.text()).map(tuple))
             ).map(tuple),
         ),
+        leaving=st.dictionaries(st.text(), st.lists(RANGES).map(tuple)),
+        incarnations=st.dictionaries(st.text(), st.dictionaries(st.integers(0, 10**9), st.text())),
     )
 )
 def test_view_survives_its_spelling(view):

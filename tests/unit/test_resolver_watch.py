@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from tfcluster_resolver import MalformedViewError, NewEpoch, TFClusterResolver, ViewNotFoundError, contract
+from tfcluster_resolver import NewEpoch, TFClusterResolver, contract
 from tfcluster_resolver.cluster import Task
+from tfcluster_resolver.errors import MalformedViewError, ViewNotFoundError
 from tfcluster_resolver.views import watch
 
 #: A guard against a watch that never wakes up, in seconds.

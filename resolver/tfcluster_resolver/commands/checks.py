@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from tfcluster_resolver import __version__, contract, copies, tensorflow_api
 from tfcluster_resolver.accelerators import visible_accelerators
-from tfcluster_resolver.cluster import Membership, OwnTask
+from tfcluster_resolver.cluster import Membership, Task
 from tfcluster_resolver.resolver import TFClusterResolver
 
 
@@ -64,7 +64,7 @@ def package(search_path: Sequence[str]) -> Check:
     return Check("package", Verdict.OK, message + (f"; not taken: {', '.join(others)}" if others else ""))
 
 
-def task(own: OwnTask | None) -> Check:
+def task(own: Task | None) -> Check:
     """Tell which task this is."""
     if own is None:
         return Check(

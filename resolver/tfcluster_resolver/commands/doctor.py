@@ -1,7 +1,12 @@
-"""What ``doctor`` prints: each check with its verdict and what to do, for people or as JSON."""
+"""``doctor``: what a task needs, check by check, with a verdict and what to do.
+
+It decides the order of the checks and what is printed, for people or as JSON; what a check looks at is in ``checks``,
+and in ``network_checks`` where it asks the network.
+"""
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import sys
@@ -10,12 +15,15 @@ from typing import Final
 
 from tfcluster_resolver import contract, errors
 from tfcluster_resolver.cluster import Membership, own_task
-from tfcluster_resolver.commands import checks, network_checks
+from tfcluster_resolver.commands import checks, exit_codes, network_checks
 from tfcluster_resolver.commands.checks import Check, Verdict
+from tfcluster_resolver.commands.command import Command, add_json, add_timeout, say
 from tfcluster_resolver.views.file import ReadView, ViewFile
 
 #: What the checks of a cluster are called, for the case that there is no view to check.
 _OF_A_VIEW: Final = ("view", "own name", "own port", "peers", "accelerators", "tensorflow")
+#: Seconds that the other tasks get to accept a connection.
+_TIMEOUT: Final = 5.0
 
 
 def diagnose(directory: str, *, timeout: float) -> list[Check]:
@@ -123,3 +131,25 @@ def _of_a_view(membership: Membership, read: ReadView, directory: str, timeout: 
 def _skipped(names: Sequence[str], why: str) -> Iterator[Check]:
     for name in names:
         yield Check(name, Verdict.SKIPPED, why)
+
+
+def _run(options: argparse.Namespace) -> int:
+    found = diagnose(options.directory, timeout=options.timeout)
+    say(as_json(found) if options.json else as_text(found))
+    return exit_codes.CHECK_FAILED if failed(found) else exit_codes.DONE
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    add_json(parser)
+    add_timeout(parser, _TIMEOUT, "how long the other tasks may take to accept a connection")
+
+
+DOCTOR: Final = Command(
+    brief="check what a task needs, and say what to do",
+    description="Check the package, the view, the own name and port, the other tasks, the accelerators and TensorFlow: "
+    "one line each with a verdict (ok, warning, failed, skipped) and what to do.",
+    codes=(exit_codes.CHECK_FAILED,),
+    success="no check failed; there may be warnings",
+    add_options=_add_options,
+    run=_run,
+)

@@ -1,4 +1,7 @@
-"""With which code each command ends, and what that means: the numbers of sysexits.h and of shells."""
+"""The exit codes of the commands: the numbers of sysexits.h and of shells.
+
+It decides what each code means, and with which one an error ends a command.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +24,9 @@ NOT_FOUND: Final = 127
 #: The number of the signal is added.
 SIGNAL: Final = 128
 
+#: What every command that reads the view may end with.
+READING: Final = (MALFORMED, NO_VIEW, WRONG_ENVIRONMENT)
+
 #: The first that fits counts.
 _OF_ERRORS: Final[tuple[tuple[type[errors.TFClusterError], int], ...]] = (
     (errors.ViewNotFoundError, NO_VIEW),
@@ -35,7 +41,9 @@ _OF_ERRORS: Final[tuple[tuple[type[errors.TFClusterError], int], ...]] = (
     (errors.TFClusterError, WRONG_ENVIRONMENT),
 )
 
-_MEANINGS: Final = {
+#: What a command's help says of a code that it lists.
+MEANINGS: Final = {
+    CHECK_FAILED: "a check failed",
     MALFORMED: "the view is malformed, or newer than this package",
     NO_VIEW: "the view is missing or unreadable",
     NO_SUCH_TASK: "the view does not show such a job",
@@ -47,41 +55,7 @@ _MEANINGS: Final = {
     NOT_FOUND: "there is no such program",
 }
 
-_READING: Final = (MALFORMED, NO_VIEW, WRONG_ENVIRONMENT)
-#: What each command may end with, besides success and wrong arguments.
-_OF_COMMANDS: Final = {
-    "show": _READING,
-    "matrix": _READING,
-    "doctor": (),
-    "exec": (*_READING, NOT_EXECUTABLE, NOT_FOUND),
-    "wait": (*_READING, NO_SUCH_TASK, NOT_IN_TIME),
-    "serve": (*_READING, NO_TENSORFLOW, NO_SERVER),
-}
-_SUCCESS: Final = {"doctor": "no check failed; there may be warnings", "wait": "every task listens"}
-
 
 def of_error(error: errors.TFClusterError) -> int:
     """Give the code with which a command ends on an error."""
     return next(code for kind, code in _OF_ERRORS if isinstance(error, kind))
-
-
-def explain(command: str) -> str:
-    """Spell the exit codes of a command for its ``--help``.
-
-    Args:
-        command: its name.
-
-    Returns:
-        Lines of text.
-    """
-    lines = [(str(USAGE), "wrong arguments")]
-    if command != "exec":
-        lines.insert(0, (str(DONE), _SUCCESS.get(command, "done")))
-    if command == "doctor":
-        lines.insert(1, (str(CHECK_FAILED), "a check failed"))
-    lines += [(str(code), _MEANINGS[code]) for code in sorted(_OF_COMMANDS[command])]
-    if command == "exec":
-        lines.append(("any", "that of the program, which takes this one's place"))
-    else:
-        lines.append((f"{SIGNAL}+n", f"ended by signal n ({SIGNAL + 15} for SIGTERM)"))
-    return "exit codes:\n" + "\n".join(f"  {code:<7}{meaning}" for code, meaning in lines)

@@ -1,71 +1,99 @@
 """The task server: TensorFlow's ``tf.distribute.Server`` for this pod's task.
 
 A server needs to know nobody but itself, because the coordinator tells it of the others when it connects; so a resize
-never touches the pods that stay.
+never touches the pods that stay.  This module decides what can be served, and how the server ends.
 """
 
 from __future__ import annotations
 
+import argparse
+import contextlib
 import os
 import signal
 import socket
+import threading
+from collections.abc import Iterator
 from types import FrameType
-from typing import NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from tfcluster_resolver import tensorflow_api
-from tfcluster_resolver.cluster import Membership
-from tfcluster_resolver.errors import PortTakenError, ServeError, TaskIdentityError
+from tfcluster_resolver import contract, device_names, tensorflow_api
+from tfcluster_resolver.cluster import Membership, Task
+from tfcluster_resolver.commands import exit_codes
+from tfcluster_resolver.commands.command import Command
+from tfcluster_resolver.commands.reading import read, seen_by, task_of
+from tfcluster_resolver.errors import NoSuchTaskError, PortTakenError, ServeError
 from tfcluster_resolver.waiting import PortState, host_and_port, port_state
 
+if TYPE_CHECKING:
+    from tfcluster_resolver.resolver import TFClusterResolver
 
-def serve(membership: Membership) -> NoReturn:
-    """Run the task server until SIGTERM or SIGINT; the process then exits with 128 plus the signal's number.
+
+def serve(resolver: TFClusterResolver | None = None) -> NoReturn:
+    """Run the task server, ``tf.distribute.Server``, until the process ends.
+
+    In the main thread SIGTERM and SIGINT end the process at once, with 128 plus the signal's number: TensorFlow's own
+    ``join()`` would keep Python from hearing them.  In another thread it leaves signals alone.
 
     Args:
-        membership: the cluster; only the own task's entry is used.
+        resolver: whose task; by default the one that this pod is.  The server listens on the port of the task's
+            address, on every network interface.
 
     Raises:
-        TaskIdentityError: the process is not in a TFCluster's pod.
-        AddressError: the own address is not "host:port".
+        TaskIdentityError: there is no task to serve: the process is not in a TFCluster's pod, and no resolver speaks
+            for a task; or the pod's environment names its task incompletely.
+        NoSuchTaskError: the view does not show the task that the resolver speaks for.
+        AddressError: the task's address is not "host:port".
         PortTakenError: something else listens on the task's port.
-        ServeError: TensorFlow cannot start the server.
+        ServeError: TensorFlow cannot start the server, or would end this process if it were asked to, as it does for a
+            job name with a hyphen.
         TensorFlowNotFoundError: TensorFlow is not installed.
+        ViewError: the view is missing, unreadable, malformed or too new.
     """
-    # TensorFlow's Server.join() never returns and keeps Python's handlers from running, and process 1 of a container
-    # ignores a signal that it has no handler for; so the handler comes before the slow import and ends the process.
-    woken, waker = socket.socketpair()
-    waker.setblocking(False)
-    signal.set_wakeup_fd(waker.fileno())
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _end)
-    own = membership.own
-    if own is None:
-        raise TaskIdentityError(
-            "this process is not in a TFCluster's pod (TFCLUSTER_JOB, TFCLUSTER_TASK_INDEX and TFCLUSTER_ADDRESS are "
-            "unset), so there is no task to serve"
-        )
-    _, port = host_and_port(own.address)
-    _check_port(port)
+    _serve(seen_by(resolver))
+
+
+def _serve(membership: Membership) -> NoReturn:
+    own = task_of(membership, "there is no task to serve")
+    _check_task(own)
+    port = _free_port(own)
+    with _signals_end_the_process() as woken:
+        server = _start(own, membership.view)
+        view = membership.view
+        print(f"serving {own} of {view.namespace}/{view.name} at {server.target}, port {port}", flush=True)  # noqa: T201 - the log's one line
+        # NB: a signal just before a wait on a lock, or one that a thread of TensorFlow takes, would not end that wait;
+        # a byte in the socket does, and then the handler runs.
+        while True:
+            woken.recv(1)
+
+
+def _start(own: Task, view: contract.View) -> Any:
     tensorflow = tensorflow_api.load("the task server")
     try:
-        server = tensorflow.distribute.Server(
-            {own.job: {own.index: own.address}},
-            job_name=own.job,
-            task_index=own.index,
-            protocol=membership.view.rpc_layer,
+        return tensorflow.distribute.Server(
+            {own.job: {own.index: own.address}}, job_name=own.job, task_index=own.index, protocol=view.rpc_layer
         )
-    except tensorflow.errors.OpError as error:
-        raise ServeError(f"TensorFlow cannot serve {own} on port {port}: {error.message}") from error
-    view = membership.view
-    print(f"serving {own} of {view.namespace}/{view.name} at {server.target}, port {port}", flush=True)  # noqa: T201 - the log's one line
-    # NB: a signal just before a wait on a lock, or one that a thread of TensorFlow takes, would not end that wait; a
-    # byte in the socket does, and then the handler runs.
-    while True:
-        woken.recv(1)
+    except (tensorflow.errors.OpError, TypeError, ValueError) as error:
+        raise ServeError(
+            f"TensorFlow cannot serve {own} at {own.address}: {getattr(error, 'message', error)}"
+        ) from error
 
 
-def _check_port(port: int) -> None:
+def _check_task(own: Task) -> None:
+    """Refuse what cannot be served in milliseconds, above all the names for which TensorFlow aborts the process."""
+    if not device_names.is_job_name(own.job):
+        raise ServeError(
+            f"TensorFlow cannot serve a job named {own.job!r}: a name is a letter, then letters, digits and _; rename "
+            "the job in the TFCluster"
+        )
+    if own.index > device_names.LARGEST_NUMBER:
+        raise ServeError(f"TensorFlow cannot serve {own}: an index is at most {device_names.LARGEST_NUMBER}")
+    if not own.address:
+        raise NoSuchTaskError(f"{own} has no address in this view, so it cannot be served")
+
+
+def _free_port(own: Task) -> int:
     """Fail in milliseconds with a clear text, instead of after TensorFlow's import with an unclear one."""
+    _, port = host_and_port(own.address)
     state = port_state(port)
     if state is PortState.FORBIDDEN:
         raise ServeError(f"this user may not listen on port {port}: choose one above 1023 in the TFCluster")
@@ -74,9 +102,47 @@ def _check_port(port: int) -> None:
             f"port {port} is taken: another process of this pod listens there, so either that one is the task's server "
             "already, or the TFCluster needs another port"
         )
+    return port
+
+
+@contextlib.contextmanager
+def _signals_end_the_process() -> Iterator[socket.socket]:
+    """Let SIGTERM and SIGINT end this process while TensorFlow serves; give a socket that wakes up at any signal.
+
+    TensorFlow's Server.join() never returns and keeps Python's handlers from running, and process 1 of a container
+    ignores a signal that it has no handler for; so the handlers come before the slow import and end the process.
+    """
+    woken, waker = socket.socketpair()
+    with woken, waker:
+        if threading.current_thread() is not threading.main_thread():
+            yield woken
+            return
+        waker.setblocking(False)
+        before = signal.set_wakeup_fd(waker.fileno())
+        handlers = {number: signal.signal(number, _end) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            yield woken
+        finally:
+            for number, handler in handlers.items():
+                if handler is not None:  # what was installed without Python cannot be installed again by it
+                    signal.signal(number, handler)
+            signal.set_wakeup_fd(before)
 
 
 def _end(number: int, frame: FrameType | None) -> None:
     del frame
     # NB: not sys.exit(): taking TensorFlow's server down can hang, and the coordinator copes with a vanished one.
-    os._exit(128 + number)
+    os._exit(exit_codes.SIGNAL + number)
+
+
+def _run(options: argparse.Namespace) -> NoReturn:
+    _serve(read(options.directory)[0])
+
+
+SERVE: Final = Command(
+    brief="run this task's TensorFlow server until SIGTERM",
+    description=f"Run tf.distribute.Server for this task, on the port of ${contract.ENV_ADDRESS}. The task is ready "
+    "when the port accepts connections. SIGTERM ends it at once, also as process 1 of a container.",
+    codes=(*exit_codes.READING, exit_codes.NO_TENSORFLOW, exit_codes.NO_SERVER),
+    run=_run,
+)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from pathlib import Path
 from typing import Any, Final
@@ -9,6 +10,9 @@ from typing import Any, Final
 from tfcluster_resolver import contract
 from tfcluster_resolver.accelerators import visible_accelerators
 from tfcluster_resolver.cluster import Membership
+from tfcluster_resolver.commands import exit_codes
+from tfcluster_resolver.commands.command import Command, add_json, say
+from tfcluster_resolver.commands.reading import read
 
 _ISOLATION: Final = {
     "Cluster": "Cluster: NetworkPolicies let the tasks of this cluster reach each other, and no others",
@@ -116,3 +120,19 @@ def _accelerators(membership: Membership) -> dict[str, dict[int, dict[str, dict[
 def _spell(resource: str, counts: dict[str, int | None]) -> str:
     told = [f"{count} {word}" for word, count in counts.items() if count is not None]
     return f"{resource}: {', '.join(told)}"
+
+
+def _run(options: argparse.Namespace) -> int:
+    membership, path = read(options.directory)
+    say(as_json(membership, path) if options.json else as_text(membership, path))
+    return exit_codes.DONE
+
+
+SHOW: Final = Command(
+    brief="print the cluster that this task sees",
+    description="Print epoch, tasks and their addresses, the own task, device filters and accelerators. Needs no "
+    "TensorFlow.",
+    codes=exit_codes.READING,
+    add_options=add_json,
+    run=_run,
+)

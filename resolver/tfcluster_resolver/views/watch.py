@@ -1,4 +1,4 @@
-"""Noticing that something in a folder may have changed, and following the epochs of a view as they come.
+"""Following the epochs of a view as they come, and noticing that something in its folder may have changed.
 
 It wakes up early and never too late: a notice says "look", not what happened, and whoever waits looks at the files
 again.  Linux's inotify tells of the kubelet's swap at once; where it is missing, or its watches are used up, a short
@@ -13,10 +13,13 @@ import select
 import time
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import Final, Protocol, Self
+from typing import Final, Self, TypeVar
 
 from tfcluster_resolver.cluster import Membership
 from tfcluster_resolver.errors import ViewError
+from tfcluster_resolver.views.source import Notice
+
+_T = TypeVar("_T")
 
 #: Seconds between two looks without inotify.
 _POLL: Final = 0.05
@@ -48,21 +51,6 @@ _EVENTS: Final = (
     | _IN_MOVE_SELF
     | _IN_ONLYDIR
 )
-
-
-class Notice(Protocol):
-    """Something to wait on; it is closed at the end of its ``with`` block."""
-
-    def wait(self, timeout: float) -> None:
-        """Return when there may be something new, at the latest after ``timeout`` seconds."""
-
-    def __enter__(self) -> Self:
-        """Begin to collect what happens."""
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Stop."""
 
 
 class PollingNotice:
@@ -168,58 +156,79 @@ def _add_watch(descriptor: int, folder: str) -> bool:
     return bool(library.inotify_add_watch(descriptor, os.fsencode(folder), ctypes.c_uint32(_EVENTS)) >= 0)
 
 
-def memberships(
-    read: Callable[[], Membership], before: Membership, notice: Notice | None, timeout: float | None
-) -> Iterator[tuple[Membership, Membership]]:
-    """Give each new epoch with the one before it; of several quick ones at least the last.
+class Watch(Iterator[_T]):
+    """Waits for new epochs, and tells each as it comes; of several quick ones at least the last.
+
+    An error ends no watch: the next call goes on from the epoch that was told last.  A watch that timed out or was
+    closed has ended for good.  A process that was forked goes on with a watch of its own.
 
     Args:
         read: gives the membership as it is now.
-        before: the membership that is known.
+        known: the membership that is known already.
         notice: tells that it may have changed; None if it never does.
         timeout: end after so many seconds without a new one, counted from each time that the next is asked for;
             None never ends.
-
-    Yields:
-        The membership before, and the new one.
-
-    Raises:
-        ViewError: the view could not be read for GRACE seconds, or at the end.
+        tell: makes what is told of the membership before and the new one.
     """
-    if notice is None:
-        return
-    with notice:
+
+    def __init__(
+        self,
+        read: Callable[[], Membership],
+        known: Membership,
+        notice: Notice | None,
+        timeout: float | None,
+        tell: Callable[[Membership, Membership], _T],
+    ) -> None:
+        self._read, self._known, self._tell = read, known, tell
+        self._notice = notice
+        self._timeout = timeout
+        self._begun = False
+
+    def __next__(self) -> _T:
+        """Wait for the next epoch.
+
+        Raises:
+            StopIteration: there was none within the timeout, or the watch is closed.
+            ViewError: the view could not be read for GRACE seconds, or at the end of the timeout.
+        """
+        if self._notice is None:
+            raise StopIteration
+        if not self._begun:
+            self._begun = True
+            self._notice.__enter__()
+        now = self._await_change(self._notice)
+        if now is None:
+            self.close()
+            raise StopIteration
+        before, self._known = self._known, now
+        return self._tell(before, now)
+
+    def _await_change(self, notice: Notice) -> Membership | None:
+        asked = time.monotonic()
+        failing_since: float | None = None
         while True:
-            now = _await_change(read, before, notice, timeout)
-            if now is None:
-                return
-            yield before, now
-            before = now
+            left = float("inf") if self._timeout is None else asked + self._timeout - time.monotonic()
+            try:
+                now = self._read()
+            except ViewError:
+                failing_since = time.monotonic() if failing_since is None else failing_since
+                grace = failing_since + GRACE - time.monotonic()
+                if min(left, grace) <= 0:
+                    raise
+                left = min(left, grace)
+            else:
+                failing_since = None
+                if now.mark != self._known.mark:
+                    return now
+                if left <= 0:
+                    return None
+            notice.wait(left)
 
+    def close(self) -> None:
+        """End the watch and close its descriptor; what is forgotten is closed too."""
+        notice, self._notice = self._notice, None
+        if notice is not None and self._begun:
+            notice.__exit__(None, None, None)
 
-def _await_change(
-    read: Callable[[], Membership], before: Membership, notice: Notice, timeout: float | None
-) -> Membership | None:
-    asked = time.monotonic()
-    failing_since: float | None = None
-    while True:
-        left = float("inf") if timeout is None else asked + timeout - time.monotonic()
-        try:
-            now = read()
-        except ViewError:
-            failing_since = time.monotonic() if failing_since is None else failing_since
-            grace = failing_since + GRACE - time.monotonic()
-            if min(left, grace) <= 0:
-                raise
-            left = min(left, grace)
-        else:
-            failing_since = None
-            if _mark(now) != _mark(before):
-                return now
-            if left <= 0:
-                return None
-        notice.wait(left)
-
-
-def _mark(membership: Membership) -> tuple[str, int]:
-    return membership.view.uid, membership.view.epoch
+    def __del__(self) -> None:
+        self.close()

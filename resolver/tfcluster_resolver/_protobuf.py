@@ -47,7 +47,7 @@ def messages(purpose: str) -> Messages:
         ProtobufNotFoundError: protobuf is not installed, or older than 4.22.
     """
     if tensorflow_api.is_installed():
-        return _classes_of(tensorflow_api.load(purpose).train.ServerDef.DESCRIPTOR.file.pool)
+        return _theirs(tensorflow_api.load(purpose).train)
     return own_messages(purpose)
 
 
@@ -83,6 +83,14 @@ def is_cluster_def(value: object) -> bool:
     return getattr(descriptor, "full_name", None) == f"{PACKAGE}.ClusterDef"
 
 
+def _theirs(train: Any) -> Messages:
+    """Find the classes that are not in TensorFlow's public interface through the fields of those that are."""
+    # NB: not by message_factory, which lacks GetMessageClass in protobuf 3.20, and TensorFlow 2.15 allows that one.
+    filters = train.ServerDef().cluster_device_filters
+    job = filters.jobs.add()
+    return Messages(train.ClusterDef, train.JobDef, train.ServerDef, type(filters), type(job), type(job.tasks[0]))
+
+
 @functools.cache
 def _own() -> Messages:
     descriptors = importlib.import_module("google.protobuf.descriptor_pb2")
@@ -93,10 +101,6 @@ def _own() -> Messages:
     content = resources.files("tfcluster_resolver").joinpath(DESCRIPTOR_SET).read_bytes()
     for file in descriptors.FileDescriptorSet.FromString(content).file:
         pool.AddSerializedFile(file.SerializeToString())
-    return _classes_of(pool)
-
-
-def _classes_of(pool: Any) -> Messages:
     factory = importlib.import_module("google.protobuf.message_factory")
     return Messages(
         **{

@@ -24,23 +24,27 @@ if TYPE_CHECKING:
     from tfcluster_resolver.commands.tf_config import tf_config
     from tfcluster_resolver.connect import connect_to_cluster
     from tfcluster_resolver.device_filters import ClusterDeviceFilters, device_filter_matches
+    from tfcluster_resolver.elastic import Change, Refusal, resize
     from tfcluster_resolver.resolver import TFClusterResolver
     from tfcluster_resolver.waiting import MissingTask
 
 __version__: Final = "0.1.0"
 
 __all__ = [
+    "Change",
     "ClusterDeviceFilters",
     "ClusterSpec",
     "Membership",
     "MissingTask",
     "NewEpoch",
+    "Refusal",
     "TFClusterResolver",
     "Task",
     "__version__",
     "connect_to_cluster",
     "device_filter_matches",
     "errors",
+    "resize",
     "serve",
     "tf_config",
 ]
@@ -49,12 +53,15 @@ __all__ = [
 _MODULES: Final = {
     "TFClusterResolver": "resolver",
     "connect_to_cluster": "connect",
+    "resize": "elastic",
     "serve": "commands.serve",
     "tf_config": "commands.tf_config",
     "ClusterSpec": "cluster_spec",
     "ClusterDeviceFilters": "device_filters",
     "device_filter_matches": "device_filters",
     # What these give, for annotations.
+    "Change": "elastic",
+    "Refusal": "elastic",
     "Membership": "cluster",
     "NewEpoch": "cluster",
     "Task": "cluster",

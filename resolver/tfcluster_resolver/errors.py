@@ -34,6 +34,9 @@ The tree (in brackets the standard exception that it also is)::
      │    ├── ClusterChangedError        this process is connected to another ClusterSpec
      │    ├── ConnectedTooLateError      variables were made before the process became a task of the cluster
      │    └── DeviceScopeError           [ValueError] called inside a tf.device scope of another task
+     ├── ResizeError                     the running program cannot follow a change of its cluster
+     │    ├── RestartNeededError         only a restart of the coordinator can
+     │    └── TasksBusyError             [TimeoutError] a worker did not finish in time
      └── ServeError                      the task server cannot start
           └── PortTakenError
 """
@@ -176,6 +179,18 @@ class ConnectedTooLateError(ConnectError):
 
 class DeviceScopeError(ConnectError, ValueError):
     """The master's device cannot become the default inside a ``tf.device`` scope of another task."""
+
+
+class ResizeError(TFClusterError):
+    """The running program cannot follow a change of its cluster."""
+
+
+class RestartNeededError(ResizeError):
+    """Only a restart of the coordinator can follow the change; nothing was changed."""
+
+
+class TasksBusyError(ResizeError, TimeoutError):
+    """A worker did not finish its closure in time, or another resize did not end; nothing was changed."""
 
 
 class ServeError(TFClusterError):

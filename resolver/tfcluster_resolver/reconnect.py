@@ -8,7 +8,7 @@ closes the server that a process opened on its own port, so a task of the Cluste
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from tfcluster_resolver import tensorflow_api
 from tfcluster_resolver.connect_target import LOCALHOST, Target
@@ -19,6 +19,9 @@ _Filters = Mapping[str, Mapping[int, tuple[str, ...]]]
 
 #: The filters that this process's TensorFlow was given first, by job and index: it keeps them to its end.
 _first_filters: Final[dict[tuple[str, int], tuple[str, ...]]] = {}
+
+#: The clusters that this process was connected to here.
+_remembered: Final[set[str]] = set()
 
 #: How many of the things that are in the way of a reset are named.
 _NAMED: Final = 10
@@ -72,8 +75,19 @@ def permit(target: Target, *, on_change: str) -> None:
 
 def remember(target: Target) -> None:
     """Note the filters that TensorFlow was given; the first of each task are those that it keeps."""
+    _remembered.add(target.name)
     for task, texts in _flat(target.filters).items():
         _first_filters.setdefault(task, texts)
+
+
+def filtered_tasks(message: Any) -> set[tuple[str, int]]:
+    """Tell which tasks have device filters that hold, by job and index, whether they are there yet or not.
+
+    Args:
+        message: the filters that TensorFlow was given last, as its protobuf message; a strategy gives some that it does
+            not take where this process was connected before.
+    """
+    return set(_first_filters if _remembered else _flat(filters_in_message(message)))
 
 
 def _permit_first(target: Target) -> None:

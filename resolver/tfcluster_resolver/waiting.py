@@ -35,6 +35,7 @@ class Cause(Enum):
     REFUSED = "connection refused (the pod is not ready: it is there and nothing listens; look at its log)"
     TIMED_OUT = "timed out (nothing answers: is the pod running, does a NetworkPolicy drop it?)"
     UNREACHABLE = "network error"
+    SILENT = "accepts a connection and does not answer as a TensorFlow server (does its process hang?)"
 
 
 @dataclass(frozen=True, slots=True)

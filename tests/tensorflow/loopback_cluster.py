@@ -53,6 +53,7 @@ class LoopbackCluster:
         self.filters = dict(filters or {})
         self.limits = dict(limits or {})
         self._processes: dict[tuple[str, int], subprocess.Popen[str]] = {}
+        self._started: list[subprocess.Popen[str]] = []
         self._written = 0
         self.publish(epoch=1)
 
@@ -112,6 +113,7 @@ class LoopbackCluster:
             text=True,
         )
         self._processes[job, index] = process
+        self._started.append(process)
         return process
 
     def serve(self, job: str, index: int) -> subprocess.Popen[str]:
@@ -159,7 +161,7 @@ class LoopbackCluster:
 
     def end(self) -> None:
         """End every process."""
-        for process in self._processes.values():
+        for process in self._started:
             if process.poll() is None:
                 process.send_signal(signal.SIGKILL)
             process.wait()

@@ -1,0 +1,220 @@
+"""What gRPC does not do for TensorFlow's connections, done to this process's sockets from outside.
+
+It decides three things.  An attempt to connect may take two seconds: gRPC gives it twenty, and TensorFlow leaves that
+so.  A peer that acknowledges nothing for ten seconds is gone: gRPC would wait for its answer for ever.  And connections
+to a task that is known to be gone are closed, so that whoever waits for its answer goes on.
+
+It reads ``/proc`` and so works on Linux; elsewhere it finds no sockets and does nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Final, TypeVar
+
+from tfcluster_resolver.waiting import host_and_port
+
+#: An IP address and a port.
+Peer = tuple[str, int]
+_T = TypeVar("_T")
+
+#: Seconds that an attempt to connect may take, after which a peer that is silent is gone, and between two looks.
+_CONNECTING: Final = 2.0
+_SILENT: Final = 10.0
+_EVERY: Final = 0.25
+#: Questions at one time: a thread each, mostly waiting.
+_PARALLEL: Final = 32
+
+_ESTABLISHED: Final = "01"
+_SYN_SENT: Final = "02"
+_TCP_SYN_SENT: Final = 2
+_IPV4_BYTES: Final = 4
+#: How HTTP/2, and so gRPC, begins (RFC 9113, 3.4), with the settings that must follow: none.
+_GREETING: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
+_SETTINGS: Final = b"\4"
+
+
+def answers(addresses: Mapping[_T, str], *, seconds: float) -> dict[_T, Peer]:
+    """Ask tasks for a sign of life: the greeting of a gRPC server.
+
+    That a port accepts connections says little: the kernel accepts them for a process that hangs, too.
+
+    Args:
+        addresses: "host:port" of each task.
+        seconds: how long a task has to answer.
+
+    Returns:
+        Those that answered, each with the peer that its address led to.
+    """
+    found: dict[_T, Peer] = {}
+    waiting = list(addresses.items())
+
+    def ask() -> None:
+        while waiting:
+            with contextlib.suppress(IndexError):
+                task, address = waiting.pop()
+                peer = _greet(address, seconds)
+                if peer is not None:
+                    found[task] = peer
+
+    # NB: no pool: its threads would keep the interpreter from ending.
+    threads = [
+        threading.Thread(target=ask, name="tfcluster-probe", daemon=True) for _ in range(min(_PARALLEL, len(waiting)))
+    ]
+    for thread in threads:
+        thread.start()
+    # NB: looking up a name cannot be interrupted, so a thread may outlive its time; it is not waited for.
+    rounds = -(-len(addresses) // _PARALLEL)
+    end = time.monotonic() + 2 * seconds * rounds
+    for thread in threads:
+        thread.join(max(0.0, end - time.monotonic()))
+    return dict(found)
+
+
+def _greet(address: str, seconds: float) -> Peer | None:
+    try:
+        with socket.create_connection(host_and_port(address), timeout=seconds) as connection:
+            connection.sendall(_GREETING)
+            header = b""
+            while len(header) < len(_SETTINGS) + 3:
+                part = connection.recv(64)
+                if not part:
+                    return None
+                header += part
+            peer: Peer = connection.getpeername()[:2]
+    except (OSError, UnicodeError):
+        return None
+    return peer if header[3:4] == _SETTINGS else None
+
+
+class Sockets:
+    """This process's connections to the tasks of a cluster."""
+
+    def __init__(self) -> None:
+        self._peers: set[Peer] = set()
+        self._cut: list[frozenset[Peer]] = []
+        self._since: dict[str, float] = {}
+        self._kept: set[str] = set()
+        self._lock = threading.Lock()
+        self._watchers = 0
+
+    def meet(self, peers: Iterable[Peer]) -> None:
+        """Learn who the tasks are; connections to others are left alone."""
+        with self._lock:
+            self._peers.update(peers)
+
+    def cut(self, peers: Collection[Peer]) -> None:
+        """Close every connection to these peers, once."""
+        with self.cut_off(peers):
+            pass
+
+    @contextlib.contextmanager
+    def cut_off(self, peers: Collection[Peer]) -> Iterator[None]:
+        """Close every connection to these peers and, while they are watched, each new one until the block ends."""
+        gone = frozenset(peers)
+        with self._lock:
+            self._cut.append(gone)
+        try:
+            if gone:
+                self._look()
+            yield
+        finally:
+            with self._lock:
+                self._cut.remove(gone)
+
+    @contextlib.contextmanager
+    def watched(self) -> Iterator[None]:
+        """Look after the connections until the block ends, in a thread of its own."""
+        with self._lock:
+            self._watchers += 1
+            first = self._watchers == 1
+        if first:
+            threading.Thread(target=self._watch, name="tfcluster-connections", daemon=True).start()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._watchers -= 1
+
+    def _watch(self) -> None:
+        while True:
+            with self._lock:
+                if not self._watchers:
+                    return
+            self._look()
+            time.sleep(_EVERY)
+
+    def _look(self) -> None:
+        with self._lock:
+            ports = {port for _, port in self._peers}
+            there = [one for one in _sockets() if one[2] in self._peers or (one[1] == _SYN_SENT and one[2][1] in ports)]
+            now = time.monotonic()
+            trying = {inode for inode, state, _ in there if state == _SYN_SENT}
+            self._since = {inode: self._since.get(inode, now) for inode in trying}
+            _own({inode for inode in trying if now - self._since[inode] >= _CONNECTING}, _give_up)
+            cut = frozenset[Peer]().union(*self._cut)
+            _own({inode for inode, _, peer in there if peer in cut}, _close)
+            up = {inode for inode, state, _ in there if state == _ESTABLISHED}
+            _own(up - self._kept, _keep_alive)
+            self._kept = up
+
+
+def _sockets() -> Iterator[tuple[str, str, Peer]]:
+    """Give inode, state and peer of the TCP sockets in this network namespace that are connected or try to be."""
+    for name in ("tcp", "tcp6"):
+        try:
+            lines = Path(f"/proc/self/net/{name}").read_text(encoding="ascii").splitlines()[1:]
+        except OSError:
+            continue
+        for line in lines:
+            part = line.split()
+            if part[3] in {_ESTABLISHED, _SYN_SENT}:
+                ip, _, port = part[2].rpartition(":")
+                yield part[9], part[3], (_ip(ip), int(port, 16))
+
+
+def _ip(hexadecimal: str) -> str:
+    raw = b"".join(struct.pack("=I", int(hexadecimal[at : at + 8], 16)) for at in range(0, len(hexadecimal), 8))
+    if raw.startswith(b"\0" * 10 + b"\xff\xff"):  # an IPv4 peer of an IPv6 socket
+        raw = raw[-_IPV4_BYTES:]
+    return socket.inet_ntop(socket.AF_INET if len(raw) == _IPV4_BYTES else socket.AF_INET6, raw)
+
+
+def _own(inodes: Collection[str], act: Callable[[socket.socket], object]) -> None:
+    """Do something to those of the sockets that are this process's."""
+    if not inodes:
+        return
+    for link in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError, ValueError):
+            target = str(link.readlink())
+            if not target.startswith("socket:[") or target[8:-1] not in inodes:
+                continue
+            # NB: the copy is the same socket, whatever becomes of the number meanwhile.
+            with socket.socket(fileno=os.dup(int(link.name))) as copy:
+                if str(link.with_name(str(copy.fileno())).readlink()) == target:
+                    act(copy)
+
+
+def _give_up(one: socket.socket) -> None:
+    if one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == _TCP_SYN_SENT:
+        _close(one)
+
+
+def _close(one: socket.socket) -> None:
+    one.shutdown(socket.SHUT_RDWR)
+
+
+def _keep_alive(one: socket.socket) -> None:
+    pause = max(1, int(_SILENT / 4))
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    one.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, pause)
+    one.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, pause)
+    one.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
+    one.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(_SILENT * 1000))

@@ -1,0 +1,273 @@
+"""Making one change of a running program's cluster.
+
+It decides in which order a change is made: whoever comes must listen, whoever goes finishes the closure in hand, and
+only then TensorFlow's cluster changes.  Until then everything can be left as it was, and no lock is held that the
+program needs.  Loading it imports TensorFlow.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from tfcluster_resolver import contract, elastic_plan, reconnect, tensorflow_api
+from tfcluster_resolver._elastic_engine import ElasticEngine, Hold, Request, tasks_of
+from tfcluster_resolver._tensorflow_workers import END, RECOVER, Running, device_name
+from tfcluster_resolver.cluster import Task
+from tfcluster_resolver.elastic_plan import Change
+from tfcluster_resolver.errors import ResizeError, RestartNeededError, TasksBusyError, TasksUnreachableError
+from tfcluster_resolver.waiting import Cause, MissingTask, host_and_port, wait_for_tasks
+
+if TYPE_CHECKING:
+    from tfcluster_resolver.resolver import TFClusterResolver
+
+#: Seconds between two looks at tasks that are waited for, and between two questions to workers that are busy.
+_LOOK: Final = 0.1
+_ASK: Final = 1.0
+#: Seconds that a busy worker may be silent before its connections are closed: it is not waited for.
+_SILENT: Final = 5.0
+#: Seconds that leaving workers get to note that they are let go of.
+_FAREWELL: Final = 1.0
+
+
+#: Held while one engine takes over.
+_taking_over: Final = threading.Lock()
+
+
+def engine_of(coordinator: Any, deadline: float) -> ElasticEngine:
+    """Give the engine of a coordinator; the first call takes the handling of lost workers over.
+
+    Args:
+        coordinator: the ClusterCoordinator.
+        deadline: when to stop waiting for TensorFlow, by the monotonic clock.
+
+    Returns:
+        The engine.
+
+    Raises:
+        ResizeError, RestartNeededError, TasksUnreachableError: see :func:`tfcluster_resolver.elastic.resize`.
+    """
+    tensorflow = tensorflow_api.load("resize()")
+    if isinstance(coordinator, tensorflow.distribute.MultiWorkerMirroredStrategy):
+        raise RestartNeededError(
+            "a MultiWorkerMirroredStrategy cannot be resized: TensorFlow fixes its group when it starts. Nothing was "
+            "changed: save a checkpoint and start all its workers again"
+        )
+    if not isinstance(coordinator, tensorflow.distribute.coordinator.ClusterCoordinator):
+        raise ResizeError(f"resize() takes a tf.distribute.coordinator.ClusterCoordinator, not {coordinator!r:.100}")
+    while True:
+        with _taking_over:
+            there: ElasticEngine | None = Running.engine_of(coordinator)
+            if there is not None:
+                return there
+            engine = ElasticEngine(Running(coordinator))
+            if engine.begin():
+                return engine
+        if time.monotonic() > deadline:
+            raise _unreachable(
+                "TensorFlow connects to lost workers at the moment and cannot be interrupted. Nothing was changed: try "
+                "again when they listen",
+                _silent(engine, tasks_of(engine.wanted)),
+            )
+        time.sleep(_LOOK)
+
+
+def follow_once(engine: ElasticEngine, resolver: TFClusterResolver, deadline: float, *, wait: bool) -> Change:
+    """Follow what the cluster is now; the caller holds ``engine.resizing``.
+
+    Args:
+        engine: the coordinator's.
+        resolver: the cluster.
+        deadline: when to give up, by the monotonic clock.
+        wait: whether to wait for tasks that come to listen, or to leave them for later.
+    """
+    now = resolver.snapshot()
+    membership = now.membership()
+    pods = _incarnations(membership.view)
+    wanted = {
+        job: dict(tasks) if isinstance(tasks, dict) else dict(enumerate(tasks))
+        for job, tasks in membership.jobs().items()
+    }
+    known = _known(engine)
+    change = elastic_plan.plan(known, wanted, pods, membership.view.epoch)
+    if not wait:
+        coming = _addresses((*change.added, *change.replaced))
+        ready = engine.answering(coming)
+        change = elastic_plan.only(change, {Task(*task, coming[task]) for task in ready})
+    if change:
+        change = _Resize(engine, known, change, deadline).make()
+    done = _addresses((*change.added, *change.replaced))
+    for task, pod in pods.items():
+        if task in done or task not in engine.incarnations:
+            engine.incarnations[task] = pod
+    return change
+
+
+class _Resize:
+    """One change of a running program.
+
+    Args:
+        engine: the coordinator's.
+        known: the program as it is.
+        change: what to do.
+        deadline: when to give up, by the monotonic clock.
+    """
+
+    def __init__(self, engine: ElasticEngine, known: elastic_plan.Known, change: Change, deadline: float) -> None:
+        self._engine, self._known, self._change, self._deadline = engine, known, change, deadline
+        self._jobs = elastic_plan.changed(known.jobs, change)
+        self._gone = [task.index for task in change.removed if task.job == "worker"]
+        self._replaced = [task.index for task in change.replaced if task.job == "worker"]
+        #: Those that are another pod behind the same address: nobody finishes what the old one had in hand.
+        self._lost = [index for index in self._replaced if known.jobs["worker"][index] == self._jobs["worker"][index]]
+        self._holds: dict[int, Hold] = {}
+
+    def make(self) -> Change:
+        """Make the change; gives it as it turned out."""
+        engine = self._engine
+        try:
+            for index in self._lost:
+                engine.forget(("worker", index))
+            self._holds |= engine.hold(self._lost)
+            coming = _addresses((*self._change.added, *self._change.replaced))
+            self._await_answers(coming | {("ps", index): address for index, address in self._jobs["ps"].items()})
+            self._holds |= engine.hold({*self._gone, *self._replaced} - {*self._lost})
+            self._await_holds()
+        except BaseException:
+            engine.release(self._holds)
+            raise
+        self._update()
+        return self._change
+
+    def _await_answers(self, tasks: Mapping[tuple[str, int], str]) -> None:
+        while silent := _silent(self._engine, tasks):
+            tasks = silent
+            if time.monotonic() > self._deadline:
+                raise _unreachable("Nothing was changed: try again when they listen", silent)
+            time.sleep(_LOOK)
+
+    def _await_holds(self) -> None:
+        engine, jobs = self._engine, tasks_of(self._engine.wanted)
+        heard = dict.fromkeys(self._holds, time.monotonic())
+        asked = time.monotonic()
+        while busy := [index for index, hold in self._holds.items() if not hold.held.wait(_LOOK / len(self._holds))]:
+            now = time.monotonic()
+            if now > self._deadline:
+                raise TasksBusyError(
+                    f"{', '.join(f'/job:worker/task:{index}' for index in busy)} did not finish the closure in hand. "
+                    "Nothing was changed: try again, with a longer timeout than a closure takes"
+                )
+            if now - asked < _ASK:
+                continue
+            asked = now
+            answered = engine.answering({("worker", index): jobs["worker", index] for index in busy})
+            for index in busy:
+                engine.remind(index, self._holds[index])
+                if ("worker", index) in answered:
+                    heard[index] = now
+                elif now - heard[index] > _SILENT:  # it is gone, and its closure is done by another one
+                    with engine.cut_off({("worker", index)}):
+                        pass
+
+    def _update(self) -> None:
+        engine = self._engine
+        wanted = engine.wanted_copy()
+        for job in wanted.cluster.job:
+            if job.name in elastic_plan.ELASTIC:
+                job.tasks.clear()
+                job.tasks.update(self._jobs[job.name])
+        request = Request(wanted, self._let_go, self._take_on, final=bool(self._gone))
+        engine.ask(request)
+        try:
+            if request.done.wait(max(0.0, self._deadline - time.monotonic())):
+                return
+        finally:
+            withdrawn = not request.done.is_set() and engine.withdraw(request)
+            if withdrawn:
+                engine.release(self._holds)
+        said = f" TensorFlow said: {request.error}." if request.error else ""
+        now = (
+            "Nothing was changed: try again"
+            if withdrawn
+            else "It goes on when they answer, and the change is made then: call resize() again to wait for it"
+        )
+        raise _unreachable(
+            f"TensorFlow did not change its cluster in time.{said} {now}", _silent(engine, tasks_of(wanted))
+        )
+
+    def _let_go(self) -> None:
+        """End the threads of the workers that go; in the engine's thread."""
+        leaving = {index: self._holds[index] for index in self._gone}
+        for index, hold in leaving.items():
+            down = index in self._engine.down
+            hold.decide(END, None if down else _farewell(index, self._known.jobs["worker"][index]))
+        end = time.monotonic() + _FAREWELL
+        for hold in leaving.values():
+            hold.left.wait(max(0.0, end - time.monotonic()))
+
+    def _take_on(self) -> list[Any]:
+        """Let the workers that came take closures; in the engine's thread."""
+        engine, running = self._engine, self._engine.running
+        count = len(self._jobs["worker"])
+        kept = running.drop(count - len([task for task in self._change.added if task.job == "worker"]))
+        running.set_sizes(count, len(self._jobs["ps"]))
+        for task in self._change.added:
+            if task.job == "worker":
+                running.start(task.index)
+        engine.release({index: self._holds[index] for index in self._replaced}, RECOVER)
+        engine.release({index: self._holds[index] for index in self._gone}, END)
+        return kept
+
+
+def _known(engine: ElasticEngine) -> elastic_plan.Known:
+    jobs: dict[str, dict[int, str]] = {}
+    wanted = engine.wanted
+    for (job, index), address in tasks_of(wanted).items():
+        jobs.setdefault(job, {})[index] = address
+    own = next((dict(job.tasks) for job in wanted.cluster.job if job.name == wanted.job_name), {})
+    return elastic_plan.Known(
+        jobs,
+        wanted.job_name,
+        own.get(wanted.task_index, ""),
+        dict(engine.incarnations),
+        reconnect.filtered_tasks(wanted.cluster_device_filters),
+        lambda index: [
+            text
+            for text in tensorflow_api.held_elsewhere(wanted.job_name)
+            if f" on /job:ps/replica:0/task:{index}/" in text
+        ],
+    )
+
+
+def _addresses(tasks: Sequence[Task]) -> dict[tuple[str, int], str]:
+    return {(task.job, task.index): task.address for task in tasks}
+
+
+def _silent(engine: ElasticEngine, tasks: Mapping[tuple[str, int], str]) -> dict[tuple[str, int], str]:
+    answered = engine.answering(tasks)
+    return {task: address for task, address in tasks.items() if task not in answered}
+
+
+def _unreachable(text: str, silent: Mapping[tuple[str, int], str]) -> TasksUnreachableError:
+    tasks = [(job, index, address) for (job, index), address in sorted(silent.items())]
+    causes = {(one.job, one.index): one for one in wait_for_tasks(tasks, timeout=0)}
+    missing = tuple(causes.get(task[:2], MissingTask(*task, Cause.SILENT)) for task in tasks)
+    lines = "".join(f"\n  {one}" for one in missing)
+    return TasksUnreachableError(f"{len(missing)} tasks do not answer. {text}{':' if lines else ''}{lines}", missing)
+
+
+def _farewell(index: int, address: str) -> Callable[[], None]:
+    """Note on a worker that the coordinator has let go of it: its server may end."""
+
+    def write() -> None:
+        tensorflow = tensorflow_api.load("resize()")
+        with tensorflow.device(f"{device_name(index)}/device:CPU:0"):
+            tensorflow.io.write_file(contract.released_file(host_and_port(address)[1]), "")
+
+    return write
+
+
+def _incarnations(view: contract.View) -> dict[tuple[str, int], str]:
+    return {(job, index): pod for job, tasks in view.incarnations.items() for index, pod in tasks.items()}

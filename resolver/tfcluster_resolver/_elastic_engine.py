@@ -1,0 +1,330 @@
+"""The thread that changes TensorFlow's cluster for one ClusterCoordinator, and what becomes of lost workers.
+
+It decides when TensorFlow may be asked.  Never while a task of the new cluster does not answer: TensorFlow would wait
+for it, for ever where its pod is gone.  So a worker that is down is left out until it answers again, and nothing is
+done while a ps is down: TensorFlow reports that to the program itself.  One thread does all of it, because TensorFlow
+crashes where two change its cluster at once; the closures of the other workers go on meanwhile.
+
+A worker's thread is *held* between two closures before its worker goes or is replaced, so no closure is lost.  What
+lived on a lost worker is dropped only after TensorFlow's cluster has changed: TensorFlow would wait for the worker.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import copy
+import logging
+import threading
+import time
+import weakref
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Final
+
+from tfcluster_resolver import _tensorflow_workers as workers_of
+from tfcluster_resolver._connections import Peer, Sockets, answers
+from tfcluster_resolver._tensorflow_workers import END, GO_ON, RECOVER, Running
+
+Task = tuple[str, int]
+
+_log: Final = logging.getLogger(__name__)
+
+#: Seconds that a task has to answer, and between two looks at those that do not.
+ATTEMPT: Final = 1.0
+_LOOK_AGAIN: Final = 0.25
+#: Seconds between two looks where nothing is known to be wrong.
+_IDLE: Final = 5.0
+
+
+class Hold:
+    """Keeps a worker's thread between two closures until it is decided what becomes of it."""
+
+    def __init__(self) -> None:
+        self.held = threading.Event()
+        self.left = threading.Event()
+        self._decided = threading.Event()
+        self._fate = GO_ON
+        self._farewell: Callable[[], None] | None = None
+
+    def decide(self, fate: str, farewell: Callable[[], None] | None = None) -> None:
+        """Let the thread go: GO_ON, RECOVER or END; the first word counts."""
+        if not self._decided.is_set():
+            self._fate, self._farewell = fate, farewell
+            self._decided.set()
+
+    def wait(self) -> str:
+        """Wait, in the worker's thread, and give its fate."""
+        self.held.set()
+        self._decided.wait()
+        if self._farewell is not None:
+            with contextlib.suppress(Exception):
+                self._farewell()
+        self.left.set()
+        return self._fate
+
+    def act(self, worker: Any) -> None:
+        """Wait in the thread of a worker that lives, and do what its fate says, once."""
+        if self.left.is_set():
+            return
+        fate = self.wait()
+        if fate == END:
+            workers_of.leave(worker)
+        elif fate == RECOVER:
+            workers_of.recover(worker)
+
+
+class Request:
+    """A change of the cluster that the thread is to make.
+
+    Args:
+        wanted: the cluster as it shall be, a ServerDef message.
+        before: done when TensorFlow is about to be asked.
+        after: done when TensorFlow's cluster has changed; gives what has to live until then.
+        final: whether it cannot be taken back once ``before`` was done.
+    """
+
+    def __init__(self, wanted: Any, before: Callable[[], None], after: Callable[[], list[Any]], *, final: bool) -> None:
+        self.wanted, self.before, self.after, self.final = wanted, before, after, final
+        self.previous: Any = None
+        self.begun = self.updating = False
+        self.error: Exception | None = None
+        self.done = threading.Event()
+
+
+class ElasticEngine:
+    """Takes over the handling of lost workers of one coordinator.
+
+    Attributes:
+        resizing: held by whoever changes the cluster's size.
+        incarnations: which pod each task is, as far as it is known.
+        sockets: the connections to the cluster's tasks.
+    """
+
+    def __init__(self, running: Running) -> None:
+        self.running = running
+        self.resizing = threading.Lock()
+        self.incarnations: dict[Task, str] = {}
+        self.sockets = Sockets()
+        self.wanted = running.server_def
+        self._state = threading.Condition()
+        self._request: Request | None = None
+        self._dirty = False
+        self._failed: set[int] = set()
+        self._out: set[int] = set()
+        self._holds: dict[int, Hold] = {}
+        self._kept: list[Any] = []
+        self._peers: dict[str, set[Peer]] = {}
+        self._ending = False
+        self._thread = threading.Thread(target=self._run, name="tfcluster-elastic", daemon=True)
+
+    def begin(self) -> bool:
+        """Take over and start the thread; tells whether TensorFlow let go of it."""
+        if not self.running.take_over(self):
+            return False
+        self._thread.start()
+        # NB: a thread inside of TensorFlow crashes an interpreter that ends.
+        atexit.register(_stop, weakref.ref(self))
+        return True
+
+    # What TensorFlow's threads tell.
+
+    def lost(self, index: int, values: list[Any]) -> None:
+        """Learn that a worker failed."""
+        with self._state:
+            self._failed.add(index)
+            self._kept += values
+
+    def await_recovery(self, index: int) -> str:
+        """Wait until a worker that failed is back, in its thread."""
+        while True:
+            with self._state:
+                self._state.wait_for(
+                    lambda: index in self._holds or index not in self._failed | self._out or self.running.stopped
+                )
+                hold = self._holds.get(index)
+            if hold is None:
+                return RECOVER
+            fate = hold.wait()
+            if fate != GO_ON:
+                return fate
+
+    # What resize asks for.
+
+    def hold(self, indices: Collection[int]) -> dict[int, Hold]:
+        """Begin to hold the threads of some workers."""
+        holds = {index: Hold() for index in indices}
+        with self._state:
+            self._holds |= holds
+            self._state.notify_all()
+        for index, hold in holds.items():
+            self.running.order(index, hold.act)
+        self.running.recovered()  # wakes those that wait for another worker
+        return holds
+
+    def remind(self, index: int, hold: Hold) -> None:
+        """Ask once more: TensorFlow forgets what a worker was asked where it fails at that moment."""
+        self.running.order(index, hold.act)
+
+    def release(self, holds: Mapping[int, Hold], fate: str = GO_ON) -> None:
+        """Let the threads go."""
+        with self._state:
+            for index, hold in holds.items():
+                if self._holds.get(index) is hold:
+                    del self._holds[index]
+        for hold in holds.values():
+            hold.decide(fate)
+
+    def wanted_copy(self) -> Any:
+        """Give the cluster as it should be, as a ServerDef message of one's own."""
+        return copy.deepcopy(self.wanted)
+
+    def ask(self, request: Request) -> None:
+        """Have the thread make a change; one at a time."""
+        with self._state:
+            self._request, request.previous = request, self.wanted
+            self.wanted = request.wanted
+        self.running.wake()
+
+    def withdraw(self, request: Request) -> bool:
+        """Take a change back; tells whether that was still possible."""
+        with self._state:
+            if request.done.is_set() or request.updating or (request.begun and request.final):
+                return False
+            self._request, self.wanted = None, request.previous
+            self._dirty = self._dirty or request.begun  # what TensorFlow made of it is unknown
+            return True
+
+    def forget(self, task: Task) -> None:
+        """Close what leads to the pod that a task was, and connect again."""
+        address = tasks_of(self.wanted).get(task)
+        with self._state:
+            self._dirty = True
+            peers = self._peers.pop(address, set()) if address else set()
+        self.sockets.cut(peers)
+
+    def cut_off(self, tasks: Collection[Task]) -> contextlib.AbstractContextManager[None]:
+        """Close the connections to some tasks for a while."""
+        there = tasks_of(self.wanted) | tasks_of(self.running.server_def)
+        with self._state:
+            return self.sockets.cut_off({peer for task in tasks for peer in self._peers.get(there.get(task, ""), ())})
+
+    def answering(self, tasks: Mapping[Task, str]) -> set[Task]:
+        """Tell which of some tasks answer."""
+        found = answers(tasks, seconds=ATTEMPT)
+        with self._state:
+            for task, peer in found.items():
+                self._peers.setdefault(tasks[task], set()).add(peer)
+        self.sockets.meet(found.values())
+        return set(found)
+
+    @property
+    def down(self) -> set[int]:
+        """The workers that TensorFlow's cluster does not have at the moment, or that failed."""
+        with self._state:
+            return self._failed | self._out
+
+    # The thread.
+
+    def _run(self) -> None:
+        self.answering(tasks_of(self.wanted))  # learn their peers while they are well
+        while not self._over():
+            happened = self.running.wait(_LOOK_AGAIN if self._unsettled() else _IDLE)
+            with self._state:
+                # NB: a closure that began before the take-over does not tell whose worker it failed on.
+                self._dirty = self._dirty or (happened and not self._failed and self._request is None)
+            if not self._over() and self._unsettled():
+                self._settle()
+        with self._state:
+            holds = dict(self._holds)
+            self._state.notify_all()
+        self.release(holds)
+        self.running.close()
+
+    def stop(self) -> None:
+        """End the thread, unless it is inside of TensorFlow."""
+        self._ending = True
+        self.running.wake()
+        self._thread.join(2 * ATTEMPT)
+
+    def _over(self) -> bool:
+        return self._ending or self.running.stopped
+
+    def _unsettled(self) -> bool:
+        with self._state:
+            return bool(self._dirty or self._failed or self._out or self._request)
+
+    def _settle(self) -> None:
+        """Make TensorFlow's cluster what it should be, as far as its tasks answer."""
+        with self._state:
+            request, wanted = self._request, self.wanted
+            lost = {("worker", index) for index in (self._failed | self._out) - self._holds.keys()}
+            asked = request is not None or self._dirty
+        tasks = tasks_of(wanted)
+        if not asked and not self.answering({task: tasks[task] for task in lost & tasks.keys()}):
+            return
+        down = tasks.keys() - self.answering(tasks)
+        if any(job != "worker" for job, _ in down):
+            return
+        with self._state:
+            if request is not self._request:
+                return
+            failed, kept, self._kept, self._dirty = set(self._failed), self._kept, [], False
+            if request is not None:
+                request.begun = request.updating = True
+        if request is not None:
+            request.before()
+        began = time.monotonic()
+        try:
+            with self.cut_off(down):
+                self.running.update(without(wanted, {index for _, index in down}))
+            _log.debug("TensorFlow's cluster is updated in %.2f s, without %s", time.monotonic() - began, sorted(down))
+        except Exception as error:  # noqa: BLE001 - whatever TensorFlow raises
+            self._not_settled(request, error, kept)
+            return
+        kept += request.after() if request is not None else []
+        with self._state:
+            self._out = {index for _, index in down}
+            self._failed = (self._failed - failed) & {index for job, index in tasks if job == "worker"}
+            self._request = None
+            self._state.notify_all()
+        self.running.recovered()
+        del kept
+        if request is not None:
+            request.updating = False
+            request.done.set()
+
+    def _not_settled(self, request: Request | None, error: Exception, kept: list[Any]) -> None:
+        again = request is not None or self.running.is_worker_failure(error)
+        with self._state:
+            self._kept = kept + self._kept
+            self._dirty = again
+            if request is not None:
+                request.error, request.updating = error, False
+        if not again:  # a ps is gone: the program is told, as TensorFlow does
+            self.running.recovered(error)
+
+
+def _stop(engine: weakref.ref[ElasticEngine]) -> None:
+    there = engine()
+    if there is not None:
+        there.stop()
+
+
+def tasks_of(server_def: Any) -> dict[Task, str]:
+    """Give the addresses of a cluster's tasks but the own one's."""
+    return {
+        (job.name, index): address
+        for job in server_def.cluster.job
+        for index, address in job.tasks.items()
+        if job.name != server_def.job_name
+    }
+
+
+def without(server_def: Any, workers: Collection[int]) -> Any:
+    """Copy a cluster, without some of its workers."""
+    new = copy.deepcopy(server_def)
+    for job in new.cluster.job:
+        if job.name == "worker":
+            for index in workers:
+                job.tasks.pop(index, None)
+    return new

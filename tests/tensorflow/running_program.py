@@ -1,0 +1,177 @@
+"""A ParameterServerStrategy program that runs while its cluster changes, told what to do line by line."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from loopback_cluster import LoopbackCluster
+
+#: What the program does first.  A closure adds one to a variable, reads its worker's iterator and table, and says in
+#: which process it ran, so that each effect can be counted.
+_BEGIN = """
+import collections, json, os, sys, threading, time
+import tensorflow as tf
+from tfcluster_resolver import TFClusterResolver, connect_to_cluster, resize
+from tfcluster_resolver import errors
+
+resolver = TFClusterResolver()
+now = resolver.snapshot()
+connect_to_cluster(now, timeout=120)
+strategy = tf.distribute.ParameterServerStrategy(now)
+coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
+with strategy.scope():
+    total = tf.Variable(0.0, name="total")
+    table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(["a"], [7]), -1)
+traces = []
+
+def process_id():
+    return tf.strings.to_number(tf.strings.split(tf.io.read_file("/proc/self/stat"))[0], tf.int32)
+
+@tf.function
+def step(iterator):
+    traces.append(1)
+    total.assign_add(1.0)
+    return process_id(), next(iterator), table.lookup(tf.constant("a"))
+
+@tf.function
+def until(path):
+    while tf.size(tf.io.matching_files(path)) == 0:
+        pass
+    total.assign_add(1.0)
+    return process_id()
+
+def dataset():
+    return iter(coordinator.create_per_worker_dataset(tf.function(lambda: tf.data.Dataset.range(10**9))))
+
+def schedule(count, of=None):
+    return [coordinator.schedule(step, args=(iterator if of is None else of,)) for _ in range(count)]
+
+def tell(values):
+    "Say what closures did: where, the gain of the variable since it was told last, and what was read twice or skipped."
+    coordinator.join()
+    where, read = collections.Counter(), collections.defaultdict(list)
+    for value in values:
+        process, element, found = (int(x) for x in value.fetch())
+        where[process] += 1
+        read[process].append(element)
+        assert found == 7
+    gain, told[0] = float(total.numpy()) - told[0], float(total.numpy())
+    positions = {process: sorted(elements) for process, elements in read.items()}
+    gaps = [process for process, elements in positions.items()
+            if elements != list(range(elements[0], elements[0] + len(elements)))]
+    return dict(gain=gain, where=where, firsts={process: each[0] for process, each in positions.items()}, gaps=gaps,
+                traces=len(traces))
+
+def sizes(change):
+    return [[str(task).rpartition(" at ")[0] for task in part] for part in (change.added, change.removed, change.replaced)]
+
+def worker_threads():
+    return sorted(thread.name for thread in threading.enumerate() if thread.name.startswith("WorkerClosure"))
+
+told = [0.0]
+iterator = dataset()
+result = None
+"""
+
+_LOOP = """
+import json, sys
+scope = {}
+for line in sys.stdin:
+    try:
+        exec(json.loads(line), scope)
+        answer = {"result": scope.pop("result", None)}
+    except Exception as error:
+        answer = {"error": [type(error).__name__, str(error)]}
+    print("answer", json.dumps(answer), flush=True)
+"""
+
+
+class RunningProgram:
+    """The chief of a cluster, a process of its own that lives as long as the tests of a module.
+
+    Args:
+        cluster: the cluster; its ps and workers serve.
+    """
+
+    def __init__(self, cluster: LoopbackCluster) -> None:
+        self.cluster = cluster
+        self._log = cluster.folder / "program.log"
+        self._epoch = 1
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _LOOP],
+            env=cluster.environment("chief", 0),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log.open("a"),
+            text=True,
+        )
+        self.do(_BEGIN)
+
+    def do(self, text: str) -> Any:
+        """Run a text in the program, and give what it leaves in ``result``."""
+        self.begin(text)
+        return self.end_of()
+
+    def begin(self, text: str) -> None:
+        """Run a text in the program without waiting for it."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(text) + "\n")
+        self._process.stdin.flush()
+
+    def end_of(self) -> Any:
+        """Wait for the text that was begun, and give what it leaves in ``result``."""
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if line.startswith("answer "):
+                answer = json.loads(line.removeprefix("answer "))
+                assert "error" not in answer, f"{answer['error']}\n{self.log()}"
+                return answer["result"]
+        raise AssertionError(f"the program ended with {self._process.wait()}: {self.log()}")
+
+    def publish(self) -> None:
+        """Publish what the cluster is now as a new epoch."""
+        self._epoch += 1
+        self.cluster.publish(self._epoch)
+
+    def grow(self, job: str = "worker") -> int:
+        """Start one more task and publish it; gives its process."""
+        index = self.cluster.add_task(job)
+        process = self.cluster.serve(job, index)
+        self.cluster.await_line(process, "serving")
+        self.publish()
+        return process.pid
+
+    def shrink(self, job: str = "worker") -> str:
+        """Publish one task less, whose process lives on; gives its address."""
+        address = self.cluster.addresses[job].pop()
+        self.publish()
+        return address
+
+    def pid(self, job: str, index: int) -> int:
+        """Give the process of a task."""
+        return self.cluster.process(job, index).pid
+
+    def log(self) -> str:
+        """Give the end of what the program said."""
+        return self._log.read_text()[-4000:]
+
+    def leave(self) -> int:
+        """End the program as any program ends, and give its exit status."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        return self._process.wait(timeout=60)
+
+    def end(self) -> None:
+        """End the program however it is."""
+        self._process.kill()
+        self._process.wait()
+
+
+def written(path: Path) -> Path:
+    """Make a file, which closures may wait for."""
+    path.write_text("")
+    return path

@@ -1,0 +1,457 @@
+"""A running ParameterServerStrategy program gains, loses and replaces tasks: real processes, one program for all."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from loopback_cluster import LoopbackCluster
+from running_program import RunningProgram, written
+
+from tfcluster_resolver import contract
+
+FILTERS = {"worker": ("/job:ps", "/job:chief"), "ps": ("/job:worker", "/job:chief")}
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningProgram]:
+    """Two workers and a ps, and a program that runs on them.  Each test leaves two workers."""
+    cluster = LoopbackCluster(tmp_path_factory.mktemp("elastic"), {"chief": 1, "worker": 2, "ps": 1}, filters=FILTERS)
+    cluster.serve_all("worker", "ps")
+    running = RunningProgram(cluster)
+    yield running
+    running.end()
+    cluster.end()
+
+
+@pytest.fixture
+def third(program: RunningProgram) -> Iterator[int]:
+    """A third worker for one test; gives its process."""
+    process = program.grow()
+    program.do("resize(coordinator, resolver, timeout=60)")
+    yield process
+    if len(program.cluster.addresses["worker"]) > 2:
+        program.shrink()
+    program.do("resize(coordinator, resolver, timeout=60)")
+    program.cluster.process("worker", 2).kill()
+
+
+def test_worker_comes_while_closures_run(program: RunningProgram):
+    """A new worker takes closures that were queued before it came, with its own dataset and table.
+
+    Nothing is lost or done twice, no function is traced again, and the iterators of the others go on where they were.
+    """
+    program.do("result = tell(schedule(20))")
+    third = program.grow()
+
+    changed = program.do(
+        """
+values = schedule(300)
+change = resize(coordinator, resolver, timeout=60)
+result = [change.epoch, sizes(change), tell(values)]
+"""
+    )
+
+    epoch, sizes, told = changed
+    assert epoch == 2
+    assert sizes == [["/job:worker/task:2"], [], []]
+    assert told["gain"] == 300
+    assert sum(told["where"].values()) == 300
+    assert told["where"][str(third)] > 0
+    assert told["firsts"][str(third)] == 0
+    assert told["gaps"] == []
+    assert told["traces"] == 1
+
+
+def test_dataset_made_later_has_a_value_for_every_worker(program: RunningProgram, third: int):
+    """A per-worker dataset that is made after the growth works on all workers."""
+    told = program.do("later = dataset()\nresult = tell(schedule(100, of=later))\ndel later")
+
+    assert told["gain"] == 100
+    assert set(told["where"]) == {str(third), *(str(program.pid("worker", index)) for index in (0, 1))}
+
+
+def test_worker_goes_while_closures_run(program: RunningProgram, third: int):
+    """A worker that goes finishes what it has in hand; nothing is lost or done twice, and its thread ends.
+
+    It is told that the coordinator has let go of it, so that its server need not wait.
+    """
+    address = program.shrink()
+    told = program.do(
+        """
+values = schedule(300)
+change = resize(coordinator, resolver, timeout=60)
+result = [sizes(change), tell(values), worker_threads(), tell(schedule(60))]
+"""
+    )
+
+    sizes, during, threads, after = told
+    assert sizes == [[], ["/job:worker/task:2"], []]
+    assert during["gain"] == 300
+    assert sum(during["where"].values()) == 300
+    assert threads == ["WorkerClosureProcessingLoop-0", "WorkerClosureProcessingLoop-1"]
+    assert str(third) not in after["where"]
+    assert after["traces"] == 1
+    assert after["gaps"] == []
+    released = Path(contract.released_file(int(address.rpartition(":")[2])))
+    assert released.exists()
+    released.unlink()
+
+
+def test_worker_that_stays_busy_stays(program: RunningProgram, third: int, tmp_path: Path):
+    """A worker that does not finish in time keeps everything as it was; once it did, it goes."""
+    program.do(
+        f"before = tell(schedule(30))\nvalues = [coordinator.schedule(until, args=('{tmp_path}/go',)) for _ in range(3)]"
+    )
+    address = program.shrink()
+
+    refused = program.do(
+        """
+try:
+    resize(coordinator, resolver, timeout=1)
+except errors.TasksBusyError as error:
+    result = [str(error), worker_threads()]
+"""
+    )
+
+    assert "did not finish the closure in hand. Nothing was changed" in refused[0]
+    assert len(refused[1]) == 3
+    written(tmp_path / "go")
+    told = program.do("coordinator.join()\nresult = [tell([])['gain'], tell(schedule(90))]")
+    assert told[0] == 3
+    assert told[1]["where"][str(third)] > 0
+    assert told[1]["gaps"] == []
+    assert told[1]["firsts"][str(third)] > 0  # its iterator went on
+    assert program.do("result = sizes(resize(coordinator, resolver, timeout=60))")[1] == ["/job:worker/task:2"]
+    Path(contract.released_file(int(address.rpartition(":")[2]))).unlink()
+
+
+def test_worker_at_another_address_takes_over(program: RunningProgram, third: int):
+    """A worker whose address changed is the process that listens there; the old one is left alone."""
+    program.do("result = tell(schedule(60))")
+    cluster = program.cluster
+    old = cluster.process("worker", 2)
+    cluster.addresses["worker"].pop()
+    replaced = program.grow()
+
+    told = program.do(
+        """
+values = schedule(300)
+change = resize(coordinator, resolver, timeout=60)
+result = [sizes(change), tell(values), tell(schedule(90))]
+"""
+    )
+
+    sizes, during, after = told
+    assert sizes == [[], [], ["/job:worker/task:2"]]
+    assert during["gain"] == 300
+    assert during["where"][str(replaced)] > 0
+    assert str(third) not in after["where"]
+    assert after["where"][str(replaced)] > 0
+    assert after["traces"] == 1
+    old.kill()
+
+
+@pytest.mark.usefixtures("third")
+def test_killed_worker_takes_closures_again(program: RunningProgram):
+    """A worker that is killed loses no closure, and takes some again once it is back, while another one is still down."""
+    cluster = program.cluster
+    for index in (1, 2):
+        cluster.process("worker", index).kill()
+        cluster.process("worker", index).wait()
+    told = program.do("values = schedule(100)\nresult = tell(values)")
+    assert sum(told["where"].values()) == 100
+
+    back = cluster.serve("worker", 1)
+    cluster.await_line(back, "serving")
+
+    program.do(TAKES.format(process=back.pid))
+    again = cluster.serve("worker", 2)
+    cluster.await_line(again, "serving")
+    program.do(TAKES.format(process=again.pid))
+
+
+#: Goes on until a process takes closures; the test's own limit ends it.
+TAKES = """
+while True:
+    told_now = tell(schedule(12))
+    if {process} in told_now["where"]:
+        break
+"""
+
+
+def test_new_ps_holds_new_variables_and_then_stays(program: RunningProgram):
+    """Variables that are there stay where they are; a ps goes only once it holds nothing."""
+    program.grow("ps")
+    told = program.do(
+        """
+before = total.device
+change = resize(coordinator, resolver, timeout=60)
+with strategy.scope():
+    new = [tf.Variable(1.0, name=f"new{at}") for at in range(2)]
+@tf.function
+def both():
+    for one in new:
+        one.assign_add(total)
+    return process_id()
+values = [coordinator.schedule(both) for _ in range(4)]
+coordinator.join()
+result = [sizes(change)[0], before == total.device, sorted(one.device for one in new)]
+"""
+    )
+    assert told[0] == ["/job:ps/task:1"]
+    assert told[1]
+    assert [device.partition("/device")[0] for device in told[2]] == [
+        "/job:ps/replica:0/task:0",
+        "/job:ps/replica:0/task:1",
+    ]
+
+    program.shrink("ps")
+    refused = program.do(
+        "change = resize(coordinator, resolver, timeout=60)\n"
+        "result = [sizes(change), [str(one) for one in change.refused]]"
+    )
+    assert refused[0] == [[], [], []]
+    assert "/job:ps/task:1" in refused[1][0]
+    assert "it holds variable new" in refused[1][0]
+
+    gone = program.do("del new, both, values\nresult = sizes(resize(coordinator, resolver, timeout=60))")
+    assert gone == [[], ["/job:ps/task:1"], []]
+    assert program.do("result = tell(schedule(30))['gain']") == 30 + 0
+    program.cluster.process("ps", 1).kill()
+
+
+@pytest.mark.usefixtures("third")
+def test_filters_hold_for_a_late_worker(program: RunningProgram):
+    """An operation on a device that a late worker's filters hide fails there, as on any other worker."""
+    message = program.do(
+        """
+@tf.function
+def elsewhere():
+    with tf.device("/job:worker/task:0"):
+        return tf.random.uniform([]) + 1.0
+try:
+    with tf.device("/job:worker/task:2"):
+        elsewhere()
+except tf.errors.InvalidArgumentError as error:
+    result = error.message
+"""
+    )
+
+    assert "was explicitly assigned to /job:worker/task:0" in message
+    assert "/job:ps/replica:0/task:0" in message
+
+
+@pytest.mark.usefixtures("third")
+def test_worker_beyond_the_filters_is_refused(program: RunningProgram):
+    """A worker for which TensorFlow was given no device filters does not come; those below it do."""
+    cluster = program.cluster
+    cluster.add_task("worker")
+    cluster.add_task("worker")  # the filters were declared up to the fourth
+    program.publish()
+    server = cluster.serve("worker", 3)
+    cluster.await_line(server, "serving")
+
+    told = program.do(
+        "change = resize(coordinator, resolver, timeout=60)\n"
+        "result = [sizes(change), [str(one) for one in change.refused]]"
+    )
+
+    assert told[0] == [["/job:worker/task:3"], [], []]
+    assert len(told[1]) == 1
+    assert "/job:worker/task:4" in told[1][0]
+    assert "has no device filters" in told[1][0]
+    del cluster.addresses["worker"][3:]
+    program.publish()
+    assert program.do("result = sizes(resize(coordinator, resolver, timeout=60))")[1] == ["/job:worker/task:3"]
+    server.kill()
+
+
+def test_two_resizes_at_once_are_both_right(program: RunningProgram, third: int):
+    """Threads that resize at the same time, up and down, end with what the view says last."""
+    told = program.do(
+        f"""
+jobs = {program.cluster.addresses}
+specs = [{{**jobs, "worker": jobs["worker"][:count]}} for count in (2, 3)]
+given = [TFClusterResolver.from_spec(spec, "chief", 0) for spec in specs]
+errors = []
+def again(which):
+    try:
+        for at in range(4):
+            resize(coordinator, given[(which + at) % 2], timeout=60)
+    except Exception as error:
+        errors.append(repr(error))
+threads = [threading.Thread(target=again, args=(which,)) for which in (0, 1)]
+values = schedule(200)
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+resize(coordinator, resolver, timeout=60)
+result = [errors, tell(values), tell(schedule(60)), worker_threads()]
+"""
+    )
+
+    errors, during, after, threads = told
+    assert errors == []
+    assert during["gain"] == 200
+    assert after["where"][str(third)] > 0
+    assert len(threads) == 3
+
+
+def test_closure_that_fails_meanwhile_fails_as_ever(program: RunningProgram):
+    """A closure's own error reaches join() while the size changes, and the program goes on with the new size."""
+    third = program.grow()
+
+    told = program.do(
+        """
+@tf.function
+def wrong():
+    tf.debugging.assert_less(process_id(), 0, message="the user's own error")
+values = schedule(50) + [coordinator.schedule(wrong)]
+change = resize(coordinator, resolver, timeout=60)
+try:
+    coordinator.join()
+except tf.errors.InvalidArgumentError as error:
+    raised = error.message
+tell([])
+result = [sizes(change)[0], raised, tell(schedule(90))]
+"""
+    )
+
+    assert told[0] == ["/job:worker/task:2"]
+    assert "the user's own error" in told[1]
+    assert told[2]["gain"] == 90
+    assert told[2]["where"][str(third)] > 0
+    program.shrink()
+    program.do("resize(coordinator, resolver, timeout=60)")
+    program.cluster.process("worker", 2).kill()
+
+
+class Half(threading.Thread):
+    """A task that dies in the middle: it greets as a gRPC server does, and says nothing more."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(daemon=True)
+        host, _, port = address.rpartition(":")
+        self._socket = socket.create_server((host, int(port)))
+        self._connections: list[socket.socket] = []
+        self.start()
+
+    def run(self) -> None:
+        while True:
+            try:
+                connection, _ = self._socket.accept()
+                self._connections.append(connection)
+                connection.sendall(b"\0\0\0\4\0\0\0\0\0")
+            except OSError:
+                return
+
+    def die(self) -> None:
+        self._socket.close()
+        for connection in self._connections:
+            connection.close()
+
+
+def test_new_task_that_dies_in_the_middle_stops_nobody(program: RunningProgram):
+    """While TensorFlow waits for a new task that says nothing more, closures go on, and the resize ends in time.
+
+    Its error says what it waits for; when the task is there after all, the change is made.
+    """
+    cluster = program.cluster
+    index = cluster.add_task("worker")
+    half = Half(cluster.addresses["worker"][index])
+    program.publish()
+
+    told = program.do(
+        """
+try:
+    resize(coordinator, resolver, timeout=3)
+except errors.TasksUnreachableError as error:
+    result = [str(error), tell(schedule(60))]
+"""
+    )
+
+    assert "TensorFlow did not change its cluster in time" in told[0]
+    assert "call resize() again to wait for it" in told[0]
+    assert told[1]["gain"] == 60
+    half.die()
+    server = cluster.serve("worker", index)
+    cluster.await_line(server, "serving")
+    program.do("resize(coordinator, resolver, timeout=120)" + TAKES.format(process=server.pid))
+    program.shrink()
+    assert program.do("result = sizes(resize(coordinator, resolver, timeout=60))")[1] == ["/job:worker/task:2"]
+    server.kill()
+
+
+def test_task_that_never_listens_changes_nothing(program: RunningProgram):
+    """A task that does not come is waited for until the timeout; the error names it, and nothing was changed."""
+    program.cluster.add_task("worker")
+    program.publish()
+
+    told = program.do(
+        """
+try:
+    resize(coordinator, resolver, timeout=1)
+except errors.TasksUnreachableError as error:
+    result = [str(error), [str(one) for one in error.missing], worker_threads(), tell(schedule(30))['gain']]
+"""
+    )
+
+    assert "Nothing was changed" in told[0]
+    assert len(told[1]) == 1
+    assert "/job:worker/task:2" in told[1][0]
+    assert "refused" in told[1][0]
+    assert len(told[2]) == 2
+    assert told[3] == 30
+    program.shrink()
+
+
+@pytest.mark.usefixtures("third")
+def test_stopped_worker_that_goes_is_not_waited_for(program: RunningProgram):
+    """A worker whose process hangs goes without finishing: another one does its closure."""
+    process = program.cluster.process("worker", 2)
+    process.send_signal(signal.SIGSTOP)
+    program.shrink()
+
+    told = program.do(
+        """
+values = schedule(60)
+change = resize(coordinator, resolver, timeout=60)
+result = [sizes(change)[1], tell(values), worker_threads()]
+"""
+    )
+
+    assert told[0] == ["/job:worker/task:2"]
+    assert sum(told[1]["where"].values()) == 60
+    assert len(told[2]) == 2
+    process.send_signal(signal.SIGCONT)
+
+
+def test_other_things_are_refused(program: RunningProgram):
+    """What is no ClusterCoordinator, and a cluster with other jobs, is refused with what to do."""
+    told = program.do(
+        """
+result = []
+jobs = {"chief": ["a:1"], "worker": ["b:1"], "evaluators": ["c:1"]}
+other = TFClusterResolver.from_spec(jobs, "chief", 0)
+for arguments in ((strategy, resolver), (coordinator, other)):
+    try:
+        resize(*arguments, timeout=1)
+    except errors.ResizeError as error:
+        result.append([type(error).__name__, str(error)])
+"""
+    )
+
+    assert told[0][0] == "ResizeError"
+    assert told[1][0] == "RestartNeededError"
+    assert "the jobs are evaluators, worker in place of ps, worker" in told[1][1]
+
+
+def test_program_ends_as_any_other(program: RunningProgram):
+    """A program that was resized ends by itself, with nothing said about ours."""
+    before = len(program.log())
+    assert program.leave() == 0
+    assert "tfcluster" not in program.log()[before:]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 
 from hypothesis import given, settings
@@ -88,14 +88,14 @@ def test_a_task_is_in_a_view_exactly_when_it_is_visible(cluster):
         listed = {
             (job, index): address
             for job, tasks in jobs.items()
-            for index, address in (tasks.items() if isinstance(tasks, dict) else enumerate(tasks))
+            for index, address in (tasks.items() if isinstance(tasks, Mapping) else enumerate(tasks))
         }
         assert {
             (task.job.name, task.index): cluster.address_of(task) for task in cluster.tasks() if sees(texts, task)
         } == listed
         for job in cluster.jobs:
             if job.name in jobs:
-                assert isinstance(jobs[job.name], dict) == (len(jobs[job.name]) < job.replicas)
+                assert isinstance(jobs[job.name], Mapping) == (len(jobs[job.name]) < job.replicas)
 
 
 @MANY
@@ -166,10 +166,10 @@ _VIEWS = st.builds(
         _NAMES,
         st.lists(
             st.builds(
-                contract.FilterRange,
-                start=st.integers(0, 9),
-                stop=st.integers(0, 9),
-                filters=st.lists(_TEXTS, max_size=2).map(tuple),
+                lambda start, count, filters: contract.FilterRange(start, start + count, filters),
+                st.integers(0, 9),
+                st.integers(0, 9),
+                st.lists(_TEXTS, max_size=2).map(tuple),
             ),
             max_size=2,
         ).map(tuple),

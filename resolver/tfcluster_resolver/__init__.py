@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from tfcluster_resolver.commands.tf_config import tf_config
     from tfcluster_resolver.connect import connect_to_cluster
     from tfcluster_resolver.device_filters import ClusterDeviceFilters, device_filter_matches
+    from tfcluster_resolver.reachability import MissingTask
     from tfcluster_resolver.resolver import TFClusterResolver
-    from tfcluster_resolver.waiting import MissingTask
+    from tfcluster_resolver.waiting import wait
 
 __version__: Final = "0.1.0"
 
@@ -43,12 +44,14 @@ __all__ = [
     "errors",
     "serve",
     "tf_config",
+    "wait",
 ]
 
 #: Where each name is, in the order in which one needs them.
 _MODULES: Final = {
     "TFClusterResolver": "resolver",
     "connect_to_cluster": "connect",
+    "wait": "waiting",
     "serve": "commands.serve",
     "tf_config": "commands.tf_config",
     "ClusterSpec": "cluster_spec",
@@ -58,7 +61,7 @@ _MODULES: Final = {
     "Membership": "cluster",
     "NewEpoch": "cluster",
     "Task": "cluster",
-    "MissingTask": "waiting",
+    "MissingTask": "reachability",
 }
 
 

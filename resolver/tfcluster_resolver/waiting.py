@@ -216,8 +216,8 @@ def _unreachable(now: Wanted, missing: tuple[MissingTask, ...], timeout: float) 
 
 def _outdated(now: Wanted, missing: tuple[MissingTask, ...]) -> SnapshotOutdatedError:
     return SnapshotOutdatedError(
-        f"the snapshot of {now.cluster} is outdated: the cluster no longer has\n{_listed(now.gone)}\n"
-        f"and these of its tasks do not answer:\n{_listed(missing)}\n"
+        f"the snapshot of {now.cluster} is outdated: the cluster has changed, and these of its tasks do not answer:\n"
+        f"{_listed(missing)}\nThe cluster no longer has, at the snapshot's address:\n{_listed(now.gone)}\n"
         "Take a new snapshot() and try again; give the resolver itself, and the wait follows such a change"
     )
 

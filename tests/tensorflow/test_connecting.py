@@ -324,10 +324,9 @@ print(json.dumps([device.name[: device.name.index("/replica")] + device.name[dev
     gone = cluster.addresses["worker"].pop()
     cluster.publish(epoch=2)
     told = json.loads(cluster.await_line(chief, "["))
-    assert told[:2] == [
-        "the snapshot of tests/loopback (epoch 1) is outdated: the cluster no longer has",
-        f"  /job:worker/task:1 at {gone}",
-    ]
+    assert told[0].startswith("the snapshot of tests/loopback (epoch 1) is outdated")
+    assert told[1].startswith(f"  /job:worker/task:1 at {gone}: ")
+    assert told[3] == "  /job:worker/task:1"
 
     cluster.add_task("worker")
     cluster.publish(epoch=3)

@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from tfcluster_resolver.connect import connect_to_cluster
     from tfcluster_resolver.device_filters import ClusterDeviceFilters, device_filter_matches
     from tfcluster_resolver.elastic import Change, Refusal, resize
+    from tfcluster_resolver.reachability import MissingTask
     from tfcluster_resolver.resolver import TFClusterResolver
-    from tfcluster_resolver.waiting import MissingTask
+    from tfcluster_resolver.waiting import wait
 
 __version__: Final = "0.1.0"
 
@@ -47,6 +48,7 @@ __all__ = [
     "resize",
     "serve",
     "tf_config",
+    "wait",
 ]
 
 #: Where each name is, in the order in which one needs them.
@@ -54,6 +56,7 @@ _MODULES: Final = {
     "TFClusterResolver": "resolver",
     "connect_to_cluster": "connect",
     "resize": "elastic",
+    "wait": "waiting",
     "serve": "commands.serve",
     "tf_config": "commands.tf_config",
     "ClusterSpec": "cluster_spec",
@@ -65,7 +68,7 @@ _MODULES: Final = {
     "Membership": "cluster",
     "NewEpoch": "cluster",
     "Task": "cluster",
-    "MissingTask": "waiting",
+    "MissingTask": "reachability",
 }
 
 

@@ -77,6 +77,21 @@ def seconds_or_none(value: Any, name: str) -> float | None:
     return number
 
 
+def seconds(value: Any, name: str) -> float:
+    """Take a number of seconds, 0 or more.
+
+    Raises:
+        ArgumentTypeError: it is no number.
+        ArgumentValueError: it is below 0, or "not a number".
+    """
+    number = seconds_or_none(value, name)
+    if number is None:
+        raise ArgumentTypeError(f"{name} must be a number of seconds, not None; math.inf waits for ever")
+    if number < 0:
+        raise ArgumentValueError(f"{name} must be 0 seconds or more, not {number:g}")
+    return number
+
+
 def path(value: Any, name: str) -> str:
     """Take a path, and make it one that another current directory does not change.
 

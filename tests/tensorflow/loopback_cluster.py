@@ -103,11 +103,12 @@ class LoopbackCluster:
             "CUDA_VISIBLE_DEVICES": "-1",
         }
 
-    def start(self, job: str, index: int, *arguments: str) -> subprocess.Popen[str]:
+    def start(self, job: str, index: int, *arguments: str, stdin: int | None = None) -> subprocess.Popen[str]:
         """Start a task's process: Python with these arguments."""
         process = subprocess.Popen(
             [sys.executable, *arguments],
             env=self.environment(job, index),
+            stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=(self.folder / f"{job}-{index}.log").open("a"),
             text=True,

@@ -19,7 +19,7 @@ import pytest
 from tfcluster_resolver import TFClusterResolver, contract, errors, serve, tf_config
 from tfcluster_resolver.__main__ import COMMANDS, main
 from tfcluster_resolver.commands.command import explain_codes
-from tfcluster_resolver.waiting import wait_for_tasks
+from tfcluster_resolver.probes import Probes
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 GPU = "nvidia.com/gpu"
@@ -508,7 +508,7 @@ def test_wait_lists_who_is_missing(in_pod, listening, capsys):
     assert main(["wait", "--timeout", "0"]) == 75
 
     first, *missing = capsys.readouterr().err.splitlines()
-    assert "2 of 3 other tasks of n/c (epoch 4) did not accept a connection within 0 s" in first
+    assert "2 of 3 other tasks of n/c (epoch 4) did not answer within 0 s" in first
     assert [line.split(" (")[0] for line in missing] == [
         "  /job:chief/task:0 at no-such-host.invalid:1: name does not resolve",
         f"  /job:ps/task:0 at {refusing}: connection refused",
@@ -535,12 +535,13 @@ def test_wait_looks_at_the_view_once_more(in_pod, monkeypatch, listening, capsys
     answering, added = address_of(listening()), nobody_listens()
     publish(in_pod, waiting_view(chief=[answering]))
 
-    def wait_and_grow(tasks, *, timeout):
-        missing = wait_for_tasks(tasks, timeout=timeout)
-        publish(in_pod, waiting_view(chief=[answering, added]))
-        return missing
+    real = Probes.look_once
 
-    monkeypatch.setattr("tfcluster_resolver.waiting.wait_for_tasks", wait_and_grow)
+    def look_and_grow(probes):
+        real(probes)
+        publish(in_pod, waiting_view(chief=[answering, added]))
+
+    monkeypatch.setattr(Probes, "look_once", look_and_grow)
 
     assert main(["wait", "--timeout", "0"]) == 75
     assert f"/job:chief/task:1 at {added}" in capsys.readouterr().err
@@ -563,7 +564,7 @@ def test_wait_ends_although_a_name_is_still_looked_up():
     )
 
     assert done.returncode == 75, done.stderr
-    assert "/job:chief/task:0 at c0:1: timed out" in done.stderr
+    assert "/job:chief/task:0 at c0:1: name does not resolve" in done.stderr
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])

@@ -22,7 +22,8 @@ from tfcluster_resolver.commands import exit_codes
 from tfcluster_resolver.commands.command import Command
 from tfcluster_resolver.commands.reading import read, seen_by, task_of
 from tfcluster_resolver.errors import NoSuchTaskError, PortTakenError, ServeError
-from tfcluster_resolver.waiting import PortState, host_and_port, port_state
+from tfcluster_resolver.own_port import PortState, port_state
+from tfcluster_resolver.reachability import host_and_port
 
 if TYPE_CHECKING:
     from tfcluster_resolver.resolver import TFClusterResolver

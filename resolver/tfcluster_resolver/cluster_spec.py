@@ -138,7 +138,7 @@ class ClusterSpec:
             raise ArgumentValueError(f"job {job_name!r} has no tasks to list")
         if max(tasks) > max(len(tasks), _LONGEST_GAP):
             raise ArgumentValueError(
-                f"job {job_name!r} has {len(tasks)} tasks up to index {max(tasks)}: too long a list"
+                f"job {job_name!r} has {len(tasks)} tasks up to index {max(tasks)}: too many gaps"
             )
         addresses = [None] * (max(tasks) + 1)
         for index, address in tasks.items():

@@ -22,7 +22,7 @@ from tfcluster_operator.model.spec import TFCluster
 
 ARCHIVE_FILE: Final = "tfcluster_resolver.zip"
 #: A bound for our own growth: a ConfigMap takes 1 MiB, and every TFCluster has one of these.
-LARGEST_ARCHIVE: Final = 85_000
+LARGEST_ARCHIVE: Final = 200_000
 
 _PACKAGE: Final = "tfcluster_resolver"
 #: What Python finds first in the archive: it looks for a newer copy in the image, and else takes the one below.

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tfcluster_resolver.connect import connect_to_cluster
     from tfcluster_resolver.device_filters import ClusterDeviceFilters, device_filter_matches
     from tfcluster_resolver.resolver import TFClusterResolver
+    from tfcluster_resolver.restart import RestartOnResize
     from tfcluster_resolver.waiting import MissingTask
 
 __version__: Final = "0.1.0"
@@ -35,6 +36,7 @@ __all__ = [
     "Membership",
     "MissingTask",
     "NewEpoch",
+    "RestartOnResize",
     "TFClusterResolver",
     "Task",
     "__version__",
@@ -49,6 +51,7 @@ __all__ = [
 _MODULES: Final = {
     "TFClusterResolver": "resolver",
     "connect_to_cluster": "connect",
+    "RestartOnResize": "restart",
     "serve": "commands.serve",
     "tf_config": "commands.tf_config",
     "ClusterSpec": "cluster_spec",

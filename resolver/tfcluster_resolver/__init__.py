@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tfcluster_resolver.elastic import Change, Refusal, resize
     from tfcluster_resolver.reachability import MissingTask
     from tfcluster_resolver.resolver import TFClusterResolver
+    from tfcluster_resolver.restart import RestartOnResize
     from tfcluster_resolver.waiting import wait
 
 __version__: Final = "0.1.0"
@@ -39,6 +40,7 @@ __all__ = [
     "MissingTask",
     "NewEpoch",
     "Refusal",
+    "RestartOnResize",
     "TFClusterResolver",
     "Task",
     "__version__",
@@ -57,6 +59,7 @@ _MODULES: Final = {
     "connect_to_cluster": "connect",
     "resize": "elastic",
     "wait": "waiting",
+    "RestartOnResize": "restart",
     "serve": "commands.serve",
     "tf_config": "commands.tf_config",
     "ClusterSpec": "cluster_spec",

@@ -137,9 +137,7 @@ class ClusterSpec:
         if not tasks:
             raise ArgumentValueError(f"job {job_name!r} has no tasks to list")
         if max(tasks) > max(len(tasks), _LONGEST_GAP):
-            raise ArgumentValueError(
-                f"job {job_name!r} has {len(tasks)} tasks up to index {max(tasks)}: too many gaps"
-            )
+            raise ArgumentValueError(f"job {job_name!r} has {len(tasks)} tasks up to index {max(tasks)}: too many gaps")
         addresses = [None] * (max(tasks) + 1)
         for index, address in tasks.items():
             addresses[index] = address

@@ -13,9 +13,9 @@ import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from tfcluster_resolver import tensorflow_api
+from tfcluster_resolver import _arguments, tensorflow_api
 from tfcluster_resolver.cluster import EVALUATOR
-from tfcluster_resolver.errors import CoordinatorNotInClusterError, ViewError
+from tfcluster_resolver.errors import ArgumentTypeError, CoordinatorNotInClusterError, ViewError
 from tfcluster_resolver.meeting import declared, meet, own_in
 from tfcluster_resolver.resolver import TFClusterResolver
 
@@ -40,10 +40,13 @@ class RestartOnResize:
 
     Raises:
         CoordinatorNotInClusterError: the resolver speaks for no task, or for an evaluator, which is in no ClusterSpec.
+        ArgumentTypeError: it is no TFClusterResolver.
         ViewError: the view cannot be used.
     """
 
     def __init__(self, resolver: TFClusterResolver | None = None) -> None:
+        if not isinstance(resolver, TFClusterResolver | None):
+            raise ArgumentTypeError(f"RestartOnResize takes a TFClusterResolver, not {type(resolver).__name__}")
         self._resolver = TFClusterResolver() if resolver is None else resolver
         if self._resolver.task_type in (None, EVALUATOR) or self._resolver.task_id is None:
             raise CoordinatorNotInClusterError(
@@ -70,9 +73,10 @@ class RestartOnResize:
             TasksUnreachableError: some tasks did not come in time.
             PortTakenError: something else listens on the task's own port.
             AddressError: an address is not "host:port".
+            ArgumentError: the time-out is below 0 or no number.
             ViewError: the view cannot be used.
         """
-        self._cluster = meet(self._resolver, timeout=timeout)
+        self._cluster = meet(self._resolver, timeout=_arguments.seconds(timeout, "timeout"))
         if own_in(declared(self._cluster), self._resolver) is None:
             _end()
         return self._cluster

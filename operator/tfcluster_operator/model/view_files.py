@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -77,7 +76,7 @@ def _says(view: contract.View, name: str, membership: str) -> ObservedFile:
     if view.leaving or view.incarnations:
         told = digest(contract.dump(replace(view, leaving={}, incarnations={})))
     if view.incarnations:
-        told += "-" + digest(json.dumps(view.incarnations, sort_keys=True))
+        told += "-" + digest(str(sorted((job, *sorted(of_job.items())) for job, of_job in view.incarnations.items())))
     return ObservedFile(name, membership, view.epoch, told, view.incarnations)
 
 

@@ -59,6 +59,11 @@ class ClusterAnswers:
         return ""
 
     @property
+    def leaving(self) -> bool:
+        """Whether the task that this resolver speaks for is declared no more, and has its drainSeconds to finish."""
+        return self.membership().is_leaving(self.task_type, self.task_id)
+
+    @property
     def epoch(self) -> int:
         """The edit of the TFCluster that last changed this view's tasks or filters; it only grows."""
         return self.membership().view.epoch

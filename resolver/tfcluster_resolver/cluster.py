@@ -149,6 +149,29 @@ class Membership:
             for job, ranges in sorted(self.view.device_filters.items())
         }
 
+    def leaving(self) -> tuple[tuple[str, int], ...]:
+        """List the tasks that leave: they are declared no more, and run until they end or their drainSeconds are over.
+
+        Returns:
+            Jobs and indices; a task whose pod is gone before the last one of its job's is among them still.
+
+        Raises:
+            MalformedViewError: they are more tasks than a view may name.
+        """
+        ranges = [(job, start, stop) for job, of_job in sorted(self.view.leaving.items()) for start, stop in of_job]
+        if sum(stop - start for _, start, stop in ranges) > _MOST:
+            raise MalformedViewError(f"in the view {self.view.namespace}/{self.view.name} over {_MOST} tasks leave")
+        return tuple((job, index) for job, start, stop in ranges for index in range(start, stop))
+
+    def is_leaving(self, job: str | None, index: int | None) -> bool:
+        """Tell whether a task leaves.
+
+        Args:
+            job: the job's name; None for a task that nobody knows, which does not.
+            index: the task's index.
+        """
+        return index is not None and any(start <= index < stop for start, stop in self.view.leaving.get(job or "", ()))
+
     def accelerators(self, job: str, index: int) -> dict[str, int]:
         """Count the healthy devices that a task holds.
 
@@ -221,9 +244,11 @@ class NewEpoch:
     Attributes:
         epoch: the new epoch.
         added: the tasks that came, by job and index; one whose address changed is in ``removed`` too.
-        removed: the tasks that went.
+        removed: the tasks that went, the own one as well if it did: its ClusterSpec keeps it, because TensorFlow needs
+            it there.
         filters_changed: whether the device filters of any task changed.
         resolver: a snapshot of the resolver at this epoch.
+        leaving: the tasks that leave now, by job and index: they went, and still run for their job's drainSeconds.
     """
 
     epoch: int
@@ -231,6 +256,7 @@ class NewEpoch:
     removed: tuple[Task, ...]
     filters_changed: bool
     resolver: TFClusterResolver
+    leaving: tuple[tuple[str, int], ...] = ()
 
 
 def difference(before: Membership, now: Membership) -> tuple[tuple[Task, ...], tuple[Task, ...], bool]:
@@ -243,5 +269,6 @@ def difference(before: Membership, now: Membership) -> tuple[tuple[Task, ...], t
     Returns:
         The tasks that came, those that went, and whether any device filter changed.
     """
-    old, new = set(before.tasks()), set(now.tasks())
+    # NB: the view's own tasks; the own one is put into each ClusterSpec, also when it is declared no more.
+    old, new = (set(Membership(view=one.view, own=None).tasks()) for one in (before, now))
     return tuple(sorted(new - old)), tuple(sorted(old - new)), before.device_filters() != now.device_filters()

@@ -227,7 +227,8 @@ class TFClusterResolver(ClusterAnswers):
 
     def _new_epoch(self, before: Membership, now: Membership) -> NewEpoch:
         added, removed, filters_changed = difference(before, now)
-        return NewEpoch(now.view.epoch, added, removed, filters_changed, self._frozen_at(now.view))
+        resolver = self._frozen_at(now.view)
+        return NewEpoch(now.view.epoch, added, removed, filters_changed, resolver, leaving=now.leaving())
 
     def __repr__(self) -> str:
         try:

@@ -55,6 +55,8 @@ class LoopbackCluster:
         self._processes: dict[tuple[str, int], subprocess.Popen[str]] = {}
         self._started: list[subprocess.Popen[str]] = []
         self._written = 0
+        #: The tasks that leave, by job, as the contract has them.
+        self.leaving: dict[str, tuple[tuple[int, int], ...]] = {}
         self.publish(epoch=1)
 
     def view(self, epoch: int) -> contract.View:
@@ -71,6 +73,7 @@ class LoopbackCluster:
                 for job, texts in self.filters.items()
             },
             accelerators={job: contract.JobAccelerators(limits=counts) for job, counts in self.limits.items()},
+            leaving=self.leaving,
         )
 
     def publish(self, epoch: int) -> None:

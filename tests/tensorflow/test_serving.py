@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 from loopback_cluster import DEADLINE, ROOT
+
+from tfcluster_resolver import contract
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -61,6 +66,52 @@ os.kill(1, signal.SIGTERM)
 subprocess.Popen([sys.executable, "-c", waiting])
 os.execv(sys.executable, [sys.executable, "-m", "tfcluster_resolver", "serve"])
 """
+
+
+def released(cluster, job, index):
+    """Give the file by which a coordinator lets go of a task."""
+    return Path(contract.released_file(int(cluster.addresses[job][index].rpartition(":")[2])))
+
+
+def test_server_that_leaves_ends_when_the_coordinator_has_let_go_of_it(make_cluster):
+    """Not by leaving alone, and not by a word that is for the server before it: by both, and with 0."""
+    cluster = make_cluster(jobs={"worker": 2})
+    word = released(cluster, "worker", 1)
+    word.write_text("")
+    server = cluster.serve("worker", 1)
+    cluster.await_line(server, "serving /job:worker/task:1")
+    assert not word.exists()
+    cluster.leaving = {"worker": ((1, 2),)}
+    cluster.publish(epoch=2)
+    with pytest.raises(subprocess.TimeoutExpired):
+        server.wait(2)
+
+    word.write_text("")
+
+    assert cluster.await_line(server, "has let go of it")
+    assert server.wait(DEADLINE) == 0
+
+
+def test_server_that_stays_is_not_ended_by_a_word(make_cluster):
+    """The coordinator may know first: its word counts once the view says that the task leaves; an old one goes."""
+    cluster = make_cluster(jobs={"worker": 2})
+    word = released(cluster, "worker", 1)
+    server = cluster.serve("worker", 1)
+    cluster.await_line(server, "serving /job:worker/task:1")
+    word.write_text("")
+    os.utime(word, (0, 0))
+    while word.exists():
+        assert server.poll() is None
+        time.sleep(0.05)
+
+    word.write_text("")
+    with pytest.raises(subprocess.TimeoutExpired):
+        server.wait(2)
+    assert word.exists()
+    cluster.leaving = {"worker": ((1, 2),)}
+    cluster.publish(epoch=2)
+
+    assert server.wait(DEADLINE) == 0
 
 
 #: Serves by the Python function, in a thread of a program that has other things to do.

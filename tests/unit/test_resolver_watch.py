@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tfcluster_resolver import NewEpoch, TFClusterResolver, contract
-from tfcluster_resolver.cluster import Task
+from tfcluster_resolver.cluster import Membership, Task
 from tfcluster_resolver.errors import MalformedViewError, ViewNotFoundError
 from tfcluster_resolver.views import watch
 
@@ -125,6 +125,47 @@ def test_epoch_tells_what_came_and_went(kubelet):
     assert change.resolver.cluster_spec().as_dict() == {"worker": ["w0:1", "w1:2", "w2:1"]}
     assert (change.resolver.epoch, change.resolver.task_type, type(change.resolver)) == (4, "worker", TFClusterResolver)
     assert next(following).epoch == 5
+
+
+def test_a_task_that_is_scaled_away_is_told_so(kubelet, monkeypatch):
+    """It went and it leaves; its ClusterSpec keeps it, as TensorFlow needs, and afterwards it is as if it stayed."""
+    names = {contract.ENV_JOB: "worker", contract.ENV_TASK_INDEX: "1", contract.ENV_ADDRESS: "w1:1"}
+    for name, value in names.items():
+        monkeypatch.setenv(name, value)
+    resolver = TFClusterResolver()
+    following = resolver.watch(timeout=DEADLINE)
+    assert not resolver.leaving
+    kubelet.write(at(2, jobs={"ps": ("p0:1",), "worker": ("w0:1",)}, leaving={"worker": ((1, 3),)}))
+
+    change = next(following)
+
+    assert (change.added, change.removed) == ((), (Task("worker", 1, "w1:1"),))
+    assert change.leaving == (("worker", 1), ("worker", 2))
+    assert (resolver.leaving, change.resolver.leaving) == (True, True)
+    assert change.resolver.cluster_spec().task_address("worker", 1) == "w1:1"
+    kubelet.write(at(3))
+    assert next(following).leaving == ()
+    assert not resolver.leaving
+
+
+def test_others_that_leave_are_named(kubelet):
+    """Who stays hears of them too, whatever task the resolver speaks for."""
+    kubelet.write(at(2, leaving={"worker": ((1, 2),), "ps": ((5, 6),)}))
+
+    membership = TFClusterResolver().membership()
+
+    assert membership.leaving() == (("ps", 5), ("worker", 1))
+    assert TFClusterResolver(task_type="ps", task_id=5).leaving
+    assert not TFClusterResolver(task_type="ps", task_id=4).leaving
+    assert not TFClusterResolver().leaving
+
+
+def test_more_tasks_than_there_can_be_do_not_leave():
+    """A view that was made in a program, and that no file could hold, does not fill the memory."""
+    view = replace(VIEW, leaving={"worker": ((0, 2_000_000_000),)})
+
+    with pytest.raises(MalformedViewError, match="over 100000 tasks leave"):
+        Membership(view=view, own=None).leaving()
 
 
 def test_changed_filters_are_an_epoch_without_tasks(kubelet):

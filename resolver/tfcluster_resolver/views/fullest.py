@@ -49,6 +49,9 @@ def fullest(views: Iterable[contract.View]) -> contract.View:
         jobs=jobs,
         device_filters=filters,
         accelerators=accelerators,
+        leaving=newest.leaving,
+        # NB: the chief alone is told of pods.
+        incarnations=next((view.incarnations for view in reversed(by_age) if view.incarnations), {}),
     )
 
 

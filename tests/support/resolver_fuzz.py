@@ -33,6 +33,8 @@ from tfcluster_resolver.views.kubernetes import KubernetesViews
 MEMORY = 768 * 2**20
 
 GPU = "nvidia.com/gpu"
+#: Bytes of a view; a ConfigMap holds less.
+_LONGEST = 2 * 2**20
 VIEW: dict[str, Any] = {
     "version": 1,
     "cluster": {"name": "c", "namespace": "n", "uid": "u"},
@@ -198,7 +200,7 @@ class Inputs:
     def text(self) -> bytes:
         """Draw the text of a view: a whole one, one with odd parts, or one that was damaged."""
         value = self.changed(VIEW)
-        text = json.dumps(value, ensure_ascii=self.random.random() < 0.7).encode("utf-8", "surrogatepass")
+        text = json.dumps(value, ensure_ascii=self.random.random() < 0.7).encode("utf-8", "surrogatepass")[:_LONGEST]
         kind = self.random.randrange(20)
         if kind < 17:
             return text

@@ -116,6 +116,16 @@ class Index:
         return self._value
 
 
+class Array:
+    """What looks like a number and is none, such as NumPy's arrays."""
+
+    def __index__(self) -> int:
+        raise TypeError("only integer scalar arrays can be converted to a scalar index")
+
+    def __float__(self) -> float:
+        raise TypeError("only length-1 arrays can be converted to Python scalars")
+
+
 class Inputs:
     """Draws values."""
 
@@ -149,6 +159,7 @@ class Inputs:
         return self.one(
             [
                 object(),
+                Array(),
                 b"worker",
                 b"\xff",
                 10**5000,

@@ -44,9 +44,12 @@ def index(value: Any, name: str) -> int:
         ArgumentTypeError: it is none; True and False are none either.
         ArgumentValueError: it is too large for anything.
     """
-    if isinstance(value, bool) or not hasattr(type(value), "__index__"):
+    try:
+        number = operator.index(value)
+    except (TypeError, ValueError):  # arrays and booleans of NumPy's have the method, and refuse
+        number = None
+    if number is None or isinstance(value, bool):
         raise ArgumentTypeError(f"{name} must be a whole number, not {type(value).__name__}")
-    number = operator.index(value)
     if abs(number) > _LARGEST:
         raise ArgumentValueError(f"{name} is too large")
     return number
@@ -66,10 +69,12 @@ def seconds_or_none(value: Any, name: str) -> float | None:
     """
     if value is None:
         return None
-    if isinstance(value, bool) or not (hasattr(type(value), "__float__") or hasattr(type(value), "__index__")):
+    if isinstance(value, (bool, str, bytes, bytearray)):  # float() reads texts
         raise ArgumentTypeError(f"{name} must be a number of seconds, not {type(value).__name__}")
     try:
         number = float(value)
+    except (TypeError, ValueError):
+        raise ArgumentTypeError(f"{name} must be a number of seconds, not {type(value).__name__}") from None
     except OverflowError:
         raise ArgumentValueError(f"{name} is too large") from None
     if math.isnan(number):

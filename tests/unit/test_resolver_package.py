@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.resources
 import inspect
 import os
 import re
@@ -68,6 +69,11 @@ def test_resolver_shows_its_signature():
     assert str(inspect.signature(TFClusterResolver)).startswith(
         "(task_type: 'str | None' = None, task_id: 'int | None' = None, rpc_layer: 'str | None' = None, *, directory:"
     )
+
+
+def test_package_has_types():
+    """Type checkers take the annotations of an installed package where it says that it has them (PEP 561)."""
+    assert importlib.resources.files(tfcluster_resolver).joinpath("py.typed").is_file()
 
 
 def test_package_loads_no_module_of_its_own():

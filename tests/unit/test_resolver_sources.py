@@ -317,6 +317,12 @@ def test_file_in_a_mount_is_followed_through_its_swap(tmp_path):
     assert resolver.epoch == 4
 
 
+def test_file_without_end_is_no_view():
+    """No more of a file is read than a view can have."""
+    with pytest.raises(MalformedViewError, match="/dev/zero is not a view: it has more than the 4194304 bytes"):
+        TFClusterResolver.from_file("/dev/zero")
+
+
 def test_missing_and_malformed_files_are_named(tmp_path):
     """A file that is not there, or is no view, is named at once."""
     with pytest.raises(ViewNotFoundError, match=r"none\.json"):

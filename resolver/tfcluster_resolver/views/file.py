@@ -21,6 +21,9 @@ from tfcluster_resolver.views.watch import FolderNotice
 #: The symlink that the kubelet swaps (pkg/volume/util/atomic_writer.go).
 _DATA: Final = "..data"
 
+#: Bytes; a ConfigMap holds a quarter of them.
+_LARGEST: Final = 4 * 2**20
+
 #: Device, inode, modification and change in ns, size: differs whenever the kubelet has swapped the folder.
 _Stamp = tuple[int, int, int, int, int]
 
@@ -134,7 +137,8 @@ class ViewFile:
             folder = Path(self._directory, link)
             for name in self._names:
                 try:
-                    return folder / name, (folder / name).read_bytes()
+                    with (folder / name).open("rb") as file:
+                        return folder / name, file.read(_LARGEST + 1)
                 except FileNotFoundError:
                     continue
             looked_behind, link = link, self._link()
@@ -157,6 +161,8 @@ class ViewFile:
 
 
 def _parse(path: Path, content: bytes) -> contract.View:
+    if len(content) > _LARGEST:
+        raise MalformedViewError(f"{path} is not a view: it has more than the {_LARGEST} bytes that a view may have")
     try:
         return contract.load(content)
     except contract.UnsupportedVersionError as error:

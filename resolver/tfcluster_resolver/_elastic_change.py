@@ -84,6 +84,13 @@ def follow_once(engine: ElasticEngine, resolver: TFClusterResolver, deadline: fl
         deadline: when to give up, by the monotonic clock.
         wait: whether to wait for tasks that come to listen, or to leave them for later.
     """
+    pending = engine.pending
+    if pending is not None and not pending.done.wait(max(0.0, deadline - time.monotonic())):
+        raise _unreachable(
+            "TensorFlow is still making the change before, and makes it when they answer. Nothing more was changed: "
+            "call resize() again to wait for it",
+            _silent(engine, tasks_of(pending.wanted)),
+        )
     now = resolver.snapshot()
     membership = now.membership()
     pods = _incarnations(membership.view)

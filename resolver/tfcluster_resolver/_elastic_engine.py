@@ -18,7 +18,7 @@ import logging
 import threading
 import time
 import weakref
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Final
 
 from tfcluster_resolver import _tensorflow_workers as workers_of
@@ -32,6 +32,8 @@ _log: Final = logging.getLogger(__name__)
 #: Seconds that a task has to answer, and between two looks at those that do not.
 ATTEMPT: Final = 1.0
 _LOOK_AGAIN: Final = 0.25
+#: Seconds after which TensorFlow's work on its cluster, a matter of milliseconds, is looked into.
+_PATIENCE: Final = 2.0
 #: Seconds between two looks where nothing is known to be wrong.
 _IDLE: Final = 5.0
 
@@ -185,6 +187,12 @@ class ElasticEngine:
             self.wanted = request.wanted
         self.running.wake()
 
+    @property
+    def pending(self) -> Request | None:
+        """The change that TensorFlow is still making, for somebody who stopped waiting for it."""
+        with self._state:
+            return self._request
+
     def withdraw(self, request: Request) -> bool:
         """Take a change back; tells whether that was still possible."""
         with self._state:
@@ -275,7 +283,7 @@ class ElasticEngine:
             request.before()
         began = time.monotonic()
         try:
-            with self.cut_off(down):
+            with self.cut_off(down), self._guarded({task: tasks[task] for task in tasks.keys() - down}):
                 self.running.update(without(wanted, {index for _, index in down}))
             _log.debug("TensorFlow's cluster is updated in %.2f s, without %s", time.monotonic() - began, sorted(down))
         except Exception as error:  # noqa: BLE001 - whatever TensorFlow raises
@@ -292,6 +300,23 @@ class ElasticEngine:
         if request is not None:
             request.updating = False
             request.done.set()
+
+    @contextlib.contextmanager
+    def _guarded(self, tasks: Mapping[Task, str]) -> Iterator[None]:
+        """Have TensorFlow give up on workers that hang while it changes its cluster: all closures wait meanwhile."""
+        over = threading.Event()
+
+        def guard() -> None:
+            while not over.wait(_PATIENCE):
+                silent = tasks.keys() - self.answering(tasks)
+                with self.cut_off({task for task in silent if task[0] == "worker"}):
+                    over.wait(_LOOK_AGAIN)
+
+        threading.Thread(target=guard, name="tfcluster-guard", daemon=True).start()
+        try:
+            yield
+        finally:
+            over.set()
 
     def _not_settled(self, request: Request | None, error: Exception, kept: list[Any]) -> None:
         again = request is not None or self.running.is_worker_failure(error)

@@ -159,6 +159,14 @@ class LoopbackCluster:
         """Give the process of a task that was started."""
         return self._processes[job, index]
 
+    def keep(self, sizes: Mapping[str, int]) -> None:
+        """End the processes of tasks beyond some sizes, and of those that another process took the place of."""
+        kept = {self._processes.get((job, index)) for job, size in sizes.items() for index in range(size)}
+        for process in self._started:
+            if process not in kept and process.poll() is None:
+                process.kill()
+                process.wait()
+
     def logs(self) -> str:
         """Give what the tasks' processes said, for a failed assertion."""
         return "\n".join(f"--- {log.name}\n{log.read_text()[-3000:]}" for log in sorted(self.folder.glob("*.log")))

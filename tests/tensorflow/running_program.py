@@ -39,9 +39,13 @@ def step(iterator):
 
 @tf.function
 def until(path):
-    while tf.size(tf.io.matching_files(path)) == 0:
-        pass
-    total.assign_add(1.0)
+    # The name depends on the round, and the result on the loop: else TensorFlow looks once, or never.
+    def missing(at):
+        name = tf.strings.join([path, tf.strings.substr(tf.strings.as_string(at), 0, 0)])
+        return tf.equal(tf.size(tf.io.matching_files(name)), 0)
+    rounds, = tf.while_loop(missing, lambda at: (at + 1,), (0,))
+    with tf.control_dependencies([rounds]):
+        total.assign_add(1.0)
     return process_id()
 
 def dataset():
@@ -67,7 +71,8 @@ def tell(values):
                 traces=len(traces))
 
 def sizes(change):
-    return [[str(task).rpartition(" at ")[0] for task in part] for part in (change.added, change.removed, change.replaced)]
+    parts = (change.added, change.removed, change.replaced)
+    return [[f"/job:{task.job}/task:{task.index}" for task in part] for part in parts]
 
 def worker_threads():
     return sorted(thread.name for thread in threading.enumerate() if thread.name.startswith("WorkerClosure"))
@@ -78,7 +83,10 @@ result = None
 """
 
 _LOOP = """
-import json, sys
+import faulthandler, json, logging, signal, sys
+faulthandler.register(signal.SIGUSR1)  # a test that hangs can be asked where
+logging.basicConfig(format="%(asctime)s %(name)s %(message)s")
+logging.getLogger("tfcluster_resolver").setLevel(logging.DEBUG)
 scope = {}
 for line in sys.stdin:
     try:
@@ -150,6 +158,16 @@ class RunningProgram:
         address = self.cluster.addresses[job].pop()
         self.publish()
         return address
+
+    def reset(self, **sizes: int) -> None:
+        """Bring the program back to some sizes, and end the processes of all tasks that are not used any more."""
+        if self._process.poll() is not None:
+            return
+        for job, size in sizes.items():
+            del self.cluster.addresses[job][size:]
+        self.publish()
+        self.do("resize(coordinator, resolver, timeout=60)\ntell([])")
+        self.cluster.keep(sizes)
 
     def pid(self, job: str, index: int) -> int:
         """Give the process of a task."""

@@ -153,7 +153,8 @@ def test_what_looks_like_a_comment_in_a_text_stays():
     """A line of a text that begins with # is no comment; a docstring beside other statements leaves them alone."""
     source = (
         b'"""Doc\n# doc\n"""\n# gone\nx = """\n# text\n"""\n'
-        b"y = f'''{x}\n    # text\n'''\ndef f(): 'doc'; return x\nclass A:\n    # gone\n    'doc'\n    z = [\n        'a'\n        'b',\n    ]\n"
+        b"y = f'''{x}\n    # text\n'''\ndef f(): 'doc'; return x\nclass A:\n    # gone\n    'doc'\n"
+        b"    z = [\n        'a'\n        'b',\n    ]\n"
     )
 
     assert lean_source(source).decode().splitlines() == [

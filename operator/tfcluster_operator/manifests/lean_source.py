@@ -32,28 +32,28 @@ def lean_source(source: bytes) -> bytes:
     nodes = list(ast.walk(ast.parse(source)))
     lines = source.split(b"\n")
     depths, within_text = _layout(source)
-    for number, line in enumerate(lines):
-        if line.lstrip().startswith(b"#") and number not in within_text:
-            lines[number] = b""
     for node in nodes:
-        if not isinstance(node, _DOCUMENTED) or ast.get_docstring(node, clean=False) is None:
-            continue
-        text = node.body[0]
-        last = text.end_lineno or text.lineno
-        after = lines[last - 1][text.end_col_offset :]
-        # NB: a docstring may be all that a class or a function has, so an empty one stays.
-        lines[text.lineno - 1] = lines[text.lineno - 1][: text.col_offset] + b'""' + after
-        for number in range(text.lineno, last):
-            lines[number] = b""
-    for node in nodes:
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING" and not node.orelse:
+        if isinstance(node, _DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
+            text = node.body[0]
+            last = text.end_lineno or text.lineno
+            after = lines[last - 1][text.end_col_offset :]
+            # NB: a docstring may be all that a class or a function has, so an empty one stays.
+            lines[text.lineno - 1] = lines[text.lineno - 1][: text.col_offset] + b'""' + after
+            _blank(lines, text)
+        elif isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING" and not node.orelse:
             lines[node.lineno - 1] += b"pass"
-            for number in range(node.lineno, node.end_lineno or node.lineno):
-                lines[number] = b""
+            _blank(lines, node)
     for number, line in enumerate(lines):
         if number not in within_text:
-            lines[number] = b" " * depths.get(number, 0) + line.lstrip()
+            bare = line.lstrip()
+            lines[number] = b"" if bare.startswith(b"#") else b" " * depths.get(number, 0) + bare
     return b"\n".join(lines)
+
+
+def _blank(lines: list[bytes], node: ast.stmt) -> None:
+    """Leave of a statement its first line alone."""
+    for number in range(node.lineno, node.end_lineno or node.lineno):
+        lines[number] = b""
 
 
 def _layout(source: bytes) -> tuple[dict[int, int], set[int]]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tfcluster_resolver.commands.tf_config import tf_config
     from tfcluster_resolver.connect import connect_to_cluster
     from tfcluster_resolver.device_filters import ClusterDeviceFilters, device_filter_matches
-    from tfcluster_resolver.elastic import Change, Refusal, resize
+    from tfcluster_resolver.elastic import Change, Following, Refusal, follow, resize
     from tfcluster_resolver.resolver import TFClusterResolver
     from tfcluster_resolver.waiting import MissingTask
 
@@ -34,6 +34,7 @@ __all__ = [
     "Change",
     "ClusterDeviceFilters",
     "ClusterSpec",
+    "Following",
     "Membership",
     "MissingTask",
     "NewEpoch",
@@ -44,6 +45,7 @@ __all__ = [
     "connect_to_cluster",
     "device_filter_matches",
     "errors",
+    "follow",
     "resize",
     "serve",
     "tf_config",
@@ -53,6 +55,7 @@ __all__ = [
 _MODULES: Final = {
     "TFClusterResolver": "resolver",
     "connect_to_cluster": "connect",
+    "follow": "elastic",
     "resize": "elastic",
     "serve": "commands.serve",
     "tf_config": "commands.tf_config",
@@ -61,6 +64,7 @@ _MODULES: Final = {
     "device_filter_matches": "device_filters",
     # What these give, for annotations.
     "Change": "elastic",
+    "Following": "elastic",
     "Refusal": "elastic",
     "Membership": "cluster",
     "NewEpoch": "cluster",

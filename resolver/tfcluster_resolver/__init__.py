@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tfcluster_resolver.commands.tf_config import tf_config
     from tfcluster_resolver.connect import connect_to_cluster
     from tfcluster_resolver.device_filters import ClusterDeviceFilters, device_filter_matches
-    from tfcluster_resolver.elastic import Change, Refusal, resize
+    from tfcluster_resolver.elastic import Change, Following, Refusal, follow, resize
     from tfcluster_resolver.reachability import MissingTask
     from tfcluster_resolver.resolver import TFClusterResolver
     from tfcluster_resolver.restart import RestartOnResize
@@ -36,6 +36,7 @@ __all__ = [
     "Change",
     "ClusterDeviceFilters",
     "ClusterSpec",
+    "Following",
     "Membership",
     "MissingTask",
     "NewEpoch",
@@ -47,6 +48,7 @@ __all__ = [
     "connect_to_cluster",
     "device_filter_matches",
     "errors",
+    "follow",
     "resize",
     "serve",
     "tf_config",
@@ -57,6 +59,7 @@ __all__ = [
 _MODULES: Final = {
     "TFClusterResolver": "resolver",
     "connect_to_cluster": "connect",
+    "follow": "elastic",
     "resize": "elastic",
     "wait": "waiting",
     "RestartOnResize": "restart",
@@ -67,6 +70,7 @@ _MODULES: Final = {
     "device_filter_matches": "device_filters",
     # What these give, for annotations.
     "Change": "elastic",
+    "Following": "elastic",
     "Refusal": "elastic",
     "Membership": "cluster",
     "NewEpoch": "cluster",

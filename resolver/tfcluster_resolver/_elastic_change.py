@@ -75,7 +75,9 @@ def engine_of(coordinator: Any, deadline: float) -> ElasticEngine:
         time.sleep(_LOOK)
 
 
-def follow_once(engine: ElasticEngine, resolver: TFClusterResolver, deadline: float, *, wait: bool) -> Change:
+def follow_once(
+    engine: ElasticEngine, resolver: TFClusterResolver, deadline: float, *, wait: bool
+) -> tuple[Change, tuple[Task, ...]]:
     """Follow what the cluster is now; the caller holds ``engine.resizing``.
 
     Args:
@@ -83,6 +85,9 @@ def follow_once(engine: ElasticEngine, resolver: TFClusterResolver, deadline: fl
         resolver: the cluster.
         deadline: when to give up, by the monotonic clock.
         wait: whether to wait for tasks that come to listen, or to leave them for later.
+
+    Returns:
+        What was changed, and the tasks that were left for later.
     """
     pending = engine.pending
     if pending is not None and not pending.done.wait(max(0.0, deadline - time.monotonic())):
@@ -100,17 +105,21 @@ def follow_once(engine: ElasticEngine, resolver: TFClusterResolver, deadline: fl
     }
     known = _known(engine)
     change = elastic_plan.plan(known, wanted, pods, membership.view.epoch)
+    late: tuple[Task, ...] = ()
     if not wait:
         coming = _addresses((*change.added, *change.replaced))
         ready = engine.answering(coming)
-        change = elastic_plan.only(change, {Task(*task, coming[task]) for task in ready})
+        for task, address in _addresses(change.replaced).items():
+            if task not in ready and known.jobs[task[0]][task[1]] == address:
+                engine.leave(task, pods[task])
+        part = elastic_plan.only(change, {Task(*task, coming[task]) for task in ready})
+        late = tuple(task for task in (*change.added, *change.replaced) if task not in (*part.added, *part.replaced))
+        change = part
     if change:
         change = _Resize(engine, known, change, deadline).make()
     done = _addresses((*change.added, *change.replaced))
-    for task, pod in pods.items():
-        if task in done or task not in engine.incarnations:
-            engine.incarnations[task] = pod
-    return change
+    engine.incarnations |= {task: pod for task, pod in pods.items() if task in done or task not in engine.incarnations}
+    return change, late
 
 
 class _Resize:

@@ -116,6 +116,7 @@ class ElasticEngine:
         self._holds: dict[int, Hold] = {}
         self._kept: list[Any] = []
         self._peers: dict[str, set[Peer]] = {}
+        self._left: dict[Task, str] = {}
         self._ending = False
         self._thread = threading.Thread(target=self._run, name="tfcluster-elastic", daemon=True)
 
@@ -210,6 +211,13 @@ class ElasticEngine:
             peers = self._peers.pop(address, set()) if address else set()
         self.sockets.cut(peers)
 
+    def leave(self, task: Task, pod: str) -> None:
+        """Let go of the pod that a task was, once; nobody waits for the new one."""
+        if self._left.get(task) != pod:
+            self._left[task] = pod
+            self.forget(task)
+            self.running.wake()
+
     def cut_off(self, tasks: Collection[Task]) -> contextlib.AbstractContextManager[None]:
         """Close the connections to some tasks for a while."""
         there = tasks_of(self.wanted) | tasks_of(self.running.server_def)
@@ -236,10 +244,10 @@ class ElasticEngine:
     def _run(self) -> None:
         self.answering(tasks_of(self.wanted))  # learn their peers while they are well
         while not self._over():
-            happened = self.running.wait(_LOOK_AGAIN if self._unsettled() else _IDLE)
-            with self._state:
-                # NB: a closure that began before the take-over does not tell whose worker it failed on.
-                self._dirty = self._dirty or (happened and not self._failed and self._request is None)
+            if self.running.wait(_LOOK_AGAIN if self._unsettled() else _IDLE):
+                # NB: whoever failed waits inside of TensorFlow first; from here on it waits for its own worker, or is
+                # held.  One whose closure began before the take-over tries once more, and comes here by that.
+                self.running.recovered()
             if not self._over() and self._unsettled():
                 self._settle()
         with self._state:

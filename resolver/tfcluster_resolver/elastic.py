@@ -11,13 +11,14 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from tfcluster_resolver import tensorflow_api
+from tfcluster_resolver.elastic_follow import Following, follow
 from tfcluster_resolver.elastic_plan import Change, Refusal
 from tfcluster_resolver.errors import TasksBusyError
 
 if TYPE_CHECKING:
     from tfcluster_resolver.resolver import TFClusterResolver
 
-__all__ = ["Change", "Refusal", "resize"]
+__all__ = ["Change", "Following", "Refusal", "follow", "resize"]
 
 
 def resize(coordinator: Any, resolver: TFClusterResolver, *, timeout: float = 300.0) -> Change:
@@ -57,7 +58,7 @@ def resize(coordinator: Any, resolver: TFClusterResolver, *, timeout: float = 30
         raise TasksBusyError(f"another resize did not end within {timeout:g} s. This one changed nothing: try again")
     try:
         with engine.sockets.watched():
-            made: Change = change.follow_once(engine, resolver, deadline, wait=True)
+            made: Change = change.follow_once(engine, resolver, deadline, wait=True)[0]
             return made
     finally:
         engine.resizing.release()

@@ -28,7 +28,7 @@ CHARTS ?=
 SOURCES := operator resolver client crds scripts tests bench local_kubernetes memory_kubernetes examples
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-kubernetes test check lint types layers unit simulate mutants tensorflow-tests older-tensorflow-tests local-tests client-tests integration test-versions chart docs \
+.PHONY: help demo demo-kubernetes test check lint types layers unit fuzz simulate mutants tensorflow-tests older-tensorflow-tests local-tests client-tests integration test-versions chart docs \
 	docs-serve reference lint-chart release-tests e2e cluster cluster-down install bench release release-check publish test-release changelog \
 	lock crds chart-docs clean
 
@@ -41,7 +41,7 @@ demo: $(DEMO)/.complete ## watch a TensorFlow cluster on this machine train, res
 demo-kubernetes: .venv ## the same on a Kubernetes of its own: 7 to 12 minutes the first time, one later
 	$(BIN)/python -m scripts.demo_kubernetes
 
-test: check client-tests docs simulate mutants tensorflow-tests older-tensorflow-tests local-tests integration chart release-tests e2e ## all set-up and all tests; what CI runs
+test: check fuzz client-tests docs simulate mutants tensorflow-tests older-tensorflow-tests local-tests integration chart release-tests e2e ## all set-up and all tests; what CI runs
 
 check: lint types layers unit ## lint, types, layers, unit tests: a minute or so, no cluster
 
@@ -60,6 +60,9 @@ CLIENT := $(shell grep -lE 'client_world|local_world' tests/unit/test_*.py)
 
 unit: .venv
 	PYTHONHASHSEED=0 $(PYTEST) $(PARALLEL) tests/unit tests/properties tests/simulation $(CLIENT:%=--ignore %)
+
+fuzz: .venv ## a hundred thousand odd inputs for the resolver: half a minute
+	TFCLUSTER_FUZZ=100000 $(PYTEST) tests/unit/test_resolver_fuzz.py
 
 client-tests: .venv ## the command line and the Python client on a control plane in memory; programs of tfcluster local
 	$(PYTEST) $(PARALLEL) --numprocesses 3 $(CLIENT)

@@ -1,7 +1,8 @@
 """Train a small network on scikit-learn's digits on equal workers: every pod runs this program.
 
 MultiWorkerMirroredStrategy starts each worker's server itself, waits for all of them, and averages their gradients.
-None goes on without the others, so all start again when one fails; with --checkpoints they go on from the last pass.
+None goes on without the others, so all start again when one fails, and after a resize, which needs no new pods; with
+--checkpoints they go on from the last pass.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import tensorflow as tf
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
-from tfcluster_resolver import TFClusterResolver
+from tfcluster_resolver import RestartOnResize, TFClusterResolver
 
 BATCH = 32
 RATE = 0.1
@@ -51,7 +52,8 @@ def main() -> None:
     parser.add_argument("--checkpoints", help="a folder on a volume that all workers share and that outlives them")
     options = parser.parse_args()
 
-    cluster = TFClusterResolver().snapshot()
+    restart = RestartOnResize()
+    cluster = restart.meet()
     strategy = tf.distribute.MultiWorkerMirroredStrategy(cluster_resolver=cluster)
     workers = cluster.cluster_spec().num_tasks("worker")
     print(f"worker {cluster.task_id} of {workers}, {strategy.num_replicas_in_sync} replicas", flush=True)
@@ -96,6 +98,7 @@ def main() -> None:
         passed.assign_add(1)
         print(f"pass {int(passed)}: loss {float(loss):.3f}, accuracy {accuracy:.3f}", flush=True)
         checkpoints.save()
+        restart.check(strategy)
     print("done", flush=True)
 
 

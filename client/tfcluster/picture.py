@@ -14,11 +14,11 @@ from tfcluster.standing import Standing, clean, standing_of
 from tfcluster.task_picture import TaskDrawing, TaskPicture
 from tfcluster_operator.model import ledger as ledgers
 from tfcluster_operator.model import naming
-from tfcluster_operator.model.digests import digest
 from tfcluster_operator.model.observed import Observed, ObservedPod
 from tfcluster_operator.model.parse import InvalidSpecError, parse
 from tfcluster_operator.model.roster import Roster, call_roll
 from tfcluster_operator.model.spec import TFCluster
+from tfcluster_operator.model.view_files import read_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +160,7 @@ def _jobs(
         roster,
         ledger,
         {one["metadata"]["name"]: seconds_of(one["metadata"].get("creationTimestamp")) for one in bodies},
-        None if config_maps is None else _digests(config_maps),
+        None if config_maps is None else _told_of(config_maps),
         now,
     )
     surplus = _surplus(roster)
@@ -188,9 +188,9 @@ def _surplus(roster: Roster) -> list[ObservedPod]:
     return [*roster.surplus, *leaving]
 
 
-def _digests(config_maps: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, str]]:
-    """Give the digest of each file, by the ConfigMap's name."""
+def _told_of(config_maps: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, str]]:
+    """Give what pods are told of each file, by the ConfigMap's name."""
     return {
-        one["metadata"]["name"]: {name: digest(text) for name, text in (one.get("data") or {}).items()}
+        one["metadata"]["name"]: {name: read_file(text).told for name, text in (one.get("data") or {}).items()}
         for one in config_maps
     }

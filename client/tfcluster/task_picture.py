@@ -86,7 +86,7 @@ class TaskPicture:
 
 @dataclass(frozen=True, slots=True)
 class TaskDrawing:
-    """Draws the tasks of one cluster: ``created`` by pod, ``files`` the digests of the views or None if unreadable."""
+    """Draws the tasks of a cluster: ``created`` by pod, ``files`` what pods are told of views, None if unreadable."""
 
     roster: Roster
     ledger: Ledger

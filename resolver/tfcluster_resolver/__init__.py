@@ -25,8 +25,10 @@ if TYPE_CHECKING:
     from tfcluster_resolver.connect import connect_to_cluster
     from tfcluster_resolver.device_filters import ClusterDeviceFilters, device_filter_matches
     from tfcluster_resolver.elastic import Change, Following, Refusal, follow, resize
+    from tfcluster_resolver.reachability import MissingTask
     from tfcluster_resolver.resolver import TFClusterResolver
-    from tfcluster_resolver.waiting import MissingTask
+    from tfcluster_resolver.restart import RestartOnResize
+    from tfcluster_resolver.waiting import wait
 
 __version__: Final = "0.1.0"
 
@@ -39,6 +41,7 @@ __all__ = [
     "MissingTask",
     "NewEpoch",
     "Refusal",
+    "RestartOnResize",
     "TFClusterResolver",
     "Task",
     "__version__",
@@ -49,6 +52,7 @@ __all__ = [
     "resize",
     "serve",
     "tf_config",
+    "wait",
 ]
 
 #: Where each name is, in the order in which one needs them.
@@ -57,6 +61,8 @@ _MODULES: Final = {
     "connect_to_cluster": "connect",
     "follow": "elastic",
     "resize": "elastic",
+    "wait": "waiting",
+    "RestartOnResize": "restart",
     "serve": "commands.serve",
     "tf_config": "commands.tf_config",
     "ClusterSpec": "cluster_spec",
@@ -69,7 +75,7 @@ _MODULES: Final = {
     "Membership": "cluster",
     "NewEpoch": "cluster",
     "Task": "cluster",
-    "MissingTask": "waiting",
+    "MissingTask": "reachability",
 }
 
 

@@ -18,7 +18,8 @@ from tfcluster_resolver._tensorflow_workers import END, RECOVER, Running, device
 from tfcluster_resolver.cluster import Task
 from tfcluster_resolver.elastic_plan import Change
 from tfcluster_resolver.errors import ResizeError, RestartNeededError, TasksBusyError, TasksUnreachableError
-from tfcluster_resolver.waiting import Cause, MissingTask, host_and_port, wait_for_tasks
+from tfcluster_resolver.reachability import Cause, MissingTask, host_and_port
+from tfcluster_resolver.waiting import wait_for_tasks
 
 if TYPE_CHECKING:
     from tfcluster_resolver.resolver import TFClusterResolver
@@ -269,7 +270,7 @@ def _silent(engine: ElasticEngine, tasks: Mapping[tuple[str, int], str]) -> dict
 def _unreachable(text: str, silent: Mapping[tuple[str, int], str]) -> TasksUnreachableError:
     tasks = [(job, index, address) for (job, index), address in sorted(silent.items())]
     causes = {(one.job, one.index): one for one in wait_for_tasks(tasks, timeout=0)}
-    missing = tuple(causes.get(task[:2], MissingTask(*task, Cause.SILENT)) for task in tasks)
+    missing = tuple(causes.get(task[:2], MissingTask(*task, Cause.NOT_GRPC)) for task in tasks)
     lines = "".join(f"\n  {one}" for one in missing)
     return TasksUnreachableError(f"{len(missing)} tasks do not answer. {text}{':' if lines else ''}{lines}", missing)
 

@@ -1,8 +1,8 @@
-"""How many accelerators a task may count on: what the device plugin granted it, and what its container really shows.
+"""How many accelerators a task may count on: what the device plugin granted it, and what this process can really use.
 
-The view says what was granted.  What arrived is looked for at TensorFlow where it is loaded and made for GPUs, at the
-variables that a device plugin and a user set, and at the device files; nothing here imports TensorFlow or touches a
-device.
+The view says what was granted.  What can be used is looked for at TensorFlow where it is loaded, at the variables that
+a device plugin and a user set, and at the device files; nothing here imports TensorFlow or touches a device.  Of the
+own task the smaller number counts: a strategy that is told of more would put replicas where no device is.
 """
 
 from __future__ import annotations
@@ -17,19 +17,23 @@ from pathlib import Path
 from typing import Final
 
 from tfcluster_resolver import tensorflow_api
-from tfcluster_resolver.cluster import Membership
+from tfcluster_resolver.cluster import Membership, Task
 from tfcluster_resolver.errors import AcceleratorMismatchWarning
 
 #: What NVIDIA's device plugin and container runtime tell a container.
 _PLUGIN: Final = "NVIDIA_VISIBLE_DEVICES"
 #: What CUDA shows of that to a process.
 _CUDA: Final = "CUDA_VISIBLE_DEVICES"
+#: Digits of a number of which no machine has as many devices; int() refuses some 4,000.
+_LONG: Final = 10
 #: Values of _PLUGIN that name no device: the files tell.
 _NO_LIST: Final = frozenset({"", "all", "none", "void"})
 
 _NVIDIA_FILE: Final = re.compile(r"nvidia[0-9]+")
 _TPU_FILE: Final = re.compile(r"accel[0-9]+")
 _NUMBER_FILE: Final = re.compile(r"[0-9]+")
+#: Stands for all GPUs together: Windows' under WSL, and Jetson's.
+_SHARED_FILE: Final = re.compile(r"dxg|nvmap")
 _RENDER_FILE: Final = re.compile(r"renderD[0-9]+")
 
 
@@ -38,8 +42,8 @@ def visible_accelerators(
 ) -> dict[str, int] | None:
     """Count the accelerators that this process can see.
 
-    For GPUs the first of these that tells counts: ``tf.config.list_physical_devices`` where TensorFlow is imported
-    already and its build can use GPUs; the devices that NVIDIA's plugin names in ``NVIDIA_VISIBLE_DEVICES``; the files
+    For GPUs the first of these that tells counts: ``tf.config.get_visible_devices`` where TensorFlow is imported
+    already; the devices that NVIDIA's plugin names in ``NVIDIA_VISIBLE_DEVICES``; the files
     ``/dev/nvidia<N>``; the files ``/dev/dri/renderD<N>`` of AMD's and Intel's plugins.  ``CUDA_VISIBLE_DEVICES`` then
     hides what it does not name, by CUDA's rules.  TPUs are the files ``/dev/accel<N>`` or ``/dev/vfio/<N>``.
 
@@ -49,13 +53,13 @@ def visible_accelerators(
 
     Returns:
         Counts by TensorFlow's device type, such as {"GPU": 2}, without the types of which there is none; None where
-        nothing can be told, which is outside of Linux.
+        nothing can be told: outside of Linux, and where GPUs have no device files of their own (WSL, Jetson).
     """
     variables = os.environ if environ is None else environ
     by_tensorflow = tensorflow_api.visible_gpus()
-    if by_tensorflow is None and not sys.platform.startswith("linux"):
-        return None
     folder = Path(devices)
+    if by_tensorflow is None and not (sys.platform.startswith("linux") and not _count(folder, _SHARED_FILE)):
+        return None
     gpus = _gpus(variables, folder) if by_tensorflow is None else by_tensorflow
     tpus = _count(folder, _TPU_FILE) or _count(folder / "vfio", _NUMBER_FILE)
     return {device: count for device, count in (("GPU", gpus), ("TPU", tpus)) if count}
@@ -82,7 +86,8 @@ def _shown_by_cuda(text: str, there: int) -> int:
     """Count what CUDA shows of some devices: the named ones, up to the first that does not exist."""
     shown: set[str] = set()
     for name in (part.strip() for part in text.split(",")):
-        known = name.startswith(("GPU-", "MIG-")) or (name.isascii() and name.isdigit() and int(name) < there)
+        number = int(name) if name.isascii() and name.isdigit() and len(name) < _LONG else there
+        known = number < there or name.startswith(("GPU-", "MIG-"))
         if not known or name in shown:
             break
         shown.add(name)
@@ -92,7 +97,7 @@ def _shown_by_cuda(text: str, there: int) -> int:
 def _count(folder: Path, names: re.Pattern[str]) -> int:
     try:
         return sum(names.fullmatch(entry) is not None for entry in os.listdir(folder))  # noqa: PTH208 - names only
-    except OSError:
+    except (OSError, ValueError):  # ValueError: a variable names a folder that cannot be
         return 0
 
 
@@ -131,17 +136,22 @@ def count_visible() -> defaultdict[str, int]:
     return defaultdict(int, visible_accelerators() or {})
 
 
-def warn_of_mismatch(membership: Membership) -> None:
-    """Compare what the view grants the own task with what its pod shows; warn once for each pair of numbers.
+def count_usable(membership: Membership, own: Task) -> defaultdict[str, int]:
+    """Count the accelerators of this process's own task: the granted ones, as far as the process can use them.
+
+    Where both numbers differ a warning names them, once for each pair.
 
     Args:
-        membership: the cluster; without an own task nothing is compared.
+        membership: the cluster.
+        own: the own task.
+
+    Returns:
+        Counts by TensorFlow's device type, zero for any other key; the granted ones where nothing else can be told.
     """
-    own = membership.own
-    visible = visible_accelerators()
-    if own is None or visible is None:
-        return
     granted = membership.device_counts(own.job, own.index)
+    visible = visible_accelerators()
+    if visible is None:
+        return defaultdict(int, granted)
     for device in sorted({*granted, *visible}):
         counts = granted.get(device, 0), visible.get(device, 0)
         key = (own.job, own.index, device, *counts)
@@ -150,10 +160,11 @@ def warn_of_mismatch(membership: Membership) -> None:
         _warned.add(key)
         warnings.warn(
             f"{own} has {counts[0]} healthy {device} devices by the view of {membership.view.namespace}/"
-            f"{membership.view.name}, and {counts[1]} are visible in this pod. The view's number is used. Fewer in the "
-            "view: a device became unhealthy, or the node shows devices that nobody asked for. Fewer in the pod: look "
-            "at CUDA_VISIBLE_DEVICES, at the pod's runtime class, and at TensorFlow's build. "
+            f"{membership.view.name}, and {counts[1]} can be used in this process. The smaller number counts. Fewer in "
+            "the view: a device became unhealthy, or the node shows devices that nobody asked for. Fewer in the "
+            "process: look at CUDA_VISIBLE_DEVICES, at the pod's runtime class, and at TensorFlow's build. "
             "`python -m tfcluster_resolver doctor` tells more",
             AcceleratorMismatchWarning,
             stacklevel=3,
         )
+    return defaultdict(int, {device: min(number, visible.get(device, 0)) for device, number in granted.items()})

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tfcluster_resolver import accelerators, tensorflow_api
+from tfcluster_resolver import _arguments, accelerators, tensorflow_api
 from tfcluster_resolver.cluster import EVALUATOR, Membership, Task
 from tfcluster_resolver.cluster_spec import ClusterSpec
 from tfcluster_resolver.device_filters import ClusterDeviceFilters
@@ -33,7 +33,7 @@ class ClusterAnswers:
 
     @task_type.setter
     def task_type(self, task_type: str | None) -> None:
-        self._task_type = task_type
+        self._task_type = _arguments.text_or_none(task_type, "task_type")
 
     @property
     def task_id(self) -> int | None:
@@ -42,7 +42,7 @@ class ClusterAnswers:
 
     @task_id.setter
     def task_id(self, task_id: int | None) -> None:
-        self._task_id = task_id
+        self._task_id = _arguments.index_or_none(task_id, "task_id")
 
     @property
     def rpc_layer(self) -> str:
@@ -51,12 +51,17 @@ class ClusterAnswers:
 
     @rpc_layer.setter
     def rpc_layer(self, rpc_layer: str | None) -> None:
-        self._rpc_layer = rpc_layer
+        self._rpc_layer = _arguments.text_or_none(rpc_layer, "rpc_layer")
 
     @property
     def environment(self) -> str:
         """Always empty, as TensorFlow's resolvers have it outside of Google."""
         return ""
+
+    @property
+    def leaving(self) -> bool:
+        """Whether the task that this resolver speaks for is declared no more, and has its drainSeconds to finish."""
+        return self.membership().is_leaving(self.task_type, self.task_id)
 
     @property
     def epoch(self) -> int:
@@ -77,7 +82,9 @@ class ClusterAnswers:
     def cluster_spec(self) -> Any:
         """Give the tasks that this task sees, itself included; read at each call.
 
-        An evaluator sees the cluster and is not in it, as in TensorFlow.
+        An evaluator sees the cluster and is not in it, as in TensorFlow.  TensorFlow's strategies demand TensorFlow's
+        own class, so this imports TensorFlow where it is installed; ``membership().jobs()`` gives the same as plain
+        values, and imports nothing.
 
         Returns:
             A new ``tf.train.ClusterSpec``, or our :class:`ClusterSpec` without TensorFlow.
@@ -97,18 +104,20 @@ class ClusterAnswers:
 
         Args:
             task_type: the job; this resolver's own by default.
-            task_id: the index; this resolver's own by default.
+            task_id: the index; in the own job this resolver's own by default.
             rpc_layer: the scheme; this resolver's own by default, none at all if "".
 
         Returns:
             A URL such as "grpc://host:port".
 
         Raises:
-            NoSuchTaskError: the view does not show that task, or no task is given and the own one is unknown.
+            NoSuchTaskError: the view does not show that task, half of one is given, or none and the own one is unknown.
+            ArgumentError: an argument is no job, no index or no rpc layer.
             ViewError: the view is missing, unreadable, malformed or too new.
         """
-        membership = self.membership()
+        rpc_layer = _arguments.text_or_none(rpc_layer, "rpc_layer")
         job, index = self._named(task_type, task_id)
+        membership = self.membership()
         if job is None or index is None:
             raise NoSuchTaskError(
                 "no task is named and this process is none of the cluster's: give task_type and task_id"
@@ -123,13 +132,15 @@ class ClusterAnswers:
     def num_accelerators(
         self, task_type: str | None = None, task_id: int | None = None, config_proto: object = None
     ) -> dict[str, int]:
-        """Count the healthy accelerators that the device plugin granted a task.
+        """Count the accelerators of a task: the healthy ones that the device plugin granted it.
 
-        TensorFlow's own resolvers match tasks by substring (task 1 counts 10 too); here a task is matched exactly.
+        Of the task that this process is only those count that the process can use, so that no strategy plans for a
+        device that is not there; a warning names both numbers where they differ.  TensorFlow's own resolvers match
+        tasks by substring (task 1 counts 10 too); here a task is matched exactly.
 
         Args:
             task_type: the job; this resolver's own by default.
-            task_id: the index; this resolver's own by default.
+            task_id: the index; in the own job this resolver's own by default.
             config_proto: not used; TensorFlow's signature has it.
 
         Returns:
@@ -137,23 +148,24 @@ class ClusterAnswers:
             together where no task is given and the own one is unknown.
 
         Raises:
-            NoSuchTaskError: the view does not show that task, or only half of a task is known.
+            NoSuchTaskError: the view does not show that task, or half of a task is given.
+            ArgumentError: an argument is no job or no index.
             ViewError: the view is missing, unreadable, malformed or too new.
         """
         del config_proto
-        membership = self.membership()
         job, index = self._named(task_type, task_id)
-        if (job is None) != (index is None):
-            raise NoSuchTaskError(f"half a task: task_type is {job!r} and task_id is {index!r}; give both or neither")
-        own = (self._task_type, self._task_id)
-        if not membership.view.name and (job, index) == own:
+        membership = self.membership()
+        if not membership.view.name and (job, index) == (self._task_type, self._task_id):
             return accelerators.count_visible()
-        if self._own is not None and (job, index) == (self._own.job, self._own.index):
-            accelerators.warn_of_mismatch(membership)
+        if self._own is not None and (job, index) == self._own[:2]:
+            return accelerators.count_usable(membership, self._own)
         return accelerators.count(membership, job, index)
 
     def device_filters(self) -> Any:
-        """Give the view's device filters, declared up to maxReplicas.
+        """Give the view's device filters, declared up to maxReplicas, for TensorFlow's ``connect_to_cluster``.
+
+        As with :meth:`cluster_spec` TensorFlow demands its own class; ``membership().device_filters()`` gives the same
+        as plain values, and imports nothing.
 
         Returns:
             A ``tf.config.experimental.ClusterDeviceFilters``, or our :class:`ClusterDeviceFilters` without TensorFlow;
@@ -176,7 +188,12 @@ class ClusterAnswers:
         return self._own
 
     def _named(self, task_type: str | None, task_id: int | None) -> tuple[str | None, int | None]:
-        return (
-            self._task_type if task_type is None else task_type,
-            self._task_id if task_id is None else task_id,
-        )
+        """Tell which task a call is about; a job alone is a task in the own job only."""
+        job, index = _arguments.text_or_none(task_type, "task_type"), _arguments.index_or_none(task_id, "task_id")
+        if index is None and job in (None, self._task_type):
+            index = self._task_id
+        if job is None:
+            job = self._task_type
+        if (job is None) != (index is None):
+            raise NoSuchTaskError(f"half a task: task_type is {job!r} and task_id is {index!r}; give both or neither")
+        return job, index

@@ -1,7 +1,7 @@
 """What a view says of the cluster: its tasks, which of them this process is, and what a new epoch changed.
 
 It decides which tasks the ClusterSpec has, which device filters each gets, how many accelerators each holds, and what
-is a new epoch.  Pure but for the watch that it is handed: no files, no environment of its own, no TensorFlow.
+is a new epoch.  Pure: no files, no environment of its own, no TensorFlow.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
-from tfcluster_resolver import contract
-from tfcluster_resolver.errors import NoSuchTaskError, TaskIdentityError
+from tfcluster_resolver import _arguments, contract
+from tfcluster_resolver.errors import MalformedViewError, NoSuchTaskError, TaskIdentityError
 
 if TYPE_CHECKING:
     from tfcluster_resolver.resolver import TFClusterResolver
@@ -47,7 +47,7 @@ def own_task(environ: Mapping[str, str]) -> Task | None:
         The task, or None outside a TFCluster's pods, where none of the three variables is set.
 
     Raises:
-        TaskIdentityError: only some of the variables are set, or the index is no number.
+        TaskIdentityError: only some of the variables are set, the index is none, or one of them is no text.
     """
     names = (contract.ENV_JOB, contract.ENV_TASK_INDEX, contract.ENV_ADDRESS)
     unset = [name for name in names if not environ.get(name)]
@@ -59,13 +59,22 @@ def own_task(environ: Mapping[str, str]) -> Task | None:
             "the operator sets all three in every container, so look for what unsets them in the pod"
         )
     job, index, address = (environ[name] for name in names)
-    if not (index.isascii() and index.isdigit()):
-        raise TaskIdentityError(f"{contract.ENV_TASK_INDEX}={index!r} is not a task index (0, 1, 2, ...)")
+    if not (index.isascii() and index.isdigit() and len(index) <= _DIGITS):
+        raise TaskIdentityError(f"{contract.ENV_TASK_INDEX}={index[:100]!r} is not a task index (0, 1, 2, ...)")
+    for name, value in ((contract.ENV_JOB, job), (contract.ENV_ADDRESS, address)):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise TaskIdentityError(f"{name}={value[:100]!r} is not UTF-8") from None
     return Task(job, int(index), address)
 
 
+#: The digits of the largest index that fits TensorFlow's 32 bits, one left.
+_DIGITS: Final = 9
+
 _Tasks: TypeAlias = Sequence[str] | Mapping[int, str]
 
+_MOST: Final = contract.MOST_RANGED
 #: What a refused look-up advises.
 _LOOK: Final = "`python -m tfcluster_resolver show` lists what this task sees"
 
@@ -111,7 +120,9 @@ class Membership:
 
         Raises:
             NoSuchTaskError: no task of that job and index is in :meth:`jobs`.
+            ArgumentError: one of them is no job or no index.
         """
+        job, index = _arguments.text(job, "job"), _arguments.index(index, "index")
         tasks = self.jobs().get(job, [])
         if not _has(tasks, index):
             raise NoSuchTaskError(f"no task {index!r} of job {job!r} {self._where()}")
@@ -125,11 +136,41 @@ class Membership:
 
         Returns:
             The filters of each job's tasks; a task without filters is left out.
+
+        Raises:
+            MalformedViewError: they are of more tasks than a view may name.
         """
+        if sum(one.stop - one.start for ranges in self.view.device_filters.values() for one in ranges) > _MOST:
+            raise MalformedViewError(
+                f"the view {self.view.namespace}/{self.view.name} has filters of over {_MOST} tasks"
+            )
         return {
             job: {index: one.filters for one in ranges for index in range(one.start, one.stop)}
             for job, ranges in sorted(self.view.device_filters.items())
         }
+
+    def leaving(self) -> tuple[tuple[str, int], ...]:
+        """List the tasks that leave: they are declared no more, and run until they end or their drainSeconds are over.
+
+        Returns:
+            Jobs and indices; a task whose pod is gone before the last one of its job's is among them still.
+
+        Raises:
+            MalformedViewError: they are more tasks than a view may name.
+        """
+        ranges = [(job, start, stop) for job, of_job in sorted(self.view.leaving.items()) for start, stop in of_job]
+        if sum(stop - start for _, start, stop in ranges) > _MOST:
+            raise MalformedViewError(f"in the view {self.view.namespace}/{self.view.name} over {_MOST} tasks leave")
+        return tuple((job, index) for job, start, stop in ranges for index in range(start, stop))
+
+    def is_leaving(self, job: str | None, index: int | None) -> bool:
+        """Tell whether a task leaves.
+
+        Args:
+            job: the job's name; None for a task that nobody knows, which does not.
+            index: the task's index.
+        """
+        return index is not None and any(start <= index < stop for start, stop in self.view.leaving.get(job or "", ()))
 
     def accelerators(self, job: str, index: int) -> dict[str, int]:
         """Count the healthy devices that a task holds.
@@ -143,7 +184,9 @@ class Membership:
 
         Raises:
             NoSuchTaskError: the task is neither in the ClusterSpec nor the own one.
+            ArgumentError: one of them is no job or no index.
         """
+        job, index = _arguments.text(job, "job"), _arguments.index(index, "index")
         own = self.own is not None and (self.own.job, self.own.index) == (job, index)
         if not own and not _has(self.jobs().get(job, []), index):
             raise NoSuchTaskError(f"no task {index!r} of job {job!r} {self._where()}")
@@ -162,6 +205,7 @@ class Membership:
 
         Raises:
             NoSuchTaskError: the task is neither in the ClusterSpec nor the own one.
+            ArgumentError: one of them is no job or no index.
         """
         counts: dict[str, int] = {}
         for resource, count in self.accelerators(job, index).items():
@@ -200,9 +244,11 @@ class NewEpoch:
     Attributes:
         epoch: the new epoch.
         added: the tasks that came, by job and index; one whose address changed is in ``removed`` too.
-        removed: the tasks that went.
+        removed: the tasks that went, the own one as well if it did: its ClusterSpec keeps it, because TensorFlow needs
+            it there.
         filters_changed: whether the device filters of any task changed.
         resolver: a snapshot of the resolver at this epoch.
+        leaving: the tasks that leave now, by job and index: they went, and still run for their job's drainSeconds.
     """
 
     epoch: int
@@ -210,6 +256,7 @@ class NewEpoch:
     removed: tuple[Task, ...]
     filters_changed: bool
     resolver: TFClusterResolver
+    leaving: tuple[tuple[str, int], ...] = ()
 
 
 def difference(before: Membership, now: Membership) -> tuple[tuple[Task, ...], tuple[Task, ...], bool]:
@@ -222,5 +269,6 @@ def difference(before: Membership, now: Membership) -> tuple[tuple[Task, ...], t
     Returns:
         The tasks that came, those that went, and whether any device filter changed.
     """
-    old, new = set(before.tasks()), set(now.tasks())
+    # NB: the view's own tasks; the own one is put into each ClusterSpec, also when it is declared no more.
+    old, new = (set(Membership(view=one.view, own=None).tasks()) for one in (before, now))
     return tuple(sorted(new - old)), tuple(sorted(old - new)), before.device_filters() != now.device_filters()

@@ -11,9 +11,12 @@ from operator import itemgetter
 from typing import Any, Final
 
 from tfcluster_resolver import _protobuf
+from tfcluster_resolver.errors import ArgumentTypeError, ArgumentValueError
 
 #: What a protobuf's int32 key can hold.
 _INDEX_LIMIT: Final = 2**31
+#: The highest index up to which a list has a place for each task that is missing.
+_LONGEST_GAP: Final = 1_000_000
 
 
 class ClusterSpec:
@@ -27,10 +30,10 @@ class ClusterSpec:
             message, or a ClusterSpec, both of TensorFlow's classes or ours.
 
     Raises:
-        TypeError: ``cluster`` is neither, a job's tasks are no list, tuple or dict, or a name or an address is no text.
-        ValueError: an index is no whole number, is negative, or exceeds 2**31 - 1; bytes are not UTF-8; or a ClusterDef
-            names a job twice.
-        OverflowError: an index is infinite.
+        ArgumentTypeError: ``cluster`` is neither, a job's tasks are no list, tuple or dict, or a name or an address is
+            no text.
+        ArgumentValueError: an index is no whole number, is negative, or exceeds 2**31 - 1; a text is not UTF-8; or a
+            ClusterDef names a job twice.
     """
 
     __hash__ = None  # type: ignore[assignment]  # equal to dictionaries, as TensorFlow's is, so it cannot be hashed
@@ -79,7 +82,8 @@ class ClusterSpec:
             The number of its tasks.
 
         Raises:
-            ValueError: there is no such job.
+            ArgumentValueError: there is no such job.
+            ArgumentTypeError: it is nothing that can name one, such as a list.
         """
         return len(self._job(job_name))
 
@@ -93,7 +97,8 @@ class ClusterSpec:
             The indices, ascending.
 
         Raises:
-            ValueError: there is no such job.
+            ArgumentValueError: there is no such job.
+            ArgumentTypeError: it is nothing that can name one, such as a list.
         """
         return sorted(self._job(job_name))
 
@@ -108,11 +113,11 @@ class ClusterSpec:
             Its address, as it was given.
 
         Raises:
-            ValueError: there is no such job, or no such task in it.
+            ArgumentValueError: there is no such job, or no such task in it.
         """
         tasks = self._job(job_name)
-        if task_index not in tasks:
-            raise ValueError(f"job {job_name!r} has no task with index {task_index!r}")
+        if not _is_key(task_index, tasks):
+            raise ArgumentValueError(f"job {job_name!r} has no task with index {task_index!r}")
         return tasks[task_index]
 
     def job_tasks(self, job_name: Any) -> list[Any]:
@@ -125,11 +130,14 @@ class ClusterSpec:
             One entry for each index from 0 to the highest; None where a sparse job has no task.
 
         Raises:
-            ValueError: there is no such job, or it has no tasks.
+            ArgumentValueError: there is no such job, it has no tasks, or its highest index is above 1,000,000 while
+                others are missing: :meth:`as_dict` tells of such a job.
         """
         tasks = self._job(job_name)
         if not tasks:
-            raise ValueError(f"job {job_name!r} has no tasks to list")
+            raise ArgumentValueError(f"job {job_name!r} has no tasks to list")
+        if max(tasks) > max(len(tasks), _LONGEST_GAP):
+            raise ArgumentValueError(f"job {job_name!r} has {len(tasks)} tasks up to index {max(tasks)}: too many gaps")
         addresses = [None] * (max(tasks) + 1)
         for index, address in tasks.items():
             addresses[index] = address
@@ -155,8 +163,8 @@ class ClusterSpec:
         return jobs if self._keeps_order else sorted(jobs, key=itemgetter(0))
 
     def _job(self, name: Any) -> dict[int, Any]:
-        if name not in self._jobs:
-            raise ValueError(f"no job {name!r} in the cluster, only {self.jobs}")
+        if not _is_key(name, self._jobs):
+            raise ArgumentValueError(f"no job {name!r} in the cluster, only {self.jobs}")
         return self._jobs[name]
 
     def __bool__(self) -> bool:
@@ -181,25 +189,35 @@ def _tasks_of(job: Any, tasks: Any) -> dict[int, Any]:
     if isinstance(tasks, (list, tuple)):
         return dict(enumerate(tasks))
     if not isinstance(tasks, dict):
-        raise TypeError(
+        raise ArgumentTypeError(
             f"the tasks of job {job!r} must be a list or tuple of addresses, or a dict from index to address, "
             f"not {type(tasks).__name__}"
         )
-    return {int(index): address for index, address in tasks.items()}
+    return {_index(job, index): address for index, address in tasks.items()}
+
+
+def _index(job: Any, index: Any) -> int:
+    """Take whatever TensorFlow takes for an index."""
+    try:
+        return int(index)
+    except TypeError:
+        raise ArgumentTypeError(f"the task index {index!r} of job {job!r} must be a whole number") from None
+    except (ValueError, OverflowError):
+        raise ArgumentValueError(f"the task index {index!r} of job {job!r} is no whole number") from None
 
 
 def _jobs_of_message(cluster: Any) -> dict[str, dict[int, str]]:
     """Read a ClusterDef, or that of TensorFlow's ClusterSpec, which TensorFlow copies by way of it too."""
     message = cluster.as_cluster_def() if _is_tensorflows(cluster) else cluster
     if not _protobuf.is_cluster_def(message):
-        raise TypeError(
+        raise ArgumentTypeError(
             "a ClusterSpec is made from a dict of job names to tasks, a ClusterDef message or a ClusterSpec, "
             f"not from {type(cluster).__name__}"
         )
     jobs: dict[str, dict[int, str]] = {}
     for job in message.job:
         if job.name in jobs:
-            raise ValueError(f"the ClusterDef names the job {job.name!r} twice: only one of both could be seen")
+            raise ArgumentValueError(f"the ClusterDef names the job {job.name!r} twice: only one of both could be seen")
         jobs[job.name] = dict(job.tasks)
     return jobs
 
@@ -212,27 +230,39 @@ def _is_tensorflows(cluster: object) -> bool:
 
 
 def _check(jobs: dict[Any, dict[int, Any]]) -> None:
-    """Refuse what a ClusterDef could not hold, in TensorFlow's order; sorting refuses names that mix text and bytes."""
-    for job, tasks in sorted(jobs.items(), key=itemgetter(0)):
+    """Refuse what a ClusterDef could not hold, in TensorFlow's order."""
+    for job, tasks in _by_name(jobs):
         if not isinstance(job, (str, bytes)):
-            raise TypeError(f"the job name {job!r} must be text, not {type(job).__name__}")
-        _text(job).encode()
+            raise ArgumentTypeError(f"the job name {job!r} must be text, not {type(job).__name__}")
+        _refuse_no_utf8(job, f"the job name {job!r}")
         for index, address in sorted(tasks.items(), key=itemgetter(0)):
-            if isinstance(address, str):
-                address.encode()
-            elif not isinstance(address, (bytes, bytearray)):
-                raise TypeError(
+            if not isinstance(address, (str, bytes, bytearray)):
+                raise ArgumentTypeError(
                     f"the address {address!r} of task {index} of job {job!r} must be text, not {type(address).__name__}"
                 )
             if not -_INDEX_LIMIT <= index < _INDEX_LIMIT:
-                raise ValueError(f"task index {index} of job {job!r} is not between 0 and {_INDEX_LIMIT - 1}")
-            _text(address)
+                raise ArgumentValueError(f"task index {index} of job {job!r} is not between 0 and {_INDEX_LIMIT - 1}")
+            _refuse_no_utf8(address, f"the address {address!r} of task {index} of job {job!r}")
+
+
+def _by_name(jobs: dict[Any, dict[int, Any]]) -> list[tuple[Any, dict[int, Any]]]:
+    try:
+        return sorted(jobs.items(), key=itemgetter(0))
+    except TypeError:
+        raise ArgumentTypeError(f"the job names {list(jobs)!r} must all be text, or all bytes") from None
+
+
+def _refuse_no_utf8(text: str | bytes | bytearray, what: str) -> None:
+    try:
+        _text(text).encode()
+    except UnicodeError as error:
+        raise ArgumentValueError(f"{what} is not UTF-8: {error}") from None
 
 
 def _refuse_negative(jobs: dict[Any, dict[int, Any]]) -> None:
     for job, tasks in jobs.items():
         if tasks and min(tasks) < 0:
-            raise ValueError(
+            raise ArgumentValueError(
                 f"task index {min(tasks)} of job {job!r} is below 0: TensorFlow would count it from the end of "
                 "the job, or lose it"
             )
@@ -240,6 +270,13 @@ def _refuse_negative(jobs: dict[Any, dict[int, Any]]) -> None:
 
 def _text(text: str | bytes | bytearray) -> str:
     return text if isinstance(text, str) else text.decode()
+
+
+def _is_key(value: Any, there: dict[Any, Any]) -> bool:
+    try:
+        return value in there
+    except TypeError:
+        raise ArgumentTypeError(f"{value!r} names no job and no task: it is a {type(value).__name__}") from None
 
 
 def _dense(tasks: dict[int, Any]) -> bool:

@@ -1,18 +1,20 @@
 """Connecting to the cluster, bounded in time and with the view's device filters.
 
-It decides when TensorFlow may be asked to connect: when every task listens, when the process may connect at all, and
-when no tensor of an earlier cluster can be left to crash it.
+It decides when TensorFlow may be asked to connect: when every task of the cluster as it then is answers, when the own
+port is free, and when no tensor of an earlier cluster can be left to crash the process.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any, Final, Literal
 
-from tfcluster_resolver import reconnect, tensorflow_api
+from tfcluster_resolver import _arguments, reconnect, tensorflow_api, waiting
 from tfcluster_resolver.connect_target import Target, target_of
-from tfcluster_resolver.errors import DeviceScopeError, TasksUnreachableError
-from tfcluster_resolver.waiting import wait_for_tasks
+from tfcluster_resolver.errors import ArgumentValueError, ConnectError, DeviceScopeError
+from tfcluster_resolver.resolver import TFClusterResolver
+from tfcluster_resolver.waiting import Wanted
 
 #: What ParameterServerStrategy sets before it connects.  TensorFlow reads them when it connects, which we do first:
 #: without them an operation's failure can surface in the next one, and the strategy blames the wrong worker.
@@ -35,11 +37,14 @@ def connect_to_cluster(  # noqa: PLR0917 - the signature of TensorFlow's functio
 ) -> None:
     """Connect this process to its cluster, as ``tf.config.experimental_connect_to_cluster`` does but bounded.
 
-    It waits until every task of the ClusterSpec but the own one accepts connections, and then really connects
-    (TensorFlow alone does so at the first operation), with the view's device filters.  Call it once, in the
-    coordinating task, before the first variable is made and before a ``tf.distribute.ParameterServerStrategy``; give
-    both one ``resolver.snapshot()``.  TensorFlow keeps the device filters of the first connection, so the TFCluster's
-    hold in place of the strategy's own, also where it declares none.
+    It waits until every task of the ClusterSpec but the own one answers, and then really connects (TensorFlow alone
+    does so at the first operation), with the view's device filters.  Call it once, in the coordinating task, before the
+    first variable is made and before a ``tf.distribute.ParameterServerStrategy``; give both one
+    ``resolver.snapshot()``.  TensorFlow keeps the device filters of the first connection, so the TFCluster's hold in
+    place of the strategy's own, also where it declares none.
+
+    With a TFClusterResolver that is no snapshot, the wait follows a resize: it connects to the tasks that there are in
+    the end.  A snapshot's tasks never change, so the wait for one ends when the cluster has scaled a task of it away.
 
     A second call with an unchanged cluster repairs the connection to tasks that came back at the same address;
     variables stay.
@@ -54,12 +59,15 @@ def connect_to_cluster(  # noqa: PLR0917 - the signature of TensorFlow's functio
         make_master_device_default: with a resolver, enter ``tf.device`` of its master's CPU for good, in this thread.
         cluster_device_filters: ClusterDeviceFilters of TensorFlow's or ours, or a mapping from job to a mapping from
             index to a list of filters; by default those of the TFClusterResolver, declared up to maxReplicas.
-        timeout: how long to wait for the tasks, in seconds.
+        timeout: how long to wait for the tasks, in seconds; 0 looks once, for about a second.
         on_change: what to do where this process is connected to another ClusterSpec already: "refuse", or "reset" the
             connection, which only a process outside of both can, after it dropped all that lives on the old tasks.
 
     Raises:
         TasksUnreachableError: some tasks did not answer in time; each is listed with its cause.
+        SnapshotOutdatedError: a task of the snapshot is gone, and some have not answered.
+        PortTakenError: another program listens on this task's port, such as the ``serve`` of the same pod.
+        ServeError: this user may not listen on this task's port.
         CoordinatorNotInClusterError: the resolver's task is not in the ClusterSpec (an evaluator never is).
         ClusterChangedError: the ClusterSpec or its device filters differ from those that this process is connected
             with, and a reset was not asked for or is not possible.
@@ -67,47 +75,83 @@ def connect_to_cluster(  # noqa: PLR0917 - the signature of TensorFlow's functio
         DeviceScopeError: it is called in a ``tf.device`` scope of another device than the master's CPU.
         NoSuchTaskError: ``task_index`` is none of that job.
         AddressError: an address is not "host:port".
+        ConnectError: TensorFlow refuses the cluster, such as the name of a job; or a resolver's master is not in it.
         TensorFlowNotFoundError: TensorFlow is not installed.
         ViewError: the view is missing, unreadable, malformed or too new.
-        TypeError: the cluster or the filters are of no such type.
-        ValueError: it is called in a graph or a ``tf.function``, or ``on_change`` is another word.
+        ArgumentError: an argument is of another type or has a value that it cannot have, or it is called in a graph or
+            a ``tf.function``.
     """
+    seconds = _arguments.seconds(timeout, "timeout")
     if on_change not in ("refuse", "reset"):
-        raise ValueError(f'on_change is "refuse" or "reset", not {on_change!r}')
+        raise ArgumentValueError(f'on_change is "refuse" or "reset", not {on_change!r}')
     tensorflow = tensorflow_api.load("connect_to_cluster()")
     if not tensorflow.executing_eagerly():
-        raise ValueError("connect_to_cluster() works in eager mode only: call it outside of graphs and tf.functions")
-    target = target_of(
-        cluster_spec_or_resolver,
-        job=job_name,
-        index=task_index,
-        protocol=protocol,
-        filters=cluster_device_filters,
-        master=make_master_device_default,
-    )
+        raise ArgumentValueError(
+            "connect_to_cluster() works in eager mode only: call it outside of graphs and tf.functions"
+        )
+
+    def permitted() -> Target | None:
+        target = target_of(
+            cluster_spec_or_resolver,
+            job=job_name,
+            index=task_index,
+            protocol=protocol,
+            filters=cluster_device_filters,
+            master=make_master_device_default,
+        )
+        if target is not None:
+            _check_scope(target, tensorflow)
+            reconnect.permit(target, on_change=on_change)
+        return target
+
+    target = _await_tasks(cluster_spec_or_resolver, permitted, timeout=seconds)
     if target is None:  # TensorFlow's resolver says that its cluster is this process alone
         return
-    _check_scope(target, tensorflow)
-    reconnect.permit(target, on_change=on_change)
-    _await_tasks(target, timeout)
+    reconnect.permit(target, on_change=on_change)  # the wait may have been long
     _connect(target, tensorflow)
+
+
+def _await_tasks(cluster: Any, permitted: Callable[[], Target | None], *, timeout: float) -> Target | None:
+    """Wait for the tasks of a cluster as it is at each moment, and give what it is at the end."""
+    resolver = cluster if isinstance(cluster, TFClusterResolver) else None
+    read = resolver.membership() if resolver is not None else None
+    target = permitted()
+    if target is None:
+        return None
+
+    def look() -> Wanted:
+        nonlocal read, target
+        now = resolver.membership() if resolver is not None else None
+        if now != read:
+            read, target = now, permitted()
+        assert target is not None  # noqa: S101 - a TFClusterResolver always has one
+        return Wanted(target.others(), target.name, waiting.gone_from(resolver) if resolver is not None else ())
+
+    waiting.wait_for(look, timeout=timeout, grpc=target.speaks_grpc)
+    return target
 
 
 def _connect(target: Target, tensorflow: Any) -> None:
     if "ps" in target.spec.jobs:
         for name, value in _PARAMETER_SERVER_SETTINGS.items():
             os.environ.setdefault(name, value)
-    # NB: TensorFlow would find the master by substring if it were given the resolver, so it gets the spec.
-    tensorflow.config.experimental_connect_to_cluster(
-        target.spec,
-        job_name=target.job,
-        task_index=target.index,
-        protocol=target.protocol,
-        make_master_device_default=False,
-        cluster_device_filters=tensorflow_api.device_filters(target.filters),
-    )
-    reconnect.remember(target)
-    tensorflow.config.list_logical_devices()
+    try:
+        # NB: TensorFlow would find the master by substring if it were given the resolver, so it gets the spec.
+        tensorflow.config.experimental_connect_to_cluster(
+            target.spec,
+            job_name=target.job,
+            task_index=target.index,
+            protocol=target.protocol,
+            make_master_device_default=False,
+            cluster_device_filters=tensorflow_api.device_filters(target.filters),
+        )
+        reconnect.remember(target)
+        tensorflow.config.list_logical_devices()
+    except tensorflow.errors.OpError as error:
+        raise ConnectError(
+            f"TensorFlow cannot connect /job:{target.job}/task:{target.index} to {target.name}, and this process must "
+            f"start again before it can connect to anything: {error.message}"
+        ) from error
     if target.master is not None and not tensorflow_api.current_device():
         tensorflow.device(_device(target.master)).__enter__()
 
@@ -127,15 +171,4 @@ def _check_scope(target: Target, tensorflow: Any) -> None:
         raise DeviceScopeError(
             f"connect_to_cluster() is called in the tf.device scope {current}, so {_device(target.master)} cannot "
             "become the default: call it outside of the scope, or pass make_master_device_default=False"
-        )
-
-
-def _await_tasks(target: Target, timeout: float) -> None:
-    others = target.others()
-    missing = wait_for_tasks(others, timeout=timeout)
-    if missing:
-        raise TasksUnreachableError(
-            f"{len(missing)} of {len(others)} other tasks of {target.name} did not accept a connection within "
-            f"{timeout:g} s:\n" + "\n".join(f"  {one}" for one in missing),
-            missing,
         )

@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tfcluster_resolver import tensorflow_api
+from tfcluster_resolver import _arguments, tensorflow_api
+from tfcluster_resolver.cluster import Task
 from tfcluster_resolver.cluster_spec import ClusterSpec
 from tfcluster_resolver.device_filters import filters_by_task
-from tfcluster_resolver.errors import ConnectError, CoordinatorNotInClusterError, NoSuchTaskError
+from tfcluster_resolver.errors import ArgumentTypeError, ConnectError, CoordinatorNotInClusterError, NoSuchTaskError
 from tfcluster_resolver.resolver import TFClusterResolver
 
 #: TensorFlow's name for a process outside of the cluster.
@@ -43,14 +44,19 @@ class Target:
     name: str
 
     @property
+    def speaks_grpc(self) -> bool:
+        """Whether the cluster's tasks answer as plain gRPC servers do."""
+        return self.protocol in {None, "grpc"}
+
+    @property
     def inside(self) -> bool:
         """Whether this process is a task of the ClusterSpec."""
         return self.job in self.spec.jobs and self.index in self.spec.task_indices(self.job)
 
-    def others(self) -> list[tuple[str, int, str]]:
-        """List job, index and address of every other task."""
+    def others(self) -> list[Task]:
+        """List every other task."""
         return [
-            (job, index, self.spec.task_address(job, index))
+            Task(job, index, self.spec.task_address(job, index))
             for job in self.spec.jobs
             for index in self.spec.task_indices(job)
             if (job, index) != (self.job, self.index)
@@ -77,9 +83,12 @@ def target_of(
         CoordinatorNotInClusterError: the TFClusterResolver's task is not in its ClusterSpec.
         NoSuchTaskError: an index is given that the job does not have.
         ConnectError: the master of TensorFlow's resolver is not in its ClusterSpec.
-        TypeError: ``cluster`` is none of these, or ``filters`` are none.
+        ArgumentError: ``cluster`` is none of these, ``filters`` are none, or another argument is of another type.
         ViewError: the view is missing, unreadable, malformed or too new.
     """
+    job = _arguments.text_or_none(job, "job_name")
+    index = _arguments.index_or_none(index, "task_index")
+    protocol = _arguments.text_or_none(protocol, "protocol")
     tensorflow = tensorflow_api.load("connect_to_cluster()")
     if isinstance(cluster, TFClusterResolver):
         target = _of_ours(cluster.snapshot(), job, index, protocol, filters, master=master)
@@ -96,7 +105,7 @@ def target_of(
             spec, name = cluster.cluster_spec(), f"{type(cluster).__name__}'s cluster"
             master_task = _task_at(url, spec) if master and url else None
         else:
-            raise TypeError(
+            raise ArgumentTypeError(
                 "connect_to_cluster takes a TFClusterResolver, a ClusterResolver or a ClusterSpec, not "
                 f"{type(cluster).__name__}; TFClusterResolver.from_spec() takes a dict or a ClusterDef"
             )

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from tfcluster_resolver import _fields
+from tfcluster_resolver import _fields, _immutable
 
 #: Raised only for a change that an older reader would misread; new optional keys do not count.
 VERSION: Final = 1
@@ -41,7 +41,7 @@ ENV_TF_CONFIG: Final = "TF_CONFIG"
 EVALUATOR: Final = "evaluator"
 
 #: How many tasks the ranges of a view may name: readers spell them out.  A TFCluster has 10,000 tasks at most.
-_MOST_RANGED: Final = 100_000
+MOST_RANGED: Final = 100_000
 #: Each of them counts devices.  NB: Intel's plugin knows more resources, which count shares of one and no devices.
 _GPUS: Final = ("nvidia.com/gpu", "nvidia.com/gpu.shared", "amd.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe")
 
@@ -105,7 +105,7 @@ class FilterRange:
 
 
 @dataclass(frozen=True, slots=True)
-class JobAccelerators:
+class JobAccelerators(_immutable.Immutable):
     """What the device plugin grants the tasks of one job.
 
     ``limits`` maps an extended resource ("nvidia.com/gpu") to the count that every task of the job asks for; a plugin
@@ -117,7 +117,7 @@ class JobAccelerators:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class View(_immutable.Immutable):
     """One task's view of its cluster; equal views are spelled as equal text by :func:`dump`.
 
     ``isolation`` says who reaches a task's port: "Cluster" (the tasks of this cluster) or "DeviceFilters" (the tasks
@@ -270,8 +270,8 @@ def _view(document: Any) -> View:
 
 
 def _bound(where: str, ranges: Iterable[tuple[int, int]]) -> None:
-    if (tasks := sum(stop - start for start, stop in ranges)) > _MOST_RANGED:
-        raise ContractError(f"{where} names {tasks} tasks, more than the {_MOST_RANGED} that a view may name")
+    if (tasks := sum(stop - start for start, stop in ranges)) > MOST_RANGED:
+        raise ContractError(f"{where} names {tasks} tasks, more than the {MOST_RANGED} that a view may name")
 
 
 def _tasks(value: Any, where: str) -> tuple[str, ...] | dict[int, str]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from tfcluster_resolver import _protobuf, device_names, tensorflow_api
-from tfcluster_resolver.errors import DeviceNameError
+from tfcluster_resolver.errors import ArgumentTypeError, ArgumentValueError, DeviceNameError
 
 #: What a protobuf's int32 key can hold.
 _INDEX_LIMIT: Final = 2**31
@@ -40,10 +40,10 @@ class ClusterDeviceFilters:
         Raises:
             DeviceFilterError: TensorFlow could not read a filter, or would change a number in it; with the position.
             DeviceNameError: TensorFlow could not read the job's name; with the position.
-            TypeError: the filters are no list or other sequence of texts (TensorFlow takes a text apart into
+            ArgumentTypeError: the filters are no list or other sequence of texts (TensorFlow takes a text apart into
                 characters, of which "/" shows everything, and an iterator as "no filters"); or the job is no text or
                 the index no whole number.
-            ValueError: the index is out of range.
+            ArgumentValueError: the index is out of range.
         """
         job, index = _job(job_name), _index(task_index)
         filters = _texts(device_filters, f"/job:{job}/task:{index}")
@@ -129,15 +129,18 @@ def device_filter_matches(filter: str, device: str) -> bool:  # noqa: A002 - Ten
     Raises:
         DeviceFilterError: the filter is one that TensorFlow cannot read; with the position.
         DeviceNameError: the device's name is one that TensorFlow cannot read; with the position.
-        TypeError: one of them is no text.
+        ArgumentTypeError: one of them is no text.
     """
     return device_names.parse_filter(filter).is_compatible_with(device_names.parse(device))
 
 
 def _job(name: str | bytes) -> str:
     if not isinstance(name, (str, bytes)):
-        raise TypeError(f"the job's name {name!r} must be text, not {type(name).__name__}")
-    text = name if isinstance(name, str) else name.decode()
+        raise ArgumentTypeError(f"the job's name {name!r} must be text, not {type(name).__name__}")
+    try:
+        text = name if isinstance(name, str) else name.decode()
+    except UnicodeDecodeError as error:
+        raise DeviceNameError(f"the job's name {name!r} is not UTF-8", position=error.start) from None
     # What TensorFlow reads back when it looks the task up.
     try:
         parsed = device_names.parse(f"/job:{text}")
@@ -154,19 +157,21 @@ def _job(name: str | bytes) -> str:
 
 def _index(index: Any) -> int:
     if isinstance(index, bool) or not hasattr(index, "__index__"):
-        raise TypeError(f"the task index {index!r} must be a whole number, not {type(index).__name__}")
+        raise ArgumentTypeError(f"the task index {index!r} must be a whole number, not {type(index).__name__}")
     number = operator.index(index)
     if not 0 <= number < _INDEX_LIMIT:
-        raise ValueError(f"the task index {number} is not between 0 and {_INDEX_LIMIT - 1}")
+        raise ArgumentValueError(f"the task index {number} is not between 0 and {_INDEX_LIMIT - 1}")
     return number
 
 
 def _texts(filters: Any, task: str) -> tuple[str, ...]:
     if isinstance(filters, (str, bytes, bytearray, memoryview)) or not isinstance(filters, Sequence):
-        raise TypeError(f"the device filters of {task} are a list of texts, not {type(filters).__name__}: {filters!r}")
+        raise ArgumentTypeError(
+            f"the device filters of {task} are a list of texts, not {type(filters).__name__}: {filters!r}"
+        )
     for text in filters:
         if not isinstance(text, str):
-            raise TypeError(f"a device filter of {task} must be text, not {type(text).__name__}: {text!r}")
+            raise ArgumentTypeError(f"a device filter of {task} must be text, not {type(text).__name__}: {text!r}")
     return tuple(filters)
 
 
@@ -181,8 +186,8 @@ def filters_by_task(declared: Any) -> dict[str, dict[int, tuple[str, ...]]]:
         The filters of each job's tasks.
 
     Raises:
-        TypeError: it is none of these, or a filter is no text.
-        ValueError: an index is below 0, or TensorFlow could not read a filter.
+        ArgumentTypeError: it is none of these, or a filter is no text.
+        ArgumentValueError: an index is below 0, or TensorFlow could not read a filter.
     """
     if declared is None:
         return {}
@@ -202,14 +207,16 @@ def _read(declared: Any) -> ClusterDeviceFilters:
     if hasattr(declared, "SerializeToString"):
         declared = filters_in_message(declared)
     if not isinstance(declared, Mapping):
-        raise TypeError(
+        raise ArgumentTypeError(
             "device filters are a ClusterDeviceFilters, or a mapping from job to a mapping from index to a list of "
             f"filters, not {type(declared).__name__}"
         )
     filters = ClusterDeviceFilters()
     for job, tasks in declared.items():
         if not isinstance(tasks, Mapping):
-            raise TypeError(f"the device filters of job {job!r} map task indices to lists, not {type(tasks).__name__}")
+            raise ArgumentTypeError(
+                f"the device filters of job {job!r} map task indices to lists, not {type(tasks).__name__}"
+            )
         for index, texts in tasks.items():
             filters.set_device_filters(job, index, texts)
     return filters

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from tfcluster_resolver.errors import DeviceFilterError, DeviceNameError
+from tfcluster_resolver.errors import ArgumentTypeError, DeviceFilterError, DeviceNameError
 
 #: What TensorFlow keeps a number of a device name in; it drops the higher bits of a larger one.
 LARGEST_NUMBER: Final = 2**31 - 1
@@ -76,7 +76,7 @@ def parse(text: str) -> DeviceName:
 
     Raises:
         DeviceNameError: TensorFlow cannot read it; with the position.
-        TypeError: it is no text.
+        ArgumentTypeError: it is no text.
     """
     return _parse(text, DeviceNameError)
 
@@ -92,7 +92,7 @@ def parse_filter(text: str) -> DeviceName:
 
     Raises:
         DeviceFilterError: TensorFlow cannot read it; with the position.
-        TypeError: it is no text.
+        ArgumentTypeError: it is no text.
     """
     return _parse(text, DeviceFilterError)
 
@@ -108,7 +108,7 @@ def parse_exact_filter(text: str) -> DeviceName:
 
     Raises:
         DeviceFilterError: TensorFlow cannot read it, or a number exceeds 2**31 - 1; with the position.
-        TypeError: it is no text.
+        ArgumentTypeError: it is no text.
     """
     name = parse_filter(text)
     for match in re.finditer(r":0*([0-9]{10,})", text):
@@ -126,7 +126,7 @@ def is_job_name(text: str) -> bool:
 
 def _parse(text: str, kind: type[DeviceNameError]) -> DeviceName:
     if not isinstance(text, str):
-        raise TypeError(f"a device {_what(kind)} is a text, not {type(text).__name__}: {text!r}")
+        raise ArgumentTypeError(f"a device {_what(kind)} is a text, not {type(text).__name__}: {text!r}")
     job: str | None = None
     device_type: str | None = None
     numbers: dict[Literal["replica", "task", "id"], int | None] = {}

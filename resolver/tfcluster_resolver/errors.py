@@ -32,6 +32,7 @@ The tree (in brackets the standard exception that it also is)::
      │    ├── AddressError               [ValueError] an address is no "host:port"
      │    ├── TasksUnreachableError      [TimeoutError] with .missing, each task and its cause
      │    ├── ClusterChangedError        this process is connected to another ClusterSpec
+     │    │    └── SnapshotOutdatedError the cluster has scaled a task of the snapshot away
      │    ├── ConnectedTooLateError      variables were made before the process became a task of the cluster
      │    └── DeviceScopeError           [ValueError] called inside a tf.device scope of another task
      ├── ResizeError                     the running program cannot follow a change of its cluster
@@ -46,7 +47,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tfcluster_resolver.waiting import MissingTask
+    from tfcluster_resolver.reachability import MissingTask
 
 
 class TFClusterError(Exception):
@@ -103,6 +104,9 @@ class NotPublishedError(KubernetesError):
 
 class ArgumentError(TFClusterError):
     """A call of this package is given what it does not take; the message names the argument."""
+
+    # NB: inside a tf.function AutoGraph keeps the class of an error with just this constructor, and hides any other.
+    __init__ = Exception.__init__
 
 
 class ArgumentTypeError(ArgumentError, TypeError):
@@ -171,6 +175,10 @@ class TasksUnreachableError(ConnectError, TimeoutError):
 
 class ClusterChangedError(ConnectError):
     """This process is connected to another ClusterSpec; tensors and variables that live there would crash it."""
+
+
+class SnapshotOutdatedError(ClusterChangedError):
+    """The cluster no longer has a task of the snapshot, so nobody needs to wait for the snapshot's tasks."""
 
 
 class ConnectedTooLateError(ConnectError):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tfcluster_resolver import tensorflow_api
+from tfcluster_resolver import own_port, tensorflow_api
 from tfcluster_resolver.connect_target import LOCALHOST, Target
 from tfcluster_resolver.device_filters import filters_in_message
 from tfcluster_resolver.errors import ClusterChangedError, ConnectedTooLateError
@@ -44,6 +44,8 @@ def permit(target: Target, *, on_change: str) -> None:
     Raises:
         ClusterChangedError: it is connected to another cluster, and is not to be reset or cannot be.
         ConnectedTooLateError: it has variables that its new job's name would break.
+        ServeError: it cannot listen on the port of its own task.
+        AddressError: the own address is not "host:port".
     """
     connection = tensorflow_api.connected_to(target.spec.jobs)
     if connection is None:
@@ -91,7 +93,12 @@ def filtered_tasks(message: Any) -> set[tuple[str, int]]:
 
 
 def _permit_first(target: Target) -> None:
-    """Refuse a new job's name to a process that has variables under the old one: TensorFlow loses them."""
+    """Refuse a task whose port is taken, and a new job's name to a process that has variables under the old one.
+
+    TensorFlow loses those variables; and where it cannot open the port, the process can never connect again.
+    """
+    if target.inside:
+        own_port.require_free(target.job, target.index, target.spec.task_address(target.job, target.index))
     early = tensorflow_api.held_elsewhere(target.job, variables_only=True) if tensorflow_api.is_running() else []
     if early:
         raise ConnectedTooLateError(

@@ -10,9 +10,10 @@ import copy
 import os
 from typing import Any, Self
 
-from tfcluster_resolver import contract, tensorflow_class
+from tfcluster_resolver import _arguments, contract, tensorflow_class
 from tfcluster_resolver.answers import ClusterAnswers
 from tfcluster_resolver.cluster import Membership, NewEpoch, difference, own_task
+from tfcluster_resolver.errors import ArgumentValueError, ViewError
 from tfcluster_resolver.views.file import ViewFile
 from tfcluster_resolver.views.frozen import FrozenView, view_of
 from tfcluster_resolver.views.kubernetes import KubernetesViews
@@ -35,7 +36,7 @@ class TFClusterResolver(ClusterAnswers):
 
     Args:
         task_type: the job of the task to speak for; the pod's own by default.
-        task_id: that task's index; the pod's own by default.
+        task_id: that task's index; in the pod's own job its own by default.
         rpc_layer: TensorFlow's rpc layer; the TFCluster's own by default.
         directory: the folder of the mounted view; by default that of ``TFCLUSTER_DIR``, or ``/etc/tfcluster``.
         source: where the view comes from instead; the environment is not looked at then.
@@ -43,6 +44,7 @@ class TFClusterResolver(ClusterAnswers):
     Raises:
         ViewError: the view is missing, unreadable, malformed or too new.
         TaskIdentityError: the pod's environment names its task incompletely.
+        ArgumentError: an argument is of another type, or a job of other tasks is given without an index.
     """
 
     def __init__(
@@ -55,9 +57,18 @@ class TFClusterResolver(ClusterAnswers):
         source: ViewSource | None = None,
     ) -> None:
         self._own = own_task(os.environ) if source is None else None
-        self._task_type = task_type if task_type is not None or self._own is None else self._own.job
-        self._task_id = task_id if task_id is not None or self._own is None else self._own.index
-        self._rpc_layer = rpc_layer
+        self._task_type = _arguments.text_or_none(task_type, "task_type")
+        self._task_id = _arguments.index_or_none(task_id, "task_id")
+        self._rpc_layer = _arguments.text_or_none(rpc_layer, "rpc_layer")
+        if self._own is not None and self._task_type is None:
+            self._task_type = self._own.job
+        if self._own is not None and self._task_id is None:
+            if self._task_type != self._own.job:
+                raise ArgumentValueError(
+                    f"half a task: task_type is {self._task_type!r}, no task_id is given, and this pod is {self._own}; "
+                    "give both or neither"
+                )
+            self._task_id = self._own.index
         if source is None:
             mounted = directory or os.environ.get(contract.ENV_DIRECTORY) or contract.DEFAULT_DIRECTORY
             source = ViewFile(mounted, self._own.index if self._own is not None else self._task_id)
@@ -89,8 +100,9 @@ class TFClusterResolver(ClusterAnswers):
             A resolver at epoch 0 for ever.
 
         Raises:
-            TypeError: an argument is of another type, or holds one.
-            ValueError: a task index is no number of 0 or more.
+            ArgumentTypeError: an argument is of another type, or holds one.
+            ArgumentValueError: a task index is no number of 0 or more.
+            DeviceNameError: TensorFlow could not read a filter.
         """
         view = view_of(cluster, rpc_layer=rpc_layer, device_filters=device_filters)
         return cls(task_type, task_id, source=FrozenView(view))
@@ -106,7 +118,7 @@ class TFClusterResolver(ClusterAnswers):
         """Make a resolver of one view file, such as a copy of a pod's.  The environment is not looked at.
 
         Args:
-            path: the file; it is read at each call.
+            path: the file; it is read at each call, also after the current directory changed.
             task_type: the job of the task to speak for.
             task_id: that task's index.
             rpc_layer: TensorFlow's rpc layer; the file's by default.
@@ -116,6 +128,7 @@ class TFClusterResolver(ClusterAnswers):
 
         Raises:
             ViewError: the file is missing, unreadable, malformed or too new.
+            ArgumentError: an argument is of another type.
         """
         return cls(task_type, task_id, rpc_layer, source=ViewFile.at(path))
 
@@ -157,6 +170,7 @@ class TFClusterResolver(ClusterAnswers):
             KubernetesUnreachableError: it does not answer.
             NoSuchClusterError: there is no such TFCluster.
             NotPublishedError: its views are not published yet.
+            ArgumentError: an argument is of another type, or no name.
         """
         source = KubernetesViews(name, namespace, kubeconfig=kubeconfig, context=context)
         return cls(task_type, task_id, rpc_layer, source=source)
@@ -201,7 +215,9 @@ class TFClusterResolver(ClusterAnswers):
         Raises:
             ViewError: at once where the view cannot be read, and from the iterator where it could not for 5 seconds;
                 the iterator goes on when it is asked again.
+            ArgumentError: the timeout is no number.
         """
+        timeout = _arguments.seconds_or_none(timeout, "timeout")
         live = self._live() or self._source
 
         def read() -> Membership:
@@ -211,11 +227,15 @@ class TFClusterResolver(ClusterAnswers):
 
     def _new_epoch(self, before: Membership, now: Membership) -> NewEpoch:
         added, removed, filters_changed = difference(before, now)
-        return NewEpoch(now.view.epoch, added, removed, filters_changed, self._frozen_at(now.view))
+        resolver = self._frozen_at(now.view)
+        return NewEpoch(now.view.epoch, added, removed, filters_changed, resolver, leaving=now.leaving())
 
     def __repr__(self) -> str:
-        view = self.membership().view
-        cluster = f"{view.namespace}/{view.name} epoch {view.epoch}" if view.name else "of a given ClusterSpec"
+        try:
+            view = self.membership().view
+            cluster = f"{view.namespace}/{view.name} epoch {view.epoch}" if view.name else "of a given ClusterSpec"
+        except ViewError as error:
+            cluster = f"({type(error).__name__})"
         return f"<{type(self).__name__} {cluster}, /job:{self._task_type}/task:{self._task_id}>"
 
 

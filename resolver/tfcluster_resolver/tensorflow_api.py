@@ -136,17 +136,15 @@ def held_elsewhere(job: str, *, variables_only: bool = False) -> list[str]:
 
 
 def visible_gpus() -> int | None:
-    """Count the GPUs that TensorFlow can use, without importing it.
+    """Count the GPUs that TensorFlow can use in this process, without importing it.
 
     Returns:
-        The count, or None where TensorFlow is not imported yet, or its build can use no GPU and so tells nothing.
+        The count, which is 0 where its build or the program leaves it none; None where it is not imported yet.
     """
-    tensorflow: Any = sys.modules.get("tensorflow")
-    if not hasattr(tensorflow, "config") or not hasattr(tensorflow, "test"):  # not imported, or only half
+    config: Any = getattr(sys.modules.get("tensorflow"), "config", None)
+    if not hasattr(config, "get_visible_devices"):  # not imported, or only half
         return None
-    if not tensorflow.test.is_built_with_gpu_support():
-        return None
-    return len(tensorflow.config.list_physical_devices("GPU"))
+    return len(config.get_visible_devices("GPU"))
 
 
 def current_device() -> str:

@@ -1,82 +1,195 @@
-"""Waiting until the tasks of a cluster listen.
+"""Waiting until the tasks of a cluster answer: one wait, which follows the view.
 
-TensorFlow connects lazily and blocks for ever, without a word, while one task is missing: be it a name that does not
-resolve or a port that nobody listens on.  This module finds out which, and stops waiting in time.
+It decides who is waited for: the tasks that the view has at each moment, so that one that is scaled away meanwhile is
+waited for no longer, and one that comes is.  Connecting, the command ``wait`` and a program's ``wait()`` all wait here.
 """
 
 from __future__ import annotations
 
-import socket
 import time
-from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
-from enum import Enum
 from typing import Final
 
+from tfcluster_resolver import _arguments
 from tfcluster_resolver.cluster import Membership, Task
-from tfcluster_resolver.errors import AddressError, NoSuchTaskError, TasksUnreachableError
-from tfcluster_resolver.views.file import ViewFile
+from tfcluster_resolver.errors import (
+    ArgumentTypeError,
+    NoSuchTaskError,
+    SnapshotOutdatedError,
+    TasksUnreachableError,
+    ViewError,
+)
+from tfcluster_resolver.probes import Probes
+from tfcluster_resolver.reachability import MissingTask
+from tfcluster_resolver.resolver import TFClusterResolver
+from tfcluster_resolver.views.watch import GRACE
 
-#: Probes at one time: a thread each, mostly waiting.
-_PARALLEL: Final = 32
-#: Seconds that one connection attempt may take; a live pod answers in milliseconds.
-_ATTEMPT: Final = 3.0
-#: Seconds between two rounds, first and at most: the start of a cluster is quick to notice, a long wait is cheap.
-_FIRST_PAUSE: Final = 0.1
-_LONGEST_PAUSE: Final = 1.0
-
-
-class Cause(Enum):
-    """Why a task could not be reached, and where to look."""
-
-    UNRESOLVED = "name does not resolve (is there a pod of that name, and does the cluster's DNS answer?)"
-    NO_POD = "no pod (its Service's name resolves and its own does not: look at `kubectl get pods` and their events)"
-    REFUSED = "connection refused (the pod is not ready: it is there and nothing listens; look at its log)"
-    TIMED_OUT = "timed out (nothing answers: is the pod running, does a NetworkPolicy drop it?)"
-    UNREACHABLE = "network error"
-    SILENT = "accepts a connection and does not answer as a TensorFlow server (does its process hang?)"
+#: Seconds between two looks at the view.
+_LOOK: Final = 0.5
+#: Seconds that a task gets which came at the very end.
+_MOMENT: Final = 0.1
+#: Tasks that a message lists; the errors hold all.
+_LISTED: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
-class MissingTask:
-    """A task that did not accept a connection: its job, index and address, and the cause at the last attempt."""
+class Wanted:
+    """Who is waited for at one moment.
 
-    job: str
-    index: int
-    address: str
-    cause: Cause
+    Attributes:
+        tasks: job, index and address of each.
+        cluster: what messages call the cluster.
+        gone: those of a snapshot's tasks that the cluster has no more.
+    """
 
-    def __str__(self) -> str:
-        return f"/job:{self.job}/task:{self.index} at {self.address}: {self.cause.value}"
+    tasks: Sequence[Task]
+    cluster: str
+    gone: Sequence[Task] = ()
 
 
-def host_and_port(address: str) -> tuple[str, int]:
-    """Take an address apart.
+def wait(resolver: TFClusterResolver | None = None, *, jobs: Iterable[str] = (), timeout: float = 300.0) -> int:
+    """Wait until every other task accepts connections.
+
+    A resize is followed: a task that is scaled away meanwhile is waited for no longer, and one that is added is.  It
+    needs no TensorFlow, and connects to nothing for longer than a moment.
 
     Args:
-        address: "host:port"; an IPv6 host stands in brackets.
+        resolver: the cluster; by default that of this pod.  A snapshot's tasks never change: the wait for one ends
+            when the cluster has scaled a task of it away.
+        jobs: the jobs to wait for; none means all that this task sees.
+        timeout: how long to wait for all of them together, in seconds; 0 looks once, for about a second.
 
     Returns:
-        Host and port.
+        How many tasks there are, all of which answered.
 
     Raises:
-        AddressError: the text is no such address.
+        TasksUnreachableError: some tasks did not answer in time; each is listed with its cause.
+        SnapshotOutdatedError: a task of the snapshot is gone, and some have not answered.
+        NoSuchTaskError: this task sees no such job.
+        AddressError: an address is not "host:port".
+        ViewError: the view is missing, unreadable, malformed or too new, for 5 seconds once the wait has begun.
+        ArgumentError: an argument is of another type, or the time-out is below 0 or no number.
     """
-    host, colon, port = address.rpartition(":")
-    if not (host and colon and port.isascii() and port.isdigit() and len(port) < 6 and int(port) < 65536):
-        raise AddressError(f"{address!r} is not an address of the form host:port, as TensorFlow wants it")
-    if "/" in host:
-        raise AddressError(f"{address!r} has a scheme or a path; TensorFlow's addresses are host:port alone")
-    return host.removeprefix("[").removesuffix("]"), int(port)
+    if isinstance(jobs, str) or not isinstance(jobs, Iterable):
+        raise ArgumentTypeError(f"jobs must be a list of the names of jobs, not {type(jobs).__name__}")
+    names = tuple(_arguments.text(job, "a job in jobs") for job in jobs)
+    seconds = _arguments.seconds(timeout, "timeout")
+    if resolver is None:
+        resolver = TFClusterResolver()
+    elif not isinstance(resolver, TFClusterResolver):
+        raise ArgumentTypeError(f"wait() takes a TFClusterResolver, not {type(resolver).__name__}")
+    own = (resolver.task_type, resolver.task_id)
+
+    def look() -> Wanted:
+        return wanted(resolver.membership(), own, jobs=names, gone=gone_from(resolver))
+
+    return len(wait_for(look, timeout=seconds).tasks)
 
 
-def wait_for_tasks(tasks: Iterable[tuple[str, int, str]], *, timeout: float) -> tuple[MissingTask, ...]:
-    """Wait until every task accepts a TCP connection.
+def wanted(
+    membership: Membership,
+    own: tuple[str | None, int | None] | None = None,
+    *,
+    jobs: Sequence[str] = (),
+    gone: Sequence[Task] = (),
+) -> Wanted:
+    """Choose whom to wait for.
+
+    Args:
+        membership: the cluster at this moment.
+        own: job and index of the task that is not waited for; by default the one that this process is.
+        jobs: the jobs to wait for; none means all.
+        gone: the tasks that the cluster has no more.
+
+    Returns:
+        The tasks.
+
+    Raises:
+        NoSuchTaskError: the view does not show one of the jobs.
+    """
+    view, there = membership.view, membership.jobs()
+    if own is None and membership.own is not None:
+        own = (membership.own.job, membership.own.index)
+    cluster = f"{view.namespace}/{view.name}" if view.name else "the given ClusterSpec"
+    for job in jobs:
+        if job not in there:
+            raise NoSuchTaskError(
+                f"no job {job!r} in the view of {cluster}, which shows {', '.join(sorted(there)) or 'none'}: "
+                "it does not exist, or this task's device filters hide it"
+            )
+    tasks = [task for task in membership.tasks() if task[:2] != own and (not jobs or task[0] in jobs)]
+    return Wanted(tasks, f"{cluster} (epoch {view.epoch})" if view.name else cluster, gone)
+
+
+def gone_from(resolver: TFClusterResolver) -> Sequence[Task]:
+    """List the tasks of a snapshot that its cluster has no more, as far as that can be told; none where it is live."""
+    try:
+        change = next(iter(resolver.watch(timeout=0)), None)
+    except ViewError:  # a snapshot does not depend on it
+        return ()
+    return change.removed if change is not None else ()
+
+
+def wait_for(look: Callable[[], Wanted], *, timeout: float, grpc: bool = False) -> Wanted:
+    """Wait until every task answers, whoever that is at each moment.
+
+    Args:
+        look: tells who is waited for now; it is asked again and again.
+        timeout: how long to wait for all of them together, in seconds; 0 looks once, for about a second.
+        grpc: whether a task must answer as a gRPC server does; else it is enough that it accepts a connection.
+
+    Returns:
+        Those that were waited for, all of which have answered.
+
+    Raises:
+        TasksUnreachableError: some tasks did not answer in time; each is listed with its cause.
+        SnapshotOutdatedError: a task is gone for good, and some have not answered.
+        AddressError: an address is not "host:port".
+        ViewError: ``look`` raised it at first, or for 5 seconds.
+    """
+    deadline = time.monotonic() + timeout
+    now = look()
+    seen = time.monotonic()
+    with closing(Probes(grpc=grpc)) as probes:
+        while True:
+            probes.want(now.tasks)
+            if timeout:
+                probes.run(min(deadline - time.monotonic(), _LOOK))
+            else:
+                probes.look_once()
+            missing = probes.missing()
+            try:
+                now, before = look(), now
+                seen = time.monotonic()
+            except ViewError:
+                if time.monotonic() - seen > GRACE or not missing:
+                    raise
+                before = now
+            if missing and now.gone:
+                raise _outdated(now, missing)
+            if now.tasks == before.tasks and not missing:
+                return now
+            if time.monotonic() >= deadline:
+                if now.tasks != before.tasks:
+                    probes.want(now.tasks)
+                    probes.run(_MOMENT)
+                    missing = probes.missing()
+                if not missing:
+                    return now
+                raise _unreachable(now, missing, timeout)
+
+
+def wait_for_tasks(
+    tasks: Iterable[tuple[str, int, str]], *, timeout: float, grpc: bool = False
+) -> tuple[MissingTask, ...]:
+    """Wait until every one of some tasks answers.
 
     Args:
         tasks: job, index and address of each.
-        timeout: how long to wait for all of them together, in seconds; 0 looks once.
+        timeout: how long to wait for all of them together, in seconds; 0 looks once, for about a second.
+        grpc: whether a task must answer as a gRPC server does; else it is enough that it accepts a connection.
 
     Returns:
         The tasks that did not answer by then, in the order given; none if all are up.
@@ -84,165 +197,31 @@ def wait_for_tasks(tasks: Iterable[tuple[str, int, str]], *, timeout: float) -> 
     Raises:
         AddressError: an address is not "host:port".
     """
-    deadline = time.monotonic() + timeout
-    waiting = [(job, index, address, host_and_port(address)) for job, index, address in tasks]
-    pause = _FIRST_PAUSE
-    pool = ThreadPoolExecutor(max_workers=_PARALLEL, thread_name_prefix="tfcluster-probe")
-    try:
-        while True:
-            probes = [pool.submit(_probe, target, _ATTEMPT) for *_, target in waiting]
-            # NB: looking up a name cannot be interrupted, so a probe may outlive the deadline; it is not waited for.
-            wait(probes, timeout=max(deadline - time.monotonic(), _ATTEMPT))
-            causes = [probe.result() if probe.done() else Cause.TIMED_OUT for probe in probes]
-            down = [(task, cause) for task, cause in zip(waiting, causes, strict=True) if cause is not None]
-            if not down or time.monotonic() + pause > deadline:
-                return tuple(MissingTask(job, index, address, cause) for (job, index, address, _), cause in down)
-            waiting = [task for task, _ in down]
-            time.sleep(pause)
-            pause = min(pause * 2, _LONGEST_PAUSE)
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
+    with closing(Probes(grpc=grpc)) as probes:
+        probes.want(tuple(tasks))
+        if timeout > 0:
+            probes.run(timeout)
+        else:
+            probes.look_once()
+        return probes.missing()
 
 
-def _probe(target: tuple[str, int], timeout: float) -> Cause | None:
-    try:
-        with socket.create_connection(target, timeout=timeout):
-            return None
-    except (socket.gaierror, UnicodeError):
-        return Cause.NO_POD if _service_resolves(target) else Cause.UNRESOLVED
-    except ConnectionRefusedError:
-        return Cause.REFUSED
-    except TimeoutError:
-        return Cause.TIMED_OUT
-    except OSError:
-        return Cause.UNREACHABLE
+def _unreachable(now: Wanted, missing: tuple[MissingTask, ...], timeout: float) -> TasksUnreachableError:
+    return TasksUnreachableError(
+        f"{len(missing)} of {len(now.tasks)} other tasks of {now.cluster} did not answer within {timeout:g} s:\n"
+        + _listed(missing),
+        missing,
+    )
 
 
-def _service_resolves(target: tuple[str, int]) -> bool:
-    """Look up the headless Service of a task's name: it resolves while any pod of the cluster has an address."""
-    _, _, service = target[0].partition(".")
-    if "." not in service:
-        return False
-    try:
-        return bool(socket.getaddrinfo(service, target[1], type=socket.SOCK_STREAM))
-    except (OSError, UnicodeError):
-        return False
+def _outdated(now: Wanted, missing: tuple[MissingTask, ...]) -> SnapshotOutdatedError:
+    return SnapshotOutdatedError(
+        f"the snapshot of {now.cluster} is outdated: the cluster has changed, and these of its tasks do not answer:\n"
+        f"{_listed(missing)}\nThe cluster no longer has, at the snapshot's address:\n{_listed(now.gone)}\n"
+        "Take a new snapshot() and try again; give the resolver itself, and the wait follows such a change"
+    )
 
 
-#: Seconds between two looks at the view: a task that was scaled away is not waited for any longer than that.
-_LOOK: Final = 5.0
-#: Seconds below which another look is not worth while.
-_SHORT: Final = 0.1
-
-
-def await_tasks(source: ViewFile, own: Task | None, *, jobs: Sequence[str], timeout: float) -> int:
-    """Wait until every other task of the cluster, or of some jobs, accepts connections.
-
-    Args:
-        source: the mounted view; it is read again and again, so that a resize is followed.
-        own: the own task, which is not waited for.
-        jobs: the jobs to wait for; none means all that the view shows.
-        timeout: how long to wait for all of them together, in seconds; 0 looks once.
-
-    Returns:
-        How many tasks there are, all of which listen.
-
-    Raises:
-        NoSuchTaskError: the view does not show one of the jobs.
-        TasksUnreachableError: some tasks did not answer in time; each is listed with its cause.
-        AddressError: an address is not "host:port".
-        ViewError: the view is missing, unreadable, malformed or too new.
-    """
-    deadline = time.monotonic() + timeout
-    answered: set[tuple[str, int, str]] = set()
-    while True:
-        membership = Membership(view=source.read().view, own=own)
-        wanted = _wanted(membership, jobs)
-        waiting = [task for task in wanted if task not in answered]
-        left = max(deadline - time.monotonic(), 0.0)
-        missing = wait_for_tasks(waiting, timeout=min(left, _LOOK))
-        down = {(one.job, one.index, one.address) for one in missing}
-        answered.update(task for task in waiting if task not in down)
-        now = Membership(view=source.read().view, own=own)
-        if not missing and all(task in answered for task in _wanted(now, jobs)):
-            return len(wanted)
-        if missing and time.monotonic() + _SHORT >= deadline:
-            view = membership.view
-            raise TasksUnreachableError(
-                f"{len(missing)} of {len(wanted)} other tasks of {view.namespace}/{view.name} (epoch {view.epoch}) did "
-                f"not accept a connection within {timeout:g} s:\n" + "\n".join(f"  {one}" for one in missing),
-                missing,
-            )
-
-
-def _wanted(membership: Membership, jobs: Sequence[str]) -> list[tuple[str, int, str]]:
-    own = membership.own
-    others = [task for task in membership.tasks() if own is None or task[:2] != (own.job, own.index)]
-    there = membership.jobs()
-    for job in jobs:
-        if job not in there:
-            raise NoSuchTaskError(
-                f"no job {job!r} in the view of {membership.view.namespace}/{membership.view.name}, which shows "
-                f"{', '.join(sorted(there)) or 'none'}: it does not exist, or this task's device filters hide it"
-            )
-    return [task for task in others if not jobs or task[0] in jobs]
-
-
-#: How HTTP/2, and so gRPC, begins (RFC 9113, 3.4), with the settings that must follow: none.
-_GREETING: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
-_FRAME_HEADER: Final = 9
-_SETTINGS: Final = 4
-#: Seconds that a server on this machine gets to greet back.
-_ANSWER: Final = 3.0
-
-
-class PortState(Enum):
-    """What a program that wants to listen on a port meets."""
-
-    FREE = "free"
-    TAKEN = "taken"
-    FORBIDDEN = "forbidden"
-
-
-def port_state(port: int) -> PortState:
-    """Tell whether this process could listen on a port.
-
-    Args:
-        port: TCP port, 0 for any.
-
-    Returns:
-        What it would meet.
-    """
-    try:
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(("", port))
-    except PermissionError:
-        return PortState.FORBIDDEN
-    except OSError:
-        return PortState.TAKEN
-    return PortState.FREE
-
-
-def speaks_grpc(host: str, port: int) -> bool:
-    """Tell whether what listens on a port greets as a gRPC server does.
-
-    Args:
-        host: name or IP address.
-        port: TCP port.
-
-    Returns:
-        Whether the first frame of its answer is HTTP/2's SETTINGS.
-    """
-    try:
-        with socket.create_connection((host, port), timeout=_ANSWER) as connection:
-            connection.sendall(_GREETING)
-            header = b""
-            while len(header) < _FRAME_HEADER:
-                part = connection.recv(_FRAME_HEADER - len(header))
-                if not part:
-                    return False
-                header += part
-    except OSError:
-        return False
-    return header[3] == _SETTINGS
+def _listed(tasks: Sequence[object]) -> str:
+    more = len(tasks) - _LISTED
+    return "\n".join([f"  {one}" for one in tasks[:_LISTED]] + ([f"  and {more} more"] if more > 0 else []))

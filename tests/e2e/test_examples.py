@@ -28,6 +28,7 @@ ELSEWHERE = {
     "tensorboard.yaml",
     "tf-config.yaml",
     "custom-image.yaml",
+    "data-service.yaml",
     "hpa.yaml",
 }
 CHIEF = "digits-chief-0"

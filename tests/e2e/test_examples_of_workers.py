@@ -15,9 +15,10 @@ AUTOSCALERS = Kind("autoscaling/v2", "horizontalpodautoscalers")
 
 @pytest.fixture(scope="module")
 def world(apply_example: Callable[[str], LiveWorld]) -> LiveWorld:
-    """The three examples of this module, side by side."""
+    """The examples of this module, side by side."""
     apply_example("tf-config.yaml")
     apply_example("custom-image.yaml")
+    apply_example("data-service.yaml")
     return apply_example("hpa.yaml")
 
 
@@ -32,6 +33,16 @@ def test_example_of_equal_workers_learns_and_ends(world: LiveWorld, name: str):
         assert "\ndone\n" in log
         assert max(map(float, re.findall(r"accuracy (0\.\d+)", log))) >= 0.8
     assert world.status(name)["restarts"] == 0
+
+
+def test_data_service_example_learns_and_ends(world: LiveWorld):
+    """The chief trains with what the data workers prepare, and the cluster succeeds when the chief does."""
+    world.await_success("digits-data")
+
+    log = world.logs("digits-data-chief-0")
+    assert "the data come from digits-data-dispatcher-0.digits-data." in log
+    assert "\ndone\n" in log
+    assert max(map(float, re.findall(r"accuracy (0\.\d+)", log))) >= 0.8
 
 
 def test_hpa_example_scales_the_workers(world: LiveWorld):

@@ -91,7 +91,7 @@ def test_lost_device_is_warned_of(granted, fake_devices):
 
     (warning,) = told
     assert "has 1 healthy GPU devices" in warning
-    assert "2 are visible in this pod" in warning
+    assert "2 can be used in this process" in warning
 
 
 # The guide's snippets that need a cluster.

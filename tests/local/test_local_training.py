@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 from support.waiting import eventually
 from unit.local_world import Api, Run, processes_with
 
@@ -34,7 +35,7 @@ def play(tmp_path: Path, tensorflow: Path) -> Iterator[Run]:
     """Plays an example; it ends with the test."""
     made: list[Run] = []
 
-    def start(example: str) -> Run:
+    def start(example: str | Path) -> Run:
         options = ("--python", str(tensorflow), "--map", f"/opt/examples={ROOT / 'examples'}")
         made.append(Run(tmp_path, ROOT / "examples" / example, options=options))
         return made[-1]
@@ -55,6 +56,41 @@ def test_equal_workers_train_together_to_the_end(play) -> None:
     last = {line.partition("| ")[2] for line in run.out.splitlines() if "pass 10:" in line}
     assert len(last) == 1
     assert float(re.search(r"accuracy ([0-9.]+)", last.pop())[1]) > 0.8
+
+
+def test_equal_workers_are_resized_in_their_pods(play, tmp_path) -> None:
+    """Two workers become three and two again: each pass is made once, and no pod starts again."""
+    manifest = yaml.safe_load((ROOT / "examples" / "multi-worker-mirrored.yaml").read_text())
+    worker = manifest["spec"]["jobs"]["worker"]
+    worker["drainSeconds"] = int(DEADLINE)
+    folder = str(tmp_path / "checkpoints")
+    worker["template"]["spec"]["containers"][0]["command"] += ["--epochs", "1000000", "--checkpoints", folder]
+    resizable = tmp_path / "resizable.yaml"
+    resizable.write_text(yaml.safe_dump(manifest))
+    run = play(resizable)
+
+    def await_pass(starts: int, replicas: int) -> None:
+        """Wait until the first worker has started so often, and made a pass among so many."""
+        said = (
+            rf"(?s)(worker-0 \| worker 0 of \d.*){{{starts - 1}}}worker-0 \| worker 0 of {replicas}.*worker-0 \| pass"
+        )
+        eventually(
+            lambda: re.search(said, run.out),
+            bool,
+            what=f"a pass of {replicas} workers after start {starts}; {run.err}{run.out[-3000:]}",
+            within=DEADLINE,
+        )
+
+    await_pass(1, 2)
+    for starts, replicas in ((2, 3), (3, 2)):
+        Api(run, "digits-mirrored").patch({"jobs": {"worker": {"replicas": replicas}}})
+        await_pass(starts, replicas)
+
+    passes = [int(number) for number in re.findall(r"worker-0 \| pass (\d+):", run.out)]
+    assert passes == list(range(1, len(passes) + 1))
+    assert "starts again" not in run.err
+    run.signal(signal.SIGINT)
+    assert run.end() == 130
 
 
 def test_parameter_servers_train_heal_and_are_told_of_more_workers(play) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -21,10 +22,11 @@ from properties.strategies import (
 )
 from unit.in_memory import CLUSTER_UID, InMemoryWorld, RefusedError, groups_of, settled, views_for
 
-from tfcluster_operator.model import naming, reasons, views
+from tfcluster_operator.model import naming, reasons
 from tfcluster_operator.model.actions import CreatePod, Delete, Patch
 from tfcluster_operator.model.digests import digest
 from tfcluster_operator.model.spec import TFCluster
+from tfcluster_operator.model.view_files import membership_digest, read_file
 from tfcluster_resolver import contract
 
 MANY = settings(max_examples=120, deadline=None)
@@ -40,14 +42,15 @@ def masked(world: InMemoryWorld, *, epochs: bool) -> dict[str, Any]:
     Pods stand under their hostnames, by which others find them; failed pods that are kept are left out.
     """
     kept, tasks = world.kept(), {name: task for task, name in world.by_task().items()}
+    uids = {task: world.objects["Pod", name]["metadata"]["uid"] for name, task in tasks.items()}
     return {
-        f"{kind}/{tasks.get(name, name) if kind == 'Pod' else name}": _mask(kind, found, epochs=epochs)
+        f"{kind}/{tasks.get(name, name) if kind == 'Pod' else name}": _mask(kind, found, uids, epochs=epochs)
         for (kind, name), found in sorted(world.objects.items())
         if kind != "Pod" or name not in kept
     }
 
 
-def _mask(kind: str, found: dict[str, Any], *, epochs: bool) -> dict[str, Any]:
+def _mask(kind: str, found: dict[str, Any], uids: Mapping[str, str], *, epochs: bool) -> dict[str, Any]:
     metadata = {key: value for key, value in found["metadata"].items() if key not in _SERVERS_OWN}
     metadata["annotations"] = {k: v for k, v in metadata.get("annotations", {}).items() if k not in _MAY_DIFFER}
     rest = {key: value for key, value in found.items() if key not in {"metadata", "status", "binaryData", "immutable"}}
@@ -55,15 +58,23 @@ def _mask(kind: str, found: dict[str, Any], *, epochs: bool) -> dict[str, Any]:
         metadata["name"] = found["spec"].get("hostname")
         rest["spec"] = {key: value for key, value in found["spec"].items() if key != "nodeName"}
     if kind == "ConfigMap":
-        rest["data"] = {name: _mask_view(text, epochs=epochs) for name, text in found["data"].items()}
+        rest["data"] = {name: _mask_view(text, uids, epochs=epochs) for name, text in found["data"].items()}
         rest["binaryData"] = found.get("binaryData") or {}
     return {"metadata": metadata, **rest}
 
 
-def _mask_view(text: str, *, epochs: bool) -> str:
-    if epochs:
-        return text
+def _mask_view(text: str, uids: Mapping[str, str], *, epochs: bool) -> str:
     view = contract.load(text)
+    known = {
+        job: {
+            index: "its pod" if told == digest(uids.get(f"demo-{naming.dns_job(job)}-{index}", ""))[:6] else "no pod"
+            for index, told in tasks.items()
+        }
+        for job, tasks in view.incarnations.items()
+    }
+    view = replace(view, incarnations=known)
+    if epochs:
+        return contract.dump(view)
     accelerators = {job: replace(held, tasks={}) for job, held in view.accelerators.items()}
     return contract.dump(replace(view, epoch=0, accelerators=accelerators))
 
@@ -90,7 +101,7 @@ def assert_told(world: InMemoryWorld, cluster: TFCluster) -> None:
             pod = world.read("Pod", world.by_task()[naming.pod_name(cluster.name, job.name, index)])
             files = world.objects["ConfigMap", naming.view_name(cluster.name, job.name)]["data"]
             text = files.get(contract.task_view_file(index), files[contract.VIEW_FILE])
-            assert not pod.listening or pod.told == digest(text)
+            assert not pod.listening or pod.told == read_file(text).told
 
 
 def assert_history(world: InMemoryWorld, cluster: TFCluster) -> None:
@@ -105,9 +116,13 @@ def assert_history(world: InMemoryWorld, cluster: TFCluster) -> None:
 @MANY
 @given(cluster=clusters)
 def test_a_plan_carried_out_leaves_nothing_to_plan(cluster):
-    """From nothing, one plan makes the whole cluster, and the plan after it is empty."""
+    """From nothing, one plan makes the whole cluster, one tells the chief of the pods, and the next is empty."""
     world = InMemoryWorld()
     world.apply_all(world.plan(cluster).actions, cluster)
+    second = world.plan(cluster).actions
+    assert {action.reason for action in second} <= {reasons.VIEW_AMENDED}
+    assert all(action.name == "demo-chief" or action.name.startswith("demo-chief-") for action in second)
+    world.apply_all(second, cluster)
 
     after = world.plan(cluster)
 
@@ -258,7 +273,7 @@ def test_a_pod_is_created_only_where_its_name_and_its_view_exist(edit, spoils):
                 assert (service.cluster_ip, service.meta.owner_uid) == ("None", CLUSTER_UID)
                 files = world.objects["ConfigMap", naming.view_name("demo", action.task.job.name)]["data"]
                 text = files.get(contract.task_view_file(action.task.index), files[contract.VIEW_FILE])
-                assert action.view_digest == digest(text)
+                assert action.view_digest == read_file(text).told
             world.apply(action, after)
         world.end_graceful_deletions()
 
@@ -292,7 +307,7 @@ def _assert_survivors_know(world: InMemoryWorld, cluster: TFCluster, going: set[
             if name in going or not name:
                 continue
             if (pod := world.read("Pod", name)).listening:
-                assert job_views.digest_for(index) == pod.told, f"{name} was not told"
+                assert job_views.told_for(index) == pod.told, f"{name} was not told"
 
 
 @MANY
@@ -311,6 +326,33 @@ def test_no_pod_outside_the_declared_indices_remains(edit, spoils):
         assert (task.job.name, str(task.index)) == (labels[naming.LABEL_JOB], labels[naming.LABEL_TASK_INDEX])
 
 
+@MANY
+@given(edit=edits, spoils=spoilings(*POD_FATES, *TAMPERINGS))
+def test_the_chief_knows_the_pod_of_each_task_in_the_end(edit, spoils):
+    """Whatever became of the pods, its view names those that there are, and of other tasks none."""
+    before, after = edit
+    world = spoiled(before, [one for one in spoils if one.what != "drop our labels"])
+
+    world.settle(after)
+
+    if after.job("chief") is None:
+        return
+    pods = {
+        (t.job.name, t.index): world.by_task().get(naming.pod_name("demo", t.job.name, t.index)) for t in after.tasks()
+    }
+    for text in world.objects["ConfigMap", "demo-chief"]["data"].values():
+        view = contract.load(text)
+        told = {(job, index): short for job, of_job in view.incarnations.items() for index, short in of_job.items()}
+        seen = {
+            (job, index)
+            for job, tasks in view.jobs.items()
+            for index in (tasks if isinstance(tasks, Mapping) else range(len(tasks)))
+        }
+        uids = {task: world.objects["Pod", pod]["metadata"]["uid"] for task, pod in pods.items() if pod is not None}
+        expected = {task: digest(uid)[:6] for task, uid in uids.items() if task in seen and task[0] != "chief"}
+        assert told == ({} if after.suspend else expected)
+
+
 @SOME
 @given(edit=edits)
 def test_an_edit_that_changes_no_view_costs_no_write_of_a_view(edit):
@@ -325,5 +367,5 @@ def test_an_edit_that_changes_no_view_costs_no_write_of_a_view(edit):
         for file, text in world.objects["ConfigMap", name]["data"].items():
             old = was.get(name, {}).get(file)
             view = contract.load(text)
-            same = old is not None and (views.membership_digest(contract.load(old)) == views.membership_digest(view))
+            same = old is not None and (membership_digest(contract.load(old)) == membership_digest(view))
             assert (1 if same else 2) == view.epoch

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 
 from hypothesis import given, settings
@@ -14,8 +14,8 @@ from properties.strategies import clusters
 from unit.in_memory import InMemoryWorld, views_for
 
 from tfcluster_operator.model import filters
-from tfcluster_operator.model.digests import digest
 from tfcluster_operator.model.spec import EVALUATOR, Job, Task, TFCluster
+from tfcluster_operator.model.view_files import read_file
 from tfcluster_resolver import contract
 
 MANY = settings(max_examples=150, deadline=None)
@@ -88,14 +88,14 @@ def test_a_task_is_in_a_view_exactly_when_it_is_visible(cluster):
         listed = {
             (job, index): address
             for job, tasks in jobs.items()
-            for index, address in (tasks.items() if isinstance(tasks, dict) else enumerate(tasks))
+            for index, address in (tasks.items() if isinstance(tasks, Mapping) else enumerate(tasks))
         }
         assert {
             (task.job.name, task.index): cluster.address_of(task) for task in cluster.tasks() if sees(texts, task)
         } == listed
         for job in cluster.jobs:
             if job.name in jobs:
-                assert isinstance(jobs[job.name], dict) == (len(jobs[job.name]) < job.replicas)
+                assert isinstance(jobs[job.name], Mapping) == (len(jobs[job.name]) < job.replicas)
 
 
 @MANY
@@ -143,11 +143,12 @@ def test_every_pod_is_told_of_the_file_it_reads(cluster):
             task = next(t for t in cluster.tasks() if name == f"demo-{t.job.name.replace('_', '-')}-{t.index}")
             data = world.objects["ConfigMap", name.rpartition("-")[0]]["data"]
             file = f"task-{task.index}.json" if task.index in task.job.task_filters else "cluster.json"
-            assert digest(data[file]) == world.read("Pod", name).told
+            assert read_file(data[file]).told == world.read("Pod", name).told
 
 
 _NAMES = st.text("abc_", min_size=1, max_size=5)
 _TEXTS = st.text(max_size=8)
+_RANGES = st.tuples(st.integers(0, 9), st.integers(0, 9)).map(lambda pair: tuple(sorted(pair)))
 _COUNTS = st.dictionaries(_TEXTS, st.integers(0, 9), max_size=3)
 _VIEWS = st.builds(
     contract.View,
@@ -166,10 +167,7 @@ _VIEWS = st.builds(
         _NAMES,
         st.lists(
             st.builds(
-                contract.FilterRange,
-                start=st.integers(0, 9),
-                stop=st.integers(0, 9),
-                filters=st.lists(_TEXTS, max_size=2).map(tuple),
+                lambda of, texts: contract.FilterRange(*of, texts), _RANGES, st.lists(_TEXTS, max_size=2).map(tuple)
             ),
             max_size=2,
         ).map(tuple),
@@ -184,6 +182,8 @@ _VIEWS = st.builds(
         ),
         max_size=2,
     ),
+    leaving=st.dictionaries(_NAMES, st.lists(_RANGES, max_size=2).map(tuple), max_size=2),
+    incarnations=st.dictionaries(_NAMES, st.dictionaries(st.integers(0, 99), _TEXTS, max_size=2), max_size=2),
 )
 
 
@@ -203,7 +203,12 @@ _JSON = st.recursive(
     max_leaves=4,
 )
 _PATHS = st.lists(
-    st.sampled_from(["version", "cluster", "uid", "epoch", "jobs", "deviceFilters", "accelerators", "worker", 0, "0"]),
+    st.sampled_from(
+        [
+            *("version", "cluster", "uid", "epoch", "jobs", "deviceFilters", "accelerators", "leaving", "incarnations"),
+            *("worker", 0, "0"),
+        ]
+    ),
     min_size=1,
     max_size=4,
 )

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import tarfile
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -94,6 +95,12 @@ def test_sources_build_the_same_wheel(release, version, tmp_path):
 
     wheel = f"tfcluster-{version}-py3-none-any.whl"
     assert contents(tmp_path / "dist")[wheel] == contents(release)[wheel]
+
+
+def test_wheel_says_that_it_has_types(release, version):
+    """Type checkers take the annotations of the resolver and of the client where a marker says so (PEP 561)."""
+    with zipfile.ZipFile(release / f"tfcluster-{version}-py3-none-any.whl") as wheel:
+        assert {"tfcluster/py.typed", "tfcluster_resolver/py.typed"} <= set(wheel.namelist())
 
 
 def test_wheel_gives_the_resolver_without_a_dependency(release, version, clean_venv):

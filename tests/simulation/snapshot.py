@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -34,6 +35,7 @@ def snapshot(kube: Any) -> dict[str, Any]:
     """Tell what there is in the namespace, by kind and name."""
     digests: dict[str, int] = {}
     found: dict[str, Any] = {}
+    pods = _pods(kube)
     for kind in KINDS:
         try:
             objects = kube.list(kind, dialect.NAMESPACE)
@@ -43,7 +45,7 @@ def snapshot(kube: Any) -> dict[str, Any]:
         for one in objects:
             if one["metadata"]["name"].startswith("huge"):
                 continue  # only its neighbour is looked at: it is still being made
-            found[f"{kind}/{stable(kind, one['metadata']['name'])}"] = _masked(kind, one, digests)
+            found[f"{kind}/{stable(kind, one['metadata']['name'])}"] = _masked(kind, one, digests, pods)
     return found
 
 
@@ -71,7 +73,30 @@ def without_reports(found: dict[str, Any], *, replaced: bool = False) -> dict[st
     return kept
 
 
-def _masked(kind: str, one: Mapping[str, Any], digests: dict[str, int]) -> dict[str, Any]:
+def _pods(kube: Any) -> dict[str, str]:
+    """Give what a view calls each pod, by the task's hostname; a failed pod that is kept is its task's no longer."""
+    return {
+        one["spec"].get("hostname", ""): hashlib.sha256(one["metadata"]["uid"].encode()).hexdigest()[:6]
+        for one in kube.list("pods", dialect.NAMESPACE)
+        if dialect.LABEL_KEPT not in (one["metadata"].get("labels") or {})
+    }
+
+
+def _known_pods(text: str, pods: Mapping[str, str]) -> str:
+    """Mask the pods that a view names: whether each is the task's present one is compared."""
+    try:
+        view = json.loads(text)
+        named = view["incarnations"]
+    except (ValueError, KeyError, TypeError):
+        return text
+    for job, tasks in named.items():
+        for index, name in tasks.items():
+            host = f"{view['cluster']['name']}-{job.replace('_', '-')}-{index}"
+            tasks[index] = "its pod" if pods.get(host) == name else "another pod"
+    return json.dumps(view, sort_keys=True, separators=(",", ":")) + "\n"
+
+
+def _masked(kind: str, one: Mapping[str, Any], digests: dict[str, int], pods: Mapping[str, str]) -> dict[str, Any]:
     metadata = {name: value for name, value in one["metadata"].items() if name not in _METADATA}
     annotations = dict(metadata.get("annotations") or {})
     if dialect.ANNOTATION_VIEW in annotations:
@@ -86,8 +111,11 @@ def _masked(kind: str, one: Mapping[str, Any], digests: dict[str, int]) -> dict[
         # follows from its template is for the builders' unit tests: no fault changes it.
         images = {of["name"]: of["image"] for of in one["spec"]["containers"]}
         rest = {"images": images, "phase": one["status"].get("phase")}
-    elif kind == "configmaps" and "binaryData" in one:
-        rest["binaryData"] = sorted(one["binaryData"])
+    elif kind == "configmaps":
+        if "binaryData" in one:
+            rest["binaryData"] = sorted(one["binaryData"])
+        if "data" in one:
+            rest["data"] = {name: _known_pods(file, pods) for name, file in one["data"].items()}
     text = json.dumps({"metadata": metadata, **rest}, sort_keys=True)
     text = _DIGEST.sub(".resolver-*", _CLOCK.sub("HH:MM:SS", _UID.sub("UID", text)))
     masked: dict[str, Any] = _without_times(json.loads(text))

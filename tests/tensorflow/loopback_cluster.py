@@ -55,6 +55,8 @@ class LoopbackCluster:
         self._processes: dict[tuple[str, int], subprocess.Popen[str]] = {}
         self._started: list[subprocess.Popen[str]] = []
         self._written = 0
+        #: The tasks that leave, by job, as the contract has them.
+        self.leaving: dict[str, tuple[tuple[int, int], ...]] = {}
         self.publish(epoch=1)
 
     def view(self, epoch: int) -> contract.View:
@@ -71,6 +73,7 @@ class LoopbackCluster:
                 for job, texts in self.filters.items()
             },
             accelerators={job: contract.JobAccelerators(limits=counts) for job, counts in self.limits.items()},
+            leaving=self.leaving,
         )
 
     def publish(self, epoch: int) -> None:
@@ -103,11 +106,12 @@ class LoopbackCluster:
             "CUDA_VISIBLE_DEVICES": "-1",
         }
 
-    def start(self, job: str, index: int, *arguments: str) -> subprocess.Popen[str]:
+    def start(self, job: str, index: int, *arguments: str, stdin: int | None = None) -> subprocess.Popen[str]:
         """Start a task's process: Python with these arguments."""
         process = subprocess.Popen(
             [sys.executable, *arguments],
             env=self.environment(job, index),
+            stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=(self.folder / f"{job}-{index}.log").open("a"),
             text=True,

@@ -10,9 +10,12 @@ from cluster_inputs import DEFINITIONS, DICTS, NO_CLUSTERS, differences, in_our_
 from hypothesis import Phase, given, settings
 
 from tfcluster_resolver.cluster_spec import ClusterSpec
+from tfcluster_resolver.errors import ArgumentError, ArgumentValueError
 
 #: What is compared for each kind of input.
 EXAMPLES = {"dicts": 4300, "definitions": 700, "no clusters": 60}
+#: What TensorFlow raises and ours does not: it raises a plain ValueError.
+PLAIN_VALUE_ERRORS = (UnicodeError, OverflowError)
 PHASES = (Phase.generate, Phase.shrink)
 
 
@@ -40,7 +43,9 @@ def compare(ours, theirs, seen: Counter[str]) -> None:
     if cause is not None:
         seen[cause] += 1
     elif isinstance(theirs, Exception):
-        assert isinstance(ours, type(theirs)), (ours, theirs)
+        kind = ValueError if isinstance(theirs, PLAIN_VALUE_ERRORS) else type(theirs)
+        assert isinstance(ours, kind), (ours, theirs)
+        assert isinstance(ours, ArgumentError), (ours, theirs)
         seen[f"{type(theirs).__name__} by both"] += 1
     else:
         assert not isinstance(ours, Exception), (ours, theirs)
@@ -172,3 +177,30 @@ def test_our_spec_is_taken_by_tensorflow_as_a_dict_or_message():
         tf.train.ClusterSpec(ours)
     assert tf.train.ClusterSpec(ours.as_dict()) == tf.train.ClusterSpec(ours.as_cluster_def()) == ours
     assert ClusterSpec(tf.train.ClusterSpec({"w": {1: "a:1"}})) == ours
+
+
+@pytest.mark.parametrize(
+    ("cluster", "error"),
+    [
+        ({"w": [b"\xff"]}, UnicodeDecodeError),
+        ({"\ud800": []}, UnicodeEncodeError),
+        ({"w": {float("inf"): "a:1"}}, OverflowError),
+    ],
+)
+def test_no_utf8_and_infinity_are_plain_value_errors_in_ours(cluster, error):
+    """TensorFlow lets Python's own error of the conversion through; ours is a ValueError that names the place."""
+    with pytest.raises(error):
+        tf.train.ClusterSpec(cluster)
+    with pytest.raises(ArgumentValueError, match=r"job"):
+        ClusterSpec(cluster)
+
+
+def test_list_with_many_gaps_is_made_by_tensorflow_and_refused_by_us():
+    """A job of one task with a high index is a long list of nothing in TensorFlow; ours refuses above a million."""
+    cluster = {"w": {1_000_001: "a:1"}}
+
+    assert tf.train.ClusterSpec(cluster).job_tasks("w").count(None) == 1_000_001
+    with pytest.raises(ArgumentValueError, match="too many gaps"):
+        ClusterSpec(cluster).job_tasks("w")
+    assert ClusterSpec(cluster).as_dict() == cluster
+    assert len(ClusterSpec({"w": {1_000_000: "a:1"}}).job_tasks("w")) == 1_000_001

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from tfcluster_resolver import ClusterSpec, TFClusterResolver, connect_to_cluster
 from tfcluster_resolver.connect_target import Target, target_of
-from tfcluster_resolver.errors import ConnectError, CoordinatorNotInClusterError, NoSuchTaskError
+from tfcluster_resolver.errors import ArgumentError, ConnectError, CoordinatorNotInClusterError, NoSuchTaskError
 
 JOBS = {"chief": ["h:22"], "worker": ["h:222", "h:2222"], "ps": {1: "p1:1"}}
 FILTERS = {"worker": {0: ("/job:ps",), 3: ("/job:ps", "/job:chief")}}
@@ -100,7 +100,7 @@ def test_local_resolver_is_nothing_to_connect_to(master):
 @pytest.mark.parametrize("cluster", [JOBS, tf.train.ClusterSpec(JOBS).as_cluster_def(), None, "h:22"])
 def test_what_is_no_cluster_is_refused(cluster):
     """A dict or a ClusterDef is refused as in TensorFlow; the error names the class method that takes it."""
-    with pytest.raises(TypeError, match=r"from_spec\(\) takes a dict or a ClusterDef"):
+    with pytest.raises(ArgumentError, match=r"from_spec\(\) takes a dict or a ClusterDef"):
         connect_to_cluster(cluster)
 
 
@@ -164,13 +164,30 @@ def test_graphs_and_functions_cannot_connect():
     """Inside a graph or a tf.function it is refused before anything is waited for."""
     spec = tf.train.ClusterSpec(JOBS)
 
-    with pytest.raises(ValueError, match="eager mode only"), tf.Graph().as_default():
+    with pytest.raises(ArgumentError, match="eager mode only"), tf.Graph().as_default():
         connect_to_cluster(spec, timeout=0)
-    with pytest.raises(ValueError, match="eager mode only"):
+    with pytest.raises(ArgumentError, match="eager mode only"):
         tf.function(lambda: connect_to_cluster(spec, timeout=0))()
 
 
 def test_unknown_way_with_a_change_is_refused():
     """``on_change`` is one of two words."""
-    with pytest.raises(ValueError, match='"refuse" or "reset"'):
+    with pytest.raises(ArgumentError, match='"refuse" or "reset"'):
         connect_to_cluster(tf.train.ClusterSpec(JOBS), on_change="ignore")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *({"timeout": value} for value in (None, -1, float("nan"), "5", True)),
+        *({"on_change": value} for value in (None, [], "update!")),
+        *({"job_name": value} for value in (1, b"chief", ["chief"])),
+        *({"task_index": value} for value in ("0", 0.0, True, [])),
+        *({"protocol": value} for value in (1, b"grpc")),
+    ],
+    ids=str,
+)
+def test_arguments_of_other_types_are_refused(arguments):
+    """What TensorFlow would fail on late and in its own way is refused at once, by an error of this package."""
+    with pytest.raises(ArgumentError):
+        connect_to_cluster(tf.train.ClusterSpec({}), **arguments)

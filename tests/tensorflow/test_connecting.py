@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
+import subprocess
 
-from loopback_cluster import ROOT, LoopbackCluster
+from loopback_cluster import DEADLINE, ROOT, LoopbackCluster
+
+from tfcluster_resolver.reachability import host_and_port
 
 CONNECT = """
 import json
@@ -272,13 +276,125 @@ with tf.device("/job:worker/task:0"):
 
 
 def test_missing_task_is_named(make_cluster):
-    """Connecting while a task does not listen ends with an error that names the task, its address and the cause."""
-    cluster = make_cluster(jobs={"chief": 1, "ps": 1})
+    """Connecting while a task does not answer ends with an error that names the task, its address and the cause.
 
-    done = cluster.run("chief", 0, "-c", CONNECT.replace("timeout=120", "timeout=1"))
+    A task whose port accepts connections and answers none of them would block TensorFlow for ever, so it counts too.
+    """
+    cluster = make_cluster(jobs={"chief": 1, "ps": 2})
+
+    with socket.create_server(host_and_port(cluster.addresses["ps"][1])):
+        done = cluster.run("chief", 0, "-c", CONNECT.replace("timeout=120", "timeout=1"))
 
     assert done.returncode == 1
     assert f"/job:ps/task:0 at {cluster.addresses['ps'][0]}: connection refused" in done.stderr
+    assert f"/job:ps/task:1 at {cluster.addresses['ps'][1]}: no gRPC answer" in done.stderr
+
+
+def test_connecting_follows_a_resize(make_cluster):
+    """A task that is scaled away while the chief waits for it is waited for no longer, and not connected to.
+
+    A snapshot of the cluster with that task ends the wait, and says so.
+    """
+    cluster = make_cluster(jobs={"chief": 1, "worker": 2})
+    cluster.await_line(cluster.serve("worker", 0), "serving")
+    chief = cluster.start(
+        "chief",
+        0,
+        "-c",
+        """
+import json
+import sys
+import tensorflow as tf
+from tfcluster_resolver import TFClusterResolver, connect_to_cluster
+from tfcluster_resolver.errors import SnapshotOutdatedError
+resolver = TFClusterResolver()
+try:
+    connect_to_cluster(resolver.snapshot(), timeout=120)
+except SnapshotOutdatedError as error:
+    print(json.dumps(str(error).splitlines()), flush=True)
+sys.stdin.readline()
+connect_to_cluster(resolver, timeout=120)
+print(json.dumps([device.name[: device.name.index("/replica")] + device.name[device.name.index("/task") :]
+                  for device in tf.config.list_logical_devices("CPU")]), flush=True)
+""",
+        stdin=subprocess.PIPE,
+    )
+
+    tried(cluster.addresses["worker"][1])
+    gone = cluster.addresses["worker"].pop()
+    cluster.publish(epoch=2)
+    told = json.loads(cluster.await_line(chief, "["))
+    assert told[0].startswith("the snapshot of tests/loopback (epoch 1) is outdated")
+    assert told[1].startswith(f"  /job:worker/task:1 at {gone}: ")
+    assert told[3] == "  /job:worker/task:1"
+
+    cluster.add_task("worker")
+    cluster.publish(epoch=3)
+    chief.stdin.write("\n")
+    chief.stdin.close()
+    tried(cluster.addresses["worker"][1])
+    cluster.addresses["worker"].pop()
+    cluster.publish(epoch=4)
+    assert json.loads(cluster.await_line(chief, "[")) == [
+        "/job:chief/task:0/device:CPU:0",
+        "/job:worker/task:0/device:CPU:0",
+    ]
+
+
+def tried(address: str) -> None:
+    """Wait until somebody tries an address at which nothing listens."""
+    with socket.create_server(host_and_port(address)) as server:
+        server.settimeout(DEADLINE)
+        server.accept()[0].close()
+
+
+def test_own_port_that_is_taken_is_refused(make_cluster):
+    """A chief whose pod serves already is told so before TensorFlow tries, and connects once the port is free."""
+    cluster = make_cluster(jobs={"chief": 1, "worker": 1})
+    cluster.serve_all("chief", "worker")
+    server = cluster.process("chief", 0)
+    chief = cluster.start(
+        "chief",
+        0,
+        "-c",
+        """
+import json
+import sys
+import tensorflow as tf
+from tfcluster_resolver import TFClusterResolver, connect_to_cluster
+from tfcluster_resolver.errors import PortTakenError
+try:
+    connect_to_cluster(TFClusterResolver(), timeout=120)
+except PortTakenError as error:
+    print(json.dumps(str(error)), flush=True)
+sys.stdin.readline()
+connect_to_cluster(TFClusterResolver(), timeout=120)
+with tf.device("/job:worker/task:0"):
+    print(json.dumps(float(tf.constant(1.0) + 1.0)), flush=True)
+""",
+        stdin=subprocess.PIPE,
+    )
+
+    told = json.loads(cluster.await_line(chief, '"'))
+    server.kill()
+    server.wait()
+    server.stdout.close()
+    chief.stdin.write("\n")
+    chief.stdin.close()
+
+    assert "to connect as /job:chief/task:0, this process must listen on port" in told
+    assert "and not `python -m tfcluster_resolver serve`" in told
+    assert json.loads(cluster.await_line(chief, "2.0")) == 2.0
+
+
+def test_what_tensorflow_refuses_is_an_error_of_ours(make_cluster):
+    """Where TensorFlow itself refuses to connect, the error is this package's, and has TensorFlow's words."""
+    cluster = make_cluster(jobs={"chief": 1})
+
+    done = cluster.run("chief", 0, "-c", CONNECT.replace("timeout=120", 'timeout=120, protocol="nothing"'))
+
+    assert "ConnectError: TensorFlow cannot connect /job:chief/task:0 to tests/loopback" in done.stderr
+    assert "No server factory registered" in done.stderr
 
 
 def test_evaluator_does_not_connect(make_cluster):

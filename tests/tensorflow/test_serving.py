@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 from loopback_cluster import DEADLINE, ROOT
+
+from tfcluster_resolver import contract
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -61,6 +66,97 @@ os.kill(1, signal.SIGTERM)
 subprocess.Popen([sys.executable, "-c", waiting])
 os.execv(sys.executable, [sys.executable, "-m", "tfcluster_resolver", "serve"])
 """
+
+
+def released(cluster, job, index):
+    """Give the file by which a coordinator lets go of a task."""
+    return Path(contract.released_file(int(cluster.addresses[job][index].rpartition(":")[2])))
+
+
+def test_server_that_leaves_ends_when_the_coordinator_has_let_go_of_it(make_cluster):
+    """Not by leaving alone, and not by a word that is for the server before it: by both, and with 0."""
+    cluster = make_cluster(jobs={"worker": 2})
+    word = released(cluster, "worker", 1)
+    word.write_text("")
+    server = cluster.serve("worker", 1)
+    cluster.await_line(server, "serving /job:worker/task:1")
+    assert not word.exists()
+    cluster.leaving = {"worker": ((1, 2),)}
+    cluster.publish(epoch=2)
+    with pytest.raises(subprocess.TimeoutExpired):
+        server.wait(2)
+
+    word.write_text("")
+
+    assert cluster.await_line(server, "has let go of it")
+    assert server.wait(DEADLINE) == 0
+
+
+def test_server_that_stays_is_not_ended_by_a_word(make_cluster):
+    """The coordinator may know first: its word counts once the view says that the task leaves; an old one goes."""
+    cluster = make_cluster(jobs={"worker": 2})
+    word = released(cluster, "worker", 1)
+    server = cluster.serve("worker", 1)
+    cluster.await_line(server, "serving /job:worker/task:1")
+    word.write_text("")
+    os.utime(word, (0, 0))
+    while word.exists():
+        assert server.poll() is None
+        time.sleep(0.05)
+
+    word.write_text("")
+    with pytest.raises(subprocess.TimeoutExpired):
+        server.wait(2)
+    assert word.exists()
+    cluster.leaving = {"worker": ((1, 2),)}
+    cluster.publish(epoch=2)
+
+    assert server.wait(DEADLINE) == 0
+
+
+#: Serves by the Python function, in a thread of a program that has other things to do.
+SERVE_IN_A_THREAD = """
+import signal, sys, threading
+from tfcluster_resolver import TFClusterResolver, serve
+
+address = sys.argv[1]
+resolver = TFClusterResolver.from_spec({"worker": ["nowhere.invalid:1", address]}, "worker", 1)
+threading.Thread(target=serve, args=(resolver,), daemon=True).start()
+signal.sigwait({signal.SIGTERM})
+print("the program ends by itself")
+"""
+
+
+def test_server_of_a_written_cluster_runs_in_a_thread(make_cluster):
+    """``serve(resolver)`` serves the resolver's task; in a thread it leaves the signals to the program."""
+    cluster = make_cluster(jobs={"worker": 1})
+    address = cluster.addresses["worker"][0]
+    server = cluster.start("worker", 0, "-c", BLOCK_SIGTERM + SERVE_IN_A_THREAD, address)
+    said = cluster.await_line(server, "serving /job:worker/task:1 of")
+
+    server.send_signal(signal.SIGTERM)
+
+    assert said.endswith(f"port {address.rpartition(':')[2]}\n")
+    assert server.communicate(timeout=DEADLINE)[0] == "the program ends by itself\n"
+    assert server.returncode == 0
+
+
+#: Else a signal before sigwait() would end the program, in whichever thread.
+BLOCK_SIGTERM = "import signal; signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})"
+
+
+def test_tensorflow_aborts_for_the_job_that_serve_refuses(make_cluster):
+    """TensorFlow's Server ends its process with SIGABRT for a job name with a hyphen; ``serve`` says so instead."""
+    cluster = make_cluster(jobs={"my-worker": 1})
+    address = cluster.addresses["my-worker"][0]
+    theirs = f"import tensorflow as tf; tf.distribute.Server({{'my-worker': [{address!r}]}}, 'my-worker', 0)"
+
+    aborted = cluster.run("my-worker", 0, "-c", theirs)
+    refused = cluster.run("my-worker", 0, "-m", "tfcluster_resolver", "serve")
+
+    assert aborted.returncode == -signal.SIGABRT
+    assert (refused.returncode, refused.stderr.count("\n")) == (71, 1)
+    assert "cannot serve a job named 'my-worker'" in refused.stderr
 
 
 def test_server_listens_on_its_own_port(make_cluster):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import json
 import pickle
 from pathlib import Path
@@ -99,6 +100,21 @@ def test_import_of_tensorflow_leaves_no_trace(cluster):
     text = OURS + ours + THEIRS + ours + "print(vars(tf.__loader__).keys() & {'exec_module'})\n"
 
     assert cluster.program(text) == "1\n0\nset()\n"
+
+
+def test_resolver_has_all_that_tensorflows_class_has():
+    """It inherits nothing from TensorFlow's class, so each public name of that class is its own, and called alike."""
+    import tensorflow as tf
+
+    theirs = {k: v for k, v in vars(tf.distribute.cluster_resolver.ClusterResolver).items() if not k.startswith("_")}
+
+    for name, value in theirs.items():
+        ours = inspect.getattr_static(TFClusterResolver, name)
+        assert isinstance(ours, property) == isinstance(value, property), name
+        if isinstance(value, property):
+            assert (ours.fset is None) == (value.fset is None), name
+        else:
+            assert list(inspect.signature(ours).parameters) == list(inspect.signature(value).parameters), name
 
 
 @pytest.mark.usefixtures("as_chief")

@@ -163,6 +163,7 @@ def test_documented_conditions_are_shown(lives):
 def test_documented_events_are_posted(lives):
     """The table of events has what is done, what is decided and each obstacle, with their severity."""
     severity = {reason: "Warning" if reason in reconcile._WARNINGS else "Normal" for reason in REASONS.values()}
+    severity.update(dict.fromkeys(reconcile._UNTOLD, "Log"))
     verdicts = {
         ("Normal" if kind == "Succeeded" else "Warning", reason)
         for kind, status, reason in lives.conditions

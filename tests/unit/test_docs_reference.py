@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+import tfcluster_resolver
 from scripts import reference
 
 DEFINITION = yaml.safe_load(reference.CRD.read_text(encoding="utf-8"))
@@ -48,6 +49,14 @@ def test_every_field_of_ours_is_on_the_page() -> None:
 
     assert len(fields) > 50
     assert [words for words in fields if words not in page] == []
+
+
+def test_every_public_name_is_on_the_page_of_the_python_api() -> None:
+    """Each name that the package shows has its docstring there, from the module where it is."""
+    page = (reference.ROOT / "docs" / "python-api.md").read_text(encoding="utf-8")
+    shown = dict(re.findall(r"^::: (?:tfcluster_resolver\.(?:[\w.]+\.)?)(\w+)()$", page, re.MULTILINE))
+
+    assert set(tfcluster_resolver.__all__) - {"__version__"} == set(shown)
 
 
 def test_every_command_is_on_the_page() -> None:

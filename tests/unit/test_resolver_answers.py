@@ -11,7 +11,14 @@ import pytest
 
 from tfcluster_resolver import ClusterSpec, TFClusterResolver, accelerators, contract
 from tfcluster_resolver.cluster import Membership, Task
-from tfcluster_resolver.errors import AcceleratorMismatchWarning, NoSuchTaskError, TaskIdentityError
+from tfcluster_resolver.errors import (
+    AcceleratorMismatchWarning,
+    ArgumentTypeError,
+    ArgumentValueError,
+    MalformedViewError,
+    NoSuchTaskError,
+    TaskIdentityError,
+)
 
 GPU = "nvidia.com/gpu"
 VIEW = contract.View(
@@ -190,14 +197,27 @@ def mismatches(resolver: TFClusterResolver, *task: object) -> list[str]:
 
 
 def test_mismatch_of_accelerators_names_both_numbers(speak_as, visible):
-    """Where the pod shows another number than the view grants, a warning names both; the view's number is answered."""
+    """Where the process can use another number than the view grants, a warning names both."""
     visible(GPU=1)
-    resolver = speak_as("worker-0")
 
-    (message,) = mismatches(resolver)
+    (message,) = mismatches(speak_as("worker-0"))
 
-    assert message.startswith("/job:worker/task:0 has 2 healthy GPU devices by the view of n/c, and 1 are visible")
-    assert resolver.num_accelerators() == {"GPU": 2}
+    assert message.startswith("/job:worker/task:0 has 2 healthy GPU devices by the view of n/c, and 1 can be used")
+
+
+@pytest.mark.filterwarnings("ignore::tfcluster_resolver.errors.AcceleratorMismatchWarning")
+@pytest.mark.parametrize(
+    ("shown", "counted"),
+    [({}, {"GPU": 0, "TPU": 0}), ({"GPU": 1, "TPU": 4}, {"GPU": 1, "TPU": 4}), ({"GPU": 8}, {"GPU": 3, "TPU": 0})],
+)
+def test_own_accelerators_are_what_is_granted_and_can_be_used(speak_as, visible, shown, counted):
+    """Of the own task the smaller number counts, so that no strategy puts a replica where no device is."""
+    visible(**shown)
+    resolver = speak_as("evaluator-0")
+
+    assert resolver.num_accelerators() == resolver.num_accelerators("evaluator", 0) == counted
+    assert resolver.snapshot().num_accelerators() == counted
+    assert resolver.num_accelerators("worker", 0) == {"GPU": 2}
 
 
 def test_mismatch_is_told_once_for_each_pair(speak_as, visible):
@@ -240,10 +260,113 @@ def test_nothing_to_see_is_no_mismatch(speak_as):
     assert mismatches(speak_as("worker-0")) == []
 
 
-def test_half_a_task_is_refused(speak_as):
-    """A job without an index names no task."""
-    with pytest.raises(NoSuchTaskError, match="half a task"):
-        speak_as().num_accelerators("worker")
+@pytest.mark.parametrize(("task", "job"), [(None, "worker"), ("worker-1", "chief"), ("worker-1", "ps")])
+def test_half_a_task_is_refused(speak_as, task, job):
+    """A job without an index names no task: the own index is one of the own job only."""
+    resolver = speak_as(task)
+
+    for ask in (resolver.master, resolver.num_accelerators):
+        with pytest.raises(NoSuchTaskError, match="half a task"):
+            ask(job)
+
+
+def test_resolver_of_half_a_task_is_refused(speak_as):
+    """A pod that speaks for another job says for which task of it; for its own job it speaks for itself."""
+    with pytest.raises(ArgumentValueError, match=r"half a task: task_type is 'chief'.* this pod is /job:worker/task:1"):
+        speak_as("worker-1", task_type="chief")
+
+    assert speak_as("worker-1", task_type="worker").master() == "grpc://w1:1"
+    assert speak_as("worker-1", task_id=3).master() == "grpc://w3:1"
+
+
+class Number:
+    """A whole number of another library, such as NumPy's."""
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+    def __index__(self) -> int:
+        return self.value
+
+
+@pytest.mark.parametrize("job", ["worker", "ps"], ids=["dense", "sparse"])
+def test_tasks_are_named_by_text_and_whole_number(speak_as, job):
+    """Dense or sparse, an index is any whole number and nothing else, and a job is text: errors are ours."""
+    resolver = speak_as("chief-0")
+
+    assert resolver.master(job, Number(3)) == resolver.master(job, 3)
+    for ask in (resolver.master, resolver.num_accelerators, resolver.membership().address_of):
+        for index in ("1", 3e9, 1.0, True, b"1", [], {}):
+            with pytest.raises(ArgumentTypeError, match=r"index|task_id"):
+                ask(job, index)
+        for index in (3 * 10**9, -1):
+            with pytest.raises(NoSuchTaskError):
+                ask(job, index)
+        with pytest.raises(ArgumentValueError):
+            ask(job, 10**5000)
+        for name in (b"worker", 1, [], object()):
+            with pytest.raises(ArgumentTypeError, match=r"job|task_type"):
+                ask(name, 0)
+        with pytest.raises(ArgumentValueError, match="Unicode"):
+            ask("\ud800", 0)
+
+
+@pytest.mark.parametrize("arguments", [{"task_type": 1}, {"task_id": "1"}, {"rpc_layer": b"grpc"}, {"directory": 3}])
+def test_arguments_of_the_resolver_are_checked(speak_as, arguments):
+    """What is no job, index, rpc layer or folder is refused at once; so is setting it later."""
+    with pytest.raises(ArgumentTypeError, match=next(iter(arguments))) as caught:
+        speak_as("worker-1", **arguments)
+    assert isinstance(caught.value, TypeError)
+
+    for name, value in arguments.items() - {("directory", 3)}:
+        with pytest.raises(ArgumentTypeError, match=name):
+            setattr(speak_as("worker-1"), name, value)
+
+
+@pytest.mark.parametrize("timeout", ["1", True, [], 1j])
+def test_timeout_of_a_watch_is_a_number(speak_as, timeout):
+    """What is no number of seconds is refused before anything is waited for."""
+    with pytest.raises(ArgumentTypeError, match="timeout"):
+        speak_as("worker-1").watch(timeout)
+    for nonsense in (float("nan"), 10**400):
+        with pytest.raises(ArgumentValueError, match="timeout"):
+            speak_as("worker-1").watch(nonsense)
+
+
+def test_unreadable_view_has_a_text(speak_as, tmp_path):
+    """A debugger that shows a resolver meets no error, whatever became of the view."""
+    resolver = speak_as("worker-1")
+    (tmp_path / "cluster.json").unlink()
+
+    assert repr(resolver) == "<TFClusterResolver (ViewNotFoundError), /job:worker/task:1>"
+
+
+def test_view_cannot_be_changed(speak_as):
+    """What a resolver gives away is read-only, however deep: nobody's change reaches another's answer."""
+    view = speak_as("chief-0").membership().view
+    held = view.accelerators["worker"]
+
+    for mapping, key in ((view.jobs, "ps"), (view.jobs["ps"], 1), (view.device_filters, "ps"), (held.limits, GPU)):
+        with pytest.raises(TypeError):
+            mapping[key] = ()
+    with pytest.raises(TypeError):
+        held.tasks[1][GPU] = 7
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])  # noqa: S301 - our own bytes
+def test_memberships_can_be_copied(speak_as, duplicate):
+    """Read-only as it is, a membership can be copied and sent to another process."""
+    membership = speak_as("worker-1").membership()
+
+    assert duplicate(membership) == membership
+
+
+def test_filters_without_end_are_refused():
+    """Filters of two thousand million tasks, which no operator writes, are an error and not the end of the memory."""
+    view = replace(VIEW, device_filters={"worker": (contract.FilterRange(0, 2 * 10**9, ("/job:ps",)),)})
+
+    with pytest.raises(MalformedViewError, match="over 100000 tasks"):
+        Membership(view=view, own=None).device_filters()
 
 
 def test_filters_are_spelled_out(speak_as):
@@ -268,6 +391,14 @@ def test_filters_are_ours_without_tensorflow(speak_as):
         (
             {contract.ENV_JOB: "worker", contract.ENV_TASK_INDEX: "one", contract.ENV_ADDRESS: "a:1"},
             "TFCLUSTER_TASK_INDEX='one' is not a task index",
+        ),
+        (
+            {contract.ENV_JOB: "worker", contract.ENV_TASK_INDEX: "1" * 5000, contract.ENV_ADDRESS: "a:1"},
+            "is not a task index",
+        ),
+        (
+            {contract.ENV_JOB: "\udcff", contract.ENV_TASK_INDEX: "1", contract.ENV_ADDRESS: "a:1"},
+            r"TFCLUSTER_JOB='\\udcff' is not UTF-8",
         ),
     ],
 )

@@ -9,6 +9,7 @@ import pickle
 import pytest
 
 from tfcluster_resolver import ClusterSpec, _protobuf
+from tfcluster_resolver.errors import ArgumentError, ArgumentTypeError
 
 MESSAGES = _protobuf.messages("a test")
 
@@ -138,18 +139,28 @@ def test_unknown_task_is_told():
         ({"w": iter(["a:1"])}, TypeError, "tasks of job 'w' must be"),
         ({"w": [1]}, TypeError, "address 1 of task 0"),
         ({3: []}, TypeError, "job name 3 must be text"),
-        ({"w": [], b"w": []}, TypeError, "not supported between"),
+        ({"w": [], b"w": []}, TypeError, "must all be text, or all bytes"),
         ({"w": {"x": "a:1"}}, ValueError, "'x'"),
         ({"w": {2**31: "a:1"}}, ValueError, "not between 0 and 2147483647"),
-        ({"w": {float("inf"): "a:1"}}, OverflowError, "infinity"),
-        ({"w": [b"\xff"]}, UnicodeDecodeError, "utf-8"),
-        ({"\ud800": []}, UnicodeEncodeError, "utf-8"),
+        ({"w": {float("inf"): "a:1"}}, ValueError, "index inf of job 'w' is no whole number"),
+        ({"w": [b"\xff"]}, ValueError, "address .* is not UTF-8"),
+        ({"\ud800": []}, ValueError, "job name .* is not UTF-8"),
     ],
 )
 def test_wrong_input_is_told(cluster, error, words):
-    """Each wrong input is of TensorFlow's exception type, with a text that names what is wrong."""
-    with pytest.raises(error, match=words):
+    """Each wrong input is an error of this package and of Python's usual type, with a text that names what is wrong."""
+    with pytest.raises(error, match=words) as refused:
         ClusterSpec(cluster)
+    assert isinstance(refused.value, ArgumentError)
+
+
+def test_what_cannot_name_a_job_is_told():
+    """Asking for a list as a job, or as an index, is a TypeError of this package."""
+    spec = ClusterSpec({"w": ["a:1"]})
+
+    for ask in (spec.num_tasks, spec.job_tasks, lambda name: spec.task_address("w", name)):
+        with pytest.raises(ArgumentTypeError, match="names no job and no task"):
+            ask([])
 
 
 def test_signature_is_tensorflows():
@@ -200,3 +211,8 @@ def test_answers_are_copies():
     spec.job_tasks("w").append("c:3")
 
     assert spec.as_dict() == {"w": ["a:1"], "s": {3: "b:2"}}
+
+
+def test_truth_has_both_names_of_tensorflow():
+    """``__nonzero__``, which TensorFlow's pages list, says what ``bool()`` says: whether there is a job."""
+    assert [ClusterSpec(jobs).__nonzero__() for jobs in ({}, {"worker": []})] == [False, True]

@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from tfcluster_resolver import contract
+from tfcluster_resolver import TFClusterResolver, contract, errors, serve, tf_config
 from tfcluster_resolver.__main__ import COMMANDS, main
 from tfcluster_resolver.commands.command import explain_codes
-from tfcluster_resolver.waiting import wait_for_tasks
+from tfcluster_resolver.probes import Probes
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 GPU = "nvidia.com/gpu"
@@ -394,6 +394,85 @@ def test_exec_outside_of_the_pods_is_refused(monkeypatch, capsys):
     assert "TF_CONFIG would name no task" in capsys.readouterr().err
 
 
+# the Python functions beside the commands
+
+
+def test_tf_config_is_what_exec_sets(in_pod):
+    """``tf_config()`` gives what ``exec`` gives a program, without TensorFlow."""
+    assert tf_config() == environment_of_program(directory=in_pod)["TF_CONFIG"]
+
+
+@pytest.mark.parametrize(
+    ("task", "told"),
+    [
+        (("worker", 0), {"type": "worker", "index": 0}),
+        (("evaluator", 0), {"type": "evaluator", "index": 0}),
+    ],
+)
+def test_tf_config_speaks_for_the_resolvers_task(task, told):
+    """With a resolver, cluster, task and rpc layer are the resolver's: no file and no environment is looked at."""
+    resolver = TFClusterResolver.from_spec({"worker": ["a:1", "b:2"]}, *task, rpc_layer="grpc+verbs")
+
+    assert json.loads(tf_config(resolver)) == {
+        "cluster": {"worker": ["a:1", "b:2"]},
+        "task": told,
+        "rpc_layer": "grpc+verbs",
+    }
+
+
+def test_tf_config_of_the_pods_resolver_has_its_hidden_task(in_pod):
+    """The own task is in TF_CONFIG although the view hides it, through a resolver too."""
+    publish(in_pod, replace(VIEW, jobs={"chief": ("c0:1",), "worker": {0: "w0:1"}}))
+
+    assert json.loads(tf_config(TFClusterResolver())) == json.loads(tf_config())
+    assert json.loads(tf_config())["cluster"]["worker"] == ["w0:1", "w1:1"]
+
+
+@pytest.mark.parametrize("function", [serve, tf_config])
+def test_functions_need_a_task(function):
+    """Without a task there is nothing to serve and nothing to name; with one that is not there, likewise."""
+    with pytest.raises(errors.TaskIdentityError, match="no resolver names a task"):
+        function(TFClusterResolver.from_spec({"worker": ["a:1"]}))
+    with pytest.raises(errors.NoSuchTaskError):
+        function(TFClusterResolver.from_spec({"worker": ["a:1"]}, "worker", 1))
+
+
+@pytest.mark.usefixtures("in_pod")
+@pytest.mark.parametrize(
+    ("job", "said"),
+    [
+        ("my-worker", "a name is a letter, then letters, digits and _"),
+        ("1worker", "a name is a letter"),
+        ("wörker", "a name is a letter"),
+        ("worker\n", "a name is a letter"),
+    ],
+)
+def test_task_that_tensorflow_does_not_survive_is_refused(monkeypatch, capsys, job, said):
+    """A name for which TensorFlow aborts the process is refused before TensorFlow is loaded, by both."""
+    become(monkeypatch, job, 0, "w1:0")
+    monkeypatch.setattr("tfcluster_resolver.tensorflow_api.load", lambda _: pytest.fail("TensorFlow was loaded"))
+
+    assert main(["serve"]) == 71
+    assert said in capsys.readouterr().err
+    with pytest.raises(errors.ServeError, match=said):
+        serve()
+
+
+def test_refused_serve_leaves_signals_alone(listening):
+    """A program that goes on after ``serve()`` failed has the signal handlers that it had."""
+
+    def handlers():
+        return [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
+
+    before = handlers()
+
+    with pytest.raises(errors.PortTakenError):
+        serve(TFClusterResolver.from_spec({"worker": [address_of(listening())]}, "worker", 0))
+    with pytest.raises(errors.TensorFlowNotFoundError):
+        serve(TFClusterResolver.from_spec({"worker": [nobody_listens()]}, "worker", 0))
+    assert handlers() == before
+
+
 # wait
 
 
@@ -429,7 +508,7 @@ def test_wait_lists_who_is_missing(in_pod, listening, capsys):
     assert main(["wait", "--timeout", "0"]) == 75
 
     first, *missing = capsys.readouterr().err.splitlines()
-    assert "2 of 3 other tasks of n/c (epoch 4) did not accept a connection within 0 s" in first
+    assert "2 of 3 other tasks of n/c (epoch 4) did not answer within 0 s" in first
     assert [line.split(" (")[0] for line in missing] == [
         "  /job:chief/task:0 at no-such-host.invalid:1: name does not resolve",
         f"  /job:ps/task:0 at {refusing}: connection refused",
@@ -456,12 +535,13 @@ def test_wait_looks_at_the_view_once_more(in_pod, monkeypatch, listening, capsys
     answering, added = address_of(listening()), nobody_listens()
     publish(in_pod, waiting_view(chief=[answering]))
 
-    def wait_and_grow(tasks, *, timeout):
-        missing = wait_for_tasks(tasks, timeout=timeout)
-        publish(in_pod, waiting_view(chief=[answering, added]))
-        return missing
+    real = Probes.look_once
 
-    monkeypatch.setattr("tfcluster_resolver.waiting.wait_for_tasks", wait_and_grow)
+    def look_and_grow(probes):
+        real(probes)
+        publish(in_pod, waiting_view(chief=[answering, added]))
+
+    monkeypatch.setattr(Probes, "look_once", look_and_grow)
 
     assert main(["wait", "--timeout", "0"]) == 75
     assert f"/job:chief/task:1 at {added}" in capsys.readouterr().err
@@ -484,7 +564,7 @@ def test_wait_ends_although_a_name_is_still_looked_up():
     )
 
     assert done.returncode == 75, done.stderr
-    assert "/job:chief/task:0 at c0:1: timed out" in done.stderr
+    assert "/job:chief/task:0 at c0:1: name does not resolve" in done.stderr
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])

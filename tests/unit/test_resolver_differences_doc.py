@@ -32,7 +32,7 @@ def test_every_deliberate_difference_is_in_the_table():
     """The tests that show a deliberate difference are those that the table names: none of them is missing there."""
     shown = {
         name
-        for module in ("test_cluster_spec_parity.py", "test_device_filter_parity.py")
+        for module in ("test_cluster_spec_parity.py", "test_device_filter_parity.py", "test_resolver_differences.py")
         for name in re.findall(
             r"^def (test_\w+)\(",
             (ROOT / "tests" / "tensorflow" / module)

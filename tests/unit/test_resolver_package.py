@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.resources
+import inspect
 import os
 import re
 import subprocess
@@ -58,6 +60,20 @@ def test_names_load_the_standard_library_only(name):
 def test_protobuf_is_loaded_when_it_is_needed(program, loaded):
     """Where protobuf is installed it is loaded by the call that makes a message, and by no other."""
     assert ("google" in loaded_by(program, "-I")) == loaded
+
+
+def test_resolver_shows_its_signature():
+    """Tools that ask for the resolver's arguments get them, with their defaults."""
+    from tfcluster_resolver import TFClusterResolver
+
+    assert str(inspect.signature(TFClusterResolver)).startswith(
+        "(task_type: 'str | None' = None, task_id: 'int | None' = None, rpc_layer: 'str | None' = None, *, directory:"
+    )
+
+
+def test_package_has_types():
+    """Type checkers take the annotations of an installed package where it says that it has them (PEP 561)."""
+    assert importlib.resources.files(tfcluster_resolver).joinpath("py.typed").is_file()
 
 
 def test_package_loads_no_module_of_its_own():

@@ -1,21 +1,53 @@
-"""Waiting for tasks, with real sockets on loopback."""
+"""Whether tasks answer, with real sockets on loopback."""
 
 from __future__ import annotations
 
+import os
 import socket
+import subprocess
+import sys
 import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, suppress
+from pathlib import Path
 
 import pytest
+from support.waiting import eventually
 
+from tfcluster_resolver import name_lookups
 from tfcluster_resolver.errors import AddressError
-from tfcluster_resolver.waiting import Cause, MissingTask, host_and_port, wait_for_tasks
+from tfcluster_resolver.probes import Probes
+from tfcluster_resolver.reachability import Cause, MissingTask, host_and_port
+from tfcluster_resolver.waiting import wait_for_tasks
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+#: A server's first frame in HTTP/2: settings, none of them.
+SETTINGS = b"\0\0\0\4\0\0\0\0\0"
 
 
 @pytest.fixture
-def listening():
+def listening() -> Iterator[str]:
     """The address of a socket that listens."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield f"127.0.0.1:{server.getsockname()[1]}"
+
+
+@pytest.fixture
+def black_hole() -> Iterator[int]:
+    """A port at which no IPv4 address of loopback answers: its queue is full, so the kernel drops what comes."""
+    with ExitStack() as opened:
+        server = opened.enter_context(socket.create_server(("0.0.0.0", 0), backlog=0))  # noqa: S104 - of 127/8
+        port = server.getsockname()[1]
+        for _ in range(3):
+            waiting = opened.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(("127.0.0.1", port))
+        yield port
+
+
+def silent_tasks(port: int, count: int) -> list[tuple[str, int, str]]:
+    """Name tasks, each with an address of its own, that swallow every packet."""
+    return [("worker", index, f"127.1.{index // 250}.{index % 250 + 1}:{port}") for index in range(count)]
 
 
 def closed() -> str:
@@ -63,45 +95,241 @@ def test_missing_pod_is_told_from_a_missing_name(monkeypatch):
     assert str(missing[0]).startswith("/job:worker/task:1 at c-worker-1.c.n.svc:2222: no pod")
 
 
-def test_silent_task_times_out(monkeypatch):
+def test_silent_task_times_out(black_hole):
     """A task whose network swallows the attempt is missing because it timed out."""
+    assert [one.cause for one in wait_for_tasks([("ps", 0, f"127.0.0.1:{black_hole}")], timeout=0)] == [Cause.TIMED_OUT]
 
-    def swallow(*_: object, **__: object) -> None:
-        raise TimeoutError
 
-    monkeypatch.setattr(socket, "create_connection", swallow)
+@pytest.mark.parametrize(("count", "descriptors"), [(40, None), (400, 100)], ids=["a few", "more than descriptors"])
+def test_silent_tasks_hide_none_that_answers(black_hole, listening, monkeypatch, count, descriptors):
+    """However many tasks swallow their packets, the one that answers is seen in the same look."""
+    if descriptors is not None:
+        monkeypatch.setattr("tfcluster_resolver.probes.descriptors", lambda _, part: descriptors // part)
+    silent = silent_tasks(black_hole, count)
 
-    assert [one.cause for one in wait_for_tasks([("ps", 0, "h:1")], timeout=0)] == [Cause.TIMED_OUT]
+    missing = wait_for_tasks([*silent, ("ps", 0, listening)], timeout=0)
+
+    assert [(one.job, one.index, one.address) for one in missing] == silent
+    assert {one.cause for one in missing} == {Cause.TIMED_OUT}
+
+
+def test_connections_at_once_are_bounded(black_hole, monkeypatch):
+    """There are never more connections under way than the process has descriptors to spare, and none is left."""
+    monkeypatch.setattr("tfcluster_resolver.probes.descriptors", lambda _, part: 100 // part)
+    counts, real = [], Probes._connect
+
+    def connect(probes, *arguments):
+        real(probes, *arguments)
+        counts.append(open_sockets())
+
+    monkeypatch.setattr(Probes, "_connect", connect)
+    before = open_sockets()
+
+    wait_for_tasks(silent_tasks(black_hole, 200), timeout=0)
+
+    assert max(counts) - before == 50
+    assert open_sockets() == before
+
+
+def test_process_without_descriptors_goes_on_with_those_it_has(listening):
+    """Where the operating system gives no more sockets, a task waits for the end of another one's attempt."""
+    text = f"""
+import resource, socket
+from tfcluster_resolver import probes
+from tfcluster_resolver.waiting import wait_for_tasks
+probes.descriptors = lambda most, part: most
+host, port = {listening!r}.split(":")
+resource.setrlimit(resource.RLIMIT_NOFILE, (30, 30))
+print(len(wait_for_tasks([("w", i, f"127.2.0.{{i + 1}}:{{port}}") for i in range(200)] + [("l", 0, {listening!r})],
+    timeout=0)))
+"""
+    with socket.create_server(("0.0.0.0", 0), backlog=1024) as everywhere:  # noqa: S104 - of 127/8
+        done = in_python(text.replace(":{port}", f":{everywhere.getsockname()[1]}"))
+
+    assert (done.stdout, done.stderr) == ("0\n", "")
+
+
+def open_sockets() -> int:
+    """Count the sockets of this process."""
+    links = [os.readlink(f"/proc/self/fd/{one}") for one in os.listdir("/proc/self/fd") if is_there(one)]  # noqa: PTH115,PTH208
+    return sum(link.startswith("socket:") for link in links)
+
+
+def is_there(descriptor: str) -> bool:
+    return Path(f"/proc/self/fd/{descriptor}").is_symlink()
+
+
+def in_python(text: str, **options: float) -> subprocess.CompletedProcess[str]:
+    """Run a program in a Python of its own, to its end."""
+    return subprocess.run(
+        [sys.executable, "-c", text],
+        env=os.environ | {"PYTHONPATH": str(ROOT / "resolver")},
+        capture_output=True,
+        text=True,
+        check=False,
+        **options,
+    )
+
+
+def test_interpreter_ends_although_names_are_looked_up():
+    """Look-ups that never end, more of them than there are threads, keep neither the wait nor the process's end."""
+    done = in_python(
+        """
+import socket, threading
+from tfcluster_resolver.waiting import wait_for_tasks
+socket.getaddrinfo = lambda *_, **__: threading.Event().wait()
+missing = wait_for_tasks([("w", index, f"w{index}:1") for index in range(500)], timeout=0.5)
+print(len(missing), {one.cause.name for one in missing}, threading.active_count() <= 65)
+""",
+        timeout=60,
+    )
+
+    assert (done.stdout, done.returncode) == ("500 {'UNRESOLVED'} True\n", 0), done.stderr
+
+
+def test_name_is_looked_up_once_for_all_its_tasks(monkeypatch, listening):
+    """Tasks of one name, and waits at one time, share a look-up."""
+    asked, go_on = [], threading.Event()
+    real = socket.getaddrinfo
+
+    def look_up(host, *arguments, **options):
+        asked.append(host)
+        go_on.wait()
+        return real("127.0.0.1", *arguments, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    port = listening.rpartition(":")[2]
+    first = name_lookups.begin("shared")
+    tasks = [("w", 0, f"shared:{port}"), ("ps", 0, f"shared:{port}"), ("w", 1, "shared:1")]
+    with closing(Probes()) as probes:
+        probes.want(tasks)
+        probes.run(0.1)
+        assert [one.cause for one in probes.missing()] == [Cause.UNRESOLVED] * 3
+        go_on.set()
+
+        probes.look_once()
+
+        assert [(one.job, one.index) for one in probes.missing()] == [("w", 1)]
+    assert first.addresses == ((socket.AF_INET, ("127.0.0.1",)),)
+    assert asked == ["shared"]
+    name_lookups.release(first)
+
+
+def test_look_up_that_nobody_waits_for_is_left_out(monkeypatch):
+    """A name whose asker has gone is not looked up any more, if it was not begun."""
+    asked, go_on = [], threading.Event()
+
+    def look_up(host, *_, **__):
+        asked.append(host)
+        go_on.wait()
+        return []
+
+    monkeypatch.setattr(name_lookups, "descriptors", lambda *_, **__: 1)
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    held = name_lookups.begin("held")
+    with closing(Probes()) as probes:
+        probes.want([("w", 0, "dropped:1")])
+        probes.run(0.01)
+    last = name_lookups.begin("last")
+    go_on.set()
+
+    eventually(lambda: last.addresses is not None, what="the last look-up")
+    assert asked == ["held", "last"]
+    for one in (held, last):
+        name_lookups.release(one)
+
+
+def test_any_address_of_a_name_will_do(monkeypatch, black_hole):
+    """A name of two addresses, of which one swallows packets, answers by the other."""
+    with socket.create_server(("127.0.0.5", 0)) as server:
+        port = server.getsockname()[1]
+        with socket.create_server(("127.0.0.6", port), backlog=0):
+            del black_hole
+            real = socket.getaddrinfo
+
+            def look_up(_, *arguments, **options):
+                return [one for to in ("127.0.0.7", "127.0.0.5") for one in real(to, *arguments, **options)]
+
+            monkeypatch.setattr(socket, "getaddrinfo", look_up)
+
+            assert wait_for_tasks([("w", 0, f"two:{port}")], timeout=0) == ()
 
 
 def test_task_that_starts_late_is_waited_for():
     """A task that begins to listen while it is waited for is not missing."""
     address = closed()
-    host, port = host_and_port(address)
-    refused, servers = threading.Event(), []
+    with closing(Probes()) as probes:
+        probes.want([("worker", 0, address)])
+        probes.look_once()
+        assert [one.cause for one in probes.missing()] == [Cause.REFUSED]
 
-    def listen() -> None:
-        refused.wait()
-        servers.append(socket.create_server((host, port)))
+        with socket.create_server(host_and_port(address)):
+            probes.run(60)
+            assert probes.missing() == ()
 
-    real = socket.create_connection
 
-    def connect(*arguments: object, **options: object) -> socket.socket:
-        try:
-            return real(*arguments, **options)
-        except ConnectionRefusedError:
-            refused.set()
-            raise
+def test_tasks_may_come_and_go_while_they_are_tried(black_hole, listening):
+    """A task that is not wanted any more is missing no longer, and its attempts end; one that comes is tried."""
+    gone, stays = silent_tasks(black_hole, 2)
+    before = open_sockets()
+    with closing(Probes()) as probes:
+        probes.want([gone, stays])
+        probes.run(0.2)
+        assert open_sockets() == before + 2
 
-    thread = threading.Thread(target=listen)
-    thread.start()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(socket, "create_connection", connect)
-        missing = wait_for_tasks([("worker", 0, address)], timeout=60)
-    thread.join()
-    servers[0].close()
+        probes.want([stays, ("ps", 0, listening)])
+        probes.look_once()
 
-    assert missing == ()
+        assert [one.address for one in probes.missing()] == [stays[2]]
+    assert open_sockets() == before
+
+
+class Speaker(threading.Thread):
+    """A server that says some bytes to whoever greets it, and then closes or waits."""
+
+    def __init__(self, words: bytes, *, closes: bool) -> None:
+        super().__init__(daemon=True)
+        self.words, self.closes = words, closes
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self.listener.getsockname()[1]}"
+        self.kept: list[socket.socket] = []
+        self.start()
+
+    def run(self) -> None:
+        while True:
+            try:
+                one, _ = self.listener.accept()
+            except OSError:
+                return
+            with suppress(OSError):  # who asked may have gone
+                one.recv(1024)
+                for byte in self.words:
+                    one.send(bytes([byte]))
+            if self.closes:
+                one.close()
+            else:
+                self.kept.append(one)
+
+
+@pytest.mark.parametrize(
+    ("words", "closes", "cause"),
+    [
+        (SETTINGS, False, None),
+        (b"HTTP/1.1 400 Bad Request\r\n", False, Cause.NOT_GRPC),
+        (b"", True, Cause.NOT_GRPC),
+        (SETTINGS[:5], True, Cause.NOT_GRPC),
+        (b"", False, Cause.NOT_GRPC),
+    ],
+    ids=["gRPC", "another protocol", "closes", "closes in the middle", "says nothing"],
+)
+def test_server_must_greet_as_grpc_does(words, closes, cause):
+    """Where gRPC is asked for, accepting a connection is not enough: the settings of HTTP/2 must come back."""
+    server = Speaker(words, closes=closes)
+    with closing(server.listener):
+        tasks = [("worker", 0, server.address)]
+
+        assert [one.cause for one in wait_for_tasks(tasks, timeout=0.5, grpc=True)] == ([cause] if cause else [])
+        assert wait_for_tasks(tasks, timeout=0) == ()
 
 
 @pytest.mark.parametrize(
@@ -118,3 +346,31 @@ def test_what_is_no_address_is_refused(address):
     """A text that is not host:port is refused at once, because TensorFlow would wait for it for ever."""
     with pytest.raises(AddressError):
         wait_for_tasks([("worker", 0, address)], timeout=60)
+
+
+@pytest.mark.parametrize("host", ["a" * 70, "a\0b", "\ud800", "..", "a..b", "*", " "])
+def test_name_that_cannot_be_does_not_resolve(host):
+    """A text that no DNS server could be asked for is a name that does not resolve, not an error of Python's."""
+    assert [one.cause for one in wait_for_tasks([("w", 0, f"{host}:1")], timeout=0)] == [Cause.UNRESOLVED]
+
+
+def test_forked_child_looks_names_up_again():
+    """A child that was forked while names were looked up has threads of its own for them."""
+    done = in_python(
+        """
+import os, socket, threading
+from tfcluster_resolver import name_lookups
+from tfcluster_resolver.waiting import wait_for_tasks
+real = socket.getaddrinfo
+socket.getaddrinfo = lambda *_, **__: threading.Event().wait()
+stuck = [name_lookups.begin(f"w{index}") for index in range(100)]
+if (child := os.fork()) == 0:
+    socket.getaddrinfo = lambda _, *a, **o: real("127.0.0.1", *a, **o)
+    print([one.cause.name for one in wait_for_tasks([("w", 0, "w0:1")], timeout=0)], flush=True)
+    os._exit(0)
+os.waitpid(child, 0)
+""",
+        timeout=60,
+    )
+
+    assert done.stdout == "['REFUSED']\n", done.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -12,8 +13,9 @@ from hypothesis import strategies as st
 
 from tfcluster_resolver import ClusterSpec, TFClusterResolver, accelerators, contract
 from tfcluster_resolver.device_filters import ClusterDeviceFilters
-from tfcluster_resolver.errors import MalformedViewError, NoSuchTaskError, ViewNotFoundError
-from tfcluster_resolver.views.kubernetes import fullest
+from tfcluster_resolver.errors import ArgumentValueError, MalformedViewError, NoSuchTaskError, ViewNotFoundError
+from tfcluster_resolver.views.fullest import fullest
+from tfcluster_resolver.views.watch import PollingNotice
 
 VIEW = contract.View(
     name="c", namespace="n", uid="u", epoch=3, rpc_layer="grpc+x", jobs={"worker": ("w0:1",), "chief": ("c0:1",)}
@@ -200,6 +202,49 @@ def test_subclasses_of_users_are_kept(tmp_path):
         assert (type(one), type(one.snapshot()), one.snapshot().environment) == (Mine, Mine, "mine")
 
 
+def test_constructor_of_a_subclass_is_run(tmp_path):
+    """What a subclass sets up is there however the resolver is made, and in its copies."""
+
+    class Mine(TFClusterResolver):
+        def __init__(self, *arguments, **named) -> None:
+            super().__init__(*arguments, **named)
+            self.asked: list[str] = []
+
+        def master(self, *arguments, **named) -> str:
+            self.asked.append("master")
+            return super().master(*arguments, **named)
+
+    (tmp_path / "mine").write_text(contract.dump(VIEW))
+
+    for one in (Mine.from_spec(JOBS, "worker", 0), Mine.from_file(tmp_path / "mine", "worker", 0)):
+        assert (one.master(), one.snapshot().master()) == (one.master(), one.master())
+        assert len(one.asked) == 4
+
+
+class Counting:
+    """A source of a user's own: each look is another epoch."""
+
+    def __init__(self) -> None:
+        self.looks = 0
+
+    def view(self) -> contract.View:
+        self.looks += 1
+        return replace(VIEW, epoch=self.looks)
+
+    def notice(self) -> PollingNotice:
+        return PollingNotice(0.001)
+
+
+def test_source_of_a_user_is_taken():
+    """What gives views and notices can be a resolver's source; its snapshots stay and its watches follow."""
+    resolver = TFClusterResolver("worker", 0, source=Counting())
+    now = resolver.snapshot()
+
+    assert now.epoch == now.epoch < resolver.epoch
+    assert next(now.watch(timeout=30)).epoch > now.epoch
+    assert now.master() == "grpc+x://w0:1"
+
+
 def test_file_is_read_anew(tmp_path):
     """A view file of any name is read at each call; the environment's task is not in it."""
     path = tmp_path / "copied.json"
@@ -222,6 +267,38 @@ def test_file_of_a_relative_path_is_read(tmp_path, monkeypatch):
     assert TFClusterResolver.from_file("copied.json").epoch == 3
 
 
+def test_file_of_a_relative_path_stays_the_same_file(tmp_path, monkeypatch):
+    """The path is that of the moment, wherever the program goes: also a folder's, and that of a copy."""
+    (tmp_path / "cluster.json").write_text(contract.dump(VIEW))
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv(contract.ENV_JOB)
+    monkeypatch.delenv(contract.ENV_TASK_INDEX)
+    monkeypatch.delenv(contract.ENV_ADDRESS)
+    made = [TFClusterResolver.from_file("cluster.json"), TFClusterResolver(directory=".")]
+    monkeypatch.chdir(tmp_path / "elsewhere")
+
+    for resolver in (*made, *(pickle.loads(pickle.dumps(one)) for one in made)):  # noqa: S301 - our own bytes
+        assert resolver.epoch == 3
+        assert list(resolver.snapshot().watch(timeout=0)) == []
+
+
+@pytest.mark.parametrize("path", ["", "a\0b", "\ud800", b"\0"])
+def test_what_can_be_no_path_is_refused(path):
+    """What can be the name of no file is told as that, and not as a missing view."""
+    for make in (TFClusterResolver.from_file, lambda one: TFClusterResolver.from_kubernetes("c", kubeconfig=one)):
+        with pytest.raises(ArgumentValueError):
+            make(path)
+
+
+@pytest.mark.parametrize("name", ["", "Upper", "a,b", "a in (b)", "../a", "-a", "a" * 254, "\ud800"])
+def test_what_can_be_no_name_in_kubernetes_is_refused(name):
+    """A name becomes a part of a path and of a selector, so only what the API server allows is taken."""
+    for arguments in ((name,), ("c", name)):
+        with pytest.raises(ArgumentValueError):
+            TFClusterResolver.from_kubernetes(*arguments)
+
+
 def test_file_in_a_mount_is_followed_through_its_swap(tmp_path):
     """A path in a mounted folder follows the kubelet's swap."""
     for number, epoch in enumerate((3, 4)):
@@ -238,6 +315,12 @@ def test_file_in_a_mount_is_followed_through_its_swap(tmp_path):
     (tmp_path / "..data_tmp").replace(tmp_path / "..data")
 
     assert resolver.epoch == 4
+
+
+def test_file_without_end_is_no_view():
+    """No more of a file is read than a view can have."""
+    with pytest.raises(MalformedViewError, match="/dev/zero is not a view: it has more than the 4194304 bytes"):
+        TFClusterResolver.from_file("/dev/zero")
 
 
 def test_missing_and_malformed_files_are_named(tmp_path):

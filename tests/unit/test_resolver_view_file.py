@@ -52,6 +52,29 @@ def text_of(epoch: int, **changes) -> str:
     return contract.dump(replace(VIEW, epoch=epoch, **changes))
 
 
+def test_slow_thread_takes_nothing_back(mount, monkeypatch):
+    """A thread that stores an old view while another looks at the cache does not change what the other is given."""
+    mount.swap(cluster_json=text_of(1))
+    view_file = ViewFile(mount.folder, None)
+    old = view_file.read()
+    old_stamp = view_file._stamp()
+    mount.swap(cluster_json=text_of(2))
+
+    class Stamp(tuple):
+        """The stamp of the new view; while it is compared, the slow thread stores what it read before."""
+
+        __slots__ = ()
+
+        def __ne__(self, other: object) -> bool:
+            view_file._last = (old_stamp, old)
+            return tuple.__ne__(self, other)
+
+    stamp = Stamp(view_file._stamp())
+    monkeypatch.setattr(view_file, "_stamp", lambda: stamp)
+
+    assert [view_file.read().view.epoch for _ in range(3)] == [2, 2, 2]
+
+
 def test_reader_never_sees_a_torn_view(mount):
     """While the kubelet swaps as fast as it can, every reading is one of the whole views, and epochs only grow."""
     addresses = {epoch: tuple(f"{epoch}:{task}" for task in range(epoch % 7)) for epoch in range(SWAPS)}

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tfcluster_resolver import NewEpoch, TFClusterResolver, contract
-from tfcluster_resolver.cluster import Task
+from tfcluster_resolver.cluster import Membership, Task
 from tfcluster_resolver.errors import MalformedViewError, ViewNotFoundError
 from tfcluster_resolver.views import watch
 
@@ -125,6 +125,47 @@ def test_epoch_tells_what_came_and_went(kubelet):
     assert change.resolver.cluster_spec().as_dict() == {"worker": ["w0:1", "w1:2", "w2:1"]}
     assert (change.resolver.epoch, change.resolver.task_type, type(change.resolver)) == (4, "worker", TFClusterResolver)
     assert next(following).epoch == 5
+
+
+def test_a_task_that_is_scaled_away_is_told_so(kubelet, monkeypatch):
+    """It went and it leaves; its ClusterSpec keeps it, as TensorFlow needs, and afterwards it is as if it stayed."""
+    names = {contract.ENV_JOB: "worker", contract.ENV_TASK_INDEX: "1", contract.ENV_ADDRESS: "w1:1"}
+    for name, value in names.items():
+        monkeypatch.setenv(name, value)
+    resolver = TFClusterResolver()
+    following = resolver.watch(timeout=DEADLINE)
+    assert not resolver.leaving
+    kubelet.write(at(2, jobs={"ps": ("p0:1",), "worker": ("w0:1",)}, leaving={"worker": ((1, 3),)}))
+
+    change = next(following)
+
+    assert (change.added, change.removed) == ((), (Task("worker", 1, "w1:1"),))
+    assert change.leaving == (("worker", 1), ("worker", 2))
+    assert (resolver.leaving, change.resolver.leaving) == (True, True)
+    assert change.resolver.cluster_spec().task_address("worker", 1) == "w1:1"
+    kubelet.write(at(3))
+    assert next(following).leaving == ()
+    assert not resolver.leaving
+
+
+def test_others_that_leave_are_named(kubelet):
+    """Who stays hears of them too, whatever task the resolver speaks for."""
+    kubelet.write(at(2, leaving={"worker": ((1, 2),), "ps": ((5, 6),)}))
+
+    membership = TFClusterResolver().membership()
+
+    assert membership.leaving() == (("ps", 5), ("worker", 1))
+    assert TFClusterResolver(task_type="ps", task_id=5).leaving
+    assert not TFClusterResolver(task_type="ps", task_id=4).leaving
+    assert not TFClusterResolver().leaving
+
+
+def test_more_tasks_than_there_can_be_do_not_leave():
+    """A view that was made in a program, and that no file could hold, does not fill the memory."""
+    view = replace(VIEW, leaving={"worker": ((0, 2_000_000_000),)})
+
+    with pytest.raises(MalformedViewError, match="over 100000 tasks leave"):
+        Membership(view=view, own=None).leaving()
 
 
 def test_changed_filters_are_an_epoch_without_tasks(kubelet):
@@ -253,6 +294,20 @@ def test_replaced_folder_is_followed(kubelet, tmp_path, while_waiting, moved):
     assert while_waiting(following, lambda: kubelet.write(at(3))).epoch == 3
 
 
+def test_folder_that_comes_back_with_the_same_inode_is_followed(kubelet, monkeypatch, while_waiting):
+    """A file system may give a new folder the inode of the removed one, whose end is noticed all the same."""
+    monkeypatch.setattr(watch, "_LOOK_ANYWAY", 1e6)
+    monkeypatch.setattr(watch, "_identity", lambda _: (1, 1))
+    following = TFClusterResolver().watch()
+
+    def replace_folder() -> None:
+        shutil.rmtree(kubelet.folder)
+        kubelet.write(at(2))
+
+    assert while_waiting(following, replace_folder).epoch == 2
+    assert while_waiting(following, lambda: kubelet.write(at(3))).epoch == 3
+
+
 @pytest.mark.usefixtures("_way")
 def test_missing_folder_is_waited_for(kubelet, while_waiting):
     """While the folder is missing the watch waits for it."""
@@ -294,6 +349,59 @@ def test_view_that_stays_spoilt_is_an_error(kubelet, monkeypatch, spoil, kind):
 
     with pytest.raises(kind):
         next(following)
+
+
+@pytest.mark.usefixtures("_way")
+def test_watch_goes_on_after_an_error(kubelet, monkeypatch):
+    """A watch that met a malformed view tells the repaired one's epoch when it is asked again, and goes on."""
+    monkeypatch.setattr(watch, "GRACE", 0.2)
+    following = TFClusterResolver().watch(timeout=DEADLINE)
+    (kubelet.folder / "..data" / "cluster.json").write_text("{")
+    os.utime(kubelet.folder / "..data")  # what was swapped by hand has the stamp of the old folder
+    for _ in range(2):
+        with pytest.raises(MalformedViewError):
+            next(following)
+
+    for epoch in (2, 3):
+        kubelet.write(at(epoch))
+        assert next(following).epoch == epoch
+
+
+def test_watch_that_ended_stays_ended(kubelet):
+    """After its timeout, or closed, a watch is over, as any iterator."""
+    timed_out, closed = TFClusterResolver().watch(timeout=0), TFClusterResolver().watch(timeout=DEADLINE)
+    assert list(timed_out) == []
+    closed.close()
+    kubelet.write(at(2))
+
+    assert list(timed_out) == list(closed) == []
+
+
+def test_forked_process_goes_on_with_a_watch_of_its_own(kubelet, monkeypatch):
+    """After a fork both processes see every new epoch by the same iterator, and neither takes from the other."""
+    monkeypatch.setattr(watch, "_LOOK_ANYWAY", 1e6)
+    following = TFClusterResolver().watch(timeout=DEADLINE)
+    kubelet.write(at(2))
+    next(following)
+    to_child, from_parent = os.pipe(), os.pipe()
+
+    child = os.fork()
+    if not child:
+        seen = []
+        try:
+            for _ in (3, 4):
+                seen.append(next(following).epoch)
+                os.write(to_child[1], b".")
+                os.read(from_parent[0], 1)
+        finally:
+            os._exit(0 if seen == [3, 4] else 1)
+    for epoch in (3, 4):
+        kubelet.write(at(epoch))
+        assert next(following).epoch == epoch
+        os.read(to_child[0], 1)
+        os.write(from_parent[1], b".")
+
+    assert os.waitpid(child, 0)[1] == 0
 
 
 def test_watch_closes_its_descriptor(kubelet):

@@ -12,6 +12,7 @@ from tfcluster_operator.model import naming, views
 from tfcluster_operator.model.digests import digest
 from tfcluster_operator.model.observed import Observed
 from tfcluster_operator.model.spec import TFCluster
+from tfcluster_operator.model.view_files import read_file
 from tfcluster_resolver import contract
 
 GPU = "nvidia.com/gpu"
@@ -104,8 +105,8 @@ def test_a_task_with_filters_of_its_own_has_its_own_file():
 
     assert {"cluster.json", "task-1.json"} == set(wanted.files)
     assert {"ps": {1: address("ps", 1)}} == view(cluster, "worker", "task-1.json").jobs
-    assert wanted.files["task-1.json"].digest == wanted.digest_for(1)
-    assert {wanted.files["cluster.json"].digest} == {wanted.digest_for(0), wanted.digest_for(2)}
+    assert wanted.files["task-1.json"].digest == wanted.told_for(1)
+    assert {wanted.files["cluster.json"].digest} == {wanted.told_for(0), wanted.told_for(2)}
 
 
 def test_empty_filters_of_a_task_free_it_from_the_jobs():
@@ -354,7 +355,7 @@ def test_the_epochs_of_another_owners_config_map_are_not_ours():
 
 def test_a_text_that_is_no_view_has_no_membership():
     """Garbage in a file has a digest and nothing else."""
-    found = views.read_file("garbage")
+    found = read_file("garbage")
 
     assert (digest("garbage"), "", 0) == (found.digest, found.membership, found.epoch)
 

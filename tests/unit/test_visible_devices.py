@@ -116,27 +116,34 @@ def test_nothing_is_told_outside_of_linux(see, monkeypatch):
     assert see(**{PLUGIN: "GPU-0"}) is None
 
 
-def tensorflow_with(gpus: int, *, built: bool = True) -> SimpleNamespace:
+def tensorflow_with(gpus: int) -> SimpleNamespace:
     """Play the part of TensorFlow that is asked: a build for GPUs cannot run on the machines that test this."""
-    return SimpleNamespace(
-        test=SimpleNamespace(is_built_with_gpu_support=lambda: built),
-        config=SimpleNamespace(list_physical_devices=lambda kind: [kind] * gpus),
-    )
+    return SimpleNamespace(config=SimpleNamespace(get_visible_devices=lambda kind: [kind] * gpus))
 
 
 @pytest.mark.parametrize(("gpus", "told"), [(1, {"GPU": 1}), (0, {})])
 def test_tensorflow_that_is_loaded_knows_best(see, monkeypatch, gpus, told):
-    """What an imported TensorFlow for GPUs lists goes before variables and files."""
+    """What an imported TensorFlow can use goes before variables and files, also where its build can use no GPU."""
     monkeypatch.setitem(sys.modules, "tensorflow", tensorflow_with(gpus))
 
     assert see("nvidia0", "nvidia1", **{PLUGIN: "GPU-0000,GPU-0001"}) == told
 
 
-def test_tensorflow_without_gpus_says_nothing(see, monkeypatch):
-    """A build that can use no GPU does not tell which there are."""
-    monkeypatch.setitem(sys.modules, "tensorflow", tensorflow_with(0, built=False))
+@pytest.mark.parametrize("file", ["dxg", "nvmap"])
+def test_gpus_without_files_of_their_own_cannot_be_counted(see, monkeypatch, file):
+    """Under WSL and on Jetson one file stands for all GPUs: nothing is told until TensorFlow tells."""
+    assert see(file) is None
 
-    assert see(**{PLUGIN: "GPU-0000,GPU-0001"}) == {"GPU": 2}
+    monkeypatch.setitem(sys.modules, "tensorflow", tensorflow_with(1))
+    assert see(file) == {"GPU": 1}
+
+
+@pytest.mark.parametrize(
+    "variables", [{CUDA: "9" * 5000}, {PLUGIN: "/\0"}, {PLUGIN: "/\ud800"}, {CUDA: "٣,\0", PLUGIN: ","}]
+)
+def test_rubbish_in_variables_is_no_device(see, variables):
+    """Whatever the variables hold, nothing is raised and nothing is counted that no file shows."""
+    assert see(**variables) == {}
 
 
 def test_half_imported_tensorflow_says_nothing(see, monkeypatch):

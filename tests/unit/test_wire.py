@@ -8,8 +8,9 @@ import msgspec
 import pytest
 
 from tfcluster_operator.kube import wire
-from tfcluster_operator.model import naming, views
+from tfcluster_operator.model import naming
 from tfcluster_operator.model.observed import Exit, Meta, ObservedConfigMap, ObservedPod, ObservedService
+from tfcluster_operator.model.view_files import read_file
 
 METADATA = {"name": "a", "namespace": "n", "uid": "u", "resourceVersion": "12"}
 META = Meta("a", "n", "u", 12, "", "", {}, {}, terminating=False)
@@ -101,7 +102,7 @@ def test_a_config_map_is_read_as_digests():
 
     found = wire.CONFIG_MAPS.read(msgspec.json.encode(body))
 
-    assert ObservedConfigMap(META, {"a": views.read_file("text")}, ("b",), immutable=True) == found
+    assert ObservedConfigMap(META, {"a": read_file("text")}, ("b",), immutable=True) == found
 
 
 def test_a_list_gives_its_objects_and_where_it_goes_on():

@@ -371,7 +371,7 @@ class Reconciler:
         return await self._report(key, identity, status, memory)
 
     async def _tell(self, cluster: TFCluster, done: list[Action], changed: Iterable[str] = ()) -> None:
-        for reason, message in events.told(done, changed):
+        for reason, message in events.told([action for action in done if action.reason not in _UNTOLD], changed):
             severity: events.Severity = "Warning" if reason in _WARNINGS else "Normal"
             await events.emit(self._client, cluster, severity=severity, reason=reason, message=message)
 
@@ -395,6 +395,8 @@ _WARNINGS: Final = (
     reasons.RESTARTED_TOGETHER,
     reasons.FORCED,
 )
+#: What follows of itself from what an event tells already.
+_UNTOLD: Final = (reasons.VIEW_AMENDED,)
 _OBSTACLES: Final = (
     reasons.INVALID_SPEC,
     reasons.VIEW_TOO_LARGE,

@@ -21,7 +21,7 @@ from tfcluster_operator.kube.structs import (
     Service,
     Volume,
 )
-from tfcluster_operator.model import isolation, naming, views
+from tfcluster_operator.model import isolation, naming
 from tfcluster_operator.model.actions import Kind
 from tfcluster_operator.model.observed import (
     Child,
@@ -34,6 +34,7 @@ from tfcluster_operator.model.observed import (
     ObservedService,
 )
 from tfcluster_operator.model.spec import choose_main
+from tfcluster_operator.model.view_files import read_file
 
 #: Waiting reasons that the kubelet gives to a container that is only on its way.
 _ORDINARY_WAITING: Final = ("ContainerCreating", "PodInitializing", "")
@@ -116,7 +117,7 @@ def _service(wire: Service) -> Child:
 def _config_map(wire: ConfigMap) -> Child:
     return ObservedConfigMap(
         meta=_meta(wire.metadata),
-        files={name: views.read_file(text) for name, text in (wire.data or {}).items()},
+        files={name: read_file(text) for name, text in (wire.data or {}).items()},
         binary_files=tuple(wire.binary_data or ()),
         immutable=bool(wire.immutable),
     )

@@ -1,8 +1,8 @@
 """The resolver as one zip, and the ConfigMap that holds it.
 
 The same sources always give the same bytes, and the ConfigMap is named after them and immutable: an operator of another
-version makes one of its own, and a pod keeps the one that it was started with.  Where the sources come from is not
-decided here.
+version makes one of its own, and a pod keeps the one that it was started with.  Modules go in without what only
+people read.  Where the sources come from is not decided here.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tfcluster_operator.manifests import metadata
+from tfcluster_operator.manifests.lean_source import lean_source
 from tfcluster_operator.model import naming
 from tfcluster_operator.model.spec import TFCluster
 
@@ -30,6 +31,8 @@ _CHOOSER: Final = "copies.py"
 _BUNDLED: Final = "bundled"
 #: The oldest time that a zip can tell: a real one would make the bytes differ from build to build.
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
+#: What messages.binpb is made from: no program reads it.
+_NOT_RUN: Final = ".proto"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +57,13 @@ def build_archive(sources: Mapping[str, bytes]) -> ResolverArchive:
     """
     if _CHOOSER not in sources:
         raise ValueError(f"the resolver's sources have no {_CHOOSER}: {sorted(sources)}")
-    files = {f"{_BUNDLED}/{_PACKAGE}/{path}": content for path, content in sources.items()}
-    files[f"{_PACKAGE}/__init__.py"] = sources[_CHOOSER]
+    lean = {
+        path: lean_source(content) if path.endswith(".py") else content
+        for path, content in sources.items()
+        if not path.endswith(_NOT_RUN)
+    }
+    files = {f"{_BUNDLED}/{_PACKAGE}/{path}": content for path, content in lean.items()}
+    files[f"{_PACKAGE}/__init__.py"] = lean[_CHOOSER]
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for path in sorted(files):

@@ -228,9 +228,7 @@ def published(roster: Roster, ledger: Ledger, wanted: tuple[views.JobViews, ...]
         stale += [
             str(place.task)
             for place in shown(roster, job_views.job, ledger)
-            if (pod := place.staying) is not None
-            and pod.listening
-            and pod.told != job_views.digest_for(place.task.index)
+            if (pod := place.staying) is not None and pod.listening and pod.told != job_views.told_for(place.task.index)
         ]
     if stale:
         return Says(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import assert_never
+from collections.abc import Mapping
+from typing import Any, assert_never
 
 from tfcluster_operator.model import drift, naming, reasons, views
 from tfcluster_operator.model.actions import (
@@ -99,8 +100,15 @@ def plan_config_map(roster: Roster, wanted: views.JobViews, story: Story) -> Non
             delete = Delete("ConfigMap", held.name, existing.meta.uid, reasons.RECREATED)
             story.do("publish", delete, gate=object_gate("ConfigMap", held.name))
         else:
-            reason = reasons.VIEW_CHANGED if "data" in change else reasons.REPAIRED
+            reason = _why_published(wanted, existing, change)
             story.do("publish", Patch("ConfigMap", held.name, existing.meta.uid, change, reason), gate=gate)
+
+
+def _why_published(wanted: views.JobViews, existing: ObservedConfigMap, change: Mapping[str, Any]) -> str:
+    if "data" not in change:
+        return reasons.REPAIRED
+    was, will = ({name: of.lasting for name, of in files.items()} for files in (existing.files, wanted.says()))
+    return reasons.VIEW_AMENDED if was == will else reasons.VIEW_CHANGED
 
 
 def plan_tf_config(wanted: views.JobViews, story: Story) -> None:

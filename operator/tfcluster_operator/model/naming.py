@@ -30,7 +30,7 @@ LABEL_TASK_INDEX: Final = f"{GROUP}/task-index"
 #: Marks a failed pod that is kept for its log: it is its task's no longer.
 LABEL_KEPT: Final = f"{GROUP}/kept"
 
-#: The digest of the view file that the pod was last told of; patching it makes the kubelet refresh the mount at once.
+#: What the pod was last told of its view, a digest; patching it makes the kubelet refresh the mount at once.
 ANNOTATION_VIEW: Final = f"{GROUP}/view"
 #: What the pod was made from; when it differs from the spec's, the pod is replaced.
 ANNOTATION_TEMPLATE_HASH: Final = f"{GROUP}/template-hash"
@@ -93,6 +93,12 @@ def first_pod_name(name: str) -> tuple[str, int]:
     first, found, number = name.rpartition(_LATER)
     is_number = number.isascii() and number.isdecimal() and number[0] != "0" and len(number) <= _LONGEST_NUMBER
     return (first, int(number)) if found and is_number else (name, 0)
+
+
+def index_of(pod: str) -> int:
+    """Give the index of the task whose pod has this name; 0 where the name is none of ours."""
+    index = first_pod_name(pod)[0].rpartition("-")[2]
+    return int(index) if index.isascii() and index.isdecimal() and len(index) <= _LONGEST_NUMBER else 0
 
 
 _LATER: Final = "-r"

@@ -54,12 +54,26 @@ class ObservedService:
 class ObservedFile:
     """One file of a ConfigMap: the digest of its text, and of what it says of membership and filters.
 
-    ``membership`` is "" where the text is not a view; ``epoch`` is then 0.
+    ``membership`` is "" where the text is not a view; ``epoch`` is then 0.  ``told`` is what a pod is told of the file:
+    the digest of the view without what it says of tasks that leave and of the tasks' pods, and that of the latter.
+    ``incarnations`` is what the file tells of the tasks' pods, by job and index.
     """
 
     digest: str
     membership: str
     epoch: int
+    told: str = ""
+    incarnations: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
+
+    @property
+    def lasting(self) -> str:
+        """The digest of all that the tasks which stay go by: see :func:`lasting`."""
+        return lasting(self.told)
+
+
+def lasting(told: str) -> str:
+    """Give the part of what a pod is told that stays the same where only tasks leave, or become other pods."""
+    return told.partition("-")[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +169,7 @@ class ObservedPod:
 
     @property
     def told(self) -> str:
-        """The digest of the view file that the pod was last told of."""
+        """What the pod was last told of its view: see :class:`ObservedFile`."""
         return self.meta.annotations.get(naming.ANNOTATION_VIEW, "")
 
     @property

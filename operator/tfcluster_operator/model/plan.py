@@ -135,5 +135,4 @@ def _what_an_end_needs(pod: ObservedPod) -> tuple[Gate, ...]:
 
 
 def _index_of(pod: ObservedPod) -> int:
-    index = naming.first_pod_name(pod.meta.name)[0].rpartition("-")[2]
-    return int(index) if index.isascii() and index.isdigit() else 0
+    return naming.index_of(pod.meta.name)

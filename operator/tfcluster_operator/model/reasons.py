@@ -94,6 +94,8 @@ CREATED: Final = "Created"
 REPAIRED: Final = "Repaired"
 #: Membership, filters or accelerators changed: the view is rewritten.
 VIEW_CHANGED: Final = "ViewChanged"
+#: Tasks that left are gone, or a task is another pod, and nothing else changed in the view: it is rewritten.
+VIEW_AMENDED: Final = "ViewAmended"
 #: Who reaches the tasks changed: the NetworkPolicy is rewritten.
 ISOLATION_CHANGED: Final = "IsolationChanged"
 #: The index is no longer declared.

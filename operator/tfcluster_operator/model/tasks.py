@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from tfcluster_operator.model import drift, history, ledger, naming, reasons
 from tfcluster_operator.model.actions import EVIDENCE, CreatePod, Delete, Finding, Gate, Patch, TryPod
 from tfcluster_operator.model.foundations import obstacle, policy_gate
-from tfcluster_operator.model.observed import ObservedPod
+from tfcluster_operator.model.observed import ObservedPod, lasting
 from tfcluster_operator.model.policies import restart, rollout, start_order, termination
 from tfcluster_operator.model.policies.ending import Ending, words_for
 from tfcluster_operator.model.roster import Holder, Place, Roster, Stage
@@ -111,7 +111,7 @@ def _plan_missing(  # noqa: PLR0917 - the six are one case; a class for them wou
         create = CreatePod(
             place.task,
             place.name,
-            job_views.digest_for(index),
+            job_views.told_for(index),
             attempt=0 if lost is None else lost.attempt,
             reason=reasons.POD_FAILED if failing is not None else why,
             incarnation=record.incarnation,
@@ -201,7 +201,7 @@ def _replace_an_ended_pod(case: _Case) -> bool:
     create = CreatePod(
         place.task,
         place.name,
-        case.views.digest_for(place.task.index),
+        case.views.told_for(place.task.index),
         attempt,
         _WHY[ending],
         replaces=pod.meta.uid,
@@ -227,21 +227,28 @@ _WHY: Final = {
 _HOW: Final[dict[Ending, Callable[[ObservedPod], str]]] = {
     Ending.SUCCEEDED: lambda _: "ended with exit code 0, and its restartPolicy is Always",
     Ending.FAILED: lambda pod: f"failed: {words_for(pod)}",
-    Ending.DISRUPTED: lambda pod: f"was not let run: {pod.trouble or pod.reason or 'its node took it away'}",
+    Ending.DISRUPTED: lambda pod: f"was not let run: {pod.trouble or pod.reason or _who_took_it(pod)}",
 }
+
+
+def _who_took_it(pod: ObservedPod) -> str:
+    return "it left while it was not declared" if pod.surplus_since else "its node took it away"
 
 
 def _tell_and_relabel(case: _Case) -> bool:
     if case.views.too_large:
         return False
     task = case.place.task
-    digest = case.views.digest_for(task.index)
+    wanted = case.views.told_for(task.index)
     labels = {**case.labels, naming.LABEL_TASK_INDEX: str(task.index)}
-    change = drift.pod_change(case.pod, labels=labels, view_digest=digest)
+    change = drift.pod_change(case.pod, labels=labels, view_digest=wanted)
     if change is None:
         return False
     told = naming.ANNOTATION_VIEW in change["metadata"].get("annotations", {})
-    reason = reasons.VIEW_CHANGED if told else reasons.REPAIRED
+    reason = reasons.REPAIRED
+    if told:
+        amended = lasting(case.pod.told) == lasting(wanted)
+        reason = reasons.VIEW_AMENDED if amended else reasons.VIEW_CHANGED
     name = case.place.name
     patch = Patch("Pod", name, case.pod.meta.uid, change, reason)
     case.story.do("tell", patch, gate=object_gate("Pod", name), needs=(views_gate(task.job.name),))

@@ -11,29 +11,22 @@ a crash could lose, and it names the edit that caused it.
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Hashable, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from tfcluster_operator.model import filters, naming
+from tfcluster_operator.model import filters, incarnations, naming
+from tfcluster_operator.model.departures import Leaving, leaving_of
 from tfcluster_operator.model.digests import digest
 from tfcluster_operator.model.observed import ObservedConfigMap, ObservedFile
 from tfcluster_operator.model.roster import Roster
-from tfcluster_operator.model.spec import EVALUATOR, Job, Task, TFCluster
+from tfcluster_operator.model.spec import CHIEF, EVALUATOR, Job, Task, TFCluster
 from tfcluster_operator.model.tf_config import largest_of
+from tfcluster_operator.model.view_files import ViewFile, build_file, membership_digest
 from tfcluster_resolver import contract
 
 #: A ConfigMap takes 1 MiB; what is above this leaves no room for the object's own fields.
 LARGEST_CONFIG_MAP: Final = 900_000
-
-
-@dataclass(frozen=True, slots=True)
-class ViewFile:
-    """One wanted file: its text, its digest, its epoch."""
-
-    text: str
-    digest: str
-    epoch: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,15 +48,19 @@ class JobViews:
         """Whether no ConfigMap holds these views."""
         return self.size > LARGEST_CONFIG_MAP
 
-    def digest_for(self, index: int) -> str:
-        """Give the digest of the file that a task reads; "" where there is none."""
+    def told_for(self, index: int) -> str:
+        """Give what a task's pod is told of the file that it reads; "" where there is none."""
         file = self._file_for(index)
-        return "" if file is None else file.digest
+        return "" if file is None else file.told
 
     def text_for(self, index: int) -> str:
         """Give the text of the file that a task reads; "" where there is none."""
         file = self._file_for(index)
         return "" if file is None else file.text
+
+    def says(self) -> dict[str, ObservedFile]:
+        """Give what each file says."""
+        return {name: file.says for name, file in self.files.items()}
 
     def _file_for(self, index: int) -> ViewFile | None:
         return self.files.get(contract.task_view_file(index)) or self.files.get(contract.VIEW_FILE)
@@ -71,9 +68,9 @@ class JobViews:
 
 @dataclass(frozen=True, slots=True)
 class Views:
-    """The wanted views of a cluster, and what they were worked out from: while that is the same, so are they."""
+    """The wanted views of a cluster, and what each job's were worked out from: while that is the same, so are they."""
 
-    source: Hashable
+    sources: Mapping[str, object]
     of_jobs: tuple[JobViews, ...]
 
 
@@ -101,60 +98,34 @@ def views_in_turns(roster: Roster, before: Views | None = None) -> Generator[Non
     """Work out the views as :func:`views_of` does, and pause after each job: those of a large cluster take a while."""
     cluster = roster.cluster
     healthy = {job.name: _differing_devices(job, roster) for job in cluster.jobs}
+    leaving = leaving_of(roster)
     known = {job.name: _trusted_files(roster.views[job.name].own) or _files_of(before, job) for job in cluster.jobs}
-    source = (
-        cluster.uid,
-        cluster.generation,
-        tuple((name, tuple((i, tuple(held.items())) for i, held in of.items())) for name, of in healthy.items()),
-        tuple((name, tuple(files.items())) for name, files in known.items()),
-    )
-    if before is not None and before.source == source:
+    pods = incarnations.pods_of(roster, (file.incarnations for file in known.get(CHIEF, {}).values()))
+    sources: dict[str, object] = {
+        name: (cluster.uid, cluster.generation, healthy, leaving, files, pods if name == CHIEF else None)
+        for name, files in known.items()
+    }
+    if before is not None and before.sources == sources:
         return before
-    builder, built = _Builder(cluster, healthy), []
+    builder, built = _Builder(cluster, healthy, leaving, pods), []
     for job in cluster.jobs:
+        if before is not None and before.sources.get(job.name) == sources[job.name]:
+            built += [of_job for of_job in before.of_jobs if of_job.job.name == job.name]
+            continue
         built.append(builder.job_views(job, known[job.name]))
         yield
-    return Views(source, tuple(built))
+    return Views(sources, tuple(built))
 
 
 def whole_view(cluster: TFCluster) -> contract.View:
     """Give the view of somebody without device filters, who sees every task; its epoch is the cluster's generation."""
-    builder = _Builder(cluster, {job.name: {} for job in cluster.jobs})
+    builder = _Builder(cluster, {job.name: {} for job in cluster.jobs}, {}, None)
     return replace(builder.view(cluster.jobs[0], ()), epoch=cluster.generation)
 
 
 def epoch_of(views: tuple[JobViews, ...]) -> int:
     """Give the cluster's epoch: the newest of its views'."""
     return max((file.epoch for job in views for file in job.files.values()), default=0)
-
-
-def membership_digest(view: contract.View) -> str:
-    """Shorten what an epoch counts: the tasks, their addresses and their filters."""
-    return digest(contract.dump(replace(view, epoch=0, accelerators={}, isolation="")))
-
-
-#: What the files say that were read or built lately, by their digest: reading a large one takes milliseconds.
-_read: Final[dict[str, ObservedFile]] = {}
-_READ_AT_MOST: Final = 4_096
-
-
-def read_file(text: str) -> ObservedFile:
-    """Tell what a ConfigMap's file says, for the comparison with what it should say."""
-    name = digest(text)
-    if (known := _read.get(name)) is not None:
-        return known
-    try:
-        view = contract.load(text)
-    except contract.ContractError:
-        return ObservedFile(digest=name, membership="", epoch=0)
-    return _remember(ObservedFile(digest=name, membership=membership_digest(view), epoch=view.epoch))
-
-
-def _remember(file: ObservedFile) -> ObservedFile:
-    if len(_read) >= _READ_AT_MOST:
-        _read.clear()
-    _read[file.digest] = file
-    return file
 
 
 def epochs_annotation(files: Mapping[str, ViewFile] | Mapping[str, ObservedFile]) -> str:
@@ -172,8 +143,7 @@ def _trusted_files(existing: ObservedConfigMap | None) -> Mapping[str, ObservedF
 def _files_of(before: Views | None, job: Job) -> Mapping[str, ObservedFile]:
     """Give the files as we wanted them a moment ago: what somebody deleted or edited keeps its epoch."""
     of_jobs = () if before is None else before.of_jobs
-    files = next((of_job.files for of_job in of_jobs if of_job.job.name == job.name), {})
-    return {name: known for name, file in files.items() if (known := _read.get(file.digest)) is not None}
+    return next((of_job.says() for of_job in of_jobs if of_job.job.name == job.name), {})
 
 
 class _Builder:
@@ -182,11 +152,21 @@ class _Builder:
     Args:
         cluster: the declaration.
         healthy: the tasks whose devices differ from what they asked for, by job.
+        leaving: the tasks that leave.
+        pods: which pod each task is, for the chief; None where it is told nothing.
     """
 
-    def __init__(self, cluster: TFCluster, healthy: Mapping[str, Mapping[int, Mapping[str, int]]]) -> None:
+    def __init__(
+        self,
+        cluster: TFCluster,
+        healthy: Mapping[str, Mapping[int, Mapping[str, int]]],
+        leaving: Leaving,
+        pods: incarnations.Pods | None,
+    ) -> None:
         self._cluster = cluster
         self._healthy = healthy
+        self._leaving = leaving
+        self._pods = pods
         self._memberships: dict[tuple[str, ...], str] = {}
         self._built: dict[tuple[tuple[str, ...], int, str], ViewFile] = {}
         #: NB: a view tells of the devices of the viewer's own job even where its filters hide that.
@@ -194,6 +174,14 @@ class _Builder:
 
     def job_views(self, job: Job, known: Mapping[str, ObservedFile]) -> JobViews:
         """Build the views of one job; ``known`` are the files that its ConfigMap has."""
+        if job.name == CHIEF and self._pods is not None:
+            wanted = self._job_views(job, known, self._pods)
+            # NB: which pod each task is may be left out, which tasks there are may not.
+            if not wanted.too_large:
+                return wanted
+        return self._job_views(job, known, None)
+
+    def _job_views(self, job: Job, known: Mapping[str, ObservedFile], pods: incarnations.Pods | None) -> JobViews:
         name = naming.view_name(self._cluster.name, job.name)
         audiences = {contract.VIEW_FILE: job.filters}
         audiences.update({contract.task_view_file(i): job.task_filters[i] for i in sorted(job.task_filters)})
@@ -208,11 +196,13 @@ class _Builder:
             epoch = self._cluster.generation
             if before is not None and before.membership == membership:
                 epoch = min(before.epoch, epoch)
+            if pods is not None:
+                view = replace(view or self.view(job, texts), epoch=epoch)
+                files[file] = build_file(_telling(view, pods, before), membership)
+                continue
             key = (texts, epoch, job.name if self._differ_by_viewer else "")
             if key not in self._built:
-                text = contract.dump(replace(view or self.view(job, texts), epoch=epoch))
-                self._built[key] = ViewFile(text=text, digest=digest(text), epoch=epoch)
-                _remember(ObservedFile(digest=self._built[key].digest, membership=membership, epoch=epoch))
+                self._built[key] = build_file(replace(view or self.view(job, texts), epoch=epoch), membership)
             files[file] = self._built[key]
         size = sum(len(file.text) for file in files.values())
         return JobViews(job, name, files, size, self._tf_config_size(job, files) if self._cluster.tf_config else 0)
@@ -259,7 +249,19 @@ class _Builder:
             device_filters=device_filters,
             accelerators=accelerators,
             isolation="" if self._cluster.isolation.mode == "None" else self._cluster.isolation.mode,
+            leaving=self._leaving,
         )
+
+
+def _telling(view: contract.View, pods: incarnations.Pods, before: ObservedFile | None) -> contract.View:
+    """Let a view tell which pod each task is, where that is worth a write or something else is."""
+    known = {} if before is None else before.incarnations
+    everything, urgent = incarnations.told(pods, view, known)
+    if not urgent and before is not None:
+        same = replace(view, incarnations=incarnations.kept(view, known))
+        if digest(contract.dump(same)) == before.digest:
+            return same
+    return replace(view, incarnations=everything)
 
 
 def _least_size(cluster: TFCluster, texts: tuple[str, ...]) -> int:

@@ -1,7 +1,8 @@
 """The task server: TensorFlow's ``tf.distribute.Server`` for this pod's task.
 
 A server needs to know nobody but itself, because the coordinator tells it of the others when it connects; so a resize
-never touches the pods that stay.  This module decides what can be served, and how the server ends.
+never touches the pods that stay.  This module decides what can be served, and how the server ends: by a signal, or in a
+task that leaves when the coordinator has let go of it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -20,19 +22,27 @@ from tfcluster_resolver import contract, device_names, tensorflow_api
 from tfcluster_resolver.cluster import Membership, Task
 from tfcluster_resolver.commands import exit_codes
 from tfcluster_resolver.commands.command import Command
-from tfcluster_resolver.commands.reading import read, seen_by, task_of
-from tfcluster_resolver.errors import NoSuchTaskError, PortTakenError, ServeError
-from tfcluster_resolver.waiting import PortState, host_and_port, port_state
+from tfcluster_resolver.commands.reading import read, seen_by, task_of, view_directory
+from tfcluster_resolver.errors import NoSuchTaskError, PortTakenError, ServeError, ViewError
+from tfcluster_resolver.own_port import PortState, port_state
+from tfcluster_resolver.reachability import host_and_port
 
 if TYPE_CHECKING:
     from tfcluster_resolver.resolver import TFClusterResolver
+
+#: Seconds between two looks for the coordinator's word.
+_LOOK_EVERY: Final = 0.5
+#: Seconds after which a view that does not say that the task leaves is believed: a kubelet is slower without a nudge.
+_STALE_AFTER: Final = 180.0
 
 
 def serve(resolver: TFClusterResolver | None = None) -> NoReturn:
     """Run the task server, ``tf.distribute.Server``, until the process ends.
 
     In the main thread SIGTERM and SIGINT end the process at once, with 128 plus the signal's number: TensorFlow's own
-    ``join()`` would keep Python from hearing them.  In another thread it leaves signals alone.
+    ``join()`` would keep Python from hearing them.  In a task that leaves, the process ends with 0 when the coordinator
+    has let go of it, as :func:`~tfcluster_resolver.elastic.resize` does.  In another thread it leaves both to the
+    program.
 
     Args:
         resolver: whose task; by default the one that this pod is.  The server listens on the port of the task's
@@ -49,21 +59,64 @@ def serve(resolver: TFClusterResolver | None = None) -> NoReturn:
         TensorFlowNotFoundError: TensorFlow is not installed.
         ViewError: the view is missing, unreadable, malformed or too new.
     """
-    _serve(seen_by(resolver))
+    _serve(seen_by(resolver), lambda: read(view_directory())[0] if resolver is None else resolver.membership())
 
 
-def _serve(membership: Membership) -> NoReturn:
+def _serve(membership: Membership, look: Callable[[], Membership]) -> NoReturn:
     own = task_of(membership, "there is no task to serve")
     _check_task(own)
     port = _free_port(own)
+    release = _Release(contract.released_file(port), own, look)
+    release.forget()
     with _signals_end_the_process() as woken:
         server = _start(own, membership.view)
         view = membership.view
         print(f"serving {own} of {view.namespace}/{view.name} at {server.target}, port {port}", flush=True)  # noqa: T201 - the log's one line
         # NB: a signal just before a wait on a lock, or one that a thread of TensorFlow takes, would not end that wait;
         # a byte in the socket does, and then the handler runs.
+        woken.settimeout(_LOOK_EVERY)
         while True:
-            woken.recv(1)
+            with contextlib.suppress(TimeoutError):
+                woken.recv(1)
+            if threading.current_thread() is threading.main_thread() and release.has_come():
+                print(f"{own} leaves, and the coordinator has let go of it", flush=True)  # noqa: T201 - the log's last line
+                _end_with(0)
+
+
+class _Release:
+    """The coordinator's word that it has let go of this task.
+
+    Args:
+        path: the file that says so.
+        own: the task.
+        look: reads the cluster.
+    """
+
+    def __init__(self, path: str, own: Task, look: Callable[[], Membership]) -> None:
+        self._path = path
+        self._own = own
+        self._look = look
+
+    def forget(self) -> None:
+        """Take the word back: it was for a server that ran before, or for a task that is declared again."""
+        with contextlib.suppress(OSError):
+            os.unlink(self._path)  # noqa: PTH108 - no pathlib: this is looked at often
+
+    def has_come(self) -> bool:
+        """Tell whether the task leaves and the coordinator has let go of it."""
+        try:
+            age = time.time() - os.stat(self._path).st_mtime  # noqa: PTH116 - likewise
+        except OSError:
+            return False
+        try:
+            if self._look().is_leaving(self._own.job, self._own.index):
+                return True
+        except ViewError:
+            return False
+        # NB: the coordinator may know a while before this pod's view says so; later than that it was for another time.
+        if age > _STALE_AFTER:
+            self.forget()
+        return False
 
 
 def _start(own: Task, view: contract.View) -> Any:
@@ -85,8 +138,6 @@ def _check_task(own: Task) -> None:
             f"TensorFlow cannot serve a job named {own.job!r}: a name is a letter, then letters, digits and _; rename "
             "the job in the TFCluster"
         )
-    if own.index > device_names.LARGEST_NUMBER:
-        raise ServeError(f"TensorFlow cannot serve {own}: an index is at most {device_names.LARGEST_NUMBER}")
     if not own.address:
         raise NoSuchTaskError(f"{own} has no address in this view, so it cannot be served")
 
@@ -131,18 +182,23 @@ def _signals_end_the_process() -> Iterator[socket.socket]:
 
 def _end(number: int, frame: FrameType | None) -> None:
     del frame
+    _end_with(exit_codes.SIGNAL + number)
+
+
+def _end_with(code: int) -> NoReturn:
     # NB: not sys.exit(): taking TensorFlow's server down can hang, and the coordinator copes with a vanished one.
-    os._exit(exit_codes.SIGNAL + number)
+    os._exit(code)
 
 
 def _run(options: argparse.Namespace) -> NoReturn:
-    _serve(read(options.directory)[0])
+    _serve(read(options.directory)[0], lambda: read(options.directory)[0])
 
 
 SERVE: Final = Command(
     brief="run this task's TensorFlow server until SIGTERM",
     description=f"Run tf.distribute.Server for this task, on the port of ${contract.ENV_ADDRESS}. The task is ready "
-    "when the port accepts connections. SIGTERM ends it at once, also as process 1 of a container.",
+    "when the port accepts connections. SIGTERM ends it at once, also as process 1 of a container. In a task that "
+    "leaves it ends with 0 when the coordinator has let go of it.",
     codes=(*exit_codes.READING, exit_codes.NO_TENSORFLOW, exit_codes.NO_SERVER),
     run=_run,
 )

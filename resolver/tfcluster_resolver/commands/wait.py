@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import os
 from typing import Final
 
-from tfcluster_resolver import waiting
-from tfcluster_resolver.cluster import own_task
 from tfcluster_resolver.commands import exit_codes
 from tfcluster_resolver.commands.command import Command, add_timeout, say
-from tfcluster_resolver.views.file import ViewFile
+from tfcluster_resolver.resolver import TFClusterResolver
+from tfcluster_resolver.waiting import wait
 
 #: Seconds that the tasks get; pulling a large image takes minutes.
 _TIMEOUT: Final = 300.0
 
 
 def _run(options: argparse.Namespace) -> int:
-    own = own_task(os.environ)
-    source = ViewFile(options.directory, own.index if own is not None else None)
-    count = waiting.await_tasks(source, own, jobs=options.job, timeout=options.timeout)
+    count = wait(TFClusterResolver(directory=options.directory), jobs=options.job, timeout=options.timeout)
     say(f"{count} other {'task listens' if count == 1 else 'tasks listen'}")
     return exit_codes.DONE
 

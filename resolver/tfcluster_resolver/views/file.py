@@ -14,12 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
-from tfcluster_resolver import contract
+from tfcluster_resolver import _arguments, contract
 from tfcluster_resolver.errors import MalformedViewError, UnsupportedViewError, ViewNotFoundError, ViewUnreadableError
 from tfcluster_resolver.views.watch import FolderNotice
 
 #: The symlink that the kubelet swaps (pkg/volume/util/atomic_writer.go).
 _DATA: Final = "..data"
+
+#: Bytes; a ConfigMap holds a quarter of them.
+_LARGEST: Final = 4 * 2**20
 
 #: Device, inode, modification and change in ns, size: differs whenever the kubelet has swapped the folder.
 _Stamp = tuple[int, int, int, int, int]
@@ -39,11 +42,14 @@ class ViewFile:
     Args:
         directory: where the ConfigMap of the task's job is mounted.
         index: the own task's index; its ``task-<index>.json`` goes before ``cluster.json``.  None outside a pod.
+
+    Raises:
+        ArgumentError: the directory is no path.
     """
 
     def __init__(self, directory: str | os.PathLike[str], index: int | None) -> None:
         own = () if index is None else (contract.task_view_file(index),)
-        self._look_for(os.fspath(directory), (*own, contract.VIEW_FILE))
+        self._look_for(_arguments.path(directory, "directory"), (*own, contract.VIEW_FILE))
 
     @classmethod
     def at(cls, path: str | os.PathLike[str]) -> Self:
@@ -54,10 +60,13 @@ class ViewFile:
 
         Returns:
             Its reader.
+
+        Raises:
+            ArgumentError: it is no path.
         """
-        folder, name = os.path.split(os.fspath(path))
+        folder, name = os.path.split(_arguments.path(path, "path"))
         one = cls.__new__(cls)
-        one._look_for(folder or os.curdir, (name,))  # noqa: SLF001 - of the same class
+        one._look_for(folder, (name,))  # noqa: SLF001 - of the same class
         return one
 
     def _look_for(self, directory: str, names: tuple[str, ...]) -> None:
@@ -90,9 +99,11 @@ class ViewFile:
             # The stamp is older than the text that is read after it: a swap between the two costs one more reading
             # at the next call, and never hides a change.
             stamp = self._stamp()
-            if self._last is None or self._last[0] != stamp:
+            # NB: one look at what threads share, and one change of it.
+            last = self._last
+            if last is None or last[0] != stamp:
                 path, content = self._content()
-                self._last = (stamp, ReadView(path=path, view=_parse(path, content)))
+                last = self._last = (stamp, ReadView(path=path, view=_parse(path, content)))
         except FileNotFoundError as error:
             if isinstance(error, ViewNotFoundError):
                 raise
@@ -102,7 +113,7 @@ class ViewFile:
                 f"cannot read the view {error.filename or self._directory}: {error.strerror}; "
                 "the container's user must be able to read it (look at the pod's securityContext and volume)"
             ) from error
-        return self._last[1]
+        return last[1]
 
     def _stamp(self) -> _Stamp:
         """Look at the folder behind ``..data``, or at the file itself where no kubelet made the folder."""
@@ -126,7 +137,8 @@ class ViewFile:
             folder = Path(self._directory, link)
             for name in self._names:
                 try:
-                    return folder / name, (folder / name).read_bytes()
+                    with (folder / name).open("rb") as file:
+                        return folder / name, file.read(_LARGEST + 1)
                 except FileNotFoundError:
                     continue
             looked_behind, link = link, self._link()
@@ -149,6 +161,8 @@ class ViewFile:
 
 
 def _parse(path: Path, content: bytes) -> contract.View:
+    if len(content) > _LARGEST:
+        raise MalformedViewError(f"{path} is not a view: it has more than the {_LARGEST} bytes that a view may have")
     try:
         return contract.load(content)
     except contract.UnsupportedVersionError as error:

@@ -5,12 +5,15 @@ It decides how what ``tf.train.ClusterSpec`` takes becomes a view.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from tfcluster_resolver import contract
+from tfcluster_resolver import _arguments, contract
 from tfcluster_resolver.cluster_spec import ClusterSpec
 from tfcluster_resolver.device_filters import filters_by_task
+from tfcluster_resolver.errors import ArgumentTypeError, ArgumentValueError, TFClusterError
 from tfcluster_resolver.views.source import ViewSource
 
 
@@ -47,10 +50,14 @@ def view_of(cluster: Any, *, rpc_layer: str, device_filters: Any) -> contract.Vi
         A view without a name, at epoch 0.
 
     Raises:
-        TypeError: an argument is none of these, or an address or filter is no text.
-        ValueError: a task index is no number of 0 or more.
+        ArgumentTypeError: an argument is none of these, or an address or filter is no text.
+        ArgumentValueError: a task index is no number of 0 or more, or a text is not Unicode.
+        DeviceNameError: TensorFlow could not read a filter.
     """
-    jobs = ClusterSpec(ClusterSpec(_as_dict(cluster))).as_dict()
+    rpc_layer = _arguments.text(rpc_layer, "rpc_layer")
+    with _as_arguments():
+        jobs = ClusterSpec(ClusterSpec(_as_dict(cluster))).as_dict()
+        filters = filters_by_task(device_filters)
     return contract.View(
         name="",
         namespace="",
@@ -60,9 +67,22 @@ def view_of(cluster: Any, *, rpc_layer: str, device_filters: Any) -> contract.Vi
         jobs={job: tuple(tasks) if isinstance(tasks, list) else dict(tasks) for job, tasks in jobs.items()},
         device_filters={
             job: tuple(contract.FilterRange(index, index + 1, texts) for index, texts in sorted(tasks.items()) if texts)
-            for job, tasks in filters_by_task(device_filters).items()
+            for job, tasks in filters.items()
         },
     )
+
+
+@contextmanager
+def _as_arguments() -> Iterator[None]:
+    """Turn what the stand-ins for TensorFlow's classes raise, as TensorFlow does, into errors of ours."""
+    try:
+        yield
+    except TFClusterError:
+        raise
+    except TypeError as error:
+        raise ArgumentTypeError(str(error)) from error
+    except (ValueError, OverflowError) as error:
+        raise ArgumentValueError(str(error)) from error
 
 
 def _as_dict(cluster: Any) -> dict[Any, Any]:

@@ -1,19 +1,21 @@
 """The view of a TFCluster from outside its pods, through the API server.
 
-It decides which ConfigMaps are a cluster's views, how the views of all its tasks become the fullest one, and what each
-refusal of the API server means to the user.  The official client is imported only here, and only when it is used.
+It decides which ConfigMaps are a cluster's views, and what each refusal of the API server means to the user.  The
+official client is imported only here, and only when it is used.
 """
 
 from __future__ import annotations
 
 import importlib
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from tfcluster_resolver import contract
+from tfcluster_resolver import _arguments, contract
 from tfcluster_resolver.errors import (
+    ArgumentValueError,
     KubernetesClientNotFoundError,
     KubernetesConfigurationError,
     KubernetesError,
@@ -23,7 +25,9 @@ from tfcluster_resolver.errors import (
     NoSuchClusterError,
     NotPublishedError,
     UnsupportedViewError,
+    ViewError,
 )
+from tfcluster_resolver.views.fullest import fullest
 from tfcluster_resolver.views.watch import PollingNotice
 
 _GROUP: Final = "tfcluster.dev"
@@ -33,6 +37,8 @@ _PLURAL: Final = "tfclusters"
 _REQUEST_TIMEOUT: Final = (5.0, 15.0)
 #: Seconds between two looks of a watch.
 _POLL: Final = 1.0
+#: What the API server allows as a name.
+_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 #: Where a pod finds the namespace that it is in.
 _OWN_NAMESPACE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
@@ -49,6 +55,7 @@ class KubernetesViews:
     Raises:
         KubernetesClientNotFoundError: the package ``kubernetes`` is not installed.
         KubernetesConfigurationError: there is no usable configuration.
+        ArgumentError: an argument is of another type, or no name that Kubernetes allows.
     """
 
     _api: Any
@@ -56,11 +63,12 @@ class KubernetesViews:
     def __init__(
         self, name: str, namespace: str | None, *, kubeconfig: str | os.PathLike[str] | None, context: str | None
     ) -> None:
-        self._name = name
-        self._kubeconfig = None if kubeconfig is None else os.fspath(kubeconfig)
-        self._context = context
+        self._name = _name(name, "name")
+        self._kubeconfig = None if kubeconfig is None else _arguments.path(kubeconfig, "kubeconfig")
+        self._context = _arguments.text_or_none(context, "context")
+        given = None if namespace is None else _name(namespace, "namespace")
         self._api, default = self._connect()
-        self._namespace = namespace or default
+        self._namespace = given or default
 
     def view(self) -> contract.View:
         """Read the cluster's views and merge them to the fullest one.
@@ -86,10 +94,15 @@ class KubernetesViews:
             ),
             f"list ConfigMaps in namespace {self._namespace}",
         )
-        # A cluster that was deleted and made again under its name has other views; the old ones are being collected.
-        ours = sorted((one for one in found.items if self._is_ours(one)), key=_age)
-        uid = _owner(ours[-1]).uid if ours else None
-        views = [view for one in ours if _owner(one).uid == uid for view in self._views_in(one)]
+        try:
+            # A cluster that was deleted and made again under its name has other views; the old ones are collected soon.
+            ours = sorted((one for one in found.items if self._is_ours(one)), key=_age)
+            uid = _owner(ours[-1]).uid if ours else None
+            views = [view for one in ours if _owner(one).uid == uid for view in self._views_in(one)]
+        except (AttributeError, TypeError, ValueError) as error:
+            if isinstance(error, ViewError):
+                raise
+            raise self._misunderstood(error) from error
         if not views:
             raise self._no_views()
         return fullest(views)
@@ -147,6 +160,14 @@ class KubernetesViews:
                 f"cannot {what}: the API server {self._api.configuration.host} does not answer ({error}); "
                 "is this the right kubeconfig and context, and is the network up?"
             ) from error
+        except Exception as error:  # the client raises whatever its reading of an odd answer meets
+            raise self._misunderstood(error) from error
+
+    def _misunderstood(self, error: Exception) -> KubernetesUnreachableError:
+        return KubernetesUnreachableError(
+            f"{self._api.configuration.host} answers what no API server of Kubernetes does ({type(error).__name__}: "
+            f"{str(error)[:200]}): is it one, and is nothing between that changes its answers?"
+        )
 
     def _refused(self, error: Any, what: str) -> KubernetesError:
         if error.status in (401, 403):
@@ -171,16 +192,7 @@ class KubernetesViews:
             else:
                 config.load_kube_config(self._kubeconfig, self._context, client_configuration=configuration)
                 namespace = _namespace_of(config, self._kubeconfig, self._context)
-        # NB: a malformed kubeconfig gives any of these, and the client has no class of its own for that.
-        except (
-            config.ConfigException,
-            OSError,
-            ValueError,
-            TypeError,
-            KeyError,
-            AttributeError,
-            _yaml_error(),
-        ) as error:
+        except Exception as error:  # the client has no class of its own for a malformed kubeconfig
             raise KubernetesConfigurationError(
                 f"no usable configuration of a Kubernetes client: {error}. Pass kubeconfig= and context=, set "
                 "KUBECONFIG, or run in a pod with a service account"
@@ -195,61 +207,6 @@ class KubernetesViews:
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         self.__dict__.update(state)
         self._api = None  # made at the next call: a snapshot is of use where no API server is, too
-
-
-def fullest(views: Iterable[contract.View]) -> contract.View:
-    """Merge the views of a cluster's tasks to what a task without device filters sees.
-
-    A view tells a job as a list only if it shows all of its tasks, so the newest list is the whole job.  A job that no
-    view shows whole is the union of what the views show of it.
-
-    Args:
-        views: the views of one TFCluster, at least one.
-
-    Returns:
-        One view, at the newest of their epochs.
-    """
-    by_age = sorted(views, key=lambda view: view.epoch)
-    newest = by_age[-1]
-    jobs: dict[str, Any] = {}
-    filters: dict[str, Any] = {}
-    accelerators: dict[str, contract.JobAccelerators] = {}
-    for job in sorted({job for view in by_age for job in view.jobs}):
-        showing = [view for view in by_age if job in view.jobs]
-        whole = [view for view in showing if not isinstance(view.jobs[job], Mapping)][-1:]
-        jobs[job] = whole[0].jobs[job] if whole else _union(showing, job)
-        if ranges := _filters_in(whole or showing, job):
-            filters[job] = ranges
-    for view in by_age:
-        accelerators.update(view.accelerators)
-    return contract.View(
-        name=newest.name,
-        namespace=newest.namespace,
-        uid=newest.uid,
-        epoch=newest.epoch,
-        rpc_layer=newest.rpc_layer,
-        jobs=jobs,
-        device_filters=filters,
-        accelerators=accelerators,
-    )
-
-
-def _union(showing: Iterable[contract.View], job: str) -> Mapping[int, str]:
-    union: dict[int, str] = {}
-    for view in showing:
-        tasks = view.jobs[job]
-        union.update(tasks if isinstance(tasks, Mapping) else enumerate(tasks))
-    return dict(sorted(union.items()))
-
-
-def _filters_in(views: Iterable[contract.View], job: str) -> tuple[contract.FilterRange, ...]:
-    by_task = {
-        index: one.filters
-        for view in views
-        for one in view.device_filters.get(job, ())
-        for index in range(one.start, one.stop)
-    }
-    return tuple(contract.FilterRange(index, index + 1, texts) for index, texts in sorted(by_task.items()))
 
 
 def _owner(config_map: Any) -> Any:
@@ -281,8 +238,13 @@ def _client() -> Any:
         ) from error
 
 
-def _yaml_error() -> Any:
-    return importlib.import_module("yaml").YAMLError  # the client depends on it
+def _name(value: Any, argument: str) -> str:
+    """Take a name as Kubernetes has them: nothing else may become a part of a path or of a label selector."""
+    if not _NAME.fullmatch(text := _arguments.text(value, argument)):
+        raise ArgumentValueError(
+            f"{argument} must be a name of Kubernetes (small letters, digits, - and .), not {text[:100]!r}"
+        )
+    return text
 
 
 def _exceptions() -> Any:

@@ -7,9 +7,11 @@ sleep takes its place.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import select
+import struct
 import time
 from collections.abc import Callable, Iterator
 from types import TracebackType
@@ -38,7 +40,10 @@ _IN_CREATE: Final = 0x100
 _IN_DELETE: Final = 0x200
 _IN_DELETE_SELF: Final = 0x400
 _IN_MOVE_SELF: Final = 0x800
+_IN_IGNORED: Final = 0x8000
 _IN_ONLYDIR: Final = 0x0100_0000
+#: Watch, mask, cookie, and the length of the name that follows.
+_EVENT: Final = struct.Struct("iIII")
 # NB: no event for each written byte (IN_MODIFY): a file that is being written is no view yet.
 _EVENTS: Final = (
     _IN_ATTRIB
@@ -90,11 +95,11 @@ class FolderNotice:
         self._folder = os.fspath(folder)
         self._inotify: int | None = None
         self._watched: tuple[int, int] | None = None
+        self._process = 0
 
     def __enter__(self) -> Self:
         """Open the watch; without inotify, or without a folder yet, it polls."""
-        self._inotify = _open_inotify()
-        self._watch_folder()
+        self._begin()
         return self
 
     def __exit__(
@@ -107,22 +112,32 @@ class FolderNotice:
 
     def wait(self, timeout: float) -> None:
         """Return when the folder has changed or been replaced, at the latest after ``timeout`` seconds."""
+        if self._process != os.getpid():
+            self._begin_again()
+            return
+        ended = False
         if self._inotify is None or self._watched is None:
             time.sleep(max(0.0, min(_POLL, timeout)))
         else:
             poll = select.poll()
             poll.register(self._inotify, select.POLLIN)
             if poll.poll(max(0.0, min(_LOOK_ANYWAY, timeout)) * 1000):
-                os.read(self._inotify, 65536)
-        if self._inotify is not None and _identity(self._folder) != self._watched:
-            self._watch_anew()
+                with contextlib.suppress(BlockingIOError):  # a process that was forked has read it
+                    ended = _ended(os.read(self._inotify, 65536))
+        # NB: a folder that is made again may get the inode of the one that was removed.
+        if self._inotify is not None and (ended or _identity(self._folder) != self._watched):
+            self._begin_again()
 
-    def _watch_anew(self) -> None:
-        """Open another inotify: the old one goes on with the folder that was moved away."""
-        if self._inotify is not None:
-            os.close(self._inotify)
+    def _begin(self) -> None:
+        self._process = os.getpid()
         self._inotify = _open_inotify()
         self._watch_folder()
+
+    def _begin_again(self) -> None:
+        """Open another inotify: the old one goes on with the folder that was moved away, or with the parent process."""
+        if self._inotify is not None:
+            os.close(self._inotify)
+        self._begin()
 
     def _watch_folder(self) -> None:
         """Watch the folder that has the path now; none, if that fails."""
@@ -132,6 +147,17 @@ class FolderNotice:
         self._watched = None
         if self._inotify is not None and identity is not None and _add_watch(self._inotify, self._folder):
             self._watched = identity
+
+
+def _ended(events: bytes) -> bool:
+    """Tell whether the watched folder itself is gone."""
+    at = 0
+    while at < len(events):
+        _, mask, _, length = _EVENT.unpack_from(events, at)
+        if mask & _IN_IGNORED:
+            return True
+        at += _EVENT.size + length
+    return False
 
 
 def _identity(folder: str) -> tuple[int, int] | None:

@@ -33,12 +33,14 @@ def ending_of(pod: ObservedPod) -> Ending | None:
         None while its task runs, and while it is being deleted: what its program makes of SIGTERM says nothing of it.
         An end counts that came before its deletion was asked for: we saw it so, or the pod's own status proves it.
         Times prove nothing: the node's clock says when the program ended, the API server's when the deletion was asked.
+        A task that is declared again and ended while it was to leave did as it was told: it is no failure, and its work
+        is not complete.
     """
     if not pod.ended:
         return None
     if pod.meta.terminating and not pod.noted.ended_first:
         return None
-    if pod.disrupted:
+    if pod.disrupted or pod.surplus_since:
         return Ending.DISRUPTED
     good = pod.exit.code == 0 if pod.exit is not None else pod.phase == "Succeeded"
     if pod.phase == "Failed" and pod.reason in OUT_OF_TIME:

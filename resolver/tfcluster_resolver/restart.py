@@ -1,0 +1,140 @@
+"""A program of equal workers starts again, in its pod, when the cluster has another size.
+
+MultiWorkerMirroredStrategy fixes its workers when it is made, and nothing can be added to it afterwards.  So the
+program starts again, and this module makes that short.  It decides when the workers leave together (at the same call of
+:meth:`RestartOnResize.check`, which they agree on by an all-reduce), what each does before (save, and wait until all
+have saved), and how it comes back: the process becomes a new one of the same program, and no pod is replaced.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from tfcluster_resolver import _arguments, tensorflow_api
+from tfcluster_resolver.cluster import EVALUATOR
+from tfcluster_resolver.errors import ArgumentTypeError, CoordinatorNotInClusterError, ViewError
+from tfcluster_resolver.meeting import declared, meet, own_in
+from tfcluster_resolver.resolver import TFClusterResolver
+
+
+class RestartOnResize:
+    """Restarts a MultiWorkerMirroredStrategy program in place when its cluster was resized.
+
+    ::
+
+        restart = RestartOnResize()
+        strategy = tf.distribute.MultiWorkerMirroredStrategy(cluster_resolver=restart.meet())
+        ...                                   # restore the newest checkpoint
+        for step in range(steps):
+            train()
+            if step % 100 == 0:
+                restart.check(strategy, save)
+
+    Make it before the program changes its working folder: it starts again in this one.
+
+    Args:
+        resolver: a live resolver, no snapshot; that of the pod by default.
+
+    Raises:
+        CoordinatorNotInClusterError: the resolver speaks for no task, or for an evaluator, which is in no ClusterSpec.
+        ArgumentTypeError: it is no TFClusterResolver.
+        ViewError: the view cannot be used.
+    """
+
+    def __init__(self, resolver: TFClusterResolver | None = None) -> None:
+        if not isinstance(resolver, TFClusterResolver | None):
+            raise ArgumentTypeError(f"RestartOnResize takes a TFClusterResolver, not {type(resolver).__name__}")
+        self._resolver = TFClusterResolver() if resolver is None else resolver
+        if self._resolver.task_type in (None, EVALUATOR) or self._resolver.task_id is None:
+            raise CoordinatorNotInClusterError(
+                "only a task of the ClusterSpec can restart with the others, and this resolver speaks for "
+                f"{self._resolver.task_type or 'none'}"
+            )
+        self._folder = os.getcwd()  # noqa: PTH109 - as it is, links and all
+        self._cluster = self._resolver.snapshot()
+        self._sum: Any = None
+
+    def meet(self, timeout: float = 300.0) -> TFClusterResolver:
+        """Wait until all tasks of the cluster are here and see the same epoch; call it before making the strategy.
+
+        A task that came with the resize waits here until the others have come back.  A task that is scaled away ends
+        the process with 0.
+
+        Args:
+            timeout: how long to wait, in seconds.
+
+        Returns:
+            A snapshot, for the strategy.
+
+        Raises:
+            TasksUnreachableError: some tasks did not come in time.
+            PortTakenError: something else listens on the task's own port.
+            AddressError: an address is not "host:port".
+            ArgumentError: the time-out is below 0 or no number.
+            ViewError: the view cannot be used.
+        """
+        self._cluster = meet(self._resolver, timeout=_arguments.seconds(timeout, "timeout"))
+        if own_in(declared(self._cluster), self._resolver) is None:
+            _end()
+        return self._cluster
+
+    def check(self, strategy: Any, save: Callable[[], object] | None = None) -> None:
+        """Restart if any worker sees a new epoch; all workers call this at the same point between two steps.
+
+        It costs an all-reduce of one number, so call it every so many steps.  When other tasks are declared than those
+        that train, it saves, waits until all have saved, and does not return: the program begins again, without
+        ``finally`` blocks and atexit handlers, and :meth:`meet` brings the workers together.  A worker that is scaled
+        away ends with 0.
+
+        Args:
+            strategy: the ``tf.distribute.MultiWorkerMirroredStrategy`` that was made with :meth:`meet`'s resolver.
+            save: saves what the next start restores; all workers call it, as saving distributed variables needs it.
+        """
+        if not self._any(strategy, yes=self._is_changed()):
+            return
+        if save is not None:
+            save()
+        # NB: nobody may go while another worker still writes.
+        self._any(strategy, yes=False)
+        if own_in(declared(self._resolver.snapshot()), self._resolver) is None:
+            _end()
+        self._start_again()
+
+    def _is_changed(self) -> bool:
+        """Tell whether other tasks are declared than those that train."""
+        try:
+            return declared(self._resolver.snapshot()) != declared(self._cluster)
+        except ViewError:
+            return False  # training does not end for a view that is unreadable for a moment
+
+    def _any(self, strategy: Any, *, yes: bool) -> bool:
+        """Tell in every worker whether any of them says yes; all wait here for each other."""
+        tensorflow = tensorflow_api.load("RestartOnResize.check()")
+        if self._sum is None:
+
+            def of_replica(number: Any) -> Any:
+                # NB: identity: an argument of a function has no device, and an all-reduce asks for it.
+                return tensorflow.distribute.get_replica_context().all_reduce("SUM", tensorflow.identity(number))
+
+            self._sum = tensorflow.function(lambda number: strategy.run(of_replica, args=(number,)))
+        summed = strategy.experimental_local_results(self._sum(tensorflow.constant(float(yes))))
+        return float(summed[0]) > 0
+
+    def _start_again(self) -> NoReturn:
+        _flush()
+        os.chdir(self._folder)
+        os.execv(sys.executable, sys.orig_argv)  # noqa: S606 - the program itself, by the words that it was started with
+
+
+def _end() -> NoReturn:
+    """End the process: TensorFlow's own end would wait for workers that have gone."""
+    _flush()
+    os._exit(0)
+
+
+def _flush() -> None:
+    sys.stdout.flush()
+    sys.stderr.flush()

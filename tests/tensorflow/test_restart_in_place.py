@@ -1,0 +1,120 @@
+"""MultiWorkerMirroredStrategy cannot follow a resize, and RestartOnResize brings it back in the same processes."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import NamedTuple
+
+from loopback_cluster import DEADLINE, LoopbackCluster
+
+#: Descends a parabola, a step at a time, for ever.  It checks after each step, and says each step that it has made.
+TRAIN = """
+import json, os, sys
+import tensorflow as tf
+from tfcluster_resolver import RestartOnResize
+open_files = len(os.listdir("/proc/self/fd"))
+restart = RestartOnResize()
+cluster = restart.meet()
+strategy = tf.distribute.MultiWorkerMirroredStrategy(cluster_resolver=cluster)
+folder = sys.argv[1]
+with strategy.scope():
+    weight = tf.Variable(100.0)
+steps = tf.Variable(0, dtype=tf.int64)
+checkpoint = tf.train.Checkpoint(weight=weight, steps=steps)
+latest = tf.train.latest_checkpoint(folder)
+if latest:
+    checkpoint.restore(latest).assert_consumed()
+
+def save():
+    own = folder if cluster.task_id == 0 else f"{folder}/other-{cluster.task_id}"
+    checkpoint.save(f"{own}/checkpoint")
+
+@tf.function
+def step():
+    def descend():
+        weight.assign_sub(tf.distribute.get_replica_context().all_reduce("MEAN", 0.01 * weight))
+    strategy.run(descend)
+
+os.chdir("/")
+while True:
+    step()
+    steps.assign_add(1)
+    print(json.dumps([int(steps), float(weight.numpy()), strategy.num_replicas_in_sync, os.getpid(), open_files]),
+          flush=True)
+    restart.check(strategy, save)
+"""
+
+#: A worker that knows nothing of the restart, and comes with the larger cluster while the smaller one trains.
+NEWCOMER = """
+import tensorflow as tf
+from tfcluster_resolver import TFClusterResolver
+try:
+    tf.distribute.MultiWorkerMirroredStrategy(cluster_resolver=TFClusterResolver().snapshot())
+except tf.errors.InvalidArgumentError as error:
+    print("refused", error.message.splitlines()[0], flush=True)
+"""
+
+
+class Made(NamedTuple):
+    """A step that a worker has made."""
+
+    number: int
+    weight: float
+    workers: int
+    pid: int
+    open_files: int
+
+
+def made(process: subprocess.Popen[str], *, workers: int) -> list[Made]:
+    """Read a worker's steps up to the first that it makes among so many."""
+    read: list[Made] = []
+    for line in process.stdout:
+        if line.startswith("["):
+            read.append(Made(*json.loads(line)))
+            if read[-1].workers == workers:
+                return read
+    raise AssertionError(f"a worker ended with {process.wait()} before there were {workers}")
+
+
+def test_equal_workers_go_from_two_to_three_to_two(make_cluster, tmp_path):
+    """Two training workers become three and two again, in the same processes, and no step is lost or made twice.
+
+    What MultiWorkerMirroredStrategy cannot do is asked for first: a third worker is refused by the running two.
+    """
+    cluster: LoopbackCluster = make_cluster(jobs={"worker": 2})
+    saved, program = str(tmp_path / "saved"), tmp_path / "train.py"
+    program.write_text(TRAIN)
+    # A relative path, which the program's own change of folder must not lead astray.
+    words = (os.path.relpath(program), saved)
+    two = [cluster.start("worker", index, *words) for index in (0, 1)]
+    before = [made(worker, workers=2) for worker in two]
+    third = cluster.add_task("worker")
+    seen_by_two = cluster.folder
+    cluster.folder = tmp_path / "newer"
+    cluster.publish(epoch=2)
+    assert "refused Unexpected task registered with task_name=/job:worker/replica:0/task:2" in cluster.program(
+        NEWCOMER, "worker", third
+    )
+
+    newcomer = cluster.start("worker", third, *words)
+    cluster.folder = seen_by_two
+    cluster.publish(epoch=2)
+    grown = [made(worker, workers=3) for worker in (*two, newcomer)]
+    cluster.addresses["worker"].pop()
+    cluster.publish(epoch=3)
+    cluster.folder = tmp_path / "newer"
+    cluster.publish(epoch=3)
+    shrunk = [made(worker, workers=2) for worker in two]
+
+    for worker in (0, 1):
+        steps = before[worker] + grown[worker] + shrunk[worker]
+        assert [step.number for step in steps] == list(range(1, len(steps) + 1))
+        assert all(step.weight < earlier.weight for earlier, step in itertools.pairwise(steps))
+        assert len({(step.pid, step.open_files) for step in steps}) == 1
+    assert grown[2][0].number == grown[0][-1].number
+    assert newcomer.wait(DEADLINE) == 0, cluster.logs()
+    assert list(Path(saved).glob("checkpoint-*"))

@@ -1,0 +1,172 @@
+"""Tasks that leave: what views say of them, what it costs, and what the end of one that left means."""
+
+from __future__ import annotations
+
+import pytest
+from in_memory import make_cluster, settled
+
+from tfcluster_operator.model import naming, reasons
+from tfcluster_operator.model.actions import Delete, Patch
+from tfcluster_resolver import contract
+
+
+def declared(workers, generation, **worker):
+    """Declare a chief, a ps that drains, and so many workers, by default with an hour to drain."""
+    ps, worker = {"replicas": 2, "drainSeconds": 5}, {"replicas": workers, "drainSeconds": 3600, **worker}
+    return make_cluster({"chief": 1, "ps": ps, "worker": worker}, generation=generation)
+
+
+def passed(world, cluster):
+    """Plan once and carry it out; give the plan's actions."""
+    actions = world.plan(cluster).actions
+    world.apply_all(actions, cluster)
+    return actions
+
+
+def view(world, job="chief", file=contract.VIEW_FILE):
+    """Read a published view."""
+    return contract.load(world.objects["ConfigMap", f"demo-{job}"]["data"][file])
+
+
+def leaving(world):
+    """Give what each job's view says of tasks that leave; all say the same."""
+    said = [view(world, job).leaving for job in ("chief", "ps", "worker")]
+    assert said[0] == said[1] == said[2]
+    return said[0]
+
+
+def scaled_down(workers=5, to=2):
+    """Make a world that has just been scaled down."""
+    world = settled(declared(workers, 1))
+    world.settle(declared(workers, 1))
+    passed(world, declared(to, 2))
+    return world
+
+
+def test_every_view_says_which_tasks_leave():
+    """From the epoch of the smaller cluster on, also the view that the leaving task itself reads."""
+    world = scaled_down()
+
+    assert leaving(world) == {"worker": ((2, 5),)}
+    assert (view(world).epoch, len(view(world).jobs["worker"])) == (2, 2)
+    assert world.plan(declared(2, 2)).actions == ()
+
+
+def test_a_job_without_drain_leaves_nothing_to_say():
+    """Its pods go at once, and a view without tasks that leave is spelled as ever."""
+    world = settled(declared(5, 1, drainSeconds=0))
+    passed(world, declared(2, 2, drainSeconds=0))
+
+    assert leaving(world) == {}
+    assert "leaving" not in world.objects["ConfigMap", "demo-worker"]["data"]["cluster.json"]
+
+
+def test_a_task_leaves_until_its_pod_is_gone():
+    """Also while the pod terminates; then one write for each job takes it out, and tells no pod."""
+    cluster, world = declared(2, 2), scaled_down(workers=3)
+    world.now += 3600
+    (delete,) = passed(world, cluster)
+    assert (delete.reason, delete.name) == (reasons.SCALED_DOWN, "demo-worker-2")
+    assert world.plan(cluster).actions == ()
+    assert leaving(world) == {"worker": ((2, 3),)}
+
+    world.end_graceful_deletions()
+    actions = passed(world, cluster)
+
+    written = [(action.kind, action.name, action.reason) for action in actions]
+    assert written == [("ConfigMap", f"demo-{job}", reasons.VIEW_AMENDED) for job in ("chief", "ps", "worker")]
+    assert leaving(world) == {}
+    assert view(world).epoch == 2
+    assert world.plan(cluster).actions == ()
+
+
+def test_views_are_not_written_for_each_of_many_that_go():
+    """The range ends with the last task that runs: what goes before it costs nothing."""
+    cluster, world = declared(2, 2), scaled_down(workers=9)
+    for index in (3, 5, 2, 7, 4, 6):
+        world.pod_ends(f"demo-worker-{index}", "Succeeded")
+        assert [(type(one), one.name) for one in passed(world, cluster)] == [(Delete, f"demo-worker-{index}")]
+
+    world.pod_ends("demo-worker-8", "Failed")
+    actions = passed(world, cluster)
+
+    assert [one.name for one in actions if isinstance(one, Delete)] == ["demo-worker-8"]
+    assert leaving(world) == {}
+
+
+@pytest.mark.parametrize("code", [0, 1, 143])
+def test_a_pod_that_leaves_by_itself_ends_its_drain(code):
+    """It is deleted at once, whatever its exit code, and nothing is counted."""
+    cluster, world = declared(2, 2), scaled_down(workers=3)
+    ended = {"exitCode": code, "reason": "Error"}
+    world.pod_ends(
+        "demo-worker-2",
+        "Failed" if code else "Succeeded",
+        containerStatuses=[{"name": "task", "state": {"terminated": ended}}],
+    )
+
+    assert [one.name for one in passed(world, cluster) if isinstance(one, Delete)] == ["demo-worker-2"]
+
+    assert leaving(world) == {}
+    assert (world.ledger.restarts, world.ledger.failures, world.ledger.of("worker").completed) == (0, (), frozenset())
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_who_left_and_is_declared_again_is_neither_complete_nor_failed(phase):
+    """It did as it was told: its task goes on in another pod."""
+    world = scaled_down(workers=3)
+    world.pod_ends("demo-worker-2", phase)
+
+    world.settle(declared(3, 3))
+
+    world.all_pods_run()
+    record = world.ledger.of("worker")
+    assert (record.completed, record.restarts, record.failing, record.replaced) == (frozenset(), 0, {}, 1)
+    assert leaving(world) == {}
+    assert world.objects["Pod", "demo-worker-2"]["status"]["phase"] == "Running"
+
+
+def test_who_is_declared_again_leaves_no_more():
+    """The next epoch says so, and the rest leave still."""
+    world = scaled_down(workers=5)
+
+    passed(world, declared(4, 3))
+
+    assert leaving(world) == {"worker": ((4, 5),)}
+    assert len(view(world).jobs["worker"]) == 4
+
+
+def test_only_ours_leave():
+    """A stranger's pod, or one of a removed job, is no task that leaves."""
+    world = scaled_down(workers=3)
+    world.edit("Pod", "demo-worker-2", {"metadata": {"ownerReferences": None}})
+    without = make_cluster({"chief": 1, "worker": {"replicas": 2, "drainSeconds": 3600}}, generation=3)
+
+    passed(world, without)
+
+    assert view(world).leaving == {}
+
+
+def test_a_crash_between_the_view_and_the_mark_changes_nothing():
+    """What is said comes from the declaration and the pods: another operator says the same."""
+    world = settled(declared(3, 1))
+    world.settle(declared(3, 1))
+    cluster = declared(2, 2)
+    published = [one for one in world.plan(cluster).actions if isinstance(one, Patch) and one.kind == "ConfigMap"]
+    world.apply_all(published, cluster)
+    world.restart_operator()
+
+    actions = passed(world, cluster)
+
+    assert "ConfigMap" not in {one.kind for one in actions if isinstance(one, Patch)}
+    marked = [one.name for one in actions if one.reason == reasons.DRAINING]
+    assert (marked, leaving(world)) == (["demo-worker-2"], {"worker": ((2, 3),)})
+
+
+@pytest.mark.parametrize(
+    ("name", "index"),
+    [("demo-worker-12", 12), ("demo-worker-3-r7", 3), ("demo", 0), ("demo-worker-" + "9" * 30, 0), ("demo-²", 0)],
+)
+def test_the_index_of_a_pod_is_in_its_name(name, index):
+    """Whoever made a pod of a strange name gets no strange index."""
+    assert naming.index_of(name) == index

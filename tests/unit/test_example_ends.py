@@ -1,0 +1,34 @@
+"""How the programs of the examples end when they are told to."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+_HANDLER = re.compile(r"signal\.signal\(signal\.SIGTERM, (lambda .*\))\)(?:  #.*)?$", re.MULTILINE)
+
+
+def handlers() -> dict[str, str]:
+    """Give what each example that listens to SIGTERM does then."""
+    found = {path.name: path.read_text() for path in sorted(EXAMPLES.iterdir()) if path.suffix in {".py", ".yaml"}}
+    return {name: _HANDLER.findall(text)[0] for name, text in found.items() if "signal.signal(signal.SIGTERM" in text}
+
+
+@pytest.mark.parametrize(("example", "handler"), handlers().items(), ids=handlers())
+def test_who_is_told_to_end_has_not_completed(example, handler):
+    """A chief that is evicted must not make its cluster Succeeded: the exit code is that of the signal, never 0."""
+    program = f"import os, signal, sys\nsignal.signal(signal.SIGTERM, {handler})\nos.kill(os.getpid(), signal.SIGTERM)"
+
+    ended = subprocess.run([sys.executable, "-c", program], check=False, timeout=60)
+
+    assert ended.returncode == 143, example
+
+
+def test_examples_that_listen_are_found():
+    """The training programs and the one of the GPU are among them."""
+    assert {"train_digits.py", "train_digits_elastic.py", "gpu.yaml"} <= handlers().keys()

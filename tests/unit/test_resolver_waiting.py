@@ -1,0 +1,281 @@
+"""The wait that follows the view, as a program calls it: real sockets, real view files."""
+
+from __future__ import annotations
+
+import math
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tfcluster_resolver
+from tfcluster_resolver import Task, TFClusterResolver, contract
+from tfcluster_resolver.errors import (
+    ArgumentError,
+    MalformedViewError,
+    NoSuchTaskError,
+    SnapshotOutdatedError,
+    TasksUnreachableError,
+    TFClusterError,
+)
+from tfcluster_resolver.probes import Probes
+from tfcluster_resolver.waiting import Wanted, wait_for
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+@pytest.fixture
+def listen() -> Iterator[Callable[[], str]]:
+    """Opens ports that accept connections, and gives their addresses."""
+    with ExitStack() as opened:
+
+        def make() -> str:
+            server = opened.enter_context(socket.create_server(("127.0.0.1", 0)))
+            return f"127.0.0.1:{server.getsockname()[1]}"
+
+        yield make
+
+
+def closed() -> str:
+    """Give an address at which nothing listens."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{one.getsockname()[1]}"
+
+
+class Cluster:
+    """A mounted view that changes, and the resolver of its chief, which nobody serves."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder, self.epoch = folder, 0
+        self.own = closed()
+        for name, value in (("JOB", "chief"), ("TASK_INDEX", "0"), ("ADDRESS", self.own), ("DIR", str(folder))):
+            monkeypatch.setenv(f"TFCLUSTER_{name}", value)
+
+    def publish(self, **jobs: Sequence[str]) -> None:
+        """Put a new epoch in place."""
+        self.epoch += 1
+        view = contract.View("c", "n", "u", self.epoch, "grpc", {"chief": (self.own,), **jobs}, {}, {})
+        self.write(contract.dump(view))
+
+    def write(self, text: str) -> None:
+        """Put any text in place, as a whole."""
+        (self.folder / "new").write_text(text)
+        (self.folder / "new").replace(self.folder / contract.VIEW_FILE)
+
+
+@pytest.fixture
+def cluster(tmp_path, monkeypatch) -> Cluster:
+    """A cluster whose chief this process is."""
+    return Cluster(tmp_path, monkeypatch)
+
+
+class Waiting(threading.Thread):
+    """A wait in a thread; ``begun`` is set when the tasks were tried for the first time."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, wait: Callable[[], Any]) -> None:
+        super().__init__(daemon=True)
+        self.begun, self.result, self._wait = threading.Event(), None, wait
+        real = Probes.run
+
+        def run(probes: Probes, seconds: float) -> None:
+            real(probes, min(seconds, 0.05))
+            self.begun.set()
+
+        monkeypatch.setattr(Probes, "run", run)
+        self.start()
+        assert self.begun.wait(60)
+
+    def run(self) -> None:
+        try:
+            self.result = self._wait()
+        except TFClusterError as error:
+            self.result = error
+
+    def end(self) -> Any:
+        self.join(60)
+        assert not self.is_alive()
+        return self.result
+
+
+def test_wait_counts_the_others(cluster, listen):
+    """Every other task that this one sees is waited for, and their number comes back; the own one is not."""
+    cluster.publish(ps=[listen()], worker=[listen(), listen()])
+
+    assert tfcluster_resolver.wait() == 3
+    assert tfcluster_resolver.wait(TFClusterResolver(), timeout=math.inf) == 3
+    assert tfcluster_resolver.wait(jobs=(job for job in ["worker"])) == 2
+    assert tfcluster_resolver.wait(TFClusterResolver().snapshot(), jobs=("ps", "worker"), timeout=0) == 3
+
+
+def test_wait_needs_no_pod(listen):
+    """A resolver of a written cluster is waited for likewise, without the task that it speaks for."""
+    jobs = {"chief": [closed()], "worker": [listen()]}
+
+    assert tfcluster_resolver.wait(TFClusterResolver.from_spec(jobs, "chief", 0), timeout=0) == 1
+    with pytest.raises(TasksUnreachableError, match="1 of 2 other tasks of the given ClusterSpec did not answer"):
+        tfcluster_resolver.wait(TFClusterResolver.from_spec(jobs), timeout=0)
+
+
+def test_wait_names_who_is_missing(cluster, listen):
+    """At the time-out the error holds each missing task with its cause."""
+    refusing = closed()
+    cluster.publish(ps=[refusing], worker=[listen()])
+
+    with pytest.raises(TasksUnreachableError, match=r"1 of 2 other tasks of n/c \(epoch 1\)") as raised:
+        tfcluster_resolver.wait(timeout=0.2)
+
+    assert [(one.job, one.index, one.address, one.cause.name) for one in raised.value.missing] == [
+        ("ps", 0, refusing, "REFUSED")
+    ]
+    assert isinstance(raised.value, TimeoutError)
+
+
+def test_wait_follows_a_resize(cluster, listen, monkeypatch):
+    """A task that is scaled away while it is waited for is not waited for any longer, and one that comes is."""
+    ps = listen()
+    cluster.publish(ps=[ps], worker=[closed(), closed()])
+    waiting = Waiting(monkeypatch, lambda: tfcluster_resolver.wait(timeout=60))
+
+    cluster.publish(ps=[ps, listen()])
+
+    assert waiting.end() == 2
+
+
+def test_task_that_comes_at_the_end_is_waited_for(cluster, listen, monkeypatch):
+    """A task that is added while the last one answers is waited for as well; the error has the new epoch."""
+    worker, added = listen(), closed()
+    cluster.publish(worker=[worker])
+    real = Probes.look_once
+
+    def look_and_grow(probes: Probes) -> None:
+        real(probes)
+        cluster.publish(worker=[worker, added])
+
+    monkeypatch.setattr(Probes, "look_once", look_and_grow)
+
+    with pytest.raises(TasksUnreachableError, match=r"1 of 2 other tasks of n/c \(epoch 2\)") as raised:
+        tfcluster_resolver.wait(timeout=0)
+    assert [(one.address, one.cause.name) for one in raised.value.missing] == [(added, "REFUSED")]
+
+
+def test_snapshot_of_a_cluster_that_shrank_ends_the_wait(cluster, listen, monkeypatch):
+    """A snapshot's task that is scaled away ends the wait at once, with an error that names it and says what to do."""
+    ps, missing = listen(), closed()
+    cluster.publish(ps=[ps], worker=[missing])
+    snapshot = TFClusterResolver().snapshot()
+    waiting = Waiting(monkeypatch, lambda: tfcluster_resolver.wait(snapshot, timeout=60))
+
+    cluster.publish(ps=[ps])
+    error = waiting.end()
+
+    assert type(error) is SnapshotOutdatedError
+    assert f"/job:worker/task:0 at {missing}: connection refused" in str(error)
+    assert "Take a new snapshot() and try again" in str(error)
+    assert tfcluster_resolver.wait(timeout=0) == 1
+
+
+def test_snapshot_whose_tasks_all_answer_is_good(cluster, listen):
+    """A task that is scaled away and still answers is good enough for a snapshot, as is a cluster that grew."""
+    ps, worker = listen(), listen()
+    cluster.publish(ps=[ps], worker=[worker])
+    snapshot = TFClusterResolver().snapshot()
+
+    cluster.publish(ps=[ps])
+    assert tfcluster_resolver.wait(snapshot, timeout=0) == 2
+    cluster.publish(ps=[ps], worker=[worker, closed()])
+    assert tfcluster_resolver.wait(snapshot, timeout=0) == 2
+
+
+def test_view_that_is_broken_for_a_moment_is_read_again(cluster, listen, monkeypatch):
+    """A view that cannot be read while the wait is under way ends it only if it stays so."""
+    cluster.publish(ps=[closed()])
+    waiting = Waiting(monkeypatch, lambda: tfcluster_resolver.wait(timeout=60))
+    cluster.write("{")
+    waiting.begun.clear()
+    assert waiting.begun.wait(60)
+
+    cluster.publish(ps=[listen()])
+
+    assert waiting.end() == 1
+
+
+def test_view_that_stays_broken_ends_the_wait(cluster, monkeypatch):
+    """A view that cannot be read at the start, or for long, ends the wait with its own error."""
+    cluster.publish(ps=[closed()])
+    monkeypatch.setattr("tfcluster_resolver.waiting.GRACE", 0.2)
+    waiting = Waiting(monkeypatch, lambda: tfcluster_resolver.wait(timeout=60))
+    cluster.write("{")
+
+    assert type(waiting.end()) is MalformedViewError
+    with pytest.raises(MalformedViewError):
+        tfcluster_resolver.wait()
+
+
+def test_job_that_is_not_there_is_refused(cluster, listen):
+    """A job that the view does not show is an error at once: nobody would ever answer."""
+    cluster.publish(worker=[listen()])
+
+    with pytest.raises(NoSuchTaskError, match="no job 'ps' in the view of n/c, which shows chief, worker"):
+        tfcluster_resolver.wait(jobs=["ps"])
+
+
+@pytest.mark.parametrize("timeout", [None, -1, -0.1, math.nan, -math.inf, "5", b"5", True, 1j, [], 10**400])
+def test_time_out_is_a_number_of_seconds(timeout):
+    """What is no number of seconds is refused by an error of this package, before anything else is looked at."""
+    with pytest.raises(ArgumentError, match="timeout") as raised:
+        tfcluster_resolver.wait(timeout=timeout)
+    assert isinstance(raised.value, (TypeError, ValueError))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"resolver": "digits"},
+        {"resolver": {"worker": ["h:1"]}},
+        {"jobs": "ps"},
+        {"jobs": [0]},
+        {"jobs": None},
+        {"jobs": 1},
+    ],
+)
+def test_other_arguments_are_checked(cluster, listen, arguments: Mapping[str, Any]):
+    """What is no resolver, or no list of jobs, is refused by an error of this package."""
+    cluster.publish(ps=[listen()])
+
+    with pytest.raises(ArgumentError):
+        tfcluster_resolver.wait(**arguments)
+
+
+def test_message_stays_short():
+    """Of very many missing tasks the message lists some and counts the rest; the error holds all."""
+    tasks = [Task("worker", index, f"no host {index}:1") for index in range(150)]
+
+    with pytest.raises(TasksUnreachableError) as raised:
+        wait_for(lambda: Wanted(tasks, "c"), timeout=0)
+
+    assert len(raised.value.missing) == 150
+    assert len(str(raised.value).splitlines()) == 102
+    assert str(raised.value).endswith("  and 50 more")
+
+
+def test_wait_runs_where_only_python_is(cluster, listen):
+    """It runs in an image with nothing but Python, and the process ends with it."""
+    cluster.publish(ps=[listen()])
+
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", "import tfcluster_resolver; print(tfcluster_resolver.wait())"],
+        env=os.environ | {"PYTHONPATH": str(ROOT / "resolver")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (done.stdout, done.stderr) == ("1\n", "")

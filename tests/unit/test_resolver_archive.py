@@ -118,7 +118,7 @@ def test_archive_holds_every_source_and_nothing_compiled(archive):
 
 
 def without_docstrings(source: bytes) -> str:
-    """Spell a program's statements and their lines, its docstrings left empty."""
+    """Spell a program's statements and their lines, without docstrings and what is for type checkers."""
     tree = ast.parse(source)
     for node in ast.walk(tree):
         for text in getattr(node, "body", ())[:1] if hasattr(node, "body") and isinstance(node.body, list) else ():
@@ -129,9 +129,11 @@ def without_docstrings(source: bytes) -> str:
             ):
                 text.value.value, text.end_lineno, text.value.end_lineno = "", text.lineno, text.lineno
                 text.end_col_offset = text.value.end_col_offset = text.col_offset + 2
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            node.body = [ast.Pass(lineno=node.lineno)]
     for node in ast.walk(tree):
-        if hasattr(node, "end_lineno"):  # what ends with a docstring ends elsewhere
-            node.end_lineno = node.end_col_offset = 0
+        if hasattr(node, "end_lineno"):  # what ends with a docstring ends elsewhere, and indentation is less
+            node.end_lineno = node.end_col_offset = node.col_offset = 0
     return ast.dump(tree, include_attributes=True)
 
 
@@ -151,12 +153,26 @@ def test_what_looks_like_a_comment_in_a_text_stays():
     """A line of a text that begins with # is no comment; a docstring beside other statements leaves them alone."""
     source = (
         b'"""Doc\n# doc\n"""\n# gone\nx = """\n# text\n"""\n'
-        b"y = f'''{x}\n# text\n'''\ndef f(): 'doc'; return x\nclass A:\n    # gone\n    'doc'\n"
+        b"y = f'''{x}\n    # text\n'''\ndef f(): 'doc'; return x\nclass A:\n    # gone\n    'doc'\n"
+        b"    z = [\n        'a'\n        'b',\n    ]\n"
     )
 
-    assert lean_source(source) == (
-        b'""\n\n\n\nx = """\n# text\n"""\ny = f\'\'\'{x}\n# text\n\'\'\'\ndef f(): ""; return x\nclass A:\n\n    ""\n'
-    )
+    assert lean_source(source).decode().splitlines() == [
+        *['""', "", "", "", 'x = """', "# text", '"""'],
+        *[
+            "y = f'''{x}",
+            "    # text",
+            "'''",
+            'def f(): ""; return x',
+            "class A:",
+            "",
+            ' ""',
+            " z = [",
+            "'a'",
+            "'b',",
+            "]",
+        ],
+    ]
 
 
 def test_what_tools_leave_behind_is_no_source(tmp_path):

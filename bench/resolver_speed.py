@@ -26,6 +26,8 @@ PROGRAMS: Final = {
     "… ClusterSpec": "from tfcluster_resolver import ClusterSpec",
     "… ClusterDeviceFilters": "from tfcluster_resolver import ClusterDeviceFilters",
     "… TFClusterResolver": "from tfcluster_resolver import TFClusterResolver",
+    "… connect_to_cluster": "from tfcluster_resolver import connect_to_cluster",
+    "… resize": "from tfcluster_resolver import resize",
     "… every public name": "import tfcluster_resolver as t; [getattr(t, name) for name in t.__all__]",
     "import json (to compare)": "import json",
 }

@@ -1,9 +1,9 @@
 """Train a small network on scikit-learn's digits with parameter servers, from the chief's pod.
 
-The workers and the ps run ``python -m tfcluster_resolver serve``; this program drives them.  A worker that is lost and
-comes back at its address joins again by itself.  A resize arrives as a new epoch of the view: this program tells of it
-and goes on with the workers it has (to use new ones, start it again from a checkpoint).  With --checkpoints it goes on
-from the last pass that it finished, after a failure as after a suspension.  With --logs TensorBoard shows how it goes.
+The workers and the ps run ``python -m tfcluster_resolver serve``; this program drives them.  It follows its cluster
+while it trains: workers that are added take their share, workers that are taken away finish what they have in hand, and
+one that is lost joins again when its new pod listens.  With --checkpoints it goes on from the last pass that it
+finished, after a failure as after a suspension.  With --logs TensorBoard shows how it goes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import tensorflow as tf
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
-from tfcluster_resolver import TFClusterResolver, connect_to_cluster
+from tfcluster_resolver import Change, TFClusterResolver, connect_to_cluster, follow
 
 HIDDEN = 64
 BATCH = 64
@@ -82,6 +82,13 @@ def read_digits() -> list[np.ndarray]:
     return train_test_split((images / 16.0).astype(np.float32), labels.astype(np.int64), test_size=0.25, random_state=0)
 
 
+def tell(change: Change) -> None:
+    """Say what became of the cluster that trains."""
+    parts = {"+": change.added, "-": change.removed, "again ": change.replaced}
+    told = [f"{sign}{task.job}/{task.index}" for sign, tasks in parts.items() for task in tasks]
+    print(f"cluster epoch {change.epoch}: {', '.join([*told, *map(str, change.refused)])}", flush=True)
+
+
 def main() -> None:
     """Train, and print a line of loss and accuracy an epoch."""
     options = read_options()
@@ -89,8 +96,7 @@ def main() -> None:
     # NB: not 0, which would say that the training is done: an evicted pod that ends well counts as a completed task.
     signal.signal(signal.SIGTERM, lambda *_: os._exit(128 + signal.SIGTERM))
 
-    resolver = TFClusterResolver()
-    cluster = resolver.snapshot()  # one epoch for all of what follows: a strategy cannot change its workers
+    cluster = TFClusterResolver().snapshot()  # one epoch for all that is built here; follow() tells of later ones
     connect_to_cluster(cluster, timeout=options.connect_timeout)
     strategy = tf.distribute.ParameterServerStrategy(cluster)
     coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
@@ -118,8 +124,9 @@ def main() -> None:
     iterator = iter(coordinator.create_per_worker_dataset(batches))
     workers = cluster.cluster_spec().num_tasks("worker")
     print(f"training with {workers} workers, cluster epoch {cluster.epoch}", flush=True)
-    known, passes, accuracy = cluster.epoch, int(passed), 0.0
+    passes, accuracy = int(passed), 0.0
     print(f"{passes} passes were made before", flush=True)
+    follow(coordinator, cluster, on_change=tell)
     while options.keep_running or passes < options.epochs:
         began = time.monotonic()
         for _ in range(len(train_labels) // BATCH):
@@ -136,10 +143,6 @@ def main() -> None:
         board.flush()
         passed.assign(passes)
         checkpoints.save()
-        if resolver.epoch != known:
-            known = resolver.epoch
-            declared = resolver.cluster_spec().num_tasks("worker")
-            print(f"cluster epoch {known}: {declared} workers are declared, {workers} train", flush=True)
         if passes > options.epochs:
             time.sleep(1)  # the demonstration goes on; the machine need not be busy with it
     print(f"done: accuracy {accuracy:.3f}", flush=True)

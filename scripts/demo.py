@@ -28,7 +28,7 @@ _NAME: Final = "digits"
 CLI: Final = (sys.executable, "-m", "tfcluster")
 #: What is worth a line of a training that goes on for ever: the first passes, and what the chief says of the cluster.
 _PASS: Final = re.compile(r"^chief-0 +\| (pass \d+: .*)$")
-_EPOCH: Final = re.compile(r"^chief-0 +\| (cluster epoch .*)$")
+_EPOCH: Final = re.compile(r"^chief-0 +\| (cluster epoch .*worker/3.*)$")
 _NOTE: Final = re.compile(r"^\* (.*)$")
 _PATIENCE: Final = 180.0
 
@@ -166,8 +166,8 @@ def _resize(run: Run, tell: Callable[..., None]) -> None:
     _headline("Scale the workers from two to four while it trains")
     before = run.said
     tell("scale", _NAME, "4", "--local")
-    run.show(_EPOCH, since=before, what="the new epoch in the chief's program")
     tell("wait", _NAME, "--for", "resized", "--local")
+    run.show(_EPOCH, since=before, what="the last new worker in the chief's program")
     tell("status", _NAME, "--local")
 
 

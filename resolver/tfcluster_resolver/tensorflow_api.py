@@ -44,6 +44,40 @@ def load(purpose: str) -> Any:
     return importlib.import_module("tensorflow")
 
 
+def device_filters(declared: Mapping[str, Mapping[int, Sequence[str]]]) -> Any:
+    """Make TensorFlow's own device filters.
+
+    Args:
+        declared: the filters of each job's tasks.
+
+    Returns:
+        A ``tf.config.experimental.ClusterDeviceFilters``, or None where no task has filters.
+
+    Raises:
+        TensorFlowNotFoundError: TensorFlow is not installed.
+    """
+    filters = load("device_filters()").config.experimental.ClusterDeviceFilters()
+    for job, tasks in declared.items():
+        for index, texts in tasks.items():
+            filters.set_device_filters(job, index, list(texts))
+    return filters if any(texts for tasks in declared.values() for texts in tasks.values()) else None
+
+
+def visible_gpus() -> int | None:
+    """Count the GPUs that TensorFlow can use in this process, without importing it.
+
+    Returns:
+        The count, which is 0 where its build or the program leaves it none; None where it is not imported yet.
+    """
+    config: Any = getattr(sys.modules.get("tensorflow"), "config", None)
+    if not hasattr(config, "get_visible_devices"):  # not imported, or only half
+        return None
+    return len(config.get_visible_devices("GPU"))
+
+
+# What this process is connected to and holds there: TensorFlow has no public way to tell.
+
+
 @dataclass(frozen=True, slots=True)
 class Connection:
     """What this process's runtime is connected to.
@@ -84,25 +118,6 @@ def connected_to(jobs: Collection[str] = ()) -> Connection | None:
     return Connection(spec, server.job_name, server.task_index, server.cluster_device_filters)
 
 
-def device_filters(declared: Mapping[str, Mapping[int, Sequence[str]]]) -> Any:
-    """Make TensorFlow's own device filters.
-
-    Args:
-        declared: the filters of each job's tasks.
-
-    Returns:
-        A ``tf.config.experimental.ClusterDeviceFilters``, or None where no task has filters.
-
-    Raises:
-        TensorFlowNotFoundError: TensorFlow is not installed.
-    """
-    filters = load("device_filters()").config.experimental.ClusterDeviceFilters()
-    for job, tasks in declared.items():
-        for index, texts in tasks.items():
-            filters.set_device_filters(job, index, list(texts))
-    return filters if any(texts for tasks in declared.values() for texts in tasks.values()) else None
-
-
 def is_running() -> bool:
     """Tell whether this process's runtime has started, so that there can be tensors."""
     return bool(importlib.import_module("tensorflow.python.eager.context").context()._initialized)  # noqa: SLF001 - no public way
@@ -133,18 +148,6 @@ def held_elsewhere(job: str, *, variables_only: bool = False) -> list[str]:
         if device and f"/job:{job}/" not in device:
             found.append(f"variable {one.name} on {device}" if is_variable else f"a tensor on {device}")
     return sorted(found, key=lambda text: (text.startswith("a tensor"), text))
-
-
-def visible_gpus() -> int | None:
-    """Count the GPUs that TensorFlow can use in this process, without importing it.
-
-    Returns:
-        The count, which is 0 where its build or the program leaves it none; None where it is not imported yet.
-    """
-    config: Any = getattr(sys.modules.get("tensorflow"), "config", None)
-    if not hasattr(config, "get_visible_devices"):  # not imported, or only half
-        return None
-    return len(config.get_visible_devices("GPU"))
 
 
 def current_device() -> str:

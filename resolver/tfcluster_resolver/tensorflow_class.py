@@ -8,6 +8,7 @@ import, before the program can ask: a finder on ``sys.meta_path`` waits for it.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import sys
 from collections.abc import Sequence
@@ -27,8 +28,9 @@ def register(cls: type) -> None:
     finder = _Finder(cls)
     # NB: first the finder, then the look: another thread may begin to import TensorFlow in between.
     sys.meta_path.insert(0, finder)
-    if _TENSORFLOW in sys.modules:
-        finder.imported(importlib.import_module(_TENSORFLOW))  # waits for the thread that imports it now
+    if sys.modules.get(_TENSORFLOW) is not None:  # None bars an import
+        with contextlib.suppress(ImportError):
+            finder.imported(importlib.import_module(_TENSORFLOW))  # waits for the thread that imports it now
 
 
 class _Finder:

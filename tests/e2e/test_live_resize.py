@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,8 +17,8 @@ from support.waiting import eventually
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "elastic-parameter-server.yaml"
 CHIEF, CLUSTER = "digits-elastic-chief-0", "digits-elastic"
 SERVERS = [f"{CLUSTER}-ps-0", f"{CLUSTER}-worker-0", f"{CLUSTER}-worker-1"]
-#: The README promises a second; the rest is for a machine whose two processors train TensorFlow at the same time.
-NOTICE_DEADLINE_SECONDS = 3.0
+#: The example gives a worker that leaves this many seconds; the chief lets go of it long before.
+DRAIN_SECONDS = 120.0
 
 
 def await_log(world: LiveWorld, pod: str, enough: Callable[[str], object], *, what: str) -> str:
@@ -44,48 +45,56 @@ def elastic(world: LiveWorld, kubectl, training_image: str) -> LiveWorld:
 
 
 def resize(world: LiveWorld, kubectl, workers: int) -> tuple[str, float]:
-    """Scale the example and await that it trains on so many workers.
+    """Scale the example and await that the chief's program trains on so many workers.
 
     Returns:
-        What the chief said from the resize on, and the seconds from the request to the notice in the chief's program.
+        What the chief said from the resize on, and the seconds from the request to the change of the running program.
     """
     before = len(world.logs(CHIEF))
     asked = datetime.now(UTC)
     scaled = kubectl("-n", world.namespace, "scale", f"tfcluster/{CLUSTER}", f"--replicas={workers}")
     assert scaled.returncode == 0, scaled.stderr
     epoch = world.cluster(CLUSTER)["metadata"]["generation"]
-    begun = f"training with {workers} workers, cluster epoch {epoch}, "
+    told = f"cluster epoch {epoch}: "
     log = await_log(
-        world, CHIEF, lambda log: passes(log.partition(begun)[2]), what=f"the chief trains on {workers} workers"
+        world, CHIEF, lambda log: len(passes(log.partition(told)[2])) > 1, what=f"the chief trains on {workers} workers"
     )
     stamped = kubectl("-n", world.namespace, "logs", CHIEF, "--timestamps")
-    noticed = re.search(rf"^(\S+)\.(\d+)Z cluster epoch {epoch}: ", stamped.stdout, re.MULTILINE)
-    assert noticed, stamped.stdout + stamped.stderr
-    when = datetime.fromisoformat(f"{noticed[1]}.{noticed[2][:6].ljust(6, '0')}+00:00")
+    changed = re.findall(rf"^(\S+)\.(\d+)Z {told}", stamped.stdout, re.MULTILINE)
+    assert changed, stamped.stdout + stamped.stderr
+    day, fraction = changed[-1]
+    when = datetime.fromisoformat(f"{day}.{fraction[:6].ljust(6, '0')}+00:00")
     return log[before:], (when - asked).total_seconds()
 
 
 def test_parameter_server_training_follows_a_resize(elastic, kubectl, record_testsuite_property):
-    """Scaled from two workers to four and back, the chief hears of it and trains on with all of them, losing nothing.
+    """Scaled from two workers to four and back, the running program takes the workers on and lets them go.
 
-    Chief, ps and the workers that stay keep their pods and their containers.
+    No process and no pod that stays starts again, and no pass is lost.  A worker that leaves ends as soon as the chief
+    has let go of it, not when its time is up.
     """
     uids = elastic.uids()
 
-    grown, took = resize(elastic, kubectl, 4)
-    record_testsuite_property("seconds from the request to the notice, growing", took)
-    assert took < NOTICE_DEADLINE_SECONDS
-    assert "+worker/2 +worker/3" in grown
+    _, took = resize(elastic, kubectl, 4)
+    record_testsuite_property("seconds from the request until the new workers train", took)
+    eventually(
+        lambda: set(re.findall(r"\+worker/\d", elastic.logs(CHIEF))),
+        lambda found: found == {"+worker/2", "+worker/3"},
+        what="both new workers train",
+        within=TRAINING_DEADLINE_SECONDS,
+    )
 
+    asked = time.monotonic()
     shrunk, took = resize(elastic, kubectl, 2)
-    record_testsuite_property("seconds from the request to the notice, shrinking", took)
-    assert took < NOTICE_DEADLINE_SECONDS
-    assert "-worker/2 -worker/3" in shrunk
+    record_testsuite_property("seconds from the request until the leaving workers are let go of", took)
+    assert {"-worker/2", "-worker/3"} <= set(re.findall(r"-worker/\d", shrunk))
+    after = elastic.await_pods([CHIEF, *SERVERS])
+    assert time.monotonic() - asked < DRAIN_SECONDS
 
     made = passes(elastic.logs(CHIEF))
     assert made == list(range(1, len(made) + 1))
+    assert elastic.logs(CHIEF).count("training with 2 workers") == 1
     assert re.search(r"accuracy 0\.[89]", shrunk)
-    after = elastic.await_pods([CHIEF, *SERVERS])
     assert {name: pod["metadata"]["uid"] for name, pod in after.items()} == uids
     assert {restarts(pod) for pod in after.values()} == {0}
     assert elastic.await_ready(CLUSTER)["status"]["restarts"] == 0

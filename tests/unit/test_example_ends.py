@@ -31,4 +31,4 @@ def test_who_is_told_to_end_has_not_completed(example, handler):
 
 def test_examples_that_listen_are_found():
     """The training programs and the one of the GPU are among them."""
-    assert {"train_digits.py", "train_digits_elastic.py", "gpu.yaml"} <= handlers().keys()
+    assert {"train_digits.py", "gpu.yaml"} <= handlers().keys()

@@ -71,6 +71,33 @@ def test_check_before_does_not_stay(run):
     assert run(program, early) == ["False", "True True False"]
 
 
+def test_import_that_is_barred_stays_barred(run):
+    """Where a program bars TensorFlow, as tests do, the resolver is imported and works without it."""
+    program = "import sys\nsys.modules['tensorflow'] = None\n" + OURS + MADE + "print(made.cluster_spec().as_dict())"
+
+    assert run(program) == ["{'worker': ['a:1']}"]
+
+
+def test_import_that_fails_in_another_thread_harms_nobody(run):
+    """Our import, which waits for TensorFlow's in another thread, goes on where that one fails."""
+    broken = "import builtins\nbuiltins.begun.set()\nbuiltins.ended.wait(1)\nraise ImportError('libcudart is missing')"
+    program = """
+import builtins, contextlib, threading
+builtins.begun, builtins.ended = threading.Event(), threading.Event()
+def other():
+    with contextlib.suppress(ImportError):
+        import tensorflow
+thread = threading.Thread(target=other)
+thread.start()
+builtins.begun.wait()
+from tfcluster_resolver import TFClusterResolver
+builtins.ended.set()
+thread.join()
+print(TFClusterResolver.__name__)
+"""
+    assert run(program, broken) == ["TFClusterResolver"]
+
+
 def test_import_that_fails_can_be_tried_again(run):
     """A TensorFlow that cannot be imported raises what it always does, and counts when it can."""
     program = OURS + MADE + "import os\nos.environ['BROKEN'] = '1'\n"

@@ -289,9 +289,16 @@ class ElasticEngine:
                 request.begun = request.updating = True
         if request is not None:
             request.before()
+        before = tasks_of(self.running.server_def)
+        leaving = {task: address for task, address in before.items() if tasks.get(task) != address}
+        silent = leaving.keys() - self.answering(leaving)  # TensorFlow would wait for their last word
         began = time.monotonic()
         try:
-            with self.cut_off(down), self._guarded({task: tasks[task] for task in tasks.keys() - down}):
+            with (
+                self.sockets.watched(),
+                self.cut_off(down | silent),
+                self._guarded({task: tasks[task] for task in tasks.keys() - down}),
+            ):
                 self.running.update(without(wanted, {index for _, index in down}))
             _log.debug("TensorFlow's cluster is updated in %.2f s, without %s", time.monotonic() - began, sorted(down))
         except Exception as error:  # noqa: BLE001 - whatever TensorFlow raises

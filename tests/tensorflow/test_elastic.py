@@ -5,42 +5,14 @@ from __future__ import annotations
 import signal
 import socket
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from loopback_cluster import LoopbackCluster
-from running_program import RunningProgram, written
+from running_program import TAKES, RunningProgram, written
 
 from tfcluster_resolver import contract
 
-FILTERS = {"worker": ("/job:ps", "/job:chief"), "ps": ("/job:worker", "/job:chief")}
-
-
-@pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningProgram]:
-    """Two workers and a ps, and a program that runs on them.  Each test leaves two workers."""
-    cluster = LoopbackCluster(tmp_path_factory.mktemp("elastic"), {"chief": 1, "worker": 2, "ps": 1}, filters=FILTERS)
-    cluster.serve_all("worker", "ps")
-    running = RunningProgram(cluster)
-    yield running
-    running.end()
-    cluster.end()
-
-
-@pytest.fixture(autouse=True)
-def two_workers(program: RunningProgram) -> Iterator[None]:
-    """Each test begins with two workers and one ps."""
-    yield
-    program.reset(worker=2, ps=1)
-
-
-@pytest.fixture
-def third(program: RunningProgram) -> int:
-    """A third worker that takes closures; gives its process."""
-    process = program.grow()
-    program.do("resize(coordinator, resolver, timeout=60)")
-    return process
+pytestmark = pytest.mark.usefixtures("two_workers")
 
 
 def test_worker_comes_while_closures_run(program: RunningProgram):
@@ -174,15 +146,6 @@ def test_killed_worker_takes_closures_again(program: RunningProgram):
     program.do(TAKES.format(process=again.pid))
 
 
-#: Goes on until a process takes closures; the test's own limit ends it.
-TAKES = """
-while True:
-    told_now = tell(schedule(12))
-    if {process} in told_now["where"]:
-        break
-"""
-
-
 def test_new_ps_holds_new_variables_and_then_stays(program: RunningProgram):
     """Variables that are there stay where they are; a ps goes only once it holds nothing."""
     program.grow("ps")
@@ -243,24 +206,21 @@ except tf.errors.InvalidArgumentError as error:
     assert "/job:ps/replica:0/task:0" in message
 
 
-@pytest.mark.usefixtures("third")
-def test_worker_beyond_the_filters_is_refused(program: RunningProgram):
-    """A worker for which TensorFlow was given no device filters does not come; those below it do."""
+def test_task_beyond_the_filters_is_refused(program: RunningProgram):
+    """A task for which TensorFlow was given no device filters does not come; those below it do."""
     cluster = program.cluster
-    cluster.add_task("worker")
-    cluster.add_task("worker")  # the filters were declared up to the fourth
+    cluster.await_line(cluster.serve("ps", cluster.add_task("ps")), "serving")
+    cluster.add_task("ps")  # the filters were declared up to the second
     program.publish()
-    server = cluster.serve("worker", 3)
-    cluster.await_line(server, "serving")
 
     told = program.do(
         "change = resize(coordinator, resolver, timeout=60)\n"
         "result = [sizes(change), [str(one) for one in change.refused]]"
     )
 
-    assert told[0] == [["/job:worker/task:3"], [], []]
+    assert told[0] == [["/job:ps/task:1"], [], []]
     assert len(told[1]) == 1
-    assert "/job:worker/task:4" in told[1][0]
+    assert "/job:ps/task:2" in told[1][0]
     assert "has no device filters" in told[1][0]
 
 
@@ -463,10 +423,3 @@ for arguments in ((strategy, resolver), (coordinator, other)):
     assert told[0][0] == "ResizeError"
     assert told[1][0] == "RestartNeededError"
     assert "the jobs are evaluators, worker in place of ps, worker" in told[1][1]
-
-
-def test_program_ends_as_any_other(program: RunningProgram):
-    """A program that was resized ends by itself, with nothing said about ours."""
-    before = len(program.log())
-    assert program.leave() == 0
-    assert "tfcluster" not in program.log()[before:]

@@ -155,14 +155,14 @@ def test_nothing_of_ours_grows(program: RunningProgram):
     told = program.do(
         f"""
 import gc
-from tfcluster_resolver import _tensorflow_values
+from tfcluster_resolver._tensorflow import values
 jobs = {program.cluster.addresses}
 given = [TFClusterResolver.from_spec({{**jobs, "worker": jobs["worker"][:count]}}, "chief", 0) for count in (3, 2)]
 def ours():
     gc.collect()
     kinds = collections.Counter(type(one).__name__ for one in gc.get_objects()
                                 if str(type(one).__module__).startswith("tfcluster_resolver"))
-    return [len(threading.enumerate()), len(_tensorflow_values._containers), kinds, len(os.listdir("/proc/self/fd"))]
+    return [len(threading.enumerate()), len(values._containers), kinds, len(os.listdir("/proc/self/fd"))]
 def cycle():
     for each in given:
         resize(coordinator, each, timeout=60)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from tfcluster_resolver.cluster import Task
-from tfcluster_resolver.elastic_plan import Change, Jobs, Known, changed, only, plan
+from tfcluster_resolver.elastic.plan import Change, Jobs, Known, changed, only, plan
 from tfcluster_resolver.errors import RestartNeededError
 
 JOBS = {"ps": {0: "p0:1"}, "worker": {0: "w0:1", 1: "w1:1"}}

@@ -1,7 +1,7 @@
 """Changing the size of a cluster under a running program.
 
 It decides who may change it when: one call at a time.  Which changes can be followed is decided in
-:mod:`tfcluster_resolver.elastic_plan`, and in which order one is made in :mod:`tfcluster_resolver._elastic_change`.
+:mod:`tfcluster_resolver.elastic.plan`, and in which order one is made in :mod:`tfcluster_resolver.elastic.change`.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import importlib
 import time
 from typing import TYPE_CHECKING, Any
 
-from tfcluster_resolver import tensorflow_api
-from tfcluster_resolver.elastic_follow import Following, follow
-from tfcluster_resolver.elastic_plan import Change, Refusal
+from tfcluster_resolver._tensorflow import tensorflow_api
+from tfcluster_resolver.elastic.following import Following, follow
+from tfcluster_resolver.elastic.plan import Change, Refusal
 from tfcluster_resolver.errors import TasksBusyError
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def resize(coordinator: Any, resolver: TFClusterResolver, *, timeout: float = 30
     deadline = time.monotonic() + timeout
     tensorflow_api.load("resize()")
     # NB: loading it checks TensorFlow.
-    change = importlib.import_module("tfcluster_resolver._elastic_change")
+    change = importlib.import_module("tfcluster_resolver.elastic.change")
     engine = change.engine_of(coordinator, deadline)
     if not engine.resizing.acquire(timeout=max(0.0, timeout)):
         raise TasksBusyError(f"another resize did not end within {timeout:g} s. This one changed nothing: try again")

@@ -21,9 +21,9 @@ import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Final
 
-from tfcluster_resolver import _tensorflow_workers as workers_of
-from tfcluster_resolver._connections import Peer, Sockets, answers
-from tfcluster_resolver._tensorflow_workers import END, GO_ON, RECOVER, Running
+from tfcluster_resolver._tensorflow import workers as workers_of
+from tfcluster_resolver._tensorflow.workers import END, GO_ON, RECOVER, Running
+from tfcluster_resolver.elastic.connections import Peer, Sockets, answers
 
 Task = tuple[str, int]
 

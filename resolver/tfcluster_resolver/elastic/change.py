@@ -12,14 +12,17 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from tfcluster_resolver import contract, elastic_plan, reconnect, tensorflow_api
-from tfcluster_resolver._elastic_engine import ElasticEngine, Hold, Request, tasks_of
-from tfcluster_resolver._tensorflow_workers import END, RECOVER, Running, device_name
+from tfcluster_resolver import contract
+from tfcluster_resolver._tensorflow import tensorflow_api
+from tfcluster_resolver._tensorflow.workers import END, RECOVER, Running, device_name
 from tfcluster_resolver.cluster import Task
-from tfcluster_resolver.elastic_plan import Change
+from tfcluster_resolver.connect import reconnect
+from tfcluster_resolver.elastic import plan
+from tfcluster_resolver.elastic.engine import ElasticEngine, Hold, Request, tasks_of
+from tfcluster_resolver.elastic.plan import Change
 from tfcluster_resolver.errors import ResizeError, RestartNeededError, TasksBusyError, TasksUnreachableError
-from tfcluster_resolver.reachability import Cause, MissingTask, host_and_port
 from tfcluster_resolver.waiting import wait_for_tasks
+from tfcluster_resolver.waiting.reachability import Cause, MissingTask, host_and_port
 
 if TYPE_CHECKING:
     from tfcluster_resolver.resolver import TFClusterResolver
@@ -104,7 +107,7 @@ def follow_once(
         for job, tasks in membership.jobs().items()
     }
     known = _known(engine)
-    change = elastic_plan.plan(known, wanted, pods, membership.view.epoch)
+    change = plan.plan(known, wanted, pods, membership.view.epoch)
     late: tuple[Task, ...] = ()
     if not wait:
         coming = _addresses((*change.added, *change.replaced))
@@ -112,7 +115,7 @@ def follow_once(
         for task, address in _addresses(change.replaced).items():
             if task not in ready and known.jobs[task[0]][task[1]] == address:
                 engine.leave(task, pods[task])
-        part = elastic_plan.only(change, {Task(*task, coming[task]) for task in ready})
+        part = plan.only(change, {Task(*task, coming[task]) for task in ready})
         late = tuple(task for task in (*change.added, *change.replaced) if task not in (*part.added, *part.replaced))
         change = part
     if change:
@@ -132,9 +135,9 @@ class _Resize:
         deadline: when to give up, by the monotonic clock.
     """
 
-    def __init__(self, engine: ElasticEngine, known: elastic_plan.Known, change: Change, deadline: float) -> None:
+    def __init__(self, engine: ElasticEngine, known: plan.Known, change: Change, deadline: float) -> None:
         self._engine, self._known, self._change, self._deadline = engine, known, change, deadline
-        self._jobs = elastic_plan.changed(known.jobs, change)
+        self._jobs = plan.changed(known.jobs, change)
         self._gone = [task.index for task in change.removed if task.job == "worker"]
         self._replaced = [task.index for task in change.replaced if task.job == "worker"]
         #: Those that are another pod behind the same address: nobody finishes what the old one had in hand.
@@ -192,7 +195,7 @@ class _Resize:
         engine = self._engine
         wanted = engine.wanted_copy()
         for job in wanted.cluster.job:
-            if job.name in elastic_plan.ELASTIC:
+            if job.name in plan.ELASTIC:
                 job.tasks.clear()
                 job.tasks.update(self._jobs[job.name])
         request = Request(wanted, self._let_go, self._take_on, final=bool(self._gone))
@@ -238,13 +241,13 @@ class _Resize:
         return kept
 
 
-def _known(engine: ElasticEngine) -> elastic_plan.Known:
+def _known(engine: ElasticEngine) -> plan.Known:
     jobs: dict[str, dict[int, str]] = {}
     wanted = engine.wanted
     for (job, index), address in tasks_of(wanted).items():
         jobs.setdefault(job, {})[index] = address
     own = next((dict(job.tasks) for job in wanted.cluster.job if job.name == wanted.job_name), {})
-    return elastic_plan.Known(
+    return plan.Known(
         jobs,
         wanted.job_name,
         own.get(wanted.task_index, ""),

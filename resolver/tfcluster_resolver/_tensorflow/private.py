@@ -3,7 +3,7 @@
 It decides which TensorFlow can be resized: a version that our tests run, whose private parts are those that we know.
 Any other is refused when this module is loaded, before anything is changed.  Loading it imports TensorFlow, so only
 what resizes loads it, and only when it is asked to.  The names are used here, in
-:mod:`tfcluster_resolver._tensorflow_workers` and in :mod:`tfcluster_resolver._tensorflow_values`, and nowhere else.
+:mod:`tfcluster_resolver._tensorflow.workers` and in :mod:`tfcluster_resolver._tensorflow.values`, and nowhere else.
 """
 
 from __future__ import annotations

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tfcluster_resolver import own_port, tensorflow_api
-from tfcluster_resolver.connect_target import LOCALHOST, Target
+from tfcluster_resolver._tensorflow import tensorflow_api
+from tfcluster_resolver.connect.target import LOCALHOST, Target
 from tfcluster_resolver.device_filters import filters_in_message
 from tfcluster_resolver.errors import ClusterChangedError, ConnectedTooLateError
+from tfcluster_resolver.waiting import own_port
 
 _Filters = Mapping[str, Mapping[int, tuple[str, ...]]]
 

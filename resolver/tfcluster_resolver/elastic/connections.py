@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, TypeVar
 
-from tfcluster_resolver.reachability import GRPC_GREETING, host_and_port
+from tfcluster_resolver.waiting.reachability import GRPC_GREETING, host_and_port
 
 #: An IP address and a port.
 Peer = tuple[str, int]

@@ -10,8 +10,10 @@ import os
 from collections.abc import Callable
 from typing import Any, Final, Literal
 
-from tfcluster_resolver import _arguments, reconnect, tensorflow_api, waiting
-from tfcluster_resolver.connect_target import Target, target_of
+from tfcluster_resolver import _arguments, waiting
+from tfcluster_resolver._tensorflow import tensorflow_api
+from tfcluster_resolver.connect import reconnect
+from tfcluster_resolver.connect.target import Target, target_of
 from tfcluster_resolver.errors import ArgumentValueError, ConnectError, DeviceScopeError
 from tfcluster_resolver.resolver import TFClusterResolver
 from tfcluster_resolver.waiting import Wanted

@@ -15,12 +15,12 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from tfcluster_resolver import tensorflow_api
-from tfcluster_resolver.elastic_plan import Change, Refusal
+from tfcluster_resolver._tensorflow import tensorflow_api
+from tfcluster_resolver.elastic.plan import Change, Refusal
 from tfcluster_resolver.errors import RestartNeededError
 
 if TYPE_CHECKING:
-    from tfcluster_resolver._elastic_engine import ElasticEngine
+    from tfcluster_resolver.elastic.engine import ElasticEngine
     from tfcluster_resolver.resolver import TFClusterResolver
 
 _log: Final = logging.getLogger(__name__)
@@ -129,7 +129,7 @@ class Following:
         return True
 
     def _step(self, now: TFClusterResolver) -> tuple[Change, tuple[Any, ...]]:
-        module = importlib.import_module("tfcluster_resolver._elastic_change")
+        module = importlib.import_module("tfcluster_resolver.elastic.change")
         with self._engine.resizing:
             change: tuple[Change, tuple[Any, ...]] = module.follow_once(
                 self._engine, now, time.monotonic() + _TRY, wait=False
@@ -187,5 +187,5 @@ def follow(
             :func:`tfcluster_resolver.resize`; later ones are in ``error`` and in the log.
     """
     tensorflow_api.load("follow()")
-    module = importlib.import_module("tfcluster_resolver._elastic_change")
+    module = importlib.import_module("tfcluster_resolver.elastic.change")
     return Following(module.engine_of(coordinator, time.monotonic() + timeout), resolver, on_change)

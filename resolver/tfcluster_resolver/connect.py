@@ -24,6 +24,10 @@ _PARAMETER_SERVER_SETTINGS: Final = {
 }
 
 
+#: Has ParameterServerStrategy learn of lost workers from a service; any text switches it on, "0" too.
+_COORDINATION_SERVICE: Final = "TF_PSS_ENABLE_COORDINATION_SERVICE"
+
+
 def connect_to_cluster(  # noqa: PLR0917 - the signature of TensorFlow's function
     cluster_spec_or_resolver: Any,
     job_name: str | None = None,
@@ -75,7 +79,8 @@ def connect_to_cluster(  # noqa: PLR0917 - the signature of TensorFlow's functio
         DeviceScopeError: it is called in a ``tf.device`` scope of another device than the master's CPU.
         NoSuchTaskError: ``task_index`` is none of that job.
         AddressError: an address is not "host:port".
-        ConnectError: TensorFlow refuses the cluster, such as the name of a job; or a resolver's master is not in it.
+        ConnectError: TensorFlow refuses the cluster, such as the name of a job; or a resolver's master is not in it; or
+            TF_PSS_ENABLE_COORDINATION_SERVICE is set.
         TensorFlowNotFoundError: TensorFlow is not installed.
         ViewError: the view is missing, unreadable, malformed or too new.
         ArgumentError: an argument is of another type or has a value that it cannot have, or it is called in a graph or
@@ -88,6 +93,13 @@ def connect_to_cluster(  # noqa: PLR0917 - the signature of TensorFlow's functio
     if not tensorflow.executing_eagerly():
         raise ArgumentValueError(
             "connect_to_cluster() works in eager mode only: call it outside of graphs and tf.functions"
+        )
+
+    if os.environ.get(_COORDINATION_SERVICE):
+        raise ConnectError(
+            f"{_COORDINATION_SERVICE} is set, and the service cannot start in a process that has connected: the loss "
+            "of a worker would end the training. Unset it; or leave out connect_to_cluster(), and with it the "
+            "TFCluster's device filters"
         )
 
     def permitted() -> Target | None:

@@ -24,12 +24,12 @@ def test_unknown_tensorflow_is_refused(make_cluster):
         """
 import importlib, json, sys
 import tensorflow as tf
-from tfcluster_resolver import errors, follow, resize
+from tfcluster_resolver import TFClusterResolver, errors, follow, resize
 
 def said(call, coordinator=None):
     try:
-        call(coordinator, None)
-    except errors.ResizeError as error:
+        call(coordinator, TFClusterResolver())
+    except errors.TFClusterError as error:
         return [type(error).__name__, str(error)]
 
 version = tf.__version__
@@ -72,7 +72,7 @@ print(json.dumps([unknown, lacking, taken, unnoticed]))
         assert "Nothing was changed. Save a checkpoint, end this process and start it again" in text
     assert lacking[0] == "RestartNeededError"
     assert "_on_worker_recovery" in lacking[1]
-    assert taken[0][0] == "ResizeError"
+    assert taken[0][0] == "ArgumentTypeError"
     assert taken[1][0] == "RestartNeededError"
     assert "a MultiWorkerMirroredStrategy cannot be resized" in taken[1][1]
     assert unnoticed == []

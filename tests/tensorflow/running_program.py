@@ -70,6 +70,13 @@ def tell(values):
     return dict(gain=gain, where=where, firsts={process: each[0] for process, each in positions.items()}, gaps=gaps,
                 traces=len(traces))
 
+def takes(process):
+    "Go on until a process takes closures; the limit of the test ends it."
+    while True:
+        found = tell(schedule(12))
+        if process in found["where"]:
+            return found
+
 def sizes(change):
     parts = (change.added, change.removed, change.replaced)
     return [[f"/job:{task.job}/task:{task.index}" for task in part] for part in parts]
@@ -80,14 +87,6 @@ def worker_threads():
 told = [0.0]
 iterator = dataset()
 result = None
-"""
-
-#: Goes on until a process takes closures; the test's own limit ends it.
-TAKES = """
-while True:
-    told_now = tell(schedule(12))
-    if {process} in told_now["where"]:
-        break
 """
 
 _LOOP = """

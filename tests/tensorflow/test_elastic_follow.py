@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 
 import pytest
-from running_program import TAKES, RunningProgram
+from running_program import RunningProgram
 
 pytestmark = pytest.mark.usefixtures("two_workers")
 
@@ -98,7 +98,7 @@ def test_worker_that_is_another_pod_is_let_go_of(program: RunningProgram):
     new = cluster.serve("worker", 1)
     cluster.await_line(new, "serving")
 
-    program.do(TAKES.format(process=new.pid))
+    program.do(f"takes({new.pid})")
     assert program.do(
         f"following.wait_for_epoch({program.publish()})\nresult = [sizes(change) for change in changes]"
     ) == [[[], [], ["/job:worker/task:1"]]]
@@ -139,7 +139,7 @@ def test_nothing_is_left_of_following(program: RunningProgram):
     assert program.do("result = tell(schedule(60))")["gain"] >= 60
     server = cluster.serve("worker", 1)
     cluster.await_line(server, "serving")
-    program.do(TAKES.format(process=server.pid))
+    program.do(f"takes({server.pid})")
 
     threads = program.do(
         "result = sorted(one.name for one in threading.enumerate() if one.name.startswith('tfcluster'))"

@@ -21,6 +21,7 @@ from tfcluster_resolver.errors import RestartNeededError
 _VERSIONS: Final = ("2.19", "2.20", "2.21")
 
 _COORDINATOR: Final = "tensorflow.python.distribute.coordinator.cluster_coordinator"
+_STRATEGY: Final = "tensorflow.python.distribute.parameter_server_strategy_v2"
 _CONTEXT: Final = "tensorflow.python.eager.context"
 
 #: What is used here: a function of TensorFlow's, and what it must speak of, be it an attribute or an argument.
@@ -30,6 +31,7 @@ _USED: Final = {
     f"{_CONTEXT}:get_server_def": "get_server_def",
     f"{_COORDINATOR}:Cluster.__init__": "_num_workers _num_ps _potential_ps_failures_lock _potential_ps_failures_count "
     "closure_queue failure_handler workers WorkerPreemptionHandler get_server_def",
+    f"{_STRATEGY}:ParameterServerStrategyV2Extended._set_num_gpus": "_num_gpus_per_worker",
     f"{_COORDINATOR}:ClusterCoordinator.__init__": "_cluster _strategy",
     f"{_COORDINATOR}:Worker.__init__": "worker_index device_name cluster executor failure_handler "
     "_resource_tracking_lock _resource_remote_value_refs _should_worker_thread_run _process_queue Thread start",

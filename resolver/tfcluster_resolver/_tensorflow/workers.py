@@ -244,6 +244,12 @@ class Running:
             del cluster.workers[count:]
         return kept
 
+    @property
+    def gpus(self) -> int:
+        """How many GPUs of each worker the strategy was built for; 0 where it is gone."""
+        strategy = self._strategy()
+        return 0 if strategy is None else int(strategy.extended._num_gpus_per_worker)
+
     def set_sizes(self, workers: int, ps: int) -> None:
         """Tell the strategy how many there are; new variables go to all ps."""
         strategy = self._strategy()

@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from tfcluster_resolver import contract
-from tfcluster_resolver._tensorflow import tensorflow_api
+from tfcluster_resolver._tensorflow import private, tensorflow_api
 from tfcluster_resolver._tensorflow.workers import END, RECOVER, Running, device_name
 from tfcluster_resolver.cluster import Task
 from tfcluster_resolver.connect import reconnect
 from tfcluster_resolver.elastic import plan
-from tfcluster_resolver.elastic.engine import ElasticEngine, Hold, Request, tasks_of
+from tfcluster_resolver.elastic.engine import ElasticEngine
+from tfcluster_resolver.elastic.parts import Hold, Request, tasks_of
 from tfcluster_resolver.elastic.plan import Change
-from tfcluster_resolver.errors import ResizeError, RestartNeededError, TasksBusyError, TasksUnreachableError
+from tfcluster_resolver.errors import ArgumentTypeError, RestartNeededError, TasksBusyError, TasksUnreachableError
 from tfcluster_resolver.waiting import wait_for_tasks
 from tfcluster_resolver.waiting.reachability import Cause, MissingTask, host_and_port
 
@@ -51,7 +52,7 @@ def engine_of(coordinator: Any, deadline: float) -> ElasticEngine:
         The engine.
 
     Raises:
-        ResizeError, RestartNeededError, TasksUnreachableError: see :func:`tfcluster_resolver.elastic.resize`.
+        ArgumentTypeError, RestartNeededError, TasksUnreachableError: see :func:`tfcluster_resolver.elastic.resize`.
     """
     tensorflow = tensorflow_api.load("resize()")
     if isinstance(coordinator, tensorflow.distribute.MultiWorkerMirroredStrategy):
@@ -60,7 +61,8 @@ def engine_of(coordinator: Any, deadline: float) -> ElasticEngine:
             "changed: save a checkpoint and start all its workers again"
         )
     if not isinstance(coordinator, tensorflow.distribute.coordinator.ClusterCoordinator):
-        raise ResizeError(f"resize() takes a tf.distribute.coordinator.ClusterCoordinator, not {coordinator!r:.100}")
+        kind = type(coordinator).__name__
+        raise ArgumentTypeError(f"resize() takes a tf.distribute.coordinator.ClusterCoordinator, not {kind}")
     while True:
         with _taking_over:
             there: ElasticEngine | None = Running.engine_of(coordinator)
@@ -227,18 +229,26 @@ class _Resize:
         for hold in leaving.values():
             hold.left.wait(max(0.0, end - time.monotonic()))
 
-    def _take_on(self) -> list[Any]:
+    def _take_on(self, down: Collection[int]) -> list[Any]:
         """Let the workers that came take closures; in the engine's thread."""
         engine, running = self._engine, self._engine.running
+        coming = sorted(task for task in self._change.added if task.job == "worker")
+        strange = next((at for at, task in enumerate(coming) if self._is_strange(task.index, down)), len(coming))
         count = len(self._jobs["worker"])
-        kept = running.drop(count - len([task for task in self._change.added if task.job == "worker"]))
-        running.set_sizes(count, len(self._jobs["ps"]))
-        for task in self._change.added:
-            if task.job == "worker":
-                running.start(task.index)
+        kept = running.drop(count - len(coming))
+        running.set_sizes(count - len(coming[strange:]), len(self._jobs["ps"]))
+        for task in coming[:strange]:
+            running.start(task.index)
         engine.release({index: self._holds[index] for index in self._replaced}, RECOVER)
         engine.release({index: self._holds[index] for index in self._gone}, END)
+        if coming[strange:]:
+            engine.leave_out([task.index for task in coming[strange:]])
+            reason = f"it, or one below it, has another number of GPUs than the {running.gpus} of the strategy"
+            self._change = plan.without(self._change, coming[strange:], reason)
         return kept
+
+    def _is_strange(self, index: int, down: Collection[int]) -> bool:
+        return index not in down and private.gpus("worker", index) != self._engine.running.gpus
 
 
 def _known(engine: ElasticEngine) -> plan.Known:

@@ -153,6 +153,7 @@ class Running:
             handler.__class__ = _Handler
         finally:
             handler._cluster_update_lock.release()
+        _tensorflow.cancel_by_thread()
         _tensorflow_values.track(self._cluster)
         for worker in self._cluster.workers:
             self.order(worker.worker_index, _use_own_executor)

@@ -45,6 +45,32 @@ result = [sizes(change), where, tell(values), tell(schedule(60))]
     assert after["traces"] == 1
 
 
+def test_closures_that_are_cancelled_cancel_nothing_else(program: RunningProgram):
+    """What cancels the functions of one thread, because a closure failed, leaves those of the others alone."""
+    value = program.do(
+        """
+from tensorflow.python.eager import cancellation
+resize(coordinator, resolver, timeout=60)
+manager, inside, over = cancellation.CancellationManager(), threading.Event(), threading.Event()
+manager.start_cancel()
+def cancelled():
+    with cancellation.CancellationManagerContext(manager):
+        inside.set()
+        over.wait()
+thread = threading.Thread(target=cancelled)
+thread.start()
+inside.wait()
+try:
+    result = int(tf.function(process_id)())
+finally:
+    over.set()
+    thread.join()
+"""
+    )
+
+    assert value > 0
+
+
 def test_dataset_made_later_has_a_value_for_every_worker(program: RunningProgram, third: int):
     """A per-worker dataset that is made after the growth works on all workers."""
     told = program.do("later = dataset()\nresult = tell(schedule(100, of=later))")

@@ -23,12 +23,17 @@ _VERSIONS: Final = ("2.19", "2.20", "2.21")
 _COORDINATOR: Final = "tensorflow.python.distribute.coordinator.cluster_coordinator"
 _STRATEGY: Final = "tensorflow.python.distribute.parameter_server_strategy_v2"
 _CONTEXT: Final = "tensorflow.python.eager.context"
+_CANCELLATION: Final = "tensorflow.python.eager.cancellation"
 
 #: What is used here: a function of TensorFlow's, and what it must speak of, be it an attribute or an argument.
 _USED: Final = {
     f"{_CONTEXT}:Context.update_server_def": "server_def TFE_ContextUpdateServerDef _initialize_logical_devices",
     f"{_CONTEXT}:Context.executor.fset": "TFE_ContextSetExecutorForThread",
     f"{_CONTEXT}:get_server_def": "get_server_def",
+    f"{_CONTEXT}:Context.call_function": "cancellation context",
+    f"{_CANCELLATION}:context": "_active_context",
+    f"{_CANCELLATION}:CancellationManagerContext.__enter__": "_cancellation_manager _active_context",
+    f"{_CANCELLATION}:CancellationManagerContext.__exit__": "_active_context",
     f"{_COORDINATOR}:Cluster.__init__": "_num_workers _num_ps _potential_ps_failures_lock _potential_ps_failures_count "
     "closure_queue failure_handler workers WorkerPreemptionHandler get_server_def",
     f"{_STRATEGY}:ParameterServerStrategyV2Extended._set_num_gpus": "_num_gpus_per_worker",
@@ -112,9 +117,12 @@ _check()
 #: TensorFlow's module of the ClusterCoordinator.
 coordinator_module: Any = importlib.import_module(_COORDINATOR)
 _context: Any = importlib.import_module(_CONTEXT)
+_cancellation: Any = importlib.import_module(_CANCELLATION)
 
 #: TensorFlow crashes where its cluster is updated by two threads at once.
 _updating: Final = threading.Lock()
+#: What cancels the functions that a thread calls.
+_cancelling: Final = threading.local()
 
 
 def server_def() -> Any:
@@ -137,6 +145,18 @@ def update(wanted: Any) -> None:
 def use_executor(executor: Any) -> None:
     """Make an executor that of the current thread, for good."""
     _context.context().executor = executor
+
+
+def cancel_by_thread() -> None:
+    """Have what cancels one thread's functions cancel no other thread's.
+
+    TensorFlow keeps it in a global variable.  So a closure that fails, by which the others are cancelled, could cancel
+    the dataset that another thread makes for a worker that comes; that worker could never use it.
+    """
+    entered = _cancellation.CancellationManagerContext
+    entered.__enter__ = lambda self: setattr(_cancelling, "manager", self._cancellation_manager)
+    entered.__exit__ = lambda *_: setattr(_cancelling, "manager", None)
+    _cancellation.context = lambda: getattr(_cancelling, "manager", None)
 
 
 def gpus(job: str, index: int) -> int:

@@ -153,6 +153,7 @@ class Running:
             handler.__class__ = _Handler
         finally:
             handler._cluster_update_lock.release()
+        private.cancel_by_thread()
         values.track(self._cluster)
         for worker in self._cluster.workers:
             self.order(worker.worker_index, _use_own_executor)

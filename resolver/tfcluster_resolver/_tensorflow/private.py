@@ -9,6 +9,7 @@ what resizes loads it, and only when it is asked to.  The names are used here, i
 from __future__ import annotations
 
 import copy
+import gc
 import importlib
 import inspect
 import threading
@@ -140,6 +141,11 @@ def update(wanted: Any) -> None:
     """
     with _updating:
         _context.context().update_server_def(wanted)
+
+
+def has_coordinator() -> bool:
+    """Tell whether a ClusterCoordinator of this process lives."""
+    return any(issubclass(type(one), coordinator_module.Cluster) for one in gc.get_objects())
 
 
 def use_executor(executor: Any) -> None:

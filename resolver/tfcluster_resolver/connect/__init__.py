@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 
 from tfcluster_resolver import _arguments, waiting
 from tfcluster_resolver._tensorflow import tensorflow_api
-from tfcluster_resolver.connect import reconnect
+from tfcluster_resolver.connect import in_place, reconnect
 from tfcluster_resolver.connect.target import Target, target_of
 from tfcluster_resolver.errors import ArgumentValueError, ConnectError, DeviceScopeError
 from tfcluster_resolver.resolver import TFClusterResolver
@@ -39,7 +39,7 @@ def connect_to_cluster(  # noqa: PLR0917 - the signature of TensorFlow's functio
     cluster_device_filters: Any = None,
     *,
     timeout: float = 300.0,
-    on_change: Literal["refuse", "reset"] = "refuse",
+    on_change: Literal["refuse", "reset", "update"] = "refuse",
 ) -> None:
     """Connect this process to its cluster, as ``tf.config.experimental_connect_to_cluster`` does but bounded.
 
@@ -66,8 +66,10 @@ def connect_to_cluster(  # noqa: PLR0917 - the signature of TensorFlow's functio
         cluster_device_filters: ClusterDeviceFilters of TensorFlow's or ours, or a mapping from job to a mapping from
             index to a list of filters; by default those of the TFClusterResolver, declared up to maxReplicas.
         timeout: how long to wait for the tasks, in seconds; 0 looks once, for about a second.
-        on_change: what to do where this process is connected to another ClusterSpec already: "refuse", or "reset" the
+        on_change: what to do where this process is connected to another ClusterSpec already: "refuse"; "update" the
+            cluster and keep what lives on the tasks that stay, where nothing lives on those that go; or "reset" the
             connection, which only a process outside of both can, after it dropped all that lives on the old tasks.
+            A ClusterCoordinator's cluster is changed by :func:`tfcluster_resolver.resize`.
 
     Raises:
         TasksUnreachableError: some tasks did not answer in time; each is listed with its cause.
@@ -76,7 +78,8 @@ def connect_to_cluster(  # noqa: PLR0917 - the signature of TensorFlow's functio
         ServeError: this user may not listen on this task's port.
         CoordinatorNotInClusterError: the resolver's task is not in the ClusterSpec (an evaluator never is).
         ClusterChangedError: the ClusterSpec or its device filters differ from those that this process is connected
-            with, and a reset was not asked for or is not possible.
+            with, and an update or a reset was not asked for or is not possible.
+        RestartNeededError: this TensorFlow's cluster cannot be updated in place.
         ConnectedTooLateError: variables were made before, which the process's new job name would break.
         DeviceScopeError: it is called in a ``tf.device`` scope of another device than the master's CPU.
         NoSuchTaskError: ``task_index`` is none of that job.
@@ -89,8 +92,8 @@ def connect_to_cluster(  # noqa: PLR0917 - the signature of TensorFlow's functio
             a ``tf.function``.
     """
     seconds = _arguments.seconds(timeout, "timeout")
-    if on_change not in ("refuse", "reset"):
-        raise ArgumentValueError(f'on_change is "refuse" or "reset", not {on_change!r}')
+    if on_change not in ("refuse", "reset", "update"):
+        raise ArgumentValueError(f'on_change is "refuse", "reset" or "update", not {on_change!r}')
     tensorflow = tensorflow_api.load("connect_to_cluster()")
     if not tensorflow.executing_eagerly():
         raise ArgumentValueError(
@@ -122,7 +125,10 @@ def connect_to_cluster(  # noqa: PLR0917 - the signature of TensorFlow's functio
     if target is None:  # TensorFlow's resolver says that its cluster is this process alone
         return
     reconnect.permit(target, on_change=on_change)  # the wait may have been long
-    _connect(target, tensorflow)
+    if on_change == "update" and in_place.update(target, seconds):
+        reconnect.remember(target)
+    else:
+        _connect(target, tensorflow)
 
 
 def _await_tasks(cluster: Any, permitted: Callable[[], Target | None], *, timeout: float) -> Target | None:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tfcluster_resolver._tensorflow import tensorflow_api
+from tfcluster_resolver.connect import in_place
 from tfcluster_resolver.connect.target import LOCALHOST, Target
 from tfcluster_resolver.device_filters import filters_in_message
 from tfcluster_resolver.errors import ClusterChangedError, ConnectedTooLateError
@@ -40,7 +41,7 @@ def permit(target: Target, *, on_change: str) -> None:
 
     Args:
         target: what it is to connect to.
-        on_change: "refuse" or "reset": what to do where it is connected to another cluster.
+        on_change: "refuse", "reset" or "update": what to do where it is connected to another cluster.
 
     Raises:
         ClusterChangedError: it is connected to another cluster, and is not to be reset or cannot be.
@@ -69,6 +70,9 @@ def permit(target: Target, *, on_change: str) -> None:
         f"this process is connected to {connection.spec} as /job:{connection.job}/task:{connection.index}, and is now "
         f"to connect to {target.spec} as /job:{target.job}/task:{target.index}"
     )
+    if on_change == "update":
+        in_place.permit(target, connection, first, changed)
+        return
     if on_change != "reset":
         raise ClusterChangedError(
             f"{changed}. The next use of anything on the old tasks would crash it.\n{_WAYS_TO_RESIZE}"

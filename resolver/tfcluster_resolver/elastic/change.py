@@ -23,7 +23,7 @@ from tfcluster_resolver.elastic.parts import Hold, Request, tasks_of
 from tfcluster_resolver.elastic.plan import Change
 from tfcluster_resolver.errors import ArgumentTypeError, RestartNeededError, TasksBusyError, TasksUnreachableError
 from tfcluster_resolver.waiting import wait_for_tasks
-from tfcluster_resolver.waiting.reachability import Cause, MissingTask, host_and_port
+from tfcluster_resolver.waiting.reachability import host_and_port
 
 if TYPE_CHECKING:
     from tfcluster_resolver.resolver import TFClusterResolver
@@ -233,22 +233,20 @@ class _Resize:
         """Let the workers that came take closures; in the engine's thread."""
         engine, running = self._engine, self._engine.running
         coming = sorted(task for task in self._change.added if task.job == "worker")
-        strange = next((at for at, task in enumerate(coming) if self._is_strange(task.index, down)), len(coming))
+        odd = [task for task in coming if task.index not in down and private.gpus("worker", task.index) != running.gpus]
+        out = [task for task in coming if odd and task >= odd[0]]
         count = len(self._jobs["worker"])
         kept = running.drop(count - len(coming))
-        running.set_sizes(count - len(coming[strange:]), len(self._jobs["ps"]))
-        for task in coming[:strange]:
+        running.set_sizes(count - len(out), len(self._jobs["ps"]))
+        for task in coming[: len(coming) - len(out)]:
             running.start(task.index)
         engine.release({index: self._holds[index] for index in self._replaced}, RECOVER)
         engine.release({index: self._holds[index] for index in self._gone}, END)
-        if coming[strange:]:
-            engine.leave_out([task.index for task in coming[strange:]])
+        if out:
+            engine.leave_out([task.index for task in out])
             reason = f"it, or one below it, has another number of GPUs than the {running.gpus} of the strategy"
-            self._change = plan.without(self._change, coming[strange:], reason)
+            self._change = plan.without(self._change, out, reason)
         return kept
-
-    def _is_strange(self, index: int, down: Collection[int]) -> bool:
-        return index not in down and private.gpus("worker", index) != self._engine.running.gpus
 
 
 def _known(engine: ElasticEngine) -> plan.Known:
@@ -282,10 +280,9 @@ def _silent(engine: ElasticEngine, tasks: Mapping[tuple[str, int], str]) -> dict
 
 def _unreachable(text: str, silent: Mapping[tuple[str, int], str]) -> TasksUnreachableError:
     tasks = [(job, index, address) for (job, index), address in sorted(silent.items())]
-    causes = {(one.job, one.index): one for one in wait_for_tasks(tasks, timeout=0)}
-    missing = tuple(causes.get(task[:2], MissingTask(*task, Cause.NOT_GRPC)) for task in tasks)
-    lines = "".join(f"\n  {one}" for one in missing)
-    return TasksUnreachableError(f"{len(missing)} tasks do not answer. {text}{':' if lines else ''}{lines}", missing)
+    missing = wait_for_tasks(tasks, timeout=0, grpc=True)
+    who = f"{len(missing)} tasks do not answer. " if missing else ""
+    return TasksUnreachableError("\n  ".join([f"{who}{text}{':' if missing else ''}", *map(str, missing)]), missing)
 
 
 def _farewell(index: int, address: str) -> Callable[[], None]:

@@ -278,7 +278,9 @@ class ElasticEngine:
         tasks = tasks_of(wanted)
         if not asked and not self.answering({task: tasks[task] for task in lost & tasks.keys()}):
             return
-        down = tasks.keys() - self.answering(tasks)
+        there = tasks_of(self.running.server_def) | tasks  # TensorFlow says goodbye to those that go
+        silent = there.keys() - self.answering(there)
+        down = silent & tasks.keys()
         if any(job != "worker" for job, _ in down):
             return
         with self._state:
@@ -291,7 +293,7 @@ class ElasticEngine:
             request.before()
         began = time.monotonic()
         try:
-            with self.cut_off(down), self._guarded({task: tasks[task] for task in tasks.keys() - down}):
+            with self.cut_off(silent), self._guarded({task: there[task] for task in there.keys() - silent}):
                 self.running.update(without(wanted, {index for _, index in down}))
             _log.debug("TensorFlow's cluster is updated in %.2f s, without %s", time.monotonic() - began, sorted(down))
         except Exception as error:  # noqa: BLE001 - whatever TensorFlow raises

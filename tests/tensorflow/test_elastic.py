@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import threading
@@ -130,6 +131,20 @@ except errors.TasksBusyError as error:
     assert told[1]["firsts"][str(third)] > 0  # its iterator went on
     assert program.do("result = sizes(resize(coordinator, resolver, timeout=60))")[1] == ["/job:worker/task:2"]
     Path(contract.released_file(int(address.rpartition(":")[2]))).unlink()
+
+
+def test_worker_that_goes_and_hangs_is_not_waited_for(program: RunningProgram, third: int):
+    """TensorFlow says goodbye to a worker that goes; where it hangs, that would keep all others waiting for 20 s."""
+    program.do("result = tell(schedule(30))")
+    os.kill(third, signal.SIGSTOP)
+    program.shrink()
+
+    told = program.do(
+        "values = schedule(90)\nresult = [sizes(resize(coordinator, resolver, timeout=15)), tell(values)]"
+    )
+
+    assert told[0] == [[], ["/job:worker/task:2"], []]
+    assert told[1]["gain"] == 90
 
 
 def test_worker_at_another_address_takes_over(program: RunningProgram, third: int):

@@ -147,6 +147,18 @@ def test_worker_that_goes_and_hangs_is_not_waited_for(program: RunningProgram, t
     assert told[1]["gain"] == 90
 
 
+def test_worker_that_hangs_without_a_closure_goes(program: RunningProgram, third: int):
+    """A worker that hangs while it has nothing to do is told that it may go; the program does not wait for it."""
+    program.do("result = tell(schedule(30))")
+    os.kill(third, signal.SIGSTOP)
+    program.shrink()
+
+    told = program.do("result = [sizes(resize(coordinator, resolver, timeout=15)), tell(schedule(30))]")
+
+    assert told[0] == [[], ["/job:worker/task:2"], []]
+    assert told[1]["gain"] == 30
+
+
 def test_worker_at_another_address_takes_over(program: RunningProgram, third: int):
     """A worker whose address changed is the process that listens there; the old one is left alone."""
     program.do("result = tell(schedule(60))")

@@ -290,8 +290,11 @@ def _farewell(index: int, address: str) -> Callable[[], None]:
 
     def write() -> None:
         tensorflow = tensorflow_api.load("resize()")
+        # NB: on the worker's device these would be made under Python's lock: all threads would wait for one that hangs.
+        with tensorflow.device("CPU:0"):
+            name, content = map(tensorflow.constant, (contract.released_file(host_and_port(address)[1]), ""))
         with tensorflow.device(f"{device_name(index)}/device:CPU:0"):
-            tensorflow.io.write_file(contract.released_file(host_and_port(address)[1]), "")
+            tensorflow.io.write_file(name, content)
 
     return write
 

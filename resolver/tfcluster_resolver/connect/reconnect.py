@@ -29,11 +29,13 @@ _remembered: Final[set[str]] = set()
 _NAMED: Final = 10
 
 _WAYS_TO_RESIZE: Final = f"""The ways to go on:
-  1. end this process and start it again, restoring a checkpoint: the other tasks' servers need no restart;
-  2. in a process outside of the ClusterSpec (job_name="chief" where it has no chief, as ParameterServerStrategy wants
+  1. change the cluster in place: with a ClusterCoordinator call resize() or follow(), without one pass
+     on_change="update";
+  2. end this process and start it again, restoring a checkpoint: the other tasks' servers need no restart;
+  3. in a process outside of the ClusterSpec (job_name="chief" where it has no chief, as ParameterServerStrategy wants
      it, else {LOCALHOST!r}): save a checkpoint, drop every tensor, variable, function, strategy and coordinator of the
      old cluster, pass on_change="reset", and build them again;
-  3. stay on the old cluster: give everything the snapshot() that this process connected with."""
+  4. stay on the old cluster: give everything the snapshot() that this process connected with."""
 
 
 def permit(target: Target, *, on_change: str) -> None:

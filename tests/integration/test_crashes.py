@@ -98,6 +98,7 @@ def carried_out(world: World, step: Step) -> bool:
         and [c["status"] for c in told] == ["True"] * len(REPORTS)
         and not any(pod["metadata"].get("deletionTimestamp") for pod in pods)
         and step.done(pods)
+        and world.chief_knows_the_pods("c")
     )
 
 

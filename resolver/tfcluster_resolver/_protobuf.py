@@ -13,7 +13,7 @@ import sys
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
-from tfcluster_resolver import tensorflow_api
+from tfcluster_resolver._tensorflow import tensorflow_api
 from tfcluster_resolver.errors import ProtobufNotFoundError
 
 #: The protobuf package of TensorFlow's messages.

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from tfcluster_resolver import tensorflow_api
+from tfcluster_resolver._tensorflow import tensorflow_api
 from tfcluster_resolver.cluster import Membership, Task
 from tfcluster_resolver.errors import AcceleratorMismatchWarning
 

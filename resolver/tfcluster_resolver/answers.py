@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tfcluster_resolver import _arguments, accelerators, tensorflow_api
+from tfcluster_resolver import _arguments, accelerators
+from tfcluster_resolver._tensorflow import tensorflow_api
 from tfcluster_resolver.cluster import EVALUATOR, Membership, Task
 from tfcluster_resolver.cluster_spec import ClusterSpec
 from tfcluster_resolver.device_filters import ClusterDeviceFilters

@@ -10,7 +10,8 @@ import operator
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from tfcluster_resolver import _protobuf, device_names, tensorflow_api
+from tfcluster_resolver import _protobuf, device_names
+from tfcluster_resolver._tensorflow import tensorflow_api
 from tfcluster_resolver.errors import ArgumentTypeError, ArgumentValueError, DeviceNameError
 
 #: What a protobuf's int32 key can hold.

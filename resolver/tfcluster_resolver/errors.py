@@ -47,7 +47,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tfcluster_resolver.reachability import MissingTask
+    from tfcluster_resolver.waiting.reachability import MissingTask
 
 
 class TFClusterError(Exception):

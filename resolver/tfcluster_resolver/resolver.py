@@ -10,7 +10,8 @@ import copy
 import os
 from typing import Any, Self
 
-from tfcluster_resolver import _arguments, contract, tensorflow_class
+from tfcluster_resolver import _arguments, contract
+from tfcluster_resolver._tensorflow import registration
 from tfcluster_resolver.answers import ClusterAnswers
 from tfcluster_resolver.cluster import Membership, NewEpoch, difference, own_task
 from tfcluster_resolver.errors import ArgumentValueError, ViewError
@@ -239,4 +240,4 @@ class TFClusterResolver(ClusterAnswers):
         return f"<{type(self).__name__} {cluster}, /job:{self._task_type}/task:{self._task_id}>"
 
 
-tensorflow_class.register(TFClusterResolver)
+registration.register(TFClusterResolver)

@@ -41,6 +41,18 @@ while True:
             connection.sendall(socket.gethostname().encode())
 """
 
+#: Listens until its task leaves, and ends by itself then.
+LEAVE: Final = f"""
+import sys, threading, time
+from tfcluster_resolver import TFClusterResolver
+def end():
+    while not TFClusterResolver().leaving:
+        time.sleep(0.05)
+    os._exit(7)
+threading.Thread(target=end, daemon=True).start()
+{LISTEN}
+"""
+
 #: Fails at once.
 FAIL: Final = """
 import sys

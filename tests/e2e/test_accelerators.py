@@ -53,7 +53,7 @@ def test_granted_devices_are_counted(granted):
 
 
 def test_normal_start_rewrites_no_view(world):
-    """The view says how many devices each worker is granted from the start: nothing is rewritten when it has them."""
+    """The view says how many devices each worker is granted from the start; once it tells the chief of the pods."""
     start = world.pods_version()
     template = pod_template(world.image, resources={"limits": {GPU: 2}})
     world.launch_listeners("c", {"chief": {}, "worker": {"template": template}})
@@ -64,6 +64,7 @@ def test_normal_start_rewrites_no_view(world):
     assert sorted(entry for entry in history if entry[1].startswith("c-")) == [
         ("ADDED", "c-chief"),
         ("ADDED", "c-worker"),
+        ("MODIFIED", "c-chief"),
     ]
     assert world.view("c", "chief")["accelerators"] == {"worker": {"limits": {GPU: 2}}}
 

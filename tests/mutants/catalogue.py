@@ -10,6 +10,30 @@ from simulation.plans import Line, Plan, Step, Write
 #: Grouped by the parts of the operator.
 MUTANTS: Final = (
     Mutant(
+        name="who leaves is told to nobody",
+        file="model/views.py",
+        old="leaving=self._leaving,",
+        new="",
+        why="A task that has ten minutes to finish does not know it.",
+        plan=Plan("leave"),
+    ),
+    Mutant(
+        name="a task that stays is said to leave",
+        file="model/departures.py",
+        old="((job.replicas, last[job.name] + 1),)",
+        new="((0, last[job.name] + 1),)",
+        why="A server that is needed ends when the coordinator lets go of another.",
+        plan=Plan("leave"),
+    ),
+    Mutant(
+        name="pods that come for the first time are no news",
+        file="model/incarnations.py",
+        old="return everything, urgent or pods.complete",
+        new="return everything, urgent",
+        why="The coordinator can tell no later pod from the first one.",
+        plan=Plan("create"),
+    ),
+    Mutant(
         name="what TF_CONFIG says is part of the template",
         file="model/parse.py",
         old='made_from += ["tfConfig: Environment"] if tf_config else []',

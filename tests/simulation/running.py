@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from simulation import dialect, gauges, oracles, snapshot
+from simulation import departures, dialect, gauges, oracles, snapshot
 from simulation.actors import STEP_ACTIONS
 from simulation.faults import WRITES
 from simulation.oracles import Outcome
@@ -157,6 +157,7 @@ def _look_back(world: World, outcome: Outcome) -> None:
         *oracles.broken(history, moments),
         *oracles.unprotected(history, moments),
         *oracles.mistold(history, moments),
+        *departures.untold(history),
         *(f"{one} is not ours and is deleted" for one in world.trespasses),
     ]
     if not outcome.unfinished:

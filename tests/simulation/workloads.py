@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -173,6 +174,18 @@ def policies_are(*names: str) -> Until:
         found = world.kube.list("networkpolicies", NAMESPACE)
         closed = all({} not in one["spec"]["ingress"] for one in found)
         return closed and {one["metadata"]["name"] for one in found} == set(names)
+
+    return until
+
+
+def _leaves(job: str, *tasks: int) -> Until:
+    """Make a test of which tasks of a job every view says leave, from and up to; none where they are left out."""
+    said = {job: [list(tasks)]} if tasks else {}
+
+    def until(world: World) -> bool:
+        files = (one.get("data") or {} for one in world.kube.list("configmaps", NAMESPACE))
+        views = [json.loads(data["cluster.json"]) for data in files if "cluster.json" in data]
+        return bool(views) and all(view.get("leaving", {}) == said for view in views)
 
     return until
 
@@ -353,6 +366,21 @@ def _workloads() -> tuple[Workload, ...]:
             (
                 Step("create", _declare({"chief": job(1), "worker": job(2, drainSeconds=5)}), ready),
                 Step("down", _edit({"worker": {"replicas": 1}}), both(ready, pods_are("chief-0", "worker-0"))),
+            ),
+        ),
+        Workload(
+            "leave",
+            (
+                Step("create", _declare({"chief": job(1), "worker": job(3, drainSeconds=3600)}), ready),
+                Step("down", _edit({"worker": {"replicas": 1}}), both(ready, _leaves("worker", 1, 3))),
+                Step("one goes", _exit(143, "worker-2"), both(ready, _leaves("worker", 1, 2))),
+                Step("up", _edit({"worker": {"replicas": 2}}), both(ready, _leaves("worker"))),
+                Step("down again", _edit({"worker": {"replicas": 1}}), both(ready, _leaves("worker", 1, 2))),
+                Step(
+                    "the last goes",
+                    _exit(0, "worker-1"),
+                    both(ready, pods_are("chief-0", "worker-0"), _leaves("worker")),
+                ),
             ),
         ),
         Workload(

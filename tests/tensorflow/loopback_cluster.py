@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import random
 import shutil
 import signal
 import socket
@@ -19,14 +21,15 @@ DEADLINE = 240.0
 
 
 def free_ports(count: int) -> list[int]:
-    """Let the operating system choose ports that nobody uses."""
-    sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
+    """Choose ports that nobody uses, and that nobody is given for an outgoing connection before a server takes them."""
+    low = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    found: list[int] = []
+    while len(found) < count:
+        port = random.randrange(low // 2, low)  # noqa: S311 - nothing to guess
+        with socket.socket() as one, contextlib.suppress(OSError):
+            one.bind(("", port))
+            found += [port] if port not in found else []
+    return found
 
 
 class LoopbackCluster:
@@ -37,6 +40,7 @@ class LoopbackCluster:
         jobs: how many tasks each job has.
         filters: the device filters of all tasks of a job.
         limits: the extended resources that each task of a job asks for.
+        reach: up to how many tasks of a job filters are declared; two more than there are by default.
     """
 
     def __init__(
@@ -46,12 +50,16 @@ class LoopbackCluster:
         *,
         filters: Mapping[str, tuple[str, ...]] | None = None,
         limits: Mapping[str, Mapping[str, int]] | None = None,
+        reach: Mapping[str, int] | None = None,
     ) -> None:
         self.folder = folder
         ports = iter(free_ports(sum(jobs.values())))
         self.addresses = {job: [f"127.0.0.1:{next(ports)}" for _ in range(count)] for job, count in jobs.items()}
         self.filters = dict(filters or {})
         self.limits = dict(limits or {})
+        self.reach = {job: count + 2 for job, count in jobs.items()} | dict(reach or {})
+        #: Which pod each task is, by job and index; unknown ones are left out.
+        self.pods: dict[str, dict[int, str]] = {}
         self._processes: dict[tuple[str, int], subprocess.Popen[str]] = {}
         self._started: list[subprocess.Popen[str]] = []
         self._written = 0
@@ -69,9 +77,9 @@ class LoopbackCluster:
             rpc_layer="grpc",
             jobs={job: tuple(tasks) for job, tasks in self.addresses.items()},
             device_filters={
-                job: (contract.FilterRange(0, len(self.addresses[job]) + 2, texts),)
-                for job, texts in self.filters.items()
+                job: (contract.FilterRange(0, self.reach[job], texts),) for job, texts in self.filters.items()
             },
+            incarnations=self.pods,
             accelerators={job: contract.JobAccelerators(limits=counts) for job, counts in self.limits.items()},
             leaving=self.leaving,
         )

@@ -15,7 +15,7 @@ from loopback_cluster import LoopbackCluster
 _BEGIN = """
 import collections, json, os, sys, threading, time
 import tensorflow as tf
-from tfcluster_resolver import TFClusterResolver, connect_to_cluster, resize
+from tfcluster_resolver import TFClusterResolver, connect_to_cluster, follow, resize
 from tfcluster_resolver import errors
 
 resolver = TFClusterResolver()
@@ -70,6 +70,13 @@ def tell(values):
     return dict(gain=gain, where=where, firsts={process: each[0] for process, each in positions.items()}, gaps=gaps,
                 traces=len(traces))
 
+def takes(process):
+    "Go on until a process takes closures; the limit of the test ends it."
+    while True:
+        found = tell(schedule(12))
+        if process in found["where"]:
+            return found
+
 def sizes(change):
     parts = (change.added, change.removed, change.replaced)
     return [[f"/job:{task.job}/task:{task.index}" for task in part] for part in parts]
@@ -109,6 +116,7 @@ class RunningProgram:
         self.cluster = cluster
         self._log = cluster.folder / "program.log"
         self._epoch = 1
+        self._first = {job: list(addresses) for job, addresses in cluster.addresses.items()}
         self._process = subprocess.Popen(
             [sys.executable, "-c", _LOOP],
             env=cluster.environment("chief", 0),
@@ -140,18 +148,28 @@ class RunningProgram:
                 return answer["result"]
         raise AssertionError(f"the program ended with {self._process.wait()}: {self.log()}")
 
-    def publish(self) -> None:
-        """Publish what the cluster is now as a new epoch."""
+    def publish(self) -> int:
+        """Publish what the cluster is now as a new epoch, and give it."""
         self._epoch += 1
         self.cluster.publish(self._epoch)
+        return self._epoch
+
+    def publish_pods(self) -> None:
+        """Publish which pod each task is; that is no new epoch."""
+        self.cluster.publish(self._epoch)
+
+    def serve(self, job: str, count: int) -> list[int]:
+        """Start some more tasks without publishing them; gives their processes."""
+        servers = [self.cluster.serve(job, self.cluster.add_task(job)) for _ in range(count)]
+        for server in servers:
+            self.cluster.await_line(server, "serving")
+        return [server.pid for server in servers]
 
     def grow(self, job: str = "worker") -> int:
         """Start one more task and publish it; gives its process."""
-        index = self.cluster.add_task(job)
-        process = self.cluster.serve(job, index)
-        self.cluster.await_line(process, "serving")
+        (process,) = self.serve(job, 1)
         self.publish()
-        return process.pid
+        return process
 
     def shrink(self, job: str = "worker") -> str:
         """Publish one task less, whose process lives on; gives its address."""
@@ -160,11 +178,12 @@ class RunningProgram:
         return address
 
     def reset(self, **sizes: int) -> None:
-        """Bring the program back to some sizes, and end the processes of all tasks that are not used any more."""
+        """Bring the program back to its first tasks, and end the processes of all others."""
         if self._process.poll() is not None:
             return
         for job, size in sizes.items():
-            del self.cluster.addresses[job][size:]
+            self.cluster.addresses[job] = self._first[job][:size]
+        self.cluster.pods.clear()
         self.publish()
         self.do("resize(coordinator, resolver, timeout=60)\ntell([])")
         self.cluster.keep(sizes)

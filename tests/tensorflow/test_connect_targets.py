@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from tfcluster_resolver import ClusterSpec, TFClusterResolver, connect_to_cluster
-from tfcluster_resolver.connect_target import Target, target_of
+from tfcluster_resolver.connect.target import Target, target_of
 from tfcluster_resolver.errors import ArgumentError, ConnectError, CoordinatorNotInClusterError, NoSuchTaskError
 
 JOBS = {"chief": ["h:22"], "worker": ["h:222", "h:2222"], "ps": {1: "p1:1"}}

@@ -6,45 +6,17 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from loopback_cluster import LoopbackCluster
 from running_program import RunningProgram, written
 
 from tfcluster_resolver import contract
 
-FILTERS = {"worker": ("/job:ps", "/job:chief"), "ps": ("/job:worker", "/job:chief")}
+pytestmark = pytest.mark.usefixtures("two_workers")
 
 
-@pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningProgram]:
-    """Two workers and a ps, and a program that runs on them.  Each test leaves two workers."""
-    cluster = LoopbackCluster(tmp_path_factory.mktemp("elastic"), {"chief": 1, "worker": 2, "ps": 1}, filters=FILTERS)
-    cluster.serve_all("worker", "ps")
-    running = RunningProgram(cluster)
-    yield running
-    running.end()
-    cluster.end()
-
-
-@pytest.fixture(autouse=True)
-def two_workers(program: RunningProgram) -> Iterator[None]:
-    """Each test begins with two workers and one ps."""
-    yield
-    program.reset(worker=2, ps=1)
-
-
-@pytest.fixture
-def third(program: RunningProgram) -> int:
-    """A third worker that takes closures; gives its process."""
-    process = program.grow()
-    program.do("resize(coordinator, resolver, timeout=60)")
-    return process
-
-
-def test_worker_comes_while_closures_run(program: RunningProgram):
+def test_worker_comes_while_closures_run(program: RunningProgram, tmp_path: Path):
     """A new worker takes closures that were queued before it came, with its own dataset and table.
 
     Nothing is lost or done twice, no function is traced again, and the iterators of the others go on where they were.
@@ -52,23 +24,26 @@ def test_worker_comes_while_closures_run(program: RunningProgram):
     program.do("result = tell(schedule(20))")
     third = program.grow()
 
-    changed = program.do(
-        """
-values = schedule(300)
+    told = program.do(
+        f"""
+busy = [coordinator.schedule(until, args=("{tmp_path}/go",)) for _ in range(2)]
+values = schedule(50)
 change = resize(coordinator, resolver, timeout=60)
-result = [change.epoch, sizes(change), tell(values)]
+where = collections.Counter(int(value.fetch()[0]) for value in values)
+open("{tmp_path}/go", "w").close()
+coordinator.join()
+result = [sizes(change), where, tell(values), tell(schedule(60))]
 """
     )
 
-    epoch, sizes, told = changed
-    assert epoch == 2
+    sizes, where, during, after = told
     assert sizes == [["/job:worker/task:2"], [], []]
-    assert told["gain"] == 300
-    assert sum(told["where"].values()) == 300
-    assert told["where"][str(third)] > 0
-    assert told["firsts"][str(third)] == 0
-    assert told["gaps"] == []
-    assert told["traces"] == 1
+    assert where == {str(third): 50}
+    assert during["gain"] == 52
+    assert during["firsts"] == {str(third): 0}
+    assert after["gain"] == 60
+    assert during["gaps"] == after["gaps"] == []
+    assert after["traces"] == 1
 
 
 def test_closures_that_are_cancelled_cancel_nothing_else(program: RunningProgram):
@@ -99,10 +74,11 @@ finally:
 
 def test_dataset_made_later_has_a_value_for_every_worker(program: RunningProgram, third: int):
     """A per-worker dataset that is made after the growth works on all workers."""
-    told = program.do("later = dataset()\nresult = tell(schedule(100, of=later))\ndel later")
+    told = program.do("later = dataset()\nresult = tell(schedule(100, of=later))")
 
     assert told["gain"] == 100
-    assert set(told["where"]) == {str(third), *(str(program.pid("worker", index)) for index in (0, 1))}
+    processes = {third, *(program.pid("worker", index) for index in (0, 1))}
+    program.do(f"while not {processes} <= set(tell(schedule(30, of=later))['where']):\n    pass\ndel later")
 
 
 def test_worker_goes_while_closures_run(program: RunningProgram, third: int):
@@ -149,9 +125,8 @@ except errors.TasksBusyError as error:
     assert "did not finish the closure in hand. Nothing was changed" in refused[0]
     assert len(refused[1]) == 3
     written(tmp_path / "go")
-    told = program.do("coordinator.join()\nresult = [tell([])['gain'], tell(schedule(90))]")
+    told = program.do(f"coordinator.join()\nresult = [tell([])['gain'], takes({third})]")
     assert told[0] == 3
-    assert told[1]["where"][str(third)] > 0
     assert told[1]["gaps"] == []
     assert told[1]["firsts"][str(third)] > 0  # its iterator went on
     assert program.do("result = sizes(resize(coordinator, resolver, timeout=60))")[1] == ["/job:worker/task:2"]
@@ -164,7 +139,9 @@ def test_worker_that_goes_and_hangs_is_not_waited_for(program: RunningProgram, t
     os.kill(third, signal.SIGSTOP)
     program.shrink()
 
-    told = program.do("values = schedule(90)\nresult = [sizes(resize(coordinator, resolver, timeout=15)), tell(values)]")
+    told = program.do(
+        "values = schedule(90)\nresult = [sizes(resize(coordinator, resolver, timeout=15)), tell(values)]"
+    )
 
     assert told[0] == [[], ["/job:worker/task:2"], []]
     assert told[1]["gain"] == 90
@@ -193,16 +170,14 @@ def test_worker_at_another_address_takes_over(program: RunningProgram, third: in
         """
 values = schedule(300)
 change = resize(coordinator, resolver, timeout=60)
-result = [sizes(change), tell(values), tell(schedule(90))]
-"""
+result = [sizes(change), tell(values), takes(REPLACED)]
+""".replace("REPLACED", str(replaced))
     )
 
     sizes, during, after = told
     assert sizes == [[], [], ["/job:worker/task:2"]]
     assert during["gain"] == 300
-    assert during["where"][str(replaced)] > 0
     assert str(third) not in after["where"]
-    assert after["where"][str(replaced)] > 0
     assert after["traces"] == 1
 
 
@@ -219,19 +194,10 @@ def test_killed_worker_takes_closures_again(program: RunningProgram):
     back = cluster.serve("worker", 1)
     cluster.await_line(back, "serving")
 
-    program.do(TAKES.format(process=back.pid))
+    program.do(f"takes({back.pid})")
     again = cluster.serve("worker", 2)
     cluster.await_line(again, "serving")
-    program.do(TAKES.format(process=again.pid))
-
-
-#: Goes on until a process takes closures; the test's own limit ends it.
-TAKES = """
-while True:
-    told_now = tell(schedule(12))
-    if {process} in told_now["where"]:
-        break
-"""
+    program.do(f"takes({again.pid})")
 
 
 def test_new_ps_holds_new_variables_and_then_stays(program: RunningProgram):
@@ -294,24 +260,21 @@ except tf.errors.InvalidArgumentError as error:
     assert "/job:ps/replica:0/task:0" in message
 
 
-@pytest.mark.usefixtures("third")
-def test_worker_beyond_the_filters_is_refused(program: RunningProgram):
-    """A worker for which TensorFlow was given no device filters does not come; those below it do."""
+def test_task_beyond_the_filters_is_refused(program: RunningProgram):
+    """A task for which TensorFlow was given no device filters does not come; those below it do."""
     cluster = program.cluster
-    cluster.add_task("worker")
-    cluster.add_task("worker")  # the filters were declared up to the fourth
+    cluster.await_line(cluster.serve("ps", cluster.add_task("ps")), "serving")
+    cluster.add_task("ps")  # the filters were declared up to the second
     program.publish()
-    server = cluster.serve("worker", 3)
-    cluster.await_line(server, "serving")
 
     told = program.do(
         "change = resize(coordinator, resolver, timeout=60)\n"
         "result = [sizes(change), [str(one) for one in change.refused]]"
     )
 
-    assert told[0] == [["/job:worker/task:3"], [], []]
+    assert told[0] == [["/job:ps/task:1"], [], []]
     assert len(told[1]) == 1
-    assert "/job:worker/task:4" in told[1][0]
+    assert "/job:ps/task:2" in told[1][0]
     assert "has no device filters" in told[1][0]
 
 
@@ -334,14 +297,14 @@ values = schedule(200)
 for thread in threads: thread.start()
 for thread in threads: thread.join()
 resize(coordinator, resolver, timeout=60)
-result = [raised, tell(values), tell(schedule(60)), worker_threads()]
+result = [raised, tell(values), worker_threads()]
 """
     )
+    program.do(f"takes({third})")
 
-    raised, during, after, threads = told
+    raised, during, threads = told
     assert raised == []
     assert during["gain"] == 200
-    assert after["where"][str(third)] > 0
     assert len(threads) == 3
 
 
@@ -364,11 +327,11 @@ tell([])
 result = [sizes(change)[0], raised, tell(schedule(90))]
 """
     )
+    program.do(f"takes({third})")
 
     assert told[0] == ["/job:worker/task:2"]
     assert "wrong on purpose" in told[1]
     assert told[2]["gain"] == 90
-    assert told[2]["where"][str(third)] > 0
 
 
 class Half(threading.Thread):
@@ -422,7 +385,7 @@ def test_new_task_that_hangs_in_the_middle_is_left_out(program: RunningProgram):
     half.die()
     server = cluster.serve("worker", index)
     cluster.await_line(server, "serving")
-    program.do(TAKES.format(process=server.pid))
+    program.do(f"takes({server.pid})")
 
 
 def test_resize_ends_while_tensorflow_waits(program: RunningProgram):
@@ -451,7 +414,7 @@ except errors.TasksUnreachableError as error:
     server = cluster.serve("worker", index)
     cluster.await_line(server, "serving")
     program.do("resize(coordinator, resolver, timeout=120)\nassert len(worker_threads()) == 3")
-    program.do(TAKES.format(process=server.pid))
+    program.do(f"takes({server.pid})")
 
 
 def test_task_that_never_listens_changes_nothing(program: RunningProgram):
@@ -496,28 +459,47 @@ result = [sizes(change)[1], tell(values), worker_threads()]
     assert len(told[2]) == 2
 
 
+def test_worker_with_other_gpus_is_refused(program: RunningProgram):
+    """A worker with another number of GPUs than the strategy was built for does not come, and TensorFlow forgets it."""
+    program.grow()
+
+    told = program.do(
+        """
+strategy.extended._num_gpus_per_worker = 1  # as if the other workers had one; there is no other way on this machine
+change = resize(coordinator, resolver, timeout=60)
+strategy.extended._num_gpus_per_worker = 0
+result = [sizes(change), [str(one) for one in change.refused], worker_threads(), tell(schedule(30))["gain"]]
+while any("/job:worker/replica:0/task:2" in one.name for one in tf.config.list_logical_devices()):
+    pass
+"""
+    )
+
+    assert told[0] == [[], [], []]
+    assert "/job:worker/task:2" in told[1][0]
+    assert "another number of GPUs than the 1 of the strategy" in told[1][0]
+    assert len(told[2]) == 2
+    assert told[3] == 30
+
+
 def test_other_things_are_refused(program: RunningProgram):
-    """What is no ClusterCoordinator, and a cluster with other jobs, is refused with what to do."""
+    """What is no ClusterCoordinator, no resolver or no time, and a cluster with other jobs, is refused."""
     told = program.do(
         """
 result = []
 jobs = {"chief": ["a:1"], "worker": ["b:1"], "evaluators": ["c:1"]}
 other = TFClusterResolver.from_spec(jobs, "chief", 0)
-for arguments in ((strategy, resolver), (coordinator, other)):
+for given in (
+    lambda: resize(strategy, resolver),
+    lambda: follow(coordinator, jobs),
+    lambda: resize(coordinator, resolver, timeout="5"),
+    lambda: resize(coordinator, other, timeout=1),
+):
     try:
-        resize(*arguments, timeout=1)
-    except errors.ResizeError as error:
+        given()
+    except errors.TFClusterError as error:
         result.append([type(error).__name__, str(error)])
 """
     )
 
-    assert told[0][0] == "ResizeError"
-    assert told[1][0] == "RestartNeededError"
-    assert "the jobs are evaluators, worker in place of ps, worker" in told[1][1]
-
-
-def test_program_ends_as_any_other(program: RunningProgram):
-    """A program that was resized ends by itself, with nothing said about ours."""
-    before = len(program.log())
-    assert program.leave() == 0
-    assert "tfcluster" not in program.log()[before:]
+    assert [name for name, _ in told] == ["ArgumentTypeError"] * 3 + ["RestartNeededError"]
+    assert "the jobs are evaluators, worker in place of ps, worker" in told[3][1]

@@ -14,7 +14,7 @@ from tensorflow.python.distribute.cluster_resolver import cluster_resolver as th
 from tensorflow.python.eager import remote
 
 from tfcluster_resolver import TFClusterResolver, contract
-from tfcluster_resolver.connect_target import target_of
+from tfcluster_resolver.connect.target import target_of
 from tfcluster_resolver.errors import NoSuchTaskError
 
 GPU = "nvidia.com/gpu"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -59,7 +60,7 @@ def test_grid_is_what_the_views_say():
         shown = {
             f"{job}/{index}"
             for job, tasks in one.view.jobs.items()
-            for index in (tasks if isinstance(tasks, dict) else range(len(tasks)))
+            for index in (tasks if isinstance(tasks, Mapping) else range(len(tasks)))
         }
         read |= {f"{one.job}/{index}": shown | {f"{one.job}/{index}"} for index in one.tasks}
 

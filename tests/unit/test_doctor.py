@@ -19,7 +19,7 @@ from tfcluster_resolver.__main__ import main
 from tfcluster_resolver.cluster import Membership, Task
 from tfcluster_resolver.commands import checks, doctor, network_checks
 from tfcluster_resolver.commands.checks import Check, Verdict, free_memory
-from tfcluster_resolver.own_port import PortState, port_state, speaks_grpc
+from tfcluster_resolver.waiting.own_port import PortState, port_state, speaks_grpc
 
 SOURCES = Path(tfcluster_resolver.__file__).parent
 GPU = "nvidia.com/gpu"

@@ -530,10 +530,12 @@ def test_a_removed_job_takes_its_pods_and_its_views_along():
 
 
 def test_suspend_deletes_the_pods_and_keeps_the_rest():
-    """A suspended cluster has no pods; its Service and views stay, unchanged."""
+    """A suspended cluster has no pods; its Service and views stay, only that the chief's names no pods any more."""
     world = settled(make_cluster())
 
-    (deleted,) = groups(make_cluster(suspend=True, generation=2), world)
+    published, deleted = groups(make_cluster(suspend=True, generation=2), world)
+
+    assert published == ["Patch ConfigMap demo-chief ViewAmended"]
 
     assert {f"Delete Pod {name} Suspended" for name in ("demo-chief-0", "demo-worker-0", "demo-worker-1")} == set(
         deleted
@@ -546,8 +548,9 @@ def test_suspend_leaves_a_pod_of_others_alone():
     world = settled(make_cluster())
     world.edit("Pod", "demo-worker-1", FOREIGN["another controller's"])
 
-    deleted = world.plan(make_cluster(suspend=True, generation=2)).actions
+    actions = world.plan(make_cluster(suspend=True, generation=2)).actions
 
+    deleted = [one for one in actions if isinstance(one, Delete)]
     assert {one.name for one in deleted} == {"demo-chief-0", "demo-worker-0"}
 
 

@@ -19,7 +19,7 @@ import pytest
 from tfcluster_resolver import TFClusterResolver, contract, errors, serve, tf_config
 from tfcluster_resolver.__main__ import COMMANDS, main
 from tfcluster_resolver.commands.command import explain_codes
-from tfcluster_resolver.probes import Probes
+from tfcluster_resolver.waiting.probes import Probes
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 GPU = "nvidia.com/gpu"
@@ -450,7 +450,9 @@ def test_functions_need_a_task(function):
 def test_task_that_tensorflow_does_not_survive_is_refused(monkeypatch, capsys, job, said):
     """A name for which TensorFlow aborts the process is refused before TensorFlow is loaded, by both."""
     become(monkeypatch, job, 0, "w1:0")
-    monkeypatch.setattr("tfcluster_resolver.tensorflow_api.load", lambda _: pytest.fail("TensorFlow was loaded"))
+    monkeypatch.setattr(
+        "tfcluster_resolver._tensorflow.tensorflow_api.load", lambda _: pytest.fail("TensorFlow was loaded")
+    )
 
     assert main(["serve"]) == 71
     assert said in capsys.readouterr().err

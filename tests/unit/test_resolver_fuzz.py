@@ -20,8 +20,8 @@ INPUTS = int(os.environ.get("TFCLUSTER_FUZZ", "2000"))
 #: Processes, each with its own part of the inputs.
 PROCESSES = 2
 SEED = 11
-#: What a process may have used at most, in bytes: its libraries take 70 MiB, and a view may name 100,000 tasks.
-PEAK = 384 * 2**20
+#: What a process may have used at most, in bytes: its libraries take 70 MiB.
+PEAK = 192 * 2**20
 
 
 def start(first: int, last: int) -> subprocess.Popen[str]:

@@ -12,8 +12,8 @@ import pytest
 from support.waiting import eventually
 
 from tfcluster_resolver import TFClusterResolver, contract
+from tfcluster_resolver.elastic.meeting import meet
 from tfcluster_resolver.errors import PortTakenError, TasksUnreachableError
-from tfcluster_resolver.meeting import meet
 
 #: A guard against hanging, in seconds; nothing is judged by it.
 LONG = 30.0

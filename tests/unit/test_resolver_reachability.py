@@ -14,11 +14,10 @@ from pathlib import Path
 import pytest
 from support.waiting import eventually
 
-from tfcluster_resolver import name_lookups
 from tfcluster_resolver.errors import AddressError
-from tfcluster_resolver.probes import Probes
-from tfcluster_resolver.reachability import Cause, MissingTask, host_and_port
-from tfcluster_resolver.waiting import wait_for_tasks
+from tfcluster_resolver.waiting import name_lookups, wait_for_tasks
+from tfcluster_resolver.waiting.probes import Probes
+from tfcluster_resolver.waiting.reachability import Cause, MissingTask, host_and_port
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 #: A server's first frame in HTTP/2: settings, none of them.
@@ -104,7 +103,7 @@ def test_silent_task_times_out(black_hole):
 def test_silent_tasks_hide_none_that_answers(black_hole, listening, monkeypatch, count, descriptors):
     """However many tasks swallow their packets, the one that answers is seen in the same look."""
     if descriptors is not None:
-        monkeypatch.setattr("tfcluster_resolver.probes.descriptors", lambda _, part: descriptors // part)
+        monkeypatch.setattr("tfcluster_resolver.waiting.probes.descriptors", lambda _, part: descriptors // part)
     silent = silent_tasks(black_hole, count)
 
     missing = wait_for_tasks([*silent, ("ps", 0, listening)], timeout=0)
@@ -115,7 +114,7 @@ def test_silent_tasks_hide_none_that_answers(black_hole, listening, monkeypatch,
 
 def test_connections_at_once_are_bounded(black_hole, monkeypatch):
     """There are never more connections under way than the process has descriptors to spare, and none is left."""
-    monkeypatch.setattr("tfcluster_resolver.probes.descriptors", lambda _, part: 100 // part)
+    monkeypatch.setattr("tfcluster_resolver.waiting.probes.descriptors", lambda _, part: 100 // part)
     counts, real = [], Probes._connect
 
     def connect(probes, *arguments):
@@ -135,7 +134,7 @@ def test_process_without_descriptors_goes_on_with_those_it_has(listening):
     """Where the operating system gives no more sockets, a task waits for the end of another one's attempt."""
     text = f"""
 import resource, socket
-from tfcluster_resolver import probes
+from tfcluster_resolver.waiting import probes
 from tfcluster_resolver.waiting import wait_for_tasks
 probes.descriptors = lambda most, part: most
 host, port = {listening!r}.split(":")
@@ -359,7 +358,7 @@ def test_forked_child_looks_names_up_again():
     done = in_python(
         """
 import os, socket, threading
-from tfcluster_resolver import name_lookups
+from tfcluster_resolver.waiting import name_lookups
 from tfcluster_resolver.waiting import wait_for_tasks
 real = socket.getaddrinfo
 socket.getaddrinfo = lambda *_, **__: threading.Event().wait()

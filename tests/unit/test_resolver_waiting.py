@@ -25,8 +25,8 @@ from tfcluster_resolver.errors import (
     TasksUnreachableError,
     TFClusterError,
 )
-from tfcluster_resolver.probes import Probes
 from tfcluster_resolver.waiting import Wanted, wait_for
+from tfcluster_resolver.waiting.probes import Probes
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 

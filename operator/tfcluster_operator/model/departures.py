@@ -10,10 +10,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tfcluster_operator.model import naming
+from tfcluster_operator.model.observed import ObservedPod
 from tfcluster_operator.model.roster import Roster
+from tfcluster_operator.model.spec import Job, TFCluster
 
 #: The tasks that leave, by job, as the contract has them.
 Leaving = Mapping[str, tuple[tuple[int, int], ...]]
+
+
+def job_of(cluster: TFCluster, pod: ObservedPod) -> Job | None:
+    """Give the job of a pod by the pod's name, which nobody can edit; None where the job is declared no more."""
+    first, index = naming.first_pod_name(pod.meta.name)[0], naming.index_of(pod.meta.name)
+    return next((job for job in cluster.jobs if naming.pod_name(cluster.name, job.name, index) == first), None)
 
 
 def leaving_of(roster: Roster) -> Leaving:
@@ -27,7 +35,7 @@ def leaving_of(roster: Roster) -> Leaving:
     """
     last: dict[str, int] = {}
     for pod in (*roster.surplus, *roster.leaving):
-        job = roster.cluster.job(pod.meta.labels.get(naming.LABEL_JOB, ""))
+        job = job_of(roster.cluster, pod)
         if job is None or not job.drain_seconds or pod.meta.owner_uid != roster.cluster.uid:
             continue
         index = naming.index_of(pod.meta.name)

@@ -114,6 +114,13 @@ def pod_change(pod: ObservedPod, *, labels: Mapping[str, str], view_digest: str)
     return {"metadata": metadata} if metadata else None
 
 
+def surplus_change(pod: ObservedPod, *, labels: Mapping[str, str], since: int) -> dict[str, Any] | None:
+    """Give the patch that marks a pod as surplus and puts its labels right, or None where nothing differs."""
+    marks = {naming.ANNOTATION_SURPLUS_SINCE: str(since)}
+    metadata = _metadata_change(pod.meta, labels=labels, annotations=marks)
+    return {"metadata": metadata} if metadata else None
+
+
 def keeping(pod: ObservedPod, *, labels: Mapping[str, str]) -> dict[str, Any] | None:
     """Give the patch that marks a failed pod as kept, or None where it is."""
     # NB: an operator that knows of no kept pods must not count the failure again, or take the pod for its task's.

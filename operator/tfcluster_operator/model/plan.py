@@ -10,8 +10,9 @@ the next plan does the rest.
 
 from __future__ import annotations
 
-from tfcluster_operator.model import naming, reasons, views
+from tfcluster_operator.model import drift, naming, reasons, views
 from tfcluster_operator.model.actions import EVIDENCE, Delete, DeleteCluster, Gate, Patch, Plan
+from tfcluster_operator.model.departures import job_of
 from tfcluster_operator.model.foundations import (
     plan_config_map,
     plan_policies,
@@ -116,17 +117,19 @@ def _plan_surplus_pod(roster: Roster, pod: ObservedPod, now: float, story: Story
     if unhide(roster, pod, story):
         return
     name, uid = pod.meta.name, pod.meta.uid
-    job = roster.cluster.job(pod.meta.labels.get(naming.LABEL_JOB, ""))
+    job = job_of(roster.cluster, pod)
     left = scale_down.seconds_to_drain(job, pod, now)
     gate = object_gate("Pod", name)
-    if left <= 0:
+    if job is None or left <= 0:
         reason = reasons.SCALED_DOWN if job is not None else reasons.JOB_REMOVED
         story.do("free", Delete("Pod", name, uid, reason), gate=gate, needs=_what_an_end_needs(pod))
         return
     story.wake_after.append(left)
-    if not scale_down.since_when(pod, now):
-        change = {"metadata": {"annotations": {naming.ANNOTATION_SURPLUS_SINCE: str(int(now))}}}
-        story.do("free", Patch("Pod", name, uid, change, reasons.DRAINING), gate=gate)
+    since = scale_down.since_when(pod, now)
+    labels = naming.task_labels(roster.cluster.name, job.name, naming.index_of(name))
+    if change := drift.surplus_change(pod, labels=labels, since=int(since or now)):
+        reason = reasons.REPAIRED if since else reasons.DRAINING
+        story.do("free", Patch("Pod", name, uid, change, reason), gate=gate)
 
 
 def _what_an_end_needs(pod: ObservedPod) -> tuple[Gate, ...]:

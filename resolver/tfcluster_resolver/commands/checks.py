@@ -14,7 +14,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
-from tfcluster_resolver import __version__, contract, copies, tensorflow_api
+from tfcluster_resolver import __version__, contract, copies
+from tfcluster_resolver._tensorflow import tensorflow_api
 from tfcluster_resolver.accelerators import visible_accelerators
 from tfcluster_resolver.cluster import Membership, Task
 from tfcluster_resolver.resolver import TFClusterResolver

@@ -13,9 +13,9 @@ from typing import Final
 
 from tfcluster_resolver.cluster import Membership
 from tfcluster_resolver.commands.checks import Check, Verdict
-from tfcluster_resolver.own_port import PortState, port_state, speaks_grpc
-from tfcluster_resolver.reachability import host_and_port
 from tfcluster_resolver.waiting import wait_for_tasks
+from tfcluster_resolver.waiting.own_port import PortState, port_state, speaks_grpc
+from tfcluster_resolver.waiting.reachability import host_and_port
 
 #: Seconds that a name's look-up gets at least: a live DNS server answers in milliseconds.
 _LOOK_UP: Final = 3.0

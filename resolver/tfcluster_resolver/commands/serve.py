@@ -18,14 +18,15 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from tfcluster_resolver import contract, device_names, tensorflow_api
+from tfcluster_resolver import contract, device_names
+from tfcluster_resolver._tensorflow import tensorflow_api
 from tfcluster_resolver.cluster import Membership, Task
 from tfcluster_resolver.commands import exit_codes
 from tfcluster_resolver.commands.command import Command
 from tfcluster_resolver.commands.reading import read, seen_by, task_of, view_directory
 from tfcluster_resolver.errors import NoSuchTaskError, PortTakenError, ServeError, ViewError
-from tfcluster_resolver.own_port import PortState, port_state
-from tfcluster_resolver.reachability import host_and_port
+from tfcluster_resolver.waiting.own_port import PortState, port_state
+from tfcluster_resolver.waiting.reachability import host_and_port
 
 if TYPE_CHECKING:
     from tfcluster_resolver.resolver import TFClusterResolver

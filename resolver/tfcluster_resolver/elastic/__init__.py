@@ -1,22 +1,21 @@
 """Changing the size of a cluster under a running program.
 
 It decides who may change it when: one call at a time.  Which changes can be followed is decided in
-:mod:`tfcluster_resolver.elastic_plan`, and in which order one is made in :mod:`tfcluster_resolver._elastic_change`.
+:mod:`tfcluster_resolver.elastic.plan`, and in which order one is made in :mod:`tfcluster_resolver.elastic.change`.
 """
 
 from __future__ import annotations
 
 import importlib
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tfcluster_resolver import tensorflow_api
-from tfcluster_resolver.elastic_follow import Following, follow
-from tfcluster_resolver.elastic_plan import Change, Refusal
-from tfcluster_resolver.errors import TasksBusyError
-
-if TYPE_CHECKING:
-    from tfcluster_resolver.resolver import TFClusterResolver
+from tfcluster_resolver._arguments import seconds
+from tfcluster_resolver._tensorflow import tensorflow_api
+from tfcluster_resolver.elastic.following import LONGEST, Following, follow
+from tfcluster_resolver.elastic.plan import Change, Refusal
+from tfcluster_resolver.errors import ArgumentTypeError, TasksBusyError
+from tfcluster_resolver.resolver import TFClusterResolver
 
 __all__ = ["Change", "Following", "Refusal", "follow", "resize"]
 
@@ -45,16 +44,19 @@ def resize(coordinator: Any, resolver: TFClusterResolver, *, timeout: float = 30
         TasksBusyError: a worker did not finish its closure in time, or another resize did not end; nothing was changed.
         RestartNeededError: only a restart of the coordinator can follow the change, or this TensorFlow cannot be
             resized; nothing was changed.
-        ResizeError: ``coordinator`` is no ClusterCoordinator.
+        ArgumentError: an argument is of another type, or the timeout is below 0 or no number.
         TensorFlowNotFoundError: TensorFlow is not installed.
         ViewError: the view is missing, unreadable, malformed or too new.
     """
+    timeout = min(seconds(timeout, "timeout"), LONGEST)
     deadline = time.monotonic() + timeout
+    if not isinstance(resolver, TFClusterResolver):
+        raise ArgumentTypeError(f"resize() takes a TFClusterResolver, not {type(resolver).__name__}")
     tensorflow_api.load("resize()")
     # NB: loading it checks TensorFlow.
-    change = importlib.import_module("tfcluster_resolver._elastic_change")
+    change = importlib.import_module("tfcluster_resolver.elastic.change")
     engine = change.engine_of(coordinator, deadline)
-    if not engine.resizing.acquire(timeout=max(0.0, timeout)):
+    if not engine.resizing.acquire(timeout=timeout):
         raise TasksBusyError(f"another resize did not end within {timeout:g} s. This one changed nothing: try again")
     try:
         with engine.sockets.watched():

@@ -3,12 +3,13 @@
 It decides which TensorFlow can be resized: a version that our tests run, whose private parts are those that we know.
 Any other is refused when this module is loaded, before anything is changed.  Loading it imports TensorFlow, so only
 what resizes loads it, and only when it is asked to.  The names are used here, in
-:mod:`tfcluster_resolver._tensorflow_workers` and in :mod:`tfcluster_resolver._tensorflow_values`, and nowhere else.
+:mod:`tfcluster_resolver._tensorflow.workers` and in :mod:`tfcluster_resolver._tensorflow.values`, and nowhere else.
 """
 
 from __future__ import annotations
 
 import copy
+import gc
 import importlib
 import inspect
 import threading
@@ -21,6 +22,7 @@ from tfcluster_resolver.errors import RestartNeededError
 _VERSIONS: Final = ("2.19", "2.20", "2.21")
 
 _COORDINATOR: Final = "tensorflow.python.distribute.coordinator.cluster_coordinator"
+_STRATEGY: Final = "tensorflow.python.distribute.parameter_server_strategy_v2"
 _CONTEXT: Final = "tensorflow.python.eager.context"
 _CANCELLATION: Final = "tensorflow.python.eager.cancellation"
 
@@ -35,6 +37,7 @@ _USED: Final = {
     f"{_CANCELLATION}:CancellationManagerContext.__exit__": "_active_context",
     f"{_COORDINATOR}:Cluster.__init__": "_num_workers _num_ps _potential_ps_failures_lock _potential_ps_failures_count "
     "closure_queue failure_handler workers WorkerPreemptionHandler get_server_def",
+    f"{_STRATEGY}:ParameterServerStrategyV2Extended._set_num_gpus": "_num_gpus_per_worker",
     f"{_COORDINATOR}:ClusterCoordinator.__init__": "_cluster _strategy",
     f"{_COORDINATOR}:Worker.__init__": "worker_index device_name cluster executor failure_handler "
     "_resource_tracking_lock _resource_remote_value_refs _should_worker_thread_run _process_queue Thread start",
@@ -138,6 +141,11 @@ def update(wanted: Any) -> None:
     """
     with _updating:
         _context.context().update_server_def(wanted)
+
+
+def has_coordinator() -> bool:
+    """Tell whether a ClusterCoordinator of this process lives."""
+    return any(issubclass(type(one), coordinator_module.Cluster) for one in gc.get_objects())
 
 
 def use_executor(executor: Any) -> None:

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tfcluster_resolver import _arguments, tensorflow_api
+from tfcluster_resolver import _arguments
+from tfcluster_resolver._tensorflow import tensorflow_api
 from tfcluster_resolver.cluster import Task
 from tfcluster_resolver.cluster_spec import ClusterSpec
 from tfcluster_resolver.device_filters import filters_by_task

@@ -15,13 +15,14 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from tfcluster_resolver import tensorflow_api
-from tfcluster_resolver.elastic_plan import Change, Refusal
-from tfcluster_resolver.errors import RestartNeededError
+from tfcluster_resolver._arguments import seconds, seconds_or_none
+from tfcluster_resolver._tensorflow import tensorflow_api
+from tfcluster_resolver.elastic.plan import Change, Refusal
+from tfcluster_resolver.errors import ArgumentTypeError, RestartNeededError
+from tfcluster_resolver.resolver import TFClusterResolver
 
 if TYPE_CHECKING:
-    from tfcluster_resolver._elastic_engine import ElasticEngine
-    from tfcluster_resolver.resolver import TFClusterResolver
+    from tfcluster_resolver.elastic.engine import ElasticEngine
 
 _log: Final = logging.getLogger(__name__)
 
@@ -32,6 +33,10 @@ _LOOK_AT_LATE: Final = 0.25
 _TRY: Final = 30.0
 #: Seconds that the end of following waits for a change that is being made.
 _END: Final = 5.0
+
+
+#: Seconds that Python can wait for at most, and some to spare.
+LONGEST: Final = threading.TIMEOUT_MAX / 2
 
 
 class Following:
@@ -68,8 +73,11 @@ class Following:
         Returns:
             Whether it is; False after the timeout, or where following has ended.
         """
+        longest = seconds_or_none(timeout, "timeout")
         with self._news:
-            self._news.wait_for(lambda: self.epoch >= epoch or self._ended.is_set(), timeout)
+            self._news.wait_for(
+                lambda: self.epoch >= epoch or self._ended.is_set(), None if longest is None else min(longest, LONGEST)
+            )
             return self.epoch >= epoch
 
     def close(self) -> None:
@@ -129,7 +137,7 @@ class Following:
         return True
 
     def _step(self, now: TFClusterResolver) -> tuple[Change, tuple[Any, ...]]:
-        module = importlib.import_module("tfcluster_resolver._elastic_change")
+        module = importlib.import_module("tfcluster_resolver.elastic.change")
         with self._engine.resizing:
             change: tuple[Change, tuple[Any, ...]] = module.follow_once(
                 self._engine, now, time.monotonic() + _TRY, wait=False
@@ -183,9 +191,12 @@ def follow(
         What follows; leaving its ``with`` block ends it.
 
     Raises:
-        RestartNeededError, ResizeError, TasksUnreachableError, TensorFlowNotFoundError: see
+        ArgumentError, RestartNeededError, TasksUnreachableError, TensorFlowNotFoundError: see
             :func:`tfcluster_resolver.resize`; later ones are in ``error`` and in the log.
     """
+    deadline = time.monotonic() + min(seconds(timeout, "timeout"), LONGEST)
+    if not isinstance(resolver, TFClusterResolver):
+        raise ArgumentTypeError(f"follow() takes a TFClusterResolver, not {type(resolver).__name__}")
     tensorflow_api.load("follow()")
-    module = importlib.import_module("tfcluster_resolver._elastic_change")
-    return Following(module.engine_of(coordinator, time.monotonic() + timeout), resolver, on_change)
+    module = importlib.import_module("tfcluster_resolver.elastic.change")
+    return Following(module.engine_of(coordinator, deadline), resolver, on_change)

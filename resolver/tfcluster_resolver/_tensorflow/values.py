@@ -1,7 +1,8 @@
 """The per-worker values of a ClusterCoordinator: datasets, iterators, tables and variables, one for each worker.
 
 It decides that a container of them has a value for every worker at any time, also for those that come later: built by
-the same function as the first worker's.  :mod:`tfcluster_resolver._tensorflow` checked the private names that it uses.
+the same function as the first worker's.  :mod:`tfcluster_resolver._tensorflow.private` checked the private names that
+it uses.
 """
 
 # ruff: noqa: SLF001 - TensorFlow's own parts are what it is about
@@ -16,9 +17,9 @@ import weakref
 from collections.abc import Sequence
 from typing import Any, Final
 
-from tfcluster_resolver import _tensorflow
+from tfcluster_resolver._tensorflow import private
 
-_tf: Final[Any] = _tensorflow.coordinator_module
+_tf: Final[Any] = private.coordinator_module
 
 #: Held while workers come or go, and while per-worker values are made.
 changing: Final = threading.RLock()

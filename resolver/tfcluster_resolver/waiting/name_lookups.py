@@ -15,7 +15,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tfcluster_resolver.reachability import descriptors
+from tfcluster_resolver.waiting.reachability import descriptors
 
 #: Look-ups at one time in this process; a thread each, for as long as there is something to look up.
 _THREADS: Final = 64

@@ -10,8 +10,10 @@ import os
 from collections.abc import Callable
 from typing import Any, Final, Literal
 
-from tfcluster_resolver import _arguments, reconnect, tensorflow_api, waiting
-from tfcluster_resolver.connect_target import Target, target_of
+from tfcluster_resolver import _arguments, waiting
+from tfcluster_resolver._tensorflow import tensorflow_api
+from tfcluster_resolver.connect import in_place, reconnect
+from tfcluster_resolver.connect.target import Target, target_of
 from tfcluster_resolver.errors import ArgumentValueError, ConnectError, DeviceScopeError
 from tfcluster_resolver.resolver import TFClusterResolver
 from tfcluster_resolver.waiting import Wanted
@@ -24,6 +26,10 @@ _PARAMETER_SERVER_SETTINGS: Final = {
 }
 
 
+#: Has ParameterServerStrategy learn of lost workers from a service; any text switches it on, "0" too.
+_COORDINATION_SERVICE: Final = "TF_PSS_ENABLE_COORDINATION_SERVICE"
+
+
 def connect_to_cluster(  # noqa: PLR0917 - the signature of TensorFlow's function
     cluster_spec_or_resolver: Any,
     job_name: str | None = None,
@@ -33,7 +39,7 @@ def connect_to_cluster(  # noqa: PLR0917 - the signature of TensorFlow's functio
     cluster_device_filters: Any = None,
     *,
     timeout: float = 300.0,
-    on_change: Literal["refuse", "reset"] = "refuse",
+    on_change: Literal["refuse", "reset", "update"] = "refuse",
 ) -> None:
     """Connect this process to its cluster, as ``tf.config.experimental_connect_to_cluster`` does but bounded.
 
@@ -60,8 +66,10 @@ def connect_to_cluster(  # noqa: PLR0917 - the signature of TensorFlow's functio
         cluster_device_filters: ClusterDeviceFilters of TensorFlow's or ours, or a mapping from job to a mapping from
             index to a list of filters; by default those of the TFClusterResolver, declared up to maxReplicas.
         timeout: how long to wait for the tasks, in seconds; 0 looks once, for about a second.
-        on_change: what to do where this process is connected to another ClusterSpec already: "refuse", or "reset" the
+        on_change: what to do where this process is connected to another ClusterSpec already: "refuse"; "update" the
+            cluster and keep what lives on the tasks that stay, where nothing lives on those that go; or "reset" the
             connection, which only a process outside of both can, after it dropped all that lives on the old tasks.
+            A ClusterCoordinator's cluster is changed by :func:`tfcluster_resolver.resize`.
 
     Raises:
         TasksUnreachableError: some tasks did not answer in time; each is listed with its cause.
@@ -70,24 +78,33 @@ def connect_to_cluster(  # noqa: PLR0917 - the signature of TensorFlow's functio
         ServeError: this user may not listen on this task's port.
         CoordinatorNotInClusterError: the resolver's task is not in the ClusterSpec (an evaluator never is).
         ClusterChangedError: the ClusterSpec or its device filters differ from those that this process is connected
-            with, and a reset was not asked for or is not possible.
+            with, and an update or a reset was not asked for or is not possible.
+        RestartNeededError: this TensorFlow's cluster cannot be updated in place.
         ConnectedTooLateError: variables were made before, which the process's new job name would break.
         DeviceScopeError: it is called in a ``tf.device`` scope of another device than the master's CPU.
         NoSuchTaskError: ``task_index`` is none of that job.
         AddressError: an address is not "host:port".
-        ConnectError: TensorFlow refuses the cluster, such as the name of a job; or a resolver's master is not in it.
+        ConnectError: TensorFlow refuses the cluster, such as the name of a job; or a resolver's master is not in it; or
+            TF_PSS_ENABLE_COORDINATION_SERVICE is set.
         TensorFlowNotFoundError: TensorFlow is not installed.
         ViewError: the view is missing, unreadable, malformed or too new.
         ArgumentError: an argument is of another type or has a value that it cannot have, or it is called in a graph or
             a ``tf.function``.
     """
     seconds = _arguments.seconds(timeout, "timeout")
-    if on_change not in ("refuse", "reset"):
-        raise ArgumentValueError(f'on_change is "refuse" or "reset", not {on_change!r}')
+    if on_change not in ("refuse", "reset", "update"):
+        raise ArgumentValueError(f'on_change is "refuse", "reset" or "update", not {on_change!r}')
     tensorflow = tensorflow_api.load("connect_to_cluster()")
     if not tensorflow.executing_eagerly():
         raise ArgumentValueError(
             "connect_to_cluster() works in eager mode only: call it outside of graphs and tf.functions"
+        )
+
+    if os.environ.get(_COORDINATION_SERVICE):
+        raise ConnectError(
+            f"{_COORDINATION_SERVICE} is set, and the service cannot start in a process that has connected: the loss "
+            "of a worker would end the training. Unset it; or leave out connect_to_cluster(), and with it the "
+            "TFCluster's device filters"
         )
 
     def permitted() -> Target | None:
@@ -108,7 +125,10 @@ def connect_to_cluster(  # noqa: PLR0917 - the signature of TensorFlow's functio
     if target is None:  # TensorFlow's resolver says that its cluster is this process alone
         return
     reconnect.permit(target, on_change=on_change)  # the wait may have been long
-    _connect(target, tensorflow)
+    if on_change == "update" and in_place.update(target, seconds):
+        reconnect.remember(target)
+    else:
+        _connect(target, tensorflow)
 
 
 def _await_tasks(cluster: Any, permitted: Callable[[], Target | None], *, timeout: float) -> Target | None:

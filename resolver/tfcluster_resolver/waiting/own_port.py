@@ -10,8 +10,8 @@ import socket
 from enum import Enum
 
 from tfcluster_resolver.errors import PortTakenError, ServeError
-from tfcluster_resolver.reachability import host_and_port
 from tfcluster_resolver.waiting import wait_for_tasks
+from tfcluster_resolver.waiting.reachability import host_and_port
 
 
 class PortState(Enum):

@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tfcluster_resolver import own_port, tensorflow_api
-from tfcluster_resolver.connect_target import LOCALHOST, Target
+from tfcluster_resolver._tensorflow import tensorflow_api
+from tfcluster_resolver.connect import in_place
+from tfcluster_resolver.connect.target import LOCALHOST, Target
 from tfcluster_resolver.device_filters import filters_in_message
 from tfcluster_resolver.errors import ClusterChangedError, ConnectedTooLateError
+from tfcluster_resolver.waiting import own_port
 
 _Filters = Mapping[str, Mapping[int, tuple[str, ...]]]
 
@@ -27,11 +29,13 @@ _remembered: Final[set[str]] = set()
 _NAMED: Final = 10
 
 _WAYS_TO_RESIZE: Final = f"""The ways to go on:
-  1. end this process and start it again, restoring a checkpoint: the other tasks' servers need no restart;
-  2. in a process outside of the ClusterSpec (job_name="chief" where it has no chief, as ParameterServerStrategy wants
+  1. change the cluster in place: with a ClusterCoordinator call resize() or follow(), without one pass
+     on_change="update";
+  2. end this process and start it again, restoring a checkpoint: the other tasks' servers need no restart;
+  3. in a process outside of the ClusterSpec (job_name="chief" where it has no chief, as ParameterServerStrategy wants
      it, else {LOCALHOST!r}): save a checkpoint, drop every tensor, variable, function, strategy and coordinator of the
      old cluster, pass on_change="reset", and build them again;
-  3. stay on the old cluster: give everything the snapshot() that this process connected with."""
+  4. stay on the old cluster: give everything the snapshot() that this process connected with."""
 
 
 def permit(target: Target, *, on_change: str) -> None:
@@ -39,7 +43,7 @@ def permit(target: Target, *, on_change: str) -> None:
 
     Args:
         target: what it is to connect to.
-        on_change: "refuse" or "reset": what to do where it is connected to another cluster.
+        on_change: "refuse", "reset" or "update": what to do where it is connected to another cluster.
 
     Raises:
         ClusterChangedError: it is connected to another cluster, and is not to be reset or cannot be.
@@ -68,6 +72,9 @@ def permit(target: Target, *, on_change: str) -> None:
         f"this process is connected to {connection.spec} as /job:{connection.job}/task:{connection.index}, and is now "
         f"to connect to {target.spec} as /job:{target.job}/task:{target.index}"
     )
+    if on_change == "update":
+        in_place.permit(target, connection, first, changed)
+        return
     if on_change != "reset":
         raise ClusterChangedError(
             f"{changed}. The next use of anything on the old tasks would crash it.\n{_WAYS_TO_RESIZE}"

@@ -21,10 +21,10 @@ from tfcluster_resolver.errors import (
     TasksUnreachableError,
     ViewError,
 )
-from tfcluster_resolver.probes import Probes
-from tfcluster_resolver.reachability import MissingTask
 from tfcluster_resolver.resolver import TFClusterResolver
 from tfcluster_resolver.views.watch import GRACE
+from tfcluster_resolver.waiting.probes import Probes
+from tfcluster_resolver.waiting.reachability import MissingTask
 
 #: Seconds between two looks at the view.
 _LOOK: Final = 0.5

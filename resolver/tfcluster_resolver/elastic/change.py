@@ -9,17 +9,21 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from tfcluster_resolver import contract, elastic_plan, reconnect, tensorflow_api
-from tfcluster_resolver._elastic_engine import ElasticEngine, Hold, Request, tasks_of
-from tfcluster_resolver._tensorflow_workers import END, RECOVER, Running, device_name
+from tfcluster_resolver import contract
+from tfcluster_resolver._tensorflow import private, tensorflow_api
+from tfcluster_resolver._tensorflow.workers import END, RECOVER, Running, device_name
 from tfcluster_resolver.cluster import Task
-from tfcluster_resolver.elastic_plan import Change
-from tfcluster_resolver.errors import ResizeError, RestartNeededError, TasksBusyError, TasksUnreachableError
-from tfcluster_resolver.reachability import Cause, MissingTask, host_and_port
+from tfcluster_resolver.connect import reconnect
+from tfcluster_resolver.elastic import plan
+from tfcluster_resolver.elastic.engine import ElasticEngine
+from tfcluster_resolver.elastic.parts import Hold, Request, tasks_of
+from tfcluster_resolver.elastic.plan import Change
+from tfcluster_resolver.errors import ArgumentTypeError, RestartNeededError, TasksBusyError, TasksUnreachableError
 from tfcluster_resolver.waiting import wait_for_tasks
+from tfcluster_resolver.waiting.reachability import host_and_port
 
 if TYPE_CHECKING:
     from tfcluster_resolver.resolver import TFClusterResolver
@@ -48,7 +52,7 @@ def engine_of(coordinator: Any, deadline: float) -> ElasticEngine:
         The engine.
 
     Raises:
-        ResizeError, RestartNeededError, TasksUnreachableError: see :func:`tfcluster_resolver.elastic.resize`.
+        ArgumentTypeError, RestartNeededError, TasksUnreachableError: see :func:`tfcluster_resolver.elastic.resize`.
     """
     tensorflow = tensorflow_api.load("resize()")
     if isinstance(coordinator, tensorflow.distribute.MultiWorkerMirroredStrategy):
@@ -57,7 +61,8 @@ def engine_of(coordinator: Any, deadline: float) -> ElasticEngine:
             "changed: save a checkpoint and start all its workers again"
         )
     if not isinstance(coordinator, tensorflow.distribute.coordinator.ClusterCoordinator):
-        raise ResizeError(f"resize() takes a tf.distribute.coordinator.ClusterCoordinator, not {coordinator!r:.100}")
+        kind = type(coordinator).__name__
+        raise ArgumentTypeError(f"resize() takes a tf.distribute.coordinator.ClusterCoordinator, not {kind}")
     while True:
         with _taking_over:
             there: ElasticEngine | None = Running.engine_of(coordinator)
@@ -104,7 +109,7 @@ def follow_once(
         for job, tasks in membership.jobs().items()
     }
     known = _known(engine)
-    change = elastic_plan.plan(known, wanted, pods, membership.view.epoch)
+    change = plan.plan(known, wanted, pods, membership.view.epoch)
     late: tuple[Task, ...] = ()
     if not wait:
         coming = _addresses((*change.added, *change.replaced))
@@ -112,7 +117,7 @@ def follow_once(
         for task, address in _addresses(change.replaced).items():
             if task not in ready and known.jobs[task[0]][task[1]] == address:
                 engine.leave(task, pods[task])
-        part = elastic_plan.only(change, {Task(*task, coming[task]) for task in ready})
+        part = plan.only(change, {Task(*task, coming[task]) for task in ready})
         late = tuple(task for task in (*change.added, *change.replaced) if task not in (*part.added, *part.replaced))
         change = part
     if change:
@@ -132,9 +137,9 @@ class _Resize:
         deadline: when to give up, by the monotonic clock.
     """
 
-    def __init__(self, engine: ElasticEngine, known: elastic_plan.Known, change: Change, deadline: float) -> None:
+    def __init__(self, engine: ElasticEngine, known: plan.Known, change: Change, deadline: float) -> None:
         self._engine, self._known, self._change, self._deadline = engine, known, change, deadline
-        self._jobs = elastic_plan.changed(known.jobs, change)
+        self._jobs = plan.changed(known.jobs, change)
         self._gone = [task.index for task in change.removed if task.job == "worker"]
         self._replaced = [task.index for task in change.replaced if task.job == "worker"]
         #: Those that are another pod behind the same address: nobody finishes what the old one had in hand.
@@ -192,7 +197,7 @@ class _Resize:
         engine = self._engine
         wanted = engine.wanted_copy()
         for job in wanted.cluster.job:
-            if job.name in elastic_plan.ELASTIC:
+            if job.name in plan.ELASTIC:
                 job.tasks.clear()
                 job.tasks.update(self._jobs[job.name])
         request = Request(wanted, self._let_go, self._take_on, final=bool(self._gone))
@@ -224,27 +229,33 @@ class _Resize:
         for hold in leaving.values():
             hold.left.wait(max(0.0, end - time.monotonic()))
 
-    def _take_on(self) -> list[Any]:
+    def _take_on(self, down: Collection[int]) -> list[Any]:
         """Let the workers that came take closures; in the engine's thread."""
         engine, running = self._engine, self._engine.running
+        coming = sorted(task for task in self._change.added if task.job == "worker")
+        odd = [task for task in coming if task.index not in down and private.gpus("worker", task.index) != running.gpus]
+        out = [task for task in coming if odd and task >= odd[0]]
         count = len(self._jobs["worker"])
-        kept = running.drop(count - len([task for task in self._change.added if task.job == "worker"]))
-        running.set_sizes(count, len(self._jobs["ps"]))
-        for task in self._change.added:
-            if task.job == "worker":
-                running.start(task.index)
+        kept = running.drop(count - len(coming))
+        running.set_sizes(count - len(out), len(self._jobs["ps"]))
+        for task in coming[: len(coming) - len(out)]:
+            running.start(task.index)
         engine.release({index: self._holds[index] for index in self._replaced}, RECOVER)
         engine.release({index: self._holds[index] for index in self._gone}, END)
+        if out:
+            engine.leave_out([task.index for task in out])
+            reason = f"it, or one below it, has another number of GPUs than the {running.gpus} of the strategy"
+            self._change = plan.without(self._change, out, reason)
         return kept
 
 
-def _known(engine: ElasticEngine) -> elastic_plan.Known:
+def _known(engine: ElasticEngine) -> plan.Known:
     jobs: dict[str, dict[int, str]] = {}
     wanted = engine.wanted
     for (job, index), address in tasks_of(wanted).items():
         jobs.setdefault(job, {})[index] = address
     own = next((dict(job.tasks) for job in wanted.cluster.job if job.name == wanted.job_name), {})
-    return elastic_plan.Known(
+    return plan.Known(
         jobs,
         wanted.job_name,
         own.get(wanted.task_index, ""),
@@ -269,10 +280,9 @@ def _silent(engine: ElasticEngine, tasks: Mapping[tuple[str, int], str]) -> dict
 
 def _unreachable(text: str, silent: Mapping[tuple[str, int], str]) -> TasksUnreachableError:
     tasks = [(job, index, address) for (job, index), address in sorted(silent.items())]
-    causes = {(one.job, one.index): one for one in wait_for_tasks(tasks, timeout=0)}
-    missing = tuple(causes.get(task[:2], MissingTask(*task, Cause.NOT_GRPC)) for task in tasks)
-    lines = "".join(f"\n  {one}" for one in missing)
-    return TasksUnreachableError(f"{len(missing)} tasks do not answer. {text}{':' if lines else ''}{lines}", missing)
+    missing = wait_for_tasks(tasks, timeout=0, grpc=True)
+    who = f"{len(missing)} tasks do not answer. " if missing else ""
+    return TasksUnreachableError("\n  ".join([f"{who}{text}{':' if missing else ''}", *map(str, missing)]), missing)
 
 
 def _farewell(index: int, address: str) -> Callable[[], None]:

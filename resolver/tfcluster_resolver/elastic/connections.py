@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, TypeVar
 
-from tfcluster_resolver.reachability import host_and_port
+from tfcluster_resolver.waiting.reachability import GRPC_GREETING, host_and_port
 
 #: An IP address and a port.
 Peer = tuple[str, int]
@@ -36,8 +36,6 @@ _ESTABLISHED: Final = "01"
 _SYN_SENT: Final = "02"
 _TCP_SYN_SENT: Final = 2
 _IPV4_BYTES: Final = 4
-#: How HTTP/2, and so gRPC, begins (RFC 9113, 3.4), with the settings that must follow: none.
-_GREETING: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
 _SETTINGS: Final = b"\4"
 
 
@@ -81,7 +79,7 @@ def answers(addresses: Mapping[_T, str], *, seconds: float) -> dict[_T, Peer]:
 def _greet(address: str, seconds: float) -> Peer | None:
     try:
         with socket.create_connection(host_and_port(address), timeout=seconds) as connection:
-            connection.sendall(_GREETING)
+            connection.sendall(GRPC_GREETING)
             header = b""
             while len(header) < len(_SETTINGS) + 3:
                 part = connection.recv(64)

@@ -133,6 +133,13 @@ def only(change: Change, ready: Collection[Task]) -> Change:
     return Change(change.epoch, tuple(added), change.removed, replaced, change.refused)
 
 
+def without(change: Change, tasks: Collection[Task], reason: str) -> Change:
+    """Refuse tasks that were to come."""
+    added = tuple(task for task in change.added if task not in tasks)
+    refused = (*change.refused, *(Refusal(task, reason) for task in tasks))
+    return Change(change.epoch, added, change.removed, change.replaced, refused)
+
+
 def changed(jobs: Jobs, change: Change) -> dict[str, dict[int, str]]:
     """Give the tasks that the program uses after a change."""
     after = {job: dict(tasks) for job, tasks in jobs.items()}

@@ -17,9 +17,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from tfcluster_resolver import name_lookups
-from tfcluster_resolver.name_lookups import LookUp
-from tfcluster_resolver.reachability import (
+from tfcluster_resolver.waiting import name_lookups
+from tfcluster_resolver.waiting.name_lookups import LookUp
+from tfcluster_resolver.waiting.reachability import (
     GRPC_GREETING,
     Cause,
     MissingTask,

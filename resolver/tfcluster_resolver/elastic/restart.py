@@ -13,10 +13,11 @@ import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from tfcluster_resolver import _arguments, tensorflow_api
+from tfcluster_resolver import _arguments
+from tfcluster_resolver._tensorflow import tensorflow_api
 from tfcluster_resolver.cluster import EVALUATOR
+from tfcluster_resolver.elastic.meeting import declared, meet, own_in
 from tfcluster_resolver.errors import ArgumentTypeError, CoordinatorNotInClusterError, ViewError
-from tfcluster_resolver.meeting import declared, meet, own_in
 from tfcluster_resolver.resolver import TFClusterResolver
 
 

@@ -18,14 +18,13 @@ import logging
 import threading
 import time
 import weakref
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
-from tfcluster_resolver import _tensorflow_workers as workers_of
-from tfcluster_resolver._connections import Peer, Sockets, answers
-from tfcluster_resolver._tensorflow_workers import END, GO_ON, RECOVER, Running
-
-Task = tuple[str, int]
+from tfcluster_resolver._tensorflow.workers import GO_ON, RECOVER, Running
+from tfcluster_resolver.elastic.connections import Peer, Sockets, answers
+from tfcluster_resolver.elastic.parts import Hold, Request, tasks_of, without
+from tfcluster_resolver.elastic.parts import TaskKey as Task
 
 _log: Final = logging.getLogger(__name__)
 
@@ -36,61 +35,6 @@ _LOOK_AGAIN: Final = 0.25
 _PATIENCE: Final = 2.0
 #: Seconds between two looks where nothing is known to be wrong.
 _IDLE: Final = 5.0
-
-
-class Hold:
-    """Keeps a worker's thread between two closures until it is decided what becomes of it."""
-
-    def __init__(self) -> None:
-        self.held = threading.Event()
-        self.left = threading.Event()
-        self._decided = threading.Event()
-        self._fate = GO_ON
-        self._farewell: Callable[[], None] | None = None
-
-    def decide(self, fate: str, farewell: Callable[[], None] | None = None) -> None:
-        """Let the thread go: GO_ON, RECOVER or END; the first word counts."""
-        if not self._decided.is_set():
-            self._fate, self._farewell = fate, farewell
-            self._decided.set()
-
-    def wait(self) -> str:
-        """Wait, in the worker's thread, and give its fate."""
-        self.held.set()
-        self._decided.wait()
-        if self._farewell is not None:
-            with contextlib.suppress(Exception):
-                self._farewell()
-        self.left.set()
-        return self._fate
-
-    def act(self, worker: Any) -> None:
-        """Wait in the thread of a worker that lives, and do what its fate says, once."""
-        if self.left.is_set():
-            return
-        fate = self.wait()
-        if fate == END:
-            workers_of.leave(worker)
-        elif fate == RECOVER:
-            workers_of.recover(worker)
-
-
-class Request:
-    """A change of the cluster that the thread is to make.
-
-    Args:
-        wanted: the cluster as it shall be, a ServerDef message.
-        before: done when TensorFlow is about to be asked.
-        after: done when TensorFlow's cluster has changed; gives what has to live until then.
-        final: whether it cannot be taken back once ``before`` was done.
-    """
-
-    def __init__(self, wanted: Any, before: Callable[[], None], after: Callable[[], list[Any]], *, final: bool) -> None:
-        self.wanted, self.before, self.after, self.final = wanted, before, after, final
-        self.previous: Any = None
-        self.begun = self.updating = False
-        self.error: Exception | None = None
-        self.done = threading.Event()
 
 
 class ElasticEngine:
@@ -218,6 +162,11 @@ class ElasticEngine:
             self.forget(task)
             self.running.wake()
 
+    def leave_out(self, workers: Collection[int]) -> None:
+        """Have TensorFlow's cluster go on without some workers that came just now."""
+        with self._state:
+            self.wanted, self._dirty = without(self.wanted, workers), True
+
     def cut_off(self, tasks: Collection[Task]) -> contextlib.AbstractContextManager[None]:
         """Close the connections to some tasks for a while."""
         there = tasks_of(self.wanted) | tasks_of(self.running.server_def)
@@ -278,9 +227,7 @@ class ElasticEngine:
         tasks = tasks_of(wanted)
         if not asked and not self.answering({task: tasks[task] for task in lost & tasks.keys()}):
             return
-        there = tasks_of(self.running.server_def) | tasks  # TensorFlow says goodbye to those that go
-        silent = there.keys() - self.answering(there)
-        down = silent & tasks.keys()
+        down = tasks.keys() - self.answering(tasks)
         if any(job != "worker" for job, _ in down):
             return
         with self._state:
@@ -291,15 +238,22 @@ class ElasticEngine:
                 request.begun = request.updating = True
         if request is not None:
             request.before()
+        before = tasks_of(self.running.server_def)
+        leaving = {task: address for task, address in before.items() if tasks.get(task) != address}
+        silent = leaving.keys() - self.answering(leaving)  # TensorFlow would wait for their last word
         began = time.monotonic()
         try:
-            with self.cut_off(silent), self._guarded({task: there[task] for task in there.keys() - silent}):
+            with (
+                self.sockets.watched(),
+                self.cut_off(down | silent),
+                self._guarded({task: tasks[task] for task in tasks.keys() - down}),
+            ):
                 self.running.update(without(wanted, {index for _, index in down}))
             _log.debug("TensorFlow's cluster is updated in %.2f s, without %s", time.monotonic() - began, sorted(down))
         except Exception as error:  # noqa: BLE001 - whatever TensorFlow raises
             self._not_settled(request, error, kept)
             return
-        kept += request.after() if request is not None else []
+        kept += request.after({index for _, index in down}) if request is not None else []
         with self._state:
             self._out = {index for _, index in down}
             self._failed = (self._failed - failed) & {index for job, index in tasks if job == "worker"}
@@ -343,23 +297,3 @@ def _stop(engine: weakref.ref[ElasticEngine]) -> None:
     there = engine()
     if there is not None:
         there.stop()
-
-
-def tasks_of(server_def: Any) -> dict[Task, str]:
-    """Give the addresses of a cluster's tasks but the own one's."""
-    return {
-        (job.name, index): address
-        for job in server_def.cluster.job
-        for index, address in job.tasks.items()
-        if job.name != server_def.job_name
-    }
-
-
-def without(server_def: Any, workers: Collection[int]) -> Any:
-    """Copy a cluster, without some of its workers."""
-    new = copy.deepcopy(server_def)
-    for job in new.cluster.job:
-        if job.name == "worker":
-            for index in workers:
-                job.tasks.pop(index, None)
-    return new

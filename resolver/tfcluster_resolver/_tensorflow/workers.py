@@ -1,7 +1,7 @@
 """A running ClusterCoordinator taken apart: its workers' threads, its per-worker values, its handling of lost workers.
 
-It decides nothing: it does to TensorFlow's objects what :mod:`tfcluster_resolver._elastic_engine` decides.  Its private
-names are those that :mod:`tfcluster_resolver._tensorflow` checked.
+It decides nothing: it does to TensorFlow's objects what :mod:`tfcluster_resolver.elastic.engine` decides.  Its private
+names are those that :mod:`tfcluster_resolver._tensorflow.private` checked.
 """
 
 # ruff: noqa: SLF001 - TensorFlow's own parts are what it is about
@@ -15,10 +15,10 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, Final, Protocol
 
-from tfcluster_resolver import _tensorflow, _tensorflow_values
+from tfcluster_resolver._tensorflow import private, values
 from tfcluster_resolver.errors import RestartNeededError
 
-_tf: Final[Any] = _tensorflow.coordinator_module
+_tf: Final[Any] = private.coordinator_module
 
 #: What becomes of a worker's thread: it goes on, begins anew with another process, or ends.
 GO_ON: Final = "go on"
@@ -153,8 +153,8 @@ class Running:
             handler.__class__ = _Handler
         finally:
             handler._cluster_update_lock.release()
-        _tensorflow.cancel_by_thread()
-        _tensorflow_values.track(self._cluster)
+        private.cancel_by_thread()
+        values.track(self._cluster)
         for worker in self._cluster.workers:
             self.order(worker.worker_index, _use_own_executor)
         return True
@@ -188,7 +188,7 @@ class Running:
 
     def update(self, wanted: Any) -> None:
         """Change TensorFlow's cluster; it blocks as long as a task of it does not answer."""
-        _tensorflow.update(wanted)
+        private.update(wanted)
         self._handler._server_def = wanted
 
     def recovered(self, error: Exception | None = None) -> None:
@@ -217,14 +217,14 @@ class Running:
     def start(self, index: int) -> None:
         """Start the thread of a worker that is new; it builds what it holds of per-worker values first."""
         cluster, queue = self._cluster, self._cluster.closure_queue
-        with _tensorflow_values.changing:
-            values = _tensorflow_values.grow(cluster, index)
+        with values.changing:
+            grown = values.grow(cluster, index)
 
             def begin(worker: Any) -> None:
                 _use_own_executor(worker)
                 with worker._resource_tracking_lock:
-                    worker._resource_remote_value_refs += [weakref.ref(value) for value in values]
-                for value in values:
+                    worker._resource_remote_value_refs += [weakref.ref(value) for value in grown]
+                for value in grown:
                     queue.put(value._closure, tag=index)
 
             self.order(index, begin)
@@ -237,13 +237,19 @@ class Running:
             What lived on them: TensorFlow may wait for the worker of it where the last reference goes.
         """
         cluster, queue = self._cluster, self._cluster.closure_queue
-        with _tensorflow_values.changing:
-            kept: list[Any] = [*cluster.workers[count:], *_tensorflow_values.shrink(cluster, count)]
+        with values.changing:
+            kept: list[Any] = [*cluster.workers[count:], *values.shrink(cluster, count)]
             for worker in cluster.workers[count:]:
                 with queue._queue_lock:
                     queue.clear_tag_unlocked(worker.worker_index)
             del cluster.workers[count:]
         return kept
+
+    @property
+    def gpus(self) -> int:
+        """How many GPUs of each worker the strategy was built for; 0 where it is gone."""
+        strategy = self._strategy()
+        return 0 if strategy is None else int(strategy.extended._num_gpus_per_worker)
 
     def set_sizes(self, workers: int, ps: int) -> None:
         """Tell the strategy how many there are; new variables go to all ps."""
@@ -271,4 +277,4 @@ def _use_own_executor(worker: Any) -> None:
     Else the end of each closure waits for the one that all threads share, and there something of a lost worker may wait
     for gRPC: all workers would stand still.
     """
-    _tensorflow.use_executor(worker.executor)
+    private.use_executor(worker.executor)

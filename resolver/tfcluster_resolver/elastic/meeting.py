@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from tfcluster_resolver.cluster import Membership, Task
 from tfcluster_resolver.errors import PortTakenError, TasksUnreachableError
-from tfcluster_resolver.reachability import Cause, MissingTask, host_and_port
+from tfcluster_resolver.waiting.reachability import Cause, MissingTask, host_and_port
 
 if TYPE_CHECKING:
     from tfcluster_resolver.resolver import TFClusterResolver

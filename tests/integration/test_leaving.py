@@ -1,0 +1,121 @@
+"""Tasks that leave, and which pod each task is, on a real API server: what views say, when, and at what cost."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+from support.lives import await_pods_left, launch_running
+from support.objects import PODS
+from support.rbac import OPERATOR_USER
+from support.waiting import eventually
+from support.world import World, task_names
+
+pytestmark = pytest.mark.usefixtures("operator")
+
+JOBS = {"chief": {}, "worker": {"replicas": 3, "drainSeconds": 600}}
+
+
+def views(world: World) -> dict[str, dict]:
+    return {job: world.view("c", job) for job in ("chief", "worker")}
+
+
+def leaving(world: World) -> list[dict]:
+    return [view.get("leaving", {}) for view in views(world).values()]
+
+
+def known_pods(world: World) -> dict:
+    return world.view("c", "chief").get("incarnations", {})
+
+
+def short(uid: str) -> str:
+    return hashlib.sha256(uid.encode()).hexdigest()[:6]
+
+
+def await_known(world: World, pods: dict[str, str]) -> None:
+    """Wait until the chief's view names the pods, by index of the worker."""
+    expected = {"worker": {name.rpartition("-")[2]: short(uid) for name, uid in pods.items() if "worker" in name}}
+    eventually(lambda: known_pods(world), lambda known: known == expected, what="the chief knows the pods")
+
+
+def await_leaving(world: World, said: dict) -> None:
+    eventually(lambda: leaving(world), lambda found: found == [said, said], what=f"every view says {said} leaves")
+
+
+def test_a_pod_that_leaves_by_itself_is_not_waited_for(world, kubelet):
+    """Of two that may take ten minutes, each ends by itself: it is gone at once, without a failure; views say so."""
+    launch_running(world, kubelet, "c", JOBS)
+    world.await_condition("c", "Ready", status="True")
+
+    generation = world.scale("c", replicas=1)
+    await_leaving(world, {"worker": [[1, 3]]})
+    assert {view["epoch"] for view in views(world).values()} == {generation}
+    kubelet.fail("c-worker-2", exit_code=143)
+    await_pods_left(world, kubelet, "c", task_names("c", chief=1, worker=2))
+    await_leaving(world, {"worker": [[1, 2]]})
+    kubelet.succeed("c-worker-1")
+    await_pods_left(world, kubelet, "c", task_names("c", chief=1, worker=1))
+
+    await_leaving(world, {})
+    status = world.await_settled("c")["status"]
+    assert {view["epoch"] for view in views(world).values()} == {generation}
+    assert (status["restarts"], status["jobs"]["worker"]["succeeded"]) == (0, 0)
+    assert "Failed" not in {one["type"] for one in status["conditions"] if one["status"] == "True"}
+
+
+def test_who_left_and_is_declared_again_runs_again(world, kubelet):
+    """The end of a program that was told to leave completes no task."""
+    uids = launch_running(world, kubelet, "c", JOBS)
+    world.scale("c", replicas=2)
+    eventually(
+        lambda: world.demand(PODS, "c-worker-2")["metadata"]["annotations"].get("tfcluster.dev/surplus-since"),
+        what="the surplus pod is marked",
+    )
+    kubelet.succeed("c-worker-2")
+    world.scale("c", replicas=3)
+
+    world.await_replaced("c-worker-2", uids["c-worker-2"])
+    assert world.await_settled("c")["status"]["jobs"]["worker"]["succeeded"] == 0
+
+
+def test_a_launch_tells_the_chief_once(world, audit):
+    """Beside what is created: one write of the chief's view, one of its pod, no other of a view or a pod."""
+    position = audit.position()
+    world.launch("c", dict(JOBS))
+    uids = {
+        name: pod["metadata"]["uid"]
+        for name, pod in world.await_pods_of("c", task_names("c", chief=1, worker=3)).items()
+    }
+    await_known(world, uids)
+    world.await_settled("c")
+    audit.await_quiet(OPERATOR_USER, namespace=world.namespace)
+
+    writes = audit.writes(position, user=OPERATOR_USER, namespace=world.namespace)
+    patches = [(w.target, w.name) for w in writes if w.verb == "patch" and w.resource != "tfclusters"]
+    assert sorted(patches) == [("configmaps", "c-chief"), ("pods", "c-chief-0")]
+    assert "ViewAmended" not in {event["reason"] for event in world.events("c")}
+    assert "incarnations" not in world.view("c", "worker")
+
+
+def test_a_new_pod_is_told_to_the_chief_and_to_nobody_else(world, kubelet, audit):
+    """The chief's view names the new pod; its own pod is told, no other is touched, and the epoch stays."""
+    uids = launch_running(world, kubelet, "c", JOBS)
+    await_known(world, uids)
+    world.await_settled("c")
+    epoch = world.view("c", "chief")["epoch"]
+    position = audit.position()
+
+    world.delete(PODS, "c-worker-1")
+    kubelet.stop("c-worker-1")
+    uid = world.await_replaced("c-worker-1", uids["c-worker-1"])["metadata"]["uid"]
+
+    await_known(world, {**uids, "c-worker-1": uid})
+    kubelet.run("c-worker-1")
+    world.await_settled("c")
+    patches = [
+        (w.target, w.name)
+        for w in audit.writes(position, user=OPERATOR_USER, namespace=world.namespace)
+        if w.verb == "patch" and w.resource != "tfclusters"
+    ]
+    assert sorted(patches) == [("configmaps", "c-chief"), ("pods", "c-chief-0")]
+    assert world.view("c", "chief")["epoch"] == epoch

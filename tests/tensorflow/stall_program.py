@@ -1,0 +1,141 @@
+"""A program whose worker's machine vanishes without a word; run in network and mount namespaces of its own.
+
+Its arguments are a folder, and "follow" or "alone".  It prints, as JSON, how many closures the other workers did
+meanwhile, the longest time in which none of them did any, and how long the new machine's worker took to do some after
+it listened: null where it did none within a minute.
+"""
+
+# ruff: noqa: E402 - the paths come first
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+sys.path[:0] = [str(ROOT / "resolver"), str(ROOT / "tests")]
+
+from loopback_cluster import LoopbackCluster
+
+OLD, NEW = "127.0.0.9", "127.0.0.10"
+
+
+def name_to(ip: str) -> None:
+    """Have the worker's name lead to an address."""
+    Path("/etc/hosts").write_text(f"127.0.0.1 localhost\n{ip} worker1.lab\n")
+
+
+def main(folder: Path, *, following: bool) -> dict[str, Any]:
+    """Lose a machine while closures run, and bring another one in its place."""
+    name_to(OLD)
+    cluster = LoopbackCluster(folder, {"chief": 1, "worker": 3, "ps": 1})
+    cluster.addresses["worker"][1] = cluster.addresses["worker"][1].replace("127.0.0.1", "worker1.lab")
+    cluster.pods = {"worker": {0: "a", 1: "b", 2: "c"}}
+    cluster.publish(1)
+    cluster.serve_all("worker", "ps")
+    os.environ.update(cluster.environment("chief", 0))
+    try:
+        return lose(cluster, following=following)
+    finally:
+        cluster.end()
+
+
+class Program:
+    """A program that always has closures queued."""
+
+    def __init__(self) -> None:
+        import tensorflow as tf
+
+        from tfcluster_resolver import TFClusterResolver, connect_to_cluster
+
+        self.resolver = TFClusterResolver()
+        now = self.resolver.snapshot()
+        connect_to_cluster(now)
+        strategy = tf.distribute.ParameterServerStrategy(now)
+        self.coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
+
+        @tf.function
+        def step(iterator: Any) -> Any:
+            next(iterator)
+            process = tf.strings.to_number(tf.strings.split(tf.io.read_file("/proc/self/stat"))[0], tf.int32)
+            return process, tf.timestamp()
+
+        dataset = tf.function(lambda: tf.data.Dataset.range(10**9))
+        self._step = step
+        self._iterator = iter(self.coordinator.create_per_worker_dataset(dataset))
+        self._values: list[Any] = []
+        self._stop = threading.Event()
+        self._feeder = threading.Thread(target=self._feed, daemon=True)
+        self._feeder.start()
+
+    def _feed(self) -> None:
+        while not self._stop.is_set():
+            self._values.append(self.coordinator.schedule(self._step, args=(self._iterator,)))
+            while sum(not _is_done(value) for value in self._values[-50:]) > 9 and not self._stop.is_set():
+                time.sleep(0.005)
+
+    def done(self) -> list[tuple[int, float]]:
+        """Give process and time of each closure that is done."""
+        fetched = [value.fetch() for value in list(self._values) if _is_done(value)]
+        return [(int(process), float(when)) for process, when in fetched]
+
+    def end(self) -> int:
+        """Wait for all closures; gives how many are lost."""
+        self._stop.set()
+        self._feeder.join()
+        self.coordinator.join()
+        return len(self._values) - len(self.done())
+
+
+def _is_done(value: Any) -> bool:
+    return bool(value._status_available_event.is_set())
+
+
+def lose(cluster: LoopbackCluster, *, following: bool) -> dict[str, Any]:
+    """Run the program itself."""
+    from tfcluster_resolver import follow
+
+    program = Program()
+    follower = follow(program.coordinator, program.resolver) if following else None
+    if follower is not None:
+        follower.wait_for_epoch(1)
+    old = cluster.process("worker", 1)
+    while len(program.done()) < 50:
+        time.sleep(0.05)
+
+    for direction in ("-d", "-s"):
+        subprocess.run(["iptables", "-A", "INPUT", direction, OLD, "-p", "tcp", "-j", "DROP"], check=True)
+    lost = time.time()
+    old.kill()
+    cluster.pods["worker"][1] = "d"
+    cluster.publish(1)
+    new = cluster.serve("worker", 1)
+    cluster.await_line(new, "serving")
+    name_to(NEW)
+    listens = time.time()
+    took = None
+    while took is None and time.time() < listens + 60:
+        took = next((when for process, when in program.done() if process == new.pid), None)
+        time.sleep(0.05)
+    end = took or time.time()
+    others = sorted(when for process, when in program.done() if process != new.pid and lost <= when <= end)
+    gap = max(after - before for before, after in zip([lost, *others], [*others, end], strict=True))
+    seen = {"others": len(others), "gap": gap, "until": None if took is None else max(0.0, took - listens)}
+    if took is not None:
+        seen["lost"] = program.end()
+    if follower is not None:
+        follower.close()
+    return seen
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(main(Path(sys.argv[1]), following=sys.argv[2] == "follow")) + "\n")
+    sys.stdout.flush()
+    if sys.argv[2] != "follow":
+        os._exit(0)  # TensorFlow would wait for the lost machine

@@ -1,0 +1,185 @@
+"""A running program that follows its cluster in the background: real processes, the same program as for resizes."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+from running_program import RunningProgram
+
+pytestmark = pytest.mark.usefixtures("two_workers")
+
+#: Follows, with closures queued all the time; what is changed is kept.
+FOLLOW = """
+changes, values, stop = [], [], threading.Event()
+following = follow(coordinator, resolver, on_change=lambda change: changes.append(change))
+def feed():
+    while not stop.is_set():
+        values.extend(schedule(1))
+        while sum(not value._status_available_event.is_set() for value in values[-20:]) > 10 and not stop.is_set():
+            time.sleep(0.001)
+feeder = threading.Thread(target=feed)
+tell([])
+feeder.start()
+"""
+
+#: Ends both, and says what the closures did.
+END = """
+stop.set()
+feeder.join()
+scheduled = len(values)
+told_all = tell(values)
+following.close()
+result = [scheduled, told_all, sorted({task for change in changes for part in sizes(change) for task in part})]
+"""
+
+
+def test_scale_up_and_down_under_load(program: RunningProgram):
+    """From two workers to eight to one, without a resize() in the program: no closure is lost or done twice."""
+    program.do(FOLLOW)
+    pids = program.serve("worker", 6)
+    up = program.publish()
+    program.do(f"following.wait_for_epoch({up})\nresult = time.sleep(0)")
+    program.do(
+        f"begun = len(values)\nwhile not {set(pids)} <= {{value.fetch()[0] for value in values[begun:-20]}}:\n    pass"
+    )
+    del program.cluster.addresses["worker"][1:]
+    down = program.publish()
+    program.do(f"following.wait_for_epoch({down})")
+
+    scheduled, told, changed = program.do(END)
+
+    assert told["gain"] == scheduled
+    assert sum(told["where"].values()) == scheduled
+    assert {str(pid) for pid in pids} <= set(told["where"])
+    assert told["gaps"] == []
+    assert told["traces"] == 1
+    assert changed == [f"/job:worker/task:{index}" for index in range(1, 8)]
+    assert program.do("result = worker_threads()") == ["WorkerClosureProcessingLoop-0"]
+
+
+def test_listening_workers_wait_for_nobody(program: RunningProgram):
+    """A worker that listens takes closures while the one above it does not come; the epoch is followed once it did."""
+    program.do(FOLLOW)
+    (third,) = program.serve("worker", 1)
+    late = program.cluster.add_task("worker")
+    epoch = program.publish()
+    program.do(f"while not any(value.fetch()[0] == {third} for value in values[:-20]):\n    pass")
+    assert program.do(f"result = [following.wait_for_epoch({epoch}, timeout=0), following.error]") == [False, None]
+
+    server = program.cluster.serve("worker", late)
+    program.cluster.await_line(server, "serving")
+    program.do(f"following.wait_for_epoch({epoch})")
+
+    scheduled, told, changed = program.do(END)
+    assert told["gain"] == scheduled
+    assert changed == ["/job:worker/task:2", "/job:worker/task:3"]
+
+
+def test_worker_that_is_another_pod_is_let_go_of(program: RunningProgram):
+    """A closure on a worker that hangs is done by another one as soon as the view says that the worker is another pod.
+
+    The new one takes closures when it listens.  Without the view's word TensorFlow would wait for the old one for ever.
+    """
+    cluster = program.cluster
+    cluster.pods = {"worker": {0: "a", 1: "b"}}
+    program.publish_pods()
+    program.do("changes = []\nfollowing = follow(coordinator, resolver, on_change=changes.append)")
+    program.do(f"following.wait_for_epoch({program.publish()})")
+    old = cluster.process("worker", 1)
+    old.send_signal(signal.SIGSTOP)
+    program.begin("values = schedule(60)\nresult = tell(values)")
+    cluster.pods = {"worker": {0: "a", 1: "c"}}
+    program.publish_pods()
+
+    assert sum(program.end_of()["where"].values()) == 60
+    old.kill()
+    old.wait()
+    new = cluster.serve("worker", 1)
+    cluster.await_line(new, "serving")
+
+    program.do(f"takes({new.pid})")
+    assert program.do(
+        f"following.wait_for_epoch({program.publish()})\nresult = [sizes(change) for change in changes]"
+    ) == [[[], [], ["/job:worker/task:1"]]]
+    program.do("following.close()")
+
+
+def test_refusals_and_errors_are_told(program: RunningProgram):
+    """What is not followed reaches the callback and ``error``; what follows next clears it."""
+    cluster = program.cluster
+    program.do("changes = []\nfollowing = follow(coordinator, resolver, on_change=changes.append)")
+    chief = cluster.addresses["chief"]
+    cluster.addresses["chief"] = ["127.0.0.1:1"]
+    program.publish()
+    program.do("while following.error is None:\n    pass")
+    assert "Nothing was changed: restart the coordinator" in program.do("result = str(following.error)")
+
+    cluster.addresses["chief"] = chief
+    ps = cluster.addresses["ps"]
+    cluster.addresses["ps"] = []
+    epoch = program.publish()
+    told = program.do(
+        f"result = [following.wait_for_epoch({epoch}), following.error, [str(one) for one in changes[-1].refused]]"
+    )
+    assert told[:2] == [True, None]
+    assert "the strategy needs one of them" in told[2][0]
+    cluster.addresses["ps"] = ps
+    program.do("following.close()")
+
+
+def test_nothing_is_left_of_following(program: RunningProgram):
+    """After the block a new epoch is not followed, no thread of it is left, and a lost worker still comes back."""
+    program.do("with follow(coordinator, resolver) as following:\n    following.wait_for_epoch(0)")
+    cluster = program.cluster
+    (third,) = program.serve("worker", 1)
+    program.publish()
+    cluster.process("worker", 1).kill()
+    cluster.process("worker", 1).wait()
+    assert program.do("result = tell(schedule(60))")["gain"] >= 60
+    server = cluster.serve("worker", 1)
+    cluster.await_line(server, "serving")
+    program.do(f"takes({server.pid})")
+
+    threads = program.do(
+        "result = sorted(one.name for one in threading.enumerate() if one.name.startswith('tfcluster'))"
+    )
+
+    assert threads == ["tfcluster-elastic"]
+    assert str(third) not in program.do("result = tell(schedule(60))")["where"]
+
+
+def test_nothing_of_ours_grows(program: RunningProgram):
+    """Growing and shrinking again and again leaves no thread, no descriptor and no per-worker value behind."""
+    program.serve("worker", 1)
+    told = program.do(
+        f"""
+import gc
+from tfcluster_resolver._tensorflow import values
+jobs = {program.cluster.addresses}
+given = [TFClusterResolver.from_spec({{**jobs, "worker": jobs["worker"][:count]}}, "chief", 0) for count in (3, 2)]
+def ours():
+    gc.collect()
+    kinds = collections.Counter(type(one).__name__ for one in gc.get_objects()
+                                if str(type(one).__module__).startswith("tfcluster_resolver"))
+    return [len(threading.enumerate()), len(values._containers), kinds, len(os.listdir("/proc/self/fd"))]
+def cycle():
+    for each in given:
+        resize(coordinator, each, timeout=60)
+        tell(schedule(12))
+cycle()
+before = ours()
+for _ in range(5):
+    cycle()
+result = [before, ours()]
+"""
+    )
+
+    assert told[0] == told[1]
+
+
+def test_program_ends_as_any_other(program: RunningProgram):
+    """A program that was resized ends by itself, with nothing said about ours."""
+    before = len(program.log())
+    assert program.leave() == 0
+    assert "tfcluster" not in program.log()[before:]

@@ -1,0 +1,140 @@
+"""What live resize needs: a TensorFlow that it knows, and others to go on while a machine is lost."""
+
+from __future__ import annotations
+
+import ast
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from loopback_cluster import ROOT
+
+RESOLVER = ROOT / "resolver" / "tfcluster_resolver"
+
+
+def test_unknown_tensorflow_is_refused(make_cluster):
+    """A version that our tests do not run, and one that lacks any name that is used, is refused before anything else.
+
+    As it is, it is taken: what is refused then is the argument, be it a strategy that TensorFlow cannot resize.
+    """
+    printed = make_cluster(jobs={"chief": 1}).program(
+        """
+import importlib, json, sys
+import tensorflow as tf
+from tfcluster_resolver import TFClusterResolver, errors, follow, resize
+
+def said(call, coordinator=None):
+    try:
+        call(coordinator, TFClusterResolver())
+    except errors.TFClusterError as error:
+        return [type(error).__name__, str(error)]
+
+version = tf.__version__
+tf.__version__ = "2.99.0"
+unknown = [said(resize), said(follow)]
+tf.__version__ = version
+
+from tensorflow.python.distribute.coordinator import cluster_coordinator
+kept = cluster_coordinator.Worker._on_worker_recovery
+del cluster_coordinator.Worker._on_worker_recovery
+lacking = said(resize)
+cluster_coordinator.Worker._on_worker_recovery = kept
+taken = [said(resize), said(resize, tf.distribute.MultiWorkerMirroredStrategy())]
+
+from tfcluster_resolver._tensorflow import private
+unnoticed = []
+for place, words in private._USED.items():
+    assert not private._missing(place, words), place
+    module, _, path = place.partition(":")
+    owner = importlib.import_module(module)
+    *parts, last = path.split(".")
+    for part in parts:
+        owner = getattr(owner, part)
+    if isinstance(owner, property):
+        continue
+    original = vars(owner)[last]
+    for other in (None, lambda self: None):
+        setattr(owner, last, other)
+        if not private._missing(place, words):
+            unnoticed.append(place)
+    setattr(owner, last, original)
+print(json.dumps([unknown, lacking, taken, unnoticed]))
+"""
+    )
+
+    unknown, lacking, taken, unnoticed = json.loads(printed)
+    for name, text in unknown:
+        assert name == "RestartNeededError"
+        assert "TensorFlow 2.99.0 cannot be resized in place" in text
+        assert "Nothing was changed. Save a checkpoint, end this process and start it again" in text
+    assert lacking[0] == "RestartNeededError"
+    assert "_on_worker_recovery" in lacking[1]
+    assert taken[0][0] == "ArgumentTypeError"
+    assert taken[1][0] == "RestartNeededError"
+    assert "a MultiWorkerMirroredStrategy cannot be resized" in taken[1][1]
+    assert unnoticed == []
+
+
+def test_every_private_name_is_checked():
+    """The modules that touch TensorFlow's private parts touch none that the check leaves out."""
+    checked = (RESOLVER / "_tensorflow.py").read_text()
+    for name in ("_tensorflow_workers.py", "_tensorflow_values.py"):
+        tree = ast.parse((RESOLVER / name).read_text())
+        own = {one.attr for one in ast.walk(tree) if isinstance(one, ast.Attribute) and _is_self(one.value)}
+        touched = {
+            one.attr
+            for one in ast.walk(tree)
+            if isinstance(one, ast.Attribute) and one.attr.startswith("_") and not one.attr.startswith("__")
+        }
+        assert touched - own, name
+        assert {attribute for attribute in touched - own if attribute not in checked} == set()
+
+
+def _is_self(value: ast.expr) -> bool:
+    return isinstance(value, ast.Name) and value.id == "self"
+
+
+def _namespaces() -> str:
+    """Say what is missing for a network of one's own; empty if nothing is."""
+    if sys.platform != "linux" or not all(shutil.which(tool) for tool in ("unshare", "iptables", "ip", "mount")):
+        return "needs unshare, iptables, ip and mount"
+    tried = subprocess.run(
+        ["unshare", "-n", "-m", "sh", "-c", "ip link set lo up && iptables -A INPUT -d 127.0.0.9 -j DROP"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return "" if tried.returncode == 0 else f"no network namespace with iptables: {tried.stderr.strip()[-100:]}"
+
+
+def test_machine_that_vanishes_stops_nobody(tmp_path: Path):
+    """A worker's machine swallows every packet; the others go on, and the new one takes closures once it listens.
+
+    TensorFlow alone goes on when the kernel gives the old connection up, after minutes; the bounds are far above what
+    is seen, and far below that.
+    """
+    missing = _namespaces()
+    if missing:
+        pytest.skip(missing)
+    hosts = tmp_path / "hosts"
+    hosts.write_text("")
+    program = f"{sys.executable} {Path(__file__).with_name('stall_program.py')} {tmp_path}/cluster follow"
+
+    done = subprocess.run(
+        ["unshare", "-n", "-m", "sh", "-c", f"ip link set lo up && mount --bind {hosts} /etc/hosts && exec {program}"],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr[-4000:]
+    seen = json.loads(done.stdout.splitlines()[-1])
+    assert seen["lost"] == 0
+    assert seen["until"] is not None
+    assert seen["others"] > 0
+    assert seen["gap"] < 10
+    assert seen["until"] < 10

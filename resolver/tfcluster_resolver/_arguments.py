@@ -111,9 +111,9 @@ def path(value: Any, name: str) -> str:
     try:
         os.fsencode(found)
     except UnicodeEncodeError:
-        raise ArgumentValueError(f"{name} is the name of no file: {found[:100]!a}") from None
+        raise ArgumentValueError(f"{name} must be the path of a file or folder, not {found[:100]!a}") from None
     if not found or "\0" in found:
-        raise ArgumentValueError(f"{name} is the name of no file: {found[:100]!a}")
+        raise ArgumentValueError(f"{name} must be the path of a file or folder, not {found[:100]!a}")
     try:
         return os.path.abspath(found)  # noqa: PTH100 - resolve() follows links, and the kubelet's is swapped
     except OSError as error:

@@ -55,8 +55,9 @@ def own_task(environ: Mapping[str, str]) -> Task | None:
         return None
     if unset:
         raise TaskIdentityError(
-            f"{', '.join(unset)} not set, although {', '.join(name for name in names if name not in unset)} is: "
-            "the operator sets all three in every container, so look for what unsets them in the pod"
+            f"the environment has {' and '.join(name for name in names if name not in unset)}, but not "
+            f"{' and '.join(unset)}: the operator sets all three in every container, so look for what unsets them in "
+            "the pod"
         )
     job, index, address = (environ[name] for name in names)
     if not (index.isascii() and index.isdigit() and len(index) <= _DIGITS):

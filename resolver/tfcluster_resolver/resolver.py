@@ -192,6 +192,12 @@ class TFClusterResolver(ClusterAnswers):
     def _live(self) -> ViewSource | None:
         return self._source.live if isinstance(self._source, FrozenView) else self._source
 
+    def _live_again(self) -> Self:
+        """Give this resolver as it follows its cluster, also where it is a snapshot."""
+        live = copy.copy(self)
+        live._source = self._live() or self._source  # noqa: SLF001 - of the same class
+        return live
+
     def watch(self, timeout: float | None = None) -> Watch[NewEpoch]:
         """Wait for the cluster to change; each new epoch is yielded as it comes.
 

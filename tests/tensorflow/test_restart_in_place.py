@@ -18,7 +18,7 @@ import tensorflow as tf
 from tfcluster_resolver import RestartOnResize
 open_files = len(os.listdir("/proc/self/fd"))
 restart = RestartOnResize()
-cluster = restart.meet()
+cluster = restart.meet(*map(float, sys.argv[2:]))
 strategy = tf.distribute.MultiWorkerMirroredStrategy(cluster_resolver=cluster)
 folder = sys.argv[1]
 with strategy.scope():
@@ -118,3 +118,21 @@ def test_equal_workers_go_from_two_to_three_to_two(make_cluster, tmp_path):
     assert grown[2][0].number == grown[0][-1].number
     assert newcomer.wait(DEADLINE) == 0, cluster.logs()
     assert list(Path(saved).glob("checkpoint-*"))
+
+
+def test_worker_that_has_not_come_yet_keeps_nobody_waiting(make_cluster, tmp_path):
+    """While a new worker's pod has no node, training goes on as it was; it restarts when the worker is there."""
+    cluster: LoopbackCluster = make_cluster(jobs={"worker": 1})
+    saved, program = str(tmp_path / "saved"), tmp_path / "train.py"
+    program.write_text(TRAIN)
+    first = cluster.start("worker", 0, str(program), saved, "10")
+    before = made(first, workers=1)
+    second = cluster.add_task("worker")
+    cluster.publish(epoch=2)
+
+    waiting = [made(first, workers=1)[0] for _ in range(200)]
+    newcomer = cluster.start("worker", second, str(program), saved)
+    grown = [made(worker, workers=2) for worker in (first, newcomer)]
+
+    assert waiting[-1].number == before[-1].number + 200
+    assert grown[0][-1].number == grown[1][-1].number

@@ -387,7 +387,7 @@ def test_filters_are_ours_without_tensorflow(speak_as):
 @pytest.mark.parametrize(
     ("names", "message"),
     [
-        ({contract.ENV_JOB: "worker"}, "TFCLUSTER_TASK_INDEX, TFCLUSTER_ADDRESS not set"),
+        ({contract.ENV_JOB: "worker"}, "has TFCLUSTER_JOB, but not TFCLUSTER_TASK_INDEX and TFCLUSTER_ADDRESS"),
         (
             {contract.ENV_JOB: "worker", contract.ENV_TASK_INDEX: "one", contract.ENV_ADDRESS: "a:1"},
             "TFCLUSTER_TASK_INDEX='one' is not a task index",

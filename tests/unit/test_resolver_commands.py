@@ -19,6 +19,7 @@ import pytest
 from tfcluster_resolver import TFClusterResolver, contract, errors, serve, tf_config
 from tfcluster_resolver.__main__ import COMMANDS, main
 from tfcluster_resolver.commands.command import explain_codes
+from tfcluster_resolver.errors import ArgumentTypeError
 from tfcluster_resolver.waiting.probes import Probes
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -418,6 +419,13 @@ def test_tf_config_speaks_for_the_resolvers_task(task, told):
         "task": told,
         "rpc_layer": "grpc+verbs",
     }
+
+
+@pytest.mark.parametrize("call", [tf_config, serve])
+def test_what_is_no_resolver_is_refused(call):
+    """What is given in place of a resolver is named by its type, in an error of ours."""
+    with pytest.raises(ArgumentTypeError, match="resolver must be a TFClusterResolver, not int"):
+        call(3)
 
 
 def test_tf_config_of_the_pods_resolver_has_its_hidden_task(in_pod):

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 import pytest
 from support.waiting import eventually
 
-from tfcluster_resolver import TFClusterResolver, contract
+from tfcluster_resolver import RestartOnResize, TFClusterResolver, contract
 from tfcluster_resolver.elastic.meeting import meet
 from tfcluster_resolver.errors import PortTakenError, TasksUnreachableError
 
@@ -199,12 +199,35 @@ def test_leader_names_who_did_not_come(meeting):
     there.await_looks(1)
 
     with pytest.raises(
-        TasksUnreachableError, match=r"1 of 2 other tasks did not come.* epoch u1/6:\n  /job:worker/task:2 at"
+        TasksUnreachableError, match=r"1 of 2 other tasks did not come.* epoch 6; .*:\n  /job:worker/task:2 at"
     ) as told:
         there.start(0, 3, 6, timeout=2.0).result(LONG)
     assert [task.index for task in told.value.missing] == [2]
     there.show(1, 1, 7)
     assert epochs(second) == [7]
+
+
+def test_worker_that_waits_has_its_port_open_until_they_start(meeting):
+    """Those who still train can tell that a newcomer is there; TensorFlow finds the port free afterwards."""
+    there = meeting(2)
+    waiting = there.start(1, 2, 1)
+    host, port = there.addresses[1].split(":")
+    there.await_looks(1)
+    socket.create_connection((host, int(port)), LONG).close()
+
+    assert epochs(waiting, there.start(0, 2, 1)) == [1, 1]
+    socket.create_server((host, int(port))).close()
+
+
+def test_snapshot_is_followed_from_now_on(meeting):
+    """Who gives RestartOnResize a snapshot meets in the epoch of now, as with the resolver itself."""
+    there = meeting(2)
+    seen = Seen(there.addresses, 1)
+    restart = RestartOnResize(TFClusterResolver("worker", 0, source=seen).snapshot())
+
+    seen.show(there.addresses[:1], 2)
+
+    assert restart.meet(LONG).epoch == 2
 
 
 def test_worker_names_the_leader_that_does_not_answer(meeting):

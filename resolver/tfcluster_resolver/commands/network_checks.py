@@ -101,12 +101,17 @@ def peers(membership: Membership, timeout: float) -> Iterator[Check]:
     verdict = Verdict.FAILED if missing else Verdict.OK
     yield Check("peers", verdict, f"{len(others) - len(missing)} of {len(others)} other tasks accept connections")
     for one in missing:
-        pod, namespace = host_and_port(one.address)[0].partition(".")[0], membership.view.namespace
+        host, namespace = host_and_port(one.address)[0], membership.view.namespace
+        pod = host.partition(".")[0]
+        # NB: an IP address names no pod: `tfcluster local run` has such.
+        numeric = ":" in host or pod.isdigit()
         yield Check(
             f"peer /job:{one.job}/task:{one.index}",
             Verdict.FAILED,
             f"{one.address}: {one.cause.value}",
-            f"`kubectl -n {namespace} describe pod {pod}` and `kubectl -n {namespace} logs {pod}` tell more",
+            "Look at the log of that task"
+            if numeric
+            else f"`kubectl -n {namespace} describe pod {pod}` and `kubectl -n {namespace} logs {pod}` tell more",
         )
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from tfcluster_resolver import contract
 from tfcluster_resolver.cluster import EVALUATOR, Membership, Task, own_task
-from tfcluster_resolver.errors import TaskIdentityError
+from tfcluster_resolver.errors import ArgumentTypeError, TaskIdentityError
 from tfcluster_resolver.views.file import ViewFile
 
 if TYPE_CHECKING:
@@ -55,9 +55,14 @@ def seen_by(resolver: TFClusterResolver | None) -> Membership:
         NoSuchTaskError: the view does not show the task.
         ViewError: the view is missing, unreadable, malformed or too new.
         TaskIdentityError: the environment names the pod's task incompletely.
+        ArgumentTypeError: it is no TFClusterResolver.
     """
     if resolver is None:
         return read(view_directory())[0]
+    from tfcluster_resolver.resolver import TFClusterResolver  # noqa: PLC0415 - commands start without it
+
+    if not isinstance(resolver, TFClusterResolver):
+        raise ArgumentTypeError(f"resolver must be a TFClusterResolver, not {type(resolver).__name__}")
     membership = resolver.membership()
     job, index, own = resolver.task_type, resolver.task_id, membership.own
     view = replace(membership.view, rpc_layer=resolver.rpc_layer)

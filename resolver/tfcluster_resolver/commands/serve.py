@@ -59,8 +59,12 @@ def serve(resolver: TFClusterResolver | None = None) -> NoReturn:
             job name with a hyphen.
         TensorFlowNotFoundError: TensorFlow is not installed.
         ViewError: the view is missing, unreadable, malformed or too new.
+        ArgumentTypeError: it is no TFClusterResolver.
     """
-    _serve(seen_by(resolver), lambda: read(view_directory())[0] if resolver is None else resolver.membership())
+    seen = seen_by(resolver)
+    # NB: a snapshot would never say that the task leaves.
+    live = None if resolver is None else resolver._live_again()  # noqa: SLF001 - of this package
+    _serve(seen, lambda: read(view_directory())[0] if live is None else live.membership())
 
 
 def _serve(membership: Membership, look: Callable[[], Membership]) -> NoReturn:

@@ -40,6 +40,7 @@ def tf_config(resolver: TFClusterResolver | None = None) -> str:
             a task; or the pod's environment names its task incompletely.
         NoSuchTaskError: the view does not show the task that the resolver speaks for.
         ViewError: the view is missing, unreadable, malformed or too new.
+        ArgumentTypeError: it is no TFClusterResolver.
     """
     return _spell(seen_by(resolver))
 

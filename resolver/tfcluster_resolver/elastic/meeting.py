@@ -7,6 +7,7 @@ the tasks of *its* ClusterSpec are there, so a task that started with an older v
 The leader listens on its own port, which is free until TensorFlow takes it.  Each other task tells it, in a line, which
 epoch it sees, and again when that changes; once all see the leader's epoch, the leader answers "go" with it.  A task
 that has said an epoch starts with it on "go", whatever it sees by then: the next check of the epochs finds that.
+Whoever waits has its own port open, so that those who still train can tell that it is there.
 """
 
 from __future__ import annotations
@@ -57,7 +58,11 @@ def meet(resolver: TFClusterResolver, *, timeout: float) -> TFClusterResolver:
         own = own_in(tasks, resolver)
         if own is None or len(tasks) == 1:
             return now
-        met = _lead(resolver, own, deadline) if own == tasks[0] else _come(resolver, own, tasks[0], deadline)
+        if own == tasks[0]:
+            met = _lead(resolver, own, deadline)
+        else:
+            with _open_port(own):
+                met = _come(resolver, own, tasks[0], deadline)
         if met is not None:
             return met
 
@@ -89,7 +94,8 @@ def _lead(resolver: TFClusterResolver, own: Task, deadline: float) -> TFClusterR
                 return now
             if time.monotonic() > deadline:
                 raise TasksUnreachableError(
-                    f"{len(missing)} of {len(tasks) - 1} other tasks did not come to start with epoch {epoch}:\n"
+                    f"{len(missing)} of {len(tasks) - 1} other tasks did not come in time to start with epoch "
+                    f"{now.epoch}; look at the pods of these and at their logs:\n"
                     + "\n".join(f"  {task} at {task.address}" for task in missing),
                     tuple(MissingTask(*task, Cause.TIMED_OUT) for task in missing),
                 )
@@ -119,7 +125,8 @@ def _come(resolver: TFClusterResolver, own: Task, leader: Task, deadline: float)
     # NB: an older process of the leader may still train, and answers otherwise or not at all.
     if time.monotonic() > deadline:
         raise TasksUnreachableError(
-            f"{leader} at {leader.address}, which leads the start, did not say in time that all tasks are there",
+            f"{leader} at {leader.address}, which leads the start, did not say in time that all tasks are there: "
+            "look at its log; if it still trains, let it call check() more often or give meet() a longer timeout",
             (MissingTask(*leader, Cause.TIMED_OUT),),
         )
     time.sleep(_LOOK)
@@ -210,14 +217,27 @@ class _Reception:
         return {guest: lines.last for guest, lines in self._guests.items()}
 
 
-def _listen(own: Task, deadline: float) -> socket.socket:
+def _open_port(own: Task) -> contextlib.AbstractContextManager[object]:
+    """Open the own port, where nothing has it; who connects there hears nothing."""
+    try:
+        return _server(own)
+    except OSError:
+        return contextlib.nullcontext()
+
+
+def _server(own: Task) -> socket.socket:
     _, port = host_and_port(own.address)
     both = socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if both else socket.AF_INET
+    return socket.create_server(("", port), family=family, backlog=1024, dualstack_ipv6=both)
+
+
+def _listen(own: Task, deadline: float) -> socket.socket:
     while True:
         try:
-            return socket.create_server(("", port), family=family, backlog=1024, dualstack_ipv6=both)
+            return _server(own)
         except OSError as error:
             if time.monotonic() > deadline:
+                _, port = host_and_port(own.address)
                 raise PortTakenError(f"{own} cannot listen on its port {port}: {error.strerror}") from error
             time.sleep(_LOOK)

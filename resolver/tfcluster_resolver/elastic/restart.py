@@ -2,12 +2,14 @@
 
 MultiWorkerMirroredStrategy fixes its workers when it is made, and nothing can be added to it afterwards.  So the
 program starts again, and this module makes that short.  It decides when the workers leave together (at the same call of
-:meth:`RestartOnResize.check`, which they agree on by an all-reduce), what each does before (save, and wait until all
-have saved), and how it comes back: the process becomes a new one of the same program, and no pod is replaced.
+:meth:`RestartOnResize.check`, which they agree on by an all-reduce, and not before new workers are there), what each
+does before (save, and wait until all have saved), and how it comes back: the process becomes a new one of the same
+program, and no pod is replaced.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Callable
@@ -19,6 +21,7 @@ from tfcluster_resolver.cluster import EVALUATOR
 from tfcluster_resolver.elastic.meeting import declared, meet, own_in
 from tfcluster_resolver.errors import ArgumentTypeError, CoordinatorNotInClusterError, ViewError
 from tfcluster_resolver.resolver import TFClusterResolver
+from tfcluster_resolver.waiting import wait_for_tasks
 
 
 class RestartOnResize:
@@ -37,7 +40,7 @@ class RestartOnResize:
     Make it before the program changes its working folder: it starts again in this one.
 
     Args:
-        resolver: a live resolver, no snapshot; that of the pod by default.
+        resolver: whose cluster and task, the pod's by default; that of a snapshot is followed from now on, too.
 
     Raises:
         CoordinatorNotInClusterError: the resolver speaks for no task, or for an evaluator, which is in no ClusterSpec.
@@ -48,7 +51,7 @@ class RestartOnResize:
     def __init__(self, resolver: TFClusterResolver | None = None) -> None:
         if not isinstance(resolver, TFClusterResolver | None):
             raise ArgumentTypeError(f"RestartOnResize takes a TFClusterResolver, not {type(resolver).__name__}")
-        self._resolver = TFClusterResolver() if resolver is None else resolver
+        self._resolver = TFClusterResolver() if resolver is None else resolver._live_again()  # noqa: SLF001 - of this package
         if self._resolver.task_type in (None, EVALUATOR) or self._resolver.task_id is None:
             raise CoordinatorNotInClusterError(
                 "only a task of the ClusterSpec can restart with the others, and this resolver speaks for "
@@ -85,14 +88,19 @@ class RestartOnResize:
     def check(self, strategy: Any, save: Callable[[], object] | None = None) -> None:
         """Restart if any worker sees a new epoch; all workers call this at the same point between two steps.
 
-        It costs an all-reduce of one number, so call it every so many steps.  When other tasks are declared than those
-        that train, it saves, waits until all have saved, and does not return: the program begins again, without
-        ``finally`` blocks and atexit handlers, and :meth:`meet` brings the workers together.  A worker that is scaled
-        away ends with 0.
+        It costs an all-reduce of one number, so call it every so many steps, and more often than :meth:`meet` waits.
+        When a task is no longer declared, or all that came have called :meth:`meet`, it saves, waits until all have
+        saved, and does not return: the program begins again, without ``finally`` blocks and atexit handlers, and
+        :meth:`meet` brings the workers together.  While a new worker's pod waits for a node or its image, training goes
+        on as it was.  A worker that is scaled away ends with 0.
 
         Args:
             strategy: the ``tf.distribute.MultiWorkerMirroredStrategy`` that was made with :meth:`meet`'s resolver.
             save: saves what the next start restores; all workers call it, as saving distributed variables needs it.
+
+        Raises:
+            TensorFlowNotFoundError: TensorFlow is not installed.
+            ArgumentTypeError: the strategy is none of TensorFlow's.
         """
         if not self._any(strategy, yes=self._is_changed()):
             return
@@ -100,20 +108,30 @@ class RestartOnResize:
             save()
         # NB: nobody may go while another worker still writes.
         self._any(strategy, yes=False)
-        if own_in(declared(self._resolver.snapshot()), self._resolver) is None:
-            _end()
+        with contextlib.suppress(ViewError):  # where it is unreadable for a moment, the next start looks again
+            if own_in(declared(self._resolver.snapshot()), self._resolver) is None:
+                _end()
         self._start_again()
 
     def _is_changed(self) -> bool:
-        """Tell whether other tasks are declared than those that train."""
+        """Tell whether other tasks are to train than those that do."""
+        then = declared(self._cluster)
         try:
-            return declared(self._resolver.snapshot()) != declared(self._cluster)
+            now = declared(self._resolver.snapshot())
         except ViewError:
             return False  # training does not end for a view that is unreadable for a moment
+        if not set(then) <= set(now):
+            return True
+        came = [task for task in now if task not in then]
+        # NB: one looks for all: a pod that has no node yet would keep each check of each worker waiting.
+        leads = then[:1] == [own_in(then, self._resolver)]
+        return bool(came) and leads and not wait_for_tasks(came, timeout=0)
 
     def _any(self, strategy: Any, *, yes: bool) -> bool:
         """Tell in every worker whether any of them says yes; all wait here for each other."""
         tensorflow = tensorflow_api.load("RestartOnResize.check()")
+        if not isinstance(strategy, tensorflow.distribute.Strategy):
+            raise ArgumentTypeError(f"check() takes the strategy first, not {type(strategy).__name__}")
         if self._sum is None:
 
             def of_replica(number: Any) -> Any:

@@ -153,8 +153,12 @@ class ViewFile:
             return ""
 
     def _not_found(self) -> ViewNotFoundError:
+        names = ", ".join(self._names)
+        said = (
+            f"none of {names} is in {self._directory}" if len(self._names) > 1 else f"{self._directory} has no {names}"
+        )
         return ViewNotFoundError(
-            f"no view: none of {', '.join(self._names)} is in {self._directory}. "
+            f"no view: {said}. "
             f"In a TFCluster's pod the operator mounts it at {contract.DEFAULT_DIRECTORY}; elsewhere pass directory= "
             f"or set {contract.ENV_DIRECTORY} to a folder with a {contract.VIEW_FILE}"
         )

@@ -13,7 +13,7 @@ from loopback_cluster import DEADLINE, LoopbackCluster
 
 #: Descends a parabola, a step at a time, for ever.  It checks after each step, and says each step that it has made.
 TRAIN = """
-import json, os, sys
+import json, os, sys, time
 import tensorflow as tf
 from tfcluster_resolver import RestartOnResize, TFClusterResolver
 seen = TFClusterResolver()
@@ -47,6 +47,7 @@ while True:
     print(json.dumps([int(steps), float(weight.numpy()), strategy.num_replicas_in_sync, os.getpid(), open_files,
                       seen.epoch]), flush=True)
     restart.check(strategy, save)
+    time.sleep(0.05)  # nobody reads both workers at once: a full pipe would stop them
 """
 
 #: A worker that knows nothing of the restart, and comes with the larger cluster while the smaller one trains.

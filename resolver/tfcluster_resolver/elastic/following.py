@@ -15,6 +15,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from tfcluster_resolver import contract
 from tfcluster_resolver._arguments import seconds, seconds_or_none
 from tfcluster_resolver._tensorflow import tensorflow_api
 from tfcluster_resolver.elastic.plan import Change, Refusal
@@ -81,7 +82,10 @@ class Following:
             return self.epoch >= epoch
 
     def close(self) -> None:
-        """End following.  The program goes on with the tasks that it has, and lost workers come back as before."""
+        """End following.  The program goes on with the tasks that it has, and lost workers come back as before.
+
+        A change that is under way may still be finished some seconds later.
+        """
         self._ended.set()
         with self._news:
             self._news.notify_all()
@@ -113,12 +117,15 @@ class Following:
 
     def _in_step(self) -> bool:
         """Follow what the cluster is now; tells whether nothing is left to do for it."""
+        mark: Any = None
         try:
-            view = self._source.view()
-            mark = (view.uid, view.epoch, view.incarnations)
-            if mark == self._done:
+            if _mark(self._source.view()) == self._done:
                 return True
-            change, late = self._step(self._resolver._frozen_at(view))  # noqa: SLF001 - of this package
+            with self._engine.resizing:
+                # NB: read again, because a resize that this waited for may have followed a newer view.
+                view = self._source.view()
+                mark = _mark(view)
+                change, late = self._step(self._resolver._frozen_at(view))  # noqa: SLF001 - of this package
         except Exception as error:  # noqa: BLE001 - the program goes on, and it is told
             if str(error) != str(self.error):
                 _log.warning("the program does not follow its cluster at the moment: %s", error)
@@ -138,11 +145,10 @@ class Following:
 
     def _step(self, now: TFClusterResolver) -> tuple[Change, tuple[Any, ...]]:
         module = importlib.import_module("tfcluster_resolver.elastic.change")
-        with self._engine.resizing:
-            change: tuple[Change, tuple[Any, ...]] = module.follow_once(
-                self._engine, now, time.monotonic() + _TRY, wait=False
-            )
-            return change
+        step: tuple[Change, tuple[Any, ...]] = module.follow_once(
+            self._engine, now, time.monotonic() + _TRY, wait=False
+        )
+        return step
 
     def _report(self, change: Change) -> None:
         news = change.refused != self._refused
@@ -157,6 +163,11 @@ class Following:
                 self._on_change(change)
             except Exception:  # noqa: BLE001 - the caller's own
                 _log.exception("on_change failed for epoch %d; the program goes on", change.epoch)
+
+
+def _mark(view: contract.View) -> Any:
+    """Give what differs between two views that are followed differently."""
+    return view.uid, view.epoch, view.incarnations
 
 
 def _words(change: Change) -> str:

@@ -141,8 +141,16 @@ def test_nothing_is_left_of_following(program: RunningProgram):
     cluster.await_line(server, "serving")
     program.do(f"takes({server.pid})")
 
+    # The connections are watched until the worker is back.
     threads = program.do(
-        "result = sorted(one.name for one in threading.enumerate() if one.name.startswith('tfcluster'))"
+        """
+end = time.monotonic() + 30
+while True:
+    result = sorted(one.name for one in threading.enumerate() if one.name.startswith("tfcluster"))
+    if result == ["tfcluster-elastic"] or time.monotonic() > end:
+        break
+    time.sleep(0.1)
+"""
     )
 
     assert threads == ["tfcluster-elastic"]

@@ -102,6 +102,7 @@ class Sockets:
         self._kept: set[str] = set()
         self._lock = threading.Lock()
         self._watchers = 0
+        self._watching = False
 
     def meet(self, peers: Iterable[Peer]) -> None:
         """Learn who the tasks are; connections to others are left alone."""
@@ -132,8 +133,9 @@ class Sockets:
         """Look after the connections until the block ends, in a thread of its own."""
         with self._lock:
             self._watchers += 1
-            first = self._watchers == 1
-        if first:
+            # NB: the thread of an earlier block may not have noticed that block's end yet; then it goes on.
+            begins, self._watching = not self._watching, True
+        if begins:
             threading.Thread(target=self._watch, name="tfcluster-connections", daemon=True).start()
         try:
             yield
@@ -145,6 +147,7 @@ class Sockets:
         while True:
             with self._lock:
                 if not self._watchers:
+                    self._watching = False
                     return
             self._look()
             time.sleep(_EVERY)

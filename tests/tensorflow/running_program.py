@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +108,10 @@ for line in sys.stdin:
 """
 
 
+#: Seconds after which a program that says nothing is asked where it is, and ended.
+PATIENCE_SECONDS = 200.0
+
+
 class RunningProgram:
     """The chief of a cluster, a process of its own that lives as long as the tests of a module.
 
@@ -141,12 +148,23 @@ class RunningProgram:
     def end_of(self) -> Any:
         """Wait for the text that was begun, and give what it leaves in ``result``."""
         assert self._process.stdout is not None
-        for line in self._process.stdout:
-            if line.startswith("answer "):
-                answer = json.loads(line.removeprefix("answer "))
-                assert "error" not in answer, f"{answer['error']}\n{self.log()}"
-                return answer["result"]
+        watchdog = threading.Timer(PATIENCE_SECONDS, self._end_where_it_hangs)
+        watchdog.start()
+        try:
+            for line in self._process.stdout:
+                if line.startswith("answer "):
+                    answer = json.loads(line.removeprefix("answer "))
+                    assert "error" not in answer, f"{answer['error']}\n{self.log()}"
+                    return answer["result"]
+        finally:
+            watchdog.cancel()
         raise AssertionError(f"the program ended with {self._process.wait()}: {self.log()}")
+
+    def _end_where_it_hangs(self) -> None:
+        """Have a program that hangs say where, and end it: else each later test would wait for it."""
+        self._process.send_signal(signal.SIGUSR1)
+        time.sleep(3)
+        self._process.kill()
 
     def publish(self) -> int:
         """Publish what the cluster is now as a new epoch, and give it."""
@@ -194,7 +212,7 @@ class RunningProgram:
 
     def log(self) -> str:
         """Give the end of what the program said."""
-        return self._log.read_text()[-4000:]
+        return self._log.read_text()[-20_000:]
 
     def leave(self) -> int:
         """End the program as any program ends, and give its exit status."""

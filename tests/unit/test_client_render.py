@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from tfcluster.declared import UNKNOWN_UID, declare
 from tfcluster.manifest_files import Manifest
 from tfcluster.rendering import render
 from tfcluster_operator.model import naming
+from tfcluster_resolver import contract
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 PLURALS = {"Service": "services", "NetworkPolicy": "networkpolicies", "ConfigMap": "configmaps", "Pod": "pods"}
@@ -120,12 +122,22 @@ def test_what_is_rendered_is_what_the_operator_makes(world, case):
         kind, name = one["kind"], one["metadata"]["name"]
         filled_in = FILLED_IN["*"] | FILLED_IN[kind]
         assert {
-            where for where, added in compare(one, found[kind, name]) if not added or where not in filled_in
+            where
+            for where, added in compare(one, without_pods(found[kind, name]))
+            if not added or where not in filled_in
         } == set(), name
     uid = body["metadata"]["uid"]
     assert without_digests(json.loads(json.dumps(offline.objects).replace(UNKNOWN_UID, uid))) == without_digests(
         rendered.objects
     )
+
+
+def without_pods(one):
+    """Leave out of a ConfigMap's views which pod each task is: nobody knows before there are pods."""
+    if one["kind"] != "ConfigMap" or "data" not in one:
+        return one
+    views = {name: replace(contract.load(text), incarnations={}) for name, text in one["data"].items()}
+    return {**one, "data": {name: contract.dump(view) for name, view in views.items()}}
 
 
 def without_digests(objects):

@@ -139,7 +139,7 @@ def test_every_example_is_admitted_under_pod_security_restricted(kubectl: Callab
         assert (applied.returncode, applied.stderr) == (0, ""), example.name
         expected |= {task for one in yaml.safe_load_all(example.read_text(encoding="utf-8")) for task in tasks(one)}
 
-    assert len(EXAMPLES) == 10
+    assert len(EXAMPLES) == 11
     # An autoscaler may add to them.
     eventually(lambda: world.pods().keys(), lambda names: names >= expected, what="every task has its pod", within=60)
 

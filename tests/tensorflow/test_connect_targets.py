@@ -172,7 +172,7 @@ def test_graphs_and_functions_cannot_connect():
 
 def test_unknown_way_with_a_change_is_refused():
     """``on_change`` is one of two words."""
-    with pytest.raises(ArgumentError, match='"refuse" or "reset"'):
+    with pytest.raises(ArgumentError, match='"refuse", "reset" or "update"'):
         connect_to_cluster(tf.train.ClusterSpec(JOBS), on_change="ignore")
 
 

@@ -9,6 +9,7 @@ it listened: null where it did none within a minute.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -67,7 +68,7 @@ class Program:
             return process, tf.timestamp()
 
         dataset = tf.function(lambda: tf.data.Dataset.range(10**9))
-        self._step = step
+        self._step, self._lost = step, tf.errors.OpError
         self._iterator = iter(self.coordinator.create_per_worker_dataset(dataset))
         self._values: list[Any] = []
         self._stop = threading.Event()
@@ -81,16 +82,21 @@ class Program:
                 time.sleep(0.005)
 
     def done(self) -> list[tuple[int, float]]:
-        """Give process and time of each closure that is done."""
-        fetched = [value.fetch() for value in list(self._values) if _is_done(value)]
-        return [(int(process), float(when)) for process, when in fetched]
+        """Give process and time of each closure that is done, but what only a lost worker knew."""
+        told = []
+        for value in list(self._values):
+            if _is_done(value):
+                with contextlib.suppress(self._lost):
+                    process, when = value.fetch()
+                    told.append((int(process), float(when)))
+        return told
 
     def end(self) -> int:
         """Wait for all closures; gives how many are lost."""
         self._stop.set()
         self._feeder.join()
         self.coordinator.join()
-        return len(self._values) - len(self.done())
+        return sum(not _is_done(value) for value in self._values)
 
 
 def _is_done(value: Any) -> bool:

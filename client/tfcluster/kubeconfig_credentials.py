@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
 
 import yaml
 from kubernetes import client, config
 
 from tfcluster.errors import UnreachableError
+
+_OF_THE_CLIENT: Final = Path(config.__file__).parent
 
 
 def load(configuration: client.Configuration, file: str | None, context: str | None) -> None:
@@ -47,12 +52,16 @@ def brief(error: Exception) -> str:
 
 @contextmanager
 def _heard() -> Iterator[list[str]]:
-    """Give what is logged as an error meanwhile; without a handler it would be printed."""
+    """Give what the official client logs as an error meanwhile; without a handler it would be printed.
+
+    It logs by the root logger, as other threads of the program may at the same moment.
+    """
     said: list[str] = []
 
     class Listener(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            said.append(record.getMessage())
+            if Path(record.pathname).parent == _OF_THE_CLIENT and record.thread == threading.get_ident():
+                said.append(record.getMessage())
 
     listener, logger = Listener(logging.ERROR), logging.getLogger()
     logger.addHandler(listener)

@@ -152,21 +152,27 @@ class KopfWatch:
         """
         tap = _Tap(self._clock)
         session = connection.borrow_session(self._access, self._lender, tap)
-        tasks: Collection[asyncio.Task[Any]] = ()
         own = asyncio.create_task(self._count_for_ever(tap), name=f"count {self.what}")
-        try:
-            tasks = await kopf.spawn_tasks(
+        spawning = asyncio.create_task(
+            kopf.spawn_tasks(
                 registry=self._registry(kopf.AiohttpSession(server=self._access.server, aiohttp_session=session)),
                 settings=_settings(),
                 identity=_Identity("tfcluster-operator"),  # type: ignore[arg-type]  # kopf's own type is private
                 standalone=True,
                 clusterwide=self._namespace is None,
                 namespaces=() if self._namespace is None else (self._namespace,),
-            )
+            ),
+            name=f"kopf of {self.what}",
+        )
+        try:
+            tasks = await asyncio.shield(spawning)
             self._own_signals()
             ended, _ = await asyncio.wait([own, *tasks], return_when=asyncio.FIRST_COMPLETED)
         finally:
-            await _end([own, *tasks])
+            # NB: kopf waits once after it has made its tasks; cancelled there, it would leave them all running.
+            await asyncio.wait([spawning])
+            made = () if spawning.cancelled() or spawning.exception() else spawning.result()
+            await _end([own, *made])
             await session.close()
         for task in ended:
             if not task.cancelled() and (error := task.exception()) is not None:

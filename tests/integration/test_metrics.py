@@ -330,14 +330,14 @@ def test_what_waits_for_a_slow_server_is_seen(world, observed, fault_proxy):
     """While no pod can be made, 32 passes hang: two more clusters wait for their pass; afterwards nobody waits."""
     with fault_proxy.fault(Fault("hang", resource="pods", method="POST")):
         for index in range(34):
-            world.launch(f"slow-{index}", {"worker": {}})
+            world.launch(f"slow-{index}", {"worker": {"replicas": 2}})
         now = observed.until(
             lambda now: now.value("tfcluster_queue_depth") == 2 and now.value("tfcluster_queue_oldest_seconds") > 1,
             "two passes wait",
         )
         assert now.not_zero("tfcluster_clusters_not_ready") == {("NotReported",): 34}
         assert conditions_of(now, "Ready") == {"True": 0, "False": 0, "Unknown": 34}
-    then = observed.until(lambda now: now.value("tfcluster_tasks", role="worker", state="starting") == 34, "all go on")
+    then = observed.until(lambda now: now.value("tfcluster_tasks", role="worker", state="starting") == 68, "all go on")
     assert then.not_zero("tfcluster_clusters_not_ready") == {("TasksNotReady",): 34}
     eased = observed.until(lambda now: not now.value("tfcluster_queue_oldest_seconds"), "nobody waits")
     assert (eased.value("tfcluster_queue_depth"), eased.value("tfcluster_api_requests_waiting")) == (0, 0)

@@ -58,6 +58,8 @@ class ClientWorld:
         assert self._over is not None
         self._loop.call_soon_threadsafe(self._over.set)
         self._thread.join(PATIENCE)
+        assert not self._thread.is_alive(), "the control plane did not end"
+        self._loop.close()
 
     async def _run(self) -> None:
         self._over = asyncio.Event()
@@ -69,6 +71,11 @@ class ClientWorld:
             self.kubeconfig.write_text(kubeconfig(plane.server.url, plane.token))
             self._up.set()
             await self._over.wait()
+        # NB: kopf leaves requests of its discovery behind, which a later test would see end.
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
         await self._loop.shutdown_asyncgens()
 
     async def _log_of(self, namespace: str, pod: str, query: Mapping[str, str]) -> AsyncIterator[bytes]:

@@ -98,13 +98,16 @@ def test_write_that_the_server_fails_at_is_told_at_once(method, status):
     [
         ("GET", 500, 10.0, 20.0),
         ("GET", 503, 10.0, 20.0),
-        ("POST", 503, 1.0, 3.0),
-        ("POST", 504, 1.0, 3.0),
-        ("POST", 429, 1.0, 3.0),
+        ("POST", 503, 0.7, 3.0),
+        ("POST", 504, 0.7, 3.0),
+        ("POST", 429, 0.7, 3.0),
     ],
 )
 def test_what_may_pass_in_a_moment_is_tried_for_a_bounded_time(method, status, least, most):
-    """What reads has 20 seconds, what writes 3: the pass that waits for it holds up others."""
+    """What reads has 20 seconds, what writes 3: the pass that waits for it holds up others.
+
+    However the jitter falls, the last try comes after three pauses: of at least 0.1, 0.2 and 0.4 seconds.
+    """
     server = Server(status, _REFUSED)
 
     error = ask(server, method)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 import subprocess
 import sys
 
+import kubernetes
 import pytest
 import yaml
 from click.testing import CliRunner
@@ -82,6 +84,20 @@ def test_a_plugin_that_gives_no_credentials_is_named(tmp_path, capfd, program):
     with pytest.raises(UnreachableError, match="gives no credentials"):
         KubernetesApi.connect(kubeconfig=file)
     assert "ERROR" not in capfd.readouterr().err
+
+
+def test_what_others_log_meanwhile_is_no_matter_of_credentials(tmp_path, monkeypatch):
+    """A kubeconfig without credentials is fine where the server asks for none, whatever else the program logs."""
+    file = kubeconfig(tmp_path / "config", {})
+    load = kubernetes.config.load_kube_config
+
+    def loaded_while_others_log(**given):
+        logging.error("Task exception was never retrieved")  # noqa: LOG015 - asyncio's and others' errors reach it, too
+        load(**given)
+
+    monkeypatch.setattr(kubernetes.config, "load_kube_config", loaded_while_others_log)
+    with pytest.raises(UnreachableError, match=r"127\.0\.0\.1:1"):
+        KubernetesApi.connect(kubeconfig=file).list(TFCLUSTERS)
 
 
 def test_a_token_that_no_request_can_carry_is_not_shown(tmp_path):

@@ -331,6 +331,26 @@ def test_signals_stay_ours():
     play(story)
 
 
+def test_a_watch_that_is_ended_while_kopf_starts_leaves_nothing():
+    """Whoever ends the watch in the moment in which kopf has made its tasks ends these, too."""
+    server = SmallServer()
+
+    async def story() -> None:
+        async with server, connection.open_session(connection.Access(server.url)) as session:
+            watch = KopfWatch(connection.Access(server.url), session, None, Ear(), own_signals=lambda: None)
+            others = asyncio.all_tasks()
+            run = asyncio.create_task(watch.run())
+            async with asyncio.timeout(8):
+                while not any(task.get_name() == "resource observer" for task in asyncio.all_tasks()):  # noqa: ASYNC110 - no event
+                    await asyncio.sleep(0)
+            run.cancel()
+            await asyncio.wait([run])
+            left = {task.get_name() for task in asyncio.all_tasks() - others}
+            assert {name for name in left if not name.startswith("Task-")} == set()
+
+    play(story)
+
+
 def test_an_object_that_nobody_can_read_ends_nothing():
     """An event that raises is logged, and the next one is taken in."""
     server = SmallServer()

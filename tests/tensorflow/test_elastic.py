@@ -391,7 +391,7 @@ def test_new_task_that_hangs_in_the_middle_is_left_out(program: RunningProgram):
 def test_resize_ends_while_tensorflow_waits(program: RunningProgram):
     """A resize ends in time where TensorFlow waits for a new task that was there a moment ago; closures go on.
 
-    Its error says so.  When the task is there after all, the change is made.
+    Its error says so.  When the task is there after all, the change is made, and the next resize tells of it.
     """
     cluster = program.cluster
     index = cluster.add_task("worker")
@@ -413,7 +413,8 @@ except errors.TasksUnreachableError as error:
     half.die()
     server = cluster.serve("worker", index)
     cluster.await_line(server, "serving")
-    program.do("resize(coordinator, resolver, timeout=120)\nassert len(worker_threads()) == 3")
+    made = program.do("result = sizes(resize(coordinator, resolver, timeout=120))\nassert len(worker_threads()) == 3")
+    assert made == [["/job:worker/task:2"], [], []]
     program.do(f"takes({server.pid})")
 
 

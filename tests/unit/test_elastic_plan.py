@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from tfcluster_resolver.cluster import Task
-from tfcluster_resolver.elastic.plan import Change, Jobs, Known, changed, only, plan
+from tfcluster_resolver.elastic.plan import Change, Jobs, Known, changed, joined, only, plan
 from tfcluster_resolver.errors import RestartNeededError
 
 JOBS = {"ps": {0: "p0:1"}, "worker": {0: "w0:1", 1: "w1:1"}}
@@ -161,3 +161,11 @@ def test_changed_jobs():
 
     assert changed(JOBS, change) == {"ps": {0: "p0:1", 1: "p1:1"}, "worker": {0: "x:1"}}
     assert JOBS["worker"][0] == "w0:1"
+
+
+def test_two_changes_are_told_as_one():
+    """What was made first is told first; what is refused is what the later plan refuses."""
+    first = Change(7, added=(Task("worker", 2, "w2:1"),), refused=planned({"worker": {}}).refused)
+    second = Change(8, removed=(Task("worker", 2, "w2:1"),), replaced=(Task("ps", 0, "p:2"),))
+
+    assert joined(first, second) == Change(8, first.added, second.removed, second.replaced)

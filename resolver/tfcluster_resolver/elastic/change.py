@@ -92,15 +92,9 @@ def follow_once(
         wait: whether to wait for tasks that come to listen, or to leave them for later.
 
     Returns:
-        What was changed, and the tasks that were left for later.
+        What was changed, also by an earlier call that did not wait for its end, and the tasks that were left for later.
     """
-    pending = engine.pending
-    if pending is not None and not pending.done.wait(max(0.0, deadline - time.monotonic())):
-        raise _unreachable(
-            "TensorFlow is still making the change before, and makes it when they answer. Nothing more was changed: "
-            "call resize() again to wait for it",
-            _silent(engine, tasks_of(pending.wanted)),
-        )
+    _await_unfinished(engine, deadline)
     now = resolver.snapshot()
     membership = now.membership()
     pods = _incarnations(membership.view)
@@ -121,10 +115,25 @@ def follow_once(
         late = tuple(task for task in (*change.added, *change.replaced) if task not in (*part.added, *part.replaced))
         change = part
     if change:
-        change = _Resize(engine, known, change, deadline).make()
-    done = _addresses((*change.added, *change.replaced))
-    engine.incarnations |= {task: pod for task, pod in pods.items() if task in done or task not in engine.incarnations}
-    return change, late
+        change = _Resize(engine, known, change, pods, deadline).make()
+    engine.incarnations |= {task: pod for task, pod in pods.items() if task not in engine.incarnations}
+    untold, engine.untold = engine.untold, None
+    return (plan.joined(untold, change) if untold else change), late
+
+
+def _await_unfinished(engine: ElasticEngine, deadline: float) -> None:
+    """Wait for a change that an earlier call did not wait for; whoever changes the cluster next tells of it."""
+    request = engine.unfinished
+    if request is None:
+        return
+    if not request.done.wait(max(0.0, deadline - time.monotonic())):
+        raise _unreachable(
+            "TensorFlow is still making the change before, and makes it when they answer. Nothing more was changed: "
+            "call resize() again to wait for it",
+            _silent(engine, tasks_of(request.wanted)),
+        )
+    made = request.outcome()
+    engine.unfinished, engine.untold = None, plan.joined(engine.untold, made) if engine.untold else made
 
 
 class _Resize:
@@ -134,11 +143,19 @@ class _Resize:
         engine: the coordinator's.
         known: the program as it is.
         change: what to do.
+        pods: which pod each task is now, as far as that is known.
         deadline: when to give up, by the monotonic clock.
     """
 
-    def __init__(self, engine: ElasticEngine, known: plan.Known, change: Change, deadline: float) -> None:
-        self._engine, self._known, self._change, self._deadline = engine, known, change, deadline
+    def __init__(
+        self,
+        engine: ElasticEngine,
+        known: plan.Known,
+        change: Change,
+        pods: Mapping[tuple[str, int], str],
+        deadline: float,
+    ) -> None:
+        self._engine, self._known, self._change, self._pods, self._deadline = engine, known, change, pods, deadline
         self._jobs = plan.changed(known.jobs, change)
         self._gone = [task.index for task in change.removed if task.job == "worker"]
         self._replaced = [task.index for task in change.replaced if task.job == "worker"]
@@ -161,7 +178,7 @@ class _Resize:
             engine.release(self._holds)
             raise
         self._update()
-        return self._change
+        return self._outcome()
 
     def _await_answers(self, tasks: Mapping[tuple[str, int], str]) -> None:
         while silent := _silent(self._engine, tasks):
@@ -200,15 +217,19 @@ class _Resize:
             if job.name in plan.ELASTIC:
                 job.tasks.clear()
                 job.tasks.update(self._jobs[job.name])
-        request = Request(wanted, self._let_go, self._take_on, final=bool(self._gone))
+        request = Request(wanted, self._let_go, self._take_on, self._outcome, final=bool(self._gone))
         engine.ask(request)
+        engine.unfinished = request
         try:
-            if request.done.wait(max(0.0, self._deadline - time.monotonic())):
-                return
+            request.done.wait(max(0.0, self._deadline - time.monotonic()))
         finally:
-            withdrawn = not request.done.is_set() and engine.withdraw(request)
+            withdrawn = engine.withdraw(request)
             if withdrawn:
+                engine.unfinished = None
                 engine.release(self._holds)
+        if request.done.is_set():
+            engine.unfinished = None
+            return
         said = f" TensorFlow said: {request.error}." if request.error else ""
         now = (
             "Nothing was changed: try again"
@@ -218,6 +239,12 @@ class _Resize:
         raise _unreachable(
             f"TensorFlow did not change its cluster in time.{said} {now}", _silent(engine, tasks_of(wanted))
         )
+
+    def _outcome(self) -> Change:
+        """Note which pods the tasks are now, and give the change as it turned out."""
+        done = _addresses((*self._change.added, *self._change.replaced))
+        self._engine.incarnations |= {task: pod for task, pod in self._pods.items() if task in done}
+        return self._change
 
     def _let_go(self) -> None:
         """End the threads of the workers that go; in the engine's thread."""

@@ -25,6 +25,7 @@ from tfcluster_resolver._tensorflow.workers import GO_ON, RECOVER, Running
 from tfcluster_resolver.elastic.connections import Peer, Sockets, answers
 from tfcluster_resolver.elastic.parts import Hold, Request, tasks_of, without
 from tfcluster_resolver.elastic.parts import TaskKey as Task
+from tfcluster_resolver.elastic.plan import Change
 
 _log: Final = logging.getLogger(__name__)
 
@@ -44,6 +45,8 @@ class ElasticEngine:
         resizing: held by whoever changes the cluster's size.
         incarnations: which pod each task is, as far as it is known.
         sockets: the connections to the cluster's tasks.
+        unfinished: the change that somebody stopped waiting for; TensorFlow may have made it meanwhile.
+        untold: changes that were made meanwhile, and that nobody was told of.
     """
 
     def __init__(self, running: Running) -> None:
@@ -51,6 +54,8 @@ class ElasticEngine:
         self.resizing = threading.Lock()
         self.incarnations: dict[Task, str] = {}
         self.sockets = Sockets()
+        self.unfinished: Request | None = None
+        self.untold: Change | None = None
         self.wanted = running.server_def
         self._state = threading.Condition()
         self._request: Request | None = None
@@ -131,12 +136,6 @@ class ElasticEngine:
             self._request, request.previous = request, self.wanted
             self.wanted = request.wanted
         self.running.wake()
-
-    @property
-    def pending(self) -> Request | None:
-        """The change that TensorFlow is still making, for somebody who stopped waiting for it."""
-        with self._state:
-            return self._request
 
     def withdraw(self, request: Request) -> bool:
         """Take a change back; tells whether that was still possible."""

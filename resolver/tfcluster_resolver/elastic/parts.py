@@ -13,6 +13,7 @@ from typing import Any
 
 from tfcluster_resolver._tensorflow import workers as workers_of
 from tfcluster_resolver._tensorflow.workers import END, GO_ON, RECOVER
+from tfcluster_resolver.elastic.plan import Change
 
 #: Job and index of a task.
 TaskKey = tuple[str, int]
@@ -63,13 +64,20 @@ class Request:
         before: done when TensorFlow is about to be asked.
         after: done when TensorFlow's cluster has changed, with the workers that were left out because they are down;
             gives what has to live until then.
+        outcome: gives the change as it turned out, once it is done.
         final: whether it cannot be taken back once ``before`` was done.
     """
 
     def __init__(
-        self, wanted: Any, before: Callable[[], None], after: Callable[[Collection[int]], list[Any]], *, final: bool
+        self,
+        wanted: Any,
+        before: Callable[[], None],
+        after: Callable[[Collection[int]], list[Any]],
+        outcome: Callable[[], Change],
+        *,
+        final: bool,
     ) -> None:
-        self.wanted, self.before, self.after, self.final = wanted, before, after, final
+        self.wanted, self.before, self.after, self.outcome, self.final = wanted, before, after, outcome, final
         self.previous: Any = None
         self.begun = self.updating = False
         self.error: Exception | None = None

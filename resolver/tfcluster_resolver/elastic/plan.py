@@ -140,6 +140,17 @@ def without(change: Change, tasks: Collection[Task], reason: str) -> Change:
     return Change(change.epoch, added, change.removed, change.replaced, refused)
 
 
+def joined(earlier: Change, later: Change) -> Change:
+    """Give two changes, of which the later one was planned when the earlier one was made, as one."""
+    return Change(
+        later.epoch,
+        earlier.added + later.added,
+        earlier.removed + later.removed,
+        earlier.replaced + later.replaced,
+        later.refused,
+    )
+
+
 def changed(jobs: Jobs, change: Change) -> dict[str, dict[int, str]]:
     """Give the tasks that the program uses after a change."""
     after = {job: dict(tasks) for job, tasks in jobs.items()}

@@ -19,6 +19,8 @@ def feed():
         while sum(not value._status_available_event.is_set() for value in values[-20:]) > 10 and not stop.is_set():
             time.sleep(0.001)
 feeder = threading.Thread(target=feed)
+def goes_on():
+    assert feeder.is_alive(), "a closure failed, and none is queued any more: the log says why"
 tell([])
 feeder.start()
 """
@@ -41,7 +43,8 @@ def test_scale_up_and_down_under_load(program: RunningProgram):
     up = program.publish()
     program.do(f"following.wait_for_epoch({up})\nresult = time.sleep(0)")
     program.do(
-        f"begun = len(values)\nwhile not {set(pids)} <= {{value.fetch()[0] for value in values[begun:-20]}}:\n    pass"
+        f"begun = len(values)\nwhile not {set(pids)} <= {{value.fetch()[0] for value in values[begun:-20]}}:\n"
+        "    goes_on()"
     )
     del program.cluster.addresses["worker"][1:]
     down = program.publish()
@@ -64,7 +67,7 @@ def test_listening_workers_wait_for_nobody(program: RunningProgram):
     (third,) = program.serve("worker", 1)
     late = program.cluster.add_task("worker")
     epoch = program.publish()
-    program.do(f"while not any(value.fetch()[0] == {third} for value in values[:-20]):\n    pass")
+    program.do(f"while not any(value.fetch()[0] == {third} for value in values[:-20]):\n    goes_on()")
     assert program.do(f"result = [following.wait_for_epoch({epoch}, timeout=0), following.error]") == [False, None]
 
     server = program.cluster.serve("worker", late)

@@ -418,6 +418,27 @@ except errors.TasksUnreachableError as error:
     program.do(f"takes({server.pid})")
 
 
+def test_table_for_a_worker_that_hangs_holds_up_nobody(program: RunningProgram):
+    """What a table is made of is not sent to a worker under Python's lock: the other workers and threads go on."""
+    program.do("resize(coordinator, resolver, timeout=60)\nwhile len(tell(schedule(12))['where']) < 2:\n    pass")
+    process = program.cluster.process("worker", 1)
+    process.send_signal(signal.SIGSTOP)
+    try:
+        program.do(
+            """
+with strategy.scope():
+    other = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(["a"], [3]), -20)
+values = schedule(20)
+while not all(value._status_available_event.is_set() for value in values):
+    time.sleep(0.01)
+"""
+        )
+    finally:
+        process.send_signal(signal.SIGCONT)
+    assert len(program.do("result = tell(values)")["where"]) == 1
+    program.do(f"takes({process.pid})")
+
+
 def test_task_that_never_listens_changes_nothing(program: RunningProgram):
     """A task that does not come is waited for until the timeout; the error names it, and nothing was changed."""
     program.cluster.add_task("worker")

@@ -25,6 +25,7 @@ _COORDINATOR: Final = "tensorflow.python.distribute.coordinator.cluster_coordina
 _STRATEGY: Final = "tensorflow.python.distribute.parameter_server_strategy_v2"
 _CONTEXT: Final = "tensorflow.python.eager.context"
 _CANCELLATION: Final = "tensorflow.python.eager.cancellation"
+_CONSTANTS: Final = "tensorflow.python.framework.constant_op"
 
 #: What is used here: a function of TensorFlow's, and what it must speak of, be it an attribute or an argument.
 _USED: Final = {
@@ -35,6 +36,8 @@ _USED: Final = {
     f"{_CANCELLATION}:context": "_active_context",
     f"{_CANCELLATION}:CancellationManagerContext.__enter__": "_cancellation_manager _active_context",
     f"{_CANCELLATION}:CancellationManagerContext.__exit__": "_active_context",
+    f"{_CONSTANTS}:convert_to_eager_tensor": "value ctx dtype EagerTensor device_name",
+    f"{_CONSTANTS}:_constant_eager_impl": "convert_to_eager_tensor",
     f"{_COORDINATOR}:Cluster.__init__": "_num_workers _num_ps _potential_ps_failures_lock _potential_ps_failures_count "
     "closure_queue failure_handler workers WorkerPreemptionHandler get_server_def",
     f"{_STRATEGY}:ParameterServerStrategyV2Extended._set_num_gpus": "_num_gpus_per_worker",
@@ -119,11 +122,15 @@ _check()
 coordinator_module: Any = importlib.import_module(_COORDINATOR)
 _context: Any = importlib.import_module(_CONTEXT)
 _cancellation: Any = importlib.import_module(_CANCELLATION)
+_constants: Any = importlib.import_module(_CONSTANTS)
+_convert: Final[Any] = _constants.convert_to_eager_tensor
 
 #: TensorFlow crashes where its cluster is updated by two threads at once.
 _updating: Final = threading.Lock()
 #: What cancels the functions that a thread calls.
 _cancelling: Final = threading.local()
+#: The own task, in the threads whose constants stay there.
+_own: Final = threading.local()
 
 
 def server_def() -> Any:
@@ -163,6 +170,24 @@ def cancel_by_thread() -> None:
     entered.__enter__ = lambda self: setattr(_cancelling, "manager", self._cancellation_manager)
     entered.__exit__ = lambda *_: setattr(_cancelling, "manager", None)
     _cancellation.context = lambda: getattr(_cancelling, "manager", None)
+
+
+def keep_constants_here() -> None:
+    """Keep the constants that this thread makes for another task in this process; each goes there when it is used.
+
+    TensorFlow would send it at once and wait under Python's lock: one worker that hangs would hold up all threads.
+    """
+    here = server_def()
+    _own.task = f"/job:{here.job_name}/replica:0/task:{here.task_index}/"
+    _constants.convert_to_eager_tensor = _convert_here
+
+
+def _convert_here(value: Any, ctx: Any, dtype: Any = None) -> Any:
+    own = getattr(_own, "task", None)
+    if own is None or not ctx.device_name or ctx.device_name.startswith(own):
+        return _convert(value, ctx, dtype)
+    with ctx.device(f"{own}device:CPU:0"):
+        return _convert(value, ctx, dtype)
 
 
 def gpus(job: str, index: int) -> int:

@@ -156,7 +156,7 @@ class Running:
         private.cancel_by_thread()
         values.track(self._cluster)
         for worker in self._cluster.workers:
-            self.order(worker.worker_index, _use_own_executor)
+            self.order(worker.worker_index, _wait_for_no_other)
         return True
 
     @property
@@ -221,7 +221,7 @@ class Running:
             grown = values.grow(cluster, index)
 
             def begin(worker: Any) -> None:
-                _use_own_executor(worker)
+                _wait_for_no_other(worker)
                 with worker._resource_tracking_lock:
                     worker._resource_remote_value_refs += [weakref.ref(value) for value in grown]
                 for value in grown:
@@ -271,10 +271,11 @@ def recover(worker: Any) -> None:
     worker._on_worker_recovery()
 
 
-def _use_own_executor(worker: Any) -> None:
-    """Give a worker's thread its own executor for good.
+def _wait_for_no_other(worker: Any) -> None:
+    """Give a worker's thread its own executor for good, and have it make constants in this process.
 
-    Else the end of each closure waits for the one that all threads share, and there something of a lost worker may wait
-    for gRPC: all workers would stand still.
+    Else the end of each closure waits for the executor that all threads share, and there something of a lost worker may
+    wait for gRPC: all workers would stand still.
     """
     private.use_executor(worker.executor)
+    private.keep_constants_here()

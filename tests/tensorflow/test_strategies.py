@@ -38,6 +38,13 @@ print(json.dumps(told), flush=True)
 os._exit(0)
 """
 
+#: For equal workers: who ends at once takes from the others what they have not read yet.
+TELL_AND_STAY = """
+import threading
+print(json.dumps(told), flush=True)
+threading.Event().wait()
+"""
+
 PARAMETER_SERVERS = """
 cluster = TFClusterResolver().snapshot()
 connect_to_cluster(cluster, timeout=120)
@@ -100,7 +107,7 @@ attempt("fit", lambda: model.fit(batches, steps_per_epoch=4, verbose=0).history)
 def test_keras_3_does_not_fit_on_equal_workers(make_cluster):
     """``model.fit`` of Keras 3 raises under MultiWorkerMirroredStrategy."""
     cluster: LoopbackCluster = make_cluster(jobs={"worker": 2})
-    workers = [cluster.start("worker", index, "-c", TRY + EQUAL_WORKERS + TELL) for index in (0, 1)]
+    workers = [cluster.start("worker", index, "-c", TRY + EQUAL_WORKERS + TELL_AND_STAY) for index in (0, 1)]
 
     told = [json.loads(cluster.await_line(worker, "{")) for worker in workers]
 
@@ -122,7 +129,7 @@ def test_dtensor_finds_its_clients_in_the_view(make_cluster):
     """The page's variables make a mesh over two processes, which sum a tensor that both hold a part of."""
     (variables,) = re.findall(r"```python\n([^`]*DTENSOR_JOBS[^`]*)```", PAGE)
     cluster: LoopbackCluster = make_cluster(jobs={"worker": 2})
-    workers = [cluster.start("worker", index, "-c", TRY + variables + DTENSOR + TELL) for index in (0, 1)]
+    workers = [cluster.start("worker", index, "-c", TRY + variables + DTENSOR + TELL_AND_STAY) for index in (0, 1)]
 
     told = [json.loads(cluster.await_line(worker, "{")) for worker in workers]
 

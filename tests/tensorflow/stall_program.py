@@ -119,6 +119,7 @@ def lose(cluster: LoopbackCluster, *, following: bool) -> dict[str, Any]:
         subprocess.run(["iptables", "-A", "INPUT", direction, OLD, "-p", "tcp", "-j", "DROP"], check=True)
     lost = time.time()
     old.kill()
+    old.wait()
     cluster.pods["worker"][1] = "d"
     cluster.publish(1)
     new = cluster.serve("worker", 1)

@@ -169,13 +169,21 @@ import gc
 from tfcluster_resolver._tensorflow import values
 jobs = {program.cluster.addresses}
 given = [TFClusterResolver.from_spec({{**jobs, "worker": jobs["worker"][:count]}}, "chief", 0) for count in (3, 2)]
+def descriptors():
+    found = collections.Counter()
+    for each in os.listdir("/proc/self/fd"):
+        try:
+            found[os.readlink(f"/proc/self/fd/{{each}}").partition(":[")[0]] += 1
+        except OSError:
+            pass  # it was closed meanwhile
+    return found
 def ours():
     while any(one.name in ("tfcluster-connections", "tfcluster-guard") for one in threading.enumerate()):
         time.sleep(0.05)  # they end a moment after a change
     gc.collect()
     kinds = collections.Counter(type(one).__name__ for one in gc.get_objects()
                                 if str(type(one).__module__).startswith("tfcluster_resolver"))
-    return [len(threading.enumerate()), len(values._containers), kinds, len(os.listdir("/proc/self/fd"))]
+    return [len(threading.enumerate()), len(values._containers), kinds, descriptors()]
 def cycle():
     for each in given:
         resize(coordinator, each, timeout=60)

@@ -256,7 +256,8 @@ class ElasticEngine:
         with self._state:
             self._out = {index for _, index in down}
             self._failed = (self._failed - failed) & {index for job, index in tasks if job == "worker"}
-            self._request = None
+            if self._request is request:  # or another one came while TensorFlow was busy: it is made next
+                self._request = None
             self._state.notify_all()
         self.running.recovered()
         del kept

@@ -43,7 +43,7 @@ demo: $(DEMO)/.complete ## watch a TensorFlow cluster on this machine train, res
 demo-kubernetes: .venv ## the same on a Kubernetes of its own: 7 to 12 minutes the first time, one later
 	$(BIN)/python -m scripts.demo_kubernetes
 
-test: check fuzz client-tests docs simulate mutants tensorflow-tests older-tensorflow-tests local-tests integration chart release-tests e2e ## all set-up and all tests; what CI runs
+test: check fuzz client-tests docs simulate mutants tensorflow-tests local-tests integration chart release-tests e2e ## all set-up and all tests; what CI runs
 
 check: lint types layers unit ## lint, types, layers, unit tests: a minute or so, no cluster
 
@@ -82,7 +82,7 @@ tensorflow-tests: $(TENSORFLOW)/.complete $(PROTOBUFS:=/.complete) $(TF_KERAS)/.
 ELASTIC := tests/tensorflow/test_tensorflow_classes.py tests/tensorflow/test_connect_targets.py \
   $(wildcard tests/tensorflow/test_elastic*.py)
 
-older-tensorflow-tests: $(foreach version,$(OLDER_TENSORFLOWS),$(call older-tensorflow,$(version))/.complete) ## live resize with the two TensorFlows before the newest
+older-tensorflow-tests: $(foreach version,$(OLDER_TENSORFLOWS),$(call older-tensorflow,$(version))/.complete) ## live resize with the two TensorFlows before the newest: five minutes
 	$(MAKE) --jobs 2 --output-sync $(OLDER_TENSORFLOWS:%=elastic-tests-%)
 
 elastic-tests-%:

@@ -70,6 +70,7 @@ spec:
       restartPolicy: OnFailure
       template:
         spec:
+          terminationGracePeriodSeconds: 1  # else a ps, which hears no SIGTERM, is there for 30 seconds more
           volumes: [{name: programs, configMap: {name: programs}}]
           containers:
             - name: tensorflow

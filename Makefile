@@ -122,7 +122,7 @@ docs-serve: $(DOCS)/.complete ## show the docs site on http://127.0.0.1:8000 as 
 
 e2e: install ## tests on the node of `make cluster`
 	$(BIN)/python -m scripts.training_image
-	$(PYTEST) tests/e2e
+	$(PYTEST) --tb=short tests/e2e
 
 cluster: .venv ## raise (or find) a Kubernetes; leaves .local/kubeconfig, .local/bin/kubectl, .local/bin/helm
 	$(BIN)/python -m local_kubernetes up

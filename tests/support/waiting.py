@@ -50,6 +50,17 @@ def eventually(
         if time.monotonic() >= end:
             raise AssertionError(
                 f"within {within:g} s it never came true that {what}; last state:\n"
-                f"{pformat(state, width=140)[:6000]}{refusal}"
+                f"{pformat(_without_managers(state), width=140, compact=True)[:3000]}{refusal}"
             )
         time.sleep(_POLL_SECONDS)
+
+
+def _without_managers(state: object) -> object:
+    """Give a state without who wrote which field: that is most of an object, and never what is looked for."""
+    match state:
+        case dict():
+            return {key: _without_managers(value) for key, value in state.items() if key != "managedFields"}
+        case list():
+            return [_without_managers(value) for value in state]
+        case _:
+            return state

@@ -18,12 +18,12 @@ QUOTA = Finding(reasons.REFUSED, "Pod demo-worker-0: exceeded quota")
 GATE = pods_gate("worker")
 
 
-def refused(times: int, *, gate: str = GATE) -> Holds:
+def refused(times: int, *, gate: str = GATE, finding: Finding = QUOTA) -> Holds:
     """Let a gate be closed so often in a row, each time when its pause is over; the last time is NOW."""
     found, now = Holds(), NOW - 10_000
     for time in range(times):
         now = NOW if time == times - 1 else now + 100
-        found = found.after({gate: QUOTA}, (), (), now)
+        found = found.after({gate: finding}, (), (), now)
     return found
 
 
@@ -38,6 +38,18 @@ def test_pause_doubles_up_to_a_minute(times, pause):
     assert found.closed(GATE, NOW + pause - 0.001).finding == QUOTA
     assert found.closed(GATE, NOW + pause) is None
     assert found.tried(GATE) == times
+
+
+@pytest.mark.parametrize(("times", "pause"), [(1, 1), (3, 4), (30, 4)])
+def test_pause_stays_short_until_the_api_server_knows_a_new_kind(times, pause):
+    """An API server that checks owner references learns of a new CRD late: whoever has just installed is waiting."""
+    words = (
+        'Service demo: services "demo" is forbidden: cannot set blockOwnerDeletion in this case because cannot find '
+        'RESTMapping for APIVersion tfcluster.dev/v1alpha1 Kind TFCluster: no matches for kind "TFCluster"'
+    )
+    found = refused(times, finding=Finding(reasons.REFUSED, words))
+
+    assert found.gates[GATE].until == NOW + pause
 
 
 def test_gate_that_let_something_pass_is_forgotten():

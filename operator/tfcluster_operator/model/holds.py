@@ -11,13 +11,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from tfcluster_operator.model import reasons
+from tfcluster_operator.model import naming, reasons
 from tfcluster_operator.model.actions import Action, Delete, Finding, Gate, Patch, subject_of
 from tfcluster_operator.model.digests import digest
 
 #: Seconds of the first pause after a refusal; it doubles with each refusal in a row, up to the longest.
 FIRST_PAUSE: Final = 1.0
 LONGEST_PAUSE: Final = 60.0
+#: The longest while the API server, where it checks owner references, does not know our kind yet: that ends by itself.
+_IN_VIEW_OF_A_NEW_KIND: Final = 4.0
+_NEW_KIND: Final = f"cannot find RESTMapping for APIVersion {naming.GROUP}/"
 #: What was put right so often in a row is put right at once; after that somebody else keeps undoing it.
 _PATIENCE: Final = 2
 _LONGEST_TRUCE: Final = 300.0
@@ -117,7 +120,8 @@ class Holds:
             # Where only another task was tried, that is not worth another status.
             same = before is not None and _same_but_for_numbers(before.finding, finding)
             told = before.finding if before is not None and same else finding
-            gates[gate] = Hold(times, now + min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** (times - 1)), told)
+            longest = _IN_VIEW_OF_A_NEW_KIND if _NEW_KIND in finding.message else LONGEST_PAUSE
+            gates[gate] = Hold(times, now + min(longest, FIRST_PAUSE * 2.0 ** (times - 1)), told)
         quarrels = {name: one for name, one in self.quarrels.items() if now - one.last < _FORGOTTEN_AFTER}
         for action in done:
             what, name = _repair(action)

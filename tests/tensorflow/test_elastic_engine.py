@@ -70,3 +70,31 @@ def test_change_that_is_asked_for_while_tensorflow_is_busy_is_made():
     finally:
         running.go_on.set()
         engine.stop()
+
+
+def test_change_that_was_made_is_never_taken_back():
+    """Whoever gives up in the moment in which it is made does not hear that nothing was changed."""
+    running: Any = Slow()
+    running.go_on.set()
+    engine = ElasticEngine(running)
+    assert engine.begin()
+    try:
+        wanted = engine.wanted_copy()
+        wanted.cluster.job.add(name="other")
+        request = Request(wanted, lambda: None, lambda _: [], lambda: Change(1), final=False)
+        taken_back: list[bool] = []
+
+        class Late(threading.Event):
+            """Done a moment after somebody has given up."""
+
+            def set(self) -> None:
+                taken_back.append(engine.withdraw(request))
+                super().set()
+
+        request.done = Late()
+        engine.ask(request)
+
+        assert request.done.wait(DEADLINE)
+        assert taken_back == [False]
+    finally:
+        engine.stop()

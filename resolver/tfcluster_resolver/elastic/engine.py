@@ -262,8 +262,7 @@ class ElasticEngine:
         self.running.recovered()
         del kept
         if request is not None:
-            request.updating = False
-            request.done.set()
+            request.done.set()  # NB: it counts as being made until then, or it could still be taken back
 
     @contextlib.contextmanager
     def _guarded(self, tasks: Mapping[Task, str]) -> Iterator[None]:

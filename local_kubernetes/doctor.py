@@ -98,7 +98,7 @@ def current_checks() -> Iterator[Check]:
     yield Check("command kubectl", shutil.which("kubectl") is not None, kubectl)
     helm = shutil.which("helm") is not None or go_on_path() is not None or _has_module("venv")
     yield Check("command helm, or Go to build it", helm, "install it: https://helm.sh/docs/intro/install")
-    pushes = shutil.which("skopeo") is not None or shutil.which("docker") is not None
+    pushes = shutil.which("skopeo") is not None or docker_answers()
     yield Check("command skopeo or docker, to push images", pushes, _apt_line("skopeo"), "skopeo")
 
 
@@ -128,6 +128,12 @@ def install_missing(*, node: bool) -> None:
         missing = [check for check in examine(node=node) if not check.present]
     if missing:
         raise LocalKubernetesError("this machine lacks:\n" + "\n".join(map(str, missing)))
+
+
+def docker_answers() -> bool:
+    """Tell whether Docker can be used: its command alone, without a daemon that answers, can not."""
+    asked = ["docker", "info"]
+    return bool(shutil.which("docker")) and subprocess.run(asked, check=False, capture_output=True).returncode == 0
 
 
 def install_command(name: str) -> bool:
@@ -168,7 +174,8 @@ def _apt_install(packages: list[str]) -> None:
         policy.chmod(0o755)
     try:
         for command in (["update"], ["install", "--yes", "--no-install-recommends", *packages]):
-            subprocess.run(["apt-get", "--quiet=2", *command], check=True, capture_output=True, env=environment)
+            asked = ["apt-get", "--quiet=2", "--option=Acquire::Retries=3", *command]
+            subprocess.run(asked, check=True, capture_output=True, env=environment)
     finally:
         if ours:
             policy.unlink()

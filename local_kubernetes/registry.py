@@ -8,7 +8,7 @@ import subprocess
 import tarfile
 from pathlib import Path
 
-from local_kubernetes.doctor import install_command
+from local_kubernetes.doctor import docker_answers, install_command
 from local_kubernetes.progress import LocalKubernetesError, tell
 
 VARIABLE = "TFCLUSTER_REGISTRY"
@@ -45,7 +45,7 @@ def push(archive: Path, name: str) -> None:
     Raises:
         LocalKubernetesError: There is no program to do it, or the registry refused.
     """
-    if not shutil.which("skopeo") and shutil.which("docker"):
+    if not shutil.which("skopeo") and docker_answers():
         tell(f"pushing {name}, by Docker")
         loaded = _run("docker", "load", "--quiet", "--input", archive)
         # "Loaded image: NAME", or "Loaded image ID: DIGEST" where the archive names none.

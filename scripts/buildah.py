@@ -53,8 +53,9 @@ def install(*programs: str) -> None:
         missing.append(_KEYRING.stem)
     if missing:
         tell(f"installing {', '.join(missing)}: they build or copy the images where there is no Docker")
-        _run(["apt-get", "update", "-q"], quiet=True)
-        _run(["apt-get", "install", "-qy", "--no-install-recommends", *missing], quiet=True)
+        retrying = "--option=Acquire::Retries=3"
+        _run(["apt-get", "update", "-q", retrying], quiet=True)
+        _run(["apt-get", "install", "-qy", retrying, "--no-install-recommends", *missing], quiet=True)
 
 
 def debian_base(architecture: str) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import configparser
 import os
 import platform
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -21,6 +20,7 @@ from typing import Final
 
 from local_kubernetes import choice
 from local_kubernetes.cache import cached, content_hash
+from local_kubernetes.doctor import docker_answers
 from scripts import buildah
 
 ROOT: Final = Path(__file__).resolve().parent.parent
@@ -158,7 +158,7 @@ def _run(command: Sequence[str | Path], **more: object) -> None:
 
 def _build(image: Image, archive: Path) -> None:
     with lent_secrets() as secrets:
-        if _answers("docker", "info"):
+        if docker_answers():
             tag = f"{image.name}:dev"
             _run(["docker", "build", *secrets, "-t", tag, "-f", image.dockerfile, "."], env=_with_buildkit())
             _run(["docker", "save", "-o", archive, tag])
@@ -225,12 +225,6 @@ def _pip_configuration() -> str:
         parser.write(file)
         file.seek(0)
         return file.read()
-
-
-def _answers(*command: str) -> bool:
-    if shutil.which(command[0]) is None:
-        return False
-    return subprocess.run(command, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
 
 
 def _with_buildkit() -> dict[str, str]:

@@ -228,7 +228,8 @@ def test_doctor_names_the_package_of_a_missing_command(monkeypatch, tmp_path):
 def test_doctor_looks_for_other_things_where_the_cluster_is_the_users(local, monkeypatch, tmp_path, capsys):  # noqa: ARG001
     """For a cluster that one has, kubectl, helm and a program that pushes are looked for, and nothing of a node."""
     for name in ("helm", "docker"):
-        (tmp_path / name).touch(mode=0o755)
+        (tmp_path / name).write_text("#!/bin/sh\n")
+        (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv(choice.VARIABLE, "current")
 

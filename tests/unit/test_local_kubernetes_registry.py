@@ -14,6 +14,7 @@ from local_kubernetes.oci_image import write_image
 from local_kubernetes.progress import LocalKubernetesError
 
 RECORDER = """#!/bin/sh
+[ "$*" = info ] && exit "${DAEMON:-0}"
 printf '%s\\n' "${0##*/} $*" >>"$RECORD"
 case "$*" in
   load*) echo "Loaded image: localhost/x:1" ;;
@@ -122,6 +123,17 @@ def test_docker_pushes_where_no_skopeo_is(record, oci):
         "docker tag localhost/x:1 registry.example/x:1",
         "docker push --quiet registry.example/x:1",
     ]
+
+
+def test_docker_without_its_daemon_is_none(record, oci, monkeypatch):
+    """A machine may have Docker's command alone: then skopeo is installed, or the error names it."""
+    offer(record, "docker")
+    monkeypatch.setenv("DAEMON", "1")
+
+    with pytest.raises(LocalKubernetesError, match=r"apt-get install skopeo"):
+        registry.push(oci, "registry.example/x:1")
+
+    assert not record.exists()
 
 
 def test_without_a_program_to_push_the_user_is_told_which(record, oci):  # noqa: ARG001 - nothing is on PATH

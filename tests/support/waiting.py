@@ -50,9 +50,15 @@ def eventually(
         if time.monotonic() >= end:
             raise AssertionError(
                 f"within {within:g} s it never came true that {what}; last state:\n"
-                f"{pformat(_without_managers(state), width=140, compact=True)[:3000]}{refusal}"
+                f"{_shortened(pformat(_without_managers(state), width=140, compact=True))}{refusal}"
             )
         time.sleep(_POLL_SECONDS)
+
+
+def _shortened(text: str) -> str:
+    """Keep how a long text begins and, more of it, how it ends: a log tells there what it lacks."""
+    begin, end = 1000, 2000
+    return text if len(text) <= begin + end else f"{text[:begin]}\n[...]\n{text[-end:]}"
 
 
 def _without_managers(state: object) -> object:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import errno
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -61,6 +61,7 @@ class PortForwards:
         self._changed = asyncio.Event()
         self._serving: set[asyncio.Task[None]] = set()
         self._failure: TFClusterError | None = None
+        self._over = False
 
     async def run(self) -> None:
         """Forward.
@@ -87,7 +88,10 @@ class PortForwards:
             forwards = list(self._choose(cluster))
             access = api.websocket_access()
             connector = aiohttp.TCPConnector(limit=0, ssl=access.context if access.context is not None else True)
-            async with aiohttp.ClientSession(connector=connector, proxy=access.proxy) as self._session:
+            async with (
+                aiohttp.ClientSession(connector=connector, proxy=access.proxy) as self._session,
+                self._ending(servers),
+            ):
                 self._look(watch, {forward.task for forward in forwards})
                 bound = []
                 for forward in forwards:
@@ -97,14 +101,22 @@ class PortForwards:
                 self._began(bound)
                 await self._watch(watch, {forward.task for forward in forwards})
         finally:
+            watch.stop()
+            api.interrupt()
+            api.close()
+
+    @contextlib.asynccontextmanager
+    async def _ending(self, servers: Sequence[asyncio.Server]) -> AsyncIterator[None]:
+        """End all connections at the end, before that to the API server is closed: they would try again."""
+        try:
+            yield
+        finally:
+            self._over = True
             for server in servers:
                 server.close()
             for task in self._serving:
                 task.cancel()
             await asyncio.gather(*self._serving, return_exceptions=True)
-            watch.stop()
-            api.interrupt()
-            api.close()
 
     # --- what is there
 
@@ -194,7 +206,7 @@ class PortForwards:
     async def _serve(self, forward: Forward, local: LocalEnd) -> None:
         """Carry one connection to the task's pod, and try again while nothing has been answered."""
         end, tried = time.monotonic() + _PATIENCE, False
-        while time.monotonic() < end and self._failure is None:
+        while time.monotonic() < end and self._failure is None and not self._over:
             pod = self._pods.get(forward.task)
             if pod is not None:
                 try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import socket
 import socketserver
 import threading
@@ -14,6 +15,7 @@ from support.manifests import pod_template
 from unit.client_world import PATIENCE, ClientWorld
 from unit.played_kubelet import PlayedKubelet
 
+from tfcluster import port_forwards
 from tfcluster.commands import session as session_command
 from tfcluster.errors import TFClusterError
 from tfcluster.forward_plan import Forward, plan_forwards, read_wish
@@ -99,8 +101,13 @@ class Session:
             self._loop.call_soon_threadsafe(self._task.cancel)
         self._thread.join(PATIENCE)
         assert not self._thread.is_alive()
+        self._task = None
         self._loop.close()
         self._api.close()
+
+    def complaints_to(self, found: list[object]) -> None:
+        """Collect what asyncio would print."""
+        self._loop.set_exception_handler(lambda _, context: found.append(context))
 
     def connect(self) -> socket.socket:
         assert self._began.wait(PATIENCE)
@@ -256,6 +263,25 @@ def test_it_ends_when_the_cluster_is_deleted(client_world, session):
 
     assert forwarding.over.wait(PATIENCE)
     assert str(forwarding.error) == "TFCluster mnist was deleted"
+
+
+def test_what_still_tries_when_it_ends_ends_without_a_complaint(client_world, kubelet, session, monkeypatch):
+    """A connection whose pod refuses is tried again and again: never on what is closed already."""
+    monkeypatch.setattr(port_forwards, "_PAUSE", 0)
+    launch(client_world)
+    forwarding = session()
+    complaints: list[object] = []
+    forwarding.complaints_to(complaints)
+    with contextlib.ExitStack() as stack:
+        for _ in range(8):
+            stack.enter_context(forwarding.connect()).sendall(b"hello\n")
+        client_world.await_that(lambda: kubelet.refused >= 16)
+        client_world.at_once(lambda: client_world.kube.delete("tfclusters", "default", "mnist"))
+        assert forwarding.over.wait(PATIENCE)
+    forwarding.stop()
+    gc.collect()  # then asyncio tells of errors that nobody saw
+
+    assert complaints == []
 
 
 def test_a_port_in_use_is_told_with_the_option_and_a_discovered_one_moves(client_world, session):

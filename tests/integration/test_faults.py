@@ -117,7 +117,13 @@ def test_watches_dropped_again_and_again_are_opened_again(launched, fault_proxy)
 
 def test_watch_that_is_dropped_writes_nothing(launched, fault_proxy, audit):
     """Lists and watches begun anew are no reason to write."""
-    # Quiet first: a status that is put off for a second would be written together with the answer to our edit.
+    # Quiet first: what the scheduler says of a pod is told, and a status that is put off for a second would be written
+    # together with the answer to our edit.
+    eventually(
+        lambda: [pod["status"].get("conditions", []) for pod in launched.pods().values()],
+        lambda of_pods: all(any(one["type"] == "PodScheduled" for one in of_pod) for of_pod in of_pods),
+        what="the scheduler has looked at all pods",
+    )
     position = audit.await_quiet(OPERATOR_USER, namespace=launched.namespace)
     for drop in (fault_proxy.drop_watches, fault_proxy.expire_watches):
         eventually(fault_proxy.open_watches, lambda found: found == WATCHED, what="all five are watched")

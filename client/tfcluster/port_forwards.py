@@ -61,7 +61,6 @@ class PortForwards:
         self._changed = asyncio.Event()
         self._serving: set[asyncio.Task[None]] = set()
         self._failure: TFClusterError | None = None
-        self._over = False
 
     async def run(self) -> None:
         """Forward.
@@ -111,7 +110,6 @@ class PortForwards:
         try:
             yield
         finally:
-            self._over = True
             for server in servers:
                 server.close()
             for task in self._serving:
@@ -206,7 +204,7 @@ class PortForwards:
     async def _serve(self, forward: Forward, local: LocalEnd) -> None:
         """Carry one connection to the task's pod, and try again while nothing has been answered."""
         end, tried = time.monotonic() + _PATIENCE, False
-        while time.monotonic() < end and self._failure is None and not self._over:
+        while time.monotonic() < end and self._failure is None and not self._session.closed:
             pod = self._pods.get(forward.task)
             if pod is not None:
                 try:

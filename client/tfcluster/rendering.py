@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any, Final
 
 from tfcluster.declared import Declared
 from tfcluster.errors import ManifestError
 from tfcluster_operator.manifests.of_actions import Creation, build, delivered_resolver
-from tfcluster_operator.manifests.resolver_archive import ResolverArchive
 from tfcluster_operator.model import naming
 from tfcluster_operator.model.actions import CreatePod, TryPod, subject_of
 from tfcluster_operator.model.ledger import Ledger
@@ -63,12 +61,6 @@ class Rendered:
     notes: tuple[str, ...]
 
 
-@cache
-def archive() -> ResolverArchive:
-    """Give the resolver that an operator of this version delivers."""
-    return read_archive()
-
-
 def render(declared: Declared) -> Rendered:
     """Work out what the operator would make of a TFCluster where nothing is there yet.
 
@@ -79,10 +71,10 @@ def render(declared: Declared) -> Rendered:
         The objects and the views.
     """
     cluster = declared.cluster
-    roster = call_roll(_at_once(cluster), Observed(), resolver=delivered_resolver(cluster, archive()))
+    roster = call_roll(_at_once(cluster), Observed(), resolver=delivered_resolver(cluster, read_archive()))
     wanted = views_of(roster).of_jobs
     made = list(_creations(roster, wanted))
-    objects = [build(action, cluster, archive()) for action in made]
+    objects = [build(action, cluster, read_archive()) for action in made]
     objects.sort(key=lambda one: _KINDS.index(one["kind"]))
     return Rendered(
         objects=tuple(objects),

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
 
 from tfcluster_operator.manifests.resolver_archive import ResolverArchive, build_archive
 
 
+@cache
 def read_archive() -> ResolverArchive:
-    """Pack the resolver that this operator brings.
+    """Pack the resolver that this operator brings, once in a process.
 
     Returns:
         The archive; an unchanged installation gives the same bytes at every start.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -19,7 +18,6 @@ from tfcluster_operator.kube.client import Client
 from tfcluster_operator.kube.lease import Lease, Timing
 from tfcluster_operator.kube.limiter import AdaptiveLimiter
 from tfcluster_operator.kube.one_shot import OneShot
-from tfcluster_operator.manifests.resolver_archive import ResolverArchive
 from tfcluster_operator.resolver_sources import read_archive
 
 SERVER: Final = "http://memory"
@@ -27,11 +25,6 @@ SERVER: Final = "http://memory"
 _RESTART: Final = 0.5
 
 sessions.install()
-
-
-@functools.cache
-def _archive() -> ResolverArchive:
-    return read_archive()
 
 
 class _Line(Interceptor):
@@ -168,7 +161,7 @@ class Operator:
             fence=standing.fence,
             clock=clock,
         )
-        engine = self.engine = Engine(client, self._namespaces, _archive())
+        engine = self.engine = Engine(client, self._namespaces, read_archive())
         access = connection.Access(server=SERVER)
         watches = [
             KopfWatch(access, session, scope, engine, own_signals=lambda: None, clock=clock)  # type: ignore[arg-type]  # likewise

@@ -9,6 +9,7 @@ import socket
 import socketserver
 import threading
 from collections.abc import Callable, Iterator
+from unittest.mock import Mock
 
 import pytest
 from support.manifests import pod_template
@@ -21,6 +22,7 @@ from tfcluster.errors import TFClusterError
 from tfcluster.forward_plan import Forward, plan_forwards, read_wish
 from tfcluster.kubernetes_api import KubernetesApi
 from tfcluster.port_forwards import PortForwards
+from tfcluster.port_tunnel import LocalEnd
 
 BOARD = pod_template(ports=[{"name": "tensorboard", "containerPort": 6006}])
 
@@ -101,13 +103,17 @@ class Session:
             self._loop.call_soon_threadsafe(self._task.cancel)
         self._thread.join(PATIENCE)
         assert not self._thread.is_alive()
-        self._task = None
         self._loop.close()
         self._api.close()
 
     def complaints_to(self, found: list[object]) -> None:
         """Collect what asyncio would print."""
         self._loop.set_exception_handler(lambda _, context: found.append(context))
+
+    def serve_late(self) -> None:
+        """Serve a connection that was accepted before the end, and that nobody looked at until now."""
+        local = LocalEnd(asyncio.StreamReader(), Mock(asyncio.StreamWriter))
+        asyncio.run(asyncio.wait_for(self._forwards._serve(self.bound[0][0], local), PATIENCE))
 
     def connect(self) -> socket.socket:
         assert self._began.wait(PATIENCE)
@@ -282,6 +288,20 @@ def test_what_still_tries_when_it_ends_ends_without_a_complaint(client_world, ku
     gc.collect()  # then asyncio tells of errors that nobody saw
 
     assert complaints == []
+
+
+def test_a_connection_that_is_looked_at_after_the_end_is_let_go(client_world, kubelet, session):
+    launch(client_world)
+    forwarding = session()
+    with forwarding.connect() as connection:
+        connection.sendall(b"hello\n")
+        client_world.await_that(lambda: kubelet.refused >= 1)
+    forwarding.stop()
+    told, asked = list(forwarding.told), kubelet.refused
+
+    forwarding.serve_late()
+
+    assert (forwarding.told, kubelet.refused) == (told, asked)
 
 
 def test_a_port_in_use_is_told_with_the_option_and_a_discovered_one_moves(client_world, session):

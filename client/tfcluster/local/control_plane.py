@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from memory_kubernetes import DEFAULT_RESOURCES, MemoryKubernetes, resource_of_definition
 from tfcluster.definition import definition
 from tfcluster.local.api_server import ApiServer, LogOf
-from tfcluster.rendering import archive
 from tfcluster_operator.engine.assembly import Engine
 from tfcluster_operator.kopf_watch import KopfWatch
 from tfcluster_operator.kube import connection
 from tfcluster_operator.kube.client import Client
 from tfcluster_operator.kube.limiter import AdaptiveLimiter
+from tfcluster_operator.resolver_sources import read_archive
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ async def run(
     try:
         async with connection.open_session(access, connections=8) as session:
             # NB: the tasks' processes are on this machine, so there is nobody whom a NetworkPolicy could keep out.
-            engine = Engine(Client(session, server.url, AdaptiveLimiter()), (), archive())
+            engine = Engine(Client(session, server.url, AdaptiveLimiter()), (), read_archive())
             watch = KopfWatch(access, session, None, engine, own_signals=own_signals)
             leading = asyncio.Event()
             leading.set()

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 from live_world import TRAINING_DEADLINE_SECONDS, LiveWorld
+from resize_programs import IDLE, stock_template, with_folder
 from support.objects import NODES, TFCLUSTERS, Object
 from support.waiting import eventually
 
@@ -21,17 +22,13 @@ def with_checkpoints(manifest: Object, *, folder: str, node: str) -> Object:
     """Give the example's chief a folder that outlives its pod, on one node; one worker is enough."""
     jobs = manifest["spec"]["jobs"]
     jobs["worker"]["replicas"] = 1
-    spec = jobs["chief"]["template"]["spec"]
-    spec["nodeSelector"] = {"kubernetes.io/hostname": node}
-    spec["volumes"] = [{"name": "kept", "hostPath": {"path": "/tmp", "type": "Directory"}}]  # noqa: S108 - the node's
-    (container,) = spec["containers"]
-    container["volumeMounts"] = [{"name": "kept", "mountPath": "/kept"}]
-    container["command"] += ["--checkpoints", folder]
+    chief = with_folder(jobs["chief"]["template"], node=node)
+    chief["spec"]["containers"][0]["command"] += ["--checkpoints", folder]
     return manifest
 
 
 @pytest.fixture
-def training(world: LiveWorld, training_image: str) -> Iterator[LiveWorld]:
+def training(world: LiveWorld, kubectl: Any, training_image: str) -> Iterator[LiveWorld]:
     """The parameter-server example with checkpoints, training; the folder on the node goes afterwards."""
     text = EXAMPLE.read_text(encoding="utf-8").replace("localhost/tfcluster-training:dev", training_image)
     folder = f"/kept/tfcluster-{world.namespace}"
@@ -39,7 +36,13 @@ def training(world: LiveWorld, training_image: str) -> Iterator[LiveWorld]:
     world.apply(with_checkpoints(yaml.safe_load(text), folder=folder, node=node))
     await_passes(world, 3)
     yield world
-    world.run(CHIEF, "rm", "-rf", folder)
+    # NB: a training that goes on writes into the folder that is being removed.
+    suspend(world, kubectl, wanted=True)
+    eventually(world.pods, lambda pods: not pods, what="nothing trains")
+    broom = stock_template(training_image, command=["python3", "-c", IDLE])
+    world.launch("broom", {"worker": {"template": with_folder(broom, node=node)}})
+    world.await_ready("broom")
+    world.run("broom-worker-0", "rm", "-rf", folder)
 
 
 def passes(log: str) -> list[int]:

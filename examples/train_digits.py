@@ -12,6 +12,7 @@ import argparse
 import os
 import signal
 import time
+import traceback
 
 import numpy as np
 import tensorflow as tf
@@ -149,6 +150,10 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
-    # NB: after a worker was lost and came back, the coordinator's threads can keep a finished process from ending.
+    # NB: os._exit, after an error too: Python's own end waits for TensorFlow, which may wait for a task that is lost.
+    try:
+        main()
+    except Exception:  # noqa: BLE001 - it is told, and ends the program
+        traceback.print_exc()
+        os._exit(1)
     os._exit(0)

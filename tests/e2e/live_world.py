@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from kubernetes import client, stream
 from kubernetes.watch import Watch
+from resize_programs import IDLE, stock_template, with_folder
 from support.objects import CONFIG_MAPS, NODES, PODS, Object, Objects
 from support.waiting import eventually
 from support.world import World
@@ -19,6 +20,8 @@ POD_DEADLINE_SECONDS: Final = 120.0
 #: The same for what some pods with TensorFlow need.
 TRAINING_DEADLINE_SECONDS: Final = 300.0
 VIEW: Final = "/etc/tfcluster/cluster.json"
+#: The pod of `launch_broom`.
+BROOM: Final = "broom-worker-0"
 
 
 class LiveWorld(World):
@@ -42,6 +45,12 @@ class LiveWorld(World):
         """Create a TFCluster whose tasks listen on their ports; what ``jobs`` says of a job comes on top."""
         template = pod_template(self.image, program)
         return self.launch(name, {job: {"template": template, **fields} for job, fields in jobs.items()}, **spec)
+
+    def launch_broom(self, *, node: str) -> None:
+        """Start the pod BROOM, which has the folder /kept of a node and writes nothing there but what it is told."""
+        template = with_folder(stock_template(self.image, command=["python3", "-c", IDLE]), node=node)
+        self.launch("broom", {"worker": {"template": template}})
+        self.await_ready("broom")
 
     def start(self, *pods: Object) -> None:
         """Create pods of no TFCluster, and wait until they are ready."""

@@ -12,8 +12,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 
 import pytest
-from live_world import TRAINING_DEADLINE_SECONDS, LiveWorld
-from resize_programs import IDLE, with_folder
+from live_world import BROOM, TRAINING_DEADLINE_SECONDS, LiveWorld
 from support.objects import NAMESPACES, NODES, Kind, Objects
 from support.waiting import eventually
 
@@ -31,7 +30,6 @@ def volumes(
     live_world: Callable[[str], LiveWorld],
     objects: Objects,
     new_namespace: Callable[[], str],
-    operator_image: str,
 ) -> Iterator[None]:
     """Volumes for the claims, made by hand where the cluster makes none itself, and removed afterwards."""
     classes = objects.list(STORAGE_CLASSES)
@@ -41,13 +39,9 @@ def volumes(
     node = objects.list(NODES)[0]["metadata"]["labels"]["kubernetes.io/hostname"]
     name = f"tfcluster-{restricted_world.namespace}"
     broom = live_world(new_namespace())  # another namespace: `restricted` allows no folder of a node
-    template = {
-        "spec": {"containers": [{"name": "broom", "image": operator_image, "command": ["python3", "-c", IDLE]}]}
-    }
-    broom.launch("broom", {"worker": {"template": with_folder(template, node=node)}})
-    broom.await_ready("broom")
+    broom.launch_broom(node=node)
     for claim in CLAIMS:
-        broom.run("broom-worker-0", "sh", "-c", f"mkdir -p /kept/{name}/{claim} && chmod 777 /kept/{name}/{claim}")
+        broom.run(BROOM, "sh", "-c", f"mkdir -p /kept/{name}/{claim} && chmod 777 /kept/{name}/{claim}")
         spec = {
             "capacity": {"storage": "1Gi"},
             "accessModes": ["ReadWriteOnce"],
@@ -58,7 +52,7 @@ def volumes(
     yield
     for claim in CLAIMS:
         objects.delete(VOLUMES, "", f"{name}-{claim}")
-    broom.run("broom-worker-0", "rm", "-rf", f"/kept/{name}")
+    broom.run(BROOM, "rm", "-rf", f"/kept/{name}")
     objects.delete(NAMESPACES, "", broom.namespace)
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 import yaml
-from live_world import TRAINING_DEADLINE_SECONDS, LiveWorld
-from resize_programs import IDLE, stock_template, with_folder
+from live_world import BROOM, TRAINING_DEADLINE_SECONDS, LiveWorld
+from resize_programs import with_folder
 from support.objects import NODES, TFCLUSTERS, Object
 from support.waiting import eventually
 
@@ -39,10 +39,8 @@ def training(world: LiveWorld, kubectl: Any, training_image: str) -> Iterator[Li
     # NB: a training that goes on writes into the folder that is being removed.
     suspend(world, kubectl, wanted=True)
     eventually(world.pods, lambda pods: not pods, what="nothing trains")
-    broom = stock_template(training_image, command=["python3", "-c", IDLE])
-    world.launch("broom", {"worker": {"template": with_folder(broom, node=node)}})
-    world.await_ready("broom")
-    world.run("broom-worker-0", "rm", "-rf", folder)
+    world.launch_broom(node=node)
+    world.run(BROOM, "rm", "-rf", folder)
 
 
 def passes(log: str) -> list[int]:

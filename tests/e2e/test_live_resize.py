@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from live_world import TRAINING_DEADLINE_SECONDS, LiveWorld, restarts
-from resize_programs import END_AMID, IDLE, stock_template, with_folder
+from live_world import BROOM, TRAINING_DEADLINE_SECONDS, LiveWorld, restarts
+from resize_programs import END_AMID, stock_template, with_folder
 from support.objects import NODES
 from support.waiting import eventually
 
@@ -113,13 +113,11 @@ def mirrored(world: LiveWorld, training_image: str) -> Iterator[LiveWorld]:
     world.launch(
         "c", {"worker": {"replicas": 2, "restartScope": "Cluster", "template": with_folder(template, node=node)}}
     )
-    # It outlives the training, to clean up after it.
-    broom = stock_template(training_image, command=["python3", "-c", IDLE])
-    world.launch("broom", {"worker": {"template": with_folder(broom, node=node)}})
     for pod in ("c-worker-0", "c-worker-1"):
         await_log(world, pod, lambda log: max(passes(log), default=0) >= 3, what=f"{pod} trains")
     yield world
-    world.run("broom-worker-0", "rm", "-rf", folder)
+    world.launch_broom(node=node)
+    world.run(BROOM, "rm", "-rf", folder)
 
 
 def test_equal_workers_start_again_together_from_a_checkpoint(mirrored):

@@ -426,6 +426,23 @@ def test_training_example_learns(make_cluster):
     assert float(lines[-1].split()[-1]) > 0.9
 
 
+def test_training_example_ends_after_an_error(make_cluster):
+    """An error ends the program at once: nothing in it waits for a task that is lost, deaf to SIGTERM as process 1."""
+    cluster = make_cluster(jobs={"chief": 1, "worker": 1, "ps": 1})
+    example = str(ROOT / "examples" / "train_digits.py")
+    program = f"""
+import runpy, sys, threading
+threading.Thread(target=threading.Event().wait).start()
+sys.argv = [{example!r}, "--connect-timeout", "1"]
+runpy.run_path({example!r}, run_name="__main__")
+"""
+
+    done = cluster.run("chief", 0, "-c", program)
+
+    assert done.returncode == 1
+    assert "TasksUnreachableError: " in done.stderr
+
+
 def test_multi_worker_example_learns(make_cluster):
     """The equal-workers example trains on the digits in two processes to an accuracy above 0.85."""
     cluster = make_cluster(jobs={"worker": 2})

@@ -74,8 +74,7 @@ def test_install_from_a_registry_that_is_given(raised, somebody, operator_releas
     """`make install` by somebody's kubeconfig pushes the image, installs it from there, and the operator works."""
     if raised != "node":
         pytest.skip("only our own node has a network that a registry of the test can be in")
-    inside = next(program.pid for program in node_layout.running() if program.name == "containerd")
-    enter = ("nsenter", f"--target={inside}", "--net")
+    enter = ("nsenter", f"--target={node_layout.first_process()}", "--net")
     (port,) = free_ports(1)
     checkout = somebody.checkout()
 

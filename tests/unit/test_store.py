@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import aiohttp
 import msgspec
+import pytest
 from unit.in_memory import make_cluster
 
 from tfcluster_operator.engine.assembly import Engine
@@ -22,13 +23,22 @@ NAME = ("ns", "a")
 
 
 def child(
-    version: int, *, uid: str = "u1", owner: str = "owner", name: str = "a", namespace: str = "ns", label: str = "demo"
+    version: int,
+    *,
+    uid: str = "u1",
+    owner: str = "owner",
+    name: str = "a",
+    namespace: str = "ns",
+    label: str = "demo",
+    **fields: Any,
 ) -> Child:
-    """Read a pod of this version."""
+    """Read a pod of this version; ``fields`` are more of its metadata, or its status."""
     metadata: dict[str, Any] = {"name": name, "namespace": namespace, "uid": uid, "resourceVersion": str(version)}
+    status = fields.pop("status", {})
+    metadata.update(fields)
     metadata["ownerReferences"] = [{"uid": owner, "kind": "TFCluster", "name": "demo", "controller": True}]
     metadata["labels"] = {naming.LABEL_CLUSTER: label} if label else {}
-    return wire.PODS.read(msgspec.json.encode({"metadata": metadata}))
+    return wire.PODS.read(msgspec.json.encode({"metadata": metadata, "status": status}))
 
 
 def make_store(*children: Child) -> tuple[ChildStore, list[tuple[str, tuple[str, str]]]]:
@@ -55,10 +65,47 @@ def test_every_change_is_told_with_owner_and_label():
     """A new child, a newer version and a deletion wake the controller and the cluster of the label."""
     store, told = make_store()
     store.put(child(1))
-    store.put(child(2))
+    store.put(child(2, status={"phase": "Running"}))
     store.remove(child(3))
 
     assert told == [("owner", ("ns", "demo"))] * 3
+
+
+def test_news_that_no_decision_reads_is_told_to_nobody_and_believed():
+    """Another's annotation, or an entry of managedFields, wakes no pass; an older list does not prune the pod."""
+    store, told = make_store(child(1))
+
+    store.put(child(5, annotations={"example.com/note": "1"}, managedFields=[{"manager": "other", "fieldsV1": {}}]))
+    store.put(child(4, status={"phase": "Running"}))
+    store.replace([], version=4, namespace="ns")
+
+    assert told == []
+    assert child(5) == store.get(NAME)
+
+
+@pytest.mark.parametrize(
+    "news",
+    [
+        {"status": {"phase": "Running"}},
+        {"status": {"reason": "Evicted"}},
+        {"status": {"conditions": [{"type": "Ready", "status": "True"}]}},
+        {"annotations": {naming.ANNOTATION_VIEW: "d"}},
+        {"deletionTimestamp": "2026-01-01T00:00:00Z"},
+        {"finalizers": ["example.com/hold"]},
+        {"label": "other"},
+        {"uid": "u2"},
+        {"owner": "another"},
+    ],
+    ids=str,
+)
+def test_news_that_a_decision_reads_is_told(news):
+    """Each of the fields that are kept wakes a pass when it changes."""
+    store, told = make_store(child(1))
+
+    store.put(child(2, **news))
+
+    assert told
+    assert child(2, **news).meta == store.get(NAME).meta
 
 
 def test_an_old_event_after_a_newer_one_is_dropped():

@@ -21,6 +21,7 @@ from tfcluster_operator.model.observed import (
     ObservedNetworkPolicy,
     ObservedPod,
     ObservedService,
+    differ_in_version_alone,
 )
 from tfcluster_operator.model.spec import TFCluster
 
@@ -69,19 +70,27 @@ class ChildStore:
         return [self._children[name] for name in self._others.get(namespace, ())]
 
     def put(self, child: Child) -> None:
-        """Take in a child from an event or from the answer to a write, unless something newer is known."""
+        """Take in a child from an event or from the answer to a write, unless something newer is known.
+
+        Nobody is told where nothing that a decision reads is new: another's annotation, or the time of a condition,
+        costs no pass.
+        """
         meta = child.meta
         name = (meta.namespace, meta.name)
         known = self._children.get(name)
         if self._gone.get(meta.uid, -1) >= meta.version:
             return
+        if known is not None and known.meta.version >= meta.version:
+            return
+        child = _noted(child, known, self._now())
         if known is not None:
-            if known.meta.version >= meta.version:
+            if differ_in_version_alone(child, known):
+                self._children[name] = child
                 return
             self._drop(name, known)
             if known.meta.owner_uid != meta.owner_uid:
                 self._tell(known)
-        self._children[name] = child = _noted(child, known, self._now())
+        self._children[name] = child
         self._by_owner.setdefault(meta.owner_uid, set()).add(name)
         if not meta.owner_name:
             self._others.setdefault(meta.namespace, set()).add(name)

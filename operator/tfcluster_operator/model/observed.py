@@ -7,7 +7,8 @@ object takes.  A field is here because a decision reads it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from operator import attrgetter
 from typing import Any, Final
 
 from tfcluster_operator.model import naming
@@ -210,6 +211,19 @@ class ObservedPod:
 
 
 Child = ObservedService | ObservedConfigMap | ObservedNetworkPolicy | ObservedPod
+
+_KINDS: Final = (ObservedService, ObservedConfigMap, ObservedNetworkPolicy, ObservedPod)
+_about_each: Final = attrgetter(*(one.name for one in fields(Meta) if one.name != "version"))
+_of_each: Final = {kind: attrgetter(*(one.name for one in fields(kind) if one.name != "meta")) for kind in _KINDS}
+
+
+def differ_in_version_alone(one: Child, other: Child) -> bool:
+    """Tell whether two states of a child are the same in all that a decision reads."""
+    if type(one) is not type(other) or _about_each(one.meta) != _about_each(other.meta):
+        return False
+    values = _of_each[type(one)]
+    same: bool = values(one) == values(other)
+    return same
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ CHARTS ?=
 SOURCES := operator resolver client crds scripts tests bench local_kubernetes memory_kubernetes examples
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-kubernetes test check lint types layers unit fuzz simulate mutants tensorflow-tests older-tensorflow-tests local-tests client-tests integration test-versions chart docs \
+.PHONY: help demo demo-kubernetes test check lint types layers unit fuzz simulate gates gates-reference mutants tensorflow-tests older-tensorflow-tests local-tests client-tests integration test-versions chart docs \
 	docs-serve reference lint-chart release-tests e2e cluster cluster-down install bench release release-check publish test-release changelog \
 	lock crds chart-docs clean
 
@@ -43,7 +43,7 @@ demo: $(DEMO)/.complete ## watch a TensorFlow cluster on this machine train, res
 demo-kubernetes: .venv ## the same on a Kubernetes of its own: 7 to 12 minutes the first time, one later
 	$(BIN)/python -m scripts.demo_kubernetes
 
-test: check fuzz client-tests docs simulate mutants tensorflow-tests local-tests integration chart release-tests e2e ## all set-up and all tests; what CI runs
+test: check fuzz client-tests docs simulate gates mutants tensorflow-tests local-tests integration chart release-tests e2e ## all set-up and all tests; what CI runs
 
 check: lint types layers unit ## lint, types, layers, unit tests: a minute or so, no cluster
 
@@ -71,6 +71,12 @@ client-tests: .venv ## the command line and the Python client on a control plane
 
 simulate: .venv ## every plan of the simulation; PLAN='…' repeats one with a trace, LEARN=1 makes the references again
 	PYTHONHASHSEED=0 PYTHONPATH=tests:. $(BIN)/python -m simulation
+
+gates: .venv ## what the operator costs, in requests, bytes, passes and calls, against the reference; WORKLOAD='…' chooses
+	PYTHONHASHSEED=0 PYTHONPATH=tests:. $(BIN)/python -m gates
+
+gates-reference: .venv ## write that reference again: review the diff of tests/gates/reference.json
+	WRITE=1 PYTHONHASHSEED=0 PYTHONPATH=tests:. $(BIN)/python -m gates
 
 mutants: .venv ## seed bugs of one line, each of which its plan of the simulation must catch; MUTANT='words' chooses
 	PYTHONHASHSEED=0 PYTHONPATH=tests:. $(BIN)/python -m mutants

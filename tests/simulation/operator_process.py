@@ -17,7 +17,10 @@ from tfcluster_operator.kube import connection, leadership
 from tfcluster_operator.kube.client import Client
 from tfcluster_operator.kube.lease import Lease, Timing
 from tfcluster_operator.kube.limiter import AdaptiveLimiter
+from tfcluster_operator.kube.metrics import Metrics
 from tfcluster_operator.kube.one_shot import OneShot
+from tfcluster_operator.manifests.resolver_archive import ResolverArchive
+from tfcluster_operator.model.spec import IsolationMode
 from tfcluster_operator.resolver_sources import read_archive
 
 SERVER: Final = "http://memory"
@@ -61,6 +64,9 @@ class Operator:
         wall: the machine's clock, which may step.
         namespaces: what it is told to watch; none means all.
         name: its identity in the election; empty where there is none.
+        archive: the resolver that it delivers, if not its own.
+        default_isolation: who reaches the tasks of a new TFCluster that does not say it.
+        metrics: where its passes are counted, over all its starts.
     """
 
     def __init__(
@@ -71,12 +77,19 @@ class Operator:
         wall: Callable[[], float],
         namespaces: Sequence[str] = (),
         name: str = "",
+        archive: ResolverArchive | None = None,
+        default_isolation: IsolationMode = "None",
+        metrics: Metrics | None = None,
     ) -> None:
         self._kube = kube
         self._faults = faults
         self._wall = wall
         self._name = name
         self._namespaces = namespaces
+        self._default_isolation = default_isolation
+        self._metrics = metrics
+        #: What it delivers from its next start on.
+        self.archive = archive
         self._line: _Line | None = None
         self._task: asyncio.Task[None] | None = None
         self._session: MemorySession | None = None
@@ -161,7 +174,10 @@ class Operator:
             fence=standing.fence,
             clock=clock,
         )
-        engine = self.engine = Engine(client, self._namespaces, read_archive())
+        archive = self.archive or read_archive()
+        engine = self.engine = Engine(
+            client, self._namespaces, archive, default_isolation=self._default_isolation, metrics=self._metrics
+        )
         access = connection.Access(server=SERVER)
         watches = [
             KopfWatch(access, session, scope, engine, own_signals=lambda: None, clock=clock)  # type: ignore[arg-type]  # likewise

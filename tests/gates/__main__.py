@@ -1,0 +1,96 @@
+"""`make gates`: counts what the operator costs and compares it with the reference; ends with "N passed, N failed in …".
+
+WRITE=1           writes the reference; review what changed
+WORKLOAD=name     plays one workload only
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from gates.running import Phases, run
+from gates.workloads import WORKLOADS
+from gates.world import CALLS, CPU
+
+_REFERENCE: Final = Path(__file__).parent / "reference.json"
+_PROCESSES: Final = 2
+#: What may differ from the reference, up or down, as a factor; everything else is exact.
+_BANDS: Final = {CALLS: 1.1, CPU: 3.0}
+
+#: Less CPU than this, in calibrations, cannot be measured.
+_SHORT: Final = 1.0
+
+
+def main(environment: Mapping[str, str]) -> int:
+    """Do what the environment asks for.
+
+    Returns:
+        The exit code: 1 where a count differs, or a workload does not come to its end.
+    """
+    began = time.perf_counter()
+    names = [environment["WORKLOAD"]] if environment.get("WORKLOAD") else list(WORKLOADS)
+    # NB: a process each: what one workload leaves in caches is no part of what another costs.
+    with multiprocessing.get_context("spawn").Pool(_PROCESSES, maxtasksperchild=1) as pool:
+        outcomes = dict(zip(names, pool.map(run, names, chunksize=1), strict=True))
+    known: dict[str, Phases] = json.loads(_REFERENCE.read_text()) if _REFERENCE.exists() else {}
+    found = {name: outcome for name, outcome in outcomes.items() if not isinstance(outcome, str)}
+    if environment.get("WRITE"):
+        written = {name: _as_before(known.get(name, {}), phases) for name, phases in found.items()}
+        known = {name: {**known, **written}[name] for name in WORKLOADS if name in {**known, **written}}
+        _REFERENCE.write_text(json.dumps(known, indent=1) + "\n")
+    failed = 0
+    for name, outcome in outcomes.items():
+        told = [outcome] if isinstance(outcome, str) else list(_differences(known.get(name, {}), outcome))
+        failed += bool(told)
+        print(f"{name}: {'differs' if told else 'as in the reference'}", *told, sep="\n")
+    if failed:
+        print("Fewer or more: where it is meant, make gates-reference, and review the diff.")
+    print(f"{len(names) - failed} passed, {failed} failed in {time.perf_counter() - began:.0f} s")
+    return min(failed, 1)
+
+
+def _as_before(known: Phases, found: Phases) -> Phases:
+    """Keep what is still within its band, so that the diff of the reference shows what has changed."""
+    return {
+        phase: {
+            what: value if _differs(what, then := known.get(phase, {}).get(what, 0), value) else then
+            for what, value in counts.items()
+        }
+        for phase, counts in found.items()
+    }
+
+
+def _differences(known: Phases, found: Phases) -> Iterator[str]:
+    """Make a table of what differs from the reference."""
+    for phase in [*known, *(name for name in found if name not in known)]:
+        then, now = known.get(phase, {}), found.get(phase, {})
+        rows = [
+            f"    {what:<40} {_spell(then.get(what)):>14} {_spell(now.get(what)):>14}"
+            for what in sorted({*then, *now})
+            if _differs(what, then.get(what, 0), now.get(what, 0))
+        ]
+        if rows:
+            yield f"{phase:<44} {'reference':>14} {'now':>14}"
+            yield from rows
+
+
+def _differs(what: str, then: float, now: float) -> bool:
+    band = _BANDS.get(what, 1.0)
+    if what == CPU:
+        then, now = max(then, _SHORT), max(now, _SHORT)
+    return now > then * band or now < then / band
+
+
+def _spell(value: float | None) -> str:
+    return "-" if value is None else f"{value:,}"
+
+
+if __name__ == "__main__":
+    sys.exit(main(os.environ))

@@ -73,6 +73,9 @@ class _Memory:
     generation: int = 0
     pods: frozenset[str] = frozenset()
     views: Views | None = None
+    #: Of a large cluster, the newest roster and the changes of the stores that it takes in.
+    roll: Roster | None = None
+    rolled_at: int = -1
     #: Why the status could not be written, where an event told so.
     refusal: str = ""
     #: Until then the installed CRD is known to drop what we write.
@@ -222,7 +225,7 @@ class Reconciler:
             return None
         # NB: what cannot be kept is not counted, or it would be counted again in each pass.
         known = written if memory.outdated else enter_done(roster, known, done)
-        roster = self._call_roll(cluster).completed_by(known)
+        roster = self._call_roll(cluster, memory).completed_by(known)
         await _breathe(cluster)
         doubts = tuple(memory.holds.doubts(now))
         refused = memory.holds.told(outcome.refused)
@@ -247,14 +250,14 @@ class Reconciler:
 
     async def _look(self, cluster: TFCluster, memory: _Memory) -> tuple[Roster, bool]:
         """Classify what exists; tell whether a pod should be gone and is not."""
-        roster, now = self._call_roll(cluster), self._clock()
+        roster, now = self._call_roll(cluster, memory), self._clock()
         stuck = [pod for pod in roster.leaving if termination.seconds_until_stuck(pod, now) <= 0]
         if stuck and now - memory.looked_at_stuck >= _LOOK_AT_STUCK_AGAIN:
             # NB: the event that says that they are gone may have been lost.
             memory.looked_at_stuck = now
             for pod in stuck[:_LOOKED_AT_ONCE]:
                 await look_up(self._client, self._stores, "Pod", (pod.meta.namespace, pod.meta.name))
-            roster = self._call_roll(cluster)
+            roster = self._call_roll(cluster, memory)
         await _breathe(cluster)
         return roster, bool(stuck)
 
@@ -273,9 +276,16 @@ class Reconciler:
         await _breathe(cluster)
         return roster, known, planned
 
-    def _call_roll(self, cluster: TFCluster) -> Roster:
+    def _call_roll(self, cluster: TFCluster, memory: _Memory) -> Roster:
+        changes = self._stores.changes
+        if memory.roll is not None and memory.roll.cluster is cluster and memory.rolled_at == changes:
+            return memory.roll
         resolver = self._executor.resolver_of(cluster)
-        return call_roll(cluster, self._stores.observe(cluster, resolver=resolver), resolver=resolver)
+        observed = self._stores.observe(cluster, resolver=resolver)
+        roster = call_roll(cluster, observed, resolver=resolver, before=memory.roll)
+        # NB: of a small one it costs more memory than it saves time.
+        memory.roll, memory.rolled_at = (roster if _is_large(cluster) else None), changes
+        return roster
 
     async def _look_at_blocked_names(self, cluster: TFCluster, memory: _Memory) -> bool:
         """Look again, now and then, at the objects that hold our names unlabelled; tell whether there are any."""
@@ -412,8 +422,12 @@ _OBSTACLES: Final = (
 )
 
 
+def _is_large(cluster: TFCluster) -> bool:
+    return sum(job.replicas for job in cluster.jobs) > _LARGE
+
+
 async def _breathe(cluster: TFCluster) -> None:
-    if sum(job.replicas for job in cluster.jobs) > _LARGE:
+    if _is_large(cluster):
         await asyncio.sleep(0)
 
 

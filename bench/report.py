@@ -132,14 +132,14 @@ def delivery(figures: Delivery) -> str:
     )
     rows = [
         [
-            "operator, from `kubectl scale`",
+            "operator, from the edit's write",
             str(len(figures.operator)),
             f"{median(figures.operator):.2f}",
             f"{max(figures.operator):.2f}",
             goal,
         ],
         [
-            "by hand: `kubectl patch` + `kubectl annotate`",
+            "by hand: a patch of the ConfigMap and one of each pod",
             str(len(figures.by_hand)),
             f"{median(figures.by_hand):.2f}",
             f"{max(figures.by_hand):.2f}",

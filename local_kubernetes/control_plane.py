@@ -12,7 +12,7 @@ import os
 import shutil
 import time
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -92,9 +92,7 @@ class ControlPlane:
     def launch_server(self) -> None:
         """Start etcd and the API server and wait until the server answers."""
         self._write_files()
-        self._run("etcd", components.etcd_command(binaries.hyperkube(), self.state, self.addresses))
-        self._run("kube-apiserver", components.apiserver_command(self._programs(), self.state, self.addresses))
-        self.api.wait_for("/readyz", what="the API server", alive=self.check_alive)
+        self._start_server("the API server")
 
     def launch_controllers(self) -> None:
         """Start the programs that act on what the API server holds."""
@@ -121,6 +119,16 @@ class ControlPlane:
         processes.stop(p for p in processes.running(self.state) if p.name == "kube-apiserver")
         self._run("kube-apiserver", components.apiserver_command(self._programs(), self.state, self.addresses))
         self.api.wait_for("/readyz", what="the API server after its restart", alive=self.check_alive)
+
+    def restart_server(self, meanwhile: Callable[[Path], object]) -> None:
+        """End etcd and the API server, and start both again: for a backup of etcd, or for going back to one.
+
+        Args:
+            meanwhile: is given etcd's folder while nobody uses it.
+        """
+        processes.stop(p for p in processes.running(self.state) if p.name in {"etcd", "kube-apiserver"})
+        meanwhile(self.state / "etcd")
+        self._start_server("the API server after etcd's restart")
 
     def compact_etcd(self) -> None:
         """Forget all past revisions, so that older resource versions get 410 Gone once the API server asks etcd.
@@ -173,6 +181,11 @@ class ControlPlane:
         server = f"https://127.0.0.1:{self.addresses.api_port}"
         path = self.state / "kubeconfigs" / name
         return write_kubeconfig(path, server=server, authority=self.authority.certificate, client=client)
+
+    def _start_server(self, what: str) -> None:
+        self._run("etcd", components.etcd_command(binaries.hyperkube(), self.state, self.addresses))
+        self._run("kube-apiserver", components.apiserver_command(self._programs(), self.state, self.addresses))
+        self.api.wait_for("/readyz", what=what, alive=self.check_alive)
 
     def _run(self, name: str, arguments: Sequence[str | Path]) -> None:
         processes.launch(arguments, name=name, state=self.state, enter=self._enter, owner=self._owner)

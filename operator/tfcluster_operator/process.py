@@ -8,6 +8,7 @@ import os
 import uvloop
 
 from tfcluster_operator import handlers
+from tfcluster_operator.kube.errors import HistoryLostError
 from tfcluster_operator.kube.leadership import LeaseLostError
 from tfcluster_operator.settings import Settings
 
@@ -25,7 +26,7 @@ async def _run(settings: Settings) -> None:
     code = 0
     try:
         await handlers.run(settings)
-    except LeaseLostError as error:
+    except (LeaseLostError, HistoryLostError) as error:
         logging.getLogger(__name__).error("the operator ends: %s", error)  # noqa: TRY400 - the reason says it all
         code = 1
     except Exception:

@@ -38,7 +38,8 @@ def test_unready_tasks_are_found_and_reached(unready):
         what="unready tasks reach each other",
     )
 
-    assert unready.status("c")["jobs"]["worker"]["ready"] == 0
+    status = unready.await_status("c", lambda s: s["observedGeneration"] == 1, what="the cluster is reported on")
+    assert status["jobs"]["worker"]["ready"] == 0
 
 
 def test_ready_counts_the_tasks_whose_probe_succeeds(unready):

@@ -315,6 +315,20 @@ def test_creation_writes_each_object_once(mnist, audit, since):
     assert len(others) <= 2
 
 
+def test_creation_is_reported_once(world, operator, audit):  # noqa: ARG001 - it must run
+    """A cluster whose pods wait for nodes costs one status and, after it, one event, beside its objects."""
+    since = audit.position()
+    world.launch("c", {"worker": {"replicas": 3}})
+    world.await_event("c", "Created")
+    audit.await_quiet(OPERATOR_USER, namespace=world.namespace)
+
+    writes = audit.writes(since, user=OPERATOR_USER, namespace=world.namespace)
+    objects = [w for w in writes if w.verb == "create" and w.resource != "events"]
+    assert [w.target for w in writes if w not in objects] == ["tfclusters/status", "events"]
+    made = (world.services(), world.network_policies(), world.config_maps(), world.resolver_copies(), world.pods())
+    assert len(objects) == sum(map(len, made))
+
+
 def test_creation_foundations_come_before_pods(mnist, audit, since):
     """All else is there before the first pod is asked for, so that a pod starts with name, view and protection."""
     writes = [w for w in audit.writes(since, user=OPERATOR_USER, namespace=mnist.namespace) if w.verb == "create"]

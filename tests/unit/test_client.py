@@ -29,6 +29,7 @@ class Server:
         self.asked: list[float] = []
         self.watches: list[float] = []
         self.lasts = 0.0
+        self.breaks = False
 
     def request(self, *_: object, **__: object) -> Server:
         self.asked.append(asyncio.get_running_loop().time() - 1000.0)
@@ -57,6 +58,8 @@ class Server:
 
     async def iter_any(self) -> Any:
         await asyncio.sleep(self.lasts)
+        if self.breaks:
+            raise aiohttp.ClientPayloadError("the connection broke")
         for chunk in ():
             yield chunk
 
@@ -101,10 +104,13 @@ def test_write_that_the_server_fails_at_is_told_at_once(method, status):
         ("POST", 503, 0.7, 3.0),
         ("POST", 504, 0.7, 3.0),
         ("POST", 429, 0.7, 3.0),
+        ("POST", 409, 0.7, 3.0),
     ],
 )
 def test_what_may_pass_in_a_moment_is_tried_for_a_bounded_time(method, status, least, most):
     """What reads has 20 seconds, what writes 3: the pass that waits for it holds up others.
+
+    A create that meets a conflict has lost a race over a quota's count: its answer names no other reason.
 
     However the jitter falls, the last try comes after three pauses: of at least 0.1, 0.2 and 0.4 seconds.
     """
@@ -137,7 +143,7 @@ def test_server_that_does_not_answer_is_tried_as_long(method, most):
         (410, "Expired", errors.GoneError),
     ],
 )
-@pytest.mark.parametrize("method", ["GET", "POST"])
+@pytest.mark.parametrize("method", ["GET", "PATCH"])
 def test_refusal_is_final(method, status, reason, kind):
     """It is asked once, and told by name."""
     server = Server(status, f'{{"kind":"Status","reason":"{reason}","message":"no"}}'.encode())
@@ -198,3 +204,41 @@ def test_list_that_is_refused_is_told_and_tried_again(status):
 
     assert (informer.refused, informer.synced.is_set()) == ("pods is forbidden", False)
     assert 3 <= len(server.asked) <= 25
+
+
+def listed_at(version: int) -> bytes:
+    return f'{{"metadata":{{"resourceVersion":"{version}"}},"items":[]}}'.encode()
+
+
+def lose_history(seconds: float) -> tuple[Informer, asyncio.Task[None]]:
+    """Let a watch break, and the server be at an earlier version from then on, for so long."""
+
+    async def scenario() -> tuple[Informer, asyncio.Task[None]]:
+        server = Server(body=listed_at(7))
+        server.lasts = 60.0
+        informer = Informer(make_client(server), wire.PODS, ChildStore(lambda _owner, _name: None, lambda: 0.0), None)
+        running = asyncio.create_task(informer.run())
+        await informer.synced.wait()
+        server.breaks, server.body = True, listed_at(3)
+        await asyncio.sleep(60.0 + seconds)
+        server.breaks, server.body = False, listed_at(8)
+        await asyncio.sleep(30.0)
+        running.cancel()
+        await asyncio.wait([running])
+        return informer, running
+
+    return run_in_virtual_time(scenario())
+
+
+def test_history_that_is_lost_ends_the_process():
+    """What is known is newer than all that a restored etcd will tell: it would never be put right."""
+    _, running = lose_history(20.0)
+
+    assert isinstance(running.exception(), errors.HistoryLostError)
+
+
+def test_server_that_lags_behind_for_a_moment_ends_nothing():
+    """Another API server may be a little behind the one that answered before."""
+    _, running = lose_history(2.0)
+
+    assert running.cancelled()

@@ -111,6 +111,29 @@ def test_old_definition_is_told_and_costs_no_evidence():
     live(story)
 
 
+def test_old_definition_that_drops_the_first_that_is_written_costs_no_evidence():
+    """A pod that fails before its cluster was reported on stays until the failure is counted."""
+    pod = f"{CLUSTER}-worker-0"
+
+    async def story(world: World) -> None:
+        async with _old_definition(world):
+            world.nodes.never_ready.add(pod)
+            world.declare({"jobs": {"worker": job(1)}, "failedPodsHistoryLimit": 0})
+            await world.await_silence(0.7)
+            assert "status" not in (world.cluster() or {})
+            world.nodes.exit(pod, 1)
+            await world.await_silence(_SOON)
+            assert (said(world, "Ready"), deletions(world, pod)) == (("False", "OutdatedDefinition"), 0)
+
+        world.nodes.never_ready.clear()
+        assert await world.await_quiet(ready, _NEXT_LOOK)
+        cluster = world.cluster()
+        assert cluster is not None
+        assert (cluster["status"]["restarts"], deletions(world, pod)) == (1, 1)
+
+    live(story)
+
+
 def test_pod_of_a_predecessor_on_a_dead_node_is_freed():
     """The name is needed by the new TFCluster, whose terminatingGraceSeconds says that such a node is off."""
     pod = f"{CLUSTER}-worker-0"

@@ -11,7 +11,7 @@ from tfcluster_operator.engine.figures import figures_of
 from tfcluster_operator.engine.journal import Journal
 from tfcluster_operator.engine.reconcile import Reconciler
 from tfcluster_operator.engine.work_queue import WorkQueue
-from tfcluster_operator.kube import wire
+from tfcluster_operator.kube import errors, wire
 from tfcluster_operator.kube.client import Client
 from tfcluster_operator.kube.informer import Informer
 from tfcluster_operator.kube.metrics import Figures, Metrics
@@ -81,14 +81,20 @@ class Engine:
 
         Args:
             lead: set when this replica is the leader; it stays so until the process ends.
+
+        Raises:
+            HistoryLostError: the API server has lost its newest history, so that nothing known can be relied on.
         """
-        async with asyncio.TaskGroup() as tasks:
-            for scope, informers in self._scopes.items():
-                for informer in informers:
-                    tasks.create_task(informer.run())
-                tasks.create_task(self._open(scope))
-            await lead.wait()
-            tasks.create_task(self._queue.run(_CLUSTERS_AT_ONCE))
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for scope, informers in self._scopes.items():
+                    for informer in informers:
+                        tasks.create_task(informer.run())
+                    tasks.create_task(self._open(scope))
+                await lead.wait()
+                tasks.create_task(self._queue.run(_CLUSTERS_AT_ONCE))
+        except* errors.HistoryLostError as lost:
+            raise lost.exceptions[0] from None
 
     async def _open(self, scope: str | None) -> None:
         for informer in self._scopes[scope]:

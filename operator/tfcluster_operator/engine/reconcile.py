@@ -31,12 +31,14 @@ from tfcluster_operator.model.plan import plan
 from tfcluster_operator.model.policies import termination
 from tfcluster_operator.model.roster import Roster, call_roll
 from tfcluster_operator.model.spec import IsolationMode, TFCluster
-from tfcluster_operator.model.status import deleting_status, invalid_status, status_of
+from tfcluster_operator.model.status import deleting_status, invalid_status, is_starting, status_of
 from tfcluster_operator.model.stock import enter_deletions, enter_done, take_stock
 from tfcluster_operator.model.views import Views, views_in_turns
 
 #: At most one status write a second for each cluster, unless evidence must be kept before it is destroyed.
 _STATUS_EVERY: Final = 1.0
+#: How long (seconds) after its first objects a new cluster is not reported on, unless there is more to tell than that.
+_FIRST_REPORT_AFTER: Final = 1.0
 #: How often (seconds) an object that blocks a name, and that no watch of ours shows, is looked up again.
 _LOOK_AGAIN: Final = 5.0
 #: The same for pods that should be gone, and how many of them are looked at.
@@ -83,6 +85,8 @@ class _Memory:
     #: Whether it is taken to drop it in this pass.
     outdated: bool = False
     status_written_at: float = float("-inf")
+    #: When a new cluster is reported on whatever is still to come of it, None before its first objects were created.
+    first_report_at: float | None = None
     looked_at_blocked: float = float("-inf")
     looked_at_stuck: float = float("-inf")
     account: Account = field(default_factory=Account)
@@ -206,10 +210,12 @@ class Reconciler:
         if not memory.outdated and (known.tells_more_than(written) or entered is not known):
             # A failure is counted before its pod goes; the plan is carried out on what the API server has.
             known = entered
-            status = status_of(roster, known, planned.views, planned.findings, self._clock(), changed=changed)
             try:
-                if (again := await self._write(key, cluster, status, memory, urgent=True)) is not None:
-                    return again
+                # NB: a definition that drops what is internal would keep a count, and not which pods are in it.
+                for told in [known] if ledger.INTERNAL in self._durable(key) else [written, known]:
+                    status = status_of(roster, told, planned.views, planned.findings, self._clock(), changed=changed)
+                    if (again := await self._write(key, cluster, status, memory, urgent=True)) is not None:
+                        return again
                 self._journal.failures_counted(cluster, known)
             except errors.ApiError:
                 unwritten = True
@@ -307,12 +313,11 @@ class Reconciler:
                 await look_up(self._client, self._stores, kind, name)
 
     async def _report(self, key: Key, cluster: TFCluster, status: Mapping[str, Any], memory: _Memory) -> float | None:
-        """Write the status if it differs and a second has passed, then tell what was done; or say when to come back."""
+        """Write the status if it differs and it is time, then tell what was done; or say when to come back."""
         if memory.outdated:
             status = ledger.without_internal(status, self._durable(key))
         if self._durable(key) != status:
-            due_in = memory.status_written_at + _STATUS_EVERY - self._clock()
-            if due_in > 0:
+            if (due_in := self._report_due_in(key, status, memory)) > 0:
                 memory.pending = status
                 return due_in
             memory.pending = status
@@ -323,13 +328,28 @@ class Reconciler:
         await self._tell(cluster, done, changed)
         return None
 
+    def _report_due_in(self, key: Key, status: Mapping[str, Any], memory: _Memory) -> float:
+        """Give the seconds until a report may be written.
+
+        A cluster that was just created and starts as it should is ready in a moment: one report tells of both.
+        """
+        due, now = memory.status_written_at + _STATUS_EVERY, self._clock()
+        # NB: an operator that finds the objects there tells at once: one before it has put the report off already, and
+        # died with it.  The event of their creation died, too.
+        created = any(action.reason == reasons.CREATED for action in memory.untold)
+        if created and not self._durable(key).get("observedGeneration") and is_starting(status):
+            if memory.first_report_at is None:
+                memory.first_report_at = now + _FIRST_REPORT_AFTER
+            due = max(due, memory.first_report_at)
+        return due - now
+
     def _durable(self, key: Key) -> Mapping[str, Any]:
         return (self._parents.get(key) or {}).get("status") or {}
 
     async def _write(
         self, key: Key, cluster: TFCluster, status: Mapping[str, Any], memory: _Memory, *, urgent: bool = False
     ) -> float | None:
-        """Write the status now; give None, or the seconds until another try where somebody else wrote first."""
+        """Write the status now; give None, or the seconds until another pass where it is not there as it was meant."""
         before = self._durable(key)
         memory.status_written_at = self._clock()
         try:
@@ -355,10 +375,14 @@ class Reconciler:
             raise
         self._journal.written(cluster, before, status)
         memory.pending, memory.refusal = None, ""
+        await self._tell_conditions(cluster, before, status)
         if ledger.INTERNAL in status and ledger.INTERNAL not in self._durable(key):
             _log.error("the CustomResourceDefinition is older than this operator: apply the CRD of its release")
-            memory.outdated, memory.outdated_until = True, self._clock() + _LOOK_AT_DEFINITION_AGAIN
-        await self._tell_conditions(cluster, before, status)
+            known_before, now = memory.outdated_until > float("-inf"), self._clock()
+            memory.outdated, memory.outdated_until = True, now + _LOOK_AT_DEFINITION_AGAIN
+            if urgent or not known_before:
+                # NB: what had to be written down is not kept: the next pass destroys no evidence, and says why.
+                return 0.0
         return None
 
     async def _report_invalid(

@@ -1,9 +1,9 @@
 """The narrow seam to the API server: one session, one request method, errors by name.
 
-Requests are tried again while the server does not answer, has no room (429, 503, 504) or, when they only read, fails in
-any way; the pauses grow and are jittered, the time is bounded.  A write that the server fails at (500) is not tried
-again here: a webhook that is down stays so for longer than a pass should wait.  What a caller sees is an answer, a
-refusal by name, or UnreachableError.
+Requests are tried again while the server does not answer, has no room (429, 503, 504), disagrees with itself (409 for a
+create) or, when they only read, fails in any way; the pauses grow and are jittered, the time is bounded.  A write that
+the server fails at (500) is not tried again here: a webhook that is down stays so for longer than a pass should wait.
+What a caller sees is an answer, a refusal by name, or UnreachableError.
 """
 
 from __future__ import annotations
@@ -121,7 +121,10 @@ class Client:
                     self._limiter.answered()
                     return answer
                 trouble = errors.from_response(status, answer)
-                if status == 429:
+                if method == "POST" and isinstance(trouble, errors.ConflictError):
+                    # NB: a create names no version: the server lost a race of its own, over a quota's count.
+                    trouble = errors.ServerError(status=status, reason=trouble.reason, message=trouble.message)
+                elif status == 429:
                     self._limiter.throttled()
                 elif status < 500 or (writes and status not in _TRIED_AGAIN):
                     raise trouble

@@ -8,6 +8,8 @@ KubeError
 │   ├── GoneError           410: the version to watch from is no longer kept
 │   └── ServerError         5xx, or 429 for as long as a request is tried: a webhook is down, the server overloaded
 ├── UnreachableError    no answer for as long as a request is tried
+├── StaleError          the answer is older than what the server has told before
+├── HistoryLostError    it stays so: etcd was restored, and nothing that was read before can be relied on
 └── NotLeadingError     a write was held back, because another replica of the operator may be the leader by now
 """
 
@@ -29,6 +31,14 @@ class KubeError(Exception):
 
 class UnreachableError(KubeError):
     """The API server gave no useful answer for as long as the request was tried."""
+
+
+class StaleError(KubeError):
+    """An answer of the API server is older than one that it gave before."""
+
+
+class HistoryLostError(KubeError):
+    """The API server's history goes on from an earlier moment: the process should end and start again."""
 
 
 class NotLeadingError(KubeError):

@@ -16,6 +16,7 @@ import msgspec
 
 from tfcluster_operator.kube import errors, wire
 from tfcluster_operator.kube.client import Client
+from tfcluster_operator.kube.history import History
 from tfcluster_operator.kube.store import ChildStore
 from tfcluster_operator.model import naming
 from tfcluster_operator.model.observed import Child, ObservedConfigMap
@@ -57,6 +58,9 @@ class Informer:
         self._store = store
         self._namespace = namespace
         self._version = ""
+        self._history = History(client.clock.elapsed)
+        #: Whether the watch broke, so that the server may have begun again from an earlier moment.
+        self._doubtful = False
         self._selected = {"labelSelector": naming.LABEL_CLUSTER} if resource.ours_alone else {}
         #: What is watched, for people to read.
         self.what = f"{resource.plural} in {namespace or 'all namespaces'}"
@@ -66,7 +70,11 @@ class Informer:
         self.refused = ""
 
     async def run(self) -> None:
-        """List and watch for ever."""
+        """List and watch for ever.
+
+        Raises:
+            HistoryLostError: the server has lost its newest history.
+        """
         pause = _FIRST_PAUSE
         told = ""
         while True:
@@ -74,10 +82,16 @@ class Informer:
             try:
                 if not self._version:
                     await self._list()
+                elif self._doubtful:
+                    await self._compare()
+                self._doubtful = False
                 await self._watch()
+            except errors.HistoryLostError:
+                raise
             except errors.GoneError:
                 self._version = ""
             except errors.KubeError as error:
+                self._doubtful = True
                 if isinstance(error, errors.ApiError) and error.status in {401, 403, 404}:
                     self.refused, self._version = error.message or str(error), ""
                 if str(error) != told:  # what goes on for hours is told once
@@ -90,12 +104,22 @@ class Informer:
             await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - jitter, no secret
             pause = min(_LONGEST_PAUSE, pause * 2)
 
+    async def _compare(self) -> None:
+        """Ask for one object, to learn where the server's history stands.
+
+        NB: a watch from a version that is yet to come is no error to the server: it would stay silent for ever.
+        """
+        params = {**self._selected, "limit": "1"}
+        body = await self._client.request("GET", self._resource.path(self._namespace), params=params)
+        self._history.compare(int(self._resource.read_list(body)[1].resource_version))
+
     async def _list(self) -> None:
         children: list[Child] = []
         params = {**self._selected, "limit": _PAGES[self._resource.kind]}
         while True:
             body = await self._client.request("GET", self._resource.path(self._namespace), params=params)
             page, meta = self._resource.read_list(body)
+            self._history.compare(int(meta.resource_version))
             for child in page:
                 children.append(child)
                 if isinstance(child, ObservedConfigMap) or len(children) % _READ_AT_ONCE == 0:
@@ -128,6 +152,7 @@ class Informer:
                 raise errors.from_response(int(refusal.get("code", 500)), bytes(event.object))
             if event.type == "BOOKMARK":
                 self._version = _bookmarks.decode(event.object).metadata.resource_version
+                self._history.reached(int(self._version))
                 return
             child = self._resource.read(event.object)
         except msgspec.DecodeError as error:
@@ -135,6 +160,7 @@ class Informer:
             self._version = ""
             raise errors.UnreachableError(f"not an event: {error}") from error
         self._version = str(child.meta.version)
+        self._history.reached(child.meta.version)
         if event.type == "DELETED":
             self._store.remove(child)
         else:

@@ -72,6 +72,12 @@ def status_of(
     }
 
 
+def is_starting(status: Mapping[str, Any]) -> bool:
+    """Tell whether a status says no more than that tasks are not ready yet: nothing that people must know at once."""
+    reason: str = conditions.by_type(status)["Ready"]["reason"]
+    return reason == reasons.TASKS_NOT_READY
+
+
 def _isolation(roster: Roster) -> dict[str, str]:
     """Tell which mode is in force: the one that was, until each policy of the wanted one is there."""
     mode = roster.cluster.isolation.mode

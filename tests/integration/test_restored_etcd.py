@@ -1,0 +1,65 @@
+"""The API server's history goes back: etcd is restored from a backup while the operator runs."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conftest import install_crd
+from kubernetes import client, config
+from support.manifests import tfcluster
+from support.objects import PODS, TFCLUSTERS, Objects
+from support.operator_process import OperatorProcess
+from support.waiting import eventually
+
+
+@pytest.fixture
+def plane(tmp_path: Path):
+    """A control plane of its own."""
+    from local_kubernetes.control_plane import start
+
+    with start(tmp_path / "plane") as found:
+        yield found
+
+
+@pytest.fixture
+def process(plane, tmp_path: Path) -> Iterator[OperatorProcess]:
+    """An operator, not started yet."""
+    found = OperatorProcess(kubeconfig=Path(plane.kubeconfig), log=tmp_path / "operator.log")
+    yield found
+    found.kill()
+
+
+def test_operator_ends_when_etcd_was_restored(plane, process, tmp_path):
+    """What it knows is newer than all that the server will tell: it says so and ends; started again it is right."""
+    configuration = client.Configuration()
+    config.load_kube_config(str(plane.kubeconfig), client_configuration=configuration)
+    objects = Objects(client.ApiClient(configuration))
+    install_crd(objects)
+
+    def pods() -> set[str]:
+        return {pod["metadata"]["name"] for pod in objects.list(PODS, "default")}
+
+    process.start()
+    objects.create(TFCLUSTERS, "default", tfcluster("c").job("worker", replicas=2).build())
+    eventually(pods, lambda found: found == {"c-worker-0", "c-worker-1"}, what="two pods")
+    plane.restart_server(lambda data: shutil.copytree(data, tmp_path / "backup"))
+    scale = {"spec": {"jobs": {"worker": {"replicas": 4}}}}
+    objects.request("PATCH", TFCLUSTERS.path("default", "c"), scale, content="application/merge-patch+json")
+    eventually(pods, lambda found: len(found) == 4, what="four pods")
+    assert process.running
+
+    def go_back(data: Path) -> None:
+        shutil.rmtree(data)
+        shutil.copytree(tmp_path / "backup", data)
+
+    plane.restart_server(go_back)
+
+    eventually(lambda: process.exit_code, lambda code: code is not None, what="the operator ends")
+    assert process.exit_code == 1
+    assert "was etcd restored from a backup?" in process.tail()
+    process.start()
+    objects.request("PATCH", TFCLUSTERS.path("default", "c"), scale, content="application/merge-patch+json")
+    eventually(pods, lambda found: len(found) == 4, what="four pods again")

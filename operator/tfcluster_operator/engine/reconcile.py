@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 
 from tfcluster_operator.engine.journal import Account, Journal
 from tfcluster_operator.engine.revisions import Revisions
-from tfcluster_operator.engine.work_queue import RetryLater
+from tfcluster_operator.engine.work_queue import NextPart, RetryLater
 from tfcluster_operator.kube import errors, events
 from tfcluster_operator.kube.client import Client
 from tfcluster_operator.kube.execute import Executor, Outcome, look_up
@@ -151,6 +151,7 @@ class Reconciler:
 
         Raises:
             RetryLater: the API server refused or did not answer; the condition says so where it could be written.
+            NextPart: there is more to do than one pass does, and nothing stands in its way.
         """
         body = self._parents.get(key)
         if body is None or not is_ours(body):
@@ -241,8 +242,7 @@ class Reconciler:
         memory.untold += done
         memory.changed.update(changed.values())
         due = await self._report(key, cluster, status, memory)
-        if outcome.cut_off or unwritten:
-            raise RetryLater(outcome.cut_off or "what must be written down first was refused")
+        _demand_another_pass(planned, outcome, unwritten=unwritten)
         stuck_again = _LOOK_AT_STUCK_AGAIN if stuck else None
         definition_again = memory.outdated_until - now if memory.outdated else None
         waits = (due, planned.wake_after, stuck_again, definition_again, *_next_tries(outcome, memory, now))
@@ -463,6 +463,14 @@ async def _in_turns(work: Generator[None, None, _Result], cluster: TFCluster) ->
             result: _Result = over.value
             return result
         await _breathe(cluster)
+
+
+def _demand_another_pass(planned: Plan, outcome: Outcome, *, unwritten: bool) -> None:
+    """Raise what the queue is to make of a pass that could not do everything: wait, or go on with the next part."""
+    if outcome.cut_off or unwritten:
+        raise RetryLater(outcome.cut_off or "what must be written down first was refused")
+    if planned.partial and outcome.actions and not outcome.refused and not outcome.again:
+        raise NextPart
 
 
 def _next_tries(outcome: Outcome, memory: _Memory, now: float) -> Iterator[float]:

@@ -21,7 +21,7 @@ from tfcluster_operator.kube.execute import Executor, Outcome
 from tfcluster_operator.kube.limiter import AdaptiveLimiter
 from tfcluster_operator.kube.parents import Parents
 from tfcluster_operator.manifests.resolver_archive import ResolverArchive
-from tfcluster_operator.model import actions, reasons, story
+from tfcluster_operator.model import actions, reasons, story, tasks
 from tfcluster_operator.model.actions import EVIDENCE, Finding
 from tfcluster_operator.model.spec import TFCluster
 from tfcluster_operator.model.story import SERVICE, pods_gate, template_gate, views_gate
@@ -421,7 +421,7 @@ def declared(refuse: Refuse = lambda _: None, **spec: Any) -> HttpWorld:
 
 def test_pass_that_takes_one_part_of_its_plan_asks_for_the_next_at_once(monkeypatch):
     """Until nothing is left, and not while something is refused, which would be tried in a tight loop."""
-    for module in (actions, story):
+    for module in (actions, story, tasks):
         monkeypatch.setattr(module, "MOST_STEPS", 3)
 
     session = declared()

@@ -306,7 +306,8 @@ def _settings() -> kopf.OperatorSettings:
     settings.networking.error_backoffs = ()
     settings.networking.request_timeout = _LIST_TIMEOUT
     settings.watching.reconnect_backoff = 1.0
-    settings.watching.chunk_size = 500
+    # NB: a page is read in one go, and a TFCluster may have 100 kB: nothing else runs meanwhile, a renewal included.
+    settings.watching.chunk_size = 100
     settings.queueing.idle_timeout = 1.0
     return settings
 

@@ -13,7 +13,7 @@ from unit.in_memory import NOW, TEMPLATE, InMemoryWorld, make_body, make_cluster
 from unit.virtual_time import run_in_virtual_time
 
 from tfcluster_operator.engine.reconcile import Reconciler
-from tfcluster_operator.engine.work_queue import RetryLater
+from tfcluster_operator.engine.work_queue import NextPart, RetryLater
 from tfcluster_operator.kube import errors
 from tfcluster_operator.kube.client import Client
 from tfcluster_operator.kube.clock import Clock
@@ -21,7 +21,7 @@ from tfcluster_operator.kube.execute import Executor, Outcome
 from tfcluster_operator.kube.limiter import AdaptiveLimiter
 from tfcluster_operator.kube.parents import Parents
 from tfcluster_operator.manifests.resolver_archive import ResolverArchive
-from tfcluster_operator.model import reasons
+from tfcluster_operator.model import actions, reasons, story, tasks
 from tfcluster_operator.model.actions import EVIDENCE, Finding
 from tfcluster_operator.model.spec import TFCluster
 from tfcluster_operator.model.story import SERVICE, pods_gate, template_gate, views_gate
@@ -384,7 +384,7 @@ class Operator:
         self.reconciler = Reconciler(client, self.parents, session.world.stores, NO_ARCHIVE)
         self.clock = client.clock
 
-    async def one_pass(self) -> float | RetryLater | None:
+    async def one_pass(self) -> float | NextPart | RetryLater | None:
         """Hear of the newest TFCluster and of every child, then make a pass."""
         if (body := self.session.clusters.get("demo")) is not None and self.parents.put(body):
             self.reconciler.heard_of(KEY, body["metadata"]["uid"])
@@ -392,11 +392,11 @@ class Operator:
         self.session.world.observe(make_cluster())
         try:
             return await self.reconciler.reconcile(KEY)
-        except RetryLater as error:
+        except (NextPart, RetryLater) as error:
             return error
 
 
-async def passes(session: HttpWorld, count: int, *, every: float = 1.5) -> list[float | RetryLater | None]:
+async def passes(session: HttpWorld, count: int, *, every: float = 1.5) -> list[float | NextPart | RetryLater | None]:
     """Make so many passes, so many seconds apart."""
     operator, results = Operator(session), []
     for _ in range(count):
@@ -417,6 +417,20 @@ def declared(refuse: Refuse = lambda _: None, **spec: Any) -> HttpWorld:
     session.world.version = 10
     session.clusters["demo"] = make_body(JOBS, generation=3, **spec)
     return session
+
+
+def test_pass_that_takes_one_part_of_its_plan_asks_for_the_next_at_once(monkeypatch):
+    """Until nothing is left, and not while something is refused, which would be tried in a tight loop."""
+    for module in (actions, story, tasks):
+        monkeypatch.setattr(module, "MOST_STEPS", 3)
+
+    session = declared()
+    parts = run_in_virtual_time(passes(session, 4))
+    refused = run_in_virtual_time(passes(declared(when(QUOTA, "POST services")), 1))
+
+    assert [isinstance(one, NextPart) for one in parts] == [True, True, True, False]
+    assert len([one for one in session.requests if one.brief.startswith("POST pods")]) == 4
+    assert not isinstance(refused[0], NextPart)
 
 
 @pytest.mark.parametrize(

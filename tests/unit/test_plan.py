@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from unit.in_memory import CLUSTER_UID, NOW, TEMPLATE, InMemoryWorld, groups_of, make_cluster, settled
 
-from tfcluster_operator.model import naming, reasons
+from tfcluster_operator.model import naming, reasons, story, tasks
 from tfcluster_operator.model.actions import Action, CreateConfigMap, Delete, Finding, Patch
 from tfcluster_operator.model.ledger import Failing
 from tfcluster_operator.model.spec import TFCluster
@@ -645,3 +645,25 @@ def test_a_lost_device_rewrites_the_views_that_show_the_task():
     planned = world.plan(cluster)
 
     assert [one.name for one in planned.actions] == ["demo-chief", "demo-worker", "demo-chief-0", "demo-worker-0"]
+
+
+def test_creations_beyond_what_one_pass_carries_out_change_no_plan(monkeypatch):
+    """They are not worked out; a task that waits for its next try still says so, wherever it stands."""
+    cluster, world = make_cluster({"ps": 2, "worker": 6}), InMemoryWorld()
+    world.plan(cluster)
+    failing = {5: Failing(1, NOW + 60)}
+    world.ledger = world.ledger.with_job("worker", failing=failing, started=frozenset({5}))
+    monkeypatch.setattr(story, "MOST_STEPS", 7)
+    everything = world.plan(cluster)
+
+    monkeypatch.setattr(tasks, "MOST_STEPS", 3)
+    cut = world.plan(cluster)
+
+    assert cut.partial == everything.partial
+    assert cut.findings == everything.findings != ()
+    assert [brief(action) for action in cut.actions] == [brief(action) for action in everything.actions]
+    monkeypatch.setattr(story, "MOST_STEPS", 1_000)
+    assert [brief(action) for action in world.plan(cluster).actions if "worker" in brief(action)] == [
+        "Create ConfigMap demo-worker Created",
+        *(f"Create Pod demo-worker-{index} Created" for index in range(3)),
+    ]

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from unit.in_memory import CLUSTER_UID, InMemoryWorld, make_cluster, settled
+from unit.in_memory import CLUSTER_UID, InMemoryWorld, RefusedError, make_cluster, settled
 
 from tfcluster_operator.model import naming
 from tfcluster_operator.model.ledger import JobRecord, Ledger
+from tfcluster_operator.model.observed import Observed
 from tfcluster_operator.model.policies.ending import Ending
 from tfcluster_operator.model.roster import Holder, Place, Stage, call_roll
 
@@ -93,6 +97,69 @@ def test_each_task_is_at_one_stage(world, happens, stage, ending):
 
     assert (str(found.task), found.name, found.stage, found.ending) == ("worker-1", SUBJECT, stage, ending)
     assert found.serving == (stage is Stage.SERVING)
+
+
+HAPPENINGS = [
+    lambda world: world.objects.pop(("Pod", SUBJECT)),
+    lambda world: world.pod_runs(SUBJECT, conditions=[]),
+    lambda world: world.delete("Pod", SUBJECT),
+    _end("Failed"),
+    _end("Succeeded"),
+    lambda world: world.edit("Pod", SUBJECT, OTHERS["nobody's"]),
+    lambda world: world.edit("Pod", SUBJECT, PREDECESSORS),
+    lambda world: world.edit("Pod", SUBJECT, {"metadata": {"labels": {naming.LABEL_KEPT: "true"}}}),
+    lambda world: world.create("Pod", later_pod(world)),
+]
+
+
+def later_pod(world: InMemoryWorld) -> dict[str, Any]:
+    """Make a second pod of the task, as after a failure."""
+    pod = copy.deepcopy(world.objects["Pod", SUBJECT])
+    pod["metadata"] |= {"name": naming.later_pod_name(SUBJECT, 1), "uid": "uid-later"}
+    return pod
+
+
+@pytest.mark.parametrize("first", HAPPENINGS)
+@pytest.mark.parametrize("then", HAPPENINGS)
+def test_roster_that_begins_with_an_earlier_one_is_the_same(world, first, then):
+    """Whatever happened before and since, an earlier roster saves work and changes nothing."""
+    cluster, before, observed = make_cluster(), None, Observed()
+    for happens in (lambda _: None, first, then):
+        with contextlib.suppress(KeyError, RefusedError):  # the pod may be gone by then
+            happens(world)
+        observed = with_known_objects(world.observe(cluster), observed)
+
+        assert (before := call_roll(cluster, observed, before=before)) == call_roll(cluster, observed)
+
+
+def test_tasks_whose_pods_did_not_change_are_not_classified_again(world):
+    """A pass over thousands of tasks costs what has changed since the last."""
+    observed = world.observe(make_cluster())
+    before = call_roll(make_cluster(), observed)
+    world.pod_runs(SUBJECT, conditions=[])
+    after = call_roll(make_cluster(), with_known_objects(world.observe(make_cluster()), observed), before=before)
+
+    same = [new is old for new, old in zip(after.places["worker"], before.places["worker"], strict=True)]
+
+    assert same == [True, False]
+    assert after.places["chief"][0] is before.places["chief"][0]
+
+
+def test_tasks_of_an_edited_job_are_classified_again(world):
+    """Whether a pod is of an older template is told of the template as it is now."""
+    before_edit = make_cluster()
+    edited = replace(before_edit, jobs=tuple(replace(job, template_hash="another") for job in before_edit.jobs))
+    observed = world.observe(before_edit)
+    before = call_roll(before_edit, observed)
+
+    assert call_roll(edited, observed, before=before) == call_roll(edited, observed)
+    assert call_roll(edited, observed, before=before).places["worker"][1].outdated
+
+
+def with_known_objects(observed: Observed, before: Observed) -> Observed:
+    """Give what exists with the very objects that were there before, as the caches have it."""
+    pods = {name: before.pods[name] if before.pods.get(name) == pod else pod for name, pod in observed.pods.items()}
+    return replace(observed, pods=pods)
 
 
 def test_end_that_was_seen_before_the_deletion_is_told_of_a_terminating_pod(world):

@@ -82,6 +82,31 @@ def test_labels_are_kept_and_annotations_only_ours():
     assert (meta.labels, meta.annotations, meta.terminating) == ({"team": "blue"}, {naming.ANNOTATION_VIEW: "d"}, True)
 
 
+def test_words_that_stand_in_every_pod_of_a_job_are_kept_once():
+    """Ten thousand pods have the labels, the digests and the owner of their job; each is one string in memory."""
+    metadata = {
+        "namespace": "ns-of-many",
+        "labels": {"app.kubernetes.io/component": "some-worker"},
+        "annotations": {naming.ANNOTATION_VIEW: "0123456789abcdef"},
+        "ownerReferences": [{"uid": "uid-of-many", "kind": naming.KIND, "name": "some-cluster", "controller": True}],
+    }
+    volumes = [{"name": naming.RESOLVER_VOLUME, "configMap": {"name": "some-cluster.resolver-1"}}]
+    body = msgspec.json.encode({"metadata": metadata, "spec": {"nodeName": "node-of-many", "volumes": volumes}})
+
+    one, other = wire.PODS.read(body), wire.PODS.read(body)
+
+    assert isinstance(one, ObservedPod)
+    assert isinstance(other, ObservedPod)
+    assert [id(word) for word in words_of(one)] == [id(word) for word in words_of(other)]
+
+
+def words_of(pod: ObservedPod) -> list[str]:
+    """List what is the same in all pods of a job on one node."""
+    meta = pod.meta
+    of_all = [meta.namespace, meta.owner_uid, meta.owner_name, pod.node, pod.resolver]
+    return [*of_all, *meta.labels, *meta.labels.values(), *meta.annotations, *meta.annotations.values()]
+
+
 def test_a_service_is_read_in_the_fields_that_we_set():
     """Selector, ports with target and protocol, cluster IP, type, early publication."""
     spec = {

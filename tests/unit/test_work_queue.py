@@ -11,7 +11,7 @@ import pytest
 from unit.virtual_time import run_in_virtual_time
 
 from tfcluster_operator.engine import work_queue
-from tfcluster_operator.engine.work_queue import RetryLater, WorkQueue
+from tfcluster_operator.engine.work_queue import NextPart, RetryLater, WorkQueue
 
 Step = tuple[float, str]
 
@@ -116,6 +116,19 @@ def test_an_urgent_mark_skips_the_rest():
         stage.queue.mark("a", urgent=True)
 
     assert play(script, lasts=1.0) == [(0.0, "a"), (1.2, "a"), (2.2, "a")]
+
+
+def test_next_part_of_a_large_plan_comes_without_a_rest_and_after_who_waits():
+    """Five parts of a second each take five seconds, and another key has its turn between them."""
+
+    async def script(stage: Stage) -> None:
+        stage.queue.mark("a")
+        await asyncio.sleep(0.5)
+        stage.queue.mark("b")
+
+    parts = {"a": [NextPart(), NextPart(), None]}
+
+    assert play(script, lasts=1.0, workers=1, results=parts) == [(0.0, "a"), (1.0, "b"), (2.0, "a"), (3.0, "a")]
 
 
 def test_an_urgent_mark_moves_a_resting_one_forward():

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 
 from tfcluster_operator.engine.journal import Account, Journal
 from tfcluster_operator.engine.revisions import Revisions
-from tfcluster_operator.engine.work_queue import RetryLater
+from tfcluster_operator.engine.work_queue import NextPart, RetryLater
 from tfcluster_operator.kube import errors, events
 from tfcluster_operator.kube.client import Client
 from tfcluster_operator.kube.execute import Executor, Outcome, look_up
@@ -75,6 +75,9 @@ class _Memory:
     generation: int = 0
     pods: frozenset[str] = frozenset()
     views: Views | None = None
+    #: Of a large cluster, the newest roster and the changes of the stores that it takes in.
+    roll: Roster | None = None
+    rolled_at: int = -1
     #: Why the status could not be written, where an event told so.
     refusal: str = ""
     #: Until then the installed CRD is known to drop what we write.
@@ -148,6 +151,7 @@ class Reconciler:
 
         Raises:
             RetryLater: the API server refused or did not answer; the condition says so where it could be written.
+            NextPart: there is more to do than one pass does, and nothing stands in its way.
         """
         body = self._parents.get(key)
         if body is None or not is_ours(body):
@@ -228,7 +232,7 @@ class Reconciler:
             return None
         # NB: what cannot be kept is not counted, or it would be counted again in each pass.
         known = written if memory.outdated else enter_done(roster, known, done)
-        roster = self._call_roll(cluster).completed_by(known)
+        roster = self._call_roll(cluster, memory).completed_by(known)
         await _breathe(cluster)
         doubts = tuple(memory.holds.doubts(now))
         refused = memory.holds.told(outcome.refused)
@@ -238,8 +242,7 @@ class Reconciler:
         memory.untold += done
         memory.changed.update(changed.values())
         due = await self._report(key, cluster, status, memory)
-        if outcome.cut_off or unwritten:
-            raise RetryLater(outcome.cut_off or "what must be written down first was refused")
+        _demand_another_pass(planned, outcome, unwritten=unwritten)
         stuck_again = _LOOK_AT_STUCK_AGAIN if stuck else None
         definition_again = memory.outdated_until - now if memory.outdated else None
         waits = (due, planned.wake_after, stuck_again, definition_again, *_next_tries(outcome, memory, now))
@@ -253,14 +256,14 @@ class Reconciler:
 
     async def _look(self, cluster: TFCluster, memory: _Memory) -> tuple[Roster, bool]:
         """Classify what exists; tell whether a pod should be gone and is not."""
-        roster, now = self._call_roll(cluster), self._clock()
+        roster, now = self._call_roll(cluster, memory), self._clock()
         stuck = [pod for pod in roster.leaving if termination.seconds_until_stuck(pod, now) <= 0]
         if stuck and now - memory.looked_at_stuck >= _LOOK_AT_STUCK_AGAIN:
             # NB: the event that says that they are gone may have been lost.
             memory.looked_at_stuck = now
             for pod in stuck[:_LOOKED_AT_ONCE]:
                 await look_up(self._client, self._stores, "Pod", (pod.meta.namespace, pod.meta.name))
-            roster = self._call_roll(cluster)
+            roster = self._call_roll(cluster, memory)
         await _breathe(cluster)
         return roster, bool(stuck)
 
@@ -279,9 +282,16 @@ class Reconciler:
         await _breathe(cluster)
         return roster, known, planned
 
-    def _call_roll(self, cluster: TFCluster) -> Roster:
+    def _call_roll(self, cluster: TFCluster, memory: _Memory) -> Roster:
+        changes = self._stores.changes
+        if memory.roll is not None and memory.roll.cluster is cluster and memory.rolled_at == changes:
+            return memory.roll
         resolver = self._executor.resolver_of(cluster)
-        return call_roll(cluster, self._stores.observe(cluster, resolver=resolver), resolver=resolver)
+        observed = self._stores.observe(cluster, resolver=resolver)
+        roster = call_roll(cluster, observed, resolver=resolver, before=memory.roll)
+        # NB: of a small one it costs more memory than it saves time.
+        memory.roll, memory.rolled_at = (roster if _is_large(cluster) else None), changes
+        return roster
 
     async def _look_at_blocked_names(self, cluster: TFCluster, memory: _Memory) -> bool:
         """Look again, now and then, at the objects that hold our names unlabelled; tell whether there are any."""
@@ -436,8 +446,12 @@ _OBSTACLES: Final = (
 )
 
 
+def _is_large(cluster: TFCluster) -> bool:
+    return sum(job.replicas for job in cluster.jobs) > _LARGE
+
+
 async def _breathe(cluster: TFCluster) -> None:
-    if sum(job.replicas for job in cluster.jobs) > _LARGE:
+    if _is_large(cluster):
         await asyncio.sleep(0)
 
 
@@ -449,6 +463,14 @@ async def _in_turns(work: Generator[None, None, _Result], cluster: TFCluster) ->
             result: _Result = over.value
             return result
         await _breathe(cluster)
+
+
+def _demand_another_pass(planned: Plan, outcome: Outcome, *, unwritten: bool) -> None:
+    """Raise what the queue is to make of a pass that could not do everything: wait, or go on with the next part."""
+    if outcome.cut_off or unwritten:
+        raise RetryLater(outcome.cut_off or "what must be written down first was refused")
+    if planned.partial and outcome.actions and not outcome.refused and not outcome.again:
+        raise NextPart
 
 
 def _next_tries(outcome: Outcome, memory: _Memory, now: float) -> Iterator[float]:

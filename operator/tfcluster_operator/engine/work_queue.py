@@ -39,6 +39,10 @@ class RetryLater(Exception):  # noqa: N818 - it is a wish, not an error of the p
     """The pass could not finish for a reason that is already told; it is repeated with growing pauses."""
 
 
+class NextPart(Exception):  # noqa: N818 - it is a wish, not an error of the program
+    """The pass did one part of what is to be done: the next comes after whoever waits already, without a rest."""
+
+
 class WorkQueue(Generic[Key]):
     """A queue of keys.
 
@@ -134,10 +138,13 @@ class WorkQueue(Generic[Key]):
                     await self._wake.wait()
 
     async def _pass(self, key: Key) -> None:
-        began, outcome = self._clock(), "done"
+        began, outcome, goes_on = self._clock(), "done", False
         after: float | None
         try:
             after = await self._work(key)
+            self._failures.pop(key, None)
+        except NextPart:
+            after, goes_on = 0.0, True
             self._failures.pop(key, None)
         except RetryLater as wish:
             outcome, after = "retried", self._pause(key, _LONGEST_OUTAGE_PAUSE)
@@ -154,7 +161,7 @@ class WorkQueue(Generic[Key]):
         if len(self._rest_until) > _RESTING_AT_MOST:
             self._rest_until = {known: until for known, until in self._rest_until.items() if until > ended}
         if after is not None:
-            self.mark(key, after=after)
+            self.mark(key, after=after, urgent=goes_on)
         due, urgent = self._marked_while_busy.pop(key, (None, False))
         if due is not None:
             self.mark(key, after=max(0.0, due - self._clock()), urgent=urgent)

@@ -215,7 +215,7 @@ class Executor:
             "POST", resource.path(cluster.namespace), body=body, params=_WRITER, patience=patience
         )
         self._stores.of[kind].put(resource.read(answer))
-        self._stores.unlabelled.pop((kind, (cluster.namespace, body["metadata"]["name"])), None)
+        self._stores.forget_unlabelled(kind, (cluster.namespace, body["metadata"]["name"]))
 
     async def _patch(self, action: Patch, cluster: TFCluster, patience: float | None) -> None:
         resource = wire.RESOURCES[action.kind]
@@ -235,7 +235,7 @@ class Executor:
                 raise errors.ConflictError(status=409, reason=error.reason, message=error.message) from error
             raise
         patched = resource.read(answer)
-        self._stores.unlabelled.pop((action.kind, (cluster.namespace, action.name)), None)
+        self._stores.forget_unlabelled(action.kind, (cluster.namespace, action.name))
         self._stores.of[action.kind].put(patched)
 
     async def _delete(self, action: Delete, cluster: TFCluster, patience: float | None) -> None:
@@ -293,7 +293,7 @@ async def look_up(client: Client, stores: Stores, kind: Kind, name: tuple[str, s
         stores.of[kind].forget(name, known.meta.uid)
     shown = [child for child in found if naming.LABEL_CLUSTER in child.meta.labels]
     if len(shown) == len(found):
-        stores.unlabelled.pop((kind, name), None)
+        stores.forget_unlabelled(kind, name)
     for child in found:
         if child in shown:
             stores.of[kind].put(child)

@@ -46,7 +46,9 @@ class ChildStore:
         #: What left the watch and nobody had asked to go, by its controller's UID: it is gone, or lost its labels.
         self.vanished: dict[str, set[Name]] = {}
         self._children: dict[Name, Child] = {}
-        self._by_owner: dict[str, set[Name]] = {}
+        #: How often anything changed that a decision reads.
+        self.changes = 0
+        self._by_owner: dict[str, dict[Name, Child]] = {}
         #: What no TFCluster controls, by namespace.
         self._others: dict[str, set[Name]] = {}
         #: The pods of tasks that have had one before, by the name of the task's first pod.
@@ -59,11 +61,13 @@ class ChildStore:
 
     def owned_by(self, uid: str) -> Iterable[Child]:
         """Give every child that this UID controls."""
-        return [self._children[name] for name in self._by_owner.get(uid, ())]
+        return self._by_owner.get(uid, {}).values()
 
-    def later_than(self, name: Name) -> Iterable[Child]:
-        """Give the pods that come after the first pod of a task by their names, whoever controls them."""
-        return [self._children[one] for one in self._later.get(name, ())]
+    def later_than(self, namespace: str, firsts: Iterable[str]) -> Iterable[Child]:
+        """Give the pods that come after these first pods of tasks by their names, whoever controls them."""
+        if not self._later:
+            return []
+        return [self._children[one] for first in firsts for one in self._later.get((namespace, first), ())]
 
     def others(self, namespace: str) -> Iterable[Child]:
         """Give every child of a namespace that no TFCluster controls."""
@@ -85,13 +89,13 @@ class ChildStore:
         child = _noted(child, known, self._now())
         if known is not None:
             if differ_in_version_alone(child, known):
-                self._children[name] = child
+                self._children[name] = self._by_owner[meta.owner_uid][name] = child
                 return
             self._drop(name, known)
             if known.meta.owner_uid != meta.owner_uid:
                 self._tell(known)
         self._children[name] = child
-        self._by_owner.setdefault(meta.owner_uid, set()).add(name)
+        self._by_owner.setdefault(meta.owner_uid, {})[name] = child
         if not meta.owner_name:
             self._others.setdefault(meta.namespace, set()).add(name)
         if (first := _before(child)) is not None:
@@ -135,12 +139,16 @@ class ChildStore:
             self.put(child)
 
     def _tell(self, child: Child) -> None:
+        self.changes += 1
         meta = child.meta
         self._changed(meta.owner_uid, (meta.namespace, meta.labels.get(naming.LABEL_CLUSTER, "")))
 
     def _drop(self, name: Name, known: Child) -> None:
         del self._children[name]
-        _take_out(self._by_owner, known.meta.owner_uid, name)
+        of_owner = self._by_owner[known.meta.owner_uid]
+        del of_owner[name]
+        if not of_owner:
+            del self._by_owner[known.meta.owner_uid]
         _take_out(self._others, known.meta.namespace, name)
         if (first := _before(known)) is not None:
             _take_out(self._later, first, name)
@@ -196,6 +204,17 @@ class Stores:
         """Take in an object that holds a name we need and that no watch of ours shows."""
         key = (kind, (child.meta.namespace, child.meta.name))
         self.unlabelled[key] = _noted(child, self.unlabelled.get(key), self._now())
+        self.of[kind].changes += 1
+
+    def forget_unlabelled(self, kind: Kind, name: Name) -> None:
+        """Note that nothing that our watches do not show holds this name any more."""
+        if self.unlabelled.pop((kind, name), None) is not None:
+            self.of[kind].changes += 1
+
+    @property
+    def changes(self) -> int:
+        """How often anything changed that a decision reads: while it is the same, so is what is observed."""
+        return sum(store.changes for store in self.of.values())
 
     def observe(self, cluster: TFCluster, *, resolver: str = "") -> Observed:
         """Gather everything that exists under a cluster's names or under its control.
@@ -213,9 +232,8 @@ class Stores:
         others = tuple(cast("Iterable[ObservedNetworkPolicy]", self.of["NetworkPolicy"].others(cluster.namespace)))
         wanted = [policy.name for policy in policies_of(cluster, others)]
         policies = self._gather("NetworkPolicy", cluster, wanted)
-        pods = self._gather(
-            "Pod", cluster, [naming.pod_name(cluster.name, task.job.name, task.index) for task in cluster.tasks()]
-        )
+        firsts = [naming.first_pod_names(cluster.name, job.name, job.replicas) for job in cluster.jobs]
+        pods = self._gather("Pod", cluster, [name for of_job in firsts for name in of_job])
         return Observed(
             services=cast("dict[str, ObservedService]", services),
             config_maps=cast("dict[str, ObservedConfigMap]", config_maps),
@@ -230,12 +248,12 @@ class Stores:
         for (hidden, of), child in self.unlabelled.items():
             if hidden == kind and of[0] == cluster.namespace and child.meta.owner_uid == cluster.uid:
                 found.setdefault(child.meta.name, child)
+        for child in store.later_than(cluster.namespace, names):
+            found.setdefault(child.meta.name, child)
         for name in names:
-            key = (cluster.namespace, name)
-            for child in store.later_than(key):
-                found.setdefault(child.meta.name, child)
             if name in found:
                 continue
+            key = (cluster.namespace, name)
             held = store.get(key) or self.unlabelled.get((kind, key))
             if held is not None:
                 found[name] = held

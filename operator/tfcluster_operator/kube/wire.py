@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from sys import intern
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
@@ -43,6 +44,8 @@ _OWN_ENDS: Final = ("", "DeadlineExceeded")
 #: Pod-level reasons that mean that somebody took the pod away, not that its program failed.
 _DISRUPTIONS: Final = ("Evicted", "Preempting", "Preempted", "Shutdown", "NodeShutdown", "Terminated", "NodeLost")
 
+
+_OUR_OWN: Final = f"{naming.GROUP}/"
 
 _Wire = TypeVar("_Wire", Service, ConfigMap, NetworkPolicy, Pod)
 
@@ -87,16 +90,17 @@ class Resource:
 
 def _meta(wire: Metadata) -> Meta:
     owner = next((one for one in wire.owner_references or () if one.controller), Reference())
+    # NB: the same words stand in each of thousands of pods, and are kept once.
     return Meta(
         name=wire.name,
-        namespace=wire.namespace,
+        namespace=intern(wire.namespace),
         uid=wire.uid,
         version=int(wire.resource_version),
-        owner_uid=owner.uid,
-        owner_name=owner.name if owner.kind == naming.KIND else "",
-        labels=wire.labels or {},
+        owner_uid=intern(owner.uid),
+        owner_name=intern(owner.name) if owner.kind == naming.KIND else "",
+        labels={intern(k): intern(v) for k, v in (wire.labels or {}).items()},
         # Others' annotations can be long, and no decision reads them.
-        annotations={k: v for k, v in (wire.annotations or {}).items() if k.startswith(f"{naming.GROUP}/")},
+        annotations={intern(k): intern(v) for k, v in (wire.annotations or {}).items() if k.startswith(_OUR_OWN)},
         terminating=wire.deletion_timestamp is not None,
         grace=float(wire.deletion_grace_period_seconds),
         finalizers=tuple(wire.finalizers or ()),
@@ -147,7 +151,7 @@ def _pod(wire: Pod) -> Child:
         ready=conditions.get("Ready", Condition()).status == "True",
         disrupted=rejected or status.reason in _DISRUPTIONS or disruption.status == "True",
         reason=status.reason or disruption.reason,
-        node=wire.spec.node_name,
+        node=intern(wire.spec.node_name),
         devices=_devices(status),
         trouble=_trouble(status, conditions),
         exit=end,
@@ -215,7 +219,7 @@ def _ended_before_its_deletion(wire: Pod, conditions: Mapping[str, Condition]) -
 
 def _resolver(volumes: Iterable[Volume]) -> str:
     sources = (volume.config_map for volume in volumes if volume.name == naming.RESOLVER_VOLUME)
-    return next((source.name for source in sources if source is not None), "")
+    return intern(next((source.name for source in sources if source is not None), ""))
 
 
 def _exit(pod: Pod) -> Exit | None:

@@ -63,6 +63,9 @@ class Stage(Enum):
     #: It has ended with exit code 0 and is not run again, whatever became of its pod.
     COMPLETED = "completed"
 
+    # NB: Enum's own is written in Python, and a pass over thousands of tasks looks stages up many times for each.
+    __hash__ = object.__hash__
+
 
 class Place(NamedTuple):
     """One declared task, and its pod, or whoever holds the name that its pod is to have.
@@ -176,16 +179,21 @@ class Roster:
         return replace(self, places={**self.places, **changed}) if changed else self
 
 
-def call_roll(cluster: TFCluster, observed: Observed, *, resolver: str = "") -> Roster:
+def call_roll(cluster: TFCluster, observed: Observed, *, resolver: str = "", before: Roster | None = None) -> Roster:
     """Classify everything that exists for one cluster.
 
     Args:
         cluster: the declaration.
         observed: everything that exists under its names or its control.
         resolver: the name of the ConfigMap that delivers the resolver, "" where none is delivered.
+        before: an earlier roster of the cluster, as this function gave it; a task whose pod is the same object as then
+            is not classified again.
     """
     later = _later_pods(observed)
-    places = {job.name: tuple(_places(cluster, job, observed, later)) for job in cluster.jobs}
+    places = {
+        job.name: tuple(_places(cluster, job, observed, later, _places_before(before, cluster, job)))
+        for job in cluster.jobs
+    }
     declared = {place.name for of_job in places.values() for place in of_job}
     kept = {pod.meta.name for of_job in places.values() for place in of_job for pod in place.kept}
     surplus, leaving, mounted, uids = [], [], set(), set()
@@ -253,27 +261,47 @@ def _later_pods(observed: Observed) -> Mapping[str, Sequence[ObservedPod]]:
     return later
 
 
+def _places_before(before: Roster | None, cluster: TFCluster, job: Job) -> Sequence[Place]:
+    """Give the places of a job in an earlier roster, where they were classified by the same declaration."""
+    if before is None or before.cluster.uid != cluster.uid or before.cluster.job(job.name) != job:
+        return ()
+    return before.places[job.name]
+
+
 def _places(
-    cluster: TFCluster, job: Job, observed: Observed, later: Mapping[str, Sequence[ObservedPod]]
+    cluster: TFCluster,
+    job: Job,
+    observed: Observed,
+    later: Mapping[str, Sequence[ObservedPod]],
+    before: Sequence[Place],
 ) -> Iterator[Place]:
     pods = observed.pods
-    for index in range(job.replicas):
-        first = naming.pod_name(cluster.name, job.name, index)
-        name, pod, kept = Succession(first, pods.get(first))
-        if first in later or (pod is not None and is_kept(pod)):
-            found = [*([pod] if pod is not None else ()), *later.get(first, ())]
-            name, pod, kept = succession_of(first, (one for one in found if one.meta.owner_uid == cluster.uid))
-            if pod is None:
-                pod = pods.get(name) or next((one for one in found if _is_at_our_address(cluster, one)), None)
-        if pod is None:
-            yield Place(Task(job, index), name, Stage.MISSING, kept=kept)
-        elif pod.meta.owner_uid != cluster.uid:
-            yield Place(Task(job, index), pod.meta.name, _NOT_OURS[holder_of(cluster, pod)], pod, kept=kept)
+    for index, first in enumerate(naming.first_pod_names(cluster.name, job.name, job.replicas)):
+        pod, known = pods.get(first), before[index] if before else None
+        if known is not None and known.pod is pod and known.name == first and not known.kept and first not in later:
+            yield known
         else:
-            outdated = pod.meta.annotations.get(naming.ANNOTATION_TEMPLATE_HASH) != job.template_hash
-            stage = _stage_of(pod)
-            ending = None if stage in _AT_WORK else ending_of(pod)
-            yield Place(Task(job, index), name, stage, pod, ending, outdated, kept)
+            yield _place(cluster, Task(job, index), first, pods, later.get(first, ()))
+
+
+def _place(
+    cluster: TFCluster, task: Task, first: str, pods: Mapping[str, ObservedPod], later: Sequence[ObservedPod]
+) -> Place:
+    """Classify one task; ``first`` names its first pod, ``later`` are its later ones."""
+    name, pod, kept = Succession(first, pods.get(first))
+    if later or (pod is not None and is_kept(pod)):
+        found = [*([pod] if pod is not None else ()), *later]
+        name, pod, kept = succession_of(first, (one for one in found if one.meta.owner_uid == cluster.uid))
+        if pod is None:
+            pod = pods.get(name) or next((one for one in found if _is_at_our_address(cluster, one)), None)
+    if pod is None:
+        return Place(task, name, Stage.MISSING, kept=kept)
+    if pod.meta.owner_uid != cluster.uid:
+        return Place(task, pod.meta.name, _NOT_OURS[holder_of(cluster, pod)], pod, kept=kept)
+    outdated = pod.meta.annotations.get(naming.ANNOTATION_TEMPLATE_HASH) != task.job.template_hash
+    stage = _stage_of(pod)
+    ending = None if stage in _AT_WORK else ending_of(pod)
+    return Place(task, name, stage, pod, ending, outdated, kept)
 
 
 def _is_at_our_address(cluster: TFCluster, pod: ObservedPod) -> bool:

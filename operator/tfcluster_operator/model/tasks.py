@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from tfcluster_operator.model import drift, history, ledger, naming, reasons
-from tfcluster_operator.model.actions import EVIDENCE, CreatePod, Delete, Finding, Gate, Patch, TryPod
+from tfcluster_operator.model.actions import EVIDENCE, MOST_STEPS, CreatePod, Delete, Finding, Gate, Patch, TryPod
 from tfcluster_operator.model.foundations import obstacle, policy_gate
 from tfcluster_operator.model.observed import ObservedPod, lasting
 from tfcluster_operator.model.policies import restart, rollout, start_order, termination
@@ -96,7 +96,7 @@ def _plan_missing(  # noqa: PLR0917 - the six are one case; a class for them wou
         return
     gate, needs = pods_gate(job.name), _what_a_pod_needs(roster, job.name)
     # NB: where the last try was refused, another task is tried first: what is wrong with one must not stop the others.
-    first = story.tried(gate) % len(missing)
+    first, room = story.tried(gate) % len(missing), MOST_STEPS
     for place in (*missing[first:], *missing[:first]):
         index = place.task.index
         if history.gives_way(roster, place, story):
@@ -106,6 +106,9 @@ def _plan_missing(  # noqa: PLR0917 - the six are one case; a class for them wou
             message = _next_try(str(place.task), failing.retry_at, known)
             story.wait(Finding(reasons.BACKING_OFF, message), failing.retry_at - now)
             continue
+        if not room:
+            continue  # one pass carries out no more; the others may still have something to tell
+        room -= 1
         lost = record.lost.get(index)
         why = reasons.CREATED if lost is None else reasons.POD_DISRUPTED
         create = CreatePod(

@@ -15,11 +15,16 @@ from bench.book import ROOT, Book, Result
 from bench.catalogue import ALL, BY_NAME, Measurement
 from bench.goals import Goal
 from bench.intervals import median_interval
+from bench.picture import pictures
 
 PAGE: Final = ROOT / "docs" / "benchmarks.md"
 TEXTS: Final = ROOT / "bench" / "texts.md"
 NOT_MEASURED: Final = "not measured yet"
 
+_ALT: Final = {
+    "bench-time.svg": "Time until all objects of one TFCluster exist, by its tasks",
+    "bench-ratio.svg": "Ratio of the operator's time to the bare client's, with intervals and goals",
+}
 _PAIRED: Final = ("ours_s", "bare_s", "ours_cpu_s", "bare_cpu_s", "ours_server_cpu_s", "bare_server_cpu_s")
 
 
@@ -34,11 +39,13 @@ def texts(source: str) -> dict[str, str]:
 
 
 def write(book: Book) -> None:
-    """Write the page.
+    """Write the page and its pictures.
 
     Args:
         book: all that is known.
     """
+    for name, drawing in pictures(book).items():
+        (PAGE.parent / "images" / name).write_text(drawing, encoding="utf-8")
     PAGE.write_text(page(book, texts(TEXTS.read_text(encoding="utf-8"))), encoding="utf-8")
 
 
@@ -60,7 +67,9 @@ def page(book: Book, words: Mapping[str, str]) -> str:
         *(["What keeps a goal out of reach, or kept it:", "\n".join(reasons)] if reasons else []),
         "## Beside the bare client",
         words["pairs"],
+        *(f"![{_ALT[name]}](images/{name})" for name in pictures(known)),
         pairs(known),
+        *(["## Beside TFJob", words["tfjob"], beside_tfjob(known)] if "tfjob" in words else []),
         "## All figures",
         figures(known),
         "## What was measured when",
@@ -144,6 +153,30 @@ def pairs(book: Book) -> str:
         "CPU of the API server for the operator, s",
         "… for the bare client, s",
         "pairs",
+    ]
+    return table(header, rows) if rows else NOT_MEASURED
+
+
+def beside_tfjob(book: Book) -> str:
+    """Give the table of what was measured beside TFJob."""
+    rows = []
+    for name, result in book.items():
+        if name.startswith("tfjob-"):
+            cells = [number(median(result.series[quantity])) for quantity in ("ours_s", "default_s", "tuned_s")]
+            times = [result.ratios(quantity, "ours_s") for quantity in ("default_s", "tuned_s")]
+            cells += [f"{number(median(each))} ({_interval(each)})" for each in times]
+            calls = [number(median(result.series[f"{side}_calls"])) for side in ("ours", "default")]
+            rows.append([f"`{name}`", *cells, *calls, str(len(times[0]))])
+    header = [
+        "measurement",
+        "operator, s",
+        "TFJob by default, s",
+        "TFJob tuned, s",
+        "default, in times of the operator's (95 % interval)",
+        "tuned, likewise",
+        "API calls of the operator",
+        "of TFJob",
+        "runs",
     ]
     return table(header, rows) if rows else NOT_MEASURED
 

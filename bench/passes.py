@@ -38,7 +38,8 @@ async def a_pass(stage: Stage, name: str, runs: int) -> Result:
 
     Returns:
         The series ``cpu_ms`` (of the operator, a pass), ``blocked_ms`` (the longest that /healthz waited for its answer
-        in a round; it is asked every 5 ms) and ``passes``.
+        in a round; it is asked every 5 ms), ``blocked_at_rest_ms`` (the same while nothing happens: what the machine
+        alone makes of it) and ``passes``.
     """
     shape = SHAPE.scaled(stage.scale)
     result = Result(name, facts={"tasks": shape.total_tasks})
@@ -65,9 +66,16 @@ async def a_pass(stage: Stage, name: str, runs: int) -> Result:
             used = cpu_seconds([operator.pid]) - cpu
             made = passes_made(operator) - before
             # NB: apart from the above, because to answer costs processor time.
-            with _asking(operator) as longest:
+            with _asking(operator) as waits:
                 await cause_passes()
-            result.add(cpu_ms=used / made * 1000, passes=made, blocked_ms=max(longest) * 1000)
+            with _asking(operator) as waits_at_rest:
+                await asyncio.sleep(_FLIPS * _REST_SECONDS)  # the measurement itself
+            result.add(
+                cpu_ms=used / made * 1000,
+                passes=made,
+                blocked_ms=max(waits) * 1000,
+                blocked_at_rest_ms=max(waits_at_rest) * 1000,
+            )
         await arena.clear()
     return result
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 from math import comb
+from xml.etree import ElementTree as ET
 
 import pytest
 
-from bench import book, catalogue, page, pairs, soak
+from bench import book, catalogue, page, pairs, picture, soak
 from bench.__main__ import chosen, parse
 from bench.bare_client import bare_declarations, bare_requests
 from bench.book import Provenance, Result
@@ -67,6 +68,7 @@ GOALS = {
     ("delivery-30", 0.8, False),
     ("soak", 0, False),
 }
+SVG = "{http://www.w3.org/2000/svg}"
 ABOUT = Provenance("2026-01-02", "1 core", "abc")
 WORDS = {"introduction": "Words.", "how to read it": "So.", "pairs": "In pairs."}
 
@@ -199,7 +201,7 @@ def test_every_text_is_of_a_measurement_or_of_the_page() -> None:
     """A text under a name that nobody asks for would be lost in silence."""
     found = page.texts(page.TEXTS.read_text(encoding="utf-8"))
 
-    assert set(found) - set(catalogue.BY_NAME) <= {*WORDS, "earlier"}
+    assert set(found) - set(catalogue.BY_NAME) <= {*WORDS, "tfjob", "earlier"}
 
 
 def test_the_page_is_made_of_the_book() -> None:
@@ -335,3 +337,68 @@ def test_a_goal_names_its_limit_and_figure() -> None:
     assert page.limit_of(every) == "writes ≤ 0 in every run"
     assert page.figure_of(goal, result) == "1 s (no interval)"
     assert page.figure_of(every, result) == "0 to 3"
+
+
+def sample_book() -> dict[str, Result]:
+    """Give a book with figures of each kind that is drawn."""
+    made = {}
+    for tasks, bare in ((100, 0.2), (300, 0.7), (2000, 3.4), (5000, 9.0)):
+        name = f"create-1x{tasks}"
+        readings = [bare * (1.04 + 0.02 * run) for run in range(6)]
+        made[name] = Result(name, {"ours_s": readings, "bare_s": [bare] * 6}, {"tasks": tasks}, ABOUT)
+    for tasks, default, tuned in ((100, 9.8, 0.9), (300, 29.9, 2.7)):
+        name = f"tfjob-1x{tasks}"
+        series = {"ours_s": [0.3] * 6, "default_s": [default] * 6, "tuned_s": [tuned] * 6}
+        calls = {"ours_calls": [107.0] * 6, "default_calls": [226.0] * 6}
+        made[name] = Result(name, {**series, **calls}, {"tasks": tasks}, ABOUT)
+    made["create-100x2"] = Result("create-100x2", {"ours_s": [2.0] * 6, "bare_s": [1.0] * 6}, {"tasks": 200}, ABOUT)
+    made["ready-100x100"] = Result("ready-100x100", {"ours_s": [60.0] * 6, "bare_s": [61.0] * 6}, {"tasks": 9}, ABOUT)
+    return made
+
+
+def test_the_pictures_show_what_is_in_the_book() -> None:
+    """Each series of times has a line with its name, each ratio a row with its verdict; both are sound SVG."""
+    drawn = picture.pictures(sample_book())
+
+    assert set(drawn) == {"bench-time.svg", "bench-ratio.svg"} == set(page._ALT)
+    time, ratios = (ET.fromstring(drawn[name]) for name in ("bench-time.svg", "bench-ratio.svg"))  # noqa: S314 - ours
+    words = [text.text for text in time.iter(f"{SVG}text")]
+    assert {"operator", "bare client", "TFJob, tuned", "TFJob, default", "5,000"} <= set(words)
+    assert [len(line.get("points").split()) for line in time.iter(f"{SVG}polyline")] == [4, 4, 2, 2]
+    rows = [text.text for text in ratios.iter(f"{SVG}text")]
+    assert rows[-2:] == ["ready-100x100", "0.98, met"]
+    assert {"create-100x2", "2.00, missed", "1.09, not proven"} <= set(rows)
+
+
+def test_nothing_leaves_a_picture() -> None:
+    """Every coordinate lies within the picture, however large the figures are."""
+    for drawn in picture.pictures(sample_book()).values():
+        root = ET.fromstring(drawn)  # noqa: S314 - what our own code has written
+        _, _, width, height = (float(each) for each in root.get("viewBox").split())
+        for text in root.iter(f"{SVG}text"):
+            assert 0 <= float(text.get("x")) < width
+            assert 0 < float(text.get("y")) < height
+
+
+def test_a_book_without_figures_has_no_pictures() -> None:
+    """Nothing is drawn of nothing, and the page names no picture."""
+    assert picture.pictures({}) == {}
+    assert "bench-time.svg" not in page.page({}, WORDS)
+    assert "(images/bench-time.svg)" in page.page(sample_book(), WORDS)
+
+
+def test_the_pictures_of_the_docs_are_of_the_book() -> None:
+    """What is in docs/images is what `python -m bench --render` makes now."""
+    images = page.PAGE.parent / "images"
+
+    assert {path.name: path.read_text(encoding="utf-8") for path in images.glob("bench-*.svg")} == picture.pictures(
+        book.load()
+    )
+
+
+def test_tfjob_stands_beside_the_operator() -> None:
+    """The table has the times of all three, and how many times as long TFJob takes."""
+    made = page.page(sample_book(), {**WORDS, "tfjob": "Side by side."})
+
+    assert "Side by side." in made
+    assert "| `tfjob-1x100` | 0.3 | 9.8 | 0.9 | 32.7 (32.7 to 32.7) | 3 (3 to 3) | 107 | 226 | 6 |" in made

@@ -141,7 +141,7 @@ bench: .venv $(OPERATOR)/.complete ## the operator against a bare client on one 
 	$(BENCH) $(if $(ONLY),--only $(ONLY))
 
 bench-tfjob: .venv $(OPERATOR)/.complete ## the operator beside Kubeflow's TFJob, built of the sources in TFJOB_SOURCE=DIR
-	$(BENCH) --only $(or $(ONLY),tfjob-1x100 tfjob-1x300 tfjob-100x2) --tfjob-source $(TFJOB_SOURCE)
+	$(BENCH) --only $(or $(ONLY),tfjob-1x100 tfjob-1x300 tfjob-100x2) --tfjob-source $(or $(TFJOB_SOURCE),$(error TFJOB_SOURCE=DIR names the sources of TFJob v1.9.4))
 
 release: .venv ## the files of a release, in dist/; IMAGE=ghcr.io/me/tfcluster-operator ARCHITECTURES='amd64 arm64'
 	$(BIN)/python -m scripts.release build --image $(IMAGE) --architectures $(ARCHITECTURES)

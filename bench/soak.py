@@ -38,7 +38,7 @@ async def soak(stage: Stage, name: str, runs: int) -> Result:
         ``left_behind``: TFClusters whose tasks were not all ready a minute after the end.  One reading each a run.
     """
     world = stage.world
-    shape = _POPULATION.scaled(max(stage.scale, 0.1))
+    shape = _POPULATION.scaled(stage.scale)
     result = Result(name, facts={"clusters": shape.clusters, "hours": runs * _SECONDS * stage.scale / 3600})
     for run in range(runs):
         begun = len(result.series.get("rss_mib", ()))

@@ -25,7 +25,7 @@ from bench.cpu import cpu_seconds
 from bench.pairs import Run
 from bench.shapes import Shape
 from bench.stage import Stage
-from bench.world import World
+from bench.world import World, await_established
 from local_kubernetes.go_toolchain import run_go
 from local_kubernetes.ports import free_ports
 from tests.support.objects import CRDS, NAMESPACES, Kind, Object
@@ -158,7 +158,7 @@ def _build(source: Path, directory: Path) -> Path:
 def _install(world: World, source: Path) -> None:
     definition = yaml.safe_load((source / _DEFINITION).read_text(encoding="utf-8"))
     world.objects.create(CRDS, "", definition)
-    eventually(lambda: world.objects.list(_TFJOBS, "default") == [], what="TFJobs can be listed")
+    await_established(world.objects, definition["metadata"]["name"])
     world.objects.create(NAMESPACES, "", {"metadata": {"name": _NAMESPACE}})
     world.objects.create(_SECRETS, _NAMESPACE, {"metadata": {"name": _SECRET}})
 

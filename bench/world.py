@@ -100,7 +100,7 @@ def _install(objects: Objects) -> None:
     # The bare client's TFClusters go through the same schema and the same rules, and no operator watches them.
     for definition in (yaml.safe_load(text), yaml.safe_load(text.replace(OUR_GROUP, BARE_GROUP))):
         objects.create(CRDS, "", definition)
-        _await_established(objects, definition["metadata"]["name"])
+        await_established(objects, definition["metadata"]["name"])
     grant_operator_rights(objects)
     # The bare client goes through the same authorizer with the same rules; its owner objects are ConfigMaps.
     grant_operator_rights(objects, user=BARE_USER)
@@ -122,7 +122,14 @@ def _install(objects: Objects) -> None:
     )
 
 
-def _await_established(objects: Objects, name: str) -> None:
+def await_established(objects: Objects, name: str) -> None:
+    """Return when the API server serves a kind.
+
+    Args:
+        objects: an administrator's access.
+        name: the CustomResourceDefinition's.
+    """
+
     def established() -> bool:
         found = objects.get(CRDS, "", name) or {}
         told = {c["type"]: c["status"] for c in found.get("status", {}).get("conditions") or []}

@@ -370,6 +370,16 @@ def test_the_pictures_show_what_is_in_the_book() -> None:
     assert {"create-100x2", "2.00, missed", "1.09, not proven"} <= set(rows)
 
 
+def test_a_goal_of_a_rate_is_drawn_as_one_of_a_time() -> None:
+    """At least 0.9 times the rate is at most 1.11 times the time: a little to the right of 1.10."""
+    root = ET.fromstring(picture.pictures(sample_book())["bench-ratio.svg"])  # noqa: S314 - what our own code has written
+    strokes = [path.get("d") for path in root.iter(f"{SVG}path") if path.get("stroke-width") == "2"]
+    places = [float(stroke.removeprefix("M").split()[0]) for stroke in strokes]
+
+    assert len(places) == 6
+    assert 0 < places[-1] - places[0] < 10
+
+
 def test_nothing_leaves_a_picture() -> None:
     """Every coordinate lies within the picture, however large the figures are."""
     for drawn in picture.pictures(sample_book()).values():

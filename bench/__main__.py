@@ -1,103 +1,159 @@
-"""``python -m bench``: how fast the operator is, beside a bare client, in one run on one control plane.
+"""``python -m bench``: how fast the operator is, beside a bare client, on a control plane of this machine.
 
-It measures and prints; it judges nothing (the exit status is 0 whatever the figures are).
+It measures and tells; the exit status is 1 only where a measurement failed, whatever the figures are.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
+import signal
 import sys
 import tempfile
-from collections.abc import Callable
-from datetime import UTC, datetime
+import traceback
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
+from types import FrameType
 
 import uvloop
 
-from bench import creation, living, node, report
-from bench.shapes import Shape
-from bench.world import ROOT, World, raised
+from bench import book, page
+from bench.catalogue import ALL, BY_NAME, CROWD_NODES, Measurement, Where
+from bench.stage import Stage
+from bench.world import raised
 
-SHAPES = (Shape(1, 100), Shape(1, 300), Shape(100, 2), Shape(1, 2000))
-QUICK_SHAPES = (Shape(1, 100), Shape(20, 2))
-Told = Callable[[str], None]
+Keep = Callable[[book.Result], None]
 
 
-def main() -> int:
-    """Measure what the command line asks for and print the tables.
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure what the command line asks for, and tell the figures.
+
+    Args:
+        arguments: without the program's name; None: those of this process.
 
     Returns:
-        0.
+        The exit status.
     """
-    options = _options()
-    sections: list[str] = []
-
-    def tell(section: str) -> None:
-        print(section, flush=True)
-        sections.append(section)
-
-    tell(_heading(options))
-    if not options.only_node:
-        with tempfile.TemporaryDirectory(prefix="bench-") as name, raised(Path(name)) as world:
-            uvloop.run(_on_the_control_plane(world, options, Path(name), tell))
-    if options.node or options.only_node:
-        figures = node.measure(runs=2 if options.quick else max(options.runs, 5))
-        tell("## Delivery of a changed view to running pods\n\n" + report.delivery(figures))
-    if options.write:
-        (ROOT / "docs" / "benchmarks.md").write_text("\n".join(sections), encoding="utf-8")
-    return 0
+    options = parse(arguments)
+    if options.list:
+        for each in ALL:
+            print(f"{each.name:14} {each.summary}{' (by name only)' if each.by_name_only else ''}")
+        return 0
+    if options.render:
+        page.write(book.load())
+        return 0
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _end)
+    try:
+        return 1 if _run(chosen(options.only), options) else 0
+    except KeyboardInterrupt:
+        print("interrupted: everything that was started has ended", file=sys.stderr)
+        return 130
 
 
-def _options() -> argparse.Namespace:
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Read the command line."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="two runs of small shapes, 10 s of steady state")
-    parser.add_argument("--runs", type=int, default=0, help="runs of each measurement (default 5, quick 2)")
     parser.add_argument(
-        "--shape", type=_shape, action="append", help="create only this, such as 100x2; may be repeated"
+        "--only", nargs="+", default=[], choices=sorted(BY_NAME), metavar="NAME", help="measure these; see --list"
     )
-    parser.add_argument("--node", action="store_true", help="measure delivery on the cluster of .local/kubeconfig, too")
-    parser.add_argument("--only-node", action="store_true", help="measure nothing but delivery")
-    parser.add_argument("--write", action="store_true", help="write the tables to docs/benchmarks.md")
-    options = parser.parse_args()
-    options.runs = options.runs or (2 if options.quick else 5)
+    parser.add_argument("--pairs", type=_at_least_one, help="how many pairs (or runs) of each")
+    parser.add_argument("--write", action="store_true", help="keep the figures: bench/figures.json, docs/benchmarks.md")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures of this run there")
+    parser.add_argument("--list", action="store_true", help="name the measurements")
+    parser.add_argument("--render", action="store_true", help="write docs/benchmarks.md again, and measure nothing")
+    parser.add_argument(
+        "--scale", type=float, default=1.0, help="how large everything is; less than 1 shows that it works"
+    )
+    parser.add_argument("--tfjob-source", type=Path, metavar="DIR", help="TFJob's sources, for tfjob-…")
+    options = parser.parse_args(arguments)
+    if not 0 < options.scale <= 1:
+        parser.error("--scale is more than 0 and at most 1")
+    if options.write and options.scale != 1:
+        parser.error("--write keeps figures of full scale only")
+    if any(name.startswith("tfjob-") for name in options.only) and not options.tfjob_source:
+        parser.error("tfjob-… needs --tfjob-source")
     return options
 
 
-def _shape(text: str) -> Shape:
-    clusters, _, tasks = text.partition("x")
-    return Shape(int(clusters), int(tasks))
+def chosen(only: Sequence[str]) -> list[Measurement]:
+    """Give the measurements of these names, or all that run unasked."""
+    return [each for each in ALL if (each.name in only if only else not each.by_name_only)]
 
 
-def _heading(options: argparse.Namespace) -> str:
-    return (
-        "# Benchmarks\n\n"
-        f"`python -m bench{''.join(f' {word}' for word in sys.argv[1:])}` on {datetime.now(UTC):%Y-%m-%d}: "
-        f"{report.machine()}.  Kubernetes control plane, operator and clients share the machine.\n"
-        f"Figures are minimum / median / maximum of {options.runs} runs; (a) and (b) take turns.\n"
-    )
+def _at_least_one(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ValueError(text)
+    return number
 
 
-async def _on_the_control_plane(world: World, options: argparse.Namespace, directory: Path, tell: Told) -> None:
-    measured = []
-    for shape in options.shape or (QUICK_SHAPES if options.quick else SHAPES):
-        print(f"measuring {shape} …", file=sys.stderr, flush=True)
-        measured.append(await creation.measure(world, shape, runs=options.runs, directory=directory))
-    tell(
-        "## Creation, from the TFCluster's POST until all objects exist\n\n"
-        "(a) is a bare aiohttp client that POSTs the same bodies with the best of 16, 32 and 64 requests at once; "
-        "both are timed by the same independent watch.\n\n" + report.creations(measured)
-    )
-    tell("## What creation costs\n\n" + report.costs(measured) + "\n" + report.calls_line(measured))
-    if options.shape:
-        return
-    print("measuring suspend, delete and steady state …", file=sys.stderr, flush=True)
-    figures = await living.measure(
-        world,
-        runs=options.runs,
-        idle_seconds=10.0 if options.quick else 60.0,
-        concurrency=measured[-1].concurrency,
-    )
-    tell("## A cluster that exists\n\n" + report.living(figures))
+def _end(_number: int, _frame: FrameType | None) -> None:
+    """End as at an interruption: whatever was started is ended, and nothing interrupts that."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
+def _run(measurements: Sequence[Measurement], options: argparse.Namespace) -> list[str]:
+    """Measure all; give the names of those that failed."""
+    about = book.here()
+    results: list[book.Result] = []
+    failed: list[str] = []
+
+    def keep(result: book.Result) -> None:
+        result.provenance = about
+        results.append(result)
+        print(page.section(result), flush=True)
+        if options.json:
+            options.json.write_text(book.dump(book.merged({}, results)), encoding="utf-8")
+        if options.write:
+            found = book.merged(book.load(), [result])
+            book.BOOK.write_text(book.dump(found), encoding="utf-8")
+            page.write(found)
+
+    todo = list(measurements)
+    while todo:
+        batch = [each for each in todo if each.where is todo[0].where is Where.CROWD] or todo[:1]
+        done: list[Measurement] = []
+        try:
+            _batch(batch, options, done, keep)
+        except Exception:  # noqa: BLE001 - the others are measured nevertheless
+            traceback.print_exc()
+            failed.append(batch[len(done)].name)
+            done.append(batch[len(done)])
+        todo = [each for each in todo if each not in done]
+    if failed:
+        print(f"failed: {', '.join(failed)}", file=sys.stderr)
+    return failed
+
+
+def _batch(batch: Sequence[Measurement], options: argparse.Namespace, done: list[Measurement], keep: Keep) -> None:
+    """Measure what shares a world, one after the other."""
+    first = batch[0]
+    with tempfile.TemporaryDirectory(prefix="bench-") as name:
+        if first.where is Where.CLUSTER:
+            _tell_begin(first)
+            keep(first.measure(None, first.name, options.pairs or first.runs))
+            done.append(first)
+            return
+        nodes = {Where.PLANE: 0, Where.NODES: first.nodes, Where.CROWD: CROWD_NODES}[first.where]
+        with raised(Path(name), kwok_nodes=math.ceil(nodes * options.scale)) as world:
+
+            async def on_stage() -> None:
+                async with AsyncExitStack() as stack:
+                    stage = Stage(world, Path(name), options.scale, stack, options.tfjob_source)
+                    for each in batch:
+                        _tell_begin(each)
+                        keep(await each.measure(stage, each.name, options.pairs or each.runs))
+                        done.append(each)
+
+            uvloop.run(on_stage())
+
+
+def _tell_begin(measurement: Measurement) -> None:
+    print(f"{measurement.name}: {measurement.summary} …", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -1,20 +1,31 @@
-"""Where one shape is measured: a namespace, its observer, and an administrator to clear up between runs."""
+"""Where something is measured: a namespace, its observer, and an administrator to clear up between runs."""
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import aiohttp
 
-from bench.observer import LISTS, Observer, watching
+from bench.bare_client import BARE_GROUP
+from bench.http import session
+from bench.observer import LISTS, Observer, Register, Seen, following
 from bench.shapes import Shape
-from bench.world import World, session
-from tests.support.objects import NETWORK_POLICIES, TFCLUSTERS
+from bench.world import World
+from tests.support.fault_proxy import FaultProxy
+from tests.support.objects import CONFIG_MAPS, MERGE, NETWORK_POLICIES, PODS, TFCLUSTERS, Kind, Object
+from tests.support.rbac import OPERATOR_USER
+
+BARE_TFCLUSTERS = Kind(f"{BARE_GROUP}/v1alpha1", "tfclusters")
+JSON = "application/json"
+_OWNERS = itertools.count()
+#: Kubernetes itself makes this ConfigMap in each namespace, again and again.
+_ROOTS = "kube-root-ca.crt"
 
 
 @dataclass(frozen=True)
@@ -27,29 +38,103 @@ class Arena:
     admin: aiohttp.ClientSession
     server: str
 
-    async def clear(self) -> None:
-        """Remove everything and return when the machine is quiet again."""
+    def ready_pods(self) -> AbstractAsyncContextManager[Register]:
+        """Watch which pods are Ready."""
+        return self.pods_that(lambda pod: pod.is_ready)
+
+    def pods_that(self, fulfil: Any) -> AbstractAsyncContextManager[Register]:
+        """Watch which pods fulfil a condition."""
+        url = f"{self.server}{PODS.path(self.namespace)}"
+        return following(self.admin, [url], Register(fulfil))
+
+    def reported_ready(self, tasks: int) -> AbstractAsyncContextManager[Register]:
+        """Watch which TFClusters tell in their status that so many tasks are ready."""
+
+        def tells(cluster: Seen) -> bool:
+            return cluster.ready_tasks >= tasks
+
+        url = f"{self.server}{TFCLUSTERS.path(self.namespace)}"
+        return following(self.admin, [url], Register(tells))
+
+    async def new_owner(self) -> Object:
+        """Make a ConfigMap that can own the bare client's objects; its coming is not counted later."""
+        seen = self.observer.reached(added=1)
+        body = {"metadata": {"name": f"owner-{next(_OWNERS)}"}}
+        owner = await self.send("POST", CONFIG_MAPS.path(self.namespace), body, content=JSON)
+        await seen
+        return owner
+
+    async def send(self, method: str, path: str, body: Any = None, *, content: str = MERGE) -> Any:
+        """Send one request as the administrator.
+
+        Args:
+            method: the HTTP method.
+            path: path and query.
+            body: what is sent as JSON.
+            content: its type.
+
+        Returns:
+            The decoded answer.
+        """
+        data = None if body is None else json.dumps(body).encode()
+        async with self.admin.request(
+            method, self.server + path, data=data, headers={"Content-Type": content}
+        ) as answer:
+            assert answer.status in {200, 201}, f"{method} {path}: {await answer.text()}"
+            return await answer.json()
+
+    async def find(self, path: str, *, method: str = "GET") -> Any:
+        """Read, or DELETE, an object that may not be there; give the answer, None where it is not."""
+        async with self.admin.request(method, self.server + path) as answer:
+            assert answer.status in {200, 202, 404}, f"{method} {path}: {await answer.text()}"
+            return None if answer.status == 404 else await answer.json()
+
+    async def send_all(self, requests: Iterable[tuple[str, str, Any]], *, concurrency: int = 32) -> None:
+        """Send requests as the administrator, so many at once.
+
+        Args:
+            requests: method, path and body of each.
+            concurrency: how many are under way.
+        """
+        todo = iter(requests)
+
+        async def work() -> None:
+            for method, path, body in todo:
+                await self.send(method, path, body, content=JSON if method == "POST" else MERGE)
+
+        await asyncio.gather(*(work() for _ in range(concurrency)))
+
+    async def clear(self, *owners: Kind) -> None:
+        """Remove everything and return when the machine is quiet again.
+
+        Args:
+            owners: what may own objects, beside TFClusters and those of the bare client.
+        """
         base = f"{self.server}/api/v1/namespaces/{self.namespace}"
+        for kind in (BARE_TFCLUSTERS, *owners):
+            await self._delete(f"{self.server}{kind.path(self.namespace)}")
         group = f"{self.server}{TFCLUSTERS.path(self.namespace)}"
         await self._delete(group)
-        while (await self._list(group))["items"]:  # noqa: ASYNC110 - another process sets it
+        while (await self._list(f"{group}?limit=1"))["items"]:  # noqa: ASYNC110 - another process sets it
             await asyncio.sleep(0.05)
         await self._delete(f"{base}/pods?gracePeriodSeconds=0")
         await self._delete(f"{base}/configmaps")
         for service in (await self._list(f"{base}/services"))["items"]:
             await self._delete(f"{base}/services/{service['metadata']['name']}")
         await self._delete(f"{self.server}{NETWORK_POLICIES.path(self.namespace)}")
-        while await self._left():  # noqa: ASYNC110 - another process sets it
+        while await self.count():  # noqa: ASYNC110 - another process sets it
             await asyncio.sleep(0.05)
         await asyncio.to_thread(self.world.settle)
 
-    async def _left(self) -> int:
-        left = 0
-        for of_kind in LISTS:
-            url = self.server + of_kind.format(self.namespace)
-            names = [item["metadata"]["name"] for item in (await self._list(f"{url}?limit=5"))["items"]]
-            left += len([name for name in names if name != "kube-root-ca.crt"])
-        return left
+    async def count(self, *, owned: bool = False) -> int:
+        """Count the objects of the kinds that TFClusters are made of.
+
+        Args:
+            owned: only those that the garbage collector removes with their owner.
+        """
+        lists = [await self._list(self.server + of_kind.format(self.namespace)) for of_kind in LISTS]
+        about = [item["metadata"] for found in lists for item in found["items"]]
+        return sum(1 for each in about if each["name"] != _ROOTS and (each.get("ownerReferences") or not owned))
 
     async def _delete(self, url: str) -> None:
         async with self.admin.delete(url) as answer:
@@ -74,33 +159,49 @@ async def opened(world: World, name: str) -> AsyncIterator[Arena]:
     """
     admin, server = session(world.plane.kubeconfig, connections=0)
     namespace = world.new_namespace(name)
-    async with admin, watching(admin, server, namespace) as observer:
+    lists = [server + of_kind.format(namespace) for of_kind in LISTS]
+    async with admin, following(admin, lists, Observer()) as observer:
         yield Arena(world, namespace, observer, admin, server)
 
 
 async def declare(arena: Arena, shape: Shape) -> None:
     """POST the TFClusters of a shape, a few at a time, as its users would."""
-    url = f"{arena.server}{TFCLUSTERS.path(arena.namespace)}"
-    bodies = [json.dumps(manifest).encode() for manifest in shape.manifests(arena.namespace)]
-
-    few = asyncio.Semaphore(16)
-
-    async def post(body: bytes) -> None:
-        async with few, arena.admin.post(url, data=body, headers={"Content-Type": "application/json"}) as answer:
-            assert answer.status == 201, await answer.text()
-
-    await asyncio.gather(*map(post, bodies))
+    path = TFCLUSTERS.path(arena.namespace)
+    await arena.send_all([("POST", path, body) for body in shape.manifests(arena.namespace)], concurrency=16)
 
 
 async def settled(arena: Arena, shape: Shape) -> None:
     """Return when every TFCluster's status tells that all its pods exist."""
-    url = f"{arena.server}{TFCLUSTERS.path(arena.namespace)}"
     while True:
-        async with arena.admin.get(url) as answer:
-            clusters = (await answer.json())["items"]
+        clusters = (await arena.send("GET", TFCLUSTERS.path(arena.namespace)))["items"]
         created = sum(
             job.get("created", 0) for each in clusters for job in each.get("status", {}).get("jobs", {}).values()
         )
         if created == shape.total_tasks:
             return
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.25)
+
+
+async def recorded(arena: Arena, shape: Shape) -> list[tuple[str, bytes]]:
+    """Let the operator make a shape once through a proxy that keeps its requests; it warms everything up, too.
+
+    Args:
+        arena: an empty one; the objects stay there.
+        shape: what is made.
+
+    Returns:
+        Path and body of each POST of the operator, which has ended.
+    """
+    operator = arena.world.operator
+    if operator.running:
+        await asyncio.to_thread(operator.stop)
+    proxy = FaultProxy(operator.kubeconfig, operator.log.parent)
+    try:
+        await asyncio.to_thread(operator.start, kubeconfig=proxy.kubeconfig)
+        await declare(arena, shape)
+        await settled(arena, shape)
+        await asyncio.to_thread(arena.world.audit.await_quiet, OPERATOR_USER, namespace=arena.namespace)
+        await asyncio.to_thread(operator.stop)
+    finally:
+        proxy.close()
+    return proxy.posted

@@ -1,34 +1,62 @@
-"""The yardstick: a bare aiohttp client that POSTs the very same objects, and does nothing else.
+"""The yardstick: a bare client that sends the very same bodies, and does nothing else.
 
 The bodies are those that the operator sent, recorded on the way.  Only what would make the operator or the garbage
-collector meddle is changed, and keeps its size: the label prefix, and the owner, which is a ConfigMap here.
+collector meddle is changed, and keeps its size: the API group in labels and annotations, and the owner, which is a
+ConfigMap here.  It runs in a process of its own, as the operator does, with its connections open before the clock
+starts: ``python -m bench.bare_client KUBECONFIG``.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
-from collections.abc import Sequence
-from typing import Any
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
 
-import aiohttp
+import uvloop
 
-_OUR_PREFIX, _NO_PREFIX = b"tfcluster.dev/", b"tfbaselin.dev/"
-_FOUNDATIONS = ("services", "networkpolicies", "configmaps")
+from bench.http import session
+
+OUR_GROUP: Final = "tfcluster.dev"
+#: As long, and known to nobody but a copy of the definition.
+BARE_GROUP: Final = "tfbaselin.dev"
+CHILDREN: Final = ("services", "networkpolicies", "configmaps", "pods")
 
 
-def bodies_from(
-    posted: Sequence[tuple[str, bytes]], *, namespace: str, owner: dict[str, Any]
-) -> list[tuple[str, bytes]]:
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One write."""
+
+    method: str
+    path: str
+    body: str = ""
+    content: str = "application/json"
+
+
+Posted = Sequence[tuple[str, bytes]]
+
+
+def children_of(posted: Posted) -> list[tuple[str, bytes]]:
+    """Give of the operator's recorded POSTs those that made objects of a TFCluster; events are none."""
+    return [(path, body) for path, body in posted if path.rpartition("/")[2] in CHILDREN]
+
+
+def bare_requests(posted: Posted, *, owner: dict[str, Any], namespace: str = "", suffix: str = "") -> list[Request]:
     """Turn the operator's recorded requests into those of the bare client.
 
     Args:
         posted: path and body of each recorded POST.
-        namespace: where the bare client makes them.
-        owner: the ConfigMap that owns them.
+        owner: the ConfigMap that owns the objects.
+        namespace: where they are made, if not where the operator made them.
+        suffix: what is appended to the name of each.
 
     Returns:
-        Path and body, foundations first.
+        What everything else needs first, the pods last.
     """
     reference = {
         "apiVersion": "v1",
@@ -39,47 +67,124 @@ def bodies_from(
         "blockOwnerDeletion": True,
     }
     made = []
-    for path, body in posted:
-        plural = path.rpartition("/")[2]
-        if plural in (*_FOUNDATIONS, "pods"):
-            manifest = json.loads(body)
-            old = path.split("/")[-2]
+    for path, body in children_of(posted):
+        manifest = json.loads(body)
+        if manifest["metadata"].get("ownerReferences"):
             manifest["metadata"]["ownerReferences"] = [reference]
-            text = json.dumps(manifest, separators=(",", ":")).replace(old, namespace).encode()
-            made.append((path.replace(f"/{old}/", f"/{namespace}/"), text.replace(_OUR_PREFIX, _NO_PREFIX)))
-    return sorted(made, key=lambda request: request[0].rpartition("/")[2] not in _FOUNDATIONS)
+        manifest["metadata"]["name"] += suffix
+        parts = path.split("/")
+        if namespace:
+            parts[-2] = namespace
+            manifest["metadata"].pop("namespace", None)
+        text = json.dumps(manifest, separators=(",", ":")).replace(f"{OUR_GROUP}/", f"{BARE_GROUP}/")
+        made.append(Request("POST", "/".join(parts), text))
+    return sorted(made, key=lambda request: CHILDREN.index(request.path.rpartition("/")[2]))
 
 
-async def post_all(
-    http: aiohttp.ClientSession, server: str, requests: Sequence[tuple[str, bytes]], *, concurrency: int
-) -> None:
-    """POST all bodies, so many at a time.
+def bare_declarations(manifests: Sequence[dict[str, Any]]) -> list[Request]:
+    """Turn TFClusters into objects of the copy of their definition, which no operator watches."""
+    made = []
+    for manifest in manifests:
+        path = f"/apis/{BARE_GROUP}/v1alpha1/namespaces/{manifest['metadata']['namespace']}/tfclusters"
+        made.append(Request("POST", path, json.dumps({**manifest, "apiVersion": f"{BARE_GROUP}/v1alpha1"})))
+    return made
+
+
+class BareClient:
+    """The process, ready to send."""
+
+    def __init__(self, process: asyncio.subprocess.Process, directory: Path) -> None:
+        self._process = process
+        self._directory = directory
+        self._files = itertools.count()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    async def load(self, requests: Sequence[Request], *, concurrency: int) -> None:
+        """Give it what to send next; it reads all of it and opens its connections.
+
+        Args:
+            requests: what is sent, in this order.
+            concurrency: how many requests are under way at once.
+        """
+        path = self._directory / f"requests-{next(self._files)}.json"
+        path.write_text(json.dumps([asdict(request) for request in requests]), encoding="utf-8")
+        await self._ask({"requests": str(path), "concurrency": concurrency})
+        path.unlink()
+
+    async def send(self) -> None:
+        """Send all that is loaded; return when everything is answered."""
+        await self._ask({})
+
+    async def _ask(self, words: dict[str, Any]) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(words).encode() + b"\n")
+        answer = await self._process.stdout.readline()
+        assert answer == b"done\n", f"the bare client failed: {answer!r}"
+
+
+@asynccontextmanager
+async def bare_client(kubeconfig: Path, directory: Path) -> AsyncIterator[BareClient]:
+    """Run the bare client for the length of a ``with`` block.
 
     Args:
-        http: the session.
-        server: the API server's address.
-        requests: path and body.
-        concurrency: how many requests are under way at once.
+        kubeconfig: whom it talks to, with which credentials.
+        directory: where its requests are handed over.
+
+    Yields:
+        The client.
     """
-    todo = iter(requests)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "bench.bare_client",
+        str(kubeconfig),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    try:
+        yield BareClient(process, directory)
+    finally:
+        # NB: the end of its input ends it also where this process is killed.
+        process.stdin.close()  # type: ignore[union-attr]  # it is a pipe
+        await process.wait()
 
-    async def work() -> None:
-        for path, body in todo:
-            async with http.post(server + path, data=body, headers={"Content-Type": "application/json"}) as answer:
+
+async def _serve(kubeconfig: Path) -> None:
+    http, server = session(kubeconfig, connections=0)
+    requests: list[Request] = []
+    concurrency = 1
+
+    async def warm() -> None:
+        async with http.get(f"{server}/version") as answer:
+            await answer.read()
+
+    async def work(todo: Any) -> None:
+        for method, url, body, headers in todo:
+            async with http.request(method, url, data=body, headers=headers) as answer:
                 await answer.read()
-                assert answer.status == 201, await answer.text()
+                if answer.status not in {200, 201}:
+                    raise SystemExit(f"{method} {url}: {answer.status} {await answer.text()}")
 
-    await asyncio.gather(*(work() for _ in range(concurrency)))
+    async with http:
+        while line := await asyncio.to_thread(sys.stdin.readline):
+            words = json.loads(line)
+            if words:
+                read = json.loads(await asyncio.to_thread(Path(words["requests"]).read_text, encoding="utf-8"))
+                requests = [Request(**each) for each in read]
+                concurrency = words["concurrency"]
+                prepared = [
+                    (r.method, server + r.path, r.body.encode() or None, {"Content-Type": r.content}) for r in requests
+                ]
+                await asyncio.gather(*(warm() for _ in range(concurrency)))
+            else:
+                todo = iter(prepared)
+                await asyncio.gather(*(work(todo) for _ in range(concurrency)))
+            print("done", flush=True)
 
 
-async def delete_all(http: aiohttp.ClientSession, server: str, paths: Sequence[str], *, concurrency: int) -> None:
-    """DELETE objects one by one, so many at a time."""
-    todo = iter(paths)
-
-    async def work() -> None:
-        for path in todo:
-            async with http.delete(server + path) as answer:
-                await answer.read()
-                assert answer.status == 200, await answer.text()
-
-    await asyncio.gather(*(work() for _ in range(concurrency)))
+if __name__ == "__main__":
+    uvloop.run(_serve(Path(sys.argv[1])))

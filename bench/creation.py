@@ -1,117 +1,103 @@
-"""Measures creation: the operator from the TFCluster's POST until all objects exist, and the bare client, in turns."""
+"""Creation: the operator from the TFClusters' POSTs until all objects exist, and the bare client, in pairs."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
 
-from bench import bare_client
-from bench.arena import Arena, declare, opened, settled
+from bench.arena import Arena, declare, opened, recorded, settled
+from bench.bare_client import BareClient, Posted, bare_client, bare_declarations, bare_requests, children_of
+from bench.book import Result
+from bench.cpu import cpu_seconds
+from bench.pairs import Run, best_concurrency, take_pairs
 from bench.shapes import Shape
-from bench.world import World, session
-from tests.support.fault_proxy import FaultProxy
-from tests.support.objects import CONFIG_MAPS
+from bench.stage import Stage
 from tests.support.rbac import OPERATOR_USER
 
-CONCURRENCIES = (16, 32, 64)
-_MEBIBYTE = 2**20
+MEBIBYTE = 2**20
 
 
-@dataclass
-class Creation:
-    """The figures of one shape; one entry a run, times in seconds."""
-
-    shape: Shape
-    concurrency: int = 0
-    bare: list[float] = field(default_factory=list)
-    ours: list[float] = field(default_factory=list)
-    #: Of ``ours``, until the last TFCluster's POST was answered.
-    declared: list[float] = field(default_factory=list)
-    calls: list[int] = field(default_factory=list)
-    calls_by_kind: Counter[str] = field(default_factory=Counter)
-    cpu_seconds: list[float] = field(default_factory=list)
-    peak_mebibytes: list[float] = field(default_factory=list)
-
-
-async def measure(world: World, shape: Shape, *, runs: int, directory: Path) -> Creation:
-    """Measure one shape.
+async def creation(stage: Stage, name: str, shape: Shape, pairs: int) -> Result:
+    """Measure how long a shape takes to come into being.
 
     Args:
-        world: the control plane and the operator.
-        shape: what is made.
-        runs: how often each side is measured.
-        directory: for the recording proxy's kubeconfig.
+        stage: where.
+        name: the measurement's.
+        shape: what is made, at full scale.
+        pairs: how many pairs count.
 
     Returns:
-        The figures.
+        The series of the pairs; ``calls_beyond`` are the operator's calls beyond one for each object, a cluster;
+        ``peak_mib`` is the peak of its resident memory.
     """
-    figures = Creation(shape)
-    async with opened(world, shape.name) as arena:
-        posted = await _record(arena, shape, directory)
+    shape = shape.scaled(stage.scale)
+    result = Result(name)
+    world = stage.world
+    async with opened(world, shape.name) as arena, bare_client(world.bare_kubeconfig, stage.directory) as bare:
+        posted = await recorded(arena, shape)
         await arena.clear()
-        trials = {c: await _bare(arena, posted, shape, concurrency=c) for c in CONCURRENCIES}
-        figures.concurrency = min(trials, key=lambda c: trials[c])
+        objects = len(children_of(posted))
         world.fresh_operator()
-        for run in range(runs):
-            if run % 2:
-                figures.bare.append(await _bare(arena, posted, shape, concurrency=figures.concurrency))
-                await _ours(arena, figures)
-            else:
-                await _ours(arena, figures)
-                figures.bare.append(await _bare(arena, posted, shape, concurrency=figures.concurrency))
-    return figures
+        yardstick = _Yardstick(arena, bare, posted, shape)
+        concurrency = await best_concurrency(yardstick.seconds_with)
+        result.facts |= {"tasks": shape.total_tasks, "objects": objects, "concurrency": concurrency}
+        await _ours(arena, shape, objects, Result(""))  # a fresh operator's first run does not count
+        await take_pairs(
+            result,
+            lambda: _ours(arena, shape, objects, result),
+            lambda: yardstick.run(concurrency),
+            pairs=pairs,
+        )
+    return result
 
 
-async def _record(arena: Arena, shape: Shape, directory: Path) -> list[tuple[str, bytes]]:
-    """Let the operator make the shape once through a proxy that keeps its requests; it warms everything up, too."""
-    operator = arena.world.operator
-    if operator.running:
-        operator.stop()
-    proxy = FaultProxy(operator.kubeconfig, directory)
-    try:
-        operator.start(kubeconfig=proxy.kubeconfig)
-        reached = arena.observer.reached(added=shape.objects)
-        await declare(arena, shape)
-        await reached
-        await settled(arena, shape)
-        operator.stop()
-    finally:
-        proxy.close()
-    return proxy.posted
+class _Yardstick:
+    """The bare client's side; where there are several TFClusters it declares them as their users do."""
+
+    def __init__(self, arena: Arena, bare: BareClient, posted: Posted, shape: Shape) -> None:
+        self._arena, self._bare, self._posted = arena, bare, posted
+        self._declarations = bare_declarations(shape.manifests(arena.namespace)) if shape.clusters > 1 else []
+
+    async def seconds_with(self, concurrency: int) -> float:
+        return (await self.run(concurrency)).seconds
+
+    async def run(self, concurrency: int) -> Run:
+        arena = self._arena
+        requests = bare_requests(self._posted, owner=await arena.new_owner())
+        await self._bare.load([*self._declarations, *requests], concurrency=concurrency)
+        server, own = arena.world.server_cpu_seconds(), cpu_seconds([self._bare.pid])
+        reached = arena.observer.reached(added=len(requests))
+        begin = time.perf_counter()
+        await self._bare.send()
+        took = await reached - begin
+        run = Run(took, cpu_seconds([self._bare.pid]) - own, arena.world.server_cpu_seconds() - server)
+        await arena.clear()
+        return run
 
 
-async def _ours(arena: Arena, figures: Creation) -> None:
-    shape, world = figures.shape, arena.world
+async def _ours(arena: Arena, shape: Shape, objects: int, result: Result) -> Run:
+    """One run of the operator; its processor time, calls and memory go on until its statuses are written."""
+    world = arena.world
     position = await asyncio.to_thread(world.audit.position)
-    cpu = world.operator.cpu_seconds()
     world.operator.forget_peak()
-    reached = arena.observer.reached(added=shape.objects)
+    server, own = world.server_cpu_seconds(), cpu_seconds([world.operator.pid])
+    reached = arena.observer.reached(added=objects)
     begin = time.perf_counter()
     await declare(arena, shape)
-    figures.declared.append(time.perf_counter() - begin)
-    figures.ours.append(await reached - begin)
+    declared = time.perf_counter() - begin
+    took = await reached - begin
     await settled(arena, shape)
-    figures.cpu_seconds.append(world.operator.cpu_seconds() - cpu)
-    figures.peak_mebibytes.append(world.operator.memory()[1] / _MEBIBYTE)
+    run = Run(took, cpu_seconds([world.operator.pid]) - own, world.server_cpu_seconds() - server)
+    await asyncio.to_thread(world.audit.await_quiet, OPERATOR_USER)
     calls = await asyncio.to_thread(world.audit.since, position, user=OPERATOR_USER)
-    figures.calls.append(len(calls))
-    figures.calls_by_kind = Counter(f"{call.verb} {call.target}" for call in calls)
+    result.add(
+        declared_s=declared,
+        calls=len(calls),
+        calls_beyond=(len(calls) - objects) / shape.clusters,
+        peak_mib=world.operator.memory()[1] / MEBIBYTE,
+    )
+    kinds = Counter(f"{call.verb} {call.target}" for call in calls)
+    result.facts["calls_of_last_run"] = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
     await arena.clear()
-
-
-async def _bare(arena: Arena, posted: Sequence[tuple[str, bytes]], shape: Shape, *, concurrency: int) -> float:
-    owner = arena.world.objects.create(CONFIG_MAPS, arena.namespace, {"metadata": {"name": "owner"}})
-    requests = bare_client.bodies_from(posted, namespace=arena.namespace, owner=owner)
-    assert len(requests) == shape.objects, f"{len(requests)} bodies for {shape.objects} objects"
-    http, server = session(arena.world.bare_kubeconfig, connections=concurrency)
-    async with http:
-        reached = arena.observer.reached(added=shape.objects)
-        begin = time.perf_counter()
-        await bare_client.post_all(http, server, requests, concurrency=concurrency)
-        took = await reached - begin
-    await arena.clear()
-    return took
+    return run

@@ -1,123 +1,93 @@
-"""Measures what happens to a cluster that exists: suspending, deleting, and doing nothing."""
+"""A cluster of 300 tasks is suspended, and deleted."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import time
-from dataclasses import dataclass, field
 
-from bench import bare_client
-from bench.arena import Arena, declare, opened, settled
+from bench.arena import Arena, declare, opened, recorded, settled
+from bench.bare_client import BareClient, Posted, Request, bare_client, bare_requests
+from bench.book import Result
+from bench.cpu import cpu_seconds
+from bench.pairs import Run, best_concurrency, take_pairs
 from bench.shapes import Shape
-from bench.world import World, session
+from bench.stage import Stage
 from tests.support.objects import PODS, TFCLUSTERS
 from tests.support.rbac import OPERATOR_USER
 
 SHAPE = Shape(1, 300)
 
 
-@dataclass
-class Living:
-    """The figures; one entry a run, times in seconds."""
-
-    concurrency: int
-    suspend: list[float] = field(default_factory=list)
-    suspend_calls: list[int] = field(default_factory=list)
-    bare_delete: list[float] = field(default_factory=list)
-    delete: list[float] = field(default_factory=list)
-    idle_seconds: float = 0.0
-    idle_writes: int = 0
-    idle_requests: int = 0
-    idle_cpu_seconds: float = 0.0
-
-
-async def measure(world: World, *, runs: int, idle_seconds: float, concurrency: int) -> Living:
-    """Measure the life of a cluster of 300 tasks.
+async def life(stage: Stage, name: str, pairs: int) -> Result:
+    """Measure suspending against a bare client that deletes as many pods, and deleting.
 
     Args:
-        world: the control plane and the operator.
-        runs: how often suspending and deleting are measured.
-        idle_seconds: how long the operator is left alone.
-        concurrency: how many DELETEs the bare client has under way.
+        stage: where.
+        name: the measurement's.
+        pairs: how many pairs count.
 
     Returns:
-        The figures.
+        The series of the pairs (until no pod is left), ``calls`` of a suspension, and ``delete_s``: from the DELETE of
+        the TFCluster until the garbage collector has removed all that it owned.
     """
-    figures = Living(concurrency)
-    async with opened(world, "living") as arena:
-        for _ in range(runs):
-            await _suspend(arena, figures)
-            await _delete(arena, figures)
-        await declare(arena, SHAPE)
-        await settled(arena, SHAPE)
-        await asyncio.to_thread(world.audit.await_quiet, OPERATOR_USER)
-        await _idle(arena, figures, idle_seconds)
+    shape = SHAPE.scaled(stage.scale)
+    result = Result(name, facts={"tasks": shape.total_tasks})
+    world = stage.world
+    async with opened(world, "living") as arena, bare_client(world.bare_kubeconfig, stage.directory) as bare:
+        posted = await recorded(arena, shape)
         await arena.clear()
-    return figures
+        world.fresh_operator()
+
+        async def seconds_with(concurrency: int) -> float:
+            return (await _bare(arena, bare, posted, concurrency)).seconds
+
+        concurrency = await best_concurrency(seconds_with)
+        result.facts["concurrency"] = concurrency
+        await take_pairs(
+            result, lambda: _ours(arena, shape, result), lambda: _bare(arena, bare, posted, concurrency), pairs=pairs
+        )
+    return result
 
 
-async def _suspend(arena: Arena, figures: Living) -> None:
-    """Suspend 300 tasks; then let the bare client delete as many pods, one request each."""
-    await declare(arena, SHAPE)
-    await settled(arena, SHAPE)
-    name = SHAPE.manifests(arena.namespace)[0]["metadata"]["name"]
-    position = await asyncio.to_thread(arena.world.audit.await_quiet, OPERATOR_USER)
-    reached = arena.observer.reached(deleted=SHAPE.tasks)
-    begin = time.perf_counter()
-    await _set_suspend(arena, name, value=True)
-    figures.suspend.append(await reached - begin)
-    await asyncio.to_thread(arena.world.audit.await_quiet, OPERATOR_USER)
-    calls = await asyncio.to_thread(arena.world.audit.since, position, user=OPERATOR_USER)
-    figures.suspend_calls.append(len(calls))
-    await _set_suspend(arena, name, value=False)
-    await settled(arena, SHAPE)
-    figures.bare_delete.append(await _bare_delete(arena, figures.concurrency))
-
-
-async def _bare_delete(arena: Arena, concurrency: int) -> float:
-    """Delete the pods under the nose of the operator, which is stopped meanwhile."""
-    operator = arena.world.operator
-    await asyncio.to_thread(operator.stop)
-    pods = arena.world.objects.list(PODS, arena.namespace)
-    paths = [PODS.path(arena.namespace, pod["metadata"]["name"]) for pod in pods]
-    http, server = session(arena.world.bare_kubeconfig, connections=concurrency)
-    async with http:
-        reached = arena.observer.reached(deleted=len(paths))
-        begin = time.perf_counter()
-        await bare_client.delete_all(http, server, paths, concurrency=concurrency)
-        took = await reached - begin
-    await asyncio.to_thread(operator.start)
-    await asyncio.to_thread(arena.world.audit.await_quiet, OPERATOR_USER)
-    return took
-
-
-async def _delete(arena: Arena, figures: Living) -> None:
-    """Delete the TFCluster and wait for the garbage collector to delete all that it owns."""
-    name = SHAPE.manifests(arena.namespace)[0]["metadata"]["name"]
-    reached = arena.observer.reached(deleted=SHAPE.objects)
-    begin = time.perf_counter()
-    async with arena.admin.delete(f"{arena.server}{TFCLUSTERS.path(arena.namespace, name)}") as answer:
-        assert answer.status == 200, await answer.text()
-    figures.delete.append(await reached - begin)
-    await arena.clear()
-
-
-async def _idle(arena: Arena, figures: Living, seconds: float) -> None:
+async def _ours(arena: Arena, shape: Shape, result: Result) -> Run:
     world = arena.world
-    position = await asyncio.to_thread(world.audit.position)
-    cpu = world.operator.cpu_seconds()
-    await asyncio.sleep(seconds)  # the measurement itself
-    requests = await asyncio.to_thread(world.audit.since, position, user=OPERATOR_USER)
-    figures.idle_seconds = seconds
-    figures.idle_requests = len(requests)
-    figures.idle_writes = sum(request.is_write for request in requests)
-    figures.idle_cpu_seconds = world.operator.cpu_seconds() - cpu
+    await declare(arena, shape)
+    await settled(arena, shape)
+    position = await asyncio.to_thread(world.audit.await_quiet, OPERATOR_USER)
+    path = TFCLUSTERS.path(arena.namespace, shape.manifests(arena.namespace)[0]["metadata"]["name"])
+    server, own = world.server_cpu_seconds(), cpu_seconds([world.operator.pid])
+    gone = arena.observer.reached(deleted=shape.total_tasks)
+    begin = time.perf_counter()
+    await arena.send("PATCH", path, {"spec": {"suspend": True}})
+    took = await gone - begin
+    await asyncio.to_thread(world.audit.await_quiet, OPERATOR_USER)
+    run = Run(took, cpu_seconds([world.operator.pid]) - own, world.server_cpu_seconds() - server)
+    result.add(calls=len(await asyncio.to_thread(world.audit.since, position, user=OPERATOR_USER)))
+    await arena.send("PATCH", path, {"spec": {"suspend": False}})
+    await settled(arena, shape)
+    await asyncio.to_thread(world.audit.await_quiet, OPERATOR_USER)
+    owned = await arena.count(owned=True)
+    gone = arena.observer.reached(deleted=owned)
+    begin = time.perf_counter()
+    await arena.send("DELETE", path)
+    result.add(delete_s=await gone - begin)
+    await arena.clear()
+    return run
 
 
-async def _set_suspend(arena: Arena, name: str, *, value: bool) -> None:
-    url = f"{arena.server}{TFCLUSTERS.path(arena.namespace, name)}"
-    body = json.dumps({"spec": {"suspend": value}}).encode()
-    headers = {"Content-Type": "application/merge-patch+json"}
-    async with arena.admin.patch(url, data=body, headers=headers) as answer:
-        assert answer.status == 200, await answer.text()
+async def _bare(arena: Arena, bare: BareClient, posted: Posted, concurrency: int) -> Run:
+    world = arena.world
+    requests = bare_requests(posted, owner=await arena.new_owner())
+    await bare.load(requests, concurrency=concurrency)
+    made = arena.observer.reached(added=len(requests))
+    await bare.send()
+    await made
+    pods = [pod["metadata"]["name"] for pod in world.objects.list(PODS, arena.namespace)]
+    await bare.load([Request("DELETE", PODS.path(arena.namespace, pod)) for pod in pods], concurrency=concurrency)
+    server, own = world.server_cpu_seconds(), cpu_seconds([bare.pid])
+    gone = arena.observer.reached(deleted=len(pods))
+    begin = time.perf_counter()
+    await bare.send()
+    run = Run(await gone - begin, cpu_seconds([bare.pid]) - own, world.server_cpu_seconds() - server)
+    await arena.clear()
+    return run

@@ -8,15 +8,16 @@ the yardstick.
 from __future__ import annotations
 
 import json
+import statistics
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from kubernetes import client, config
 
+from bench.book import Result
 from tests.support.manifests import tfcluster
 from tests.support.objects import CONFIG_MAPS, NAMESPACES, PODS, SERVICE_ACCOUNTS, TFCLUSTERS, Kind, Objects
 from tests.support.waiting import eventually
@@ -43,19 +44,6 @@ while True:
         seen = link
     os.read(news, 4096)
 """
-
-
-@dataclass
-class Delivery:
-    """Seconds until the new view could be read, one figure a pod and run."""
-
-    pods: int = PODS_MEASURED
-    runs: list[list[float]] = field(default_factory=list)
-    by_hand: list[float] = field(default_factory=list)
-
-    @property
-    def operator(self) -> list[float]:
-        return [reading for run in self.runs for reading in run]
 
 
 class NodeCluster:
@@ -120,24 +108,31 @@ class NodeCluster:
         return next((float(t) for e, t in (line.split() for line in said.splitlines()) if int(e) == epoch), None)
 
 
-def measure(*, runs: int) -> Delivery:
+def delivery(_stage: object, name: str, runs: int) -> Result:
     """Measure delivery by the operator and by hand, in turns.
 
     Args:
+        name: the measurement's.
         runs: how often each.
 
     Returns:
-        The figures.
+        The series ``median_s`` and ``max_s`` (of the pods of a run), and the same by hand.
     """
-    figures = Delivery()
+    result = Result(name, facts={"pods": PODS_MEASURED})
     node = NodeCluster()
     with node.namespace("bench-delivery") as ours, node.namespace("bench-by-hand") as hand:
         pods = _launch_cluster(node, ours)
         mounted = _launch_by_hand(node, hand)
         for run in range(runs):
-            figures.runs.append(_scale(node, ours, pods, replicas=2 + run % 2))
-            figures.by_hand += _patch_by_hand(node, hand, mounted, epoch=2 + run)
-    return figures
+            told = _scale(node, ours, pods, replicas=2 + run % 2)
+            patched = _patch_by_hand(node, hand, mounted, epoch=2 + run)
+            result.add(
+                median_s=statistics.median(told),
+                max_s=max(told),
+                by_hand_median_s=statistics.median(patched),
+                by_hand_max_s=max(patched),
+            )
+    return result
 
 
 def _launch_cluster(node: NodeCluster, namespace: str) -> list[str]:

@@ -1,7 +1,6 @@
-"""An independent observer: watches a namespace and tells when it has seen so many objects come, or go.
+"""Independent observers: they watch a namespace and tell when what is awaited was seen.
 
-It asks for metadata only and does not even parse it, so that watching costs the machine the same small share whoever
-makes the objects.
+They act for neither side, and see both through the same watch.
 """
 
 from __future__ import annotations
@@ -9,10 +8,12 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import aiohttp
+import msgspec
 
 _METADATA_LIST = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
 _METADATA = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
@@ -26,32 +27,18 @@ LISTS = (
 
 
 class Observer:
-    """Counts what happens in one namespace from its start on."""
+    """Counts the objects that come and go in one namespace.
 
-    def __init__(self, http: aiohttp.ClientSession, server: str, namespace: str) -> None:
-        self._http = http
-        self._server, self._namespace = server, namespace
+    It asks for metadata only and does not even parse it, so that watching costs the machine the same small share
+    whoever makes the objects.
+    """
+
+    def __init__(self) -> None:
         self._counts = {b'{"type":"ADDED"': 0, b'{"type":"DELETED"': 0}
         self._wanted: tuple[bytes, int, asyncio.Future[float]] | None = None
 
-    async def _watch(self, of_kind: str, ready: asyncio.Event) -> None:
-        url = self._server + of_kind.format(self._namespace)
-        async with self._http.get(f"{url}?limit=1", headers={"Accept": _METADATA_LIST}) as answer:
-            version = (await answer.json())["metadata"]["resourceVersion"]
-        while True:
-            # NB: the server may end a watch when it likes; nothing is lost if the next begins where it ended.
-            query = f"?watch=true&resourceVersion={version}"
-            async with self._http.get(f"{url}{query}", headers={"Accept": _METADATA}) as stream:
-                ready.set()
-                last = rest = b""
-                async for chunk in stream.content.iter_any():
-                    *lines, rest = (rest + chunk).split(b"\n")
-                    for line in lines:
-                        self._count(line)
-                        last = line
-            version = json.loads(last)["object"]["metadata"]["resourceVersion"] if last else version
-
-    def _count(self, line: bytes) -> None:
+    def take(self, line: bytes) -> None:
+        """Take in an event."""
         kind = line[: line.index(b",")]
         if kind in self._counts:
             self._counts[kind] += 1
@@ -77,23 +64,130 @@ class Observer:
         return future
 
 
+class _Condition(msgspec.Struct):
+    type: str
+    status: str
+
+
+class _JobStatus(msgspec.Struct):
+    ready: int = 0
+
+
+class _Status(msgspec.Struct):
+    conditions: list[_Condition] = []
+    jobs: dict[str, _JobStatus] = {}
+
+
+class _Metadata(msgspec.Struct):
+    name: str
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+
+
+class Seen(msgspec.Struct):
+    """What an observer reads of a pod or of a TFCluster."""
+
+    metadata: _Metadata
+    status: _Status = msgspec.field(default_factory=_Status)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it is a pod that is Ready."""
+        return any(each.type == "Ready" and each.status == "True" for each in self.status.conditions)
+
+    @property
+    def ready_tasks(self) -> int:
+        """How many tasks a TFCluster's status tells to be ready."""
+        return sum(job.ready for job in self.status.jobs.values())
+
+
+class _Event(msgspec.Struct):
+    type: str
+    object: Seen
+
+
+class Register:
+    """Knows the objects of one kind in one namespace that fulfil a condition, and since when each does.
+
+    Args:
+        fulfils: the condition.
+    """
+
+    def __init__(self, fulfils: Callable[[Seen], bool]) -> None:
+        self._fulfils = fulfils
+        self._decode = msgspec.json.Decoder(_Event).decode
+        self._wanted: tuple[int, asyncio.Future[None]] | None = None
+        #: By name, the moment in seconds of ``time.perf_counter``.
+        self.since: dict[str, float] = {}
+        #: The labels of each object that fulfils the condition.
+        self.labels: dict[str, dict[str, str]] = {}
+
+    def take(self, line: bytes) -> None:
+        """Take in an event."""
+        event = self._decode(line)
+        name = event.object.metadata.name
+        if event.type in {"ADDED", "MODIFIED"} and self._fulfils(event.object):
+            self.since.setdefault(name, time.perf_counter())
+            self.labels[name] = event.object.metadata.labels
+        else:
+            self.since.pop(name, None)
+        if self._wanted is not None and len(self.since) >= self._wanted[0] and not self._wanted[1].done():
+            self._wanted[1].set_result(None)
+
+    async def holds(self, count: int) -> float:
+        """Await that so many objects fulfil the condition at once.
+
+        Args:
+            count: how many.
+
+        Returns:
+            The moment at which the last of them began to, in seconds of ``time.perf_counter``.
+        """
+        if len(self.since) < count:
+            self._wanted = (count, asyncio.get_running_loop().create_future())
+            await self._wanted[1]
+        return max(self.since.values())
+
+
+async def _follow(
+    http: aiohttp.ClientSession, url: str, take: Callable[[bytes], None], opened: asyncio.Event, *, metadata_only: bool
+) -> None:
+    """Watch from now on, for ever; what exists already is not told."""
+    to_list, to_watch = ({"Accept": _METADATA_LIST}, {"Accept": _METADATA}) if metadata_only else ({}, {})
+    async with http.get(f"{url}?limit=1", headers=to_list) as answer:
+        version = (await answer.json())["metadata"]["resourceVersion"]
+    while True:
+        # NB: the server may end a watch when it likes; nothing is lost if the next begins where it ended.
+        async with http.get(f"{url}?watch=true&resourceVersion={version}", headers=to_watch) as stream:
+            opened.set()
+            last = rest = b""
+            async for chunk in stream.content.iter_any():
+                *lines, rest = (rest + chunk).split(b"\n")
+                for line in lines:
+                    take(line)
+                    last = line
+        version = json.loads(last)["object"]["metadata"]["resourceVersion"] if last else version
+
+
 @asynccontextmanager
-async def watching(http: aiohttp.ClientSession, server: str, namespace: str) -> AsyncIterator[Observer]:
-    """Watch the objects of a namespace that TFClusters are made of.
+async def following(http: aiohttp.ClientSession, urls: list[str], observer: Observer | Register) -> AsyncIterator[Any]:
+    """Let an observer watch for the length of a ``with`` block.
 
     Args:
         http: a session with an administrator's credentials.
-        server: the API server's address.
-        namespace: which namespace.
+        urls: the lists that are watched.
+        observer: who takes in the events.
 
     Yields:
         The observer; its watches are open.
     """
-    observer = Observer(http, server, namespace)
-    ready = [asyncio.Event() for _ in LISTS]
-    tasks = [asyncio.create_task(observer._watch(k, r)) for k, r in zip(LISTS, ready, strict=True)]  # noqa: SLF001 - its own factory
+    opened = [asyncio.Event() for _ in urls]
+    tasks = [
+        asyncio.create_task(_follow(http, url, observer.take, each, metadata_only=isinstance(observer, Observer)))
+        for url, each in zip(urls, opened, strict=True)
+    ]
     try:
-        for event in ready:
+        for event in opened:
             await event.wait()
         yield observer
     finally:

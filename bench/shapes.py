@@ -30,13 +30,11 @@ class Shape:
         servers = self.tasks // 10
         return {"chief": 1, "ps": servers, "worker": self.tasks - servers - 1}
 
-    @property
-    def objects(self) -> int:
-        """How many objects come into being: Service, NetworkPolicy, ConfigMaps, and pods.
-
-        The ConfigMaps are one with the views of each job, and the resolver's.
-        """
-        return self.clusters * (1 + 1 + len(self.jobs) + 1 + self.tasks)
+    def scaled(self, scale: float) -> Shape:
+        """Give a shape with so many times the tasks, by fewer clusters or, where there is one, by a smaller one."""
+        if self.clusters == 1:
+            return Shape(1, max(2, round(self.tasks * scale)))
+        return Shape(max(2, round(self.clusters * scale)), self.tasks)
 
     @property
     def total_tasks(self) -> int:
@@ -50,7 +48,7 @@ class Shape:
         )
         made = []
         for i in range(self.clusters):
-            cluster = tfcluster(f"train-{i:03}").metadata(namespace=namespace)
+            cluster = tfcluster(f"train-{i:04}").metadata(namespace=namespace)
             for job, replicas in self.jobs.items():
                 filters = sees.get(job) if "chief" in self.jobs else None
                 cluster.job(job, replicas=replicas, filters=filters, template=template)

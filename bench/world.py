@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import ssl
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import aiohttp
 import yaml
 from kubernetes import client, config
 
+from bench.bare_client import BARE_GROUP, OUR_GROUP
+from bench.cpu import cpu_seconds
+from local_kubernetes import processes
 from local_kubernetes.control_plane import ControlPlane, start
 from tests.support.audit import AuditLog
 from tests.support.objects import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, CRDS, NAMESPACES, SERVICE_ACCOUNTS, Objects
@@ -41,8 +42,13 @@ class World:
         eventually(lambda: self.objects.get(SERVICE_ACCOUNTS, name, "default"), what=f"{name} can hold pods")
         return name
 
+    def server_cpu_seconds(self) -> float:
+        """Measure the processor time that the API server and its etcd have used so far."""
+        programs = processes.running(self.plane.state)
+        return cpu_seconds(each.pid for each in programs if each.name in {"kube-apiserver", "etcd"})
+
     def fresh_operator(self) -> None:
-        """Start the operator anew, so that its peak memory is that of one scenario."""
+        """Start the operator again, so that its peak memory is that of one scenario."""
         if self.operator.running:
             self.operator.stop()
         self.operator.start()
@@ -60,16 +66,17 @@ class World:
 
 
 @contextmanager
-def raised(directory: Path) -> Iterator[World]:
+def raised(directory: Path, *, kwok_nodes: int = 0) -> Iterator[World]:
     """Raise the control plane, install the CRD and the rights; take all down at the end.
 
     Args:
         directory: where the state is kept.
+        kwok_nodes: how many simulated nodes run the pods; none: the pods wait for a node.
 
     Yields:
         The world, with the operator not yet started.
     """
-    plane = start(directory / "control-plane")
+    plane = start(directory / "control-plane", kwok_nodes=kwok_nodes)
     configuration = client.Configuration()
     config.load_kube_config(str(plane.kubeconfig), client_configuration=configuration)
     objects = Objects(client.ApiClient(configuration))
@@ -88,41 +95,22 @@ def raised(directory: Path) -> Iterator[World]:
         plane.stop()
 
 
-def session(kubeconfig: Path, *, connections: int) -> tuple[aiohttp.ClientSession, str]:
-    """Open an aiohttp session with a kubeconfig's credentials; give the server's address with it."""
-    configuration = client.Configuration()
-    config.load_kube_config(str(kubeconfig), client_configuration=configuration)
-    context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
-    if configuration.cert_file:
-        context.load_cert_chain(configuration.cert_file, configuration.key_file)
-    token = configuration.get_api_key_with_prefix("authorization")
-    opened = aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(ssl=context, limit=connections, keepalive_timeout=90),
-        headers={"Authorization": token} if token else {},
-        timeout=aiohttp.ClientTimeout(total=None),
-        read_bufsize=2**20,
-    )
-    return opened, configuration.host
-
-
 def _install(objects: Objects) -> None:
-    definition = yaml.safe_load((ROOT / "crds" / "tfcluster.yaml").read_text(encoding="utf-8"))
-    objects.create(CRDS, "", definition)
-    name = definition["metadata"]["name"]
-
-    def established() -> bool:
-        found = objects.get(CRDS, "", name) or {}
-        told = {c["type"]: c["status"] for c in found.get("status", {}).get("conditions") or []}
-        return told.get("Established") == "True"
-
-    eventually(established, what="the CRD is established")
+    text = (ROOT / "crds" / "tfcluster.yaml").read_text(encoding="utf-8")
+    # The bare client's TFClusters go through the same schema and the same rules, and no operator watches them.
+    for definition in (yaml.safe_load(text), yaml.safe_load(text.replace(OUR_GROUP, BARE_GROUP))):
+        objects.create(CRDS, "", definition)
+        await_established(objects, definition["metadata"]["name"])
     grant_operator_rights(objects)
     # The bare client goes through the same authorizer with the same rules; its owner objects are ConfigMaps.
     grant_operator_rights(objects, user=BARE_USER)
-    rule = {"apiGroups": [""], "resources": ["configmaps/finalizers"], "verbs": ["update"]}
+    rules = [
+        {"apiGroups": [""], "resources": ["configmaps/finalizers"], "verbs": ["update"]},
+        {"apiGroups": [BARE_GROUP], "resources": ["tfclusters"], "verbs": ["create"]},
+    ]
     about = {"metadata": {"name": f"{BARE_USER}-owners"}}
     group = "rbac.authorization.k8s.io"
-    objects.create(CLUSTER_ROLES, "", {**about, "rules": [rule]})
+    objects.create(CLUSTER_ROLES, "", {**about, "rules": rules})
     objects.create(
         CLUSTER_ROLE_BINDINGS,
         "",
@@ -132,3 +120,19 @@ def _install(objects: Objects) -> None:
             "subjects": [{"apiGroup": group, "kind": "User", "name": BARE_USER}],
         },
     )
+
+
+def await_established(objects: Objects, name: str) -> None:
+    """Return when the API server serves a kind.
+
+    Args:
+        objects: an administrator's access.
+        name: the CustomResourceDefinition's.
+    """
+
+    def established() -> bool:
+        found = objects.get(CRDS, "", name) or {}
+        told = {c["type"]: c["status"] for c in found.get("status", {}).get("conditions") or []}
+        return told.get("Established") == "True"
+
+    eventually(established, what=f"{name} is established")

@@ -37,6 +37,8 @@ def simulate_nodes(plane: ControlPlane, count: int, *, owner: str = "") -> None:
             "--node-ip=127.0.0.1",
             "--node-port=0",
             "--server-address=",
+            # It keeps no leases by itself, and nodes without them are NotReady after 50 s: renewed every 30 s.
+            "--node-lease-duration-seconds=120",
             "--v=WARN",  # at INFO it writes a line for every patch
         ],
         name="kwok",

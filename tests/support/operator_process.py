@@ -51,7 +51,12 @@ class OperatorProcess:
         return self._process.pid
 
     def start(
-        self, *, kubeconfig: Path | None = None, arguments: Sequence[str] = ALL_NAMESPACES, wait: bool = True
+        self,
+        *,
+        kubeconfig: Path | None = None,
+        arguments: Sequence[str] = ALL_NAMESPACES,
+        wait: bool = True,
+        sources: Path | None = None,
     ) -> None:
         """Start the operator.
 
@@ -59,6 +64,7 @@ class OperatorProcess:
             kubeconfig: what it connects with, if not the usual one.
             arguments: its scope; with ``--leader-election`` and its like, it needs the rights to its Lease.
             wait: whether to return only when it says that it is ready.
+            sources: the folder of its sources, if not this checkout; it takes the same options.
         """
         assert not self.running, "the operator runs already"
         self._start_as = (kubeconfig or self.kubeconfig, tuple(arguments))
@@ -68,10 +74,11 @@ class OperatorProcess:
         metrics = () if self._older else ("--metrics-port", str(self._metrics_port))
         ports = ("--health-port", str(self._port), *metrics)
         command = [PYTHON, "-m", "tfcluster_operator", *arguments, *election, *ports]
+        root = sources or self._older or _ROOT
         environment = {
             **os.environ,
             "KUBECONFIG": str(self._start_as[0]),
-            "PYTHONPATH": os.pathsep.join(str((self._older or _ROOT) / folder) for folder in ("operator", "resolver")),
+            "PYTHONPATH": os.pathsep.join(str(root / folder) for folder in ("operator", "resolver")),
             "PYTHONUNBUFFERED": "1",
         }
         with self.log.open("ab") as log:
@@ -133,6 +140,11 @@ class OperatorProcess:
     def metrics_port(self) -> int:
         """Where it serves its metrics on loopback; each start chooses another port."""
         return self._metrics_port
+
+    @property
+    def health_port(self) -> int:
+        """Where it serves its probes on loopback; each start chooses another port."""
+        return self._port
 
     @property
     def exit_code(self) -> int | None:

@@ -1,0 +1,177 @@
+"""Every measurement by name: what it is, where it runs, how often, and which goals it serves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final
+
+from bench import creation, living, losses, node, passes, readiness, soak, starts, steady, telling, tfjob
+from bench.book import Result
+from bench.goals import Goal, at_most, never_more, rate, ratio
+from bench.shapes import Shape
+from bench.stage import Stage
+
+
+class Where(Enum):
+    """What a measurement runs on, which is raised for it; the value says it in words."""
+
+    PLANE = "a control plane without nodes"
+    NODES = "a control plane with simulated nodes"
+    CROWD = "10,000 Ready pods in 1,000 TFClusters on simulated nodes"
+    CLUSTER = "the node of `make cluster`, with `make install`"
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """One measurement."""
+
+    name: str
+    summary: str
+    where: Where
+    runs: int
+    """How many pairs, or runs of the operator alone."""
+    measure: Any
+    """Takes the stage, the name and the number of runs; gives a Result, or the coroutine of one. On CLUSTER there is no
+    stage, and no coroutine."""
+    goals: tuple[Goal, ...] = ()
+    by_name_only: bool = False
+    nodes: int = 0
+    """How many simulated nodes at full scale; each has processors for 64 pods."""
+
+
+_SMALL, _LARGE = 15, 6
+_CALLS = never_more("calls beyond one for each object, a cluster", "calls_beyond", 2)
+
+
+def _creation(shape: Shape, limit: float, pairs: int, *more: Goal) -> Measurement:
+    async def measure(stage: Stage, name: str, runs: int) -> Result:
+        return await creation.creation(stage, name, shape, runs)
+
+    declared = " (both sides POST TFClusters)" if shape.clusters > 1 else ""
+    summary = f"{shape}: from the first POST until all objects exist{declared}"
+    return Measurement(f"create-{shape}", summary, Where.PLANE, pairs, measure, (ratio(limit), _CALLS, *more))
+
+
+def _readiness(shape: Shape) -> Measurement:
+    async def measure(stage: Stage, name: str, runs: int) -> Result:
+        return await readiness.readiness(stage, name, shape, runs)
+
+    goals = (rate(0.9), never_more("slowest TFCluster, in times of the median one", "slowest", 2))
+    summary = f"{shape}: from the first POST until all pods are Ready"
+    return Measurement(f"ready-{shape}", summary, Where.NODES, _LARGE, measure, goals, nodes=170)
+
+
+def _tfjob(shape: Shape) -> Measurement:
+    async def measure(stage: Stage, name: str, runs: int) -> Result:
+        return await tfjob.against_tfjob(stage, name, shape, runs)
+
+    summary = f"{shape}: the operator beside TFJob, with its default and with tuned settings"
+    return Measurement(f"tfjob-{shape}", summary, Where.PLANE, _LARGE, measure, by_name_only=True)
+
+
+_NO_WRITES = never_more("writes", "writes", 0)
+
+ALL: Final = (
+    _creation(Shape(1, 100), 1.10, _SMALL),
+    _creation(Shape(1, 300), 1.10, _SMALL),
+    _creation(Shape(100, 2), 1.25, _SMALL),
+    _creation(Shape(1, 2000), 1.10, _LARGE, never_more("peak of resident memory", "peak_mib", 80, "MiB")),
+    _creation(Shape(1, 5000), 1.10, _LARGE),
+    Measurement("life-300", "300 tasks: suspended until no pod is left; deleted", Where.PLANE, _SMALL, living.life),
+    _readiness(Shape(100, 100)),
+    _readiness(Shape(1000, 10)),
+    Measurement(
+        "pass-5000",
+        "a pass over 5,000 running tasks",
+        Where.NODES,
+        _LARGE,
+        passes.a_pass,
+        (
+            at_most("processor time of a pass", "cpu_ms", 100, "ms"),
+            never_more("longest wait of /healthz, asked every 5 ms", "blocked_ms", 50, "ms"),
+        ),
+        nodes=90,
+    ),
+    Measurement(
+        "told-200",
+        "from an edit until 200 running pods are told of their new view",
+        Where.NODES,
+        _SMALL,
+        telling.telling,
+        (at_most("time", "ours_s", 1, "s"),),
+        nodes=5,
+    ),
+    Measurement(
+        "rest-10000",
+        "60 s of steady state",
+        Where.CROWD,
+        3,
+        steady.rest,
+        (
+            never_more("requests", "requests", 0),
+            _NO_WRITES,
+            never_more("resident memory", "rss_mib", 120, "MiB"),
+        ),
+    ),
+    Measurement(
+        "events-10000",
+        "an event of each pod that changes nothing",
+        Where.CROWD,
+        _LARGE,
+        steady.events,
+        (at_most("processor time of an event", "cpu_ms", 0.05, "ms"), _NO_WRITES),
+    ),
+    Measurement(
+        "start-10000",
+        "a cold start of the operator",
+        Where.CROWD,
+        _LARGE,
+        starts.start,
+        (
+            at_most("until the first pass", "first_s", 5, "s"),
+            at_most("until every TFCluster had a pass", "steady_s", 10, "s"),
+            _NO_WRITES,
+        ),
+    ),
+    Measurement(
+        "upgrade-10000",
+        "a start with another version of the resolver",
+        Where.CROWD,
+        _LARGE,
+        starts.upgrade,
+        (_NO_WRITES,),
+    ),
+    Measurement(
+        "lost-1000",
+        "1,000 of the pods deleted by force, until all are replaced",
+        Where.CROWD,
+        _LARGE,
+        losses.losses,
+        (ratio(1.15), never_more("statuses behind the pods", "behind_s", 2, "s")),
+    ),
+    Measurement(
+        "delivery-30",
+        "from `kubectl scale` until 30 running pods can read their new view",
+        Where.CLUSTER,
+        _LARGE,
+        node.delivery,
+        (at_most("median of the pods", "median_s", 0.4, "s"), never_more("slowest pod", "max_s", 0.8, "s")),
+        by_name_only=True,
+    ),
+    Measurement(
+        "soak",
+        "two hours of churn in real time",
+        Where.NODES,
+        1,
+        soak.soak,
+        (never_more("tracebacks", "tracebacks", 0), never_more("TFClusters left behind", "left_behind", 0)),
+        by_name_only=True,
+        nodes=20,
+    ),
+    *(_tfjob(shape) for shape in (Shape(1, 100), Shape(1, 300), Shape(100, 2))),
+)
+#: Nodes of the crowd, and of the pods that the bare client makes beside it.
+CROWD_NODES: Final = 210
+
+BY_NAME: Final = {measurement.name: measurement for measurement in ALL}

@@ -1,0 +1,64 @@
+"""The goals: which figure of which measurement must keep which limit, and how that is judged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from bench.book import Result
+from bench.intervals import Verdict, judge_every, judge_median, median_interval
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """A limit on one series of a measurement, or on the ratio of two.
+
+    ``of`` says whether the median must keep it, by its interval, or every single run.
+    """
+
+    says: str
+    series: str
+    limit: float
+    unit: str = ""
+    over: str = ""
+    """The series that the readings are divided by, pair by pair."""
+    at_least: bool = False
+    of: Literal["median", "every run"] = "median"
+
+    def readings(self, result: Result) -> list[float]:
+        """Give what is judged, one reading a run; none where it was not measured."""
+        if self.series not in result.series or (self.over and self.over not in result.series):
+            return []
+        return result.ratios(self.series, self.over) if self.over else result.series[self.series]
+
+    def judge(self, result: Result) -> Verdict:
+        """Say whether a result keeps the limit."""
+        judge = judge_median if self.of == "median" else judge_every
+        return judge(self.readings(result), self.limit, at_least=self.at_least)
+
+    def interval(self, result: Result) -> tuple[float, float] | None:
+        """Give what the verdict rests on: the interval of the median, or the least and the greatest reading."""
+        readings = self.readings(result)
+        if self.of == "median":
+            return median_interval(readings)
+        return (min(readings), max(readings)) if readings else None
+
+
+def ratio(limit: float) -> Goal:
+    """The operator may take so many times as long as the bare client."""
+    return Goal("time, in times of the bare client's", "ours_s", limit, over="bare_s")
+
+
+def rate(limit: float) -> Goal:
+    """The operator must be so many times as fast as the bare client."""
+    return Goal("rate, in times of the bare client's", "bare_s", limit, over="ours_s", at_least=True)
+
+
+def never_more(says: str, series: str, limit: float, unit: str = "") -> Goal:
+    """No run may show more."""
+    return Goal(says, series, limit, unit, of="every run")
+
+
+def at_most(says: str, series: str, limit: float, unit: str) -> Goal:
+    """The median may be no more."""
+    return Goal(says, series, limit, unit)

@@ -1,0 +1,34 @@
+"""An aiohttp session with a kubeconfig's credentials."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+
+import aiohttp
+from kubernetes import client, config
+
+
+def session(kubeconfig: Path, *, connections: int) -> tuple[aiohttp.ClientSession, str]:
+    """Open a session.
+
+    Args:
+        kubeconfig: whom to talk to, with which credentials.
+        connections: how many at most; 0: as many as requests are under way.
+
+    Returns:
+        The session, and the server's address.
+    """
+    configuration = client.Configuration()
+    config.load_kube_config(str(kubeconfig), client_configuration=configuration)
+    context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
+    if configuration.cert_file:
+        context.load_cert_chain(configuration.cert_file, configuration.key_file)
+    token = configuration.get_api_key_with_prefix("authorization")
+    opened = aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(ssl=context, limit=connections, keepalive_timeout=600),
+        headers={"Authorization": token} if token else {},
+        timeout=aiohttp.ClientTimeout(total=None),
+        read_bufsize=2**20,
+    )
+    return opened, configuration.host

@@ -1,0 +1,132 @@
+"""A tenth of a crowd's pods is deleted at once: how soon they are replaced, and told of."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import time
+
+from bench.arena import Arena, opened, recorded
+from bench.bare_client import BareClient, Request, bare_client, bare_requests
+from bench.book import Result
+from bench.cpu import cpu_seconds
+from bench.crowd import Crowd, crowd
+from bench.pairs import Run, best_concurrency, take_pairs
+from bench.shapes import Shape
+from bench.stage import Stage
+from tests.support.objects import PODS
+from tests.support.rbac import OPERATOR_USER
+
+_BY_FORCE = "?gracePeriodSeconds=0"
+
+
+async def losses(stage: Stage, name: str, pairs: int) -> Result:
+    """Measure how long the operator takes to replace 1,000 of 10,000 pods.
+
+    The clock starts with the first DELETE and ends when the last new pod was seen.  The bare client need not notice
+    anything: it begins to POST as many pods at once, while as many other pods of its own are deleted in the same way.
+
+    Args:
+        stage: where.
+        name: the measurement's.
+        pairs: how many pairs count.
+
+    Returns:
+        The series of the pairs, and ``behind_s``: from the moment at which the last new pod was Ready until the last
+        status that was written.
+    """
+    all_of_them = await crowd(stage)
+    world = stage.world
+    async with opened(world, "beside") as beside, bare_client(world.bare_kubeconfig, stage.directory) as bare:
+        yardstick = _Yardstick(beside, bare, await _pods_like(stage, all_of_them.shape))
+        await asyncio.to_thread(world.operator.start)
+        await all_of_them.at_rest()
+        await yardstick.post(16)
+        concurrency = await best_concurrency(yardstick.seconds_with)
+        lost = len(_victims(all_of_them))
+        result = Result(name, facts={"pods": all_of_them.shape.total_tasks, "lost": lost, "concurrency": concurrency})
+        await take_pairs(result, lambda: _ours(all_of_them, result), lambda: yardstick.run(concurrency), pairs=pairs)
+        await beside.clear()
+    return result
+
+
+def _victims(all_of_them: Crowd) -> list[str]:
+    """Name one worker of each TFCluster."""
+    labels = {name: all_of_them.ready.labels[name] for name in all_of_them.ready.since}
+    first = {"tfcluster.dev/job": "worker", "tfcluster.dev/task-index": "0"}
+    return sorted(name for name, of in labels.items() if first.items() <= of.items())
+
+
+async def _pods_like(stage: Stage, shape: Shape) -> list[tuple[str, bytes]]:
+    """Record as many pods as are lost: those of a tenth as many TFClusters."""
+    async with opened(stage.world, "recorded") as arena:
+        posted = await recorded(arena, Shape(-(-shape.clusters // shape.tasks), shape.tasks))
+        await arena.clear()
+    pods = [(path, body) for path, body in posted if path.endswith("/pods")]
+    return pods[: shape.clusters]
+
+
+async def _ours(all_of_them: Crowd, result: Result) -> Run:
+    arena, world = all_of_them.arena, all_of_them.arena.world
+    victims = _victims(all_of_them)
+    position = await asyncio.to_thread(world.audit.position)
+    server, own = world.server_cpu_seconds(), cpu_seconds([world.operator.pid])
+    reached = arena.observer.reached(added=len(victims))
+    begin = time.perf_counter()
+    await _delete(arena, victims)
+    took = await reached - begin
+    await all_of_them.at_rest()
+    run = Run(took, cpu_seconds([world.operator.pid]) - own, world.server_cpu_seconds() - server)
+    writes = await asyncio.to_thread(world.audit.writes, position, user=OPERATOR_USER)
+    told = max(write.finished.timestamp() for write in writes if write.target == "tfclusters/status")
+    ready = max(all_of_them.ready.since.values()) - time.perf_counter() + time.time()
+    result.add(behind_s=max(0.0, told - ready))
+    return run
+
+
+async def _delete(arena: Arena, names: list[str]) -> None:
+    paths = [f"{PODS.path(arena.namespace, name)}{_BY_FORCE}" for name in names]
+    await arena.send_all([("DELETE", path, None) for path in paths], concurrency=64)
+
+
+class _Yardstick:
+    """The bare client's side: its pods of the last run are deleted while it POSTs those of the next."""
+
+    def __init__(self, arena: Arena, bare: BareClient, posted: list[tuple[str, bytes]]) -> None:
+        self._arena, self._bare, self._posted = arena, bare, posted
+        self._numbers = itertools.count()
+        self._names: list[str] = []
+
+    async def post(self, concurrency: int) -> None:
+        """Make the first pods."""
+        requests, self._names = await self._next()
+        await self._bare.load(requests, concurrency=concurrency)
+        reached = self._arena.observer.reached(added=len(requests))
+        await self._bare.send()
+        await reached
+
+    async def seconds_with(self, concurrency: int) -> float:
+        return (await self.run(concurrency)).seconds
+
+    async def run(self, concurrency: int) -> Run:
+        arena, world = self._arena, self._arena.world
+        async with arena.ready_pods() as ready:
+            victims = self._names
+            requests, self._names = await self._next()
+            await self._bare.load(requests, concurrency=concurrency)
+            server, own = world.server_cpu_seconds(), cpu_seconds([self._bare.pid])
+            reached = arena.observer.reached(added=len(requests))
+            begin = time.perf_counter()
+            await asyncio.gather(self._bare.send(), _delete(arena, victims))
+            took = await reached - begin
+            await ready.holds(len(requests))
+            await asyncio.to_thread(world.settle)
+        return Run(took, cpu_seconds([self._bare.pid]) - own, world.server_cpu_seconds() - server)
+
+    async def _next(self) -> tuple[list[Request], list[str]]:
+        arena = self._arena
+        owner = await arena.new_owner()
+        suffix = f"-{next(self._numbers)}"
+        requests = bare_requests(self._posted, owner=owner, namespace=arena.namespace, suffix=suffix)
+        return requests, [json.loads(request.body)["metadata"]["name"] for request in requests]

@@ -1,0 +1,237 @@
+"""docs/benchmarks.md, made of the book of figures and of the texts in bench/texts.md.
+
+The texts are written by people: a new run replaces figures and leaves every word.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from statistics import median
+from typing import Final
+
+from bench.book import ROOT, Book, Result
+from bench.catalogue import ALL, BY_NAME, Measurement
+from bench.goals import Goal
+from bench.intervals import median_interval
+from bench.picture import pictures
+
+PAGE: Final = ROOT / "docs" / "benchmarks.md"
+TEXTS: Final = ROOT / "bench" / "texts.md"
+NOT_MEASURED: Final = "not measured yet"
+
+_ALT: Final = {
+    "bench-time.svg": "Time until all objects of one TFCluster exist, by its tasks",
+    "bench-ratio.svg": "Ratio of the operator's time to the bare client's, with intervals and goals",
+}
+_PAIRED: Final = ("ours_s", "bare_s", "ours_cpu_s", "bare_cpu_s", "ours_server_cpu_s", "bare_server_cpu_s")
+
+
+def texts(source: str) -> dict[str, str]:
+    """Read the texts: what stands under each heading of the second level, by the heading's words.
+
+    Args:
+        source: the file's content.
+    """
+    parts = re.split(r"^## (.+)\n", source, flags=re.MULTILINE)[1:]
+    return {name.strip(): text.strip() for name, text in zip(parts[::2], parts[1::2], strict=True)}
+
+
+def write(book: Book) -> None:
+    """Write the page and its pictures.
+
+    Args:
+        book: all that is known.
+    """
+    for name, drawing in pictures(book).items():
+        (PAGE.parent / "images" / name).write_text(drawing, encoding="utf-8")
+    PAGE.write_text(page(book, texts(TEXTS.read_text(encoding="utf-8"))), encoding="utf-8")
+
+
+def page(book: Book, words: Mapping[str, str]) -> str:
+    """Give the page.
+
+    Args:
+        book: all that is known; what is in it under a name that no measurement has any more is left out.
+        words: the texts, by "introduction" or the name of a measurement.
+    """
+    known = {each.name: book[each.name] for each in ALL if each.name in book}
+    reasons = [f"* **{each.name}**: {words[each.name]}" for each in ALL if each.name in words]
+    parts = [
+        "# Benchmarks",
+        words["introduction"],
+        "## Goals",
+        words["how to read it"],
+        goals(known),
+        *(["What keeps a goal out of reach, or kept it:", "\n".join(reasons)] if reasons else []),
+        "## Beside the bare client",
+        words["pairs"],
+        *(f"![{_ALT[name]}](images/{name})" for name in pictures(known)),
+        pairs(known),
+        *(["## Beside TFJob", words["tfjob"], beside_tfjob(known)] if "tfjob" in words else []),
+        "## All figures",
+        figures(known),
+        "## What was measured when",
+        provenance(known),
+    ]
+    if "earlier" in words:
+        parts += ["## Earlier figures", words["earlier"]]
+    return "\n\n".join(part.strip() for part in parts) + "\n"
+
+
+def section(result: Result) -> str:
+    """Give what one measurement says, for a terminal."""
+    lines = [f"== {result.name} =="]
+    for quantity, readings in result.series.items():
+        lines.append(f"  {quantity}: {spread(readings)}")
+    lines += [f"  {name}: {value}" for name, value in result.facts.items()]
+    for goal in BY_NAME[result.name].goals:
+        lines.append(f"  goal: {limit_of(goal)}: {figure_of(goal, result)}: {goal.judge(result)}")
+    return "\n".join(lines)
+
+
+def goals(book: Book) -> str:
+    """Give the table of goals, measured or not."""
+    rows = []
+    for each in ALL:
+        for goal in each.goals:
+            result = book.get(each.name)
+            verdict = NOT_MEASURED if result is None or not goal.readings(result) else goal.judge(result)
+            rows.append(
+                [
+                    f"`{each.name}`",
+                    each.summary,
+                    limit_of(goal),
+                    "-" if result is None else figure_of(goal, result),
+                    "-" if result is None else str(len(goal.readings(result))),
+                    verdict if verdict == "met" else f"**{verdict}**",
+                ]
+            )
+    return table(["measurement", "of what", "goal", "figure", "runs", "verdict"], rows)
+
+
+def limit_of(goal: Goal) -> str:
+    """Spell a goal."""
+    sign = "≥" if goal.at_least else "≤"
+    return f"{goal.says} {sign} {number(goal.limit)}{_unit(goal)}{' in every run' if goal.of == 'every run' else ''}"
+
+
+def figure_of(goal: Goal, result: Result) -> str:
+    """Spell the figure that a goal is judged by: the median and its interval, or the range of all runs."""
+    readings = goal.readings(result)
+    if not readings:
+        return "-"
+    bounds = goal.interval(result)
+    if goal.of == "every run":
+        low, high = min(readings), max(readings)
+        return f"{number(low)}{_unit(goal)}" if low == high else f"{number(low)} to {number(high)}{_unit(goal)}"
+    spelled = "no interval" if bounds is None else f"{number(bounds[0])} to {number(bounds[1])}"
+    return f"{number(median(readings))}{_unit(goal)} ({spelled})"
+
+
+def pairs(book: Book) -> str:
+    """Give the table of what was measured in pairs."""
+    rows = []
+    for name, result in book.items():
+        if not set(_PAIRED) <= result.series.keys():
+            continue
+        ratios = result.ratios("ours_s", "bare_s")
+        interval = median_interval(ratios)
+        between = "-" if interval is None else f"{number(interval[0])} to {number(interval[1])}"
+        cells = [number(median(result.series[quantity])) for quantity in _PAIRED]
+        rows.append(
+            [f"`{name}`", *cells[:2], f"**{number(median(ratios))}** ({between})", *cells[2:], str(len(ratios))]
+        )
+    header = [
+        "measurement",
+        "operator, s",
+        "bare client, s",
+        "ratio (95 % interval)",
+        "CPU of the operator, s",
+        "CPU of the bare client, s",
+        "CPU of the API server for the operator, s",
+        "… for the bare client, s",
+        "pairs",
+    ]
+    return table(header, rows) if rows else NOT_MEASURED
+
+
+def beside_tfjob(book: Book) -> str:
+    """Give the table of what was measured beside TFJob."""
+    rows = []
+    for name, result in book.items():
+        if name.startswith("tfjob-"):
+            cells = [number(median(result.series[quantity])) for quantity in ("ours_s", "default_s", "tuned_s")]
+            times = [result.ratios(quantity, "ours_s") for quantity in ("default_s", "tuned_s")]
+            cells += [f"{number(median(each))} ({_interval(each)})" for each in times]
+            calls = [number(median(result.series[f"{side}_calls"])) for side in ("ours", "default")]
+            rows.append([f"`{name}`", *cells, *calls, str(len(times[0]))])
+    header = [
+        "measurement",
+        "operator, s",
+        "TFJob by default, s",
+        "TFJob tuned, s",
+        "default, in times of the operator's (95 % interval)",
+        "tuned, likewise",
+        "API calls of the operator",
+        "of TFJob",
+        "runs",
+    ]
+    return table(header, rows) if rows else NOT_MEASURED
+
+
+def figures(book: Book) -> str:
+    """Give every series of every measurement, and its facts."""
+    parts = []
+    for name, result in book.items():
+        rows = [
+            [f"`{quantity}`", str(len(of)), number(min(of)), number(median(of)), number(max(of)), _interval(of)]
+            for quantity, of in result.series.items()
+        ]
+        facts = "; ".join(f"{key.replace('_', ' ')}: {value}" for key, value in result.facts.items())
+        header = ["series", "runs", "minimum", "median", "maximum", "95 % interval of the median"]
+        parts.append(f"### {name}\n\n{BY_NAME[name].summary}. {facts}.\n\n{table(header, rows)}")
+    return "\n".join(parts) if parts else NOT_MEASURED
+
+
+def provenance(book: Book) -> str:
+    """Give the day, the machine and the commit of each measurement."""
+    rows = [
+        [f"`{name}`", about.date, about.machine, about.commit, _where(BY_NAME[name])]
+        for name, result in book.items()
+        if (about := result.provenance)
+    ]
+    return table(["measurement", "day", "machine", "commit", "on"], rows) if rows else NOT_MEASURED
+
+
+def _where(measurement: Measurement) -> str:
+    return measurement.where.value
+
+
+def _interval(readings: Sequence[float]) -> str:
+    interval = median_interval(readings)
+    return "-" if interval is None else f"{number(interval[0])} to {number(interval[1])}"
+
+
+def spread(readings: Sequence[float]) -> str:
+    """Spell a series in a few words."""
+    between = f", median of all: {_interval(readings)}" if median_interval(readings) else ""
+    ends = f"{number(min(readings))} to {number(max(readings))}"
+    return f"{number(median(readings))} ({len(readings)} runs, {ends}{between})"
+
+
+def number(value: float) -> str:
+    """Spell a number with three digits that mean something."""
+    # NB: not "g" alone, which writes large and small numbers with an exponent.
+    return format(Decimal(f"{value:.3g}"), "f")
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Give a table in markdown."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+
+
+def _unit(goal: Goal) -> str:
+    return f" {goal.unit}" if goal.unit else ""

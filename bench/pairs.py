@@ -1,0 +1,71 @@
+"""Pairs of runs: the operator and the bare client, one after the other, in an order that chance decides."""
+
+from __future__ import annotations
+
+import random
+import statistics
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from bench.book import Result
+
+#: How many requests the bare client has under way: the best of these is its own, found before anything counts.
+CONCURRENCIES = (16, 32, 64)
+TRIALS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run of one side: the time, and the processor time of the side itself and of the API server, in seconds."""
+
+    seconds: float
+    own_cpu: float
+    server_cpu: float
+
+
+Side = Callable[[], Awaitable[Run]]
+
+
+async def take_pairs(result: Result, ours: Side, bare: Side, *, pairs: int) -> None:
+    """Measure pairs into a result.
+
+    Args:
+        result: gets the series ours_s, bare_s, ours_cpu_s, bare_cpu_s, ours_server_cpu_s and bare_server_cpu_s.
+        ours: one run of the operator.
+        bare: one run of the bare client.
+        pairs: how many.
+    """
+    for number in range(pairs):
+        sides = [("ours", ours), ("bare", bare)]
+        # NB: a fixed order, or one that merely alternates, can keep step with something else that is periodic.
+        random.shuffle(sides)
+        for name, side in sides:
+            run = await side()
+            result.add(
+                **{
+                    f"{name}_s": run.seconds,
+                    f"{name}_cpu_s": run.own_cpu,
+                    f"{name}_server_cpu_s": run.server_cpu,
+                }
+            )
+        now = {name: of[-1] for name, of in result.series.items() if name in {"ours_s", "bare_s"}}
+        print(f"  {number + 1}/{pairs}: {now['ours_s']:.3f} s, bare {now['bare_s']:.3f} s", file=sys.stderr, flush=True)
+
+
+async def best_concurrency(
+    run: Callable[[int], Awaitable[float]], choices: Sequence[int] = CONCURRENCIES, *, trials: int = TRIALS
+) -> int:
+    """Find with how many requests under way the bare client is fastest, by runs that do not count.
+
+    Args:
+        run: one run with so many; gives its seconds.
+        choices: what is tried.
+        trials: how often each.
+    """
+    order = [choice for choice in choices for _ in range(trials)]
+    random.shuffle(order)
+    taken: dict[int, list[float]] = {}
+    for choice in order:
+        taken.setdefault(choice, []).append(await run(choice))
+    return min(taken, key=lambda choice: statistics.median(taken[choice]))

@@ -1,0 +1,104 @@
+"""A pass over one large cluster: its processor time, and for how long it keeps everything else waiting."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import itertools
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from bench.arena import declare, opened
+from bench.book import Result
+from bench.cpu import cpu_seconds
+from bench.crowd import passes_made
+from bench.shapes import Shape
+from bench.stage import Stage
+from bench.steady import idle
+from tests.support.objects import SERVICES
+from tests.support.operator_process import OperatorProcess
+from tests.support.rbac import OPERATOR_USER
+
+SHAPE = Shape(1, 5000)
+_FLIPS = 4
+_EVERY_SECONDS = 0.005
+#: A cluster rests for up to a second after a pass, so what comes meanwhile is one pass.
+_REST_SECONDS = 1.1
+
+
+async def a_pass(stage: Stage, name: str, runs: int) -> Result:
+    """Measure passes over 5,000 tasks: somebody changes a label of their Service that is not the operator's.
+
+    Args:
+        stage: where; with nodes for the pods.
+        name: the measurement's.
+        runs: how many rounds of some passes each.
+
+    Returns:
+        The series ``cpu_ms`` (of the operator, a pass), ``blocked_ms`` (the longest that /healthz waited for its answer
+        in a round; it is asked every 5 ms), ``blocked_at_rest_ms`` (the same while nothing happens: what the machine
+        alone makes of it) and ``passes``.
+    """
+    shape = SHAPE.scaled(stage.scale)
+    result = Result(name, facts={"tasks": shape.total_tasks})
+    world, operator = stage.world, stage.world.operator
+    world.fresh_operator()
+    async with opened(world, shape.name) as arena, arena.ready_pods() as ready:
+        await declare(arena, shape)
+        await ready.holds(shape.total_tasks)
+        await asyncio.to_thread(world.audit.await_quiet, OPERATOR_USER)
+        service = SERVICES.path(arena.namespace, world.objects.list(SERVICES, arena.namespace)[0]["metadata"]["name"])
+        flips = itertools.count()
+
+        async def cause_passes() -> None:
+            for _ in range(_FLIPS):
+                await arena.send("PATCH", service, {"metadata": {"labels": {"bench.example/flip": str(next(flips))}}})
+                await asyncio.sleep(_REST_SECONDS)  # or two flips would be one pass
+            await idle(operator.pid)
+
+        for _ in range(runs):
+            before = passes_made(operator)
+            await idle(operator.pid)
+            cpu = cpu_seconds([operator.pid])
+            await cause_passes()
+            used = cpu_seconds([operator.pid]) - cpu
+            made = passes_made(operator) - before
+            # NB: apart from the above, because to answer costs processor time.
+            with _asking(operator) as waits:
+                await cause_passes()
+            with _asking(operator) as waits_at_rest:
+                await asyncio.sleep(_FLIPS * _REST_SECONDS)  # the measurement itself
+            result.add(
+                cpu_ms=used / made * 1000,
+                passes=made,
+                blocked_ms=max(waits) * 1000,
+                blocked_at_rest_ms=max(waits_at_rest) * 1000,
+            )
+        await arena.clear()
+    return result
+
+
+@contextmanager
+def _asking(operator: OperatorProcess) -> Iterator[list[float]]:
+    """Ask /healthz every 5 ms from a thread; the list gets the seconds of each answer."""
+    waits: list[float] = []
+    over = threading.Event()
+
+    def ask() -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", operator.health_port, timeout=60)
+        while not over.wait(_EVERY_SECONDS):
+            begin = time.perf_counter()
+            connection.request("GET", "/healthz")
+            connection.getresponse().read()
+            waits.append(time.perf_counter() - begin)
+        connection.close()
+
+    thread = threading.Thread(target=ask, name="asking", daemon=True)
+    thread.start()
+    try:
+        yield waits
+    finally:
+        over.set()
+        thread.join()

@@ -1,0 +1,95 @@
+"""From the first POST until all pods are Ready on simulated nodes: the operator's pods, and the same bare ones."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import time
+
+from bench.arena import Arena, declare, opened, recorded, settled
+from bench.bare_client import BareClient, Posted, bare_client, bare_requests, children_of
+from bench.book import Result
+from bench.cpu import cpu_seconds
+from bench.observer import Register
+from bench.pairs import Run, best_concurrency, take_pairs
+from bench.shapes import Shape
+from bench.stage import Stage
+from tests.support.rbac import OPERATOR_USER
+
+_CLUSTER = "tfcluster.dev/cluster"
+
+
+async def readiness(stage: Stage, name: str, shape: Shape, pairs: int) -> Result:
+    """Measure how soon the pods of many TFClusters are Ready.
+
+    Args:
+        stage: where; with nodes for the pods.
+        name: the measurement's.
+        shape: what is made, at full scale.
+        pairs: how many pairs count.
+
+    Returns:
+        The series of the pairs, and ``slowest``: how many times the median TFCluster the slowest one took.
+    """
+    shape = shape.scaled(stage.scale)
+    result = Result(name, facts={"tasks": shape.total_tasks, "clusters": shape.clusters})
+    world = stage.world
+    async with opened(world, shape.name) as arena, bare_client(world.bare_kubeconfig, stage.directory) as bare:
+        posted = await recorded(arena, shape)
+        await arena.clear()
+        world.fresh_operator()
+
+        async def seconds_with(concurrency: int) -> float:
+            return (await _bare(arena, bare, posted, concurrency)).seconds
+
+        # One trial each: to make the objects is a small part of it.
+        concurrency = await best_concurrency(seconds_with, trials=1)
+        result.facts["concurrency"] = concurrency
+        objects = len(children_of(posted))
+        result.facts["objects"] = objects
+        await take_pairs(
+            result,
+            lambda: _ours(arena, shape, result),
+            lambda: _bare(arena, bare, posted, concurrency),
+            pairs=pairs,
+        )
+    return result
+
+
+async def _ours(arena: Arena, shape: Shape, result: Result) -> Run:
+    world = arena.world
+    async with arena.ready_pods() as ready:
+        server, own = world.server_cpu_seconds(), cpu_seconds([world.operator.pid])
+        begin = time.perf_counter()
+        await declare(arena, shape)
+        took = await ready.holds(shape.total_tasks) - begin
+        await settled(arena, shape)
+        run = Run(took, cpu_seconds([world.operator.pid]) - own, world.server_cpu_seconds() - server)
+        each = _by_cluster(ready, begin)
+        result.add(slowest=max(each) / statistics.median(each))
+    await asyncio.to_thread(world.audit.await_quiet, OPERATOR_USER)
+    await arena.clear()
+    return run
+
+
+def _by_cluster(ready: Register, begin: float) -> list[float]:
+    last: dict[str, float] = {}
+    for name, moment in ready.since.items():
+        cluster = ready.labels[name][_CLUSTER]
+        last[cluster] = max(last.get(cluster, 0.0), moment - begin)
+    return list(last.values())
+
+
+async def _bare(arena: Arena, bare: BareClient, posted: Posted, concurrency: int) -> Run:
+    world = arena.world
+    async with arena.ready_pods() as ready:
+        requests = bare_requests(posted, owner=await arena.new_owner())
+        pods = sum(request.path.endswith("/pods") for request in requests)
+        await bare.load(requests, concurrency=concurrency)
+        server, own = world.server_cpu_seconds(), cpu_seconds([bare.pid])
+        begin = time.perf_counter()
+        await bare.send()
+        took = await ready.holds(pods) - begin
+        run = Run(took, cpu_seconds([bare.pid]) - own, world.server_cpu_seconds() - server)
+    await arena.clear()
+    return run

@@ -1,0 +1,29 @@
+"""What a measurement is given: a world, a folder, and how large everything is."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bench.world import World
+
+
+@dataclass(frozen=True)
+class Stage:
+    """The surroundings of one or more measurements; what is entered on the stack ends with the last of them."""
+
+    world: World
+    directory: Path
+    scale: float
+    """1 for figures; less to see quickly that a measurement works."""
+    stack: AsyncExitStack
+    tfjob_source: Path | None = None
+    """The sources of TFJob, where it is measured, too."""
+    shared: dict[str, Any] = field(default_factory=dict)
+    """What one measurement has built and the next ones go on using, by name."""
+
+    def scaled(self, count: float, *, least: int = 1) -> int:
+        """Give how many of something there are at this scale."""
+        return max(least, round(count * self.scale))

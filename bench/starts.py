@@ -1,0 +1,104 @@
+"""A new operator finds a crowd: how soon it works, and that it writes nothing, whichever resolver it brings."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import time
+from pathlib import Path
+
+from bench.book import Result
+from bench.cpu import cpu_seconds
+from bench.creation import MEBIBYTE
+from bench.crowd import Crowd, crowd, passes_made
+from bench.stage import Stage
+from bench.world import ROOT
+from tests.support.rbac import OPERATOR_USER
+
+#: How often the metrics are asked for; each answer costs the operator some milliseconds, which count as its own.
+_LOOK_SECONDS = 0.1
+
+
+async def start(stage: Stage, name: str, runs: int) -> Result:
+    """Measure cold starts.
+
+    Args:
+        stage: where.
+        name: the measurement's.
+        runs: how many starts.
+
+    Returns:
+        The series ``first_s`` (from the start of the process to the end of its first pass), ``steady_s`` (until each
+        TFCluster had one), ``writes``, ``requests``, ``cpu_s`` and ``peak_mib``.
+    """
+    all_of_them = await crowd(stage)
+    result = Result(name, facts={"pods": all_of_them.shape.total_tasks, "clusters": all_of_them.shape.clusters})
+    for _ in range(runs):
+        await _start(stage, all_of_them, result, sources=None)
+    return result
+
+
+async def upgrade(stage: Stage, name: str, runs: int) -> Result:
+    """Count the writes of an operator that brings another version of the resolver, to and fro.
+
+    Args:
+        stage: where.
+        name: the measurement's.
+        runs: how many starts, each with the other version.
+
+    Returns:
+        The same series as for a start.
+    """
+    all_of_them = await crowd(stage)
+    result = Result(name, facts={"pods": all_of_them.shape.total_tasks, "clusters": all_of_them.shape.clusters})
+    changed = _with_another_resolver(stage.directory / "changed")
+    for run in range(runs):
+        await _start(stage, all_of_them, result, sources=None if run % 2 else changed)
+    await asyncio.to_thread(stage.world.operator.stop)
+    return result
+
+
+async def _start(stage: Stage, all_of_them: Crowd, result: Result, *, sources: Path | None) -> None:
+    world, operator = stage.world, stage.world.operator
+    await asyncio.to_thread(operator.stop)
+    position = await asyncio.to_thread(world.audit.position)
+    begin = time.perf_counter()
+    operator.start(wait=False, sources=sources)
+    await _until(stage, 1)
+    first = time.perf_counter() - begin
+    await _until(stage, all_of_them.shape.clusters)
+    steady = time.perf_counter() - begin
+    used = cpu_seconds([operator.pid])
+    await asyncio.to_thread(world.audit.await_quiet, OPERATOR_USER)
+    requests = await asyncio.to_thread(world.audit.since, position, user=OPERATOR_USER)
+    result.add(
+        first_s=first,
+        steady_s=steady,
+        writes=sum(request.is_write for request in requests),
+        requests=len(requests),
+        cpu_s=used,
+        peak_mib=operator.memory()[1] / MEBIBYTE,
+    )
+
+
+async def _until(stage: Stage, passes: int) -> None:
+    """Return when the operator has made so many passes."""
+    operator = stage.world.operator
+    while True:
+        assert operator.running, operator.tail()
+        try:
+            made = await asyncio.to_thread(passes_made, operator)
+        except OSError:  # it does not listen yet
+            made = 0
+        if made >= passes:
+            return
+        await asyncio.sleep(_LOOK_SECONDS)
+
+
+def _with_another_resolver(folder: Path) -> Path:
+    """Copy the sources, and change what is delivered into pods."""
+    for part in ("operator", "resolver"):
+        shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
+    with (folder / "resolver" / "tfcluster_resolver" / "errors.py").open("a", encoding="utf-8") as module:
+        module.write("\n_ANOTHER_VERSION = True\n")
+    return folder

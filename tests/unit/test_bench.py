@@ -1,0 +1,414 @@
+"""The benchmark's own decisions: what a sample proves, what is kept of figures and words, and what is measured."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from math import comb
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from bench import book, catalogue, page, pairs, picture, soak
+from bench.__main__ import chosen, parse
+from bench.bare_client import bare_declarations, bare_requests
+from bench.book import Provenance, Result
+from bench.goals import Goal, never_more, rate, ratio
+from bench.intervals import judge_every, judge_median, median_interval
+from bench.shapes import Shape
+
+#: The order statistics that enclose the median with 95 %, as tables of the sign test have them.
+RANKS = {
+    6: (1, 6),
+    7: (1, 7),
+    8: (1, 8),
+    9: (2, 8),
+    10: (2, 9),
+    12: (3, 10),
+    15: (4, 12),
+    17: (5, 13),
+    20: (6, 15),
+    25: (8, 18),
+    30: (10, 21),
+    40: (14, 27),
+    50: (18, 33),
+    100: (40, 61),
+}
+#: Every goal: the measurement, the limit, and whether it is a least one.
+GOALS = {
+    ("create-1x100", 1.10, False),
+    ("create-1x300", 1.10, False),
+    ("create-1x2000", 1.10, False),
+    ("create-1x5000", 1.10, False),
+    ("create-100x2", 1.25, False),
+    ("create-1x100", 2, False),
+    ("create-1x300", 2, False),
+    ("create-1x2000", 2, False),
+    ("create-1x5000", 2, False),
+    ("create-100x2", 2, False),
+    ("create-1x2000", 80, False),
+    ("ready-100x100", 0.9, True),
+    ("ready-100x100", 2, False),
+    ("ready-1000x10", 0.9, True),
+    ("ready-1000x10", 2, False),
+    ("rest-10000", 0, False),
+    ("rest-10000", 120, False),
+    ("events-10000", 0.05, False),
+    ("events-10000", 0, False),
+    ("pass-5000", 100, False),
+    ("pass-5000", 50, False),
+    ("start-10000", 5, False),
+    ("start-10000", 10, False),
+    ("start-10000", 0, False),
+    ("upgrade-10000", 0, False),
+    ("lost-1000", 1.15, False),
+    ("lost-1000", 2, False),
+    ("told-200", 1, False),
+    ("delivery-30", 0.4, False),
+    ("delivery-30", 0.8, False),
+    ("soak", 0, False),
+}
+SVG = "{http://www.w3.org/2000/svg}"
+ABOUT = Provenance("2026-01-02", "1 core", "abc")
+WORDS = {"introduction": "Words.", "how to read it": "So.", "pairs": "In pairs."}
+
+
+@pytest.mark.parametrize(("count", "ranks"), RANKS.items())
+def test_the_interval_of_a_median_is_that_of_the_tables(count: int, ranks: tuple[int, int]) -> None:
+    """Whatever order the readings come in, the k-th smallest and the k-th largest enclose the median."""
+    readings = [float(number) for number in range(count, 0, -1)]
+
+    assert median_interval(readings) == ranks
+
+
+@pytest.mark.parametrize("count", range(6, 200))
+def test_the_interval_holds_as_often_as_it_says_and_is_no_wider_than_needed(count: int) -> None:
+    """The probability follows from the binomial distribution: at least 95 %, and less one rank further in."""
+    low, high = median_interval(list(range(1, count + 1)))
+
+    def coverage(rank: int) -> float:
+        return 1 - 2 * sum(comb(count, below) for below in range(rank)) / 2**count
+
+    assert high == count + 1 - low
+    assert coverage(low) >= 0.95 > coverage(low + 1)
+
+
+@pytest.mark.parametrize("count", range(6))
+def test_fewer_than_six_readings_prove_nothing(count: int) -> None:
+    """Even the smallest and the largest of five enclose the median with less than 95 %."""
+    assert median_interval([1.0] * count) is None
+    assert judge_median([1.0] * count, 2) == "not proven"
+
+
+@pytest.mark.parametrize(
+    ("readings", "limit", "at_least", "verdict"),
+    [
+        ([1, 1, 1, 1, 1, 1.1], 1.1, False, "met"),
+        ([1, 1, 1, 1, 1, 1.2], 1.1, False, "not proven"),
+        ([1.1, 1.2, 1.2, 1.2, 1.2, 1.2], 1.1, False, "not proven"),
+        ([1.2, 1.2, 1.2, 1.2, 1.2, 1.2], 1.1, False, "missed"),
+        ([0.9, 1, 1, 1, 1, 1], 0.9, True, "met"),
+        ([0.8, 1, 1, 1, 1, 1], 0.9, True, "not proven"),
+        ([0.8, 0.8, 0.8, 0.8, 0.8, 0.8], 0.9, True, "missed"),
+        # An outlier on each side does not matter where there are enough readings.
+        ([0.1, *[1.0] * 13, 9.9], 1.1, False, "met"),
+    ],
+)
+def test_the_verdict_needs_the_whole_interval(readings, limit, at_least, verdict) -> None:
+    """Met and missed are said only where the interval lies on one side of the limit."""
+    assert judge_median(readings, limit, at_least=at_least) == verdict
+
+
+def test_one_run_beyond_a_limit_on_every_run_misses_it() -> None:
+    """What must never happen is judged by the worst run, and by none if there was none."""
+    assert judge_every([0, 0, 0], 0) == "met"
+    assert judge_every([0, 1, 0], 0) == "missed"
+    assert judge_every([2, 1], 1, at_least=True) == "met"
+    assert judge_every([], 0) == "not proven"
+
+
+def test_ratios_are_taken_pair_by_pair() -> None:
+    """The median of the pairs' ratios is judged, which the ratio of medians may hide; a rate is the inverse."""
+    result = Result("create-1x100", series={"ours_s": [1, 4, 9, 1, 1, 1], "bare_s": [1, 2, 3, 1, 1, 1]})
+
+    assert ratio(1.1).readings(result) == [1, 2, 3, 1, 1, 1]
+    assert rate(0.9).readings(result)[:3] == [1, 0.5, pytest.approx(1 / 3)]
+    assert ratio(1.1).judge(result) == "not proven"
+
+
+def test_every_goal_has_its_measurement() -> None:
+    """What shall be true of the operator is measured by a name, with this limit."""
+    assert {(each.name, goal.limit, goal.at_least) for each in catalogue.ALL for goal in each.goals} == GOALS
+    assert len(catalogue.BY_NAME) == len(catalogue.ALL)
+
+
+def test_there_are_enough_runs_for_a_proof() -> None:
+    """A goal of a median has at least six runs; a pair that takes a second is repeated fifteen times."""
+    of_medians = [each for each in catalogue.ALL if any(goal.of == "median" for goal in each.goals)]
+
+    assert min(each.runs for each in of_medians) == 6
+    assert {catalogue.BY_NAME[f"create-{shape}"].runs for shape in ("1x100", "1x300", "100x2")} == {15}
+
+
+def test_a_new_run_leaves_the_figures_of_others_alone() -> None:
+    """The book takes in what was measured, each with its own day and commit."""
+    old = {
+        "create-1x100": Result("create-1x100", {"ours_s": [1.0]}, {"tasks": 100}, ABOUT),
+        "told-200": Result("told-200", {"ours_s": [2.0]}, {}, ABOUT),
+    }
+    new = Result("told-200", {"ours_s": [3.0]}, {}, Provenance("2026-02-03", "2 cores", "def"))
+
+    merged = book.merged(old, [new])
+
+    assert merged == {"create-1x100": old["create-1x100"], "told-200": new}
+    assert old["told-200"].series == {"ours_s": [2.0]}
+
+
+def test_a_book_is_read_as_it_was_written(tmp_path) -> None:
+    """Nothing but digits beyond the fifth is lost in the file, and a book that is not there is empty."""
+    written = {"rest-10000": Result("rest-10000", {"rss_mib": [101.2345678]}, {"pods": 10000}, ABOUT)}
+    path = tmp_path / "figures.json"
+    path.write_text(book.dump(written), encoding="utf-8")
+
+    assert book.load(path) == {"rest-10000": Result("rest-10000", {"rss_mib": [101.23]}, {"pods": 10000}, ABOUT)}
+    assert book.load(tmp_path / "none.json") == {}
+
+
+def test_the_reasons_survive_a_new_run() -> None:
+    """The page has the words of the texts beside whatever the figures are, also beside none."""
+    words = {**WORDS, "create-100x2": "because of the schema"}
+    figures = {"ours_s": [2.0] * 6, "bare_s": [1.0] * 6, "calls_beyond": [2.2] * 6}
+
+    before = page.page({}, words)
+    after = page.page({"create-100x2": Result("create-100x2", figures, {}, ABOUT)}, words)
+
+    for made in (before, after):
+        assert "* **create-100x2**: because of the schema" in made
+    assert "not measured yet" in before
+    assert "| 2 (2 to 2) | 6 | **missed** |" in after
+    assert "| 2.2 | 6 | **missed** |" in after
+
+
+def test_texts_are_read_by_their_headings() -> None:
+    """A heading names the measurement; what stands above the first one is for who edits the file."""
+    assert page.texts("# For editors\n\nwords\n\n## a\n\nfirst\n\nmore\n\n## b c\nlast\n") == {
+        "a": "first\n\nmore",
+        "b c": "last",
+    }
+
+
+def test_every_text_is_of_a_measurement_or_of_the_page() -> None:
+    """A text under a name that nobody asks for would be lost in silence."""
+    found = page.texts(page.TEXTS.read_text(encoding="utf-8"))
+
+    assert set(found) - set(catalogue.BY_NAME) <= {*WORDS, "tfjob", "earlier"}
+
+
+def test_the_page_is_made_of_the_book() -> None:
+    """What is in docs/ is what `python -m bench --render` makes now."""
+    words = page.texts(page.TEXTS.read_text(encoding="utf-8"))
+
+    assert page.PAGE.read_text(encoding="utf-8") == page.page(book.load(), words)
+
+
+@pytest.mark.parametrize(
+    ("value", "spelled"),
+    [(0, "0"), (1.1, "1.1"), (0.04567, "0.0457"), (123.4, "123"), (12345.6, "12300"), (0.00001234, "0.0000123")],
+)
+def test_numbers_have_three_digits(value: float, spelled: str) -> None:
+    """No figure pretends to more, and none is written with an exponent."""
+    assert page.number(value) == spelled
+
+
+def test_what_takes_hours_or_a_node_is_measured_by_name_only() -> None:
+    """Without a name everything else is measured."""
+    unasked = {each.name for each in chosen(parse([]).only)}
+
+    assert set(catalogue.BY_NAME) - unasked == {
+        "delivery-30",
+        "soak",
+        "tfjob-1x100",
+        "tfjob-1x300",
+        "tfjob-100x2",
+    }
+    assert [each.name for each in chosen(parse(["--only", "soak", "create-1x100"]).only)] == ["create-1x100", "soak"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--only", "create-9x9"],
+        ["--pairs", "0"],
+        ["--scale", "0"],
+        ["--scale", "2"],
+        ["--write", "--scale", "0.5"],
+        ["--only", "tfjob-1x100"],
+    ],
+)
+def test_options_that_make_no_sense_are_refused(arguments, capsys) -> None:
+    """A wrong name, or figures of another size in the docs, are noticed before anything is measured."""
+    with pytest.raises(SystemExit):
+        parse(arguments)
+    assert capsys.readouterr().err
+
+
+def test_the_bare_client_sends_the_same_bodies() -> None:
+    """Each keeps its size but for its owner, belongs to nobody whom the operator watches, and pods come last."""
+    owner = [{"apiVersion": "tfcluster.dev/v1alpha1", "kind": "TFCluster", "name": "c", "uid": "u"}]
+    metadata = {"name": "c", "labels": {"tfcluster.dev/cluster": "c"}, "ownerReferences": owner}
+    shared = {"metadata": {"name": "resolver", "labels": {"tfcluster.dev/resolver": ""}}}
+    posted = [
+        ("/api/v1/namespaces/n/pods", json.dumps({"metadata": metadata}).encode()),
+        ("/api/v1/namespaces/n/configmaps", json.dumps(shared).encode()),
+        ("/api/v1/namespaces/n/events", b"{}"),
+    ]
+
+    made = bare_requests(posted, owner={"metadata": {"name": "o", "uid": "v"}}, suffix="-1")
+
+    assert [request.path for request in made] == ["/api/v1/namespaces/n/configmaps", "/api/v1/namespaces/n/pods"]
+    first, last = (json.loads(request.body)["metadata"] for request in made)
+    assert first == {"name": "resolver-1", "labels": {"tfbaselin.dev/resolver": ""}}
+    assert last["labels"] == {"tfbaselin.dev/cluster": "c"}
+    assert [(each["kind"], each["uid"]) for each in last["ownerReferences"]] == [("ConfigMap", "v")]
+
+
+def test_the_bare_client_declares_what_users_declare() -> None:
+    """Its TFClusters are of a copy of the definition, which no operator watches."""
+    manifests = Shape(2, 2).manifests("n")
+
+    made = bare_declarations(manifests)
+
+    assert {request.path for request in made} == {"/apis/tfbaselin.dev/v1alpha1/namespaces/n/tfclusters"}
+    assert [json.loads(request.body)["spec"] for request in made] == [each["spec"] for each in manifests]
+
+
+def test_each_pair_has_both_sides_in_either_order() -> None:
+    """Chance decides who begins, so over many pairs both do."""
+    order: list[str] = []
+
+    def side(name: str, seconds: float):
+        async def run() -> pairs.Run:
+            order.append(name)
+            return pairs.Run(seconds, 0.5, 0.25)
+
+        return run
+
+    result = Result("x")
+    asyncio.run(pairs.take_pairs(result, side("ours", 2.0), side("bare", 1.0), pairs=64))
+
+    assert result.series["ours_s"] == [2.0] * 64
+    assert result.series["bare_server_cpu_s"] == [0.25] * 64
+    assert all(set(order[at : at + 2]) == {"ours", "bare"} for at in range(0, 128, 2))
+    assert set(order[::2]) == {"ours", "bare"}
+
+
+def test_the_bare_client_gets_its_own_best_concurrency() -> None:
+    """The median of some runs decides, so that one lucky run does not."""
+    taken = {16: [3.0, 3.0, 3.0], 32: [2.0, 9.0, 2.0], 64: [0.1, 4.0, 4.0]}
+
+    async def run(concurrency: int) -> float:
+        return taken[concurrency].pop()
+
+    assert asyncio.run(pairs.best_concurrency(run)) == 32
+    assert taken == {16: [], 32: [], 64: []}
+
+
+def test_a_smaller_scale_keeps_what_a_shape_is_about() -> None:
+    """One large cluster stays one, many small ones stay small."""
+    assert Shape(1, 2000).scaled(0.02) == Shape(1, 40)
+    assert Shape(100, 2).scaled(0.1) == Shape(10, 2)
+    assert Shape(1000, 10).scaled(1) == Shape(1000, 10)
+
+
+def test_growth_leaves_out_the_start() -> None:
+    """What caches take in the first quarter is no leak; what grows afterwards is seen."""
+    assert soak.growth([10, 20, 30, 40, 40, 40, 40, 40, 40, 40, 40, 40]) == 1
+    assert soak.growth([40, 40, 40, 40, 40, 40, 60, 60, 80, 80, 80, 80]) == 2
+
+
+def test_a_goal_names_its_limit_and_figure() -> None:
+    """People read the sign, the unit, and whether it is the median or every run."""
+    goal = Goal("time", "s", 1.5, "s")
+    every = never_more("writes", "writes", 0)
+    result = Result("x", {"s": [1.0, 2.0, 1.0], "writes": [0.0, 3.0]})
+
+    assert page.limit_of(goal) == "time ≤ 1.5 s"
+    assert page.limit_of(rate(0.9)).endswith("≥ 0.9")
+    assert page.limit_of(every) == "writes ≤ 0 in every run"
+    assert page.figure_of(goal, result) == "1 s (no interval)"
+    assert page.figure_of(every, result) == "0 to 3"
+
+
+def sample_book() -> dict[str, Result]:
+    """Give a book with figures of each kind that is drawn."""
+    made = {}
+    for tasks, bare in ((100, 0.2), (300, 0.7), (2000, 3.4), (5000, 9.0)):
+        name = f"create-1x{tasks}"
+        readings = [bare * (1.04 + 0.02 * run) for run in range(6)]
+        made[name] = Result(name, {"ours_s": readings, "bare_s": [bare] * 6}, {"tasks": tasks}, ABOUT)
+    for tasks, default, tuned in ((100, 9.8, 0.9), (300, 29.9, 2.7)):
+        name = f"tfjob-1x{tasks}"
+        series = {"ours_s": [0.3] * 6, "default_s": [default] * 6, "tuned_s": [tuned] * 6}
+        calls = {"ours_calls": [107.0] * 6, "default_calls": [226.0] * 6}
+        made[name] = Result(name, {**series, **calls}, {"tasks": tasks}, ABOUT)
+    made["create-100x2"] = Result("create-100x2", {"ours_s": [2.0] * 6, "bare_s": [1.0] * 6}, {"tasks": 200}, ABOUT)
+    made["ready-100x100"] = Result("ready-100x100", {"ours_s": [60.0] * 6, "bare_s": [61.0] * 6}, {"tasks": 9}, ABOUT)
+    return made
+
+
+def test_the_pictures_show_what_is_in_the_book() -> None:
+    """Each series of times has a line with its name, each ratio a row with its verdict; both are sound SVG."""
+    drawn = picture.pictures(sample_book())
+
+    assert set(drawn) == {"bench-time.svg", "bench-ratio.svg"} == set(page._ALT)
+    time, ratios = (ET.fromstring(drawn[name]) for name in ("bench-time.svg", "bench-ratio.svg"))  # noqa: S314 - ours
+    words = [text.text for text in time.iter(f"{SVG}text")]
+    assert {"operator", "bare client", "TFJob, tuned", "TFJob, default", "5,000"} <= set(words)
+    assert [len(line.get("points").split()) for line in time.iter(f"{SVG}polyline")] == [4, 4, 2, 2]
+    rows = [text.text for text in ratios.iter(f"{SVG}text")]
+    assert rows[-2:] == ["ready-100x100", "0.98, met"]
+    assert {"create-100x2", "2.00, missed", "1.09, not proven"} <= set(rows)
+
+
+def test_a_goal_of_a_rate_is_drawn_as_one_of_a_time() -> None:
+    """At least 0.9 times the rate is at most 1.11 times the time: a little to the right of 1.10."""
+    root = ET.fromstring(picture.pictures(sample_book())["bench-ratio.svg"])  # noqa: S314 - what our own code has written
+    strokes = [path.get("d") for path in root.iter(f"{SVG}path") if path.get("stroke-width") == "2"]
+    places = [float(stroke.removeprefix("M").split()[0]) for stroke in strokes]
+
+    assert len(places) == 6
+    assert 0 < places[-1] - places[0] < 10
+
+
+def test_nothing_leaves_a_picture() -> None:
+    """Every coordinate lies within the picture, however large the figures are."""
+    for drawn in picture.pictures(sample_book()).values():
+        root = ET.fromstring(drawn)  # noqa: S314 - what our own code has written
+        _, _, width, height = (float(each) for each in root.get("viewBox").split())
+        for text in root.iter(f"{SVG}text"):
+            assert 0 <= float(text.get("x")) < width
+            assert 0 < float(text.get("y")) < height
+
+
+def test_a_book_without_figures_has_no_pictures() -> None:
+    """Nothing is drawn of nothing, and the page names no picture."""
+    assert picture.pictures({}) == {}
+    assert "bench-time.svg" not in page.page({}, WORDS)
+    assert "(images/bench-time.svg)" in page.page(sample_book(), WORDS)
+
+
+def test_the_pictures_of_the_docs_are_of_the_book() -> None:
+    """What is in docs/images is what `python -m bench --render` makes now."""
+    images = page.PAGE.parent / "images"
+
+    assert {path.name: path.read_text(encoding="utf-8") for path in images.glob("bench-*.svg")} == picture.pictures(
+        book.load()
+    )
+
+
+def test_tfjob_stands_beside_the_operator() -> None:
+    """The table has the times of all three, and how many times as long TFJob takes."""
+    made = page.page(sample_book(), {**WORDS, "tfjob": "Side by side."})
+
+    assert "Side by side." in made
+    assert "| `tfjob-1x100` | 0.3 | 9.8 | 0.9 | 32.7 (32.7 to 32.7) | 3 (3 to 3) | 107 | 226 | 6 |" in made

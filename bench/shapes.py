@@ -34,9 +34,9 @@ class Shape:
     def objects(self) -> int:
         """How many objects come into being: Service, NetworkPolicy, ConfigMaps, and pods.
 
-        The ConfigMaps are one with the views of each job, and the resolver's.
+        The ConfigMaps are one with the views of each job, and one with the resolver for all clusters.
         """
-        return self.clusters * (1 + 1 + len(self.jobs) + 1 + self.tasks)
+        return self.clusters * (1 + 1 + len(self.jobs) + self.tasks) + 1
 
     @property
     def total_tasks(self) -> int:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 #: A second namespace that the operator is told to watch.
 OTHER: Final = "other"
+#: A second TFCluster in the namespace.
+SECOND: Final = "d"
 _HUGE: Final = 1_000
 _FOREIGN: Final = {"labels": {"owner": "somebody"}}
 
@@ -93,6 +95,28 @@ def tamper_with_service(world: World) -> None:
 def tamper_with_view(world: World) -> None:
     """Write nonsense into a view."""
     world.kube.patch("configmaps", NAMESPACE, f"{CLUSTER}-ps", {"data": {"cluster.json": "{"}}, user="somebody")
+
+
+def forge_resolver(world: World) -> None:
+    """Put a ConfigMap with other code in the place of the resolver, labelled as the operator labels its own."""
+    labels = {"app.kubernetes.io/managed-by": "tfcluster-operator", "tfcluster.dev/cluster": ""}
+    world.remove("configmaps", dialect.RESOLVER)
+    forged = {
+        "metadata": {"name": dialect.RESOLVER, "labels": labels},
+        "immutable": True,
+        "binaryData": {"tfcluster_resolver.zip": "Zm9yZ2Vk"},
+    }
+    world.kube.create("configmaps", NAMESPACE, forged, user="somebody")
+
+
+def declare_two(spec: Mapping[str, Any]) -> Callable[[World], None]:
+    """Declare a cluster and, at once, another one like it: ``d``."""
+
+    def act(world: World) -> None:
+        world.declare(spec)
+        world.declare(spec, name=SECOND)
+
+    return act
 
 
 def open_the_ports(world: World) -> None:
@@ -243,7 +267,7 @@ def _strip_owners(world: World) -> None:
     views = [
         one["metadata"]["name"]
         for one in world.kube.list("configmaps", NAMESPACE)
-        if ".res" not in one["metadata"]["name"]
+        if one["metadata"].get("ownerReferences") and ".res" not in one["metadata"]["name"]
     ]
     for name in views[:1]:
         world.kube.patch("configmaps", NAMESPACE, name, {"metadata": {"ownerReferences": None}}, user="somebody")

@@ -13,6 +13,7 @@ REMEDIES: Final = {
     reasons.WAITING_FOR_JOB: "Look at the job that is waited for: `tfcluster status NAME`.",
     reasons.STUCK_TERMINATING: "Bring the node back, delete its Node object, or set spec.terminatingGraceSeconds.",
     reasons.WAITING_FOR_PREDECESSOR: "Wait; if an object of the deleted TFCluster stays, look at its finalizers.",
+    reasons.RESOLVER_UNTRUSTED: "Find out who made that ConfigMap, and delete it: the operator makes the right one.",
     reasons.NAME_TAKEN: "Delete or rename the object that has the name, or give the TFCluster another name.",
     reasons.REFUSED: "Fix what the API server's words name: a quota, Pod Security, a policy, or a field.",
     reasons.REQUEST_FAILED: "Repair what the API server's words name, such as a webhook that does not answer.",
@@ -33,6 +34,7 @@ GRAVE: Final = frozenset(
     {
         reasons.STUCK_TERMINATING,
         reasons.NAME_TAKEN,
+        reasons.RESOLVER_UNTRUSTED,
         reasons.REFUSED,
         reasons.REQUEST_FAILED,
         reasons.CONTENDED,

@@ -259,7 +259,7 @@ def test_creation_template_may_ask_for_a_token(mnist):
 
 
 def test_creation_delivers_one_copy_of_the_resolver(mnist, worker):
-    """One immutable ConfigMap of the cluster holds the resolver, and every container has it on its search path."""
+    """One immutable ConfigMap of the namespace holds the resolver, and every container has it on its search path."""
     (name,) = mnist.resolver_copies()
     volumes = {v["name"]: v for v in worker["spec"]["volumes"]}
 

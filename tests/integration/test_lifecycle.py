@@ -31,7 +31,7 @@ def everything(world: World) -> list[str]:
 
 @pytest.mark.usefixtures("operator")
 def test_delete_removes_everything(world):
-    """Deleting a TFCluster removes its pods, ConfigMaps and Service, and the operator deletes none of them itself."""
+    """Deleting a TFCluster removes its pods, ConfigMaps and Service, and the last one the resolver, too."""
     world.launch("c", FILTERED)
     world.await_settled("c")
 
@@ -56,13 +56,16 @@ def test_delete_leaves_other_clusters_alone(world):
 
 
 def test_delete_without_an_operator_removes_everything(world, operator):
-    """Owner references do the clean-up: no operator and no finalizer is needed."""
+    """Owner references do the clean-up: no finalizer is needed, and an operator for the shared resolver alone."""
     world.launch("c", FILTERED)
     world.await_settled("c")
+    (copy,) = world.resolver_copies()
     operator.stop()
 
     world.remove("c")
 
+    eventually(lambda: everything(world), lambda left: left == [copy], what="nothing but the resolver is left")
+    operator.start()
     eventually(lambda: everything(world), lambda left: not left, what="nothing is left")
 
 
@@ -143,8 +146,7 @@ def test_recreate_while_the_operator_is_away(world, operator):
 
 def await_owned_by(world: World, uid: str) -> None:
     def owners() -> Counter[str]:
-        views = [*world.config_maps().values(), *world.resolver_copies().values()]
-        found = [*world.pods().values(), *views, *world.services().values()]
+        found = [*world.pods().values(), *world.config_maps().values(), *world.services().values()]
         return Counter(thing["metadata"]["ownerReferences"][0]["uid"] for thing in found)
 
     world.await_settled("c")

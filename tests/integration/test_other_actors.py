@@ -298,26 +298,6 @@ def test_dead_webhook_of_config_maps_holds_up_the_new_job_alone(world, kubelet):
     world.await_pods_of("c", task_names("c", worker=2, ps=1))
 
 
-def test_squatted_name_of_the_resolver_is_used_once_it_is_free(world):
-    """A foreign ConfigMap under the resolver's name is left alone and reported; when it goes, the pods come."""
-    world.launch("a", {"worker": {}})
-    world.await_settled("a")
-    (copy,) = world.resolver_copies()
-    name = "b" + copy.removeprefix("a")
-    world.objects.create(CONFIG_MAPS, world.namespace, {"metadata": {"name": name}, "data": {"mine": "yes"}})
-
-    world.launch("b", {"worker": {"replicas": 2}})
-    told = world.await_condition("b", "NameConflict", status="True", reason="NameTaken")
-    assert name in told["message"]
-    assert world.pods_of("b") == {}
-    assert world.demand(CONFIG_MAPS, name)["data"] == {"mine": "yes"}
-    world.delete(CONFIG_MAPS, name)
-
-    world.await_pods_of("b", task_names("b", worker=2))
-    world.await_condition("b", "NameConflict", status="False")
-    assert "mine" not in world.demand(CONFIG_MAPS, name).get("data", {})
-
-
 def test_taken_name_of_a_new_job_holds_up_that_job_alone(world, kubelet):
     """While the name of an added job's ConfigMap is taken, the running jobs are repaired, restarted and scaled."""
     uids = launch_running(world, kubelet, "c", {"worker": {"replicas": 3}})

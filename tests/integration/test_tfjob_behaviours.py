@@ -132,8 +132,8 @@ def test_behaviour_08_owner_references(world):
     """Every pod, ConfigMap and Service names its TFCluster as the controller: version, kind, name and UID."""
     uid = world.launch("b08", FOUR_AND_TWO)["metadata"]["uid"]
     world.await_settled("b08")
-    views = {**world.config_maps(), **world.resolver_copies()}
-    found = {**world.pods_of("b08"), **{n: v for n, v in views.items() if n.startswith("b08")}}
+    views = {name: found for name, found in world.config_maps().items() if name.startswith("b08")}
+    found = {**world.pods_of("b08"), **views}
     found["b08"] = world.services()["b08"]
     owner = {
         "apiVersion": "tfcluster.dev/v1alpha1",

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 #: A second namespace that the operator is told to watch.
 OTHER: Final = "other"
+#: A second TFCluster in the namespace.
+SECOND: Final = "d"
 _HUGE: Final = 1_000
 _FOREIGN: Final = {"labels": {"owner": "somebody"}}
 
@@ -95,6 +97,28 @@ def tamper_with_view(world: World) -> None:
     world.kube.patch("configmaps", NAMESPACE, f"{CLUSTER}-ps", {"data": {"cluster.json": "{"}}, user="somebody")
 
 
+def forge_resolver(world: World) -> None:
+    """Put a ConfigMap with other code in the place of the resolver, labelled as the operator labels its own."""
+    labels = {"app.kubernetes.io/managed-by": "tfcluster-operator", "tfcluster.dev/cluster": ""}
+    world.remove("configmaps", dialect.RESOLVER)
+    forged = {
+        "metadata": {"name": dialect.RESOLVER, "labels": labels},
+        "immutable": True,
+        "binaryData": {"tfcluster_resolver.zip": "Zm9yZ2Vk"},
+    }
+    world.kube.create("configmaps", NAMESPACE, forged, user="somebody")
+
+
+def declare_two(spec: Mapping[str, Any]) -> Callable[[World], None]:
+    """Declare a cluster and, at once, another one like it: ``d``."""
+
+    def act(world: World) -> None:
+        world.declare(spec)
+        world.declare(spec, name=SECOND)
+
+    return act
+
+
 def open_the_ports(world: World) -> None:
     """Let everybody reach every task, as somebody in a hurry does."""
     for one in world.kube.list("networkpolicies", NAMESPACE):
@@ -107,7 +131,8 @@ def strip_labels(world: World) -> None:
     for kind in ("pods", "services", "networkpolicies", "configmaps"):
         for found in world.kube.list(kind, NAMESPACE):
             ours = [label for label in found["metadata"].get("labels") or {} if label.startswith("tfcluster.dev/")]
-            if ours:
+            forged = found["metadata"]["name"] == dialect.RESOLVER and not dialect.is_our_copy(found)
+            if ours and not forged:
                 change = {"metadata": {"labels": dict.fromkeys(ours)}}
                 world.kube.patch(kind, NAMESPACE, found["metadata"]["name"], change, user="somebody")
 
@@ -243,7 +268,7 @@ def _strip_owners(world: World) -> None:
     views = [
         one["metadata"]["name"]
         for one in world.kube.list("configmaps", NAMESPACE)
-        if ".res" not in one["metadata"]["name"]
+        if one["metadata"].get("ownerReferences") and ".res" not in one["metadata"]["name"]
     ]
     for name in views[:1]:
         world.kube.patch("configmaps", NAMESPACE, name, {"metadata": {"ownerReferences": None}}, user="somebody")

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
+
+from tfcluster_operator.resolver_sources import read_archive
 
 _CRD: Final = (Path(__file__).parents[2] / "crds" / "tfcluster.yaml").read_text()
 _NESTED: Final = "rollingUpdate:" in _CRD
@@ -20,6 +24,17 @@ LABEL_JOB: Final = "tfcluster.dev/job"
 LABEL_INDEX: Final = "tfcluster.dev/task-index"
 LABEL_KEPT: Final = "tfcluster.dev/kept"
 ANNOTATION_VIEW: Final = "tfcluster.dev/view"
+
+
+#: The resolver as it is delivered, and the ConfigMap that all pods of a namespace mount: no TFCluster owns it.
+ARCHIVE: Final = read_archive().content
+RESOLVER: Final = f"tfcluster-resolver-{hashlib.sha256(ARCHIVE).hexdigest()[:32]}"
+
+
+def is_our_copy(body: Mapping[str, Any]) -> bool:
+    """Tell whether a ConfigMap holds the resolver, as the operator delivers it."""
+    files = {name: base64.b64decode(text) for name, text in (body.get("binaryData") or {}).items()}
+    return files == {"tfcluster_resolver.zip": ARCHIVE} and not body.get("data") and body.get("immutable") is True
 
 
 def rolling_update(max_unavailable: int | str) -> dict[str, Any]:

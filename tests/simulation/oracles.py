@@ -170,14 +170,15 @@ def count(outcome: Outcome, history: Sequence[Any], moments: Mapping[int, Moment
 
 
 def broken(history: Sequence[Any], moments: Mapping[int, Moment]) -> Iterator[str]:
-    """Name each revision at which a task had two live pods, or a pod came before its view."""
+    """Name each revision at which a task had two live pods, or a pod came before its view or the true resolver."""
     living: dict[str, tuple[str, str, str]] = {}
     maps: set[tuple[str, str]] = set()
     for revision, kind, resource, body in history:
         metadata = body["metadata"]
         key = (metadata.get("namespace", ""), metadata["name"])
         if resource == "configmaps":
-            (maps.discard if kind == "DELETED" else maps.add)(key)
+            there = kind != "DELETED" and (key[1] != dialect.RESOLVER or dialect.is_our_copy(body))
+            (maps.add if there else maps.discard)(key)
         if resource != "pods":
             continue
         owner = next((one["uid"] for one in metadata.get("ownerReferences") or () if one.get("controller")), "")

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-_DIGEST: Final = re.compile(r"\.resolver-[0-9a-f]+")
+_DIGEST: Final = re.compile(r"(\.|tfcluster-)resolver-[0-9a-f]+")
 _EVENT: Final = re.compile(r"^(.+)\.[0-9a-f]{6,}$")
 
 
@@ -16,7 +16,7 @@ def stable(resource: str, name: str) -> str:
     """Give a name that is the same in every run: digests and times in it are masked."""
     if resource == "events":
         return _EVENT.sub(r"\1.*", name)
-    return _DIGEST.sub(".resolver-*", name)
+    return _DIGEST.sub(r"\1resolver-*", name)
 
 
 @dataclass(frozen=True, slots=True)

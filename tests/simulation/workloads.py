@@ -141,6 +141,42 @@ def pods_are(*names: str) -> Until:
     return lambda world: {one["metadata"]["name"] for one in world.pods()} == wanted and current(world) is not None
 
 
+def pods_are_only(*names: str) -> Until:
+    """Make a test of which pods of the first cluster there are, whatever its status says."""
+    wanted = {f"{CLUSTER}-{name}" for name in names}
+    return lambda world: (
+        {one["metadata"]["name"] for one in world.pods() if one["metadata"]["name"].startswith(f"{CLUSTER}-")} == wanted
+    )
+
+
+def has_the_resolver(world: World) -> bool:
+    """Tell whether the namespace has one copy of the resolver, and it is the right one."""
+    found = _copies(world)
+    return len(found) == 1 and dialect.is_our_copy(found[0])
+
+
+def has_none(world: World) -> bool:
+    """Tell whether the namespace has no copy of the resolver."""
+    return not _copies(world)
+
+
+def _copies(world: World) -> list[dict[str, Any]]:
+    found = world.kube.list("configmaps", NAMESPACE)
+    return [one for one in found if one["metadata"]["name"].startswith("tfcluster-resolver-")]
+
+
+def _two_are_ready(world: World) -> bool:
+    return ready(world) and ready(world, actors.SECOND)
+
+
+def _second_is_ready(world: World) -> bool:
+    return ready(world, actors.SECOND)
+
+
+def _edit_second(**spec: Any) -> Act:
+    return lambda world: world.edit(spec, name=actors.SECOND)
+
+
 def gone(world: World) -> bool:
     """Tell whether nothing of any cluster is left."""
     kinds = ("tfclusters", "pods", "services", "networkpolicies", "configmaps")
@@ -450,6 +486,26 @@ def _workloads() -> tuple[Workload, ...]:
                 Step("others' words", actors.add_words, ready),
                 Step("delete", _delete("tfclusters", CLUSTER), is_leaving),
                 Step("let it go", actors.take_words_away, gone),
+            ),
+        ),
+        Workload(
+            "resolver",
+            (
+                Step("create two", actors.declare_two({"jobs": {"worker": job(1)}}), _two_are_ready),
+                Step("deleted", _delete("configmaps", dialect.RESOLVER), both(_two_are_ready, has_the_resolver)),
+                Step("forged", actors.forge_resolver, says("Ready", "False", "ResolverUntrusted")),
+                Step(
+                    "scale", _edit({"worker": {"replicas": 2}}), both(says("Ready", "False"), pods_are_only("worker-0"))
+                ),
+                Step(
+                    "forgery deleted",
+                    _delete("configmaps", dialect.RESOLVER),
+                    both(_two_are_ready, has_the_resolver, pods_are_only("worker-0", "worker-1")),
+                ),
+                Step("one goes", _delete("tfclusters", CLUSTER), both(pods_are_only(), has_the_resolver)),
+                Step("none needs it", _edit_second(resolver={"delivery": "None"}), both(_second_is_ready, has_none)),
+                Step("needed again", _edit_second(resolver=None), both(_second_is_ready, has_the_resolver)),
+                Step("the other goes", _delete("tfclusters", actors.SECOND), gone),
             ),
         ),
         Workload(

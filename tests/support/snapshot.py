@@ -37,7 +37,7 @@ def snapshot(world: World, cluster: str) -> dict[str, Any]:
     listed = {
         "Service": {n: o for n, o in world.services().items() if n == cluster},
         "NetworkPolicy": _labelled(world.network_policies(), label),
-        "ConfigMap": _labelled({**world.config_maps(), **world.resolver_copies()}, label),
+        "ConfigMap": _labelled(world.config_maps(), label),
         "Pod": _labelled(world.pods(), label),
     }
     digests: dict[str, str] = {}

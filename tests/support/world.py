@@ -22,8 +22,8 @@ from .objects import (
 )
 from .waiting import DEADLINE_SECONDS, eventually
 
-#: What the name of a ConfigMap with the resolver holds, and that of a view cannot.
-_OF_THE_RESOLVER = ".resolver-"
+#: What the name of a ConfigMap with the resolver holds; older operators made one for each cluster, `c.resolver-…`.
+_OF_THE_RESOLVER = ("tfcluster-resolver-", ".resolver-")
 
 
 class World:
@@ -107,11 +107,11 @@ class World:
 
     def config_maps(self) -> dict[str, Object]:
         """The ConfigMaps that hold views, by name."""
-        return {name: found for name, found in self._all_config_maps() if _OF_THE_RESOLVER not in name}
+        return {name: found for name, found in self._all_config_maps() if not _is_of_the_resolver(name)}
 
     def resolver_copies(self) -> dict[str, Object]:
         """The ConfigMaps that deliver the resolver, by name."""
-        return {name: found for name, found in self._all_config_maps() if _OF_THE_RESOLVER in name}
+        return {name: found for name, found in self._all_config_maps() if _is_of_the_resolver(name)}
 
     def _all_config_maps(self) -> list[tuple[str, Object]]:
         found = [(found["metadata"]["name"], found) for found in self.objects.list(CONFIG_MAPS, self.namespace)]
@@ -230,6 +230,10 @@ def is_settled(cluster: Object) -> bool:
 def task_names(cluster: str, **replicas: int) -> list[str]:
     """Name the pods of a cluster: ``task_names("c", worker=2)`` is ``["c-worker-0", "c-worker-1"]``."""
     return [f"{cluster}-{job.replace('_', '-')}-{i}" for job, count in replicas.items() for i in range(count)]
+
+
+def _is_of_the_resolver(config_map: str) -> bool:
+    return any(mark in config_map for mark in _OF_THE_RESOLVER)
 
 
 def _terminating(pod: Object) -> str:

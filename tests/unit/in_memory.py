@@ -221,8 +221,8 @@ class InMemoryWorld:
         self.stores = Stores(lambda _owner, _name: None, lambda: self.now)
         self.holds = Holds()
 
-    def observe(self, cluster: TFCluster) -> Observed:
-        """Observe through the operator's own readers and stores, as after a list."""
+    def observe(self, cluster: TFCluster, *, resolver: str = "") -> Observed:
+        """Observe through the operator's own readers and stores, as after a list; see Stores.observe."""
         self.stores.unlabelled.clear()
         labelled: dict[Kind, list[Child]] = {kind: [] for kind in self.stores.of}
         for kind, name in self.objects:
@@ -233,7 +233,7 @@ class InMemoryWorld:
                 self.stores.unlabelled[kind, (child.meta.namespace, name)] = child
         for kind, children in labelled.items():
             self.stores.of[kind].replace(children, version=self.version, namespace=None)
-        return self.stores.observe(cluster)
+        return self.stores.observe(cluster, resolver=resolver)
 
     def roster(self, cluster: TFCluster) -> Roster:
         """Classify what exists, with the tasks that are known to be complete."""

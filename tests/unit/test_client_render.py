@@ -111,7 +111,7 @@ def test_what_is_rendered_is_what_the_operator_makes(world, case):
             (kind, one["metadata"]["name"]): one
             for kind, of in PLURALS.items()
             for one in world.kube.list(of)
-            if one["metadata"]["labels"][naming.LABEL_CLUSTER] == manifest.name
+            if one["metadata"]["labels"][naming.LABEL_CLUSTER] in {manifest.name, ""}
         }
 
     world.await_that(lambda: len(world.at_once(live)) == len(rendered.objects))
@@ -188,7 +188,7 @@ def test_yaml_is_one_document_an_object():
 
     assert shown.exit_code == 0
     assert kinds == ["Service", *["NetworkPolicy"] * 3, *["ConfigMap"] * 3, *["Pod"] * 4]
-    assert "digits.resolver-" in shown.stderr
+    assert "tfcluster-resolver-" in shown.stderr
 
 
 def test_json_is_a_list_that_kubectl_takes():
@@ -198,7 +198,7 @@ def test_json_is_a_list_that_kubectl_takes():
 
     assert (listed["apiVersion"], listed["kind"]) == ("v1", "List")
     assert {one["metadata"]["namespace"] for one in listed["items"]} == {"team"}
-    assert any(".resolver-" in one["metadata"]["name"] for one in listed["items"])
+    assert any("tfcluster-resolver-" in one["metadata"]["name"] for one in listed["items"])
 
 
 def test_one_task_is_its_pod_and_its_view():

@@ -93,6 +93,7 @@ def _found() -> Iterator[Mapping[str, Any]]:
     cluster, world = make_cluster(), InMemoryWorld()
     for reason in (
         reasons.NAME_TAKEN,
+        reasons.RESOLVER_UNTRUSTED,
         reasons.REFUSED,
         reasons.REQUEST_FAILED,
         reasons.CONTENDED,

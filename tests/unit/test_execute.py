@@ -21,12 +21,12 @@ from tfcluster_operator.kube.execute import Executor, Outcome
 from tfcluster_operator.kube.limiter import AdaptiveLimiter
 from tfcluster_operator.kube.parents import Parents
 from tfcluster_operator.manifests.resolver_archive import ResolverArchive
-from tfcluster_operator.model import actions, reasons, story, tasks
+from tfcluster_operator.model import actions, naming, reasons, story, tasks
 from tfcluster_operator.model.actions import EVIDENCE, Finding
 from tfcluster_operator.model.spec import TFCluster
 from tfcluster_operator.model.story import SERVICE, pods_gate, template_gate, views_gate
 
-NO_ARCHIVE = ResolverArchive(digest="0123456789", content=b"zip")
+NO_ARCHIVE = ResolverArchive(b"zip")
 QUOTA = Refusal(403, "Forbidden", "exceeded quota: objects")
 WEBHOOK = Refusal(500, "InternalError", 'failed calling webhook "policy.example.test": connection refused')
 JOBS = {"chief": 1, "ps": 1, "worker": 2}
@@ -358,7 +358,7 @@ def test_pod_is_created_strictly_and_under_our_name():
 
 def test_resolver_is_created_only_where_a_pod_needs_it():
     """A cluster that rests, or whose pods all exist, has no use for another copy."""
-    name = f"POST configmaps demo.resolver-{NO_ARCHIVE.digest}"
+    name = f"POST configmaps {naming.resolver_name(NO_ARCHIVE.digest)}"
     cluster = make_cluster({"worker": 1})
 
     def created(world: InMemoryWorld, cluster: TFCluster) -> bool:

@@ -16,7 +16,9 @@ SERVE = ["python3", "-m", "tfcluster_resolver", "serve"]
 IDENTITY = ["TFCLUSTER_JOB", "TFCLUSTER_TASK_INDEX", "TFCLUSTER_ADDRESS"]
 
 
-def pod(containers: list[dict[str, Any]], *, resolver: str | None = "demo.resolver-0123456789", **spec: Any) -> Any:
+def pod(
+    containers: list[dict[str, Any]], *, resolver: str | None = "tfcluster-resolver-0123456789", **spec: Any
+) -> Any:
     """Build the spec of the pod of a worker with these containers, on port 2345."""
     template = {"spec": {"containers": containers, **spec}}
     cluster = make_cluster({"worker": {"port": 2345, "template": template}})
@@ -35,7 +37,7 @@ def test_archive_is_mounted_in_every_container():
     spec = pod([{"name": "a"}, {"name": "b"}], initContainers=[{"name": "c"}], volumes=[{"name": "data"}])
 
     assert [one["name"] for one in spec["volumes"]] == ["data", "tfcluster-view", "tfcluster-resolver"]
-    assert spec["volumes"][-1]["configMap"] == {"name": "demo.resolver-0123456789"}
+    assert spec["volumes"][-1]["configMap"] == {"name": "tfcluster-resolver-0123456789"}
     for container in (*spec["containers"], *spec["initContainers"]):
         assert container["volumeMounts"][-1] == {
             "name": "tfcluster-resolver",
@@ -101,7 +103,7 @@ def test_archive_comes_after_the_users_search_path(container, wanted):
     assert search_path(container) == wanted
 
 
-@pytest.mark.parametrize("resolver", ["demo.resolver-0123456789", None])
+@pytest.mark.parametrize("resolver", ["tfcluster-resolver-0123456789", None])
 @pytest.mark.parametrize("program", [{"command": ["train"]}, {"args": ["--steps=3"]}])
 def test_container_with_a_program_keeps_it(resolver, program):
     """A container that has a command or arguments runs them, and gets no probe."""

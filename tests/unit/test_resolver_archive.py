@@ -17,11 +17,10 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from unit.in_memory import make_cluster
 
 import tfcluster_resolver
 from tfcluster_operator import resolver_sources
-from tfcluster_operator.manifests import build_resolver_config_map, metadata
+from tfcluster_operator.manifests import build_resolver_config_map
 from tfcluster_operator.manifests.lean_source import lean_source
 from tfcluster_operator.manifests.resolver_archive import LARGEST_ARCHIVE, ResolverArchive, build_archive
 from tfcluster_operator.model import naming
@@ -96,11 +95,11 @@ def test_equal_sources_make_equal_bytes(monkeypatch):
 
 
 def test_archive_is_named_after_its_bytes(archive):
-    """Any change of a source is another name; the name is the start of the bytes' SHA-256."""
+    """Any change of a source is another name; the name begins the bytes' SHA-256."""
     sources = {path.name: path.read_bytes() for path in SOURCES.glob("*.py")}
     changed = build_archive(sources | {"errors.py": sources["errors.py"] + b"\n"})
 
-    assert archive.digest == hashlib.sha256(archive.content).hexdigest()[:10]
+    assert archive.digest == hashlib.sha256(archive.content).hexdigest()
     assert changed.digest != build_archive(sources).digest
 
 
@@ -201,7 +200,7 @@ def test_what_tools_leave_behind_is_no_source(tmp_path):
 
 
 def test_archive_is_small(archive):
-    """Every TFCluster has the archive in a ConfigMap, so it stays small: at most a tenth of what one takes."""
+    """Every namespace has the archive in a ConfigMap, so it stays small: at most a tenth of what one takes."""
     assert len(archive.content) <= 95_000 < 2**20 / 10
 
 
@@ -219,15 +218,14 @@ def test_archive_without_the_chooser_is_refused():
         build_archive({"__init__.py": b""})
 
 
-def test_config_map_is_immutable_and_owned(archive):
-    """The ConfigMap is named by content, immutable, owned by the TFCluster, and holds the bytes."""
-    cluster = make_cluster()
-    name = f"demo.resolver-{archive.digest}"
+def test_config_map_is_immutable_and_nobodys(archive):
+    """The ConfigMap is named by content, immutable, owned by no TFCluster, and holds the bytes."""
+    name = f"tfcluster-resolver-{archive.digest[:32]}"
 
-    assert build_resolver_config_map(cluster, archive) == {
+    assert build_resolver_config_map("team", archive) == {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": metadata.owned(cluster, name, labels=naming.cluster_labels("demo")),
+        "metadata": {"name": name, "namespace": "team", "labels": naming.resolver_labels()},
         "immutable": True,
         "binaryData": {"tfcluster_resolver.zip": base64.b64encode(archive.content).decode()},
     }

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from unit.in_memory import CLUSTER_UID, InMemoryWorld, RefusedError, make_cluster, settled
 
+from tfcluster_operator.manifests import ResolverArchive, build_resolver_config_map
 from tfcluster_operator.model import naming
 from tfcluster_operator.model.ledger import JobRecord, Ledger
 from tfcluster_operator.model.observed import Observed
@@ -17,7 +18,9 @@ from tfcluster_operator.model.policies.ending import Ending
 from tfcluster_operator.model.roster import Holder, Place, Stage, call_roll
 
 SUBJECT = "demo-worker-1"
-RESOLVER = naming.resolver_name("demo", "0123456789")
+#: It stands for the resolver: nobody runs it here.
+NO_ARCHIVE = ResolverArchive(b"zip")
+RESOLVER = naming.resolver_name(NO_ARCHIVE.digest)
 
 
 def owned_by(uid: str, name: str, kind: str = naming.KIND) -> dict[str, Any]:
@@ -318,13 +321,13 @@ def test_what_nothing_declared_needs_is_told_apart(world):
         ("NetworkPolicy", "demo-of-old"),
     ):
         _add(world, kind, name)
-    _add(world, "ConfigMap", RESOLVER)
+    world.create("ConfigMap", build_resolver_config_map("default", NO_ARCHIVE))
     _add(world, "ConfigMap", "demo-not-ours", owner="uid-before")
     volume = {"name": naming.RESOLVER_VOLUME, "configMap": {"name": "demo.resolver-older"}}
     world.edit("Pod", SUBJECT, {"spec": {"volumes": [volume]}})
     cluster = make_cluster()
 
-    roster = call_roll(cluster, world.observe(cluster), resolver=RESOLVER)
+    roster = call_roll(cluster, world.observe(cluster, resolver=RESOLVER), resolver=RESOLVER)
 
     assert [one.meta.name for one in roster.unneeded] == ["stray", "demo-old"]
     assert [one.meta.name for one in roster.unneeded_policies] == ["demo-of-old"]

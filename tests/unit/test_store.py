@@ -304,7 +304,7 @@ def test_what_left_the_watch_unasked_is_given_once():
 
 def test_what_vanished_of_a_cluster_that_is_gone_is_not_kept():
     """Nobody will ever look: what the garbage collector takes of each deleted TFCluster would pile up."""
-    archive = ResolverArchive("digest", b"")
+    archive = ResolverArchive(b"")
     engine = Engine(Client(cast("aiohttp.ClientSession", None), "", AdaptiveLimiter()), (), archive)
     pods = engine._stores.of["Pod"]
     pods.put(child(1))

@@ -62,18 +62,18 @@ def deletions(world: World, pod: str) -> int:
 
 def test_resolver_name_that_somebody_held_is_taken_when_it_is_free():
     """No pod is made without its resolver; the name is looked at again, and no restart is needed."""
-    name = naming.resolver_name(CLUSTER, read_archive().digest)
+    name = naming.resolver_name(read_archive().digest)
 
     async def story(world: World) -> None:
         world.kube.create("configmaps", NAMESPACE, {"metadata": {"name": name}, "data": {"a": "b"}}, user="somebody")
         world.declare({"jobs": {"worker": job(1)}})
         await world.await_silence(_SOON)
-        assert said(world, "NameConflict") == ("True", "NameTaken")
+        assert said(world, "Ready") == ("False", "ResolverUntrusted")
         assert world.pods() == []
 
         world.kube.delete("configmaps", NAMESPACE, name, user="somebody")
         assert await world.await_quiet(ready, _SOON)
-        assert (world.operator.starts, said(world, "NameConflict")) == (1, ("False", "NoConflict"))
+        assert (world.operator.starts, said(world, "Ready")) == (1, ("True", "AllTasksReady"))
 
     live(story)
 
@@ -197,7 +197,7 @@ def test_evidence_waits_for_no_other_cluster():
         session.clusters["demo"] = cluster
         client = Client(session, "https://server.example.test", limiter, clock=clock)  # type: ignore[arg-type]  # it is a session in all that is asked of it
         parents = Parents(client)
-        reconciler = Reconciler(client, parents, world.stores, ResolverArchive(digest="0123456789", content=b"zip"))
+        reconciler = Reconciler(client, parents, world.stores, ResolverArchive(b"zip"))
         parents.put(cluster)
         world.observe(make_cluster())
         await reconciler.reconcile(("default", "demo"))

@@ -38,7 +38,7 @@ def built(*containers: dict[str, Any], tf_config: str | None = "{1}", **pod: Any
     cluster = make_cluster({"worker": with_containers({"name": "x"})}, **SET)
     task = Task(make_cluster({"worker": with_containers(*containers, **pod)}).jobs[0], 0)
     spec: dict[str, Any] = build_pod(
-        cluster, task, view_digest="", attempt=0, resolver="demo.resolver-0", tf_config=tf_config
+        cluster, task, view_digest="", attempt=0, resolver="tfcluster-resolver-0", tf_config=tf_config
     )["spec"]
     return spec
 

@@ -57,6 +57,7 @@ def command(
     from tfcluster.rendering import only_of, render
 
     documents: list[dict[str, Any]] = []
+    told: set[tuple[str, str]] = set()
     for manifest in manifest_files.read_clusters(files).clusters:
         declared = declare(manifest, namespace, default_isolation=default_isolation)
         rendered = render(declared)
@@ -65,13 +66,19 @@ def command(
         if task is not None:
             rendered = only_of(rendered, declared.cluster, *task)
         if not views:
-            shown = [one for one in rendered.objects if resolver or one["metadata"]["name"] != rendered.resolver]
+            copy = (declared.cluster.namespace, rendered.resolver)
+            shown = [one for one in rendered.objects if one["metadata"]["name"] != rendered.resolver]
+            if copy not in told and len(shown) < len(rendered.objects):
+                # All clusters of a namespace share it.
+                told.add(copy)
+                if resolver:
+                    shown = [*rendered.objects]
+                else:
+                    say(
+                        f"{manifest.name}: the ConfigMap {rendered.resolver} is left out; --resolver prints it. "
+                        "An operator of another version makes one of its own."
+                    )
             documents += shown
-            if len(shown) < len(rendered.objects):
-                say(
-                    f"{manifest.name}: the ConfigMap {rendered.resolver} is left out; --resolver prints it. "
-                    "An operator of another version makes one of its own."
-                )
         if views or task is not None:
             documents += [_as_document(declared.cluster.name, one) for one in rendered.views]
     if output_dir is not None:

@@ -64,6 +64,8 @@ class Engine:
             for scope in tuple(namespaces) or (None,)
         }
         self._synced: set[str | None] = set()
+        #: The UIDs of the TFClusters that are listed and that no event has told of yet, of each scope that was listed.
+        self._unheard: dict[str | None, set[str]] = {}
 
     @property
     def informers(self) -> tuple[Informer, ...]:
@@ -104,12 +106,22 @@ class Engine:
         for key in self._parents.known():
             if self._scope_of(key) == scope:
                 self._queue.mark(key, urgent=True)
+        self._look_at_copies(scope)
 
     def _scope_of(self, key: Key) -> str | None:
         return key[0] if key[0] in self._scopes else None
 
     async def _reconcile(self, key: Key) -> float | None:
-        return await self._reconciler.reconcile(key) if self._scope_of(key) in self._synced else None
+        scope = self._scope_of(key)
+        if scope not in self._synced or (not key[1] and self._unheard.get(scope, True)):
+            return None  # what is not known yet would be taken for gone
+        return await self._reconciler.reconcile(key)
+
+    def _look_at_copies(self, namespace: str | None) -> None:
+        """Have somebody look at the copies of the resolver in a namespace, or (None) in all, if one may have to go."""
+        for one in self._stores.namespaces_with_copies() if namespace is None else (namespace,):
+            if self._stores.has_idle_copies(one):
+                self._queue.mark((one, ""))
 
     def cluster_event(self, kind: str | None, body: Mapping[str, Any]) -> None:
         """Take in an event of a TFCluster.
@@ -120,12 +132,21 @@ class Engine:
         """
         metadata = body["metadata"]
         key = (metadata["namespace"], metadata["name"])
+        self._hear_of(self._scope_of(key), metadata["uid"])
         if kind == "DELETED":
             self._parents.bury(metadata["uid"])
             self._remove(key, metadata["uid"])
         elif self._parents.put(body):
             self._reconciler.heard_of(key, metadata["uid"])
             self._queue.mark(key, urgent=True)
+            self._look_at_copies(key[0])
+
+    def _hear_of(self, scope: str | None, uid: str) -> None:
+        unheard = self._unheard.get(scope, set())
+        if uid in unheard:
+            unheard.remove(uid)
+            if not unheard:
+                self._look_at_copies(scope)
 
     def clusters_listed(self, namespace: str | None, uids: Collection[str]) -> None:
         """Take in which TFClusters there are: whatever else is known has vanished while nobody watched.
@@ -138,23 +159,28 @@ class Engine:
             if uid not in uids and namespace in {None, key[0]}:
                 _log.info("TFCluster %s/%s vanished while its watch was down", *key)
                 self._remove(key, uid)
+        self._unheard[namespace] = {uid for uid in uids if not self._parents.has_heard_of(uid)}
+        self._look_at_copies(namespace)
 
     def _remove(self, key: Key, uid: str) -> None:
         self._parents.remove(key, uid)
+        self._stores.take_vanished(uid)
         self._queue.forget(key)
         self._queue.mark(key)
+        self._look_at_copies(key[0])
 
     def _child_changed(self, owner_uid: str, labelled: Name) -> None:
         owner = self._parents.key_of(owner_uid)
         if owner is not None:
             self._queue.mark(owner)
-        else:
+        elif owner_uid:
             # NB: nobody will ever ask what became of the children of a TFCluster that is gone.
             self._stores.take_vanished(owner_uid)
         if labelled != owner and self._parents.get(labelled) is not None:
             self._queue.mark(labelled)
         if not labelled[1]:
-            # Another's NetworkPolicy: what ours must say depends on it.
+            # Another's NetworkPolicy, or the namespace's copy of the resolver: every cluster there depends on it.
             for key in self._parents.known():
                 if key[0] == labelled[0]:
                     self._queue.mark(key)
+        self._look_at_copies(labelled[0])

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
 from tfcluster_operator.engine.journal import Account, Journal
+from tfcluster_operator.engine.resolver_copies import ResolverCopies
 from tfcluster_operator.engine.revisions import Revisions
 from tfcluster_operator.engine.work_queue import NextPart, RetryLater
 from tfcluster_operator.kube import errors, events
@@ -19,10 +20,10 @@ from tfcluster_operator.kube.client import Client
 from tfcluster_operator.kube.execute import Executor, Outcome, look_up
 from tfcluster_operator.kube.metrics import Metrics
 from tfcluster_operator.kube.parents import Key, Parents
-from tfcluster_operator.kube.store import Stores
+from tfcluster_operator.kube.store import Name, Stores
 from tfcluster_operator.manifests.resolver_archive import ResolverArchive
 from tfcluster_operator.model import ledger, naming, reasons
-from tfcluster_operator.model.actions import EVIDENCE, Action, DeleteCluster, Finding, Plan
+from tfcluster_operator.model.actions import EVIDENCE, Action, DeleteCluster, Finding, Kind, Plan
 from tfcluster_operator.model.conditions import with_others
 from tfcluster_operator.model.holds import Holds
 from tfcluster_operator.model.ledger import Ledger
@@ -87,7 +88,6 @@ class _Memory:
     status_written_at: float = float("-inf")
     #: When a new cluster is reported on whatever is still to come of it, None before its first objects were created.
     first_report_at: float | None = None
-    looked_at_blocked: float = float("-inf")
     looked_at_stuck: float = float("-inf")
     account: Account = field(default_factory=Account)
 
@@ -119,6 +119,9 @@ class Reconciler:
         self._parents = parents
         self._stores = stores
         self._executor = Executor(client, stores, archive)
+        self._copies = ResolverCopies(parents, stores, self._executor, archive)
+        #: When an object that holds a name of ours unlabelled was looked up last.
+        self._looked_at: dict[tuple[Kind, Name], float] = {}
         self._default_isolation = default_isolation
         self._revisions = Revisions(client)
         self._clock = client.clock.wall
@@ -141,10 +144,10 @@ class Reconciler:
         return self._durable(key) if memory.pending is None else memory.pending, memory.account
 
     async def reconcile(self, key: Key) -> float | None:
-        """Bring one cluster nearer to what is declared.
+        """Bring one cluster nearer to what is declared, or rid a namespace of copies of the resolver.
 
         Args:
-            key: its namespace and name.
+            key: the cluster's namespace and name; the namespace and "" for its copies of the resolver.
 
         Returns:
             Seconds until it wants another look, or None where events are enough.
@@ -153,6 +156,8 @@ class Reconciler:
             RetryLater: the API server refused or did not answer; the condition says so where it could be written.
             NextPart: there is more to do than one pass does, and nothing stands in its way.
         """
+        if not key[1]:
+            return await self._copies.sweep(key[0])
         body = self._parents.get(key)
         if body is None or not is_ours(body):
             self._memories.pop(key, None)
@@ -194,7 +199,7 @@ class Reconciler:
         written = ledger.read(cluster.status)
         if memory.pending is not None:
             cluster = replace(cluster, status=with_others(memory.pending, cluster.status))
-        blocked = await self._look_at_blocked_names(cluster, memory)
+        blocked = await self._look_at_blocked_names(cluster)
         await self._look_at_the_vanished(cluster)
         roster, stuck = await self._look(cluster, memory)
         roster, known, planned = await self._decide(roster, memory)
@@ -226,7 +231,7 @@ class Reconciler:
         outcome = await self._executor.carry_out(planned, cluster, closed=closed)
         self._journal.carried_out(roster, known, memory.account, outcome, {*changed.values()})
         now, done = self._clock(), outcome.actions
-        memory.holds = memory.holds.after(outcome.refused, (step.gate for step in outcome.done), done, now)
+        self._note_holds(cluster, memory, outcome, now)
         if any(isinstance(action, DeleteCluster) for action in done):
             await self._tell(cluster, done)
             return None
@@ -248,7 +253,7 @@ class Reconciler:
         waits = (due, planned.wake_after, stuck_again, definition_again, *_next_tries(outcome, memory, now))
         waits = (*waits, *(seconds for seconds, _ in doubts))
         # NB: who holds a name may be another TFCluster's object, whose events wake that one and not us.
-        blocked = blocked or any(finding.reason == reasons.NAME_TAKEN for finding in planned.findings)
+        blocked = blocked or any(finding.reason in _TAKEN for finding in planned.findings)
         at_once = 0.0 if outcome.again or planned.partial else None
         return min(
             (one for one in (*waits, _LOOK_AGAIN if blocked else None, at_once) if one is not None), default=None
@@ -278,9 +283,15 @@ class Reconciler:
             # An edit, or a pod that went and left room, may let pass what was refused.
             memory.holds = memory.holds.lifted(now)
         memory.generation, memory.pods = cluster.generation, roster.uids
+        memory.holds = memory.holds.sharing(self._copies.quarrels_in(cluster.namespace))
         planned = plan(roster, known, memory.views.of_jobs, now, holds=memory.holds)
         await _breathe(cluster)
         return roster, known, planned
+
+    def _note_holds(self, cluster: TFCluster, memory: _Memory, outcome: Outcome, now: float) -> None:
+        passed = (step.gate for step in outcome.done)
+        memory.holds = memory.holds.after(outcome.refused, passed, outcome.actions, now)
+        self._copies.share_quarrel(cluster, memory.holds, now)
 
     def _call_roll(self, cluster: TFCluster, memory: _Memory) -> Roster:
         changes = self._stores.changes
@@ -293,18 +304,30 @@ class Reconciler:
         memory.roll, memory.rolled_at = (roster if _is_large(cluster) else None), changes
         return roster
 
-    async def _look_at_blocked_names(self, cluster: TFCluster, memory: _Memory) -> bool:
+    async def _look_at_blocked_names(self, cluster: TFCluster) -> bool:
         """Look again, now and then, at the objects that hold our names unlabelled; tell whether there are any."""
         ours = [
             (kind, name)
             for kind, name in self._stores.unlabelled
-            if name[0] == cluster.namespace and _is_a_name_of(cluster, name[1])
+            if name[0] == cluster.namespace and self._is_a_name_of(cluster, name[1])
         ]
-        if ours and self._clock() - memory.looked_at_blocked >= _LOOK_AGAIN:
-            memory.looked_at_blocked = self._clock()
-            for kind, name in ours:
+        for kind, name in ours:
+            # NB: several clusters may need the same name: one look serves them all.
+            now, last = self._clock(), self._looked_at.get((kind, name), float("-inf"))
+            if now - last >= _LOOK_AGAIN:
+                still = self._stores.unlabelled
+                self._looked_at = {one: at for one, at in self._looked_at.items() if one in still} | {(kind, name): now}
                 await look_up(self._client, self._stores, kind, name)
         return bool(ours)
+
+    def _is_a_name_of(self, cluster: TFCluster, name: str) -> bool:
+        if name in {naming.service_name(cluster.name), self._executor.resolver_of(cluster)}:
+            return True
+        return any(
+            name == naming.view_name(cluster.name, job.name)
+            or name.startswith(naming.view_name(cluster.name, job.name) + "-")
+            for job in cluster.jobs
+        )
 
     async def _look_at_the_vanished(self, cluster: TFCluster) -> None:
         """Look whether what left the watch is gone, or has lost the label by which we watch."""
@@ -421,6 +444,8 @@ class Reconciler:
                 await events.emit(self._client, cluster, severity=severity, reason=reason, message=condition["message"])
 
 
+#: Whoever holds the name, or has made something else under it, may be none of whose events we hear.
+_TAKEN: Final = (reasons.NAME_TAKEN, reasons.RESOLVER_UNTRUSTED)
 _WARNINGS: Final = (
     reasons.POD_FAILED,
     reasons.POD_DISRUPTED,
@@ -436,6 +461,7 @@ _OBSTACLES: Final = (
     reasons.VIEW_TOO_LARGE,
     reasons.TF_CONFIG_TOO_LARGE,
     reasons.NAME_TAKEN,
+    reasons.RESOLVER_UNTRUSTED,
     reasons.REFUSED,
     reasons.REQUEST_FAILED,
     reasons.CONTENDED,
@@ -486,16 +512,6 @@ def _outdated(memory: _Memory) -> Iterator[Finding]:
             "the installed CustomResourceDefinition drops status.internal: apply the CRD of the operator's release"
         )
         yield Finding(reasons.OUTDATED_DEFINITION, message)
-
-
-def _is_a_name_of(cluster: TFCluster, name: str) -> bool:
-    if name == naming.service_name(cluster.name) or name.startswith(naming.resolver_name(cluster.name, "")):
-        return True
-    return any(
-        name == naming.view_name(cluster.name, job.name)
-        or name.startswith(naming.view_name(cluster.name, job.name) + "-")
-        for job in cluster.jobs
-    )
 
 
 def _merge_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final, cast
@@ -17,7 +18,7 @@ import msgspec
 
 from tfcluster_operator.kube import errors, parents, wire
 from tfcluster_operator.kube.client import MERGE_PATCH, Client
-from tfcluster_operator.kube.store import Stores
+from tfcluster_operator.kube.store import Name, Stores
 from tfcluster_operator.manifests.of_actions import Creation, build, delivered_resolver
 from tfcluster_operator.manifests.resolver_archive import ResolverArchive
 from tfcluster_operator.model import naming, reasons
@@ -40,7 +41,8 @@ from tfcluster_operator.model.actions import (
     TryPod,
     subject_of,
 )
-from tfcluster_operator.model.observed import Child
+from tfcluster_operator.model.observed import Child, ObservedConfigMap
+from tfcluster_operator.model.resolver_copies import is_genuine
 from tfcluster_operator.model.spec import TFCluster
 
 #: NB: a field that the server does not know is refused by name.  Dropped in silence it would make another pod.
@@ -97,10 +99,38 @@ class Executor:
         self._client = client
         self._stores = stores
         self._archive = archive
+        #: The copies of the resolver that a request of ours is about: which all clusters of a namespace share.
+        self._under_way: dict[Name, asyncio.Event] = {}
 
     def resolver_of(self, cluster: TFCluster) -> str:
         """Name the ConfigMap that delivers the resolver to a cluster's pods, "" where the user wants none."""
         return delivered_resolver(cluster, self._archive)
+
+    async def delete_copy(self, copy: ObservedConfigMap) -> None:
+        """Delete a copy of the resolver that nobody needs; while that is under way, no cluster counts on it.
+
+        Args:
+            copy: the copy; one that was made again under its name stays.
+
+        Raises:
+            KubeError: the API server refused or did not answer.
+        """
+        namespace, name = copy.meta.namespace, copy.meta.name
+        delete = Delete("ConfigMap", name, copy.meta.uid, reasons.UNUSED)
+        with self._stores.counted_as_gone((namespace, name)):
+            try:
+                with self._writing((namespace, name)):
+                    await self._delete(delete, namespace, None)
+                    self._stores.forget_unlabelled("ConfigMap", (namespace, name))
+            except errors.NotFoundError:
+                self._forget(delete, namespace)
+                self._stores.forget_unlabelled("ConfigMap", (namespace, name))
+            except errors.ConflictError:
+                await look_up(self._client, self._stores, "ConfigMap", (namespace, name))
+
+    async def look_at(self, kind: Kind, name: Name) -> None:
+        """Read one object again that no watch of ours shows: see :func:`look_up`."""
+        await look_up(self._client, self._stores, kind, name)
 
     async def carry_out(self, plan: Plan, cluster: TFCluster, *, closed: Iterable[Gate] = ()) -> Outcome:
         """Carry out a plan, group by group.
@@ -147,28 +177,60 @@ class Executor:
         for step in steps:
             if outcome.holds_up(step):
                 continue
-            action = step.action
-            try:
-                await self._carry_out(action, cluster, patience=0.0 if outcome.impatient else None)
-                outcome.done.append(step)
-            except errors.NotFoundError as error:
-                if not isinstance(action, Patch | Delete):
-                    # A create that finds no place: its namespace is gone.
-                    _refuse(outcome, step, reasons.REFUSED, error)
-                    continue
-                outcome.lose(step)
-                self._forget(action, cluster)
-            except (errors.ConflictError, errors.AlreadyExistsError):
-                outcome.lose(step)
-                await self._look_up(action, cluster, outcome)
-            except errors.ServerError as error:
-                outcome.impatient = True
-                _refuse(outcome, step, reasons.REQUEST_FAILED, error)
-            except errors.ApiError as error:
+            if (copy := _copy_concerned(step.action, cluster)) is None:
+                await self._try(step, cluster, outcome)
+            elif not await self._left_to_others(step, copy, outcome):
+                with self._writing(copy):
+                    await self._try(step, cluster, outcome)
+
+    async def _left_to_others(self, step: Step, copy: Name, outcome: Outcome) -> bool:
+        """Wait while another pass writes the copy that this one needs, too; tell whether nothing is left to do."""
+        if (other := self._under_way.get(copy)) is not None:
+            await other.wait()
+        elif not isinstance(step.action, CreateResolver):
+            return False
+        found = self._stores.of["ConfigMap"].get(copy)
+        known = found or self._stores.unlabelled.get(("ConfigMap", copy))
+        if known is None:
+            return False
+        if found is None or not _can_be_mounted(found):
+            outcome.lose(step)
+        return True
+
+    @contextmanager
+    def _writing(self, copy: Name) -> Iterator[None]:
+        """Let the passes over other clusters know that a request about a copy of the resolver is under way."""
+        over = self._under_way[copy] = asyncio.Event()
+        try:
+            yield
+        finally:
+            if self._under_way[copy] is over:
+                del self._under_way[copy]
+            over.set()
+
+    async def _try(self, step: Step, cluster: TFCluster, outcome: Outcome) -> None:
+        action = step.action
+        try:
+            await self._carry_out(action, cluster, patience=0.0 if outcome.impatient else None)
+            outcome.done.append(step)
+        except errors.NotFoundError as error:
+            if not isinstance(action, Patch | Delete):
+                # A create that finds no place: its namespace is gone.
                 _refuse(outcome, step, reasons.REFUSED, error)
-            except errors.UnreachableError as error:
-                outcome.cut_off = str(error)
-                _refuse(outcome, step, reasons.REQUEST_FAILED, error)
+                return
+            outcome.lose(step)
+            self._forget(action, cluster.namespace)
+        except (errors.ConflictError, errors.AlreadyExistsError):
+            outcome.lose(step)
+            await self._look_up(action, cluster, outcome)
+        except errors.ServerError as error:
+            outcome.impatient = True
+            _refuse(outcome, step, reasons.REQUEST_FAILED, error)
+        except errors.ApiError as error:
+            _refuse(outcome, step, reasons.REFUSED, error)
+        except errors.UnreachableError as error:
+            outcome.cut_off = str(error)
+            _refuse(outcome, step, reasons.REQUEST_FAILED, error)
 
     async def _carry_out(self, action: Action, cluster: TFCluster, *, patience: float | None) -> None:
         match action:
@@ -181,7 +243,7 @@ class Executor:
             case Patch():
                 await self._patch(action, cluster, patience)
             case Delete():
-                await self._delete(action, cluster, patience)
+                await self._delete(action, cluster.namespace, patience)
             case DeleteCluster():
                 path = f"{parents.path_of(cluster.namespace)}/{cluster.name}"
                 await self._client.request("DELETE", path, body=_options(action.uid))
@@ -191,9 +253,9 @@ class Executor:
             # NB: that it is gone already is as good as a deletion; that the create is refused must be told apart.
             delete = Delete("Pod", action.name, action.replaces, action.reason)
             try:
-                await self._delete(delete, cluster, patience)
+                await self._delete(delete, cluster.namespace, patience)
             except errors.NotFoundError:
-                self._forget(delete, cluster)
+                self._forget(delete, cluster.namespace)
         await self._create(action, cluster, patience)
 
     async def _try_pod(self, action: TryPod, cluster: TFCluster, patience: float | None) -> None:
@@ -238,21 +300,21 @@ class Executor:
         self._stores.forget_unlabelled(action.kind, (cluster.namespace, action.name))
         self._stores.of[action.kind].put(patched)
 
-    async def _delete(self, action: Delete, cluster: TFCluster, patience: float | None) -> None:
+    async def _delete(self, action: Delete, namespace: str, patience: float | None) -> None:
         resource = wire.RESOURCES[action.kind]
         options = {**_options(action.uid), **({"gracePeriodSeconds": 0} if action.force else {})}
         store = self._stores.of[action.kind]
         answer = await self._client.request(
-            "DELETE", resource.path(cluster.namespace, action.name), body=options, patience=patience
+            "DELETE", resource.path(namespace, action.name), body=options, patience=patience
         )
         left = _still_there(answer, resource)
         if left is not None and left.meta.terminating:
             store.put(left)
         else:
-            store.forget((cluster.namespace, action.name), action.uid)
+            store.forget((namespace, action.name), action.uid)
 
-    def _forget(self, action: Patch | Delete, cluster: TFCluster) -> None:
-        self._stores.of[action.kind].forget((cluster.namespace, action.name), action.uid)
+    def _forget(self, action: Patch | Delete, namespace: str) -> None:
+        self._stores.of[action.kind].forget((namespace, action.name), action.uid)
 
     async def _look_up(self, action: Action, cluster: TFCluster, outcome: Outcome) -> None:
         """Find out who holds a name that should be free: an object of ours that lost its labels, or another's."""
@@ -263,6 +325,21 @@ class Executor:
             await look_up(self._client, self._stores, cast("Kind", kind), (cluster.namespace, name))
         except errors.KubeError as error:
             outcome.cut_off = str(error)
+
+
+def _copy_concerned(action: Action, cluster: TFCluster) -> Name | None:
+    """Name the copy of the resolver that an action makes or puts right; None of any other action."""
+    match action:
+        case CreateResolver(name=name):
+            return cluster.namespace, name
+        case Patch(kind="ConfigMap", name=name) if naming.is_of_the_resolver(name):
+            return cluster.namespace, name
+        case _:
+            return None
+
+
+def _can_be_mounted(copy: Child) -> bool:
+    return isinstance(copy, ObservedConfigMap) and is_genuine(copy) and not copy.meta.terminating
 
 
 def _refuse(outcome: Outcome, step: Step, reason: str, error: errors.KubeError) -> None:

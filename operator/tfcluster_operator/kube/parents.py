@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -63,6 +63,14 @@ class Parents:
     def known(self) -> dict[Key, str]:
         """Give the UID of every TFCluster, by namespace and name."""
         return {key: body["metadata"]["uid"] for key, body in self._bodies.items()}
+
+    def has_heard_of(self, uid: str) -> bool:
+        """Tell whether a TFCluster is known, or known to be gone."""
+        return uid in self._keys or uid in self._deleted
+
+    def inside(self, namespace: str) -> Iterator[Mapping[str, Any]]:
+        """Give every TFCluster of a namespace."""
+        return (body for key, body in self._bodies.items() if key[0] == namespace)
 
     def put(self, body: Mapping[str, Any]) -> bool:
         """Take in a TFCluster; tell whether it says anything new."""

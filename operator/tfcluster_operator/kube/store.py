@@ -7,7 +7,8 @@ dropped by its resource version.  So the pass after a write always sees it, and 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Final, TypeVar, cast
 
 from tfcluster_operator.kube import clock as clocks
@@ -44,6 +45,7 @@ class ChildStore:
         self._changed = changed
         self._now = now
         #: What left the watch and nobody had asked to go, by its controller's UID: it is gone, or lost its labels.
+        #: Copies of the resolver, which have no controller, are under "".
         self.vanished: dict[str, set[Name]] = {}
         self._children: dict[Name, Child] = {}
         #: How often anything changed that a decision reads.
@@ -53,6 +55,8 @@ class ChildStore:
         self._others: dict[str, set[Name]] = {}
         #: The pods of tasks that have had one before, by the name of the task's first pod.
         self._later: dict[Name, set[Name]] = {}
+        #: The pods that mount a ConfigMap with the resolver and whose programs are not over, by its name.
+        self._mounting: dict[Name, set[Name]] = {}
         self._gone: OrderedDict[str, int] = OrderedDict()
 
     def get(self, name: Name) -> Child | None:
@@ -68,6 +72,14 @@ class ChildStore:
         if not self._later:
             return []
         return [self._children[one] for first in firsts for one in self._later.get((namespace, first), ())]
+
+    def is_mounted(self, resolver: Name) -> bool:
+        """Tell whether a pod has the resolver from the ConfigMap of this name, and its programs are not over."""
+        return resolver in self._mounting
+
+    def namespaces_of_others(self) -> list[str]:
+        """Name the namespaces that have a child which no TFCluster controls."""
+        return list(self._others)
 
     def others(self, namespace: str) -> Iterable[Child]:
         """Give every child of a namespace that no TFCluster controls."""
@@ -100,6 +112,8 @@ class ChildStore:
             self._others.setdefault(meta.namespace, set()).add(name)
         if (first := _before(child)) is not None:
             self._later.setdefault(first, set()).add(name)
+        if (copy := _mounts(child)) is not None:
+            self._mounting.setdefault(copy, set()).add(name)
         self._tell(child)
 
     def remove(self, child: Child) -> None:
@@ -109,7 +123,7 @@ class ChildStore:
         self._bury(meta.uid, meta.version)
         known = self._children.get(name)
         if known is not None and known.meta.uid == meta.uid and known.meta.version <= meta.version:
-            if known.meta.owner_uid and not known.meta.terminating:
+            if (known.meta.owner_uid or _is_shared(known)) and not known.meta.terminating:
                 self.vanished.setdefault(known.meta.owner_uid, set()).add(name)
             self._drop(name, known)
             self._tell(child)
@@ -141,7 +155,9 @@ class ChildStore:
     def _tell(self, child: Child) -> None:
         self.changes += 1
         meta = child.meta
-        self._changed(meta.owner_uid, (meta.namespace, meta.labels.get(naming.LABEL_CLUSTER, "")))
+        # NB: whatever its label says, a copy of the resolver is of no single cluster.
+        cluster = "" if _is_shared(child) else meta.labels.get(naming.LABEL_CLUSTER, "")
+        self._changed(meta.owner_uid, (meta.namespace, cluster))
 
     def _drop(self, name: Name, known: Child) -> None:
         del self._children[name]
@@ -152,6 +168,8 @@ class ChildStore:
         _take_out(self._others, known.meta.namespace, name)
         if (first := _before(known)) is not None:
             _take_out(self._later, first, name)
+        if (copy := _mounts(known)) is not None:
+            _take_out(self._mounting, copy, name)
 
     def _bury(self, uid: str, version: int) -> None:
         self._gone[uid] = max(version, self._gone.get(uid, -1))
@@ -164,6 +182,18 @@ def _before(child: Child) -> Name | None:
     """Name the first pod of a task of which this is a later one; None of anything else."""
     first, number = naming.first_pod_name(child.meta.name) if isinstance(child, ObservedPod) else ("", 0)
     return (child.meta.namespace, first) if number else None
+
+
+def _is_shared(child: Child) -> bool:
+    """Tell whether something is named as a copy of the resolver, which all clusters of a namespace share."""
+    return isinstance(child, ObservedConfigMap) and naming.is_of_the_resolver(child.meta.name)
+
+
+def _mounts(child: Child) -> Name | None:
+    """Name the ConfigMap from which a pod has the resolver; None of anything else, and of a pod that is over."""
+    if not isinstance(child, ObservedPod) or not child.resolver or child.phase in {"Succeeded", "Failed"}:
+        return None
+    return child.meta.namespace, child.resolver
 
 
 def _take_out(of: dict[_Key, set[Name]], key: _Key, name: Name) -> None:
@@ -195,6 +225,7 @@ class Stores:
         self.of: dict[Kind, ChildStore] = {kind: ChildStore(changed, now) for kind in kinds}
         #: Objects that hold a name we need and carry none of our labels, so that no watch of ours shows them.
         self.unlabelled: dict[tuple[Kind, Name], Child] = {}
+        self._going: set[Name] = set()
 
     def take_vanished(self, uid: str) -> Mapping[Kind, set[Name]]:
         """Give what left the watches of this controller's children unasked, by kind, and remember it no more."""
@@ -211,10 +242,62 @@ class Stores:
         if self.unlabelled.pop((kind, name), None) is not None:
             self.of[kind].changes += 1
 
+    @contextmanager
+    def counted_as_gone(self, copy: Name) -> Iterator[None]:
+        """Let no cluster count on a copy of the resolver while its deletion is under way."""
+        self._going.add(copy)
+        self.of["ConfigMap"].changes += 1
+        try:
+            yield
+        finally:
+            self._going.discard(copy)
+            self.of["ConfigMap"].changes += 1
+
     @property
     def changes(self) -> int:
         """How often anything changed that a decision reads: while it is the same, so is what is observed."""
         return sum(store.changes for store in self.of.values())
+
+    def has_vanished(self, kind: Kind, namespace: str) -> bool:
+        """Tell whether something left the watch of a kind unasked, and nobody has looked yet what became of it."""
+        return any(name[0] == namespace for names in self.of[kind].vanished.values() for name in names)
+
+    def namespaces_with_copies(self) -> list[str]:
+        """Name the namespaces that have a copy of the resolver."""
+        return [one for one in self.of["ConfigMap"].namespaces_of_others() if self.copies_in(one)]
+
+    def copies_in(self, namespace: str) -> Mapping[str, ObservedConfigMap]:
+        """Give every known ConfigMap of a namespace that is named as a copy of the resolver, by its name."""
+        known = [*self.of["ConfigMap"].others(namespace)]
+        known += [
+            child for (kind, name), child in self.unlabelled.items() if kind == "ConfigMap" and name[0] == namespace
+        ]
+        found = cast("Iterable[ObservedConfigMap]", known)
+        return {one.meta.name: one for one in found if naming.is_of_the_resolver(one.meta.name)}
+
+    def lost_copies(self, namespace: str) -> list[Name]:
+        """Name the copies of the resolver that left the watch unasked: they are gone, or have lost their labels."""
+        return [name for name in self.of["ConfigMap"].vanished.get("", ()) if name[0] == namespace]
+
+    def has_idle_copies(self, namespace: str) -> bool:
+        """Tell whether there is a copy of the resolver that no pod mounts, as far as is known, or one was lost."""
+        idle = any(not self.of["Pod"].is_mounted((namespace, copy)) for copy in self.copies_in(namespace))
+        return idle or bool(self.lost_copies(namespace))
+
+    def mounted_in(self, namespace: str, *, hidden: bool) -> frozenset[str]:
+        """Give the copies of the resolver that a pod of a namespace mounts.
+
+        Args:
+            namespace: the namespace.
+            hidden: whether a pod counts that no watch of ours shows.
+        """
+        shown = (one for one in self.copies_in(namespace) if self.of["Pod"].is_mounted((namespace, one)))
+        return frozenset([*shown, *(pod.resolver for pod in self.hidden_pods(namespace) if hidden)])
+
+    def hidden_pods(self, namespace: str) -> list[ObservedPod]:
+        """Give the pods of a namespace that mount a copy of the resolver, and that no watch of ours shows."""
+        hidden = (child for (_, name), child in self.unlabelled.items() if name[0] == namespace)
+        return [one for one in hidden if isinstance(one, ObservedPod) and _mounts(one) is not None]
 
     def observe(self, cluster: TFCluster, *, resolver: str = "") -> Observed:
         """Gather everything that exists under a cluster's names or under its control.
@@ -229,6 +312,8 @@ class Stores:
         services = self._gather("Service", cluster, [naming.service_name(cluster.name)])
         named = [naming.view_name(cluster.name, job.name) for job in cluster.jobs]
         config_maps = self._gather("ConfigMap", cluster, [*named, *([resolver] if resolver else [])])
+        if (cluster.namespace, resolver) in self._going:
+            config_maps.pop(resolver, None)
         others = tuple(cast("Iterable[ObservedNetworkPolicy]", self.of["NetworkPolicy"].others(cluster.namespace)))
         wanted = [policy.name for policy in policies_of(cluster, others)]
         policies = self._gather("NetworkPolicy", cluster, wanted)

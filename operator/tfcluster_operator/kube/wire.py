@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from sys import intern
@@ -22,6 +23,7 @@ from tfcluster_operator.kube.structs import (
     Service,
     Volume,
 )
+from tfcluster_operator.manifests.resolver_archive import ARCHIVE_FILE, digest_of
 from tfcluster_operator.model import isolation, naming
 from tfcluster_operator.model.actions import Kind
 from tfcluster_operator.model.observed import (
@@ -124,7 +126,17 @@ def _config_map(wire: ConfigMap) -> Child:
         files={name: read_file(text) for name, text in (wire.data or {}).items()},
         binary_files=tuple(wire.binary_data or ()),
         immutable=bool(wire.immutable),
+        archive=_archive_in(wire) if naming.is_of_the_resolver(wire.metadata.name) else "",
     )
+
+
+def _archive_in(wire: ConfigMap) -> str:
+    """Give the digest of the resolver's archive, "" where it is not the only file: the content itself is not kept."""
+    files = wire.binary_data or {}
+    if wire.data or list(files) != [ARCHIVE_FILE]:
+        return ""
+    # NB: the API server has checked that it is base64.
+    return digest_of(base64.b64decode(files[ARCHIVE_FILE]))
 
 
 def _network_policy(wire: NetworkPolicy) -> Child:

@@ -27,7 +27,7 @@ Creation = CreateService | CreateNetworkPolicy | CreateConfigMap | CreateResolve
 
 def delivered_resolver(cluster: TFCluster, archive: ResolverArchive) -> str:
     """Name the ConfigMap that delivers the resolver to a cluster's pods, "" where the user wants none."""
-    return naming.resolver_name(cluster.name, archive.digest) if cluster.inject else ""
+    return naming.resolver_name(archive.digest) if cluster.inject else ""
 
 
 def build(action: Creation, cluster: TFCluster, archive: ResolverArchive) -> dict[str, Any]:
@@ -49,7 +49,7 @@ def build(action: Creation, cluster: TFCluster, archive: ResolverArchive) -> dic
         case CreateConfigMap(views=views):
             return build_config_map(cluster, views)
         case CreateResolver():
-            return build_resolver_config_map(cluster, archive)
+            return build_resolver_config_map(cluster.namespace, archive)
         case CreatePod() | TryPod():
             told = action if isinstance(action, CreatePod) else None
             return build_pod(

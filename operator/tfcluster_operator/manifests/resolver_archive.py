@@ -1,8 +1,8 @@
 """The resolver as one zip, and the ConfigMap that holds it.
 
-The same sources always give the same bytes, and the ConfigMap is named after them and immutable: an operator of another
-version makes one of its own, and a pod keeps the one that it was started with.  Modules go in without what only
-people read.  Where the sources come from is not decided here.
+The same sources always give the same bytes, and the ConfigMap is named after them and immutable: all TFClusters of a
+namespace share one, an operator of another version makes another, and a pod keeps the one that it was started with.
+Modules go in without what only people read.  Where the sources come from is not decided here.
 """
 
 from __future__ import annotations
@@ -13,15 +13,14 @@ import io
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
-from tfcluster_operator.manifests import metadata
 from tfcluster_operator.manifests.lean_source import lean_source
 from tfcluster_operator.model import naming
-from tfcluster_operator.model.spec import TFCluster
 
 ARCHIVE_FILE: Final = "tfcluster_resolver.zip"
-#: A bound for our own growth: a ConfigMap takes 1 MiB, and every TFCluster has one of these.
+#: A bound for our own growth: a ConfigMap takes 1 MiB, and every namespace with TFClusters has one of these.
 LARGEST_ARCHIVE: Final = 200_000
 
 _PACKAGE: Final = "tfcluster_resolver"
@@ -35,12 +34,21 @@ _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 _NOT_RUN: Final = ".proto"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ResolverArchive:
-    """The resolver, ready to be delivered: ``digest`` is short, ``content`` is a zip that can stand on PYTHONPATH."""
+    """The resolver, ready to be delivered: ``content`` is a zip that can stand on PYTHONPATH."""
 
-    digest: str
     content: bytes
+
+    @cached_property
+    def digest(self) -> str:
+        """The SHA-256 of the content, in hexadecimal digits."""
+        return digest_of(self.content)
+
+
+def digest_of(content: bytes) -> str:
+    """Give what names an archive: the SHA-256 of its bytes, in hexadecimal digits."""
+    return hashlib.sha256(content).hexdigest()
 
 
 def build_archive(sources: Mapping[str, bytes]) -> ResolverArchive:
@@ -76,27 +84,28 @@ def build_archive(sources: Mapping[str, bytes]) -> ResolverArchive:
     content = packed.getvalue()
     if len(content) > LARGEST_ARCHIVE:
         raise ValueError(f"the resolver's archive has {len(content)} bytes, more than {LARGEST_ARCHIVE}")
-    return ResolverArchive(digest=hashlib.sha256(content).hexdigest()[:10], content=content)
+    return ResolverArchive(content)
 
 
-def build_resolver_config_map(cluster: TFCluster, archive: ResolverArchive) -> dict[str, Any]:
-    """Build the ConfigMap that delivers the resolver to the pods of one TFCluster.
+def build_resolver_config_map(namespace: str, archive: ResolverArchive) -> dict[str, Any]:
+    """Build the ConfigMap that delivers the resolver to the pods of all TFClusters in a namespace.
 
     Args:
-        cluster: the declaration.
+        namespace: the namespace.
         archive: the resolver.
 
     Returns:
-        An immutable ConfigMap, which the kubelet need not watch (Kubernetes, "Immutable ConfigMaps").
+        An immutable ConfigMap, which the kubelet need not watch (Kubernetes, "Immutable ConfigMaps").  No TFCluster
+        owns it: the operator deletes it when nobody needs it.
     """
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": metadata.owned(
-            cluster,
-            naming.resolver_name(cluster.name, archive.digest),
-            labels=naming.cluster_labels(cluster.name),
-        ),
+        "metadata": {
+            "name": naming.resolver_name(archive.digest),
+            "namespace": namespace,
+            "labels": naming.resolver_labels(),
+        },
         "immutable": True,
         "binaryData": {ARCHIVE_FILE: base64.b64encode(archive.content).decode("ascii")},
     }

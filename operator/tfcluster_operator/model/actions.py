@@ -102,7 +102,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class CreateResolver:
-    """Create the ConfigMap that delivers the resolver into the pods."""
+    """Create the ConfigMap that delivers the resolver into the pods of the namespace."""
 
     name: str
     reason: str

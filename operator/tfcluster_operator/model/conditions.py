@@ -24,6 +24,7 @@ GRAVITY: Final = (
     reasons.VIEW_TOO_LARGE,
     reasons.TF_CONFIG_TOO_LARGE,
     reasons.NAME_TAKEN,
+    reasons.RESOLVER_UNTRUSTED,
     reasons.REFUSED,
     reasons.REQUEST_FAILED,
     reasons.CONTENDED,

@@ -92,9 +92,9 @@ def policy_labels(cluster: TFCluster, policy: Policy) -> dict[str, str]:
     return naming.job_labels(cluster.name, policy.job) if policy.job else naming.cluster_labels(cluster.name)
 
 
-def resolver_change(cluster: TFCluster, existing: ObservedConfigMap) -> dict[str, Any] | None:
+def resolver_change(existing: ObservedConfigMap) -> dict[str, Any] | None:
     """Give the patch that puts the labels of the resolver's ConfigMap right, or None where nothing differs."""
-    metadata = _metadata_change(existing.meta, labels=naming.cluster_labels(cluster.name), annotations={})
+    metadata = _metadata_change(existing.meta, labels=naming.resolver_labels(), annotations={})
     return {"metadata": metadata} if metadata else None
 
 

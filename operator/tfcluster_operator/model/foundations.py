@@ -120,32 +120,32 @@ def plan_tf_config(wanted: views.JobViews, story: Story) -> None:
 def plan_resolver(roster: Roster, story: Story) -> None:
     """Create the ConfigMap that delivers the resolver, where a pod mounts it or is to be created that does.
 
-    An operator of another version brings another one, and a full quota of ConfigMaps must not stop what runs.  It is
-    immutable, so that only its labels can be wrong.
+    An operator of another version brings another one, and a full quota of ConfigMaps must not stop what runs.  Who made
+    it does not matter: with the right bytes only its labels can be wrong, and with others it is no copy of ours, which
+    no pod may mount and which is not ours to delete.
     """
     held = roster.resolver
     if held is None:
         return
-    existing = held.own
-    if existing is None:
-        if not story.creates_pods and held.name not in roster.mounted:
-            return
-        if held.holder is Holder.NOBODY:
-            story.do("publish", CreateResolver(held.name, reasons.CREATED), gate=RESOLVER)
-        else:
-            story.close(RESOLVER, obstacle_of("ConfigMap", held))
-    elif not existing.immutable:
-        # Somebody made one of this name in our stead: what it holds nobody vouches for.
-        story.close(RESOLVER, _recreated("ConfigMap", held.name))
-        delete = Delete("ConfigMap", held.name, existing.meta.uid, reasons.RECREATED)
-        story.do("publish", delete, gate=object_gate("ConfigMap", held.name))
-    elif change := drift.resolver_change(roster.cluster, existing):
-        patch = Patch("ConfigMap", held.name, existing.meta.uid, change, reasons.REPAIRED)
-        story.do("publish", patch, gate=object_gate("ConfigMap", held.name))
+    if (existing := held.own) is not None:
+        if change := drift.resolver_change(existing):
+            patch = Patch("ConfigMap", held.name, existing.meta.uid, change, reasons.REPAIRED)
+            story.do("publish", patch, gate=object_gate("ConfigMap", held.name))
+        return
+    mounted = held.name in roster.mounted
+    if not mounted and not story.creates_pods:
+        return
+    if held.holder is Holder.NOBODY:
+        reason = reasons.REPAIRED if mounted else reasons.CREATED
+        story.do("publish", CreateResolver(held.name, reason), gate=RESOLVER)
+    elif held.holder is Holder.FOREIGN:
+        story.close(RESOLVER, _untrusted(held.name))
+    else:
+        story.close(RESOLVER, obstacle_of("ConfigMap", held))
 
 
 def plan_surplus_objects(roster: Roster, story: Story) -> None:
-    """Delete what is no longer needed; a copy of the resolver stays while a pod mounts it."""
+    """Delete what is no longer needed; an older operator's copy of the resolver stays while a pod mounts it."""
     for one in roster.unneeded:
         _free("Service" if isinstance(one, ObservedService) else "ConfigMap", one, reasons.JOB_REMOVED, story)
     for copy in roster.copies:
@@ -182,6 +182,14 @@ def obstacle(kind: str, name: str, holder: Holder) -> Finding:
             return Finding(reasons.NAME_TAKEN, message)
         case _:
             assert_never(holder)
+
+
+def _untrusted(name: str) -> Finding:
+    message = (
+        f"ConfigMap {name} does not hold the resolver that its name promises, so no pod is made that mounts it: find "
+        "out who made it, and delete it; the operator then makes the right one"
+    )
+    return Finding(reasons.RESOLVER_UNTRUSTED, message)
 
 
 def _recreated(kind: str, name: str) -> Finding:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from tfcluster_operator.model import naming, reasons
-from tfcluster_operator.model.actions import Action, Delete, Finding, Gate, Patch, subject_of
+from tfcluster_operator.model.actions import Action, CreateResolver, Delete, Finding, Gate, Patch, subject_of
 from tfcluster_operator.model.digests import digest
 
 #: Seconds of the first pause after a refusal; it doubles with each refusal in a row, up to the longest.
@@ -97,6 +97,10 @@ class Holds:
             if quarrel.times > _PATIENCE and quarrel.last == now:
                 yield quarrel.next_try - now, quarrel.finding(name)
 
+    def sharing(self, quarrels: Mapping[str, Quarrel]) -> Holds:
+        """Give the holds with the quarrels about an object that other clusters use and repair, too."""
+        return replace(self, quarrels={**self.quarrels, **quarrels})
+
     def after(
         self, refused: Mapping[Gate, Finding], passed: Iterable[Gate], done: Iterable[Action], now: float
     ) -> Holds:
@@ -150,5 +154,7 @@ def _repair(action: Action) -> tuple[str, str]:
             return digest(repr(change)), f"{kind} {name}"
         case Delete(reason=reason, toward=toward) if reason in _REPAIRS or toward:
             return f"{reason} {toward}", f"{kind} {name}"
+        case CreateResolver(reason=reason) if reason in _REPAIRS:
+            return reason, f"{kind} {name}"
         case _:
             return "", ""

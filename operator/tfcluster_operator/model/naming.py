@@ -22,7 +22,8 @@ FIELD_MANAGER: Final = "tfcluster-operator"
 CONTROLLER: Final = f"{GROUP}/{FIELD_MANAGER}"
 
 LABEL_MANAGED_BY: Final = "app.kubernetes.io/managed-by"
-#: The TFCluster's name; every object of ours carries it, and our watches select by it.
+#: The TFCluster's name, "" on what serves a whole namespace; every object of ours carries it, and our watches select
+#: by it.
 LABEL_CLUSTER: Final = f"{GROUP}/cluster"
 #: The job as TensorFlow spells it.
 LABEL_JOB: Final = f"{GROUP}/job"
@@ -113,9 +114,24 @@ _LATER: Final = "-r"
 _LONGEST_NUMBER: Final = 9
 
 
-def resolver_name(cluster: str, digest: str) -> str:
-    """Name the ConfigMap that delivers the resolver; no job's ConfigMap has a dot in its name."""
-    return f"{cluster}.resolver-{digest}"
+def resolver_name(digest: str) -> str:
+    """Name the ConfigMap that delivers the resolver to all pods of a namespace.
+
+    The name proves the content: nobody can make another archive with the same first 32 digits.
+
+    Args:
+        digest: the SHA-256 of the archive, in hexadecimal digits.
+    """
+    return f"{_OF_THE_RESOLVER}{digest[:_PROVING]}"
+
+
+def is_of_the_resolver(config_map: str) -> bool:
+    """Tell whether a ConfigMap of this name should hold a copy of the resolver for all pods of its namespace."""
+    return config_map.startswith(_OF_THE_RESOLVER)
+
+
+_OF_THE_RESOLVER: Final = "tfcluster-resolver-"
+_PROVING: Final = 32
 
 
 def dns_job(job: str) -> str:
@@ -148,6 +164,16 @@ def cluster_labels(cluster: str) -> dict[str, str]:
         "app.kubernetes.io/instance": cluster,
         LABEL_MANAGED_BY: FIELD_MANAGER,
         LABEL_CLUSTER: cluster,
+    }
+
+
+def resolver_labels() -> dict[str, str]:
+    """Label a copy of the resolver: our watch finds it, and whoever asks for one cluster's objects does not."""
+    return {
+        "app.kubernetes.io/name": "tfcluster",
+        "app.kubernetes.io/component": "resolver",
+        LABEL_MANAGED_BY: FIELD_MANAGER,
+        LABEL_CLUSTER: "",
     }
 
 

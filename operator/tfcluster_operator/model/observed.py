@@ -79,12 +79,17 @@ def lasting(told: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ObservedConfigMap:
-    """A ConfigMap of ours: what its files say, not their text; ``binary_files`` are none of ours."""
+    """A ConfigMap of ours: what its files say, not their text.
+
+    ``binary_files`` are none of ours in a ConfigMap of views.  ``archive`` is the SHA-256 of the resolver's archive, in
+    hexadecimal digits, in a ConfigMap that is named as a copy of it and has no other file; "" in any other.
+    """
 
     meta: Meta
     files: Mapping[str, ObservedFile]
     binary_files: tuple[str, ...]
     immutable: bool
+    archive: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,6 +70,16 @@ def is_ours(body: Mapping[str, Any]) -> bool:
     return manager is None or manager == naming.CONTROLLER
 
 
+def has_resolver_delivered(body: Mapping[str, Any]) -> bool:
+    """Tell whether the pods of a TFCluster have the resolver delivered, also where its spec cannot be read."""
+    spec = body.get("spec")
+    resolver = spec.get("resolver") if isinstance(spec, Mapping) else None
+    if not isinstance(resolver, Mapping):
+        return True
+    # NB: an older CRD spells it inject.
+    return resolver["delivery"] != "None" if "delivery" in resolver else resolver.get("inject") is not False
+
+
 def parse(body: Mapping[str, Any], *, default_isolation: IsolationMode = "None") -> TFCluster:
     """Read a TFCluster from its API object.
 

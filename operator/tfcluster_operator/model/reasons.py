@@ -24,6 +24,8 @@ TF_CONFIG_TOO_LARGE: Final = "TFConfigTooLarge"
 REFUSED: Final = "Refused"
 #: The API server failed at a request: a webhook that is down, an overload.  The message is the server's.
 REQUEST_FAILED: Final = "RequestFailed"
+#: Another object than our copy of the resolver has the name of it: what it holds would run in every pod that mounts it.
+RESOLVER_UNTRUSTED: Final = "ResolverUntrusted"
 #: Something of ours is put right again and again because another writer undoes it.
 CONTENDED: Final = "Contended"
 #: The installed CustomResourceDefinition is older than the operator and drops what it writes.

@@ -24,10 +24,11 @@ from tfcluster_operator.model.observed import (
     ObservedService,
 )
 from tfcluster_operator.model.policies.ending import Ending, ending_of
+from tfcluster_operator.model.resolver_copies import is_genuine
 from tfcluster_operator.model.spec import Job, Task, TFCluster
 from tfcluster_operator.model.succession import Succession, is_kept, succession_of
 
-#: What stands between the name of a cluster and the digest in the name of a copy of the resolver.
+#: What follows the name of a cluster in the name of the copy of the resolver that an older operator made for it alone.
 _OF_THE_RESOLVER: Final = ".resolver-"
 
 
@@ -125,7 +126,8 @@ class Roster:
     task has a claim to; ``leaving`` are the pods that are being deleted and are ours, or hold a name of ours for a
     predecessor.  ``policies`` are the NetworkPolicies that the isolation needs, and who holds their names;
     ``unsettled`` names those of them that are not there, or not as they should be.  ``unneeded`` are our Services
-    and ConfigMaps of names that nothing declared needs, copies of the resolver excepted: those are in ``copies``.
+    and ConfigMaps of names that nothing declared needs; copies of the resolver that an older operator made for this
+    cluster alone are in ``copies``.  ``resolver`` is the copy for the whole namespace: OURS if its bytes are right.
     ``unneeded_policies`` are our NetworkPolicies that the isolation does not need.  ``mounted`` names the copies that a
     pod of ours mounts.
     """
@@ -228,7 +230,7 @@ def call_roll(cluster: TFCluster, observed: Observed, *, resolver: str = "", bef
         places=places,
         service=service,
         views=views,
-        resolver=_hold(cluster, resolver, observed.config_maps) if resolver else None,
+        resolver=_hold_copy(resolver, observed.config_maps) if resolver else None,
         policies=policies,
         unsettled=tuple(one.name for one, held in policies if held.own is None or held.own.digest != one.digest),
         surplus=tuple(surplus),
@@ -324,6 +326,16 @@ def _stage_of(pod: ObservedPod) -> Stage:
 def _hold(cluster: TFCluster, name: str, among: Mapping[str, _Kind]) -> Holding[_Kind]:
     found = among.get(name)
     return Holding(name, Holder.NOBODY) if found is None else Holding(name, holder_of(cluster, found), found)
+
+
+def _hold_copy(name: str, among: Mapping[str, ObservedConfigMap]) -> Holding[ObservedConfigMap]:
+    """Tell whose the name of a copy of the resolver is: it is nobody's property, so its bytes alone decide."""
+    found = among.get(name)
+    if found is None:
+        return Holding(name, Holder.NOBODY)
+    if not is_genuine(found):
+        return Holding(name, Holder.FOREIGN, found)
+    return Holding(name, Holder.LEAVING if found.meta.terminating else Holder.OURS, found)
 
 
 def _ours(cluster: TFCluster, among: Iterable[_Kind]) -> Iterator[_Kind]:

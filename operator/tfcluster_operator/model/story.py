@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from tfcluster_operator.model.actions import MOST_STEPS, PHASES, Action, CreatePod, Finding, Gate, Group, Phase, Step
+from tfcluster_operator.model.actions import (
+    MOST_STEPS,
+    PHASES,
+    Action,
+    CreatePod,
+    Delete,
+    Finding,
+    Gate,
+    Group,
+    Patch,
+    Phase,
+    Step,
+)
 from tfcluster_operator.model.holds import Holds
 
 #: Closed while the cluster's Service is not ours.
@@ -66,6 +78,9 @@ class Story:
                 self._told.add(gate)
                 self.wait(hold.finding, hold.until - self._now)
         elif (truce := self._holds.truce(action, self._now)) is not None:
+            if not isinstance(action, Patch | Delete):
+                # What is not put back for now is not there.
+                self._closed.add(gate)
             self.wait(truce[1], truce[0])
         else:
             self._steps[phase].append(Step(action, gate, needs))

@@ -1,0 +1,36 @@
+"""The copies of the resolver in a namespace: which one can be trusted, and which one nobody needs any more.
+
+A copy belongs to no TFCluster: all pods of the namespace mount the same.  Whoever may create a ConfigMap can take the
+name of one, so a copy is judged by its bytes, never by its labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+
+from tfcluster_operator.model import naming
+from tfcluster_operator.model.observed import ObservedConfigMap
+
+
+def is_genuine(copy: ObservedConfigMap) -> bool:
+    """Tell whether a ConfigMap holds the archive that its name promises, nothing else, and for ever."""
+    return copy.immutable and bool(copy.archive) and copy.meta.name == naming.resolver_name(copy.archive)
+
+
+def unneeded(
+    copies: Iterable[ObservedConfigMap], *, mounted: Collection[str], current: str, needed: bool
+) -> Iterator[ObservedConfigMap]:
+    """Give the copies in one namespace that are to go.
+
+    One that is not genuine is somebody else's work and stays.
+
+    Args:
+        copies: the ConfigMaps of such a name.
+        mounted: the names of those that a pod mounts whose programs are not over.
+        current: the name of the copy that new pods mount.
+        needed: whether there is a TFCluster whose pods have the resolver delivered.
+    """
+    for copy in copies:
+        in_use = copy.meta.name in mounted or (needed and copy.meta.name == current)
+        if not in_use and is_genuine(copy) and not copy.meta.terminating:
+            yield copy

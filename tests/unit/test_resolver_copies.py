@@ -1,0 +1,280 @@
+"""One copy of the resolver for a namespace: whose it is, who makes it, when it goes, and what is never mounted."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from typing import Any
+
+import msgspec
+import pytest
+from simulation import dialect
+from simulation.actors import forge_resolver
+from simulation.dialect import CLUSTER, NAMESPACE, OPERATOR, RESOLVER
+from simulation.workloads import job, ready
+from simulation.world import World
+from unit.in_memory import InMemoryWorld, groups_of, make_body, make_cluster, settled
+from unit.test_survival import live, said
+
+from tfcluster_operator.kube import wire
+from tfcluster_operator.manifests import ResolverArchive, build_resolver_config_map
+from tfcluster_operator.model import naming, reasons
+from tfcluster_operator.model.actions import CreateResolver
+from tfcluster_operator.model.holds import Holds
+from tfcluster_operator.model.observed import ObservedConfigMap
+from tfcluster_operator.model.parse import has_resolver_delivered, parse
+from tfcluster_operator.model.plan import plan
+from tfcluster_operator.model.resolver_copies import is_genuine, unneeded
+from tfcluster_operator.model.roster import call_roll
+from tfcluster_operator.model.views import views_of
+
+ARCHIVE = ResolverArchive(b"zip")
+NAME = naming.resolver_name(ARCHIVE.digest)
+#: Seconds after which an obstacle that is gone no longer holds anything up.
+SOON = 10.0
+
+
+def read(**changes: Any) -> ObservedConfigMap:
+    """Read a copy of the resolver in which some fields were changed."""
+    body = build_resolver_config_map("default", ARCHIVE) | changes
+    body["metadata"] = {"uid": "u", "resourceVersion": "1", **body["metadata"]}
+    found = wire.CONFIG_MAPS.read(msgspec.json.encode(body))
+    assert isinstance(found, ObservedConfigMap)
+    return found
+
+
+def file(content: bytes) -> str:
+    return base64.b64encode(content).decode()
+
+
+# --- what is trusted
+
+
+@pytest.mark.parametrize(
+    ("changes", "genuine"),
+    [
+        ({}, True),
+        ({"metadata": {"name": NAME, "namespace": "default"}}, True),
+        ({"metadata": {"name": naming.resolver_name("0" * 64), "namespace": "default"}}, False),
+        ({"metadata": {"name": NAME[:-1], "namespace": "default"}}, False),
+        ({"immutable": False}, False),
+        ({"immutable": None}, False),
+        ({"binaryData": None}, False),
+        ({"binaryData": {"tfcluster_resolver.zip": file(b"zap")}}, False),
+        ({"binaryData": {"other.zip": file(b"zip")}}, False),
+        ({"binaryData": {"tfcluster_resolver.zip": file(b"zip"), "os.py": file(b"")}}, False),
+        ({"data": {"os.py": "import this"}}, False),
+    ],
+    ids=str,
+)
+def test_copy_is_judged_by_its_bytes(changes, genuine):
+    """The archive that the name promises, nothing beside it, and for ever; labels prove nothing."""
+    assert is_genuine(read(**changes)) == genuine
+
+
+def test_archive_of_another_config_map_is_not_worked_out():
+    """Reading a megabyte of somebody's binary file costs nothing."""
+    assert not read(metadata={"name": "c-worker", "namespace": "default"}).archive
+
+
+@pytest.mark.parametrize(
+    ("mounted", "current", "needed", "goes"),
+    [
+        (set(), NAME, True, False),
+        (set(), NAME, False, True),
+        ({NAME}, NAME, False, False),
+        (set(), "tfcluster-resolver-newer", True, True),
+        ({NAME}, "tfcluster-resolver-newer", True, False),
+    ],
+)
+def test_copy_goes_when_nobody_needs_it(mounted, current, needed, goes):
+    """A pod that mounts it needs it, and of the present one each TFCluster that has the resolver delivered."""
+    found = list(unneeded([read()], mounted=mounted, current=current, needed=needed))
+
+    assert [one.meta.name for one in found] == [NAME] * goes
+
+
+def test_copy_that_cannot_be_ours_is_never_deleted():
+    """It has the name and the labels, and other bytes: somebody else made it."""
+    forged = read(binaryData={"tfcluster_resolver.zip": file(b"zap")})
+
+    assert list(unneeded([forged], mounted=(), current=NAME, needed=False)) == []
+
+
+@pytest.mark.parametrize(
+    ("resolver", "delivered"),
+    [
+        ({}, True),
+        ({"delivery": "ConfigMap"}, True),
+        ({"delivery": "None"}, False),
+        ({"inject": False}, False),
+        ({"inject": False, "delivery": "ConfigMap"}, True),
+    ],
+)
+def test_who_needs_a_copy_is_read_as_the_spec_is(resolver, delivered):
+    body = make_body(resolver=resolver)
+
+    assert has_resolver_delivered(body) == parse(body).inject == delivered
+
+
+# --- the plan
+
+
+def planned(world: InMemoryWorld, holds: Holds) -> Any:
+    """Plan for a cluster that has grown to two workers, and whose pods mount the resolver."""
+    cluster = make_cluster({"worker": 2})
+    roster = call_roll(cluster, world.observe(cluster, resolver=NAME), resolver=NAME)
+    return plan(roster, world.ledger, views_of(roster).of_jobs, world.now, holds=holds)
+
+
+def test_no_pod_is_made_while_somebody_takes_the_copy_away_each_time():
+    """What was put back twice in a row waits, and with it new pods: they would find nothing to mount."""
+    world = settled(make_cluster({"worker": 1}))
+    create = CreateResolver(NAME, reasons.REPAIRED)
+    holds = Holds()
+    for _ in range(3):
+        holds = holds.after({}, (), [create], world.now)
+    volume = {"name": naming.RESOLVER_VOLUME, "configMap": {"name": NAME}}
+    world.edit("Pod", "demo-worker-0", {"spec": {"volumes": [volume]}})
+
+    found = planned(world, holds)
+
+    assert not any(isinstance(one, CreateResolver) for one in found.actions)
+    assert "create" not in groups_of(found)
+    assert reasons.CONTENDED in {one.reason for one in found.findings}
+
+
+# --- lives
+
+
+def requests(world: World, verb: str) -> list[Any]:
+    """Give the operator's requests of a kind about copies of the resolver."""
+    return [
+        one
+        for one in world.kube.requests
+        if one.user == OPERATOR and (one.verb, one.resource, one.name) == (verb, "configmaps", RESOLVER)
+    ]
+
+
+def copy_of(world: World) -> dict[str, Any] | None:
+    return world.kube.get("configmaps", NAMESPACE, RESOLVER)
+
+
+def test_many_clusters_declared_at_once_cost_one_copy():
+    """One request makes it, though many passes need it at the same moment; no Event tells of another."""
+
+    async def story(world: World) -> None:
+        names = [CLUSTER, *(f"c{number}" for number in range(40))]
+        for name in names:
+            world.declare({"jobs": {"worker": job(1)}}, name=name)
+        assert await world.await_quiet(lambda world: all(ready(world, name) for name in names), SOON)
+        assert len(requests(world, "create")) == 1
+        told = [one["message"] for one in world.kube.list("events", NAMESPACE) if RESOLVER in one["message"]]
+        assert len(told) == 1
+
+        for name in names[1:]:
+            world.remove("tfclusters", name)
+        assert await world.await_quiet(lambda world: len(world.pods()) == 1, SOON)
+        assert requests(world, "delete") == []
+        world.remove("tfclusters", CLUSTER)
+        assert await world.await_quiet(lambda world: copy_of(world) is None, SOON)
+        assert len(requests(world, "delete")) == 1
+
+    live(story)
+
+
+def test_copy_that_is_right_is_used_whoever_made_it():
+    """A backup brought it back without its labels: it gets them, and goes with the last cluster."""
+
+    async def story(world: World) -> None:
+        found = build_resolver_config_map(NAMESPACE, ResolverArchive(dialect.ARCHIVE))
+        del found["metadata"]["labels"]
+        world.kube.create("configmaps", NAMESPACE, found, user="somebody")
+        world.declare({"jobs": {"worker": job(1)}})
+        assert await world.await_quiet(ready, SOON)
+        kept = copy_of(world)
+        assert kept is not None
+        assert kept["metadata"]["labels"] == naming.resolver_labels()
+        assert len(requests(world, "patch")) == 1
+
+        world.remove("tfclusters", CLUSTER)
+        assert await world.await_quiet(lambda world: copy_of(world) is None, SOON)
+
+    live(story)
+
+
+def test_forged_copy_is_left_alone_when_the_last_cluster_goes():
+    """It is labelled as ours, and cannot be ours."""
+
+    async def story(world: World) -> None:
+        world.declare({"jobs": {"worker": job(1)}})
+        assert await world.await_quiet(ready, SOON)
+        forge_resolver(world)
+        await world.await_silence(SOON)
+        assert said(world, "Ready") == ("False", "ResolverUntrusted")
+
+        world.remove("tfclusters", CLUSTER)
+        assert await world.await_quiet(lambda world: not world.pods(), SOON)
+        await world.await_silence(SOON)
+        assert copy_of(world) is not None
+        assert (requests(world, "delete"), requests(world, "patch")) == ([], [])
+
+    live(story)
+
+
+def test_copy_that_a_janitor_deletes_each_time_comes_back_ever_more_seldom():
+    """Whichever of the clusters puts it back, it is one quarrel: all of them say so."""
+    names = [CLUSTER, *(f"c{number}" for number in range(5))]
+
+    async def story(world: World) -> None:
+        for name in names:
+            world.declare({"jobs": {"worker": job(1)}}, name=name)
+        assert await world.await_quiet(lambda world: all(ready(world, name) for name in names), SOON)
+        made = len(requests(world, "create"))
+        for _ in range(600):
+            world.remove("configmaps", RESOLVER)
+            await asyncio.sleep(0.5)
+        assert 5 <= len(requests(world, "create")) - made <= 20
+        told = [dialect.condition(world.cluster(name), "Ready").get("reason") for name in names]
+        assert told == ["Contended"] * len(names)
+
+        assert await world.await_quiet(lambda world: all(ready(world, name) for name in names), 310.0)
+        assert copy_of(world) is not None
+
+    live(story)
+
+
+def test_copy_that_is_being_deleted_is_made_again_when_it_is_gone():
+    """A finalizer keeps it for a while: no pod is made that would lose it."""
+
+    async def story(world: World) -> None:
+        world.declare({"jobs": {"worker": job(1)}})
+        assert await world.await_quiet(ready, SOON)
+        keep = {"metadata": {"finalizers": ["example.com/keep"]}}
+        world.kube.patch("configmaps", NAMESPACE, RESOLVER, keep, user="somebody")
+        world.remove("configmaps", RESOLVER)
+        world.edit({"jobs": {"worker": {"replicas": 2}}})
+        await world.await_silence(SOON)
+        assert len(world.pods()) == 1
+
+        world.kube.patch("configmaps", NAMESPACE, RESOLVER, {"metadata": {"finalizers": None}}, user="somebody")
+        assert await world.await_quiet(lambda world: ready(world) and len(world.pods()) == 2, SOON)
+
+    live(story)
+
+
+def test_copy_that_was_left_behind_goes_when_an_operator_starts():
+    """The last cluster went while no operator ran."""
+
+    async def story(world: World) -> None:
+        world.declare({"jobs": {"worker": job(1)}})
+        assert await world.await_quiet(ready, SOON)
+        await world.operator.restart()
+        assert await world.await_quiet(ready, SOON)
+        assert copy_of(world) is not None
+
+        world.crash()
+        world.remove("tfclusters", CLUSTER)
+        assert await world.await_quiet(lambda world: copy_of(world) is None, SOON)
+
+    live(story)

@@ -6,6 +6,7 @@ It measures and tells; the exit status is 1 only where a measurement failed, wha
 from __future__ import annotations
 
 import argparse
+import asyncio
 import math
 import signal
 import sys
@@ -23,6 +24,8 @@ from bench.catalogue import ALL, BY_NAME, CROWD_NODES, Measurement, Where
 from bench.stage import Stage
 from bench.world import raised
 
+#: A guard against a measurement that hangs unattended.
+_PATIENCE_SECONDS = 4 * 3600
 Keep = Callable[[book.Result], None]
 
 
@@ -146,7 +149,8 @@ def _batch(batch: Sequence[Measurement], options: argparse.Namespace, done: list
                     stage = Stage(world, Path(name), options.scale, stack, options.tfjob_source)
                     for each in batch:
                         _tell_begin(each)
-                        keep(await each.measure(stage, each.name, options.pairs or each.runs))
+                        async with asyncio.timeout(_PATIENCE_SECONDS):
+                            keep(await each.measure(stage, each.name, options.pairs or each.runs))
                         done.append(each)
 
             uvloop.run(on_stage())

@@ -122,17 +122,19 @@ class Arena:
         for service in (await self._list(f"{base}/services"))["items"]:
             await self._delete(f"{base}/services/{service['metadata']['name']}")
         await self._delete(f"{self.server}{NETWORK_POLICIES.path(self.namespace)}")
-        while await self.count():  # noqa: ASYNC110 - another process sets it
+        while await self.count(at_most=5):  # noqa: ASYNC110 - another process sets it
             await asyncio.sleep(0.05)
         await asyncio.to_thread(self.world.settle)
 
-    async def count(self, *, owned: bool = False) -> int:
+    async def count(self, *, owned: bool = False, at_most: int = 0) -> int:
         """Count the objects of the kinds that TFClusters are made of.
 
         Args:
             owned: only those that the garbage collector removes with their owner.
+            at_most: how many of each kind are looked at; 0: all.
         """
-        lists = [await self._list(self.server + of_kind.format(self.namespace)) for of_kind in LISTS]
+        urls = [f"{self.server}{of_kind.format(self.namespace)}?limit={at_most}" for of_kind in LISTS]
+        lists = [await self._list(url) for url in urls]
         about = [item["metadata"] for found in lists for item in found["items"]]
         return sum(1 for each in about if each["name"] != _ROOTS and (each.get("ownerReferences") or not owned))
 

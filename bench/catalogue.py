@@ -144,7 +144,7 @@ ALL: Final = (
     ),
     Measurement(
         "lost-1000",
-        "1,000 of the pods deleted by force, until all are replaced",
+        "1,000 of the pods, drawn by chance, deleted by force, until all are replaced",
         Where.CROWD,
         _LARGE,
         losses.losses,

@@ -1,10 +1,11 @@
-"""A tenth of a crowd's pods is deleted at once: how soon they are replaced, and told of."""
+"""A tenth of a crowd's pods, drawn by chance, is deleted at once: how soon they are replaced, and told of."""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
 import json
+import random
 import time
 
 from bench.arena import Arena, opened, recorded
@@ -44,7 +45,7 @@ async def losses(stage: Stage, name: str, pairs: int) -> Result:
         await all_of_them.at_rest()
         await yardstick.post(16)
         concurrency = await best_concurrency(yardstick.seconds_with)
-        lost = len(_victims(all_of_them))
+        lost = all_of_them.shape.total_tasks // 10
         result = Result(name, facts={"pods": all_of_them.shape.total_tasks, "lost": lost, "concurrency": concurrency})
         await take_pairs(result, lambda: _ours(all_of_them, result), lambda: yardstick.run(concurrency), pairs=pairs)
         await beside.clear()
@@ -52,19 +53,19 @@ async def losses(stage: Stage, name: str, pairs: int) -> Result:
 
 
 def _victims(all_of_them: Crowd) -> list[str]:
-    """Name one worker of each TFCluster."""
-    labels = {name: all_of_them.ready.labels[name] for name in all_of_them.ready.since}
-    first = {"tfcluster.dev/job": "worker", "tfcluster.dev/task-index": "0"}
-    return sorted(name for name, of in labels.items() if first.items() <= of.items())
+    """Draw a tenth of the pods, as the loss of some nodes does."""
+    names = sorted(all_of_them.ready.since)
+    return random.sample(names, len(names) // 10)
 
 
 async def _pods_like(stage: Stage, shape: Shape) -> list[tuple[str, bytes]]:
     """Record as many pods as are lost: those of a tenth as many TFClusters."""
+    tenth = Shape(-(-shape.clusters // 10), shape.tasks)
     async with opened(stage.world, "recorded") as arena:
-        posted = await recorded(arena, Shape(-(-shape.clusters // shape.tasks), shape.tasks))
+        posted = await recorded(arena, tenth)
         await arena.clear()
     pods = [(path, body) for path, body in posted if path.endswith("/pods")]
-    return pods[: shape.clusters]
+    return pods[: shape.total_tasks // 10]
 
 
 async def _ours(all_of_them: Crowd, result: Result) -> Run:

@@ -17,6 +17,8 @@ import msgspec
 
 _METADATA_LIST = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
 _METADATA = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
+#: A guard against a run that hangs unattended; no measurement waits for so long.
+_PATIENCE_SECONDS = 1200
 #: Where the kinds are served, of which a TFCluster's objects are.
 LISTS = (
     "/api/v1/namespaces/{}/services",
@@ -142,10 +144,17 @@ class Register:
 
         Returns:
             The moment at which the last of them began to, in seconds of ``time.perf_counter``.
+
+        Raises:
+            TimeoutError: it did not come to that within 20 minutes.
         """
         if len(self.since) < count:
             self._wanted = (count, asyncio.get_running_loop().create_future())
-            await self._wanted[1]
+            try:
+                async with asyncio.timeout(_PATIENCE_SECONDS):
+                    await self._wanted[1]
+            except TimeoutError:
+                raise TimeoutError(f"{len(self.since)} of {count} objects are as they should be") from None
         return max(self.since.values())
 
 

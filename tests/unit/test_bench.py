@@ -15,6 +15,7 @@ from bench.bare_client import bare_declarations, bare_requests
 from bench.book import Provenance, Result
 from bench.goals import Goal, never_more, rate, ratio
 from bench.intervals import judge_every, judge_median, median_interval
+from bench.observer import Register
 from bench.shapes import Shape
 
 #: The order statistics that enclose the median with 95 %, as tables of the sign test have them.
@@ -412,3 +413,34 @@ def test_tfjob_stands_beside_the_operator() -> None:
 
     assert "Side by side." in made
     assert "| `tfjob-1x100` | 0.3 | 9.8 | 0.9 | 32.7 (32.7 to 32.7) | 3 (3 to 3) | 107 | 226 | 6 |" in made
+
+
+def seen_pod(kind: str, name: str, *, ready: bool) -> bytes:
+    status = {"conditions": [{"type": "Ready", "status": str(ready)}]}
+    return json.dumps({"type": kind, "object": {"metadata": {"name": name}, "status": status}}).encode()
+
+
+def test_a_register_knows_who_is_ready_now() -> None:
+    """A pod that is not ready any more, or gone, does not count; one that is ready again counts from then on."""
+    register = Register(lambda pod: pod.is_ready)
+
+    async def story() -> float:
+        for kind, name, ready in (
+            ("ADDED", "a", True),
+            ("ADDED", "b", True),
+            ("MODIFIED", "a", False),
+            ("DELETED", "b", True),
+        ):
+            register.take(seen_pod(kind, name, ready=ready))
+        assert register.since == {}
+        waiting = asyncio.create_task(register.holds(2))
+        await asyncio.sleep(0)
+        register.take(seen_pod("MODIFIED", "a", ready=True))
+        assert not waiting.done()
+        register.take(seen_pod("ADDED", "c", ready=True))
+        return await waiting
+
+    moment = asyncio.run(story())
+
+    assert set(register.since) == {"a", "c"}
+    assert moment == register.since["c"]

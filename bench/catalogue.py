@@ -77,7 +77,7 @@ ALL: Final = (
     _creation(Shape(1, 300), 1.10, _SMALL),
     _creation(Shape(100, 2), 1.25, _SMALL),
     _creation(Shape(1, 2000), 1.10, _LARGE, never_more("peak of resident memory", "peak_mib", 80, "MiB")),
-    _creation(Shape(1, 5000), 1.10, _LARGE),
+    _creation(Shape(1, 5000), 1.10, _LARGE, never_more("peak of resident memory", "peak_mib", 120, "MiB")),
     Measurement("life-300", "300 tasks: suspended until no pod is left; deleted", Where.PLANE, _SMALL, living.life),
     _readiness(Shape(100, 100)),
     _readiness(Shape(1000, 10)),
@@ -152,7 +152,7 @@ ALL: Final = (
     ),
     Measurement(
         "delivery-30",
-        "from `kubectl scale` until 30 running pods can read their new view",
+        "from the edit's write until 30 running pods can read their new view",
         Where.CLUSTER,
         _LARGE,
         node.delivery,

@@ -46,8 +46,6 @@ async def soak(world: World) -> None:
             tracked[hour] = _tracked(world)
 
     await world.phase("24 h of churn", day)
-    assert tracked[24] <= tracked[2] * _GROWTH, f"objects of the process, by hour: {tracked}"
-
     for cluster in world.kube.list("tfclusters"):
         world.remove("tfclusters", cluster["metadata"]["name"])
     await asyncio.sleep(120.0)
@@ -58,6 +56,7 @@ async def soak(world: World) -> None:
         if count > max(before[path], *(most for end, most in _MAY_STAY.items() if path.endswith(end)), 0)
     ]
     assert not leaks, "left of clusters that are gone:\n" + "\n".join(leaks)
+    assert tracked[24] <= tracked[2] * _GROWTH, f"objects of the process, by hour: {tracked}"
 
 
 async def _live_on(world: World, number: int) -> None:

@@ -151,7 +151,7 @@ def await_owned_by(world: World, uid: str) -> None:
 
     world.await_settled("c")
     tasks = sum(job.get("replicas", 1) for job in world.cluster("c")["spec"]["jobs"].values())
-    count = 2 + len(world.cluster("c")["spec"]["jobs"]) + tasks  # the Service, and the resolver's copy
+    count = 1 + len(world.cluster("c")["spec"]["jobs"]) + tasks  # the Service; the resolver belongs to nobody
     eventually(owners, lambda found: found == {uid: count}, what=f"all {count} objects belong to {uid}")
 
 

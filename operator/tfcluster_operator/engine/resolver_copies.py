@@ -69,9 +69,12 @@ class ResolverCopies:
             return _REFUSED
 
     async def _sweep(self, namespace: str) -> float | None:
-        for name in self._stores.lost_copies(namespace):
-            await self._executor.look_at("ConfigMap", name)
-            self._stores.of["ConfigMap"].vanished[""].discard(name)
+        if lost := self._stores.lost_copies(namespace):
+            for name in lost:
+                await self._executor.look_at("ConfigMap", name)
+                self._stores.of["ConfigMap"].vanished[""].discard(name)
+            # NB: whoever took its labels off may have taken those of the pods that mount it, too.
+            return _LOOK_AGAIN
         if not any(self._unneeded(namespace, pods_hidden=False)):
             return None
         if self._stores.has_vanished("Pod", namespace):

@@ -32,8 +32,8 @@ _QUIET: Final = 5.0
 _LOOK_EVERY: Final = 0.25
 _AT_MOST: Final = 300.0
 #: As large as the real one, and the same whatever becomes of the resolver.
-ARCHIVE: Final = ResolverArchive(digest="0000000000", content=bytes(60_000))
-ANOTHER_ARCHIVE: Final = ResolverArchive(digest="1111111111", content=bytes(60_000))
+ARCHIVE: Final = ResolverArchive(bytes(60_000))
+ANOTHER_ARCHIVE: Final = ResolverArchive(bytes([1]) * 60_000)
 
 _SOURCES: Final = str(Path(tfcluster_operator.__file__).parent)
 #: Python 3.12 does not call these any more.

@@ -46,6 +46,7 @@ GOALS = {
     ("create-1x300", 2, False),
     ("create-1x2000", 2, False),
     ("create-1x5000", 2, False),
+    ("create-1x5000", 120, False),
     ("create-100x2", 2, False),
     ("create-1x2000", 80, False),
     ("ready-100x100", 0.9, True),

@@ -124,6 +124,7 @@ def test_watch_that_is_dropped_writes_nothing(launched, fault_proxy, audit):
         lambda of_pods: all(any(one["type"] == "PodScheduled" for one in of_pod) for of_pod in of_pods),
         what="the scheduler has looked at all pods",
     )
+    await_another_pass(launched, "c")
     position = audit.await_quiet(OPERATOR_USER, namespace=launched.namespace)
     for drop in (fault_proxy.drop_watches, fault_proxy.expire_watches):
         eventually(fault_proxy.open_watches, lambda found: found == WATCHED, what="all five are watched")

@@ -144,7 +144,7 @@ def test_behaviour_08_owner_references(world):
         "blockOwnerDeletion": True,
     }
 
-    assert len(found) == 6 + 3 + 1
+    assert len(found) == 6 + 2 + 1
     assert {n: thing["metadata"]["ownerReferences"] for n, thing in found.items()} == {n: [owner] for n in found}
 
 

@@ -212,13 +212,13 @@ def robbed(history: Sequence[Any], moments: Mapping[int, Moment]) -> Iterator[st
     for revision, kind, resource, body in history:
         metadata = body["metadata"]
         key = (metadata.get("namespace", ""), metadata["name"])
+        deleted = resource == "configmaps" and kind == "DELETED" and moments[revision].user == dialect.OPERATOR
+        if deleted and key[1] == dialect.RESOLVER and any(key in of_pod for of_pod in mounted.values()):
+            yield f"{stable(resource, key[1])} is deleted from under a pod at revision {revision}"
         if resource == "pods":
             over = kind == "DELETED" or body["status"].get("phase") in {"Succeeded", "Failed"}
             volumes = () if over else body["spec"].get("volumes") or ()
             mounted[metadata["uid"]] = {(key[0], one.get("configMap", {}).get("name")) for one in volumes}
-        elif resource == "configmaps" and kind == "DELETED" and any(key in of_pod for of_pod in mounted.values()):
-            if moments[revision].user == dialect.OPERATOR and key[1] == dialect.RESOLVER:
-                yield f"{stable(resource, key[1])} is deleted from under a pod at revision {revision}"
 
 
 def unprotected(history: Sequence[Any], moments: Mapping[int, Moment]) -> Iterator[str]:

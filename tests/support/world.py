@@ -213,7 +213,8 @@ class World:
         )
 
     def await_status(self, name: str, accept: Callable[[Object], object], *, what: str) -> Object:
-        return eventually(lambda: self.status(name), accept, what=what)
+        """Return the status once it is as it should be; a new TFCluster is not reported on for up to a second."""
+        return eventually(lambda: self.status(name), lambda s: s.get("observedGeneration") and accept(s), what=what)
 
 
 def is_settled(cluster: Object) -> bool:

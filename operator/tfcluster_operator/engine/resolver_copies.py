@@ -58,13 +58,13 @@ class ResolverCopies:
             Seconds until it wants another look, or None where events are enough.
 
         Raises:
-            RetryLater: the API server did not answer.
+            RetryLater: the API server did not answer, or another operator may lead by now.
         """
         try:
             return await self._sweep(namespace)
-        except (errors.ServerError, errors.UnreachableError) as error:
-            raise RetryLater(str(error)) from error
-        except errors.ApiError as error:
+        except errors.KubeError as error:
+            if not isinstance(error, errors.ApiError) or isinstance(error, errors.ServerError):
+                raise RetryLater(str(error)) from error
             _log.warning("copies of the resolver in %s stay for now: %s", namespace, error)
             return _REFUSED
 

@@ -204,7 +204,7 @@ class Executor:
         try:
             yield
         finally:
-            if self._under_way[copy] is over:
+            if self._under_way.get(copy) is over:
                 del self._under_way[copy]
             over.set()
 

@@ -127,7 +127,7 @@ class KopfWatch:
         pauses = _Pauses()
         while True:
             try:
-                await census.take(self._requests, self._namespace, everything=False)
+                await self._look_for_the_kind()
                 # NB: kopf looks there once, and what it does not find then it never watches.
                 await census.discover(self._requests)
             except (errors.KubeError, msgspec.DecodeError) as error:
@@ -143,6 +143,14 @@ class KopfWatch:
                 self.refused = ""
                 return
             await asyncio.sleep(pauses.next())
+
+    async def _look_for_the_kind(self) -> None:
+        try:
+            await census.take(self._requests, self._namespace, everything=False)
+        except errors.NotFoundError:
+            # NB: what has no kind is not there; whatever waits to know all TFClusters need not wait for the kind.
+            self._listener.clusters_listed(self._namespace, ())
+            raise
 
     async def _watch(self) -> None:
         """Run a kopf until it ends, and leave nothing of it behind.

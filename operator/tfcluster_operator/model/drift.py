@@ -129,9 +129,9 @@ def keeping(pod: ObservedPod, *, labels: Mapping[str, str]) -> dict[str, Any] | 
     return {"metadata": metadata} if metadata else None
 
 
-def unhiding(pod: ObservedPod, cluster: str) -> dict[str, Any] | None:
-    """Give the patch that makes a pod visible to our watch again, or None where it is: the watch selects by label."""
-    if naming.LABEL_CLUSTER in pod.meta.labels:
+def unhiding(child: ObservedPod | ObservedConfigMap, cluster: str) -> dict[str, Any] | None:
+    """Give the patch that makes a child visible to our watch again, or None where it is: the watch selects by label."""
+    if naming.LABEL_CLUSTER in child.meta.labels:
         return None
     return {"metadata": {"labels": {naming.LABEL_CLUSTER: cluster}}}
 

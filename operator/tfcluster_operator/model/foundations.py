@@ -151,6 +151,9 @@ def plan_surplus_objects(roster: Roster, story: Story) -> None:
     for copy in roster.copies:
         if copy.meta.name not in roster.mounted:
             _free("ConfigMap", copy, reasons.UNUSED, story)
+        elif change := drift.unhiding(copy, roster.cluster.name):
+            patch = Patch("ConfigMap", copy.meta.name, copy.meta.uid, change, reasons.REPAIRED)
+            story.do("publish", patch, gate=object_gate("ConfigMap", copy.meta.name))
 
 
 def _free(kind: Kind, one: ObservedService | ObservedConfigMap, reason: str, story: Story) -> None:

@@ -112,7 +112,8 @@ class _Taking:
         """Enter what one task's pod tells."""
         pod, index = place.own, place.task.index
         if pod is None:
-            if place.stage is Stage.MISSING and index in self.started and index not in self.completed:
+            # NB: also where somebody else's pod has taken the name already.
+            if index in self.started and index not in self.completed:
                 self._lose(index, Lost("", 0))
             return
         if pod.incarnation != self._record.incarnation:

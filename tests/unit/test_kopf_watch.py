@@ -152,9 +152,10 @@ def test_the_kind_may_be_deleted_and_made_again():
             server.remove("x", tell=False)
             server.end_watches()
             await until(lambda: not found.watches[0].synced.is_set(), "it says that the kind is gone")
+            await until(lambda: not found.ear.alive, "with the kind its objects are gone")
             server.kind_served = server.kind_discovered = True
             server.put("y")
-            await until(lambda: found.ear.alive == {"y"}, "x is forgotten, y is known")
+            await until(lambda: found.ear.alive == {"y"}, "y is known")
             assert found.watches[0].synced.is_set()
 
     play(story)

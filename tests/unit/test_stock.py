@@ -315,6 +315,22 @@ def test_loss_is_counted_once_and_when_it_is_seen():
     assert (once.started, twice) == (frozenset(), once)
 
 
+def test_loss_is_counted_once_where_somebody_took_the_name_at_once():
+    """The pod was deleted and another made under its name before anybody looked: it is lost all the same."""
+    cluster = make_cluster({"worker": 2})
+    world = settled(cluster)
+    known = stock(cluster, world)
+    world.delete("Pod", "demo-worker-1", force=True)
+    world.create("Pod", {"metadata": {"name": "demo-worker-1", "namespace": cluster.namespace}, "spec": {}})
+
+    once = stock(cluster, world, known)
+    world.delete("Pod", "demo-worker-1", force=True)
+    twice = stock(cluster, world, once)
+
+    assert (once.of("worker").replaced, once.of("worker").started) == (1, frozenset({0}))
+    assert twice.of("worker").replaced == 1
+
+
 def test_deletion_of_our_own_is_no_loss():
     """It is written down before it is done: after a crash nobody takes it for somebody else's."""
     cluster = make_cluster({"worker": 3})

@@ -42,6 +42,11 @@ class Program(socketserver.ThreadingTCPServer):
     def port(self) -> int:
         return self.server_address[1]
 
+    def server_close(self) -> None:
+        # NB: else its thread goes on polling a closed socket's number, which is soon another's, for as long as pytest.
+        self.shutdown()
+        super().server_close()
+
 
 class _Answer(socketserver.StreamRequestHandler):
     server: Program

@@ -78,7 +78,17 @@ def test_lifted_gates_are_open_and_remember():
     lifted = refused(5).lifted(NOW)
 
     assert (lifted.closed(GATE, NOW), lifted.tried(GATE)) == (None, 5)
-    assert lifted.after({GATE: QUOTA}, (), (), NOW).gates[GATE].until == NOW + 32
+    assert lifted.after({GATE: QUOTA}, (), (), NOW).tried(GATE) == 6
+
+
+def test_pauses_begin_again_after_what_may_let_things_pass():
+    """The quota is counted seconds after the pods have gone: refusals before and between do not add up to a minute."""
+    found = refused(6)
+    for _ in range(3):
+        found = found.lifted(NOW).after({GATE: QUOTA}, (), (), NOW)
+
+    assert found.gates[GATE].until == NOW + 1
+    assert found.after({GATE: QUOTA}, (), (), NOW).gates[GATE].until == NOW + 2
 
 
 # --- in a plan

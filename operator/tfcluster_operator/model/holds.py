@@ -34,11 +34,15 @@ _REPAIRS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """One closed gate: how often in a row it was closed, until when (seconds since the epoch), and why."""
+    """One closed gate: how often in a row it was closed, until when (seconds since the epoch), and why.
+
+    ``pause`` is how many seconds it was closed for; 0 once something happened that may let through what was refused.
+    """
 
     times: int
     until: float
     finding: Finding
+    pause: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +129,10 @@ class Holds:
             same = before is not None and _same_but_for_numbers(before.finding, finding)
             told = before.finding if before is not None and same else finding
             longest = _IN_VIEW_OF_A_NEW_KIND if _NEW_KIND in finding.message else LONGEST_PAUSE
-            gates[gate] = Hold(times, now + min(longest, FIRST_PAUSE * 2.0 ** (times - 1)), told)
+            # NB: a quota is counted again some seconds after a pod has gone, which lifts holds: what is refused until
+            # then says nothing of how long it will be refused.
+            pause = min(longest, 2 * before.pause or FIRST_PAUSE) if before and times > 1 else FIRST_PAUSE
+            gates[gate] = Hold(times, now + pause, told, pause)
         quarrels = {name: one for name, one in self.quarrels.items() if now - one.last < _FORGOTTEN_AFTER}
         for action in done:
             what, name = _repair(action)
@@ -136,9 +143,13 @@ class Holds:
         return Holds(gates, quarrels)
 
     def lifted(self, now: float) -> Holds:
-        """Give the holds after something happened that may let refused things pass: an edit, a pod that went."""
+        """Give the holds after something happened that may let refused things pass: an edit, a pod that went.
+
+        What is refused still is tried again after short pauses that grow again, as carefully as before.
+        """
         return replace(
-            self, gates={gate: replace(hold, until=min(hold.until, now)) for gate, hold in self.gates.items()}
+            self,
+            gates={gate: replace(hold, until=min(hold.until, now), pause=0.0) for gate, hold in self.gates.items()},
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final
 
@@ -46,7 +46,7 @@ _CALLS = never_more("calls beyond one for each object, a cluster", "calls_beyond
 
 def _creation(shape: Shape, limit: float, pairs: int, *more: Goal) -> Measurement:
     async def measure(stage: Stage, name: str, runs: int) -> Result:
-        return await creation.creation(stage, name, shape, runs)
+        return await creation.creation(stage, name, replace(shape, scheduled=False), runs)
 
     declared = " (both sides POST TFClusters)" if shape.clusters > 1 else ""
     summary = f"{shape}: from the first POST until all objects exist{declared}"
@@ -64,7 +64,7 @@ def _readiness(shape: Shape) -> Measurement:
 
 def _tfjob(shape: Shape) -> Measurement:
     async def measure(stage: Stage, name: str, runs: int) -> Result:
-        return await tfjob.against_tfjob(stage, name, shape, runs)
+        return await tfjob.against_tfjob(stage, name, replace(shape, scheduled=False), runs)
 
     summary = f"{shape}: the operator beside TFJob, with its default and with tuned settings"
     return Measurement(f"tfjob-{shape}", summary, Where.PLANE, _LARGE, measure, by_name_only=True)

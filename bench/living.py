@@ -15,7 +15,7 @@ from bench.stage import Stage
 from tests.support.objects import PODS, TFCLUSTERS
 from tests.support.rbac import OPERATOR_USER
 
-SHAPE = Shape(1, 300)
+SHAPE = Shape(1, 300, scheduled=False)
 
 
 async def life(stage: Stage, name: str, pairs: int) -> Result:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tests.support.manifests import pod_template, tfcluster
@@ -14,6 +14,8 @@ class Shape:
 
     clusters: int
     tasks: int
+    scheduled: bool = True
+    """False: its pods name a scheduler that is not there, so that nobody else works on them."""
 
     def __str__(self) -> str:
         return f"{self.clusters}x{self.tasks}"
@@ -33,8 +35,8 @@ class Shape:
     def scaled(self, scale: float) -> Shape:
         """Give a shape with so many times the tasks, by fewer clusters or, where there is one, by a smaller one."""
         if self.clusters == 1:
-            return Shape(1, max(2, round(self.tasks * scale)))
-        return Shape(max(2, round(self.clusters * scale)), self.tasks)
+            return replace(self, tasks=max(2, round(self.tasks * scale)))
+        return replace(self, clusters=max(2, round(self.clusters * scale)))
 
     @property
     def total_tasks(self) -> int:
@@ -46,6 +48,8 @@ class Shape:
         template = pod_template(
             command=["python", "-m", "train", "--steps=1000"], resources={"limits": {"cpu": "1", "memory": "1Gi"}}
         )
+        if not self.scheduled:
+            template["spec"]["schedulerName"] = "nobody"
         made = []
         for i in range(self.clusters):
             cluster = tfcluster(f"train-{i:04}").metadata(namespace=namespace)

@@ -317,7 +317,21 @@ def _settings() -> kopf.OperatorSettings:
     # NB: a page is read in one go, and a TFCluster may have 100 kB: nothing else runs meanwhile, a renewal included.
     settings.watching.chunk_size = 100
     settings.queueing.idle_timeout = 1.0
+    settings.persistence.diffbase_storage = _NoDifferences()
     return settings
+
+
+class _NoDifferences(kopf.DiffBaseStorage):
+    """Saves kopf the copy of each TFCluster in which its handlers of changes, of which there are none, look."""
+
+    def build(self, **_: Any) -> kopf.BodyEssence:
+        return kopf.BodyEssence()
+
+    def fetch(self, **_: Any) -> kopf.BodyEssence | None:
+        return None
+
+    def store(self, **_: Any) -> None:
+        raise AssertionError("kopf writes nothing to TFClusters")
 
 
 async def _end(tasks: Collection[asyncio.Task[Any]]) -> None:

@@ -204,11 +204,7 @@ class Reconciler:
         roster, stuck = await self._look(cluster, memory)
         roster, known, planned = await self._decide(roster, memory)
         # NB: an event of a moment ago proves little: it may be the echo of our own status, behind which it is deleted.
-        known_to_exist = memory.heard_of and not (memory.visited and planned.creates)
-        if planned.groups and not known_to_exist and await self._parents.is_leaving(key, cluster.uid):
-            # NB: children vanish when the garbage collector is at work, and it may be ahead of kopf's watch.
-            self._parents.remove(key, cluster.uid)
-            return None
+        known_to_exist = not planned.groups or (memory.heard_of and not (memory.visited and planned.creates))
         memory.heard_of, memory.visited = False, True
         changed = await self._revisions.changed_fields(roster, known)
         closed, unwritten = [EVIDENCE] if memory.outdated else [], False
@@ -223,10 +219,16 @@ class Reconciler:
                     if (again := await self._write(key, cluster, status, memory, urgent=True)) is not None:
                         return again
                 self._journal.failures_counted(cluster, known)
+                # NB: the status of one that is no more, is being deleted, or has another's name is not written so.
+                known_to_exist = True
             except errors.ApiError:
                 unwritten = True
                 if known.holds_evidence(written):
                     closed.append(EVIDENCE)
+        if not known_to_exist and await self._parents.is_leaving(key, cluster.uid):
+            # NB: children vanish when the garbage collector is at work, and it may be ahead of kopf's watch.
+            self._parents.remove(key, cluster.uid)
+            return None
         self._journal.pass_begins(memory.account, planned.actions)
         outcome = await self._executor.carry_out(planned, cluster, closed=closed)
         self._journal.carried_out(roster, known, memory.account, outcome, {*changed.values()})

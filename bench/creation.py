@@ -9,7 +9,7 @@ from collections import Counter
 from bench.arena import Arena, declare, opened, recorded, settled
 from bench.bare_client import BareClient, Posted, bare_client, bare_declarations, bare_requests, children_of
 from bench.book import Result
-from bench.cpu import cpu_seconds
+from bench.cpu import Idleness, cpu_seconds
 from bench.pairs import Run, best_concurrency, take_pairs
 from bench.shapes import Shape
 from bench.stage import Stage
@@ -68,10 +68,10 @@ class _Yardstick:
         await self._bare.load([*self._declarations, *requests], concurrency=concurrency)
         server, own = arena.world.server_cpu_seconds(), cpu_seconds([self._bare.pid])
         reached = arena.observer.reached(added=len(requests))
-        begin = time.perf_counter()
+        idleness, begin = Idleness(), time.perf_counter()
         await self._bare.send()
-        took = await reached - begin
-        run = Run(took, cpu_seconds([self._bare.pid]) - own, arena.world.server_cpu_seconds() - server)
+        took, idle = await reached - begin, idleness.share()
+        run = Run(took, cpu_seconds([self._bare.pid]) - own, arena.world.server_cpu_seconds() - server, idle)
         await arena.clear()
         return run
 
@@ -83,14 +83,15 @@ async def _ours(arena: Arena, shape: Shape, objects: int, result: Result) -> Run
     world.operator.forget_peak()
     server, own = world.server_cpu_seconds(), cpu_seconds([world.operator.pid])
     reached = arena.observer.reached(added=objects)
-    begin = time.perf_counter()
+    idleness, begin = Idleness(), time.perf_counter()
     await declare(arena, shape)
     declared = time.perf_counter() - begin
-    took = await reached - begin
+    took, idle = await reached - begin, idleness.share()
     await settled(arena, shape)
-    run = Run(took, cpu_seconds([world.operator.pid]) - own, world.server_cpu_seconds() - server)
+    run = Run(took, cpu_seconds([world.operator.pid]) - own, world.server_cpu_seconds() - server, idle)
     await asyncio.to_thread(world.audit.await_quiet, OPERATOR_USER)
-    calls = await asyncio.to_thread(world.audit.since, position, user=OPERATOR_USER)
+    answered = await asyncio.to_thread(world.audit.since, position, user=OPERATOR_USER)
+    calls = [call for call in answered if call.verb != "watch"]  # one that ended meanwhile is opened again
     result.add(
         declared_s=declared,
         calls=len(calls),

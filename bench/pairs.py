@@ -22,6 +22,8 @@ class Run:
     seconds: float
     own_cpu: float
     server_cpu: float
+    idle: float | None = None
+    """Which part of the machine's processor time nobody used meanwhile."""
 
 
 Side = Callable[[], Awaitable[Run]]
@@ -31,7 +33,8 @@ async def take_pairs(result: Result, ours: Side, bare: Side, *, pairs: int) -> N
     """Measure pairs into a result.
 
     Args:
-        result: gets the series ours_s, bare_s, ours_cpu_s, bare_cpu_s, ours_server_cpu_s and bare_server_cpu_s.
+        result: gets the series ours_s, bare_s, ours_cpu_s, bare_cpu_s, ours_server_cpu_s and bare_server_cpu_s, and
+            ours_idle and bare_idle where that was measured.
         ours: one run of the operator.
         bare: one run of the bare client.
         pairs: how many.
@@ -47,6 +50,7 @@ async def take_pairs(result: Result, ours: Side, bare: Side, *, pairs: int) -> N
                     f"{name}_s": run.seconds,
                     f"{name}_cpu_s": run.own_cpu,
                     f"{name}_server_cpu_s": run.server_cpu,
+                    **({} if run.idle is None else {f"{name}_idle": run.idle}),
                 }
             )
         now = {name: of[-1] for name, of in result.series.items() if name in {"ours_s", "bare_s"}}

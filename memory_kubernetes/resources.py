@@ -201,6 +201,14 @@ DEFAULT_RESOURCES: Final[tuple[Resource, ...]] = (
         generation=True,
         short_names=("netpol",),
     ),
+    Resource(
+        plural="poddisruptionbudgets",
+        kind="PodDisruptionBudget",
+        group="policy",
+        status=True,
+        generation=True,
+        short_names=("pdb",),
+    ),
     Resource(plural="events", kind="Event", create_on_update=True, short_names=("ev",)),
     Resource(
         plural="leases",

@@ -28,6 +28,7 @@ from tfcluster.validation import misfits, problems
 from tfcluster.view_changes import ViewChange, view_changes
 from tfcluster_operator.manifests.service import build_service
 from tfcluster_operator.model import ledger, naming
+from tfcluster_operator.model.budgets import budgets_of
 from tfcluster_operator.model.observed import Observed
 from tfcluster_operator.model.parse import InvalidSpecError, is_ours, parse
 from tfcluster_operator.model.roster import Roster, call_roll
@@ -203,17 +204,27 @@ def _objects(before: Roster | None, after: Roster) -> Iterator[ObjectChange]:
     elif build_service(before.cluster)["spec"] != build_service(replace(after.cluster, uid=before.cluster.uid))["spec"]:
         yield ObjectChange("change", "Service", service)
     old = {} if before is None else {policy.name: policy.digest for policy, _ in before.policies}
-    new = {policy.name: policy.digest for policy, _ in after.policies}
-    for name in sorted({*old, *new}):
-        if name not in new:
-            yield ObjectChange("delete", "NetworkPolicy", name)
-        elif name not in old:
-            yield ObjectChange("create", "NetworkPolicy", name)
-        elif old[name] != new[name]:
-            yield ObjectChange("change", "NetworkPolicy", name)
+    yield from _differences("NetworkPolicy", old, {policy.name: policy.digest for policy, _ in after.policies})
+    kept = {} if before is None else _budgets(before)
+    yield from _differences("PodDisruptionBudget", kept, _budgets(after))
     jobs = frozenset() if before is None else frozenset(job.name for job in before.cluster.jobs)
     for job in after.cluster.jobs:
         if job.name not in jobs:
             yield ObjectChange("create", "ConfigMap", naming.view_name(after.cluster.name, job.name))
     for name in sorted(jobs - {job.name for job in after.cluster.jobs}):
         yield ObjectChange("delete", "ConfigMap", naming.view_name(after.cluster.name, name))
+
+
+def _budgets(roster: Roster) -> dict[str, str]:
+    """Give the digest of each PodDisruptionBudget that a declaration asks for, by its name."""
+    return {budget.name: budget.digest for budget in budgets_of(roster)}
+
+
+def _differences(kind: str, old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[ObjectChange]:
+    for name in sorted({*old, *new}):
+        if name not in new:
+            yield ObjectChange("delete", kind, name)
+        elif name not in old:
+            yield ObjectChange("create", kind, name)
+        elif old[name] != new[name]:
+            yield ObjectChange("change", kind, name)

@@ -23,6 +23,7 @@ from tfcluster.kubernetes_api import (
     CONFIG_MAPS,
     DEFINITIONS,
     DEPLOYMENTS,
+    DISRUPTION_BUDGETS,
     EVENTS,
     LEASES,
     NETWORK_POLICIES,
@@ -57,7 +58,8 @@ A report of `tfcluster report`, version {version}, of TFCluster {namespace}/{nam
 What is in it
   status.txt, status.json      what `tfcluster status` says
   doctor.txt, doctor.json      what `tfcluster doctor` says
-  cluster/                     the TFCluster, its pods, Service, views, NetworkPolicies, events, and its quotas
+  cluster/                     the TFCluster, its pods, Service, views, NetworkPolicies,
+                               PodDisruptionBudgets, events, and its quotas
   logs/                        the ends of the logs of its tasks, of failed pods that are kept, too
   operator/                    the operator's Deployment, pods, Lease, logs and metrics
   nodes.yaml                   what nodes there are: sizes, versions, conditions
@@ -152,6 +154,7 @@ class Report:
                 "services": partial(api.list, SERVICES, labels=labels),
                 "views": partial(api.list, CONFIG_MAPS, labels=f"{labels},{naming.LABEL_JOB}"),
                 "networkpolicies": partial(api.list, NETWORK_POLICIES, labels=labels),
+                "poddisruptionbudgets": partial(api.list, DISRUPTION_BUDGETS, labels=labels),
                 "events": partial(api.list, EVENTS),
                 "quotas": partial(api.list, RESOURCE_QUOTAS),
                 "nodes": partial(api.list, NODES),
@@ -172,6 +175,8 @@ class Report:
         self._objects("cluster/services.yaml", self._known("services", found["services"]))
         self._objects("cluster/views.yaml", self._known("views", found["views"]), files=True)
         self._objects("cluster/networkpolicies.yaml", self._known("networkpolicies", found["networkpolicies"]))
+        budgets = self._known("poddisruptionbudgets", found["poddisruptionbudgets"])
+        self._objects("cluster/poddisruptionbudgets.yaml", budgets)
         self._objects("cluster/quotas.yaml", self._known("quotas", found["quotas"]))
         names = {self._name, *map(_name_of, pods)}
         events = [one for one in self._known("events", found["events"]) if _about(one) in names]

@@ -96,6 +96,31 @@ def test_policy_has_no_type_errors(server: Objects, people: As):  # noqa: ARG001
     assert found["status"]["typeChecking"] == {}
 
 
+def test_who_holds_up_drains_needs_the_right_to_disruption_budgets(server: Objects, people: As):
+    """A disruptionBudget holds up whoever drains a node; who has not changed it is not asked."""
+    grant(server, "dora", HOME, {**CLUSTERS, **CREATES_PODS})
+    dora = people("dora")
+    body = manifest("kept")
+    body["spec"]["jobs"]["worker"]["disruptionBudget"] = {"minAvailable": 1}
+
+    told = eventually(lambda: refusal(lambda: dry(dora, HOME, body)), what="dora may create pods")
+    assert '"dora" may not create poddisruptionbudgets in namespace' in told
+    assert refusal(lambda: dry(dora, HOME, manifest("kept"))) == ""
+
+    server.create(TFCLUSTERS, HOME, body)
+    assert refusal(lambda: dora.patch(TFCLUSTERS, HOME, "kept", {"spec": {"jobs": {"worker": {"replicas": 2}}}})) == ""
+    change = {"spec": {"jobs": {"worker": {"disruptionBudget": {"minAvailable": "100%"}}}}}
+    assert "poddisruptionbudgets" in refusal(lambda: dora.patch(TFCLUSTERS, HOME, "kept", change))
+
+    grant(server, "dora", HOME, {("policy", "poddisruptionbudgets"): ["create"]})
+    eventually(
+        lambda: refusal(lambda: dora.patch(TFCLUSTERS, HOME, "kept", change)),
+        lambda message: message == "",
+        what="dora may hold up drains",
+    )
+    server.delete(TFCLUSTERS, HOME, "kept")
+
+
 def test_who_lets_others_in_needs_the_right_to_network_policies(server: Objects, people: As):
     """AllowFrom opens what another policy closes; who has not changed it is not asked, and who only closes is not."""
     grant(server, "ian", HOME, {**CLUSTERS, **CREATES_PODS})

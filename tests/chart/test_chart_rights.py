@@ -15,6 +15,7 @@ RULES = {
     ("", "services"): ["create", "delete", "list", "patch", "watch"],
     ("", "configmaps"): ["create", "delete", "list", "patch", "watch"],
     ("networking.k8s.io", "networkpolicies"): ["create", "delete", "list", "patch", "watch"],
+    ("policy", "poddisruptionbudgets"): ["create", "delete", "list", "patch", "watch"],
     ("", "events"): ["create"],
 }
 VIEWER_RULES = {

@@ -72,7 +72,14 @@ ALL_SET = training(
     failedPodsHistoryLimit=3,
     managedBy=OURS,
     resolver={"delivery": "None", "tfConfig": "Environment"},
-).job("worker", restartPolicy="ExitCode", restartScope="Cluster", startAfter=["ps"], drainSeconds=60)
+).job(
+    "worker",
+    restartPolicy="ExitCode",
+    restartScope="Cluster",
+    startAfter=["ps"],
+    drainSeconds=60,
+    disruptionBudget={"minAvailable": "50%"},
+)
 
 GOOD = [
     accepted("every field of a cluster's life at once", ALL_SET),
@@ -82,6 +89,10 @@ GOOD = [
         for value in ("Recreate", "RollingUpdate", "OnDelete")
     ),
     *(accepted(f"maxUnavailable {value}", rolling(value)) for value in (1, 10_000, "1%", "9%", "25%", "99%", "100%")),
+    *(
+        accepted(f"minAvailable {value}", worker(disruptionBudget={"minAvailable": value}))
+        for value in (1, 10_000, "1%", "100%")
+    ),
     accepted("a rolling update at its own pace", rolling(None, rollingUpdate={})),
     *(
         accepted(f"resolver.delivery {value}", worker().spec(resolver={"delivery": value}))
@@ -216,6 +227,15 @@ VALUES = [
             ("+100%", "may not be more than 4"),
             (2.5, "must be of type integer,string"),
             (True, "must be of type integer,string"),
+        )
+    ),
+    *(
+        wrong(
+            f"{WORKER}.disruptionBudget.minAvailable", value, worker(disruptionBudget={"minAvailable": value}), remedy
+        )
+        for value, remedy in (
+            *((value, NUMBER_OR_SHARE) for value in (0, -1, 10_001, "0%", "101%", "25", "")),
+            (2.5, "must be of type integer,string"),
         )
     ),
     wrong(

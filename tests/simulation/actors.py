@@ -126,9 +126,16 @@ def open_the_ports(world: World) -> None:
         world.kube.patch("networkpolicies", NAMESPACE, name, {"spec": {"ingress": [{}]}}, user="somebody")
 
 
+def protect_everybody(world: World) -> None:
+    """Let the budgets keep more pods than they should, and others' besides, as somebody in a hurry does."""
+    for one in world.kube.list("poddisruptionbudgets", NAMESPACE):
+        change = {"spec": {"minAvailable": 9, "selector": {"matchLabels": {"tfcluster.dev/job": None, "app": "other"}}}}
+        world.kube.patch("poddisruptionbudgets", NAMESPACE, one["metadata"]["name"], change, user="somebody")
+
+
 def strip_labels(world: World) -> None:
     """Take the operator's labels off all its objects."""
-    for kind in ("pods", "services", "networkpolicies", "configmaps"):
+    for kind in ("pods", "services", "networkpolicies", "poddisruptionbudgets", "configmaps"):
         for found in world.kube.list(kind, NAMESPACE):
             ours = [label for label in found["metadata"].get("labels") or {} if label.startswith("tfcluster.dev/")]
             forged = found["metadata"]["name"] == dialect.RESOLVER and not dialect.is_our_copy(found)
@@ -277,7 +284,7 @@ def _strip_owners(world: World) -> None:
 
 def _see_late(world: World) -> None:
     """Let every watch of the operator lag behind."""
-    for resource in ("pods", "configmaps", "networkpolicies", "services"):
+    for resource in ("pods", "configmaps", "networkpolicies", "poddisruptionbudgets", "services"):
         world.faults.see_late(resource, 3.0)
 
 

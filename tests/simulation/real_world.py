@@ -9,13 +9,14 @@ from typing import Any, Final
 from simulation import dialect
 from simulation.dialect import CLUSTER
 from simulation.workloads import Workload
-from support.objects import CONFIG_MAPS, NETWORK_POLICIES, PODS, SERVICES, TFCLUSTERS, Objects
+from support.objects import CONFIG_MAPS, DISRUPTION_BUDGETS, NETWORK_POLICIES, PODS, SERVICES, TFCLUSTERS, Objects
 from support.pods import StandInKubelet
 
 _KINDS: Final = {
     "pods": PODS,
     "services": SERVICES,
     "networkpolicies": NETWORK_POLICIES,
+    "poddisruptionbudgets": DISRUPTION_BUDGETS,
     "configmaps": CONFIG_MAPS,
     "tfclusters": TFCLUSTERS,
 }

@@ -179,7 +179,7 @@ def _edit_second(**spec: Any) -> Act:
 
 def gone(world: World) -> bool:
     """Tell whether nothing of any cluster is left."""
-    kinds = ("tfclusters", "pods", "services", "networkpolicies", "configmaps")
+    kinds = ("tfclusters", "pods", "services", "networkpolicies", "poddisruptionbudgets", "configmaps")
     return not any(world.kube.list(kind, NAMESPACE) for kind in kinds)
 
 
@@ -214,6 +214,19 @@ def policies_are(*names: str) -> Until:
     return until
 
 
+def budgets_are(**least: int) -> Until:
+    """Make a test of how many tasks of each job an eviction must leave, and that the budgets protect no others."""
+
+    def until(world: World) -> bool:
+        found = world.kube.list("poddisruptionbudgets", NAMESPACE)
+        kept = {one["metadata"]["name"]: one["spec"]["minAvailable"] for one in found}
+        selected = [one["spec"]["selector"]["matchLabels"] for one in found]
+        ours = all(labels.keys() == {"tfcluster.dev/cluster", "tfcluster.dev/job"} for labels in selected)
+        return ours and kept == {f"c-{job}": number for job, number in least.items()}
+
+    return until
+
+
 def _leaves(job: str, *tasks: int) -> Until:
     """Make a test of which tasks of a job every view says leave, from and up to; none where they are left out."""
     said = {job: [list(tasks)]} if tasks else {}
@@ -224,6 +237,10 @@ def _leaves(job: str, *tasks: int) -> Until:
         return bool(views) and all(view.get("leaving", {}) == said for view in views)
 
     return until
+
+
+def _keep(least: int | str) -> dict[str, Any]:
+    return {"disruptionBudget": {"minAvailable": least}}
 
 
 def both(*tests: Until) -> Until:
@@ -529,6 +546,27 @@ def _workloads() -> tuple[Workload, ...]:
             ),
         ),
         Workload(
+            "budgets",
+            (
+                Step(
+                    "create",
+                    _declare({"ps": job(2, **_keep("100%")), "worker": job(2, **_keep(1))}),
+                    both(ready, budgets_are(ps=2, worker=1)),
+                ),
+                Step("edited", actors.protect_everybody, both(ready, budgets_are(ps=2, worker=1))),
+                Step("labels", actors.strip_labels, both(ready, budgets_are(ps=2, worker=1))),
+                Step("deleted", _delete("poddisruptionbudgets", "c-ps"), budgets_are(ps=2, worker=1)),
+                Step("scale", _edit({"ps": {"replicas": 3}}), both(ready, budgets_are(ps=3, worker=1))),
+                Step("one ends", _exit(0, "ps-0"), budgets_are(ps=2, worker=1)),
+                Step("no more", _edit({"worker": {"disruptionBudget": None}}), budgets_are(ps=2)),
+                Step(
+                    "the workers end",
+                    _exit(0, "worker-0", "worker-1"),
+                    both(over("Succeeded", "TasksSucceeded"), budgets_are()),
+                ),
+            ),
+        ),
+        Workload(
             "swapped pod",
             (
                 Step("create", _declare({"worker": job(2)}), ready),
@@ -635,7 +673,8 @@ def _delete_and_create(world: World) -> None:
 
 
 def _nothing_is_left(world: World) -> bool:
-    return not any(world.kube.list(kind, NAMESPACE) for kind in ("pods", "services", "networkpolicies", "configmaps"))
+    kinds = ("pods", "services", "networkpolicies", "poddisruptionbudgets", "configmaps")
+    return not any(world.kube.list(kind, NAMESPACE) for kind in kinds)
 
 
 WORKLOADS: Final[Mapping[str, Workload]] = {one.name: one for one in _workloads()}

@@ -19,6 +19,7 @@ OPERATOR_RULES: Final = (
     ("", "services", ("create", "delete", "list", "patch", "watch")),
     ("", "configmaps", ("create", "delete", "list", "patch", "watch")),
     ("networking.k8s.io", "networkpolicies", ("create", "delete", "list", "patch", "watch")),
+    ("policy", "poddisruptionbudgets", ("create", "delete", "list", "patch", "watch")),
     ("", "events", ("create",)),
 )
 

@@ -10,6 +10,7 @@ from typing import Any
 from .manifests import tfcluster
 from .objects import (
     CONFIG_MAPS,
+    DISRUPTION_BUDGETS,
     EVENTS,
     JSON_PATCH,
     NETWORK_POLICIES,
@@ -122,6 +123,9 @@ class World:
 
     def network_policies(self) -> dict[str, Object]:
         return {one["metadata"]["name"]: one for one in self.objects.list(NETWORK_POLICIES, self.namespace)}
+
+    def disruption_budgets(self) -> dict[str, Object]:
+        return {one["metadata"]["name"]: one for one in self.objects.list(DISRUPTION_BUDGETS, self.namespace)}
 
     def cluster(self, name: str) -> Object:
         return self.demand(TFCLUSTERS, name)

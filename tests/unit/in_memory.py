@@ -18,11 +18,13 @@ import msgspec
 from tfcluster_operator.kube import wire
 from tfcluster_operator.kube.store import Stores
 from tfcluster_operator.manifests import build_config_map, build_pod, build_service
+from tfcluster_operator.manifests.disruption_budget import build_disruption_budget
 from tfcluster_operator.manifests.network_policy import build_network_policy
 from tfcluster_operator.model import naming
 from tfcluster_operator.model.actions import (
     Action,
     CreateConfigMap,
+    CreateDisruptionBudget,
     CreateNetworkPolicy,
     CreatePod,
     CreateService,
@@ -256,6 +258,8 @@ class InMemoryWorld:
                 self.create("Service", build_service(cluster))
             case CreateNetworkPolicy(policy=policy):
                 self.create("NetworkPolicy", build_network_policy(cluster, policy))
+            case CreateDisruptionBudget(budget=budget):
+                self.create("PodDisruptionBudget", build_disruption_budget(cluster, budget))
             case CreateConfigMap(views=views):
                 self.create("ConfigMap", build_config_map(cluster, views))
             case CreatePod(task=task, view_digest=digest, attempt=attempt, incarnation=incarnation):

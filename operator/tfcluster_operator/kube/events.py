@@ -13,6 +13,7 @@ from tfcluster_operator.model import naming, reasons
 from tfcluster_operator.model.actions import (
     Action,
     CreateConfigMap,
+    CreateDisruptionBudget,
     CreateNetworkPolicy,
     CreatePod,
     CreateResolver,
@@ -120,7 +121,7 @@ def _deed(action: Action) -> tuple[str, str, str]:
             # NB: what failed is kept where the name is another: it is not replaced.
             again = "restarted in" if naming.first_pod_name(name)[1] and reason == reasons.POD_FAILED else "replaced"
             verb = "created" if reason == reasons.CREATED else again
-        case CreateService() | CreateNetworkPolicy() | CreateConfigMap() | CreateResolver():
+        case CreateService() | CreateNetworkPolicy() | CreateDisruptionBudget() | CreateConfigMap() | CreateResolver():
             verb = "created"
         case TryPod():
             verb = "tried"

@@ -25,6 +25,7 @@ from tfcluster_operator.model import naming, reasons
 from tfcluster_operator.model.actions import (
     Action,
     CreateConfigMap,
+    CreateDisruptionBudget,
     CreateNetworkPolicy,
     CreatePod,
     CreateResolver,
@@ -234,7 +235,13 @@ class Executor:
 
     async def _carry_out(self, action: Action, cluster: TFCluster, *, patience: float | None) -> None:
         match action:
-            case CreateService() | CreateNetworkPolicy() | CreateConfigMap() | CreateResolver():
+            case (
+                CreateService()
+                | CreateNetworkPolicy()
+                | CreateDisruptionBudget()
+                | CreateConfigMap()
+                | CreateResolver()
+            ):
                 await self._create(action, cluster, patience)
             case CreatePod():
                 await self._create_pod(action, cluster, patience)

@@ -24,7 +24,8 @@ from tfcluster_operator.model.observed import Child, ObservedConfigMap
 _log = logging.getLogger(__name__)
 
 #: NB: a ConfigMap may have a megabyte.
-_PAGES: Final = {"Pod": "500", "Service": "500", "NetworkPolicy": "500", "ConfigMap": "25"}
+_PAGES: Final = {"ConfigMap": "25"}
+_PAGE: Final = "500"
 #: So many small objects are read before others get a turn.
 _READ_AT_ONCE: Final = 100
 #: A server closes a watch after this many seconds; the spread keeps the watches from ending together.
@@ -115,7 +116,7 @@ class Informer:
 
     async def _list(self) -> None:
         children: list[Child] = []
-        params = {**self._selected, "limit": _PAGES[self._resource.kind]}
+        params = {**self._selected, "limit": _PAGES.get(self._resource.kind, _PAGE)}
         while True:
             body = await self._client.request("GET", self._resource.path(self._namespace), params=params)
             page, meta = self._resource.read_list(body)

@@ -19,6 +19,7 @@ from tfcluster_operator.model.observed import (
     Child,
     Observed,
     ObservedConfigMap,
+    ObservedDisruptionBudget,
     ObservedNetworkPolicy,
     ObservedPod,
     ObservedService,
@@ -220,7 +221,7 @@ class Stores:
     """
 
     def __init__(self, changed: Callable[[str, Name], None], now: Callable[[], float] = clocks.SYSTEM.wall) -> None:
-        kinds: tuple[Kind, ...] = ("Service", "ConfigMap", "NetworkPolicy", "Pod")
+        kinds: tuple[Kind, ...] = ("Service", "ConfigMap", "NetworkPolicy", "PodDisruptionBudget", "Pod")
         self._now = now
         self.of: dict[Kind, ChildStore] = {kind: ChildStore(changed, now) for kind in kinds}
         #: Objects that hold a name we need and carry none of our labels, so that no watch of ours shows them.
@@ -317,6 +318,10 @@ class Stores:
         others = tuple(cast("Iterable[ObservedNetworkPolicy]", self.of["NetworkPolicy"].others(cluster.namespace)))
         wanted = [policy.name for policy in policies_of(cluster, others)]
         policies = self._gather("NetworkPolicy", cluster, wanted)
+        budgeted = [job for job in cluster.jobs if job.min_available is not None]
+        budgets = self._gather(
+            "PodDisruptionBudget", cluster, [naming.budget_name(cluster.name, job.name) for job in budgeted]
+        )
         firsts = [naming.first_pod_names(cluster.name, job.name, job.replicas) for job in cluster.jobs]
         pods = self._gather("Pod", cluster, [name for of_job in firsts for name in of_job])
         return Observed(
@@ -324,6 +329,7 @@ class Stores:
             config_maps=cast("dict[str, ObservedConfigMap]", config_maps),
             network_policies=cast("dict[str, ObservedNetworkPolicy]", policies),
             other_policies=others,
+            budgets=cast("dict[str, ObservedDisruptionBudget]", budgets),
             pods=cast("dict[str, ObservedPod]", pods),
         )
 

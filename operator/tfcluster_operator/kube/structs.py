@@ -66,6 +66,11 @@ class NetworkPolicy(msgspec.Struct):
     spec: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
+class PodDisruptionBudget(msgspec.Struct):
+    metadata: Metadata
+    spec: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
 class Container(msgspec.Struct, rename="camel"):
     name: str = ""
     image: str = ""

@@ -18,13 +18,14 @@ from tfcluster_operator.kube.structs import (
     Metadata,
     NetworkPolicy,
     Pod,
+    PodDisruptionBudget,
     PodStatus,
     Reference,
     Service,
     Volume,
 )
 from tfcluster_operator.manifests.resolver_archive import ARCHIVE_FILE, digest_of
-from tfcluster_operator.model import isolation, naming
+from tfcluster_operator.model import budgets, isolation, naming
 from tfcluster_operator.model.actions import Kind
 from tfcluster_operator.model.observed import (
     Child,
@@ -32,6 +33,7 @@ from tfcluster_operator.model.observed import (
     Meta,
     Noted,
     ObservedConfigMap,
+    ObservedDisruptionBudget,
     ObservedNetworkPolicy,
     ObservedPod,
     ObservedService,
@@ -49,7 +51,7 @@ _DISRUPTIONS: Final = ("Evicted", "Preempting", "Preempted", "Shutdown", "NodeSh
 
 _OUR_OWN: Final = f"{naming.GROUP}/"
 
-_Wire = TypeVar("_Wire", Service, ConfigMap, NetworkPolicy, Pod)
+_Wire = TypeVar("_Wire", Service, ConfigMap, NetworkPolicy, PodDisruptionBudget, Pod)
 
 
 class ListMeta(msgspec.Struct, rename="camel"):
@@ -145,6 +147,14 @@ def _network_policy(wire: NetworkPolicy) -> Child:
         digest=isolation.digest_of(wire.spec),
         pod_selector=wire.spec.get("podSelector") or {},
         ingress="Ingress" in wire.spec.get("policyTypes", ("Ingress",)),
+    )
+
+
+def _disruption_budget(wire: PodDisruptionBudget) -> Child:
+    return ObservedDisruptionBudget(
+        meta=_meta(wire.metadata),
+        digest=budgets.digest_of(wire.spec),
+        selector=wire.spec.get("selector") or {},
     )
 
 
@@ -312,5 +322,10 @@ NETWORK_POLICIES: Final = _resource(
     api="/apis/networking.k8s.io/v1",
     ours_alone=False,
 )
+DISRUPTION_BUDGETS: Final = _resource(
+    "PodDisruptionBudget", "poddisruptionbudgets", PodDisruptionBudget, _disruption_budget, api="/apis/policy/v1"
+)
 PODS: Final = _resource("Pod", "pods", Pod, _pod)
-RESOURCES: Final[Mapping[Kind, Resource]] = {one.kind: one for one in (SERVICES, CONFIG_MAPS, NETWORK_POLICIES, PODS)}
+RESOURCES: Final[Mapping[Kind, Resource]] = {
+    one.kind: one for one in (SERVICES, CONFIG_MAPS, NETWORK_POLICIES, DISRUPTION_BUDGETS, PODS)
+}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, assert_never
 
 from tfcluster_operator.manifests.configmap import build_config_map
+from tfcluster_operator.manifests.disruption_budget import build_disruption_budget
 from tfcluster_operator.manifests.network_policy import build_network_policy
 from tfcluster_operator.manifests.pod import build_pod
 from tfcluster_operator.manifests.resolver_archive import ResolverArchive, build_resolver_config_map
@@ -12,6 +13,7 @@ from tfcluster_operator.manifests.service import build_service
 from tfcluster_operator.model import naming
 from tfcluster_operator.model.actions import (
     CreateConfigMap,
+    CreateDisruptionBudget,
     CreateNetworkPolicy,
     CreatePod,
     CreateResolver,
@@ -22,7 +24,9 @@ from tfcluster_operator.model.spec import TFCluster
 from tfcluster_operator.model.tf_config import tf_config_of
 
 #: The actions that make an object, or ask the API server whether it would.
-Creation = CreateService | CreateNetworkPolicy | CreateConfigMap | CreateResolver | CreatePod | TryPod
+Creation = (
+    CreateService | CreateNetworkPolicy | CreateDisruptionBudget | CreateConfigMap | CreateResolver | CreatePod | TryPod
+)
 
 
 def delivered_resolver(cluster: TFCluster, archive: ResolverArchive) -> str:
@@ -46,6 +50,8 @@ def build(action: Creation, cluster: TFCluster, archive: ResolverArchive) -> dic
             return build_service(cluster)
         case CreateNetworkPolicy(policy=policy):
             return build_network_policy(cluster, policy)
+        case CreateDisruptionBudget(budget=budget):
+            return build_disruption_budget(cluster, budget)
         case CreateConfigMap(views=views):
             return build_config_map(cluster, views)
         case CreateResolver():

@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from tfcluster_operator.model import naming
+from tfcluster_operator.model.budgets import Budget
 from tfcluster_operator.model.isolation import Policy
 from tfcluster_operator.model.spec import Task
 from tfcluster_operator.model.views import JobViews
 
-Kind = Literal["Service", "ConfigMap", "NetworkPolicy", "Pod"]
+Kind = Literal["Service", "ConfigMap", "NetworkPolicy", "PodDisruptionBudget", "Pod"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,14 @@ class CreateNetworkPolicy:
     """Create one NetworkPolicy of the cluster's isolation."""
 
     policy: Policy
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CreateDisruptionBudget:
+    """Create the PodDisruptionBudget of one job."""
+
+    budget: Budget
     reason: str
 
 
@@ -120,6 +129,7 @@ class DeleteCluster:
 Action = (
     CreateService
     | CreateNetworkPolicy
+    | CreateDisruptionBudget
     | CreateConfigMap
     | CreateResolver
     | CreatePod
@@ -205,14 +215,17 @@ def subject_of(action: Action) -> tuple[str, str]:
     """Give the kind and the name of the object that an action concerns."""
     match action:
         case CreateService(name=name):
-            return "Service", name
+            subject = "Service", name
         case CreateNetworkPolicy(policy=Policy(name=name)):
-            return "NetworkPolicy", name
+            subject = "NetworkPolicy", name
+        case CreateDisruptionBudget(budget=Budget(name=name)):
+            subject = "PodDisruptionBudget", name
         case CreateConfigMap(views=JobViews(name=name)) | CreateResolver(name=name):
-            return "ConfigMap", name
+            subject = "ConfigMap", name
         case CreatePod(name=name) | TryPod(name=name):
-            return "Pod", name
+            subject = "Pod", name
         case DeleteCluster(name=name):
-            return naming.KIND, name
+            subject = naming.KIND, name
         case Patch(kind=kind, name=name) | Delete(kind=kind, name=name):
-            return kind, name
+            subject = kind, name
+    return subject

@@ -11,10 +11,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from tfcluster_operator.model import naming, views
+from tfcluster_operator.model.budgets import Budget
 from tfcluster_operator.model.isolation import Policy
 from tfcluster_operator.model.observed import (
     Meta,
     ObservedConfigMap,
+    ObservedDisruptionBudget,
     ObservedNetworkPolicy,
     ObservedPod,
     ObservedService,
@@ -83,6 +85,21 @@ def network_policy_change(cluster: TFCluster, wanted: Policy, existing: Observed
         cleared = {**dict.fromkeys(existing.pod_selector), **selector, "matchLabels": labels}
         change["spec"] = {"ingress": None, "egress": None, **wanted.spec, "podSelector": cleared}
     if metadata := _metadata_change(existing.meta, labels=policy_labels(cluster, wanted), annotations={}):
+        change["metadata"] = metadata
+    return change or None
+
+
+def disruption_budget_change(
+    cluster: TFCluster, wanted: Budget, existing: ObservedDisruptionBudget
+) -> dict[str, Any] | None:
+    """Give the patch that makes a PodDisruptionBudget protect what it should, or None where nothing differs."""
+    change: dict[str, Any] = {}
+    if existing.digest != wanted.digest:
+        ours = wanted.spec["selector"]["matchLabels"]
+        labels = {**dict.fromkeys(existing.selector.get("matchLabels") or ()), **ours}
+        selector = {**dict.fromkeys(existing.selector), "matchLabels": labels}
+        change["spec"] = {"maxUnavailable": None, **wanted.spec, "selector": selector}
+    if metadata := _metadata_change(existing.meta, labels=naming.job_labels(cluster.name, wanted.job), annotations={}):
         change["metadata"] = metadata
     return change or None
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, assert_never
 
 from tfcluster_operator.model import drift, naming, reasons, views
 from tfcluster_operator.model.actions import (
     CreateConfigMap,
+    CreateDisruptionBudget,
     CreateNetworkPolicy,
     CreateResolver,
     CreateService,
@@ -17,7 +18,13 @@ from tfcluster_operator.model.actions import (
     Kind,
     Patch,
 )
-from tfcluster_operator.model.observed import ObservedConfigMap, ObservedNetworkPolicy, ObservedService
+from tfcluster_operator.model.budgets import budgets_of
+from tfcluster_operator.model.observed import (
+    ObservedConfigMap,
+    ObservedDisruptionBudget,
+    ObservedNetworkPolicy,
+    ObservedService,
+)
 from tfcluster_operator.model.roster import Holder, Holding, Roster
 from tfcluster_operator.model.story import (
     ISOLATION,
@@ -83,6 +90,37 @@ def _still_protects(roster: Roster, policy: ObservedNetworkPolicy) -> bool:
     if not job or roster.cluster.job(job) is not None or roster.cluster.isolation.mode == "None":
         return False
     return any(pod.meta.labels.get(naming.LABEL_JOB) == job for pod in (*roster.surplus, *roster.leaving))
+
+
+def plan_budgets(roster: Roster, story: Story) -> None:
+    """Create the PodDisruptionBudgets that jobs declare, or put them right, and delete those that none declares.
+
+    No pod waits for one: what it keeps away comes later than the pods.
+    """
+    for wanted in budgets_of(roster):
+        held = roster.budgets[wanted.job]
+        gate = object_gate("PodDisruptionBudget", held.name)
+        if held.holder is Holder.NOBODY:
+            story.do("publish", CreateDisruptionBudget(wanted, reasons.CREATED), gate=gate)
+        elif (existing := held.own) is None:
+            story.close(gate, obstacle_of("PodDisruptionBudget", held))
+        elif change := drift.disruption_budget_change(roster.cluster, wanted, existing):
+            reason = reasons.BUDGET_CHANGED if "spec" in change else reasons.REPAIRED
+            patch = Patch("PodDisruptionBudget", held.name, existing.meta.uid, change, reason)
+            story.do("publish", patch, gate=gate)
+    _free_budgets(roster.unneeded_budgets, story)
+
+
+def lift_budgets(roster: Roster, story: Story) -> None:
+    """Delete every PodDisruptionBudget of a cluster that has finished: a pod that is left there holds up no drain."""
+    held = (one.own for one in roster.budgets.values())
+    _free_budgets([*(one for one in held if one is not None), *roster.unneeded_budgets], story)
+
+
+def _free_budgets(budgets: Iterable[ObservedDisruptionBudget], story: Story) -> None:
+    for one in budgets:
+        delete = Delete("PodDisruptionBudget", one.meta.name, one.meta.uid, reasons.UNUSED)
+        story.do("free", delete, gate=object_gate("PodDisruptionBudget", one.meta.name))
 
 
 def plan_config_map(roster: Roster, wanted: views.JobViews, story: Story) -> None:
@@ -162,7 +200,11 @@ def _free(kind: Kind, one: ObservedService | ObservedConfigMap, reason: str, sto
 
 
 def obstacle_of(
-    kind: str, held: Holding[ObservedService] | Holding[ObservedConfigMap] | Holding[ObservedNetworkPolicy]
+    kind: str,
+    held: Holding[ObservedService]
+    | Holding[ObservedConfigMap]
+    | Holding[ObservedNetworkPolicy]
+    | Holding[ObservedDisruptionBudget],
 ) -> Finding:
     """Say why a name that we need is not ours to use."""
     return obstacle(kind, held.name, held.holder)

@@ -64,6 +64,11 @@ def view_name(cluster: str, job: str) -> str:
     return f"{cluster}-{dns_job(job)}"
 
 
+def budget_name(cluster: str, job: str) -> str:
+    """Name the PodDisruptionBudget of one job's tasks."""
+    return f"{cluster}-{dns_job(job)}"
+
+
 def policy_name(cluster: str, job: str = "", index: int | None = None) -> str:
     """Name a NetworkPolicy: of the whole cluster, of a job, or of the tasks of a job of which this is the first.
 

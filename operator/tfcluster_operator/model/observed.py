@@ -106,6 +106,15 @@ class ObservedNetworkPolicy:
 
 
 @dataclass(frozen=True, slots=True)
+class ObservedDisruptionBudget:
+    """A PodDisruptionBudget: the digest of its spec, and its selector, of which a patch must name what goes."""
+
+    meta: Meta
+    digest: str
+    selector: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class Exit:
     """How the container that speaks for a task ended; ``message`` is the last line that it left, "" if none."""
 
@@ -215,9 +224,9 @@ class ObservedPod:
         return self.phase in ("Pending", "Running") and not self.meta.terminating and self.exit is None
 
 
-Child = ObservedService | ObservedConfigMap | ObservedNetworkPolicy | ObservedPod
+Child = ObservedService | ObservedConfigMap | ObservedNetworkPolicy | ObservedDisruptionBudget | ObservedPod
 
-_KINDS: Final = (ObservedService, ObservedConfigMap, ObservedNetworkPolicy, ObservedPod)
+_KINDS: Final = (ObservedService, ObservedConfigMap, ObservedNetworkPolicy, ObservedDisruptionBudget, ObservedPod)
 _about_each: Final = attrgetter(*(one.name for one in fields(Meta) if one.name != "version"))
 _of_each: Final = {kind: attrgetter(*(one.name for one in fields(kind) if one.name != "meta")) for kind in _KINDS}
 
@@ -242,4 +251,5 @@ class Observed:
     config_maps: Mapping[str, ObservedConfigMap] = field(default_factory=dict)
     network_policies: Mapping[str, ObservedNetworkPolicy] = field(default_factory=dict)
     other_policies: tuple[ObservedNetworkPolicy, ...] = ()
+    budgets: Mapping[str, ObservedDisruptionBudget] = field(default_factory=dict)
     pods: Mapping[str, ObservedPod] = field(default_factory=dict)

@@ -211,6 +211,7 @@ def _job(name: str, job: Fields, *, port: int, domain: str, inject: bool, tf_con
         start_after=job.texts("startAfter"),
         drain_seconds=job.number("drainSeconds", 0),
         history_limit=kept,
+        min_available=_tasks_or_share(job.inner("disruptionBudget"), "minAvailable"),
     )
 
 
@@ -281,15 +282,18 @@ def _max_unavailable(update: Fields) -> int | str:
     # NB: an older CRD has it beside the type.
     rolling = update.inner("rollingUpdate")
     holder = rolling if rolling.raw.get("maxUnavailable") is not None else update
-    value = holder.raw.get("maxUnavailable")
-    if value is None:
-        return 1
-    if isinstance(value, str) and _SHARE.fullmatch(value):
+    return _tasks_or_share(holder, "maxUnavailable") or 1
+
+
+def _tasks_or_share(holder: Fields, name: str) -> int | str | None:
+    """Read a number of tasks from 1 up, or a percentage of them; None where nothing is said."""
+    value = holder.raw.get(name)
+    if value is None or (isinstance(value, str) and _SHARE.fullmatch(value)):
         return value
     if is_whole(value):
         return max(1, int(value))
-    holder.problem("maxUnavailable", f"it must be a number of tasks, or 1% to 100%, and is {shown(value)}")
-    return 1
+    holder.problem(name, f"it must be a number of tasks, or 1% to 100%, and is {shown(value)}")
+    return None
 
 
 def _excesses(cluster: TFCluster) -> Iterator[str]:

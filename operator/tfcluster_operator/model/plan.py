@@ -14,6 +14,8 @@ from tfcluster_operator.model import drift, naming, reasons, views
 from tfcluster_operator.model.actions import EVIDENCE, Delete, DeleteCluster, Gate, Patch, Plan
 from tfcluster_operator.model.departures import job_of
 from tfcluster_operator.model.foundations import (
+    lift_budgets,
+    plan_budgets,
     plan_config_map,
     plan_policies,
     plan_resolver,
@@ -69,6 +71,7 @@ def _plan_the_life(
 ) -> None:
     plan_service(roster, story)
     plan_policies(roster, story)
+    plan_budgets(roster, story)
     for job_views in wanted:
         plan_config_map(roster, job_views, story)
     if roster.cluster.suspend:
@@ -94,6 +97,7 @@ def _plan_the_end(roster: Roster, story: Story, *, expired: bool) -> None:
     """Plan for a cluster that has finished: its pods are cleaned up, in time it goes, and what runs stays protected."""
     if any(True for _ in roster.staying()):
         plan_policies(roster, story)
+    lift_budgets(roster, story)
     for pod in clean_up.pods_to_clean(roster):
         delete = Delete("Pod", pod.meta.name, pod.meta.uid, reasons.CLEANED_UP)
         story.do("free", delete, gate=object_gate("Pod", pod.meta.name), needs=(EVIDENCE,))

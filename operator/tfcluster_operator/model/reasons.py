@@ -100,6 +100,8 @@ VIEW_CHANGED: Final = "ViewChanged"
 VIEW_AMENDED: Final = "ViewAmended"
 #: Who reaches the tasks changed: the NetworkPolicy is rewritten.
 ISOLATION_CHANGED: Final = "IsolationChanged"
+#: How many tasks an eviction must leave at work changed: the PodDisruptionBudget is rewritten.
+BUDGET_CHANGED: Final = "BudgetChanged"
 #: The index is no longer declared.
 SCALED_DOWN: Final = "ScaledDown"
 #: The index is no longer declared, and its pod stays for drainSeconds.
@@ -130,5 +132,6 @@ FORCED: Final = "ForcedDeletion"
 TTL_EXPIRED: Final = "TTLExpired"
 #: The object cannot be changed in place (immutable ConfigMap, wrong kind of Service): it is deleted and created again.
 RECREATED: Final = "Recreated"
-#: No pod mounts this copy of the resolver any more, or the isolation needs this NetworkPolicy no more.
+#: No pod mounts this copy of the resolver any more, or the isolation needs this NetworkPolicy no more, or
+#: nothing declares this PodDisruptionBudget any more, or the cluster it protected has finished.
 UNUSED: Final = "Unused"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final, Generic, NamedTuple, TypeVar
 
@@ -19,6 +19,7 @@ from tfcluster_operator.model.observed import (
     Child,
     Observed,
     ObservedConfigMap,
+    ObservedDisruptionBudget,
     ObservedNetworkPolicy,
     ObservedPod,
     ObservedService,
@@ -101,7 +102,7 @@ class Place(NamedTuple):
         return self.stage is Stage.SERVING
 
 
-_Kind = TypeVar("_Kind", ObservedService, ObservedConfigMap, ObservedNetworkPolicy)
+_Kind = TypeVar("_Kind", ObservedService, ObservedConfigMap, ObservedNetworkPolicy, ObservedDisruptionBudget)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +129,9 @@ class Roster:
     ``unsettled`` names those of them that are not there, or not as they should be.  ``unneeded`` are our Services
     and ConfigMaps of names that nothing declared needs; copies of the resolver that an older operator made for this
     cluster alone are in ``copies``.  ``resolver`` is the copy for the whole namespace: OURS if its bytes are right.
-    ``unneeded_policies`` are our NetworkPolicies that the isolation does not need.  ``mounted`` names the copies that a
-    pod of ours mounts.
+    ``unneeded_policies`` are our NetworkPolicies that the isolation does not need.  ``budgets`` tell, by job, who holds
+    the name of its PodDisruptionBudget; ``unneeded_budgets`` are ours that no job declares.  ``mounted`` names the
+    copies that a pod of ours mounts.
     """
 
     cluster: TFCluster
@@ -143,6 +145,8 @@ class Roster:
     leaving: tuple[ObservedPod, ...] = ()
     unneeded: tuple[ObservedService | ObservedConfigMap, ...] = ()
     unneeded_policies: tuple[ObservedNetworkPolicy, ...] = ()
+    budgets: Mapping[str, Holding[ObservedDisruptionBudget]] = field(default_factory=dict)
+    unneeded_budgets: tuple[ObservedDisruptionBudget, ...] = ()
     copies: tuple[ObservedConfigMap, ...] = ()
     mounted: frozenset[str] = frozenset()
     uids: frozenset[str] = frozenset()
@@ -225,6 +229,12 @@ def call_roll(cluster: TFCluster, observed: Observed, *, resolver: str = "", bef
     not_isolating = [
         one for one in _ours(cluster, observed.network_policies.values()) if one.meta.name not in isolating
     ]
+    budgets = {
+        job.name: _hold(cluster, naming.budget_name(cluster.name, job.name), observed.budgets)
+        for job in cluster.jobs
+        if job.min_available is not None
+    }
+    budgeted = {held.name for held in budgets.values()}
     return Roster(
         cluster=cluster,
         places=places,
@@ -237,6 +247,10 @@ def call_roll(cluster: TFCluster, observed: Observed, *, resolver: str = "", bef
         leaving=tuple(leaving),
         unneeded=(*services, *(one for one in config_maps if one not in copies)),
         unneeded_policies=tuple(not_isolating),
+        budgets=budgets,
+        unneeded_budgets=tuple(
+            one for one in _ours(cluster, observed.budgets.values()) if one.meta.name not in budgeted
+        ),
         copies=tuple(copies),
         mounted=frozenset(mounted),
         uids=frozenset(uids),

@@ -43,7 +43,8 @@ class Job:
     PodTemplateSpec as the user wrote it, and ``template_hash`` changes exactly when a pod must be replaced.
     ``start_after`` names the jobs whose tasks must all be ready first; ``drain_seconds`` is how long a surplus pod
     stays after the smaller view was published.  ``history_limit`` is how many failed pods of each task are kept for
-    their logs.
+    their logs.  ``min_available`` is how many tasks, a number or a share such as ``50%``, an eviction must leave at
+    work; None leaves evictions free.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Job:
     start_after: tuple[str, ...] = ()
     drain_seconds: int = 0
     history_limit: int = 1
+    min_available: int | str | None = None
 
     def filters_of(self, index: int) -> tuple[str, ...]:
         """Give the device filters of one task; none means that it sees every task."""

@@ -98,12 +98,13 @@ def apiserver_command(binary: Path, state: Path, addresses: Addresses) -> list[s
     ]
 
 
-def controller_manager_command(binary: Path, state: Path, *, qps: int = 500) -> list[str | Path]:
+def controller_manager_command(binary: Path, state: Path, *, node_grace: int = 50, qps: int = 500) -> list[str | Path]:
     """Return kube-controller-manager's command line.
 
     Args:
         binary: hyperkube, or the programs of an older Kubernetes.
         state: The cluster's state folder.
+        node_grace: Seconds after its last sign of life at which a node and its pods are no longer Ready.
         qps: Requests per second it may send; the default of 20 would be the slowest part of any test of scale.
     """
     pki = state / "pki"
@@ -113,6 +114,7 @@ def controller_manager_command(binary: Path, state: Path, *, qps: int = 500) -> 
         f"--kubeconfig={state / 'kubeconfigs' / 'kube-controller-manager'}",
         "--secure-port=0",
         "--leader-elect=false",
+        f"--node-monitor-grace-period={node_grace}s",
         f"--kube-api-qps={qps}",
         f"--kube-api-burst={2 * qps}",
         "--use-service-account-credentials",

@@ -49,10 +49,18 @@ class ControlPlane:
         enter: A command that runs its arguments inside the namespaces of the programs.
         owner: See processes.Program.
         minor: The older minor that its programs are of; empty: hyperkube's. etcd is hyperkube's in any case.
+        node_grace: Seconds after its last sign of life at which a node is no longer Ready.
     """
 
     def __init__(
-        self, state: Path, addresses: Addresses, *, enter: Sequence[str] = (), owner: str = "", minor: str = ""
+        self,
+        state: Path,
+        addresses: Addresses,
+        *,
+        enter: Sequence[str] = (),
+        owner: str = "",
+        minor: str = "",
+        node_grace: int = 50,
     ) -> None:
         self.state = state
         self.kubeconfig = state / "kubeconfig"
@@ -64,6 +72,7 @@ class ControlPlane:
         self._enter = enter
         self._owner = owner
         self._minor = minor
+        self._node_grace = node_grace
 
     def __enter__(self) -> Self:
         return self
@@ -96,7 +105,8 @@ class ControlPlane:
 
     def launch_controllers(self) -> None:
         """Start the programs that act on what the API server holds."""
-        self._run("kube-controller-manager", components.controller_manager_command(self._programs(), self.state))
+        command = components.controller_manager_command(self._programs(), self.state, node_grace=self._node_grace)
+        self._run("kube-controller-manager", command)
         self._run("kube-scheduler", components.scheduler_command(self._programs(), self.state))
 
     def kubeconfig_for(self, user: str, groups: tuple[str, ...] = ()) -> Path:
@@ -235,7 +245,9 @@ def start_owned(state: Path, *, kwok_nodes: int, owner: str) -> ControlPlane:
     stop_orphans()
     for attempt in range(1, TRIES + 1):
         minor = os.environ.get(MINOR_VARIABLE, "")
-        plane = ControlPlane(state, loopback_addresses(), owner=owner, minor=minor)
+        # NB: while thousands of pods are simulated, the signs of life of the nodes come minutes late.
+        grace = 600 if kwok_nodes else 50
+        plane = ControlPlane(state, loopback_addresses(), owner=owner, minor=minor, node_grace=grace)
         try:
             plane.launch()
             if kwok_nodes:

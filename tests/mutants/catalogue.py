@@ -60,8 +60,8 @@ MUTANTS: Final = (
     Mutant(
         name="what the garbage collector takes is made again",
         file="engine/reconcile.py",
-        old="if planned.groups and not known_to_exist and await",
-        new="if planned.groups and known_to_exist and await",
+        old="if not known_to_exist and await",
+        new="if known_to_exist and await",
         why="The collector may be ahead of the watch of TFClusters: its work is undone as long as that lags.",
         plan=Plan("create", Line("tfclusters", "DELETED", "c", 0), "hold 5 s"),
     ),

@@ -204,7 +204,7 @@ class Reconciler:
         roster, stuck = await self._look(cluster, memory)
         roster, known, planned = await self._decide(roster, memory)
         # NB: an event of a moment ago proves little: it may be the echo of our own status, behind which it is deleted.
-        known_to_exist = not planned.groups or (memory.heard_of and not (memory.visited and planned.creates))
+        known_to_exist = planned.only_amends or (memory.heard_of and not (memory.visited and planned.creates))
         memory.heard_of, memory.visited = False, True
         changed = await self._revisions.changed_fields(roster, known)
         closed, unwritten = [EVIDENCE] if memory.outdated else [], False

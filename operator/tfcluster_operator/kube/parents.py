@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
+from sys import intern
 from typing import Any, Final
 
 import msgspec
@@ -36,7 +37,7 @@ class _Bodies(msgspec.Struct):
 
 
 class Parents:
-    """Every TFCluster known, as the API gave it, by namespace and name.
+    """Every TFCluster known, as the API gave it but for who wrote what, by namespace and name.
 
     The watches of the children may be ahead of the one of the TFClusters: ``is_leaving`` asks the API server, and
     remembers what is gone.
@@ -85,7 +86,7 @@ class Parents:
                 return False
             if known["metadata"]["uid"] != metadata["uid"]:
                 self._keys.pop(known["metadata"]["uid"], None)
-        self._bodies[key] = body
+        self._bodies[key] = _lean(body)
         self._keys[metadata["uid"]] = key
         return True
 
@@ -158,6 +159,21 @@ class Parents:
     async def _list(self, path: str, params: Mapping[str, str]) -> list[_Metadata]:
         answer = await self._client.request("GET", path, params=params)
         return [item.metadata for item in msgspec.json.decode(answer, type=_Items).items]
+
+
+def _lean(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Leave out what no decision reads, which is half of it, and keep each string once for all TFClusters."""
+    about = {key: value for key, value in body["metadata"].items() if key not in {"managedFields", "annotations"}}
+    lean: Mapping[str, Any] = _interned({**body, "metadata": about})
+    return lean
+
+
+def _interned(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {intern(key): _interned(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_interned(one) for one in value]
+    return intern(value) if isinstance(value, str) else value
 
 
 def path_of(namespace: str | None) -> str:

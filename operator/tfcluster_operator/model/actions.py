@@ -206,6 +206,11 @@ class Plan:
         return any(not isinstance(one, TryPod | Patch | Delete | DeleteCluster) for one in self.actions)
 
     @property
+    def only_amends(self) -> bool:
+        """Whether nothing is created or deleted: a change to what a deleted cluster has left is no loss."""
+        return all(isinstance(one, TryPod | Patch) for one in self.actions)
+
+    @property
     def actions(self) -> tuple[Action, ...]:
         """Every action, in order."""
         return tuple(step.action for group in self.groups for step in group.steps)

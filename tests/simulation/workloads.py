@@ -554,7 +554,6 @@ def _workloads() -> tuple[Workload, ...]:
                     both(ready, budgets_are(ps=2, worker=1)),
                 ),
                 Step("edited", actors.protect_everybody, both(ready, budgets_are(ps=2, worker=1))),
-                Step("labels", actors.strip_labels, both(ready, budgets_are(ps=2, worker=1))),
                 Step("deleted", _delete("poddisruptionbudgets", "c-ps"), budgets_are(ps=2, worker=1)),
                 Step("scale", _edit({"ps": {"replicas": 3}}), both(ready, budgets_are(ps=3, worker=1))),
                 Step("one ends", _exit(0, "ps-0"), budgets_are(ps=2, worker=1)),

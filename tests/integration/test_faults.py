@@ -12,7 +12,7 @@ from support.snapshot import snapshot
 from support.waiting import eventually
 from support.world import World, task_names
 
-WATCHED = ["configmaps", "networkpolicies", "pods", "services", "tfclusters"]
+WATCHED = ["configmaps", "networkpolicies", "poddisruptionbudgets", "pods", "services", "tfclusters"]
 RESOURCES = {
     "pods": (PODS, "c-worker-1"),
     "configmaps": (CONFIG_MAPS, "c-worker"),
@@ -108,7 +108,7 @@ def end_watches(proxy: FaultProxy, resource: str, how: str) -> None:
 def test_watches_dropped_again_and_again_are_opened_again(launched, fault_proxy):
     """Watches cut twenty times in a row are opened again, and the operator still follows."""
     for _ in range(20):
-        eventually(fault_proxy.open_watches, lambda found: found == WATCHED, what="all five are watched")
+        eventually(fault_proxy.open_watches, lambda found: found == WATCHED, what="all six are watched")
         fault_proxy.drop_watches()
 
     launched.scale("c", replicas=4)
@@ -127,9 +127,9 @@ def test_watch_that_is_dropped_writes_nothing(launched, fault_proxy, audit):
     await_another_pass(launched, "c")
     position = audit.await_quiet(OPERATOR_USER, namespace=launched.namespace)
     for drop in (fault_proxy.drop_watches, fault_proxy.expire_watches):
-        eventually(fault_proxy.open_watches, lambda found: found == WATCHED, what="all five are watched")
+        eventually(fault_proxy.open_watches, lambda found: found == WATCHED, what="all six are watched")
         drop()
-    eventually(fault_proxy.open_watches, lambda found: found == WATCHED, what="all five are watched")
+    eventually(fault_proxy.open_watches, lambda found: found == WATCHED, what="all six are watched")
     await_another_pass(launched, "c")
 
     written = audit.writes(position, user=OPERATOR_USER, namespace=launched.namespace)

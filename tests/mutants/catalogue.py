@@ -524,10 +524,26 @@ MUTANTS: Final = (
     Mutant(
         name="a policy that others edited stays so",
         file="model/drift.py",
-        old="if existing.digest != wanted.digest:",
-        new="if False:",
+        old="if existing.digest != wanted.digest:\n        selector",
+        new="if False:\n        selector",
         why="Somebody opens the tasks' ports in a hurry, and they stay open.",
         plan=Plan("isolation"),
+    ),
+    Mutant(
+        name="a budget that others edited stays so",
+        file="model/drift.py",
+        old="if existing.digest != wanted.digest:\n        ours",
+        new="if False:\n        ours",
+        why="Somebody holds up every drain in a hurry, and nothing lets them through again.",
+        plan=Plan("budgets"),
+    ),
+    Mutant(
+        name="a finished cluster holds up drains",
+        file="model/plan.py",
+        old="    lift_budgets(roster, story)",
+        new="    pass",
+        why="What is left to run after the end is protected for ever.",
+        plan=Plan("budgets"),
     ),
     Mutant(
         name="pods do not wait for their policies",

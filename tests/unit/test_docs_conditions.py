@@ -180,6 +180,7 @@ def test_documented_events_are_posted(lives):
 ACTIONS_OF_OTHER_CAUSES: Final = {
     reasons.REPAIRED,
     reasons.ISOLATION_CHANGED,
+    reasons.BUDGET_CHANGED,
     reasons.POD_EDITED,
     reasons.RECREATED,
     reasons.DRAINING,

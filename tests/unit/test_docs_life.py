@@ -34,6 +34,7 @@ FIELDS: Final = (
     "ttlSecondsAfterFinished",
     "updateStrategy",
     "drainSeconds",
+    "disruptionBudget",
     "managedBy",
 )
 

@@ -428,7 +428,12 @@ def test_memory_kubernetes_discovery_follows_the_kinds():
         return before, await ask(session, "GET", "/apis")
 
     before, after = run_in_virtual_time(main())
-    assert [one["name"] for one in before[1]["groups"]] == ["networking.k8s.io", "policy", "coordination.k8s.io", "tfcluster.dev"]
+    assert [one["name"] for one in before[1]["groups"]] == [
+        "networking.k8s.io",
+        "policy",
+        "coordination.k8s.io",
+        "tfcluster.dev",
+    ]
     assert [one["name"] for one in after[1]["groups"]] == ["networking.k8s.io", "policy", "coordination.k8s.io"]
 
 

@@ -45,6 +45,8 @@ _LOOK_AGAIN: Final = 5.0
 #: The same for pods that should be gone, and how many of them are looked at.
 _LOOK_AT_STUCK_AGAIN: Final = 60.0
 _LOOKED_AT_ONCE: Final = 10
+#: How many of the objects that left a watch are looked at side by side.
+_LOOKS_AT_ONCE: Final = 16
 #: How often (seconds) a CRD that is too old is tried again.
 _LOOK_AT_DEFINITION_AGAIN: Final = 20.0
 #: A cluster of more tasks gives the others a turn between the parts of its pass.
@@ -119,7 +121,7 @@ class Reconciler:
         self._parents = parents
         self._stores = stores
         self._executor = Executor(client, stores, archive)
-        self._copies = ResolverCopies(parents, stores, self._executor, archive)
+        self._copies = ResolverCopies(parents, stores, self._executor, archive, elapsed=client.clock.elapsed)
         #: When an object that holds a name of ours unlabelled was looked up last.
         self._looked_at: dict[tuple[Kind, Name], float] = {}
         self._default_isolation = default_isolation
@@ -225,12 +227,13 @@ class Reconciler:
                 unwritten = True
                 if known.holds_evidence(written):
                     closed.append(EVIDENCE)
-        if not known_to_exist and await self._parents.is_leaving(key, cluster.uid):
-            # NB: children vanish when the garbage collector is at work, and it may be ahead of kopf's watch.
-            self._parents.remove(key, cluster.uid)
-            return None
+        # NB: children vanish when the garbage collector is at work, and it may be ahead of kopf's watch.
+        if not known_to_exist and (again := await self._when_leaving(key, cluster.uid)) is not None:
+            return again
         self._journal.pass_begins(memory.account, planned.actions)
-        outcome = await self._executor.carry_out(planned, cluster, closed=closed)
+        outcome = await self._executor.carry_out(
+            planned, cluster, closed=closed, wanted=lambda: self._parents.wants_children(key, cluster.uid)
+        )
         self._journal.carried_out(roster, known, memory.account, outcome, {*changed.values()})
         now, done = self._clock(), outcome.actions
         self._note_holds(cluster, memory, outcome, now)
@@ -256,10 +259,21 @@ class Reconciler:
         waits = (*waits, *(seconds for seconds, _ in doubts))
         # NB: who holds a name may be another TFCluster's object, whose events wake that one and not us.
         blocked = blocked or any(finding.reason in _TAKEN for finding in planned.findings)
-        at_once = 0.0 if outcome.again or planned.partial else None
+        at_once = 0.0 if outcome.again or (planned.partial and outcome.actions) else None
         return min(
             (one for one in (*waits, _LOOK_AGAIN if blocked else None, at_once) if one is not None), default=None
         )
+
+    async def _when_leaving(self, key: Key, uid: str) -> float | None:
+        """Ask whether a TFCluster is gone or going; give the seconds until the pass that makes of it what is to be."""
+        if not await self._parents.is_leaving(key, uid):
+            return None
+        if self._parents.is_buried(uid):
+            self._parents.remove(key, uid)
+        else:
+            # NB: a finalizer may keep it for long, and no other event of it may come.
+            await self._parents.read_again(key, uid)
+        return 0.0
 
     async def _look(self, cluster: TFCluster, memory: _Memory) -> tuple[Roster, bool]:
         """Classify what exists; tell whether a pod should be gone and is not."""
@@ -333,9 +347,20 @@ class Reconciler:
 
     async def _look_at_the_vanished(self, cluster: TFCluster) -> None:
         """Look whether what left the watch is gone, or has lost the label by which we watch."""
-        for kind, names in self._stores.take_vanished(cluster.uid).items():
-            for name in sorted(names)[:_LOOKED_AT_ONCE]:
+        todo = iter(vanished := self._stores.vanished_of(cluster.uid))
+
+        async def look() -> None:
+            for kind, name in todo:
                 await look_up(self._client, self._stores, kind, name)
+                # NB: not before: what nobody has looked at, because the server did not answer, is looked at again.
+                self._stores.looked_at(kind, name, cluster.uid)
+
+        try:
+            async with asyncio.TaskGroup() as workers:
+                for _ in range(min(_LOOKS_AT_ONCE, len(vanished))):
+                    workers.create_task(look())
+        except ExceptionGroup as several:
+            raise several.exceptions[0] from several
 
     async def _report(self, key: Key, cluster: TFCluster, status: Mapping[str, Any], memory: _Memory) -> float | None:
         """Write the status if it differs and it is time, then tell what was done; or say when to come back."""
@@ -382,7 +407,8 @@ class Reconciler:
             memory.version = await self._parents.write_status(key, cluster.uid, memory.version, change, urgent=urgent)
         except errors.NotFoundError:
             self._journal.status_write("gone")
-            return _STATUS_EVERY  # deleted meanwhile: an event is under way
+            again = await self._when_leaving(key, cluster.uid)
+            return _STATUS_EVERY if again is None else again
         except errors.ConflictError:
             self._journal.status_write("conflict")
             # Somebody wrote meanwhile, the spec or a condition of theirs: what they wrote is looked at first.

@@ -7,14 +7,14 @@ the last cluster that needed it may be gone by then.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from tfcluster_operator.engine.work_queue import RetryLater
 from tfcluster_operator.kube import errors
 from tfcluster_operator.kube.execute import Executor
 from tfcluster_operator.kube.parents import Parents
-from tfcluster_operator.kube.store import Stores
+from tfcluster_operator.kube.store import Name, Stores
 from tfcluster_operator.manifests.resolver_archive import ResolverArchive
 from tfcluster_operator.model import naming
 from tfcluster_operator.model.holds import Holds, Quarrel
@@ -27,6 +27,13 @@ from tfcluster_operator.model.spec import TFCluster
 _LOOK_AGAIN: Final = 1.0
 #: Seconds until a deletion that was refused is tried again.
 _REFUSED: Final = 60.0
+#: Seconds for which a copy of another version must be seen without a pod: an operator that has just ceased to lead may
+#: have made one, and our watch of the pods may lag as long as a silent one is believed.  Nobody could make it again.
+_SEEN_WITHIN: Final = 90.0
+#: What was deleted so often in a row is deleted at once; then the pauses grow, and are forgotten in time (seconds).
+_PATIENCE: Final = 3
+_LONGEST_TRUCE: Final = 300.0
+_FORGOTTEN_AFTER: Final = 600.0
 
 _log = logging.getLogger(__name__)
 
@@ -39,14 +46,27 @@ class ResolverCopies:
         stores: what exists.
         executor: who deletes.
         archive: the resolver that new pods get.
+        elapsed: seconds, by a clock that never steps.
     """
 
-    def __init__(self, parents: Parents, stores: Stores, executor: Executor, archive: ResolverArchive) -> None:
+    def __init__(
+        self,
+        parents: Parents,
+        stores: Stores,
+        executor: Executor,
+        archive: ResolverArchive,
+        *,
+        elapsed: Callable[[], float],
+    ) -> None:
         self._parents = parents
         self._stores = stores
         self._executor = executor
         self._current = naming.resolver_name(archive.digest)
         self._quarrels: dict[str, dict[str, Quarrel]] = {}
+        self._elapsed = elapsed
+        #: When a copy that nobody needs may be deleted, and how often it was tried.
+        self._due: dict[Name, float] = {}
+        self._tried: dict[Name, int] = {}
 
     async def sweep(self, namespace: str) -> float | None:
         """Delete the copies in a namespace that nobody needs any more.
@@ -63,28 +83,58 @@ class ResolverCopies:
         try:
             return await self._sweep(namespace)
         except errors.KubeError as error:
-            if not isinstance(error, errors.ApiError) or isinstance(error, errors.ServerError):
-                raise RetryLater(str(error)) from error
-            _log.warning("copies of the resolver in %s stay for now: %s", namespace, error)
-            return _REFUSED
+            raise RetryLater(str(error)) from error
 
     async def _sweep(self, namespace: str) -> float | None:
         if lost := self._stores.lost_copies(namespace):
-            for name in lost:
-                await self._executor.look_at("ConfigMap", name)
-                self._stores.of["ConfigMap"].vanished[""].discard(name)
+            for one in lost:
+                await self._executor.look_at("ConfigMap", one)
+                self._stores.of["ConfigMap"].vanished[""].discard(one)
             # NB: whoever took its labels off may have taken those of the pods that mount it, too.
             return _LOOK_AGAIN
-        if not any(self._unneeded(namespace, pods_hidden=False)):
-            return None
-        if self._stores.has_vanished("Pod", namespace):
+        if (wait := self._wait(namespace)) is None or wait > 0:
+            return wait
+        if vanished := self._stores.take_vanished_pods(namespace):
+            for pod in vanished:
+                await self._executor.look_at("Pod", (namespace, pod))
             return _LOOK_AGAIN
-        for pod in self._stores.hidden_pods(namespace):
-            await self._executor.look_at("Pod", (namespace, pod.meta.name))
-        for copy in list(self._unneeded(namespace)):
+        for hidden in self._stores.hidden_pods(namespace):
+            await self._executor.look_at("Pod", (namespace, hidden.meta.name))
+        for name in [copy.meta.name for copy in self._unneeded(namespace)]:
+            # NB: while another copy was deleted, this one may have come to be needed.
+            copy = next((one for one in self._unneeded(namespace) if one.meta.name == name), None)
+            if copy is not None and self._due[namespace, name] <= self._elapsed():
+                await self._delete(copy)
+        return None if (wait := self._wait(namespace)) is None else max(wait, _LOOK_AGAIN)
+
+    def _wait(self, namespace: str) -> float | None:
+        """Give the seconds until a copy may be deleted, None where there is none to delete."""
+        now, idle = self._elapsed(), {one.meta.name for one in self._unneeded(namespace, pods_hidden=False)}
+        for name in [name for name in self._due if name[0] == namespace and name[1] not in idle]:
+            # One that was deleted again and again, or could not be, is remembered for a while.
+            if now - self._due[name] > _FORGOTTEN_AFTER or not self._tried.get(name):
+                del self._due[name]
+                self._tried.pop(name, None)
+        for one in idle:
+            self._due.setdefault((namespace, one), now + (0.0 if one == self._current else _SEEN_WITHIN))
+        return min((self._due[namespace, one] - now for one in idle), default=None)
+
+    async def _delete(self, copy: ObservedConfigMap) -> None:
+        name = copy.meta.namespace, copy.meta.name
+        tries = self._tried[name] = self._tried.get(name, 0) + 1
+        try:
             await self._executor.delete_copy(copy)
-            _log.info("deleted ConfigMap %s/%s: no pod mounts it", namespace, copy.meta.name)
-        return _LOOK_AGAIN if any(self._unneeded(namespace, pods_hidden=False)) else None
+        except errors.ApiError as error:
+            if isinstance(error, errors.ServerError):
+                raise
+            self._due[name] = self._elapsed() + _REFUSED
+            if tries == 1:
+                _log.warning("ConfigMap %s/%s stays, though no pod mounts it: %s", *name, error)
+        else:
+            # Somebody who makes it again each time is met with growing pauses.
+            pause = 0.0 if tries < _PATIENCE else min(_LONGEST_TRUCE, 2.0 ** (tries - _PATIENCE))
+            self._due[name] = self._elapsed() + pause
+            _log.info("deleted ConfigMap %s/%s: no pod mounts it", *name)
 
     def _unneeded(self, namespace: str, *, pods_hidden: bool = True) -> Iterator[ObservedConfigMap]:
         """Give the copies to delete; without the pods that are hidden from our watch, those that may be to delete."""

@@ -8,7 +8,7 @@ there.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
@@ -71,6 +71,7 @@ class Outcome:
     cut_off: str = ""
     impatient: bool = False
     closed: set[Gate] = field(default_factory=set)
+    wanted: Callable[[], bool] = lambda: True
 
     @property
     def actions(self) -> list[Action]:
@@ -133,13 +134,21 @@ class Executor:
         """Read one object again that no watch of ours shows: see :func:`look_up`."""
         await look_up(self._client, self._stores, kind, name)
 
-    async def carry_out(self, plan: Plan, cluster: TFCluster, *, closed: Iterable[Gate] = ()) -> Outcome:
+    async def carry_out(
+        self,
+        plan: Plan,
+        cluster: TFCluster,
+        *,
+        closed: Iterable[Gate] = (),
+        wanted: Callable[[], bool] = lambda: True,
+    ) -> Outcome:
         """Carry out a plan, group by group.
 
         Args:
             plan: what to do.
             cluster: whose children these are.
             closed: gates that are closed from the start.
+            wanted: whether the cluster is there still; asked before each step, since a plan may take seconds.
 
         Returns:
             What was done and what was refused; whatever happens, there is an outcome to report.
@@ -147,7 +156,7 @@ class Executor:
         Raises:
             NotLeadingError: another replica may lead by now.
         """
-        outcome = Outcome(closed=set(closed))
+        outcome = Outcome(closed=set(closed), wanted=wanted)
         for group in plan.groups:
             await self._carry_out_group(group, cluster, outcome)
             if outcome.again or outcome.cut_off:
@@ -176,7 +185,7 @@ class Executor:
 
     async def _work_off(self, steps: Iterator[Step], cluster: TFCluster, outcome: Outcome) -> None:
         for step in steps:
-            if outcome.holds_up(step):
+            if outcome.holds_up(step) or not outcome.wanted():
                 continue
             if (copy := _copy_concerned(step.action, cluster)) is None:
                 await self._try(step, cluster, outcome)
@@ -214,6 +223,8 @@ class Executor:
         try:
             await self._carry_out(action, cluster, patience=0.0 if outcome.impatient else None)
             outcome.done.append(step)
+            if isinstance(action, CreateResolver):
+                self._judge(step, action.name, cluster, outcome)
         except errors.NotFoundError as error:
             if not isinstance(action, Patch | Delete):
                 # A create that finds no place: its namespace is gone.
@@ -232,6 +243,17 @@ class Executor:
         except errors.UnreachableError as error:
             outcome.cut_off = str(error)
             _refuse(outcome, step, reasons.REQUEST_FAILED, error)
+
+    def _judge(self, step: Step, name: str, cluster: TFCluster, outcome: Outcome) -> None:
+        """Let no pod mount a copy of the resolver into which admission has put something else."""
+        made = self._stores.of["ConfigMap"].get((cluster.namespace, name))
+        if made is not None and not _can_be_mounted(made):
+            words = (
+                f"ConfigMap {name} came out of admission with other content than the operator sent, so no pod is made "
+                "that mounts it: exempt it from the webhook or policy that changes ConfigMaps, and delete it"
+            )
+            outcome.closed.add(step.gate)
+            outcome.refused[step.gate] = Finding(reasons.RESOLVER_UNTRUSTED, words)
 
     async def _carry_out(self, action: Action, cluster: TFCluster, *, patience: float | None) -> None:
         match action:

@@ -100,6 +100,15 @@ class Parents:
         if len(self._deleted) > _TOMBSTONES:
             self._deleted.popitem(last=False)
 
+    def is_buried(self, uid: str) -> bool:
+        """Tell whether a TFCluster is known to be gone."""
+        return uid in self._deleted
+
+    def wants_children(self, key: Key, uid: str) -> bool:
+        """Tell whether, as far as is known, a TFCluster is there and nobody has asked for its deletion."""
+        body = self._bodies.get(key)
+        return body is not None and body["metadata"]["uid"] == uid and "deletionTimestamp" not in body["metadata"]
+
     def remove(self, key: Key, uid: str) -> None:
         """Take out a TFCluster that is not there any more; one reborn under its name stays."""
         known = self._bodies.get(key)

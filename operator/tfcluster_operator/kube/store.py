@@ -232,6 +232,14 @@ class Stores:
         """Give what left the watches of this controller's children unasked, by kind, and remember it no more."""
         return {kind: store.vanished.pop(uid, set()) for kind, store in self.of.items()}
 
+    def vanished_of(self, uid: str) -> list[tuple[Kind, Name]]:
+        """Give what left the watches of this controller's children unasked, and was not looked at since."""
+        return [(kind, name) for kind, store in self.of.items() for name in sorted(store.vanished.get(uid, ()))]
+
+    def looked_at(self, kind: Kind, name: Name, uid: str) -> None:
+        """Note that it is known again what became of something that left the watch."""
+        self.of[kind].vanished.get(uid, set()).discard(name)
+
     def note_unlabelled(self, kind: Kind, child: Child) -> None:
         """Take in an object that holds a name we need and that no watch of ours shows."""
         key = (kind, (child.meta.namespace, child.meta.name))
@@ -259,9 +267,13 @@ class Stores:
         """How often anything changed that a decision reads: while it is the same, so is what is observed."""
         return sum(store.changes for store in self.of.values())
 
-    def has_vanished(self, kind: Kind, namespace: str) -> bool:
-        """Tell whether something left the watch of a kind unasked, and nobody has looked yet what became of it."""
-        return any(name[0] == namespace for names in self.of[kind].vanished.values() for name in names)
+    def take_vanished_pods(self, namespace: str) -> list[str]:
+        """Name the pods of a namespace that left the watch unasked, of whatever controller, and remember it no more."""
+        vanished = self.of["Pod"].vanished
+        taken = {name for names in vanished.values() for name in names if name[0] == namespace}
+        for names in vanished.values():
+            names.difference_update(taken)
+        return sorted(name for _, name in taken)
 
     def namespaces_with_copies(self) -> list[str]:
         """Name the namespaces that have a copy of the resolver."""

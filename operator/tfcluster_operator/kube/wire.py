@@ -31,7 +31,6 @@ from tfcluster_operator.model.observed import (
     Child,
     Exit,
     Meta,
-    Noted,
     ObservedConfigMap,
     ObservedDisruptionBudget,
     ObservedNetworkPolicy,
@@ -166,7 +165,7 @@ def _pod(wire: Pod) -> Child:
     # NB: a pod that the kubelet refused to start never had a container: it was no failure of its program.
     rejected = status.phase == "Failed" and not status.container_statuses and status.reason not in _OWN_ENDS
     end = _exit(wire)
-    over = end is not None or status.phase in ("Succeeded", "Failed")
+    leaving = wire.metadata.deletion_timestamp is not None
     return ObservedPod(
         meta=_meta(wire.metadata),
         phase=status.phase,
@@ -180,7 +179,8 @@ def _pod(wire: Pod) -> Child:
         at_rest=status.phase in ("Succeeded", "Failed") or 0 < len(ended) == len(wire.spec.containers),
         resolver=_resolver(wire.spec.volumes or ()),
         edited=tuple(_edited_images(wire.metadata.managed_fields or ())),
-        noted=Noted(ended_first=over and _ended_before_its_deletion(wire, conditions)),
+        generation=wire.metadata.generation if leaving else 0,
+        told_of=_generation_told_of(wire, conditions) if leaving else 0,
     )
 
 
@@ -229,14 +229,8 @@ def _images_in(entry: ManagedFields) -> Iterator[str]:
                 yield f"{group}[{_container_key.decode(key[2:]).name}].image"
 
 
-def _ended_before_its_deletion(wire: Pod, conditions: Mapping[str, Condition]) -> bool:
-    """Tell whether the kubelet told of the end of a pod that is being deleted before it knew of the deletion.
-
-    A deletion counts the generation of a pod up, and the kubelet says of which generation its status speaks (KEP-5067).
-    A server too old for that proves nothing.
-    """
-    told_of = wire.status.observed_generation or conditions.get("Ready", Condition()).observed_generation
-    return 0 < told_of < wire.metadata.generation and wire.metadata.deletion_timestamp is not None
+def _generation_told_of(wire: Pod, conditions: Mapping[str, Condition]) -> int:
+    return wire.status.observed_generation or conditions.get("Ready", Condition()).observed_generation
 
 
 def _resolver(volumes: Iterable[Volume]) -> str:

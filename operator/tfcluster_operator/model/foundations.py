@@ -207,14 +207,15 @@ def obstacle_of(
     | Holding[ObservedDisruptionBudget],
 ) -> Finding:
     """Say why a name that we need is not ours to use."""
-    return obstacle(kind, held.name, held.holder)
+    return obstacle(kind, held.name, held.holder, () if held.object is None else held.object.meta.finalizers)
 
 
-def obstacle(kind: str, name: str, holder: Holder) -> Finding:
+def obstacle(kind: str, name: str, holder: Holder, finalizers: tuple[str, ...] = ()) -> Finding:
     """Say why a name that we need is not ours to use."""
     match holder:
         case Holder.OURS | Holder.LEAVING | Holder.NOBODY:
-            message = f"{kind} {name} is being deleted and is created again when it is gone"
+            kept = f"; its finalizers keep it: {', '.join(finalizers)}" if finalizers else ""
+            message = f"{kind} {name} is being deleted and is created again when it is gone{kept}"
             return Finding(reasons.TASKS_NOT_READY, message)
         case Holder.PREDECESSOR:
             message = f"{kind} {name} belongs to a deleted TFCluster of the same name and is not gone yet"

@@ -129,13 +129,15 @@ class Noted:
 
     ``since``, ``ended_at`` and ``leaving_since`` are when we first saw the pod, that its program was over, and that its
     deletion was asked for, in seconds since the epoch; 0.0 while it was not so.  ``ended_first`` says that the end came
-    before the deletion was asked for: we saw it so, or the pod's own status proves it.
+    before the deletion was asked for: we saw it so, or the pod's own status proves it.  ``leaving_generation`` is the
+    generation of a pod that is being deleted when we first saw that; 0 of any other.
     """
 
     since: float = 0.0
     ended_at: float = 0.0
     leaving_since: float = 0.0
     ended_first: bool = False
+    leaving_generation: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +150,9 @@ class ObservedPod:
     is not ready, in words.  ``resolver`` is the ConfigMap from which it has the resolver, "" if from none.  ``exit`` is
     how the task's program ended, None while it runs or where nobody can tell; ``disrupted`` says that somebody took the
     pod away, so that its end says nothing of its program.  ``at_rest`` says that no container runs any more: the
-    kubelet tells so a second or two before it changes the phase.
+    kubelet tells so a second or two before it changes the phase.  ``generation`` is the pod's while it is being
+    deleted, which counts it up, and ``told_of`` the one of which the kubelet's status speaks then (KEP-5067); else 0,
+    as on a server too old for that.
     """
 
     meta: Meta
@@ -163,6 +167,8 @@ class ObservedPod:
     resolver: str = ""
     at_rest: bool = False
     edited: tuple[str, ...] = ()
+    generation: int = 0
+    told_of: int = 0
     noted: Noted = field(default_factory=Noted)
 
     def seen(self, before: ObservedPod | None, now: float) -> ObservedPod:
@@ -173,12 +179,15 @@ class ObservedPod:
             now: our time, in seconds since the epoch.
         """
         known = before.noted if before is not None else Noted()
-        ended_first = self.noted.ended_first or known.ended_first
+        # NB: the generation that it had when we first saw it terminate: every edit after that counts it up, too.
+        leaving = known.leaving_generation or self.generation
+        ended_first = known.ended_first or (self.ended and 0 < self.told_of < leaving)
         noted = Noted(
             since=known.since or now,
             ended_at=(known.ended_at or now) if self.ended else 0.0,
             leaving_since=(known.leaving_since or now) if self.meta.terminating else 0.0,
             ended_first=ended_first or (self.ended and not self.meta.terminating),
+            leaving_generation=leaving,
         )
         return self if noted == self.noted else replace(self, noted=noted)
 

@@ -218,7 +218,12 @@ def call_roll(cluster: TFCluster, observed: Observed, *, resolver: str = "", bef
         job.name: _hold(cluster, naming.view_name(cluster.name, job.name), observed.config_maps) for job in cluster.jobs
     }
     needed = {resolver, *(holding.name for holding in views.values())}
-    config_maps = [one for one in _ours(cluster, observed.config_maps.values()) if one.meta.name not in needed]
+    # NB: whoever made a TFCluster the owner of a copy that all share: it is not that one's to delete.
+    config_maps = [
+        one
+        for one in _ours(cluster, observed.config_maps.values())
+        if one.meta.name not in needed and not naming.is_of_the_resolver(one.meta.name)
+    ]
     copies = [one for one in config_maps if one.meta.name.startswith(cluster.name + _OF_THE_RESOLVER)]
     services = [one for one in _ours(cluster, observed.services.values()) if one.meta.name != service.name]
     policies = tuple(

@@ -1,0 +1,56 @@
+"""Churn against a real API server: labels that go together, and a deleted pod that somebody edits."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from support.lives import launch_running
+from support.objects import PODS, STRATEGIC
+from support.waiting import eventually
+from support.world import task_names
+
+pytestmark = pytest.mark.usefixtures("operator")
+
+
+def test_suspended_cluster_whose_pods_lost_their_labels_has_no_pods(world):
+    """Whoever strips the labels of forty pods at once and suspends the cluster: all forty go."""
+    world.launch("c", {"worker": {"replicas": 40}})
+    names = task_names("c", worker=40)
+    world.await_pods(names)
+    world.await_settled("c")
+
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(lambda n: world.patch(PODS, n, {"metadata": {"labels": {"tfcluster.dev/cluster": None}}}), names))
+        world.edit("c", {"suspend": True})
+    world.await_condition("c", "Suspended", status="True")
+
+    eventually(lambda: sorted(world.pods()), lambda found: found == [], what="no pod is left")
+
+
+@pytest.mark.parametrize("how", ["ephemeral container", "toleration"])
+@pytest.mark.parametrize("exit_code", [143, 0])
+def test_pod_that_was_deleted_and_then_edited_has_neither_failed_nor_succeeded(world, kubelet, how, exit_code):
+    """It ended by the SIGTERM of its deletion; the edit counts its generation up, and proves nothing."""
+    launch_running(world, kubelet, "c", {"worker": {"replicas": 1, "restartPolicy": "Never"}})
+    world.await_condition("c", "Ready", status="True")
+    name = "c-worker-0"
+    world.delete(PODS, name)
+    world.await_condition("c", "Ready", status="False")  # the operator has seen it go
+    asked = world.demand(PODS, name)["metadata"]["generation"]
+    world.objects.patch(
+        PODS, world.namespace, name, {"status": {"observedGeneration": asked}}, subresource="status", content=STRATEGIC
+    )
+    kubelet.end_container(name, exit_code=exit_code)
+    if how == "toleration":
+        spec = {"tolerations": [*world.demand(PODS, name)["spec"].get("tolerations", ()), {"operator": "Exists"}]}
+        world.patch(PODS, name, {"spec": spec})
+    else:
+        debug = {"name": "debug", "image": "registry.test/debug:1", "terminationMessagePolicy": "File"}
+        body = {"spec": {"ephemeralContainers": [debug]}}
+        world.objects.patch(PODS, world.namespace, name, body, subresource="ephemeralcontainers", content=STRATEGIC)
+    time.sleep(3)
+
+    found = {kind: world.condition("c", kind)["status"] for kind in ("Failed", "Succeeded")}
+    assert found == {"Failed": "False", "Succeeded": "False"}, world.condition("c", "Ready")

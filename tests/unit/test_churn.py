@@ -1,0 +1,256 @@
+"""Churn: labels that go while others vanish, deletions in the middle of a pass, refusals that never end."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+from simulation import dialect
+from simulation.dialect import CLUSTER, NAMESPACE
+from simulation.plans import Plan, Step
+from simulation.workloads import job, ready, says
+from simulation.world import World
+from unit.virtual_time import run_in_virtual_time
+
+
+def play(script: Callable[[World], Coroutine[Any, Any, Any]], plan: Plan | None = None) -> Any:
+    """Run a script against a world in virtual time; gives what it gives."""
+
+    async def live() -> Any:
+        world = World(plan or Plan("create"))
+        world.begin()
+        try:
+            return await script(world)
+        finally:
+            await world.end()
+
+    random.seed(7)
+    return run_in_virtual_time(live())
+
+
+async def _ready(world: World, replicas: int, **spec: Any) -> None:
+    world.nodes.hurried = True
+    world.declare({"jobs": {"worker": job(replicas)}, **spec})
+    assert await world.await_quiet(ready, 60.0)
+
+
+def _strip(world: World, *names: str) -> None:
+    for name in names:
+        change = {"metadata": {"labels": {"tfcluster.dev/cluster": None}}}
+        world.kube.patch("pods", NAMESPACE, name, change, user="somebody")
+
+
+def _running(world: World) -> list[str]:
+    return sorted(
+        one["metadata"]["name"]
+        for one in world.pods()
+        if one["status"].get("phase") == "Running" and "deletionTimestamp" not in one["metadata"]
+    )
+
+
+def _workers(*indices: int) -> list[str]:
+    return [f"{CLUSTER}-worker-{index}" for index in indices]
+
+
+def test_suspended_cluster_whose_pods_lost_their_labels_has_no_pods():
+    """Whoever strips the labels of fifteen pods and suspends: all fifteen go, as ten do."""
+
+    async def script(world: World):
+        await _ready(world, 15)
+        _strip(world, *_workers(*range(15)))
+        world.edit({"suspend": True})
+        await world.await_quiet(says("Suspended", "True"), 60.0)
+        await world.await_silence(600.0)
+        return _running(world), dialect.condition(world.cluster(), "Ready")["message"]
+
+    assert play(script) == ([], "suspended by spec.suspend: no pods")
+
+
+def test_surplus_pod_that_lost_its_label_while_others_vanished_goes():
+    """All but one are deleted by force, that one loses its label, and the job is scaled down."""
+
+    async def script(world: World):
+        await _ready(world, 24)
+        _strip(world, *_workers(9))
+        for name in _workers(*(index for index in range(24) if index != 9)):
+            world.kube.delete("pods", NAMESPACE, name, grace=0, user="somebody")
+        world.edit({"jobs": {"worker": {"replicas": 5}}})
+        await world.await_quiet(ready, 60.0)
+        await world.await_silence(600.0)
+        return _running(world)
+
+    assert play(script) == _workers(0, 1, 2, 3, 4)
+
+
+def test_no_task_has_two_pods_after_failed_ones_were_cleaned_up_and_labels_stripped():
+    """Twelve tasks failed once and run again; somebody deletes what failed, and strips the labels of what runs."""
+
+    async def script(world: World):
+        await _ready(world, 12)
+        for name in _workers(*range(12)):
+            world.nodes.exit(name, 1)
+        await world.await_quiet(lambda world: ready(world) and len(world.pods()) == 24, 60.0)
+        for name in _workers(*range(12)):
+            _strip(world, f"{name}-r1")
+            world.remove("pods", name)
+        await world.await_silence(600.0)
+        return _running(world)
+
+    names = [name.removesuffix("-r1") for name in play(script)]
+    assert sorted(names) == sorted(set(names))
+
+
+def test_pods_that_lost_their_labels_under_a_full_quota_are_ready():
+    """The quota is as large as the cluster, so nothing can be created that would show that the names are taken."""
+
+    async def script(world: World):
+        await _ready(world, 15)
+        world.kube.quota[NAMESPACE] = {"pods": 15}
+        _strip(world, *_workers(*range(15)))
+        await world.await_silence(600.0)
+        status = world.cluster()["status"]
+        told = dialect.condition(world.cluster(), "Ready")
+        return len(_running(world)), status["ready"], status["jobs"]["worker"]["replaced"], told["message"]
+
+    assert play(script) == (15, "15/15", 0, "15 of 15 ready")
+
+
+def test_count_of_pods_that_others_took_is_right_after_labels_were_stripped():
+    """A pod that lost its label was not taken away."""
+
+    async def script(world: World):
+        await _ready(world, 15)
+        _strip(world, *_workers(*range(15)))
+        await world.await_silence(60.0)
+        status = world.cluster()["status"]
+        return status["ready"], status["jobs"]["worker"]["replaced"]
+
+    assert play(script) == ("15/15", 0)
+
+
+def test_pod_that_lost_its_label_while_the_server_does_not_answer_goes_on_a_scale_down():
+    """What could not be looked at is looked at later."""
+
+    async def script(world: World):
+        await _ready(world, 3)
+        _strip(world, *_workers(2))
+        await asyncio.sleep(0.0045)  # the watch has told of it, and the look at the pod is on its way
+        world.faults.go_away(40.0)
+        world.operator.lose_connections()
+        await asyncio.sleep(39.0)
+        world.edit({"jobs": {"worker": {"replicas": 2}}})
+        await world.await_silence(600.0)
+        return _running(world)
+
+    assert play(script) == _workers(0, 1)
+
+
+def test_nothing_is_created_after_the_operator_was_told_that_the_cluster_is_deleted():
+    """Its status says so: "nothing is created or repaired any more"."""
+
+    async def script(world: World):
+        world.nodes.hurried = True
+        world.declare({"jobs": {"worker": job(300)}})
+        while len(world.pods()) < 50:  # noqa: ASYNC110 - the world is another's, and time is virtual
+            await asyncio.sleep(0.001)
+        world.kube.delete("tfclusters", NAMESPACE, CLUSTER, user="user")
+        deleted_at = world.elapsed()
+        await asyncio.sleep(0.02)  # the event takes 4 ms
+        told_at = world.elapsed()
+        await world.await_silence(60.0)
+
+        def created(since: float) -> int:
+            return sum(
+                one.user == dialect.OPERATOR and one.verb == "create" and one.resource == "pods"
+                for one in world.requests_since(since)
+            )
+
+        return created(deleted_at), created(told_at)
+
+    assert play(script)[1] == 0
+
+
+def _created_since(world: World, since: float, what: str = "pods") -> list[str]:
+    return [
+        one.name or one.resource
+        for one in world.requests_since(since)
+        if one.user == dialect.OPERATOR and one.verb == "create" and one.resource == what
+    ]
+
+
+@pytest.mark.parametrize("first", ["cluster", "pods"])
+@pytest.mark.parametrize("late", [0.0, 5.0])
+@pytest.mark.parametrize("propagation", ["Background", "Foreground", "Orphan"])
+def test_no_pod_is_created_for_a_cluster_that_goes(propagation, late, first):
+    """Whatever the operator hears first, also where pods are deleted by force in the same moment."""
+
+    async def script(world: World):
+        await _ready(world, 3)
+        world.faults.see_late("tfclusters", late)
+        deleted_at = world.elapsed()
+        if first == "cluster":
+            world.kube.delete("tfclusters", NAMESPACE, CLUSTER, propagation=propagation, user="user")
+        for name in _workers(*range(3)):
+            world.kube.delete("pods", NAMESPACE, name, grace=0, user="user")
+        if first == "pods":
+            await asyncio.sleep(0.002)  # the operator hears of them before the cluster goes
+            world.kube.delete("tfclusters", NAMESPACE, CLUSTER, propagation=propagation, user="user")
+        await world.await_silence(60.0)
+        return _created_since(world, deleted_at), [one["metadata"]["name"] for one in world.pods()]
+
+    assert play(script) == ([], [])
+
+
+def test_operator_that_takes_over_creates_no_pod_for_a_cluster_that_is_gone():
+    """It heard of the cluster long ago, and its watch of TFClusters lags behind the one of pods."""
+
+    async def script(world: World):
+        await world.await_leader()
+        await _ready(world, 3)
+        await world.await_silence(3600.0)
+        world.acting().stop()
+        world.faults.see_late("tfclusters", 40.0)
+        deleted_at = world.elapsed()
+        world.kube.delete("tfclusters", NAMESPACE, CLUSTER, user="user")
+        await world.await_silence(120.0)
+        return _created_since(world, deleted_at)
+
+    assert play(script, Plan("create", Step(99), "leader dies")) == []
+
+
+def test_cluster_that_is_gone_is_asked_for_once():
+    """A status that is answered 404 proves that the cluster is gone, as a look at it does."""
+
+    async def script(world: World):
+        await _ready(world, 3)
+        world.faults.see_late("tfclusters", 60.0)
+        began = world.elapsed()
+        world.kube.delete("tfclusters", NAMESPACE, CLUSTER, user="user")
+        for name in _workers(*range(3)):
+            world.kube.delete("pods", NAMESPACE, name, grace=0, user="user")
+        await world.await_silence(60.0)
+        asked = [one for one in world.requests_since(began) if one.user == dialect.OPERATOR]
+        return sum(one.resource == "tfclusters" and one.verb in {"list", "patch"} for one in asked)
+
+    assert play(script) <= 2
+
+
+@pytest.mark.parametrize("after_ms", [0, 2, 4, 6, 7, 8, 9, 10, 12, 14, 16, 20])
+def test_cluster_that_is_kept_by_a_finalizer_says_that_it_is_being_deleted(after_ms):
+    """Also where the operator was about to put something right when the deletion was asked for."""
+
+    async def script(world: World):
+        await _ready(world, 2)
+        change = {"metadata": {"finalizers": ["example.com/keep"]}}
+        world.kube.patch("tfclusters", NAMESPACE, CLUSTER, change, user="somebody")
+        await world.await_silence(5.0)
+        world.remove("services", CLUSTER)
+        await asyncio.sleep(after_ms / 1000)
+        world.remove("tfclusters", CLUSTER)
+        await world.await_silence(600.0)
+        return dialect.condition(world.cluster(), "Ready")["reason"]
+
+    assert play(script) == "BeingDeleted"

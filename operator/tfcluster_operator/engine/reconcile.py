@@ -270,10 +270,9 @@ class Reconciler:
             return None
         if self._parents.is_buried(uid):
             self._parents.remove(key, uid)
-        else:
-            # NB: a finalizer may keep it for long, and no other event of it may come.
-            await self._parents.read_again(key, uid)
-        return 0.0
+            return 0.0
+        # NB: a finalizer may keep it for long, and no other event of it may come.
+        return 0.0 if await self._parents.read_again(key, uid) else _STATUS_EVERY
 
     async def _look(self, cluster: TFCluster, memory: _Memory) -> tuple[Roster, bool]:
         """Classify what exists; tell whether a pod should be gone and is not."""

@@ -238,7 +238,7 @@ class Stores:
 
     def looked_at(self, kind: Kind, name: Name, uid: str) -> None:
         """Note that it is known again what became of something that left the watch."""
-        self.of[kind].vanished.get(uid, set()).discard(name)
+        _take_out(self.of[kind].vanished, uid, name)
 
     def note_unlabelled(self, kind: Kind, child: Child) -> None:
         """Take in an object that holds a name we need and that no watch of ours shows."""
@@ -270,10 +270,10 @@ class Stores:
     def take_vanished_pods(self, namespace: str) -> list[str]:
         """Name the pods of a namespace that left the watch unasked, of whatever controller, and remember it no more."""
         vanished = self.of["Pod"].vanished
-        taken = {name for names in vanished.values() for name in names if name[0] == namespace}
-        for names in vanished.values():
-            names.difference_update(taken)
-        return sorted(name for _, name in taken)
+        taken = [(uid, name) for uid, names in vanished.items() for name in names if name[0] == namespace]
+        for uid, name in taken:
+            _take_out(vanished, uid, name)
+        return sorted(name for _, (_, name) in taken)
 
     def namespaces_with_copies(self) -> list[str]:
         """Name the namespaces that have a copy of the resolver."""

@@ -23,7 +23,7 @@ from tfcluster_resolver import contract
 Object = dict[str, Any]
 
 #: The order in which objects are shown: that in which the operator makes them.
-_KINDS: Final = ("Service", "NetworkPolicy", "ConfigMap", "Pod")
+_KINDS: Final = ("Service", "NetworkPolicy", "PodDisruptionBudget", "ConfigMap", "Pod")
 _WHENEVER: Final = 0.0
 
 

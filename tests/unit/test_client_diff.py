@@ -67,13 +67,16 @@ EDITS = {
     "suspend": with_spec(suspend=True),
     "resolver": with_spec(resolver={"delivery": "None"}),
     "isolation": with_spec(isolation={"mode": "None"}),
+    "budgets": edited(
+        ps={"disruptionBudget": {"minAvailable": "100%"}}, worker={"disruptionBudget": {"minAvailable": 1}}
+    ),
     "GPUs": edited(ps={"template": pod_template(resources={"limits": {"nvidia.com/gpu": 1}})}),
     "what touches no pod": with_spec(backoffLimit=3, cleanPodPolicy="All"),
 }
 
 
 def state(world, name="digits"):
-    """Give the UID of each task's pod, the text of each file of views, and the NetworkPolicies, as they are."""
+    """Give the UID of each task's pod, the text of each file of views, and the policies and budgets, as they are."""
 
     def ours(kind):
         return [one for one in world.kube.list(kind) if one["metadata"]["labels"][naming.LABEL_CLUSTER] == name]
@@ -89,7 +92,11 @@ def state(world, name="digits"):
             for one in ours("configmaps")
             for file, text in one.get("data", {}).items()
         }
-        policies = {one["metadata"]["name"]: one["spec"] for one in ours("networkpolicies")}
+        policies = {
+            (one["kind"], one["metadata"]["name"]): one["spec"]
+            for kind in ("networkpolicies", "poddisruptionbudgets")
+            for one in ours(kind)
+        }
         return pods, files, policies
 
     return world.at_once(look)
@@ -150,7 +157,8 @@ def test_what_it_says_is_what_happens(lives, case):
         for key in now[1].keys() & was[1].keys()
         if lasting(now[1][key]) != lasting(was[1][key])
     }
-    policies = {one.name: one.what for one in edit.objects if one.kind == "NetworkPolicy"}
+    kinds = {"NetworkPolicy", "PodDisruptionBudget"}
+    policies = {(one.kind, one.name): one.what for one in edit.objects if one.kind in kinds}
     assert policies == {
         policy: "create" if policy not in was[2] else "delete" if policy not in now[2] else "change"
         for policy in {*was[2], *now[2]}

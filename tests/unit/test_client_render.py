@@ -273,6 +273,16 @@ def test_views_that_no_config_map_holds_are_said():
     assert [one["kind"] for one in yaml.safe_load_all(shown.stdout)] == ["Service"]
 
 
+def test_budget_of_a_job_is_shown():
+    """As the operator makes it, a share turned into a number."""
+    manifest = tfcluster("one").job("worker", replicas=3, disruptionBudget={"minAvailable": "50%"}).build()
+
+    shown = yaml.safe_load_all(run("-f", "-", stdin=json.dumps(manifest)).stdout)
+
+    (budget,) = [one for one in shown if one["kind"] == "PodDisruptionBudget"]
+    assert (budget["metadata"]["name"], budget["spec"]["minAvailable"]) == ("one-worker", 2)
+
+
 def test_default_isolation_is_what_the_operator_is_set_up_with():
     manifest = json.dumps(tfcluster("one").job("worker").build())
 

@@ -60,8 +60,8 @@ MUTANTS: Final = (
     Mutant(
         name="what the garbage collector takes is made again",
         file="engine/reconcile.py",
-        old="if not known_to_exist and await",
-        new="if known_to_exist and await",
+        old="if not known_to_exist and (again",
+        new="if known_to_exist and (again",
         why="The collector may be ahead of the watch of TFClusters: its work is undone as long as that lags.",
         plan=Plan("create", Line("tfclusters", "DELETED", "c", 0), "hold 5 s"),
     ),
@@ -116,8 +116,8 @@ MUTANTS: Final = (
     Mutant(
         name="a lost race is not planned again",
         file="engine/reconcile.py",
-        old="at_once = 0.0 if outcome.again or planned.partial else None",
-        new="at_once = 0.0 if planned.partial else None",
+        old="at_once = 0.0 if outcome.again or (",
+        new="at_once = 0.0 if (",
         why="What somebody else changed under our hands stays as they left it.",
         plan=Plan("rolling", Write("delete", "pods", "c-worker-2", 0), "409"),
     ),

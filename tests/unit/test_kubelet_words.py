@@ -76,7 +76,7 @@ def test_container_that_never_started_has_not_failed(phase, grace):
 @pytest.mark.parametrize(("code", "ending"), [(0, Ending.SUCCEEDED), (1, Ending.FAILED)])
 def test_end_of_which_the_kubelet_told_before_it_knew_of_the_deletion_counts(code, ending):
     """The status speaks of the generation before the deletion's: the program ended by itself."""
-    assert ending_of(pod("Running", code=code, grace=1, told_of=1)) is ending
+    assert ending_of(pod("Running", code=code, grace=1, told_of=1).seen(None, 100.0)) is ending
 
 
 @pytest.mark.parametrize(("code", "ending"), [(0, Ending.SUCCEEDED), (1, Ending.FAILED)])

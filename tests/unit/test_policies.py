@@ -119,7 +119,7 @@ def test_end_after_the_deletion_was_not_first():
 def test_end_and_deletion_that_are_first_seen_together_prove_nothing():
     """Unless the pod's own status does."""
     together = ended(1, leaving=1.0, noted=Noted()).seen(None, 10.0)
-    proved = ended(1, leaving=1.0, noted=Noted(ended_first=True)).seen(None, 10.0)
+    proved = replace(ended(1, leaving=1.0, noted=Noted()), generation=2, told_of=1).seen(None, 10.0)
 
     assert (together.noted.ended_first, proved.noted.ended_first) == (False, True)
 

@@ -33,7 +33,7 @@ _SEEN_WITHIN: Final = 90.0
 #: What was deleted so often in a row is deleted at once; then the pauses grow, and are forgotten in time (seconds).
 _PATIENCE: Final = 3
 _LONGEST_TRUCE: Final = 300.0
-_FORGOTTEN_AFTER: Final = 600.0
+_FORGOTTEN_AFTER: Final = 60.0
 
 _log = logging.getLogger(__name__)
 
@@ -108,16 +108,21 @@ class ResolverCopies:
         return None if (wait := self._wait(namespace)) is None else max(wait, _LOOK_AGAIN)
 
     def _wait(self, namespace: str) -> float | None:
-        """Give the seconds until a copy may be deleted, None where there is none to delete."""
+        """Give the seconds until a copy may be deleted, or a deletion is forgotten; None where there is neither."""
         now, idle = self._elapsed(), {one.meta.name for one in self._unneeded(namespace, pods_hidden=False)}
+        waits = []
         for name in [name for name in self._due if name[0] == namespace and name[1] not in idle]:
-            # One that was deleted again and again, or could not be, is remembered for a while.
-            if now - self._due[name] > _FORGOTTEN_AFTER or not self._tried.get(name):
+            # NB: somebody may make again what was deleted, so that is remembered for a while.
+            left = self._due[name] + _FORGOTTEN_AFTER - now if name in self._tried else 0.0
+            if left > 0:
+                waits.append(left)
+            else:
                 del self._due[name]
                 self._tried.pop(name, None)
         for one in idle:
-            self._due.setdefault((namespace, one), now + (0.0 if one == self._current else _SEEN_WITHIN))
-        return min((self._due[namespace, one] - now for one in idle), default=None)
+            due = self._due.setdefault((namespace, one), now + (0.0 if one == self._current else _SEEN_WITHIN))
+            waits.append(due - now)
+        return min(waits, default=None)
 
     async def _delete(self, copy: ObservedConfigMap) -> None:
         name = copy.meta.namespace, copy.meta.name

@@ -336,6 +336,14 @@ def live_through_everything(world: World, kubelet) -> None:
     )
     world.edit("c", {"isolation": {"mode": "None"}})
     eventually(world.network_policies, lambda found: not found, what="the policy is gone")
+    for budget in ({"minAvailable": 1}, {"minAvailable": 2}, None):
+        world.edit("c", {"jobs": {"ps": {"disruptionBudget": budget}}})
+        wanted = [] if budget is None else [budget["minAvailable"]]
+        eventually(
+            lambda: [one["spec"]["minAvailable"] for one in world.disruption_budgets().values()],
+            lambda found, wanted=wanted: found == wanted,
+            what=f"the budgets keep {wanted}",
+        )
     world.launch("brief", {"worker": {}}, ttlSecondsAfterFinished=0)
     world.await_settled("brief")
     kubelet.succeed("brief-worker-0")

@@ -117,6 +117,7 @@ def test_defect_07_a_request_a_replica(world, audit):
     position, started = audit.position(), audit.writes(position, user=OPERATOR_USER, namespace=world.namespace)
     world.edit("d07", {"suspend": True})
     world.await_pods_of("d07", [])
+    audit.await_quiet(OPERATOR_USER, namespace=world.namespace)  # a pod is gone before its deletion is logged
     stopped = audit.since(position, user=OPERATOR_USER, namespace=world.namespace)
 
     created = [w for w in started if (w.verb, w.target) == ("create", "pods")]

@@ -69,7 +69,8 @@ def confirm_ends(world: World, kubelet: StandInKubelet, cluster: str, names: Ite
     """Let the kubelet confirm the end of the pods that are asked to go."""
     for name, pod in world.pods_of(cluster).items():
         if pod["metadata"].get("deletionTimestamp") and (names is None or name in names):
-            kubelet.stop(name)
+            # NB: by its UID: while this one goes, the operator may have made the next under the same name.
+            kubelet.confirm_end(pod)
 
 
 def await_pods_left(world: World, kubelet: StandInKubelet, cluster: str, left: Iterable[str]) -> None:

@@ -118,11 +118,13 @@ class Objects:
         """PUT one object over the one of its name."""
         return self.request("PUT", kind.path(namespace, body["metadata"]["name"]), body)
 
-    def delete(self, kind: Kind, namespace: str, name: str, *, grace_seconds: int | None = None) -> None:
-        """DELETE one object; that it is gone already is no error."""
-        query = "" if grace_seconds is None else f"?gracePeriodSeconds={grace_seconds}"
+    def delete(self, kind: Kind, namespace: str, name: str, *, grace_seconds: int | None = None, uid: str = "") -> None:
+        """DELETE one object, or with ``uid`` only that incarnation; that it is gone already is no error."""
+        # NB: the server reads the query only where there is no body.
+        query = "" if grace_seconds is None or uid else f"?gracePeriodSeconds={grace_seconds}"
+        body = {"preconditions": {"uid": uid}, "gracePeriodSeconds": grace_seconds} if uid else None
         try:
-            self.request("DELETE", kind.path(namespace, name) + query)
+            self.request("DELETE", kind.path(namespace, name) + query, body)
         except ApiException as error:
-            if error.status != 404:
+            if error.status != 404 and not (uid and error.status == 409):
                 raise

@@ -111,6 +111,11 @@ class StandInKubelet:
         for name in names:
             self._objects.delete(PODS, self._namespace, name, grace_seconds=0)
 
+    def confirm_end(self, pod: Object) -> None:
+        """Finish the termination of one pod; one that has its name by now stays."""
+        name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+        self._objects.delete(PODS, self._namespace, name, grace_seconds=0, uid=uid)
+
     def _report(
         self, name: str, *, phase: str, state: dict[str, Any], ready: bool, devices: Devices | None = None
     ) -> None:

@@ -209,6 +209,14 @@ DEFAULT_RESOURCES: Final[tuple[Resource, ...]] = (
         generation=True,
         short_names=("pdb",),
     ),
+    Resource(
+        plural="podgroups",
+        kind="PodGroup",
+        group="scheduling.k8s.io",
+        version="v1beta1",
+        status=True,
+        generation=True,
+    ),
     Resource(plural="events", kind="Event", create_on_update=True, short_names=("ev",)),
     Resource(
         plural="leases",

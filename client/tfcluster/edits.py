@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -29,6 +29,7 @@ from tfcluster.view_changes import ViewChange, view_changes
 from tfcluster_operator.manifests.service import build_service
 from tfcluster_operator.model import ledger, naming
 from tfcluster_operator.model.budgets import budgets_of
+from tfcluster_operator.model.gangs import gangs_of
 from tfcluster_operator.model.observed import Observed
 from tfcluster_operator.model.parse import InvalidSpecError, is_ours, parse
 from tfcluster_operator.model.roster import Roster, call_roll
@@ -207,6 +208,9 @@ def _objects(before: Roster | None, after: Roster) -> Iterator[ObjectChange]:
     yield from _differences("NetworkPolicy", old, {policy.name: policy.digest for policy, _ in after.policies})
     kept = {} if before is None else _budgets(before)
     yield from _differences("PodDisruptionBudget", kept, _budgets(after))
+    # NB: of a gang that there is, an edit matters at its next start alone.
+    grouped = {} if before is None else dict.fromkeys(_groups(before), "")
+    yield from _differences("PodGroup", grouped, dict.fromkeys(_groups(after), ""))
     jobs = frozenset() if before is None else frozenset(job.name for job in before.cluster.jobs)
     for job in after.cluster.jobs:
         if job.name not in jobs:
@@ -218,6 +222,11 @@ def _objects(before: Roster | None, after: Roster) -> Iterator[ObjectChange]:
 def _budgets(roster: Roster) -> dict[str, str]:
     """Give the digest of each PodDisruptionBudget that a declaration asks for, by its name."""
     return {budget.name: budget.digest for budget in budgets_of(roster)}
+
+
+def _groups(roster: Roster) -> Iterable[str]:
+    """Name the PodGroup of each gang that a declaration asks for."""
+    return gangs_of(roster, ledger.read(roster.cluster.status))
 
 
 def _differences(kind: str, old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[ObjectChange]:

@@ -11,7 +11,7 @@ from tfcluster.errors import ManifestError
 from tfcluster_operator.manifests.of_actions import Creation, build, delivered_resolver
 from tfcluster_operator.model import naming
 from tfcluster_operator.model.actions import CreatePod, TryPod, subject_of
-from tfcluster_operator.model.ledger import Ledger
+from tfcluster_operator.model.ledger import JobRecord, Ledger
 from tfcluster_operator.model.observed import Observed
 from tfcluster_operator.model.plan import plan
 from tfcluster_operator.model.roster import Roster, call_roll
@@ -23,7 +23,7 @@ from tfcluster_resolver import contract
 Object = dict[str, Any]
 
 #: The order in which objects are shown: that in which the operator makes them.
-_KINDS: Final = ("Service", "NetworkPolicy", "PodDisruptionBudget", "ConfigMap", "Pod")
+_KINDS: Final = ("Service", "NetworkPolicy", "PodDisruptionBudget", "PodGroup", "ConfigMap", "Pod")
 _WHENEVER: Final = 0.0
 
 
@@ -86,8 +86,7 @@ def render(declared: Declared) -> Rendered:
 
 def _at_once(cluster: TFCluster) -> TFCluster:
     """Give the cluster as if nothing held its pods up: what they are made of stays the same."""
-    jobs = tuple(replace(job, start_after=()) for job in cluster.jobs)
-    return replace(cluster, jobs=jobs, suspend=False, status={}, deleting=False)
+    return replace(cluster, suspend=False, status={}, deleting=False)
 
 
 def _resolver_of(roster: Roster) -> str:
@@ -95,12 +94,14 @@ def _resolver_of(roster: Roster) -> str:
 
 
 def _creations(roster: Roster, wanted: tuple[JobViews, ...]) -> Iterator[Creation]:
-    """Plan until everything is made: a plan has as many steps as one pass carries out."""
+    """Plan until everything is made: a plan has as many steps as one pass carries out, and a gang comes first."""
+    # NB: a job that was started waits for no other.
+    started = {job.name: JobRecord(started=frozenset({0})) for job in roster.cluster.jobs}
     seen: set[tuple[str, str]] = set()
     while True:
         new = [
             action
-            for action in plan(roster, Ledger(), wanted, _WHENEVER).actions
+            for action in plan(roster, Ledger(jobs=started), wanted, _WHENEVER).actions
             if isinstance(action, Creation) and not isinstance(action, TryPod) and subject_of(action) not in seen
         ]
         yield from new

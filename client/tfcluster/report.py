@@ -28,6 +28,7 @@ from tfcluster.kubernetes_api import (
     LEASES,
     NETWORK_POLICIES,
     NODES,
+    POD_GROUPS,
     PODS,
     RESOURCE_QUOTAS,
     SERVICES,
@@ -59,7 +60,7 @@ What is in it
   status.txt, status.json      what `tfcluster status` says
   doctor.txt, doctor.json      what `tfcluster doctor` says
   cluster/                     the TFCluster, its pods, Service, views, NetworkPolicies,
-                               PodDisruptionBudgets, events, and its quotas
+                               PodDisruptionBudgets, PodGroups, events, and its quotas
   logs/                        the ends of the logs of its tasks, of failed pods that are kept, too
   operator/                    the operator's Deployment, pods, Lease, logs and metrics
   nodes.yaml                   what nodes there are: sizes, versions, conditions
@@ -155,6 +156,7 @@ class Report:
                 "views": partial(api.list, CONFIG_MAPS, labels=f"{labels},{naming.LABEL_JOB}"),
                 "networkpolicies": partial(api.list, NETWORK_POLICIES, labels=labels),
                 "poddisruptionbudgets": partial(api.list, DISRUPTION_BUDGETS, labels=labels),
+                "podgroups": partial(api.list, POD_GROUPS, labels=labels),
                 "events": partial(api.list, EVENTS),
                 "quotas": partial(api.list, RESOURCE_QUOTAS),
                 "nodes": partial(api.list, NODES),
@@ -177,6 +179,9 @@ class Report:
         self._objects("cluster/networkpolicies.yaml", self._known("networkpolicies", found["networkpolicies"]))
         budgets = self._known("poddisruptionbudgets", found["poddisruptionbudgets"])
         self._objects("cluster/poddisruptionbudgets.yaml", budgets)
+        if (body["spec"].get("scheduling") or {}).get("gang") is not None:
+            # NB: a server that has no PodGroups lacks nothing where nobody asks for them.
+            self._objects("cluster/podgroups.yaml", self._known("podgroups", found["podgroups"]))
         self._objects("cluster/quotas.yaml", self._known("quotas", found["quotas"]))
         names = {self._name, *map(_name_of, pods)}
         events = [one for one in self._known("events", found["events"]) if _about(one) in names]

@@ -20,6 +20,7 @@ OPERATOR_RULES: Final = (
     ("", "configmaps", ("create", "delete", "list", "patch", "watch")),
     ("networking.k8s.io", "networkpolicies", ("create", "delete", "list", "patch", "watch")),
     ("policy", "poddisruptionbudgets", ("create", "delete", "list", "patch", "watch")),
+    ("scheduling.k8s.io", "podgroups", ("create", "delete", "list", "patch", "watch")),
     ("", "events", ("create",)),
 )
 

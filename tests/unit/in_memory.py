@@ -20,6 +20,7 @@ from tfcluster_operator.kube.store import Stores
 from tfcluster_operator.manifests import build_config_map, build_pod, build_service
 from tfcluster_operator.manifests.disruption_budget import build_disruption_budget
 from tfcluster_operator.manifests.network_policy import build_network_policy
+from tfcluster_operator.manifests.pod_group import build_pod_group
 from tfcluster_operator.model import naming
 from tfcluster_operator.model.actions import (
     Action,
@@ -27,6 +28,7 @@ from tfcluster_operator.model.actions import (
     CreateDisruptionBudget,
     CreateNetworkPolicy,
     CreatePod,
+    CreatePodGroup,
     CreateService,
     Delete,
     Kind,
@@ -212,6 +214,23 @@ class InMemoryWorld:
             if kind == "Pod" and found.get("status", {}).get("phase", "Pending") == "Pending":
                 self.pod_runs(name)
 
+    # --- what the scheduler does
+
+    def gang_waits(self, name: str, message: str) -> None:
+        """Let the scheduler say that there is no room for a gang."""
+        self._judge_gang(name, "False", "Unschedulable", message)
+
+    def gang_is_placed(self, name: str) -> None:
+        """Let the scheduler find places for all pods of a gang, which run and are ready."""
+        self._judge_gang(name, "True", "Scheduled", "")
+        for (kind, pod), found in list(self.objects.items()):
+            if kind == "Pod" and found["spec"].get("schedulingGroup") == {"podGroupName": name}:
+                self.pod_runs(pod)
+
+    def _judge_gang(self, name: str, status: str, reason: str, message: str) -> None:
+        told = {"type": "PodGroupInitiallyScheduled", "status": status, "reason": reason, "message": message}
+        self.edit("PodGroup", name, {"status": {"conditions": [told]}})
+
     # --- what the operator does
 
     def read(self, kind: Kind, name: str) -> Child:
@@ -260,6 +279,8 @@ class InMemoryWorld:
                 self.create("NetworkPolicy", build_network_policy(cluster, policy))
             case CreateDisruptionBudget(budget=budget):
                 self.create("PodDisruptionBudget", build_disruption_budget(cluster, budget))
+            case CreatePodGroup():
+                self.create("PodGroup", build_pod_group(cluster, action))
             case CreateConfigMap(views=views):
                 self.create("ConfigMap", build_config_map(cluster, views))
             case CreatePod(task=task, view_digest=digest, attempt=attempt, incarnation=incarnation):
@@ -267,7 +288,7 @@ class InMemoryWorld:
                     self.delete("Pod", action.name, uid=action.replaces)
                 told = {"view_digest": digest, "attempt": attempt, "incarnation": incarnation}
                 tf_config = tf_config_of(cluster, task, action.view) if action.view else None
-                body = build_pod(cluster, task, **told, tf_config=tf_config, name=action.name)
+                body = build_pod(cluster, task, **told, tf_config=tf_config, name=action.name, group=action.group)
                 self.create("Pod", body)
             case Patch(kind=kind, name=name, uid=uid, change=change):
                 self.edit(kind, name, change, uid=uid)

@@ -28,6 +28,7 @@ from tfcluster_operator.model.actions import (
     CreateDisruptionBudget,
     CreateNetworkPolicy,
     CreatePod,
+    CreatePodGroup,
     CreateResolver,
     CreateService,
     Delete,
@@ -261,6 +262,7 @@ class Executor:
                 CreateService()
                 | CreateNetworkPolicy()
                 | CreateDisruptionBudget()
+                | CreatePodGroup()
                 | CreateConfigMap()
                 | CreateResolver()
             ):

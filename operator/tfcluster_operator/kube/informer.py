@@ -35,6 +35,8 @@ _SILENCE: Final = 75.0
 _FIRST_PAUSE: Final = 0.1
 #: NB: after an outage of the API server this is how long everything may still be believed as it was.
 _LONGEST_PAUSE: Final = 3.0
+#: How often (seconds) a kind is asked for that the server may do without, while a cluster needs it.
+_LOOK_FOR_KIND_AGAIN: Final = 20.0
 #: A watch that held this many seconds starts the pauses from the first.
 _A_GOOD_RUN: Final = 5.0
 
@@ -93,8 +95,7 @@ class Informer:
                 self._version = ""
             except errors.KubeError as error:
                 self._doubtful = True
-                if isinstance(error, errors.ApiError) and error.status in {401, 403, 404}:
-                    self.refused, self._version = error.message or str(error), ""
+                await self._note(error)
                 if str(error) != told:  # what goes on for hours is told once
                     told = str(error)
                     _log.warning("%s: %s", self.what, error)
@@ -104,6 +105,22 @@ class Informer:
                 continue
             await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - jitter, no secret
             pause = min(_LONGEST_PAUSE, pause * 2)
+
+    async def _note(self, error: errors.KubeError) -> None:
+        """Note a refusal; where the operator does without this kind, wait until it is worth asking again."""
+        if not isinstance(error, errors.ApiError) or error.status not in {401, 403, 404}:
+            return
+        self._version = ""
+        if not self._resource.optional or error.status == 401:
+            self.refused = error.message or str(error)
+            return
+        group = self._resource.api.removeprefix("/apis/")
+        absent = f"the API server does not serve {self._resource.plural} of {group}"
+        self._store.have_none(absent if error.status == 404 else error.message, self._namespace)
+        self._store.asked_for.clear()
+        self.synced.set()
+        await asyncio.sleep(_LOOK_FOR_KIND_AGAIN * random.uniform(0.5, 1.5))  # noqa: S311 - jitter, no secret
+        await self._store.asked_for.wait()
 
     async def _compare(self) -> None:
         """Ask for one object, to learn where the server's history stands.
@@ -131,6 +148,7 @@ class Informer:
         self._store.replace(children, version=int(meta.resource_version), namespace=self._namespace)
         self._version = meta.resource_version
         self.refused = ""
+        self._store.have_none("", self._namespace)
         self.synced.set()
 
     async def _watch(self) -> None:

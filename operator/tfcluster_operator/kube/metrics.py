@@ -47,6 +47,8 @@ PASSES: Final = ("done", "retried", "failed")
 STATUS_WRITES: Final = ("written", "conflict", "gone", "refused", "unanswered")
 VERBS: Final = ("get", "list", "watch", "create", "update", "patch", "delete")
 WATCHED: Final = (naming.PLURAL, *(resource.plural for resource in wire.RESOURCES.values()))
+#: Those of them that a server need not serve.
+OPTIONAL: Final = tuple(resource.plural for resource in wire.RESOURCES.values() if resource.optional)
 #: The code of a request that was not answered.
 NO_CODE: Final = "none"
 

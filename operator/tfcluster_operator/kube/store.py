@@ -6,14 +6,16 @@ dropped by its resource version.  So the pass after a write always sees it, and 
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Final, TypeVar, cast
+from typing import Final, TypeVar, cast, get_args
 
 from tfcluster_operator.kube import clock as clocks
 from tfcluster_operator.model import naming
 from tfcluster_operator.model.actions import Kind
+from tfcluster_operator.model.gangs import names_of
 from tfcluster_operator.model.isolation import policies_of
 from tfcluster_operator.model.observed import (
     Child,
@@ -22,6 +24,7 @@ from tfcluster_operator.model.observed import (
     ObservedDisruptionBudget,
     ObservedNetworkPolicy,
     ObservedPod,
+    ObservedPodGroup,
     ObservedService,
     differ_in_version_alone,
 )
@@ -59,6 +62,29 @@ class ChildStore:
         #: The pods that mount a ConfigMap with the resolver and whose programs are not over, by its name.
         self._mounting: dict[Name, set[Name]] = {}
         self._gone: OrderedDict[str, int] = OrderedDict()
+        #: Why the server has none of this kind, by the namespace that was listed.
+        self._lacking: dict[str | None, str] = {}
+        #: Set when a decision asks for this kind, so that it is worth trying again whether the server has it.
+        self.asked_for = asyncio.Event()
+
+    def have_none(self, why: str, namespace: str | None) -> None:
+        """Take in that the server serves nothing of this kind, or does not let us see it.
+
+        Args:
+            why: in words; "" once it does.
+            namespace: the namespace that was listed, or None for all.
+        """
+        if self._lacking.get(namespace, "") == why:
+            return
+        self._lacking[namespace] = why
+        self.changes += 1
+        for name, known in list(self._children.items()) if why else ():
+            if namespace in {None, name[0]}:
+                self.forget(name, known.meta.uid)
+
+    def lacking(self, namespace: str) -> str:
+        """Say why the server has nothing of this kind in a namespace, "" where it may."""
+        return self._lacking.get(namespace) or self._lacking.get(None, "")
 
     def get(self, name: Name) -> Child | None:
         """Give the child of this name, whoever controls it."""
@@ -221,9 +247,8 @@ class Stores:
     """
 
     def __init__(self, changed: Callable[[str, Name], None], now: Callable[[], float] = clocks.SYSTEM.wall) -> None:
-        kinds: tuple[Kind, ...] = ("Service", "ConfigMap", "NetworkPolicy", "PodDisruptionBudget", "Pod")
         self._now = now
-        self.of: dict[Kind, ChildStore] = {kind: ChildStore(changed, now) for kind in kinds}
+        self.of: dict[Kind, ChildStore] = {kind: ChildStore(changed, now) for kind in get_args(Kind)}
         #: Objects that hold a name we need and carry none of our labels, so that no watch of ours shows them.
         self.unlabelled: dict[tuple[Kind, Name], Child] = {}
         self._going: set[Name] = set()
@@ -334,6 +359,9 @@ class Stores:
         budgets = self._gather(
             "PodDisruptionBudget", cluster, [naming.budget_name(cluster.name, job.name) for job in budgeted]
         )
+        groups = self._gather("PodGroup", cluster, names_of(cluster))
+        if cluster.gang is not None:
+            self.of["PodGroup"].asked_for.set()
         firsts = [naming.first_pod_names(cluster.name, job.name, job.replicas) for job in cluster.jobs]
         pods = self._gather("Pod", cluster, [name for of_job in firsts for name in of_job])
         return Observed(
@@ -342,6 +370,8 @@ class Stores:
             network_policies=cast("dict[str, ObservedNetworkPolicy]", policies),
             other_policies=others,
             budgets=cast("dict[str, ObservedDisruptionBudget]", budgets),
+            groups=cast("dict[str, ObservedPodGroup]", groups),
+            no_groups=self.of["PodGroup"].lacking(cluster.namespace),
             pods=cast("dict[str, ObservedPod]", pods),
         )
 

@@ -71,6 +71,23 @@ class PodDisruptionBudget(msgspec.Struct):
     spec: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
+class GangPolicy(msgspec.Struct, rename="camel"):
+    min_count: int = 0
+
+
+class SchedulingPolicy(msgspec.Struct):
+    gang: GangPolicy = msgspec.field(default_factory=GangPolicy)
+
+
+class PodGroupSpec(msgspec.Struct, rename="camel"):
+    scheduling_policy: SchedulingPolicy = msgspec.field(default_factory=SchedulingPolicy)
+    priority_class_name: str = ""
+
+
+class SchedulingGroup(msgspec.Struct, rename="camel"):
+    pod_group_name: str = ""
+
+
 class Container(msgspec.Struct, rename="camel"):
     name: str = ""
     image: str = ""
@@ -91,6 +108,7 @@ class PodSpec(msgspec.Struct, rename="camel"):
     init_containers: list[Container] | None = None
     node_name: str = ""
     volumes: list[Volume] | None = None
+    scheduling_group: SchedulingGroup | None = None
 
 
 class Waiting(msgspec.Struct):
@@ -139,6 +157,16 @@ class Condition(msgspec.Struct, rename="camel"):
     reason: str = ""
     message: str = ""
     last_transition_time: str | None = None
+
+
+class PodGroupStatus(msgspec.Struct):
+    conditions: list[Condition] | None = None
+
+
+class PodGroup(msgspec.Struct):
+    metadata: Metadata
+    spec: PodGroupSpec = msgspec.field(default_factory=PodGroupSpec)
+    status: PodGroupStatus = msgspec.field(default_factory=PodGroupStatus)
 
 
 class PodStatus(msgspec.Struct, rename="camel"):

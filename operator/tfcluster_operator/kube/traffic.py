@@ -13,7 +13,7 @@ import aiohttp
 from yarl import URL
 
 from tfcluster_operator.kube import clock as clocks
-from tfcluster_operator.kube.metrics import NO_CODE, WATCHED, Metrics
+from tfcluster_operator.kube.metrics import NO_CODE, OPTIONAL, WATCHED, Metrics
 
 _VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 #: What ends a request without an answer.  NB: aiohttp's own timeouts are cancellations here.
@@ -70,7 +70,9 @@ class Traffic:
         self._elapsed = elapsed
         self._prefix = URL(server).path
         started = elapsed()
-        self._heard = {(kind, scope): started for scope in scopes for kind in WATCHED}
+        self._watched = {(kind, scope) for scope in scopes for kind in WATCHED}
+        # NB: of what a server need not serve there may never be a watch.
+        self._heard = {of: started for of in self._watched if of[0] not in OPTIONAL}
         self._opened: set[tuple[str, str | None]] = set()
 
     async def __call__(
@@ -90,7 +92,10 @@ class Traffic:
     def silences(self) -> Mapping[str, float]:
         """Give the seconds since the last sign of life of the watches, by kind, the worst of each."""
         now = self._elapsed()
-        return {kind: max(now - at for (of, _), at in self._heard.items() if of == kind) for kind in WATCHED}
+        worst: dict[str, float] = {}
+        for (kind, _), at in self._heard.items():
+            worst[kind] = max(worst.get(kind, 0.0), now - at)
+        return worst
 
     def _count(self, asked: Asked, code: str, began: float) -> None:
         self._metrics.api_requests.labels(asked.verb, code).inc()
@@ -99,7 +104,7 @@ class Traffic:
 
     def _follow(self, asked: Asked, response: aiohttp.ClientResponse) -> None:
         key = asked.resource, asked.namespace
-        if key not in self._heard:
+        if key not in self._watched:
             return
 
         def heard() -> None:

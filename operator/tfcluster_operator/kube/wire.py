@@ -19,6 +19,7 @@ from tfcluster_operator.kube.structs import (
     NetworkPolicy,
     Pod,
     PodDisruptionBudget,
+    PodGroup,
     PodStatus,
     Reference,
     Service,
@@ -35,6 +36,7 @@ from tfcluster_operator.model.observed import (
     ObservedDisruptionBudget,
     ObservedNetworkPolicy,
     ObservedPod,
+    ObservedPodGroup,
     ObservedService,
 )
 from tfcluster_operator.model.spec import choose_main
@@ -48,9 +50,11 @@ _OWN_ENDS: Final = ("", "DeadlineExceeded")
 _DISRUPTIONS: Final = ("Evicted", "Preempting", "Preempted", "Shutdown", "NodeShutdown", "Terminated", "NodeLost")
 
 
+#: A condition's message goes into ours up to so many characters.
+_LONGEST_MESSAGE: Final = 200
 _OUR_OWN: Final = f"{naming.GROUP}/"
 
-_Wire = TypeVar("_Wire", Service, ConfigMap, NetworkPolicy, PodDisruptionBudget, Pod)
+_Wire = TypeVar("_Wire", Service, ConfigMap, NetworkPolicy, PodDisruptionBudget, PodGroup, Pod)
 
 
 class ListMeta(msgspec.Struct, rename="camel"):
@@ -84,6 +88,8 @@ class Resource:
     api: str = "/api/v1"
     #: Whether ours alone are watched, by their label; other people's NetworkPolicies decide what ours must say.
     ours_alone: bool = True
+    #: Whether the operator does without it where the server does not serve it, or does not let it list.
+    optional: bool = False
 
     def path(self, namespace: str | None, name: str = "") -> str:
         """Give the path of an object, of a namespace's list, or (namespace None) of the list over all."""
@@ -157,6 +163,22 @@ def _disruption_budget(wire: PodDisruptionBudget) -> Child:
     )
 
 
+def _pod_group(wire: PodGroup) -> Child:
+    conditions = {condition.type: condition for condition in wire.status.conditions or ()}
+    scheduled = conditions.get("PodGroupInitiallyScheduled", Condition())
+    return ObservedPodGroup(
+        meta=_meta(wire.metadata),
+        min_count=wire.spec.scheduling_policy.gang.min_count,
+        priority_class=wire.spec.priority_class_name,
+        placed=scheduled.status == "True",
+        trouble=_shortened(scheduled.message or scheduled.reason) if scheduled.status == "False" else "",
+    )
+
+
+def _shortened(message: str) -> str:
+    return message[:_LONGEST_MESSAGE]
+
+
 def _pod(wire: Pod) -> Child:
     status = wire.status
     conditions = {condition.type: condition for condition in status.conditions or ()}
@@ -179,6 +201,7 @@ def _pod(wire: Pod) -> Child:
         at_rest=status.phase in ("Succeeded", "Failed") or 0 < len(ended) == len(wire.spec.containers),
         resolver=_resolver(wire.spec.volumes or ()),
         edited=tuple(_edited_images(wire.metadata.managed_fields or ())),
+        group=intern(wire.spec.scheduling_group.pod_group_name) if wire.spec.scheduling_group is not None else "",
         generation=wire.metadata.generation if leaving else 0,
         told_of=_generation_told_of(wire, conditions) if leaving else 0,
     )
@@ -290,7 +313,7 @@ def _trouble(status: PodStatus, conditions: Mapping[str, Condition]) -> str:
 def _told(reason: str, since: str | None, message: str) -> str:
     # NB: since when, not for how long: words that change by themselves would be written again and again.
     when = f"{reason} since {since[11:19]} UTC" if since else reason
-    return f"{when}: {message[:200]}" if message else when
+    return f"{when}: {_shortened(message)}" if message else when
 
 
 def _resource(kind: Kind, plural: str, wire: type[_Wire], observe: Callable[[_Wire], Child], **served: Any) -> Resource:
@@ -319,7 +342,10 @@ NETWORK_POLICIES: Final = _resource(
 DISRUPTION_BUDGETS: Final = _resource(
     "PodDisruptionBudget", "poddisruptionbudgets", PodDisruptionBudget, _disruption_budget, api="/apis/policy/v1"
 )
+POD_GROUPS: Final = _resource(
+    "PodGroup", "podgroups", PodGroup, _pod_group, api="/apis/scheduling.k8s.io/v1beta1", optional=True
+)
 PODS: Final = _resource("Pod", "pods", Pod, _pod)
 RESOURCES: Final[Mapping[Kind, Resource]] = {
-    one.kind: one for one in (SERVICES, CONFIG_MAPS, NETWORK_POLICIES, DISRUPTION_BUDGETS, PODS)
+    one.kind: one for one in (SERVICES, CONFIG_MAPS, NETWORK_POLICIES, DISRUPTION_BUDGETS, POD_GROUPS, PODS)
 }

@@ -23,6 +23,7 @@ def build_pod(
     resolver: str | None = None,
     tf_config: str | None = None,
     name: str = "",
+    group: str = "",
 ) -> dict[str, Any]:
     """Build the pod of one task.
 
@@ -34,6 +35,7 @@ def build_pod(
         incarnation: how often the whole job was restarted before.
         resolver: the ConfigMap that delivers the resolver; None delivers none.
         tf_config: the task's TF_CONFIG, for the main container; None sets none.
+        group: the PodGroup with which it gets its place, "" where it is placed for itself.
         name: its name, where it is not the task's first; the hostname is always that of the first.
 
     Returns:
@@ -71,6 +73,7 @@ def build_pod(
             "restartPolicy": "Never",
             "hostname": hostname,
             "subdomain": naming.service_name(cluster.name),
+            **({"schedulingGroup": {"podGroupName": group}} if group else {}),
             "volumes": [*(spec.get("volumes") or ()), *volumes],
             **_containers(cluster, task, inject=resolver is not None, tf_config=tf_config),
         },

@@ -17,7 +17,7 @@ from tfcluster_operator.model.isolation import Policy
 from tfcluster_operator.model.spec import Task
 from tfcluster_operator.model.views import JobViews
 
-Kind = Literal["Service", "ConfigMap", "NetworkPolicy", "PodDisruptionBudget", "Pod"]
+Kind = Literal["Service", "ConfigMap", "NetworkPolicy", "PodDisruptionBudget", "PodGroup", "Pod"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +45,20 @@ class CreateDisruptionBudget:
 
 
 @dataclass(frozen=True, slots=True)
+class CreatePodGroup:
+    """Create the PodGroup of one gang: ``min_count`` of its pods get their places at once, or none does.
+
+    ``job`` is the one whose gang it is, "" where it is that of all jobs that start at once.
+    """
+
+    name: str
+    job: str
+    min_count: int
+    priority_class: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class CreateConfigMap:
     """Create the ConfigMap with one job's views."""
 
@@ -57,7 +71,8 @@ class CreatePod:
     """Create one task's pod; ``replaces`` is the UID of a finished pod of the same name that is deleted first.
 
     ``attempt`` is how many failures in a row went before it, ``incarnation`` how many restarts of the whole job.
-    ``view`` is the text of the task's view, where TF_CONFIG is made of it.
+    ``view`` is the text of the task's view, where TF_CONFIG is made of it.  ``group`` is the PodGroup with which the
+    pod gets its place, "" if for itself.
     """
 
     task: Task
@@ -67,6 +82,7 @@ class CreatePod:
     reason: str
     replaces: str = ""
     incarnation: int = 0
+    group: str = ""
     view: str = field(default="", repr=False)
 
 
@@ -130,6 +146,7 @@ Action = (
     CreateService
     | CreateNetworkPolicy
     | CreateDisruptionBudget
+    | CreatePodGroup
     | CreateConfigMap
     | CreateResolver
     | CreatePod
@@ -225,6 +242,8 @@ def subject_of(action: Action) -> tuple[str, str]:
             subject = "NetworkPolicy", name
         case CreateDisruptionBudget(budget=Budget(name=name)):
             subject = "PodDisruptionBudget", name
+        case CreatePodGroup(name=name):
+            subject = "PodGroup", name
         case CreateConfigMap(views=JobViews(name=name)) | CreateResolver(name=name):
             subject = "ConfigMap", name
         case CreatePod(name=name) | TryPod(name=name):

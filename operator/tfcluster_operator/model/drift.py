@@ -12,6 +12,7 @@ from typing import Any
 
 from tfcluster_operator.model import naming, views
 from tfcluster_operator.model.budgets import Budget
+from tfcluster_operator.model.gangs import Gang
 from tfcluster_operator.model.isolation import Policy
 from tfcluster_operator.model.observed import (
     Meta,
@@ -19,6 +20,7 @@ from tfcluster_operator.model.observed import (
     ObservedDisruptionBudget,
     ObservedNetworkPolicy,
     ObservedPod,
+    ObservedPodGroup,
     ObservedService,
 )
 from tfcluster_operator.model.spec import Job, TFCluster
@@ -102,6 +104,22 @@ def disruption_budget_change(
     if metadata := _metadata_change(existing.meta, labels=naming.job_labels(cluster.name, wanted.job), annotations={}):
         change["metadata"] = metadata
     return change or None
+
+
+def pod_group_change(cluster: TFCluster, wanted: Gang, existing: ObservedPodGroup) -> dict[str, Any] | None:
+    """Give the patch that makes a PodGroup count the pods that it should, or None where nothing differs."""
+    change: dict[str, Any] = {}
+    # NB: the count is of use while the scheduler looks for places; it keeps no pod from coming back that was lost.
+    if existing.min_count != wanted.min_count and not wanted.placed:
+        change["spec"] = {"schedulingPolicy": {"gang": {"minCount": wanted.min_count}}}
+    if metadata := _metadata_change(existing.meta, labels=gang_labels(cluster, wanted.job), annotations={}):
+        change["metadata"] = metadata
+    return change or None
+
+
+def gang_labels(cluster: TFCluster, job: str) -> dict[str, str]:
+    """Give the labels of a PodGroup, of one job or of all that start at once."""
+    return naming.job_labels(cluster.name, job) if job else naming.cluster_labels(cluster.name)
 
 
 def policy_labels(cluster: TFCluster, policy: Policy) -> dict[str, str]:

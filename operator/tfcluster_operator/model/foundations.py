@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, assert_never
+from typing import Any, Final, assert_never
 
 from tfcluster_operator.model import drift, naming, reasons, views
 from tfcluster_operator.model.actions import (
     CreateConfigMap,
     CreateDisruptionBudget,
     CreateNetworkPolicy,
+    CreatePodGroup,
     CreateResolver,
     CreateService,
     Delete,
@@ -19,10 +20,12 @@ from tfcluster_operator.model.actions import (
     Patch,
 )
 from tfcluster_operator.model.budgets import budgets_of
+from tfcluster_operator.model.gangs import Gang
 from tfcluster_operator.model.observed import (
     ObservedConfigMap,
     ObservedDisruptionBudget,
     ObservedNetworkPolicy,
+    ObservedPodGroup,
     ObservedService,
 )
 from tfcluster_operator.model.roster import Holder, Holding, Roster
@@ -31,6 +34,7 @@ from tfcluster_operator.model.story import (
     RESOLVER,
     SERVICE,
     Story,
+    gang_gate,
     object_gate,
     tf_config_gate,
     views_gate,
@@ -123,6 +127,62 @@ def _free_budgets(budgets: Iterable[ObservedDisruptionBudget], story: Story) -> 
         story.do("free", delete, gate=object_gate("PodDisruptionBudget", one.meta.name))
 
 
+def plan_gangs(roster: Roster, gangs: Mapping[str, Gang], story: Story) -> None:
+    """Create the PodGroup of each gang that has no places yet, or put it right, and delete those of earlier starts."""
+    for gang in gangs.values():
+        if roster.no_groups:
+            if not gang.placed:
+                story.close(gang_gate(gang.name), _no_gangs(roster.no_groups))
+                story.wake_after.append(_LOOK_FOR_GROUPS_AGAIN)
+            continue
+        _plan_group(roster, gang, story)
+        if not gang.placed and gang.existing is not None and gang.existing.trouble:
+            story.wait(_waits_for_places(gang, gang.existing.trouble))
+    for name, held in roster.groups.items():
+        if name not in gangs and (one := held.own) is not None:
+            delete = Delete("PodGroup", name, one.meta.uid, reasons.UNUSED)
+            story.do("free", delete, gate=object_gate("PodGroup", name))
+
+
+#: How soon (seconds) a gang is looked at again that the API server does not serve.
+_LOOK_FOR_GROUPS_AGAIN: Final = 20.0
+
+
+def _plan_group(roster: Roster, gang: Gang, story: Story) -> None:
+    gate, held = gang_gate(gang.name), roster.groups.get(gang.name)
+    if held is None:
+        if not gang.placed:
+            create = CreatePodGroup(gang.name, gang.job, gang.min_count, gang.priority_class, reasons.CREATED)
+            story.do("publish", create, gate=gate)
+    elif (existing := held.own) is None:
+        if not gang.placed:
+            story.close(gate, obstacle_of("PodGroup", held))
+    elif gang.priority_class not in {"", existing.priority_class} and not gang.placed:
+        story.close(gate, _recreated("PodGroup", gang.name))
+        delete = Delete("PodGroup", gang.name, existing.meta.uid, reasons.RECREATED)
+        story.do("publish", delete, gate=object_gate("PodGroup", gang.name))
+    elif change := drift.pod_group_change(roster.cluster, gang, existing):
+        reason = reasons.GANG_CHANGED if "spec" in change else reasons.REPAIRED
+        patch = Patch("PodGroup", gang.name, existing.meta.uid, change, reason)
+        story.do("publish", patch, gate=object_gate("PodGroup", gang.name))
+
+
+def _no_gangs(why: str) -> Finding:
+    message = (
+        f"spec.scheduling.gang needs PodGroups of scheduling.k8s.io/v1beta1, and there are none here ({why}): enable "
+        "the feature gate GenericWorkload and that API, or remove spec.scheduling.gang"
+    )
+    return Finding(reasons.GANG_UNAVAILABLE, message)
+
+
+def _waits_for_places(gang: Gang, trouble: str) -> Finding:
+    asked = ", ".join(f"{count} {resource}" for resource, count in sorted(gang.resources().items()))
+    wants = f", which ask for {asked}" if asked else ""
+    tasks = f"{len(gang.members)} tasks" if len(gang.members) > 1 else "1 task"
+    message = f"gang {gang.name} waits for room for {tasks} at once{wants}: {trouble}"
+    return Finding(reasons.WAITING_FOR_GANG, message)
+
+
 def plan_config_map(roster: Roster, wanted: views.JobViews, story: Story) -> None:
     """Create the ConfigMap of one job's views, or publish what changed in them."""
     held, gate = roster.views[wanted.job.name], views_gate(wanted.job.name)
@@ -204,7 +264,8 @@ def obstacle_of(
     held: Holding[ObservedService]
     | Holding[ObservedConfigMap]
     | Holding[ObservedNetworkPolicy]
-    | Holding[ObservedDisruptionBudget],
+    | Holding[ObservedDisruptionBudget]
+    | Holding[ObservedPodGroup],
 ) -> Finding:
     """Say why a name that we need is not ours to use."""
     return obstacle(kind, held.name, held.holder, () if held.object is None else held.object.meta.finalizers)

@@ -72,7 +72,8 @@ class JobRecord:
 
     ``restarts`` were caused by its failures, ``replaced`` counts pods that others took away.  ``completed`` are the
     tasks that ended with exit code 0 and are not run again; ``started`` those whose pod should exist.  ``incarnation``
-    grows with each restart of the whole job: pods of an earlier one are deleted.  ``restart_at`` is when its pods are
+    grows with each restart of the whole job: pods of an earlier one are deleted, and jobs of the same one were started
+    together.  ``restart_at`` is when its pods are
     made again, in seconds since the epoch; ``in_row`` how often that happened without a long run between.  ``failing``
     says as much of single tasks.  ``lost`` are the tasks that ``replaced`` counts already and that have no new pod yet.
     ``counted`` holds the UIDs of failed pods that are in the counts and not yet gone.
@@ -112,6 +113,10 @@ class Ledger:
     def of(self, job: str) -> JobRecord:
         """Give the record of a job, an empty one where nothing happened yet."""
         return self.jobs.get(job, JobRecord())
+
+    def next_incarnation(self) -> int:
+        """Give a number that no job has had: the jobs that have the same one were started together."""
+        return 1 + max((record.incarnation for record in self.jobs.values()), default=0)
 
     def with_job(self, job: str, **changes: Any) -> Ledger:
         """Give the ledger with some fields of one job's record changed."""

@@ -69,6 +69,19 @@ def budget_name(cluster: str, job: str) -> str:
     return f"{cluster}-{dns_job(job)}"
 
 
+def gang_name(cluster: str, round_of: int, job: str = "") -> str:
+    """Name the PodGroup of the tasks that start together, in this round of starts.
+
+    No name of a cluster or of a job has a dot, and no job's begins with a digit, so that no two are one.
+
+    Args:
+        cluster: the TFCluster's name.
+        round_of: the number of the restart that made the tasks start.
+        job: the job that starts after others, "" for those that start at once.
+    """
+    return ".".join([cluster, *([dns_job(job)] if job else []), str(round_of)])
+
+
 def policy_name(cluster: str, job: str = "", index: int | None = None) -> str:
     """Name a NetworkPolicy: of the whole cluster, of a job, or of the tasks of a job of which this is the first.
 

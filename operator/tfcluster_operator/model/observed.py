@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from tfcluster_operator.model import naming
 
@@ -115,6 +115,21 @@ class ObservedDisruptionBudget:
 
 
 @dataclass(frozen=True, slots=True)
+class ObservedPodGroup:
+    """A PodGroup: how many pods it needs at least, and what the scheduler says of it.
+
+    ``placed`` says that there was room for so many at once (PodGroupInitiallyScheduled), which stays so whatever
+    becomes of them; ``trouble`` says in the scheduler's words why there was none the last time it tried.
+    """
+
+    meta: Meta
+    min_count: int
+    priority_class: str
+    placed: bool
+    trouble: str
+
+
+@dataclass(frozen=True, slots=True)
 class Exit:
     """How the container that speaks for a task ended; ``message`` is the last line that it left, "" if none."""
 
@@ -150,7 +165,8 @@ class ObservedPod:
     is not ready, in words.  ``resolver`` is the ConfigMap from which it has the resolver, "" if from none.  ``exit`` is
     how the task's program ended, None while it runs or where nobody can tell; ``disrupted`` says that somebody took the
     pod away, so that its end says nothing of its program.  ``at_rest`` says that no container runs any more: the
-    kubelet tells so a second or two before it changes the phase.  ``generation`` is the pod's while it is being
+    kubelet tells so a second or two before it changes the phase.  ``group`` is the PodGroup with which the scheduler
+    places it, "" if it is placed for itself.  ``generation`` is the pod's while it is being
     deleted, which counts it up, and ``told_of`` the one of which the kubelet's status speaks then (KEP-5067); else 0,
     as on a server too old for that.
     """
@@ -167,6 +183,7 @@ class ObservedPod:
     resolver: str = ""
     at_rest: bool = False
     edited: tuple[str, ...] = ()
+    group: str = ""
     generation: int = 0
     told_of: int = 0
     noted: Noted = field(default_factory=Noted)
@@ -233,9 +250,16 @@ class ObservedPod:
         return self.phase in ("Pending", "Running") and not self.meta.terminating and self.exit is None
 
 
-Child = ObservedService | ObservedConfigMap | ObservedNetworkPolicy | ObservedDisruptionBudget | ObservedPod
+Child = (
+    ObservedService
+    | ObservedConfigMap
+    | ObservedNetworkPolicy
+    | ObservedDisruptionBudget
+    | ObservedPodGroup
+    | ObservedPod
+)
 
-_KINDS: Final = (ObservedService, ObservedConfigMap, ObservedNetworkPolicy, ObservedDisruptionBudget, ObservedPod)
+_KINDS: Final = get_args(Child)
 _about_each: Final = attrgetter(*(one.name for one in fields(Meta) if one.name != "version"))
 _of_each: Final = {kind: attrgetter(*(one.name for one in fields(kind) if one.name != "meta")) for kind in _KINDS}
 
@@ -253,7 +277,8 @@ def differ_in_version_alone(one: Child, other: Child) -> bool:
 class Observed:
     """Everything that exists under a cluster's names or its control, each by its name.
 
-    ``other_policies`` are the NetworkPolicies of its namespace that no TFCluster controls.
+    ``other_policies`` are the NetworkPolicies of its namespace that no TFCluster controls.  ``no_groups`` says why
+    there can be no PodGroups, "" where there can.
     """
 
     services: Mapping[str, ObservedService] = field(default_factory=dict)
@@ -261,4 +286,6 @@ class Observed:
     network_policies: Mapping[str, ObservedNetworkPolicy] = field(default_factory=dict)
     other_policies: tuple[ObservedNetworkPolicy, ...] = ()
     budgets: Mapping[str, ObservedDisruptionBudget] = field(default_factory=dict)
+    groups: Mapping[str, ObservedPodGroup] = field(default_factory=dict)
+    no_groups: str = ""
     pods: Mapping[str, ObservedPod] = field(default_factory=dict)

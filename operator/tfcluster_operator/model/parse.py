@@ -20,6 +20,7 @@ from tfcluster_operator.model.spec import (
     EVALUATOR,
     WORKER,
     CleanPodPolicy,
+    Gang,
     IsolatedPorts,
     Isolation,
     IsolationMode,
@@ -105,6 +106,7 @@ def parse(body: Mapping[str, Any], *, default_isolation: IsolationMode = "None")
         problems.extend(_circles(by_name))
         problems.extend(_excesses(cluster))
         problems.extend(_own_tf_configs(cluster))
+        problems.extend(_gang_problems(cluster, by_name))
         if not cluster.jobs:
             problems.append("spec.jobs: declare at least one job")
     if problems:
@@ -149,7 +151,15 @@ def _cluster(metadata: Mapping[str, Any], spec: Fields, status: Mapping[str, Any
         inject=inject,
         tf_config=tf_config,
         isolation=isolation,
+        gang=_gang(spec.inner("scheduling")),
     )
+
+
+def _gang(scheduling: Fields) -> Gang | None:
+    if scheduling.raw.get("gang") is None:
+        return None
+    least = scheduling.inner("gang").inner("minTasks")
+    return Gang({name: least.number(name, 0, most=MOST_TASKS) for name in least.raw})
 
 
 def _isolation(isolation: Fields, status: Mapping[str, Any], default: IsolationMode) -> Isolation:
@@ -327,6 +337,34 @@ def _unknown_jobs(cluster: TFCluster, jobs: Mapping[str, Job]) -> Iterator[str]:
         for name in job.start_after:
             if name not in jobs:
                 yield f"spec.jobs.{job.name}.startAfter: {shown(name)} is not declared"
+
+
+def _gang_problems(cluster: TFCluster, jobs: Mapping[str, Job]) -> Iterator[str]:
+    if cluster.gang is None:
+        return
+    for name in cluster.gang.min_tasks:
+        if name not in jobs:
+            yield f"spec.scheduling.gang.minTasks: {shown(name)} is not declared"
+    for job in cluster.jobs:
+        if cluster.gang.least(job) and job.own_group():
+            yield (
+                f"spec.jobs.{job.name}.template.spec.schedulingGroup: spec.scheduling.gang makes the PodGroups: remove "
+                "one of the two, or set minTasks of the job to 0"
+            )
+    # NB: the scheduler refuses a group of pods of several priorities, or that several schedulers look after.
+    members = [job for job in cluster.jobs if cluster.gang.least(job) and not job.start_after]
+    for field, default in (("priorityClassName", ""), ("schedulerName", _DEFAULT_SCHEDULER)):
+        found = {job.of_template(field) or default: job.name for job in members}
+        if len(found) > 1:
+            told = ", ".join(f"{shown(value)} in {job}" for value, job in sorted(found.items()))
+            yield (
+                "spec.scheduling.gang: its tasks get their places together, so that their templates must have the "
+                f"same {field} ({told}): write one, or set minTasks of a job to 0"
+            )
+
+
+#: The scheduler of a pod that names none.
+_DEFAULT_SCHEDULER: Final = "default-scheduler"
 
 
 def _circles(jobs: Mapping[str, Job]) -> Iterator[str]:

@@ -17,12 +17,14 @@ from tfcluster_operator.model.foundations import (
     lift_budgets,
     plan_budgets,
     plan_config_map,
+    plan_gangs,
     plan_policies,
     plan_resolver,
     plan_service,
     plan_surplus_objects,
     plan_tf_config,
 )
+from tfcluster_operator.model.gangs import gangs_of
 from tfcluster_operator.model.history import plan_history, unhide
 from tfcluster_operator.model.holds import Holds
 from tfcluster_operator.model.ledger import Ledger
@@ -72,6 +74,8 @@ def _plan_the_life(
     plan_service(roster, story)
     plan_policies(roster, story)
     plan_budgets(roster, story)
+    gangs = gangs_of(roster, ledger)
+    plan_gangs(roster, gangs, story)
     for job_views in wanted:
         plan_config_map(roster, job_views, story)
     if roster.cluster.suspend:
@@ -85,7 +89,7 @@ def _plan_the_life(
             _plan_surplus_pod(roster, pod, now, story)
         for job_views in wanted:
             plan_tf_config(job_views, story)
-            plan_job(roster, job_views, ledger, now, story)
+            plan_job(roster, job_views, gangs, ledger, now, story)
         if (left := seconds_until_forgiven(roster, ledger, now)) is not None:
             story.wake_after.append(left)
     plan_history(roster, story)
@@ -98,6 +102,7 @@ def _plan_the_end(roster: Roster, story: Story, *, expired: bool) -> None:
     if any(True for _ in roster.staying()):
         plan_policies(roster, story)
     lift_budgets(roster, story)
+    plan_gangs(roster, {}, story)
     for pod in clean_up.pods_to_clean(roster):
         delete = Delete("Pod", pod.meta.name, pod.meta.uid, reasons.CLEANED_UP)
         story.do("free", delete, gate=object_gate("Pod", pod.meta.name), needs=(EVIDENCE,))

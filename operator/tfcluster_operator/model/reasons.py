@@ -38,6 +38,10 @@ BACKING_OFF: Final = "BackingOff"
 STUCK_TERMINATING: Final = "StuckTerminating"
 #: A job waits until the jobs of its startAfter are ready.
 WAITING_FOR_JOB: Final = "WaitingForJob"
+#: The tasks of a gang wait until there is room for all of them at once; the message has the scheduler's words.
+WAITING_FOR_GANG: Final = "WaitingForGang"
+#: spec.scheduling.gang asks for what the API server does not offer, so that no pod of the gang is made.
+GANG_UNAVAILABLE: Final = "GangUnavailable"
 #: A pod of a deleted TFCluster of the same name still terminates; its name is free when it is gone.
 WAITING_FOR_PREDECESSOR: Final = "WaitingForPredecessor"
 #: The cluster has succeeded: every task that had to has ended with exit code 0.
@@ -102,6 +106,8 @@ VIEW_AMENDED: Final = "ViewAmended"
 ISOLATION_CHANGED: Final = "IsolationChanged"
 #: How many tasks an eviction must leave at work changed: the PodDisruptionBudget is rewritten.
 BUDGET_CHANGED: Final = "BudgetChanged"
+#: Which tasks get their places together changed: the PodGroup is rewritten, or a pod that has no node yet is replaced.
+GANG_CHANGED: Final = "GangChanged"
 #: The index is no longer declared.
 SCALED_DOWN: Final = "ScaledDown"
 #: The index is no longer declared, and its pod stays for drainSeconds.
@@ -133,5 +139,6 @@ TTL_EXPIRED: Final = "TTLExpired"
 #: The object cannot be changed in place (immutable ConfigMap, wrong kind of Service): it is deleted and created again.
 RECREATED: Final = "Recreated"
 #: No pod mounts this copy of the resolver any more, or the isolation needs this NetworkPolicy no more, or
-#: nothing declares this PodDisruptionBudget any more, or the cluster it protected has finished.
+#: nothing declares this PodDisruptionBudget any more, or the cluster it protected has finished, or this PodGroup is
+#: of an earlier start.
 UNUSED: Final = "Unused"

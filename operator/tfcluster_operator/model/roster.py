@@ -22,6 +22,7 @@ from tfcluster_operator.model.observed import (
     ObservedDisruptionBudget,
     ObservedNetworkPolicy,
     ObservedPod,
+    ObservedPodGroup,
     ObservedService,
 )
 from tfcluster_operator.model.policies.ending import Ending, ending_of
@@ -102,7 +103,9 @@ class Place(NamedTuple):
         return self.stage is Stage.SERVING
 
 
-_Kind = TypeVar("_Kind", ObservedService, ObservedConfigMap, ObservedNetworkPolicy, ObservedDisruptionBudget)
+_Kind = TypeVar(
+    "_Kind", ObservedService, ObservedConfigMap, ObservedNetworkPolicy, ObservedDisruptionBudget, ObservedPodGroup
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +133,9 @@ class Roster:
     and ConfigMaps of names that nothing declared needs; copies of the resolver that an older operator made for this
     cluster alone are in ``copies``.  ``resolver`` is the copy for the whole namespace: OURS if its bytes are right.
     ``unneeded_policies`` are our NetworkPolicies that the isolation does not need.  ``budgets`` tell, by job, who holds
-    the name of its PodDisruptionBudget; ``unneeded_budgets`` are ours that no job declares.  ``mounted`` names the
-    copies that a pod of ours mounts.
+    the name of its PodDisruptionBudget; ``unneeded_budgets`` are ours that no job declares.  ``groups`` are the
+    PodGroups, by name; ``no_groups`` says why there can be none, "" where there can.  ``mounted`` names the copies that
+    a pod of ours mounts.
     """
 
     cluster: TFCluster
@@ -147,6 +151,8 @@ class Roster:
     unneeded_policies: tuple[ObservedNetworkPolicy, ...] = ()
     budgets: Mapping[str, Holding[ObservedDisruptionBudget]] = field(default_factory=dict)
     unneeded_budgets: tuple[ObservedDisruptionBudget, ...] = ()
+    groups: Mapping[str, Holding[ObservedPodGroup]] = field(default_factory=dict)
+    no_groups: str = ""
     copies: tuple[ObservedConfigMap, ...] = ()
     mounted: frozenset[str] = frozenset()
     uids: frozenset[str] = frozenset()
@@ -256,6 +262,8 @@ def call_roll(cluster: TFCluster, observed: Observed, *, resolver: str = "", bef
         unneeded_budgets=tuple(
             one for one in _ours(cluster, observed.budgets.values()) if one.meta.name not in budgeted
         ),
+        groups={name: Holding(name, holder_of(cluster, one), one) for name, one in observed.groups.items()},
+        no_groups=observed.no_groups,
         copies=tuple(copies),
         mounted=frozenset(mounted),
         uids=frozenset(uids),

@@ -66,6 +66,14 @@ class Job:
         """Give the device filters of one task; none means that it sees every task."""
         return self.task_filters.get(index, self.filters)
 
+    def of_template(self, field: str) -> str:
+        """Give the text of a field in the template's spec, "" where it is left out."""
+        return str((self.template.get("spec") or {}).get(field) or "")
+
+    def own_group(self) -> str:
+        """Name the PodGroup that the template puts the pods in, "" if none."""
+        return str(((self.template.get("spec") or {}).get("schedulingGroup") or {}).get("podGroupName") or "")
+
     def limits(self) -> dict[str, int]:
         """Count the extended resources that one pod asks for: a device plugin grants them whole or not at all."""
         total: dict[str, int] = {}
@@ -134,10 +142,22 @@ class Isolation:
 
 
 @dataclass(frozen=True, slots=True)
+class Gang:
+    """Which tasks have their places together or not at all: of each job the first ``min_tasks``, else all of them."""
+
+    min_tasks: Mapping[str, int] = field(default_factory=dict)
+
+    def least(self, job: Job) -> int:
+        """Tell how many tasks of a job belong to the gang; an evaluator looks on, so that nobody waits for it."""
+        return min(job.replicas, self.min_tasks.get(job.name, 0 if job.name == EVALUATOR else job.replicas))
+
+
+@dataclass(frozen=True, slots=True)
 class TFCluster:
     """One TFCluster object: identity, declaration, and the status it had when it was read.
 
-    Times are seconds; None means that there is no such limit.  ``inject`` is whether the pods get the resolver,
+    Times are seconds; None means that there is no such limit, and that each pod is placed for itself without
+    ``gang``.  ``inject`` is whether the pods get the resolver,
     ``tf_config`` whether their main containers get TF_CONFIG.
     """
 
@@ -161,6 +181,7 @@ class TFCluster:
     inject: bool = True
     tf_config: bool = False
     isolation: Isolation = field(default_factory=Isolation)
+    gang: Gang | None = None
 
     def job(self, name: str) -> Job | None:
         """Give the job of this name."""

@@ -43,8 +43,11 @@ def take_stock(roster: Roster, ledger: Ledger, now: float) -> Ledger:
     if cluster.suspend:
         # NB: a pod that still terminates when the cluster is resumed must not speak in the new life, so each job has
         # another incarnation from the moment of the suspension on.
-        more = 1 if ledger.started_at else 0
-        rested = {name: JobRecord(incarnation=record.incarnation + more) for name, record in ledger.jobs.items()}
+        number = ledger.next_incarnation() if ledger.started_at else None
+        rested = {
+            name: JobRecord(incarnation=record.incarnation if number is None else number)
+            for name, record in ledger.jobs.items()
+        }
         return replace(ledger, started_at=0.0, restarts=0, jobs=rested)
     ledger = replace(
         ledger,
@@ -192,7 +195,7 @@ def enter_deletions(roster: Roster, ledger: Ledger, planned: Iterable[Action]) -
 
 
 #: Why we delete the pod of a task that is to go on, without a failure of its job's tasks.
-_OUR_REPLACEMENTS: Final = frozenset({reasons.TEMPLATE_CHANGED, reasons.POD_EDITED})
+_OUR_REPLACEMENTS: Final = frozenset({reasons.TEMPLATE_CHANGED, reasons.POD_EDITED, reasons.GANG_CHANGED})
 
 
 def enter_done(roster: Roster, ledger: Ledger, actions: Iterable[Action]) -> Ledger:

@@ -48,6 +48,11 @@ def tf_config_gate(job: str) -> Gate:
     return f"TF_CONFIG of {job}"
 
 
+def gang_gate(group: str) -> Gate:
+    """Name what holds up the pods of a gang while its PodGroup is not there."""
+    return f"gang {group}"
+
+
 def object_gate(kind: str, name: str) -> Gate:
     """Name what holds up nothing but further tries at one object."""
     return f"{kind} {name}"

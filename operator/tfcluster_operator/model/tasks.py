@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from tfcluster_operator.model import drift, history, ledger, naming, reasons
 from tfcluster_operator.model.actions import EVIDENCE, MOST_STEPS, CreatePod, Delete, Finding, Gate, Patch, TryPod
 from tfcluster_operator.model.foundations import obstacle, policy_gate
+from tfcluster_operator.model.gangs import Gang, awaited, is_member, name_for
 from tfcluster_operator.model.observed import ObservedPod, lasting
 from tfcluster_operator.model.policies import restart, rollout, start_order, termination
 from tfcluster_operator.model.policies.ending import Ending, words_for
@@ -18,6 +19,7 @@ from tfcluster_operator.model.story import (
     RESOLVER,
     SERVICE,
     Story,
+    gang_gate,
     object_gate,
     pods_gate,
     template_gate,
@@ -39,16 +41,25 @@ class _Case(NamedTuple):
     views: JobViews
     labels: Mapping[str, str]
     to_replace: frozenset[str]
+    gang: Gang | None
     now: float
     story: Story
 
 
-def plan_job(roster: Roster, job_views: JobViews, known: ledger.Ledger, now: float, story: Story) -> None:
+def plan_job(  # noqa: PLR0917 - the six are one case; a class for them would be read once
+    roster: Roster,
+    job_views: JobViews,
+    gangs: Mapping[str, Gang],
+    known: ledger.Ledger,
+    now: float,
+    story: Story,
+) -> None:
     """Decide what to do for each task of a job.
 
     Args:
         roster: what exists.
         job_views: the job and its wanted views.
+        gangs: the gangs of the cluster.
         known: the ledger after stock was taken.
         now: the time, in seconds since the epoch.
         story: where steps, findings and times are noted.
@@ -61,11 +72,12 @@ def plan_job(roster: Roster, job_views: JobViews, known: ledger.Ledger, now: flo
         trial = TryPod(outdated.task, outdated.name, reasons.TEMPLATE_CHANGED, view)
         story.do("tell", trial, gate=template_gate(job.name), needs=(tf_config_gate(job.name),))
     labels, last = naming.job_labels(roster.cluster.name, job.name), known.last_restart
+    gang = gangs.get(name_for(roster.cluster, job, known))
     missing = []
     for place in roster.of(job):
         if place.stage is Stage.COMPLETED:
             if (ended := place.staying) is not None:
-                case = _Case(roster, place, ended, record, last, job_views, labels, to_replace, now, story)
+                case = _Case(roster, place, ended, record, last, job_views, labels, to_replace, gang, now, story)
                 next((policy for policy in _POLICIES_OF_THE_COMPLETED if policy(case)), None)
         elif place.stage is Stage.MISSING:
             missing.append(place)
@@ -74,17 +86,29 @@ def plan_job(roster: Roster, job_views: JobViews, known: ledger.Ledger, now: flo
         elif place.pod is not None and place.stage is Stage.TERMINATING:
             _await_its_end(roster, place, place.pod, now, story)
         elif place.pod is not None:
-            case = _Case(roster, place, place.pod, record, last, job_views, labels, to_replace, now, story)
+            case = _Case(roster, place, place.pod, record, last, job_views, labels, to_replace, gang, now, story)
             next((policy for policy in _POLICIES if policy(case)), None)
-    if missing:
-        _plan_missing(roster, job_views, missing, known, now, story)
+    if may_start := _whom_no_gang_holds_up(roster, gangs, missing):
+        _plan_missing(roster, job_views, may_start, gang, known, now, story)
+
+
+def _whom_no_gang_holds_up(roster: Roster, gangs: Mapping[str, Gang], missing: list[Place]) -> list[Place]:
+    if not missing or not awaited(gangs, missing[0].task.job):
+        return missing
+    return [place for place in missing if is_member(roster.cluster, place)]
 
 
 _TAKEN: Final = {Stage.FOREIGN: Holder.FOREIGN, Stage.PREDECESSOR: Holder.PREDECESSOR}
 
 
-def _plan_missing(  # noqa: PLR0917 - the six are one case; a class for them would be read once
-    roster: Roster, job_views: JobViews, missing: list[Place], known: ledger.Ledger, now: float, story: Story
+def _plan_missing(  # noqa: PLR0917 - the seven are one case; a class for them would be read once
+    roster: Roster,
+    job_views: JobViews,
+    missing: list[Place],
+    gang: Gang | None,
+    known: ledger.Ledger,
+    now: float,
+    story: Story,
 ) -> None:
     job, record = job_views.job, known.of(job_views.job.name)
     if record.restart_at > now:
@@ -94,7 +118,7 @@ def _plan_missing(  # noqa: PLR0917 - the six are one case; a class for them wou
     if awaited := start_order.awaited_jobs(roster, job, known):
         story.wait(Finding(reasons.WAITING_FOR_JOB, f"job {job.name} starts after {', '.join(awaited)}"))
         return
-    gate, needs = pods_gate(job.name), _what_a_pod_needs(roster, job.name)
+    gate, needs, group = pods_gate(job.name), _what_a_pod_needs(roster, job.name), _group_to_join(gang)
     # NB: where the last try was refused, another task is tried first: what is wrong with one must not stop the others.
     first, room = story.tried(gate) % len(missing), MOST_STEPS
     for place in (*missing[first:], *missing[:first]):
@@ -109,6 +133,7 @@ def _plan_missing(  # noqa: PLR0917 - the six are one case; a class for them wou
         if not room:
             continue  # one pass carries out no more; the others may still have something to tell
         room -= 1
+        joins = group if is_member(roster.cluster, place) else ""
         lost = record.lost.get(index)
         why = reasons.CREATED if lost is None else reasons.POD_DISRUPTED
         create = CreatePod(
@@ -118,14 +143,24 @@ def _plan_missing(  # noqa: PLR0917 - the six are one case; a class for them wou
             attempt=0 if lost is None else lost.attempt,
             reason=reasons.POD_FAILED if failing is not None else why,
             incarnation=record.incarnation,
+            group=joins,
             view=_view_for(roster, job_views, index),
         )
-        story.do("create", create, gate=gate, needs=needs)
+        story.do("create", create, gate=gate, needs=(*needs, *_what_a_member_needs(joins)))
 
 
 def _what_a_pod_needs(roster: Roster, job: str) -> tuple[Gate, ...]:
     of_job = views_gate(job), tf_config_gate(job)
     return SERVICE, ISOLATION, *map(policy_gate, roster.unsettled), *of_job, RESOLVER, EVIDENCE
+
+
+def _group_to_join(gang: Gang | None) -> str:
+    """Name the PodGroup with which new pods get their places; "" once the gang has its places."""
+    return gang.name if gang is not None and not gang.placed else ""
+
+
+def _what_a_member_needs(group: str) -> tuple[Gate, ...]:
+    return (gang_gate(group),) if group else ()
 
 
 def _view_for(roster: Roster, job_views: JobViews, index: int) -> str:
@@ -179,6 +214,20 @@ def _replace_an_edited_pod(case: _Case) -> bool:
     return _delete(case, reasons.POD_EDITED)
 
 
+def _replace_a_pod_that_waits_with_others(case: _Case) -> bool:
+    """Replace a pod that no node has yet, where it should get its place with another gang, or for itself."""
+    pod = case.pod
+    if pod.node or pod.phase != "Pending":
+        return False
+    gang = case.gang if is_member(case.roster.cluster, case.place) else None
+    to_join = _group_to_join(gang)
+    # NB: its own template may put it in a group, and the gang may have found its places a moment ago.
+    known = {to_join, case.place.task.job.own_group(), gang.name if gang is not None else ""}
+    if pod.group in known and (pod.group or not to_join):
+        return False
+    return _delete(case, reasons.GANG_CHANGED, *_what_a_member_needs(to_join), toward=to_join)
+
+
 def _replace_an_ended_pod(case: _Case) -> bool:
     pod, place, ending = case.pod, case.place, case.place.ending
     if ending is None:
@@ -201,6 +250,7 @@ def _replace_an_ended_pod(case: _Case) -> bool:
         # NB: deleted before its phase says so, it would terminate for a while.
         return True
     job = place.task.job.name
+    joins = _group_to_join(case.gang) if is_member(case.roster.cluster, place) else ""
     create = CreatePod(
         place.task,
         place.name,
@@ -209,16 +259,17 @@ def _replace_an_ended_pod(case: _Case) -> bool:
         _WHY[ending],
         replaces=pod.meta.uid,
         incarnation=case.record.incarnation,
+        group=joins,
         view=_view_for(case.roster, case.views, place.task.index),
     )
+    needs = (*_what_a_pod_needs(case.roster, job), *_what_a_member_needs(joins))
     if ending is Ending.FAILED and history.is_to_be_kept(case.roster, place, pod, case.story):
         history.keep(case.roster, place, pod, case.story)
         first = naming.first_pod_name(pod.meta.name)[0]
         create = replace(create, name=name_after(first, (*place.kept, pod)), replaces="")
-        needs = (*_what_a_pod_needs(case.roster, job), object_gate("Pod", pod.meta.name))
-        case.story.do("create", create, gate=pods_gate(job), needs=needs)
+        case.story.do("create", create, gate=pods_gate(job), needs=(*needs, object_gate("Pod", pod.meta.name)))
     else:
-        case.story.do("replace", create, gate=pods_gate(job), needs=_what_a_pod_needs(case.roster, job))
+        case.story.do("replace", create, gate=pods_gate(job), needs=needs)
     return True
 
 
@@ -271,6 +322,7 @@ _POLICIES: Final[tuple[Callable[[_Case], bool], ...]] = (
     _replace_with_its_scope,
     _replace_a_pod_of_an_old_template,
     _replace_an_edited_pod,
+    _replace_a_pod_that_waits_with_others,
     _replace_an_ended_pod,
     _tell_and_relabel,
 )

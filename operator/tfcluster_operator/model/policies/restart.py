@@ -79,10 +79,11 @@ def _failed_alone(record: JobRecord, index: int, pod: ObservedPod, now: float) -
 
 
 def _started_over(ledger: Ledger, scope: Iterable[Job], *, in_row: int, at: float) -> Ledger:
+    number = ledger.next_incarnation()
     for job in scope:
         ledger = ledger.with_job(
             job.name,
-            incarnation=ledger.of(job.name).incarnation + 1,
+            incarnation=number,
             in_row=in_row,
             restart_at=at,
             completed=frozenset(),

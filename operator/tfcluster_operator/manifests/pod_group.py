@@ -1,0 +1,31 @@
+"""The PodGroup of a gang: the scheduler finds places for so many of its pods at once, or for none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tfcluster_operator.manifests import metadata
+from tfcluster_operator.model.actions import CreatePodGroup
+from tfcluster_operator.model.drift import gang_labels
+from tfcluster_operator.model.spec import TFCluster
+
+
+def build_pod_group(cluster: TFCluster, gang: CreatePodGroup) -> dict[str, Any]:
+    """Build one PodGroup.
+
+    Args:
+        cluster: the declaration.
+        gang: what it is for (Kubernetes, "Gang Scheduling").
+
+    Returns:
+        The PodGroup.  The scheduler asks that its priority be that of its pods.
+    """
+    return {
+        "apiVersion": "scheduling.k8s.io/v1beta1",
+        "kind": "PodGroup",
+        "metadata": metadata.owned(cluster, gang.name, labels=gang_labels(cluster, gang.job)),
+        "spec": {
+            "schedulingPolicy": {"gang": {"minCount": gang.min_count}},
+            **({"priorityClassName": gang.priority_class} if gang.priority_class else {}),
+        },
+    }

@@ -1,0 +1,125 @@
+"""The gangs of a cluster: the tasks that get their places together or not at all, and the PodGroup of each.
+
+Tasks that start at once make one gang, those of a job that starts after others another.  A gang is for a start: once it
+has its places, a pod that comes back, or is added, is placed for itself.  A restart of a whole job, or of all, and a
+resumption are starts again, in a round of their own with a PodGroup of its own, because a PodGroup that was placed is
+never scheduled together again (Kubernetes, "Gang Scheduling").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tfcluster_operator.model import ledger, naming
+from tfcluster_operator.model.observed import ObservedPod, ObservedPodGroup
+from tfcluster_operator.model.roster import Place, Roster, Stage
+from tfcluster_operator.model.spec import Job, TFCluster
+
+
+@dataclass(frozen=True, slots=True)
+class Gang:
+    """One round of one gang.
+
+    ``members`` are the places of its tasks; ``unplaced`` those of them whose pod has no node yet.  ``min_count`` is how
+    many pods of the PodGroup must have places at once.  ``existing`` is the PodGroup, if it is ours and stays.
+    """
+
+    name: str
+    job: str
+    members: tuple[Place, ...]
+    unplaced: tuple[Place, ...]
+    min_count: int
+    priority_class: str
+    existing: ObservedPodGroup | None
+
+    @property
+    def placed(self) -> bool:
+        """Whether its tasks have, or had, their places."""
+        return not self.unplaced or (self.existing is not None and self.existing.placed)
+
+    def resources(self) -> dict[str, int]:
+        """Count the extended resources that its pods ask for together."""
+        total: dict[str, int] = {}
+        for place in self.members:
+            for resource, count in place.task.job.limits().items():
+                total[resource] = total.get(resource, 0) + count
+        return total
+
+
+def gangs_of(roster: Roster, known: ledger.Ledger) -> Mapping[str, Gang]:
+    """Work out the gangs of a cluster.
+
+    Args:
+        roster: what is declared and what exists.
+        known: in which round each job is, and which tasks have completed.
+
+    Returns:
+        Each gang by the name of its PodGroup; none where none are declared, and while the cluster is suspended.
+    """
+    if roster.cluster.gang is None or roster.cluster.suspend or known.verdict is not None:
+        return {}
+    members: dict[tuple[str, str], list[Place]] = {}
+    for job in roster.cluster.jobs:
+        for place in roster.of(job):
+            if is_member(roster.cluster, place):
+                members.setdefault((name_for(roster.cluster, job, known), wave_of(job)), []).append(place)
+    return {name: _gang(roster, name, wave, tuple(places), known) for (name, wave), places in members.items()}
+
+
+def name_for(cluster: TFCluster, job: Job, known: ledger.Ledger) -> str:
+    """Name the PodGroup of the gang with which a job's tasks start now."""
+    return naming.gang_name(cluster.name, known.of(job.name).incarnation, wave_of(job))
+
+
+def wave_of(job: Job) -> str:
+    """Tell with whom a job starts: "" with all that start at once, else the job itself, alone."""
+    return job.name if job.start_after else ""
+
+
+def is_member(cluster: TFCluster, place: Place) -> bool:
+    """Tell whether a task gets its place with a gang."""
+    if cluster.gang is None or place.stage is Stage.COMPLETED:
+        return False
+    return place.task.index < cluster.gang.least(place.task.job)
+
+
+def awaited(gangs: Mapping[str, Gang], job: Job) -> list[Gang]:
+    """Give the gangs that have their places before a task of this job, which is no member, gets a pod.
+
+    It would hold what a gang lacks: two clusters that begin with their surplus have no room for their gangs.
+    """
+    return [gang for gang in gangs.values() if gang.job in {"", wave_of(job)} and not gang.placed]
+
+
+def names_of(cluster: TFCluster) -> list[str]:
+    """Name the PodGroups of a cluster's gangs, by the rounds that its status tells of."""
+    if cluster.gang is None:
+        return []
+    known = ledger.read(cluster.status)
+    return list(dict.fromkeys(name_for(cluster, job, known) for job in cluster.jobs))
+
+
+def _gang(roster: Roster, name: str, wave: str, members: tuple[Place, ...], known: ledger.Ledger) -> Gang:
+    unplaced, counted = [], 0
+    for place in members:
+        pod = place.staying
+        has_place = pod is not None and _is_placed(pod) and pod.incarnation == known.of(place.task.job.name).incarnation
+        if not has_place:
+            unplaced.append(place)
+        # NB: who was placed for itself, before there was a gang, is none of those that the scheduler counts.
+        counted += not has_place or (pod is not None and pod.group == name)
+    held = roster.groups.get(name)
+    return Gang(
+        name=name,
+        job=wave,
+        members=members,
+        unplaced=tuple(unplaced),
+        min_count=counted,
+        priority_class=members[0].task.job.of_template("priorityClassName"),
+        existing=held.own if held is not None else None,
+    )
+
+
+def _is_placed(pod: ObservedPod) -> bool:
+    return bool(pod.node) or pod.phase != "Pending"

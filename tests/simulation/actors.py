@@ -133,9 +133,28 @@ def protect_everybody(world: World) -> None:
         world.kube.patch("poddisruptionbudgets", NAMESPACE, one["metadata"]["name"], change, user="somebody")
 
 
+def leave_no_room(world: World) -> None:
+    """Let the nodes have no room for gangs."""
+    world.nodes.room_for_gangs = False
+
+
+def make_room(world: World) -> None:
+    """Let the nodes have room for gangs from now on."""
+    world.nodes.room_for_gangs = True
+    for one in world.kube.list("podgroups", NAMESPACE):
+        world.nodes.place_gang(NAMESPACE, one["metadata"]["name"])
+
+
+def ask_for_less(world: World) -> None:
+    """Let the gangs be content with one pod, as somebody does who wants to see something run."""
+    for one in world.kube.list("podgroups", NAMESPACE):
+        change = {"spec": {"schedulingPolicy": {"gang": {"minCount": 1}}}}
+        world.kube.patch("podgroups", NAMESPACE, one["metadata"]["name"], change, user="somebody")
+
+
 def strip_labels(world: World) -> None:
     """Take the operator's labels off all its objects."""
-    for kind in ("pods", "services", "networkpolicies", "poddisruptionbudgets", "configmaps"):
+    for kind in ("pods", "services", "networkpolicies", "poddisruptionbudgets", "podgroups", "configmaps"):
         for found in world.kube.list(kind, NAMESPACE):
             ours = [label for label in found["metadata"].get("labels") or {} if label.startswith("tfcluster.dev/")]
             forged = found["metadata"]["name"] == dialect.RESOLVER and not dialect.is_our_copy(found)
@@ -284,7 +303,7 @@ def _strip_owners(world: World) -> None:
 
 def _see_late(world: World) -> None:
     """Let every watch of the operator lag behind."""
-    for resource in ("pods", "configmaps", "networkpolicies", "poddisruptionbudgets", "services"):
+    for resource in ("pods", "configmaps", "networkpolicies", "poddisruptionbudgets", "podgroups", "services"):
         world.faults.see_late(resource, 3.0)
 
 

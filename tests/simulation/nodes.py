@@ -50,7 +50,8 @@ class Nodes:
         self.offsets: dict[str, float] = {"node-0": 0.0, "node-1": 0.0}
         #: What truly became of each pod that exists.
         self.facts: dict[Name, Fact] = {}
-        #: The UID of each pod's controller, by the pod's: as it was created.
+        #: The labels of each pod, by its UID, and the UID of its controller: as it was created.
+        self._labels: dict[str, dict[str, str]] = {}
         self.owners: dict[str, str] = {}
         #: Nodes that do not answer any more.
         self.dead: set[str] = set()
@@ -60,6 +61,8 @@ class Nodes:
         self.never_ready: set[str] = set()
         #: One write from creation to readiness: for clusters of thousands of pods.
         self.hurried = False
+        #: Whether there is room for the pods of PodGroups; without it those wait, and all others have room.
+        self.room_for_gangs = True
         #: Called whenever the truth about a pod has changed.
         self.changed: Callable[[], None] = lambda: None
         kube.subscribers.append(self._learn)
@@ -67,11 +70,15 @@ class Nodes:
     # --- what the API server tells
 
     def _learn(self, change: Change) -> None:
+        if change.resource == "podgroups" and change.type != "DELETED":
+            about = change.object["metadata"]
+            asyncio.get_running_loop().call_later(_TO_NODE, self.place_gang, about["namespace"], about["name"])
         if change.resource != "pods":
             return
         metadata = change.object["metadata"]
         name, uid = (metadata["namespace"], metadata["name"]), metadata["uid"]
         if change.type == "ADDED":
+            self._labels[uid] = metadata.get("labels") or {}
             asyncio.get_running_loop().call_later(_TO_NODE, self._bind, name)
         elif change.type == "DELETED":
             fact = self._fact(name, uid)
@@ -94,6 +101,39 @@ class Nodes:
         pod = self._pod(name)
         if pod is None or pod["spec"].get("nodeName") or "deletionTimestamp" in pod["metadata"]:
             return
+        group = (pod["spec"].get("schedulingGroup") or {}).get("podGroupName")
+        if group is None:
+            self._give_a_node(name, pod)
+        else:
+            self.place_gang(name[0], group)
+
+    def place_gang(self, namespace: str, group: str) -> None:
+        """Find places for the pods of a PodGroup, as the scheduler does: for so many as it asks for, or for none."""
+        found = self._kube.get("podgroups", namespace, group)
+        if found is None:
+            return
+        pods = [
+            pod
+            for pod in self._kube.list("pods", namespace)
+            if pod["spec"].get("schedulingGroup") == {"podGroupName": group}
+        ]
+        waiting = [
+            pod for pod in pods if not pod["spec"].get("nodeName") and "deletionTimestamp" not in pod["metadata"]
+        ]
+        if not waiting or len(pods) < found["spec"]["schedulingPolicy"]["gang"]["minCount"]:
+            return
+        told = (found.get("status") or {}).get("conditions") or [{}]
+        word = "True" if self.room_for_gangs or told[0].get("status") == "True" else "False"
+        if told[0].get("status") != word:
+            reason, message = ("Scheduled", "") if word == "True" else ("Unschedulable", "no room")
+            condition = {"type": "PodGroupInitiallyScheduled", "status": word, "reason": reason, "message": message}
+            status = {"conditions": [{**condition, "lastTransitionTime": spell(self._now())}]}
+            self._kube.patch("podgroups", namespace, group, {"status": status}, subresource="status", user=_USER)
+        if self.room_for_gangs:
+            for pod in waiting:
+                self._give_a_node((namespace, pod["metadata"]["name"]), pod)
+
+    def _give_a_node(self, name: Name, pod: Mapping[str, Any]) -> None:
         fact = self._begin(name, pod)
         node = next(one for one in self._turn if one not in self.dead)
         self._kube.bind(*name, node)
@@ -101,7 +141,7 @@ class Nodes:
         asyncio.get_running_loop().call_later(delay, self._run, name, fact.uid)
 
     def _begin(self, name: Name, pod: Mapping[str, Any]) -> Fact:
-        labels = pod["metadata"].get("labels") or {}
+        labels = self._labels.get(pod["metadata"]["uid"], {})
         task = labels.get(dialect.LABEL_JOB, ""), int(labels.get(dialect.LABEL_INDEX, -1))
         image = next((one["image"] for one in pod["spec"]["containers"] if one["name"] == "tensorflow"), "")
         fact = Fact(pod["metadata"]["uid"], task, image)

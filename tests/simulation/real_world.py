@@ -9,7 +9,16 @@ from typing import Any, Final
 from simulation import dialect
 from simulation.dialect import CLUSTER
 from simulation.workloads import Workload
-from support.objects import CONFIG_MAPS, DISRUPTION_BUDGETS, NETWORK_POLICIES, PODS, SERVICES, TFCLUSTERS, Objects
+from support.objects import (
+    CONFIG_MAPS,
+    DISRUPTION_BUDGETS,
+    NETWORK_POLICIES,
+    POD_GROUPS,
+    PODS,
+    SERVICES,
+    TFCLUSTERS,
+    Objects,
+)
 from support.pods import StandInKubelet
 
 _KINDS: Final = {
@@ -17,6 +26,7 @@ _KINDS: Final = {
     "services": SERVICES,
     "networkpolicies": NETWORK_POLICIES,
     "poddisruptionbudgets": DISRUPTION_BUDGETS,
+    "podgroups": POD_GROUPS,
     "configmaps": CONFIG_MAPS,
     "tfclusters": TFCLUSTERS,
 }

@@ -179,7 +179,7 @@ def _edit_second(**spec: Any) -> Act:
 
 def gone(world: World) -> bool:
     """Tell whether nothing of any cluster is left."""
-    kinds = ("tfclusters", "pods", "services", "networkpolicies", "poddisruptionbudgets", "configmaps")
+    kinds = ("tfclusters", "pods", "services", "networkpolicies", "poddisruptionbudgets", "podgroups", "configmaps")
     return not any(world.kube.list(kind, NAMESPACE) for kind in kinds)
 
 
@@ -223,6 +223,17 @@ def budgets_are(**least: int) -> Until:
         selected = [one["spec"]["selector"]["matchLabels"] for one in found]
         ours = all(labels.keys() == {"tfcluster.dev/cluster", "tfcluster.dev/job"} for labels in selected)
         return ours and kept == {f"c-{job}": number for job, number in least.items()}
+
+    return until
+
+
+def groups_are(**counts: int) -> Until:
+    """Make a test of how many pods the PodGroups wait for, by their rounds: ``round_0`` is that of the first start."""
+    wanted = {name.replace("round_", f"{CLUSTER}."): count for name, count in counts.items()}
+
+    def until(world: World) -> bool:
+        found = world.kube.list("podgroups", NAMESPACE)
+        return {one["metadata"]["name"]: one["spec"]["schedulingPolicy"]["gang"]["minCount"] for one in found} == wanted
 
     return until
 
@@ -566,6 +577,26 @@ def _workloads() -> tuple[Workload, ...]:
             ),
         ),
         Workload(
+            "gang",
+            (
+                Step(
+                    "no room",
+                    _declare(_ELASTIC, scheduling={"gang": {"minTasks": {"worker": 2}}}),
+                    both(_waits_for_room, pods_are_only("chief-0", "worker-0", "worker-1"), groups_are(round_0=3)),
+                ),
+                Step("edited", actors.ask_for_less, groups_are(round_0=3)),
+                Step("deleted", _delete("podgroups", "c.0"), both(_waits_for_room, groups_are(round_0=3))),
+                Step("room", actors.make_room, both(ready, pods_are(*_ELASTIC_TASKS), groups_are(round_0=3))),
+                Step("lost", _delete("pods", "c-worker-0"), both(ready, pods_are(*_ELASTIC_TASKS))),
+                Step("scale", _edit({"worker": {"replicas": 4}}), both(ready, pods_are(*_ELASTIC_TASKS, "worker-3"))),
+                Step("fails", _exit(1, "chief-0"), both(restarts(1), groups_are(round_1=3))),
+                Step("suspend", _edit(suspend=True), both(says("Suspended", "True"), groups_are())),
+                Step("resume", _edit(suspend=False), both(ready, groups_are(round_2=3))),
+                Step("alone", _edit(scheduling=None), both(ready, groups_are())),
+            ),
+            setup=actors.leave_no_room,
+        ),
+        Workload(
             "swapped pod",
             (
                 Step("create", _declare({"worker": job(2)}), ready),
@@ -661,6 +692,15 @@ def _is_replaced(pod: str) -> Until:
     )
 
 
+def _waits_for_room(world: World) -> bool:
+    return says("Ready", "False", "WaitingForGang")(world)
+
+
+#: One that restarts all others, and workers of which some may come later.
+_ELASTIC: Final = {"chief": job(1, restartScope="Cluster"), "worker": job(3)}
+_ELASTIC_TASKS: Final = ("chief-0", "worker-0", "worker-1", "worker-2")
+
+
 def _at_work(pod: str, kept: Iterable[str]) -> Until:
     """Make a test of which pod is at work, all being ready, and which failed ones are there besides."""
     return both(ready, pods_are(pod, *kept))
@@ -672,7 +712,7 @@ def _delete_and_create(world: World) -> None:
 
 
 def _nothing_is_left(world: World) -> bool:
-    kinds = ("pods", "services", "networkpolicies", "poddisruptionbudgets", "configmaps")
+    kinds = ("pods", "services", "networkpolicies", "poddisruptionbudgets", "podgroups", "configmaps")
     return not any(world.kube.list(kind, NAMESPACE) for kind in kinds)
 
 

@@ -17,10 +17,8 @@ import msgspec
 
 from tfcluster_operator.kube import wire
 from tfcluster_operator.kube.store import Stores
-from tfcluster_operator.manifests import build_config_map, build_pod, build_service
-from tfcluster_operator.manifests.disruption_budget import build_disruption_budget
-from tfcluster_operator.manifests.network_policy import build_network_policy
-from tfcluster_operator.manifests.pod_group import build_pod_group
+from tfcluster_operator.manifests import ResolverArchive, build_pod
+from tfcluster_operator.manifests.of_actions import build
 from tfcluster_operator.model import naming
 from tfcluster_operator.model.actions import (
     Action,
@@ -50,6 +48,7 @@ Object = dict[str, Any]
 
 NOW = 1_800_000_000.0
 CLUSTER_UID = "uid-of-the-cluster"
+_NO_ARCHIVE = ResolverArchive(b"")
 TEMPLATE = {"spec": {"containers": [{"name": "task", "image": "image:1"}]}}
 
 
@@ -273,16 +272,15 @@ class InMemoryWorld:
         if isinstance(action, Delete) and action.kind == "Pod":
             done = [replace(action, name=task) for task, name in self.by_task().items() if name == action.name]
         match action:
-            case CreateService():
-                self.create("Service", build_service(cluster))
-            case CreateNetworkPolicy(policy=policy):
-                self.create("NetworkPolicy", build_network_policy(cluster, policy))
-            case CreateDisruptionBudget(budget=budget):
-                self.create("PodDisruptionBudget", build_disruption_budget(cluster, budget))
-            case CreatePodGroup():
-                self.create("PodGroup", build_pod_group(cluster, action))
-            case CreateConfigMap(views=views):
-                self.create("ConfigMap", build_config_map(cluster, views))
+            case (
+                CreateService()
+                | CreateNetworkPolicy()
+                | CreateDisruptionBudget()
+                | CreatePodGroup()
+                | CreateConfigMap()
+            ):
+                body = build(action, cluster, _NO_ARCHIVE)
+                self.create(body["kind"], body)
             case CreatePod(task=task, view_digest=digest, attempt=attempt, incarnation=incarnation):
                 if action.replaces:
                     self.delete("Pod", action.name, uid=action.replaces)

@@ -77,7 +77,7 @@ def test_surplus_tasks_and_the_evaluator_wait_for_the_gang():
 
 
 def test_evaluator_belongs_to_the_gang_if_it_is_named():
-    """minTasks decides."""
+    """What minTasks says counts, up to the number of tasks."""
     assert groups(started(gang({"chief": 1, "evaluator": 1}, least={"evaluator": 1}))) == {"demo.0": 2}
     assert groups(started(gang({"chief": 1, "worker": 4}, least={"worker": 9}))) == {"demo.0": 5}
     assert groups(started(gang({"chief": 1, "worker": 4}, least={"worker": 0}))) == {"demo.0": 1}

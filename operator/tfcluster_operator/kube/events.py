@@ -12,12 +12,7 @@ from tfcluster_operator.kube.client import Client
 from tfcluster_operator.model import naming, reasons
 from tfcluster_operator.model.actions import (
     Action,
-    CreateConfigMap,
-    CreateDisruptionBudget,
-    CreateNetworkPolicy,
     CreatePod,
-    CreateResolver,
-    CreateService,
     Delete,
     DeleteCluster,
     Patch,
@@ -116,17 +111,18 @@ def _spell(kind: str, count: int) -> str:
 
 def _deed(action: Action) -> tuple[str, str, str]:
     """Say of an action what was done, to which kind, to which name."""
+    verb = "created"
     match action:
         case CreatePod(reason=reason, name=name):
             # NB: what failed is kept where the name is another: it is not replaced.
             again = "restarted in" if naming.first_pod_name(name)[1] and reason == reasons.POD_FAILED else "replaced"
             verb = "created" if reason == reasons.CREATED else again
-        case CreateService() | CreateNetworkPolicy() | CreateDisruptionBudget() | CreateConfigMap() | CreateResolver():
-            verb = "created"
         case TryPod():
             verb = "tried"
         case Patch(reason=reason):
             verb = "updated" if reason != reasons.POD_KEPT else "kept"
         case Delete() | DeleteCluster():
             verb = "deleted"
+        case _:
+            pass
     return (verb, *subject_of(action))

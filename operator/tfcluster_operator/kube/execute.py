@@ -24,13 +24,8 @@ from tfcluster_operator.manifests.resolver_archive import ResolverArchive
 from tfcluster_operator.model import naming, reasons
 from tfcluster_operator.model.actions import (
     Action,
-    CreateConfigMap,
-    CreateDisruptionBudget,
-    CreateNetworkPolicy,
     CreatePod,
-    CreatePodGroup,
     CreateResolver,
-    CreateService,
     Delete,
     DeleteCluster,
     Finding,
@@ -258,15 +253,6 @@ class Executor:
 
     async def _carry_out(self, action: Action, cluster: TFCluster, *, patience: float | None) -> None:
         match action:
-            case (
-                CreateService()
-                | CreateNetworkPolicy()
-                | CreateDisruptionBudget()
-                | CreatePodGroup()
-                | CreateConfigMap()
-                | CreateResolver()
-            ):
-                await self._create(action, cluster, patience)
             case CreatePod():
                 await self._create_pod(action, cluster, patience)
             case TryPod():
@@ -278,6 +264,8 @@ class Executor:
             case DeleteCluster():
                 path = f"{parents.path_of(cluster.namespace)}/{cluster.name}"
                 await self._client.request("DELETE", path, body=_options(action.uid))
+            case _:
+                await self._create(action, cluster, patience)
 
     async def _create_pod(self, action: CreatePod, cluster: TFCluster, patience: float | None) -> None:
         if action.replaces:
@@ -340,12 +328,21 @@ class Executor:
         )
         left = _still_there(answer, resource)
         if left is not None and left.meta.terminating:
-            store.put(left)
+            if naming.LABEL_CLUSTER in left.meta.labels:
+                store.put(left)
+            else:
+                # NB: no watch tells when it is gone.
+                self._stores.note_unlabelled(action.kind, left)
         else:
-            store.forget((namespace, action.name), action.uid)
+            self._forget(action, namespace)
 
     def _forget(self, action: Patch | Delete, namespace: str) -> None:
-        self._stores.of[action.kind].forget((namespace, action.name), action.uid)
+        name = (namespace, action.name)
+        self._stores.of[action.kind].forget(name, action.uid)
+        # NB: what no watch shows would be deleted again and again.
+        hidden = self._stores.unlabelled.get((action.kind, name))
+        if hidden is not None and hidden.meta.uid == action.uid:
+            self._stores.forget_unlabelled(action.kind, name)
 
     async def _look_up(self, action: Action, cluster: TFCluster, outcome: Outcome) -> None:
         """Find out who holds a name that should be free: an object of ours that lost its labels, or another's."""

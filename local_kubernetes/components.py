@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 ADMISSION_PLUGINS = ("NodeRestriction", "OwnerReferencesPermissionEnforcement")
 """Beside the ones that are on by default; both are what careful clusters run, and hide nothing from our RBAC tests."""
@@ -41,6 +42,10 @@ class Addresses:
         return ("DNS:localhost", *(f"DNS:{name}" for name in services), *(f"IP:{address}" for address in addresses))
 
 
+#: What kube-apiserver, kube-controller-manager and kube-scheduler need for PodGroups.
+_GANGS: Final = "--feature-gates=GenericWorkload=true"
+
+
 def etcd_command(binary: Path, state: Path, addresses: Addresses) -> list[str | Path]:
     """Return etcd's command line: one member, on loopback only.
 
@@ -58,13 +63,14 @@ def etcd_command(binary: Path, state: Path, addresses: Addresses) -> list[str | 
     ]
 
 
-def apiserver_command(binary: Path, state: Path, addresses: Addresses) -> list[str | Path]:
+def apiserver_command(binary: Path, state: Path, addresses: Addresses, *, gangs: bool = False) -> list[str | Path]:
     """Return kube-apiserver's command line.
 
     Args:
         binary: hyperkube, or the programs of an older Kubernetes.
         state: The cluster's state folder.
         addresses: Where it listens.
+        gangs: Whether it serves PodGroups.
     """
     pki = state / "pki"
     loopback = addresses.advertise == "127.0.0.1"
@@ -95,10 +101,13 @@ def apiserver_command(binary: Path, state: Path, addresses: Addresses) -> list[s
         f"--audit-log-path={state / 'audit.log'}",
         "--audit-log-maxsize=100000",  # megabytes; a log that rotates away loses what a test wants to count
         f"--cert-dir={state / 'apiserver'}",
+        *([_GANGS, "--runtime-config=scheduling.k8s.io/v1beta1=true"] if gangs else []),
     ]
 
 
-def controller_manager_command(binary: Path, state: Path, *, node_grace: int = 50, qps: int = 500) -> list[str | Path]:
+def controller_manager_command(
+    binary: Path, state: Path, *, node_grace: int = 50, qps: int = 500, gangs: bool = False
+) -> list[str | Path]:
     """Return kube-controller-manager's command line.
 
     Args:
@@ -106,6 +115,7 @@ def controller_manager_command(binary: Path, state: Path, *, node_grace: int = 5
         state: The cluster's state folder.
         node_grace: Seconds after its last sign of life at which a node and its pods are no longer Ready.
         qps: Requests per second it may send; the default of 20 would be the slowest part of any test of scale.
+        gangs: Whether it looks after PodGroups.
     """
     pki = state / "pki"
     return [
@@ -122,16 +132,18 @@ def controller_manager_command(binary: Path, state: Path, *, node_grace: int = 5
         f"--root-ca-file={pki / 'ca.crt'}",
         f"--cluster-signing-cert-file={pki / 'ca.crt'}",
         f"--cluster-signing-key-file={pki / 'ca.key'}",
+        *([_GANGS] if gangs else []),
     ]
 
 
-def scheduler_command(binary: Path, state: Path, *, qps: int = 1000) -> list[str | Path]:
+def scheduler_command(binary: Path, state: Path, *, qps: int = 1000, gangs: bool = False) -> list[str | Path]:
     """Return kube-scheduler's command line.
 
     Args:
         binary: hyperkube, or the programs of an older Kubernetes.
         state: The cluster's state folder.
         qps: Requests per second it may send; see controller_manager_command.
+        gangs: Whether it finds places for the pods of a PodGroup together.
     """
     return [
         binary,
@@ -141,4 +153,5 @@ def scheduler_command(binary: Path, state: Path, *, qps: int = 1000) -> list[str
         "--leader-elect=false",
         f"--kube-api-qps={qps}",
         f"--kube-api-burst={2 * qps}",
+        *([_GANGS] if gangs else []),
     ]

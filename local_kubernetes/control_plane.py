@@ -50,6 +50,7 @@ class ControlPlane:
         owner: See processes.Program.
         minor: The older minor that its programs are of; empty: hyperkube's. etcd is hyperkube's in any case.
         node_grace: Seconds after its last sign of life at which a node is no longer Ready.
+        gangs: Whether there are PodGroups (scheduling.k8s.io/v1beta1), which Kubernetes has switched off by default.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class ControlPlane:
         owner: str = "",
         minor: str = "",
         node_grace: int = 50,
+        gangs: bool = False,
     ) -> None:
         self.state = state
         self.kubeconfig = state / "kubeconfig"
@@ -73,6 +75,8 @@ class ControlPlane:
         self._owner = owner
         self._minor = minor
         self._node_grace = node_grace
+        self.gangs = gangs
+        """What the programs are started with from now on."""
 
     def __enter__(self) -> Self:
         return self
@@ -105,9 +109,11 @@ class ControlPlane:
 
     def launch_controllers(self) -> None:
         """Start the programs that act on what the API server holds."""
-        command = components.controller_manager_command(self._programs(), self.state, node_grace=self._node_grace)
+        command = components.controller_manager_command(
+            self._programs(), self.state, node_grace=self._node_grace, gangs=self.gangs
+        )
         self._run("kube-controller-manager", command)
-        self._run("kube-scheduler", components.scheduler_command(self._programs(), self.state))
+        self._run("kube-scheduler", components.scheduler_command(self._programs(), self.state, gangs=self.gangs))
 
     def kubeconfig_for(self, user: str, groups: tuple[str, ...] = ()) -> Path:
         """Make credentials for a user who has the rights that RBAC gives, and no more.
@@ -127,8 +133,14 @@ class ControlPlane:
     def restart_apiserver(self) -> None:
         """Kill the API server and start it again on its port: watches break, and its caches are empty."""
         processes.stop(p for p in processes.running(self.state) if p.name == "kube-apiserver")
-        self._run("kube-apiserver", components.apiserver_command(self._programs(), self.state, self.addresses))
+        self._run_api_server()
         self.api.wait_for("/readyz", what="the API server after its restart", alive=self.check_alive)
+
+    def restart_controllers(self) -> None:
+        """Kill the controllers and the scheduler and start them again: they read again what they know."""
+        names = {"kube-controller-manager", "kube-scheduler"}
+        processes.stop(p for p in processes.running(self.state) if p.name in names)
+        self.launch_controllers()
 
     def restart_server(self, meanwhile: Callable[[Path], object]) -> None:
         """End etcd and the API server, and start both again: for a backup of etcd, or for going back to one.
@@ -194,8 +206,12 @@ class ControlPlane:
 
     def _start_server(self, what: str) -> None:
         self._run("etcd", components.etcd_command(binaries.hyperkube(), self.state, self.addresses))
-        self._run("kube-apiserver", components.apiserver_command(self._programs(), self.state, self.addresses))
+        self._run_api_server()
         self.api.wait_for("/readyz", what=what, alive=self.check_alive)
+
+    def _run_api_server(self) -> None:
+        command = components.apiserver_command(self._programs(), self.state, self.addresses, gangs=self.gangs)
+        self._run("kube-apiserver", command)
 
     def _run(self, name: str, arguments: Sequence[str | Path]) -> None:
         processes.launch(arguments, name=name, state=self.state, enter=self._enter, owner=self._owner)
@@ -212,12 +228,13 @@ class ControlPlane:
             return dict(json.load(answer))
 
 
-def start(state: Path, *, kwok_nodes: int = 0) -> ControlPlane:
+def start(state: Path, *, kwok_nodes: int = 0, gangs: bool = False) -> ControlPlane:
     """Start a control plane on loopback, of $TFCLUSTER_KUBERNETES_MINOR, that ends with this process at the latest.
 
     Args:
         state: Its folder; what an earlier control plane left there is removed.
         kwok_nodes: Number of simulated nodes, each with 8 GPUs, whose pods become Running and Ready.
+        gangs: As for ControlPlane.
 
     Returns:
         The control plane; namespace `default` has its service account, and the nodes are Ready.
@@ -225,16 +242,17 @@ def start(state: Path, *, kwok_nodes: int = 0) -> ControlPlane:
     Raises:
         LocalKubernetesError: It does not start.
     """
-    return start_owned(state, kwok_nodes=kwok_nodes, owner=processes.identity(os.getpid()))
+    return start_owned(state, kwok_nodes=kwok_nodes, gangs=gangs, owner=processes.identity(os.getpid()))
 
 
-def start_owned(state: Path, *, kwok_nodes: int, owner: str) -> ControlPlane:
+def start_owned(state: Path, *, kwok_nodes: int, owner: str, gangs: bool = False) -> ControlPlane:
     """Start a control plane on loopback.
 
     Args:
         state: As for start().
         kwok_nodes: As for start().
         owner: See processes.Program; when that process is gone, the next start removes what it left.
+        gangs: As for start().
 
     Returns:
         The control plane.
@@ -247,7 +265,7 @@ def start_owned(state: Path, *, kwok_nodes: int, owner: str) -> ControlPlane:
         minor = os.environ.get(MINOR_VARIABLE, "")
         # NB: while thousands of pods are simulated, the signs of life of the nodes come minutes late.
         grace = 600 if kwok_nodes else 50
-        plane = ControlPlane(state, loopback_addresses(), owner=owner, minor=minor, node_grace=grace)
+        plane = ControlPlane(state, loopback_addresses(), owner=owner, minor=minor, node_grace=grace, gangs=gangs)
         try:
             plane.launch()
             if kwok_nodes:

@@ -136,8 +136,8 @@ def plan_gangs(roster: Roster, gangs: Mapping[str, Gang], story: Story) -> None:
                 story.wake_after.append(_LOOK_FOR_GROUPS_AGAIN)
             continue
         _plan_group(roster, gang, story)
-        if not gang.placed and gang.existing is not None and gang.existing.trouble:
-            story.wait(_waits_for_places(gang, gang.existing.trouble))
+        if gang.trouble:
+            story.wait(_waits_for_places(gang))
     for name, held in roster.groups.items():
         if name not in gangs and (one := held.own) is not None:
             delete = Delete("PodGroup", name, one.meta.uid, reasons.UNUSED)
@@ -175,11 +175,11 @@ def _no_gangs(why: str) -> Finding:
     return Finding(reasons.GANG_UNAVAILABLE, message)
 
 
-def _waits_for_places(gang: Gang, trouble: str) -> Finding:
+def _waits_for_places(gang: Gang) -> Finding:
     asked = ", ".join(f"{count} {resource}" for resource, count in sorted(gang.resources().items()))
     wants = f", which ask for {asked}" if asked else ""
     tasks = f"{len(gang.members)} tasks" if len(gang.members) > 1 else "1 task"
-    message = f"gang {gang.name} waits for room for {tasks} at once{wants}: {trouble}"
+    message = f"gang {gang.name} waits for room for {tasks} at once{wants}: {gang.trouble}"
     return Finding(reasons.WAITING_FOR_GANG, message)
 
 

@@ -10,11 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from tfcluster_operator.model import ledger, naming
 from tfcluster_operator.model.observed import ObservedPod, ObservedPodGroup
 from tfcluster_operator.model.roster import Place, Roster, Stage
 from tfcluster_operator.model.spec import Job, TFCluster
+
+
+#: What the scheduler says of the nodes begins with how many of them "are available".
+_OF_THE_NODES: Final = "nodes are available"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +42,16 @@ class Gang:
     def placed(self) -> bool:
         """Whether its tasks have, or had, their places."""
         return not self.unplaced or (self.existing is not None and self.existing.placed)
+
+    @property
+    def trouble(self) -> str:
+        """Why there was no room the last time the scheduler tried, in its words; "" while it has not said so."""
+        if self.placed or self.existing is None or not self.existing.trouble:
+            return ""
+        # NB: of the group it says how many pods lack a place, and of one pod alone what the nodes lack.
+        troubles = (place.staying.trouble for place in self.unplaced if place.staying is not None)
+        causes = (trouble.rpartition("UTC: ")[2] for trouble in troubles if _OF_THE_NODES in trouble)
+        return next(causes, self.existing.trouble)
 
     def resources(self) -> dict[str, int]:
         """Count the extended resources that its pods ask for together."""

@@ -1,0 +1,256 @@
+"""Gangs on a real scheduler: the tasks of a cluster get their places together, on a simulated node with eight GPUs."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from conftest import create_namespace, delete_namespace, install_crd, no_traceback
+from kubernetes import client, config
+from support.objects import POD_GROUPS, PODS, Object, Objects
+from support.operator_process import OperatorProcess
+from support.rbac import OPERATOR_USER, grant_operator_rights
+from support.waiting import eventually
+from support.world import World
+
+if TYPE_CHECKING:
+    from local_kubernetes.control_plane import ControlPlane
+
+ROOT = Path(__file__).resolve().parents[2]
+GPU = "nvidia.com/gpu"
+GANG = {"gang": {}}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """A server of its own, as Kubernetes comes: without PodGroups."""
+    from local_kubernetes.control_plane import start
+
+    with start(tmp_path_factory.mktemp("gangs"), kwok_nodes=1) as plane:
+        yield plane
+
+
+@pytest.fixture(scope="module")
+def everything(server: ControlPlane) -> Objects:
+    """The administrator's access, on a server that knows the TFCluster kind."""
+    configuration = client.Configuration()
+    config.load_kube_config(str(server.kubeconfig), client_configuration=configuration)
+    objects = Objects(client.ApiClient(configuration))
+    install_crd(objects)
+    grant_operator_rights(objects)
+    return objects
+
+
+@pytest.fixture(scope="module")
+def running(server: ControlPlane, everything: Objects, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The operator, from before there are PodGroups."""
+    del everything
+    kubeconfig = Path(server.kubeconfig_for(OPERATOR_USER))
+    process = OperatorProcess(kubeconfig=kubeconfig, log=tmp_path_factory.mktemp("operator") / "operator.log")
+    process.start()
+    with no_traceback(process):
+        yield
+    process.stop()
+
+
+@pytest.fixture
+def home(everything: Objects, running: None) -> Iterator[World]:
+    """A namespace of the test's own."""
+    del running
+    name = f"test-{uuid.uuid4().hex[:8]}"
+    create_namespace(everything, name)
+    yield World(everything, name)
+    delete_namespace(everything, name)
+    # NB: the node is everybody's, and what is left there would take the next one's GPUs.
+    eventually(lambda: everything.list(PODS, name), lambda left: not left, what="the node is free again", within=60)
+
+
+@pytest.fixture(scope="module")
+def with_gangs(server: ControlPlane, running: None) -> None:
+    """From here on the server has PodGroups, and the operator has noticed."""
+    del running
+    if not server.gangs:
+        server.gangs = True
+        server.restart_apiserver()
+        server.restart_controllers()
+
+
+@pytest.fixture
+def gangs(with_gangs: None, home: World) -> World:
+    """A namespace on a server with PodGroups."""
+    del with_gangs
+    return home
+
+
+def asking(replicas: int, gpus: int = 2, **fields: object) -> Object:
+    """Declare tasks that ask for so many GPUs each."""
+    limits = {"resources": {"limits": {GPU: str(gpus)}}}
+    template = {"spec": {"containers": [{"name": "tensorflow", "image": "image:1", **limits}]}}
+    return {"replicas": replicas, "template": template, **fields}
+
+
+def placed(world: World, cluster: str) -> set[str]:
+    """Name the pods of a cluster that have a node."""
+    pods = world.pods_of(cluster).items()
+    return {name for name, pod in pods if pod["spec"].get("nodeName") and "deletionTimestamp" not in pod["metadata"]}
+
+
+def groups(world: World) -> dict[str, int]:
+    """Give how many pods each PodGroup waits for."""
+    found = {
+        one["metadata"]["name"]: one["spec"]["schedulingPolicy"]
+        for one in world.objects.list(POD_GROUPS, world.namespace)
+    }
+    return {name: policy["gang"]["minCount"] for name, policy in found.items()}
+
+
+def await_ready(world: World, cluster: str) -> None:
+    """Return when all tasks of a cluster work."""
+    world.await_condition(cluster, "Ready", status="True")
+
+
+def test_gang_waits_until_the_server_has_pod_groups(home, server, request):
+    """No task starts without the promise; the operator notices by itself when the API is switched on."""
+    assert not server.gangs, "this test comes first"
+    home.launch("early", {"chief": {}, "worker": {"replicas": 2}}, scheduling=GANG)
+    told = home.await_condition("early", "Ready", status="False", reason="GangUnavailable")["message"]
+    assert "the API server does not serve podgroups of scheduling.k8s.io/v1beta1" in told
+    assert home.pods_of("early") == {}
+
+    request.getfixturevalue("with_gangs")
+    eventually(lambda: home.condition("early", "Ready")["status"], lambda s: s == "True", what="it runs", within=120)
+    assert groups(home) == {"early.0": 3}
+
+
+def test_second_gang_waits_whole_until_the_first_has_gone(gangs):
+    """Each needs six of eight GPUs: one runs, of the other no pod has a node, and it says what it asks for."""
+    gangs.launch("first", {"worker": asking(3)}, scheduling=GANG)
+    await_ready(gangs, "first")
+    gangs.launch("second", {"worker": asking(3)}, scheduling=GANG)
+
+    told = gangs.await_condition("second", "Ready", status="False", reason="WaitingForGang")["message"]
+    assert told.startswith("gang second.0 waits for room for 3 tasks at once, which ask for 6 nvidia.com/gpu: ")
+    assert "Insufficient nvidia.com/gpu" in told
+    assert placed(gangs, "second") == set()
+    assert len(gangs.pods_of("second")) == 3
+
+    gangs.remove("first")
+    await_ready(gangs, "second")
+    assert groups(gangs) == {"second.0": 3}
+
+
+def test_without_gangs_two_clusters_hold_up_each_other(gangs):
+    """What gangs are for: each has two of its three tasks, and waits for ever for what the other holds."""
+    for name in ("first", "second"):
+        gangs.launch(name, {"worker": asking(2)})
+        await_ready(gangs, name)
+    for name in ("first", "second"):
+        gangs.scale(name, replicas=3)
+
+    for name in ("first", "second"):
+        gangs.await_condition(name, "Ready", status="False", reason="TasksNotReady")
+        eventually(
+            lambda name=name: gangs.get(PODS, f"{name}-worker-2"),
+            lambda pod: pod is not None and "Insufficient" in str(pod["status"].get("conditions")),
+            what=f"the third task of {name} has no place",
+        )
+        assert len(placed(gangs, name)) == 2
+
+
+def test_elastic_cluster_starts_with_the_workers_that_it_needs(gangs):
+    """Two of five workers are enough; of the others as many run as there is room for."""
+    scheduling = {"gang": {"minTasks": {"worker": 2}}}
+    gangs.launch("c", {"chief": {}, "worker": asking(5)}, scheduling=scheduling)
+    eventually(lambda: len(placed(gangs, "c")), lambda count: count == 5, what="the chief and four workers have nodes")
+
+    assert groups(gangs) == {"c.0": 3}
+    members = {name for name, pod in gangs.pods_of("c").items() if "schedulingGroup" in pod["spec"]}
+    assert members == {"c-chief-0", "c-worker-0", "c-worker-1"}
+    assert placed(gangs, "c") >= members
+
+
+def test_lost_tasks_of_a_running_gang_come_back_one_by_one(gangs):
+    """Two are lost, and somebody takes the room of one: the other does not wait for both."""
+    gangs.launch("c", {"worker": asking(4)}, scheduling=GANG)
+    await_ready(gangs, "c")
+    resources = {"resources": {"limits": {GPU: "2"}}}
+    thief = {"containers": [{"name": "t", "image": "i", **resources}], "priorityClassName": "system-cluster-critical"}
+    lost = {name: gangs.uid(name) for name in ("c-worker-1", "c-worker-2")}
+    gangs.objects.create(PODS, gangs.namespace, {"metadata": {"name": "thief"}, "spec": thief})
+    for name in lost:
+        gangs.delete(PODS, name)
+
+    def back() -> set[str]:
+        return {name for name in placed(gangs, "c") if gangs.uid(name) not in lost.values()}
+
+    eventually(back, lambda found: len(found) == 3, what="three of four run again")
+    pods = gangs.pods_of("c")
+    assert all(
+        "schedulingGroup" not in pods[name]["spec"]
+        for name in lost
+        if name in pods and pods[name]["metadata"]["uid"] != lost[name]
+    )
+
+
+def test_resumed_gang_waits_for_room_again(gangs):
+    """While it was suspended another took its place."""
+    gangs.launch("c", {"worker": asking(3)}, scheduling=GANG)
+    await_ready(gangs, "c")
+    gangs.edit("c", {"suspend": True})
+    gangs.await_pods_of("c", [])
+    gangs.launch("other", {"worker": asking(2)})
+    await_ready(gangs, "other")
+    gangs.edit("c", {"suspend": False})
+    gangs.await_condition("c", "Ready", status="False", reason="WaitingForGang")
+    assert placed(gangs, "c") == set()
+
+    gangs.remove("other")
+    await_ready(gangs, "c")
+    assert groups(gangs) == {"c.1": 3}
+
+
+def test_gang_that_asks_for_too_much_is_made_smaller(gangs):
+    """Ten GPUs on a node of eight: scaled down it has its places, without a new start."""
+    gangs.launch("c", {"worker": asking(5)}, scheduling=GANG)
+    gangs.await_condition("c", "Ready", status="False", reason="WaitingForGang")
+    gangs.scale("c", replicas=4)
+    await_ready(gangs, "c")
+
+    assert groups(gangs) == {"c.0": 4}
+
+
+def test_gang_that_is_given_up_takes_what_there_is(gangs):
+    """Pods that wait with others are replaced by pods that wait for themselves."""
+    gangs.launch("c", {"worker": asking(5)}, scheduling=GANG)
+    gangs.await_condition("c", "Ready", status="False", reason="WaitingForGang")
+    gangs.edit("c", {"scheduling": None})
+    eventually(lambda: len(placed(gangs, "c")), lambda count: count == 4, what="as many run as there is room for")
+
+    eventually(lambda: groups(gangs), lambda found: not found, what="the PodGroup is gone")
+
+
+def test_deleted_cluster_leaves_no_group(gangs):
+    """The garbage collector takes it, though Kubernetes protects a PodGroup while it has pods."""
+    gangs.launch("c", {"worker": asking(5)}, scheduling=GANG)
+    gangs.await_condition("c", "Ready", status="False", reason="WaitingForGang")
+    gangs.remove("c")
+
+    eventually(lambda: groups(gangs), lambda found: not found, what="the PodGroup is gone", within=60)
+
+
+@pytest.mark.parametrize(
+    ("scheduling", "words"),
+    [
+        ({"gang": {"minTasks": {"wroker": 1}}}, '"wroker" is not a job that is declared'),
+        ({"gang": {"minTasks": {"worker": -1}}}, "should be greater than or equal to 0"),
+    ],
+)
+def test_wrong_gang_is_refused_at_admission(home, scheduling, words):
+    """The server says what is wrong."""
+    with pytest.raises(client.ApiException) as refused:
+        home.launch("c", {"worker": {}}, scheduling=scheduling)
+
+    assert words in str(refused.value.body).replace('\\"', '"')

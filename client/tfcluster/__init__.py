@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tfcluster.client import Client
-    from tfcluster.declaration import Isolation, Job, Resolver, SuccessPolicy, TFCluster, UpdateStrategy
+    from tfcluster.declaration import Gang, Isolation, Job, Resolver, SuccessPolicy, TFCluster, UpdateStrategy
     from tfcluster.errors import (
         ClusterFailedError,
         ConflictError,
@@ -27,6 +27,7 @@ __all__ = [
     "ClusterFailedError",
     "ClusterStatus",
     "ConflictError",
+    "Gang",
     "Isolation",
     "Job",
     "ManifestError",
@@ -47,7 +48,7 @@ __all__ = [
 
 _MODULES = {
     "client": ("Client",),
-    "declaration": ("Isolation", "Job", "Resolver", "SuccessPolicy", "TFCluster", "UpdateStrategy"),
+    "declaration": ("Gang", "Isolation", "Job", "Resolver", "SuccessPolicy", "TFCluster", "UpdateStrategy"),
     "live_cluster": ("ClusterStatus", "RunningCluster"),
     "task_names": ("NoTaskError",),
 }

@@ -89,6 +89,13 @@ class Isolation:
     allow_from: Sequence[Mapping[str, Any]] | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gang:
+    """Which tasks get their places together; ``min_tasks`` says how many of a job, all of those that it leaves out."""
+
+    min_tasks: Mapping[str, int] | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class TFCluster:
     """A TFCluster as it is declared.
@@ -121,6 +128,7 @@ class TFCluster:
         managed_by: the controller that is responsible for it.
         resolver: how programs get their view.
         isolation: who reaches the tasks.
+        gang: which tasks get their places together; None means that each is placed for itself.
     """
 
     name: str = field(metadata=_NOWHERE)
@@ -149,6 +157,7 @@ class TFCluster:
     managed_by: str | None = None
     resolver: Resolver | None = field(default=None, metadata={MADE_OF: Resolver})
     isolation: Isolation | None = field(default=None, metadata={MADE_OF: Isolation})
+    gang: Gang | None = field(default=None, metadata={MADE_OF: Gang, PATH: ("scheduling", "gang")})
 
     def to_manifest(self) -> Object:
         """Give it as the API takes it.

@@ -225,8 +225,9 @@ def _budgets(roster: Roster) -> dict[str, str]:
 
 
 def _groups(roster: Roster) -> Iterable[str]:
-    """Name the PodGroup of each gang that a declaration asks for."""
-    return gangs_of(roster, ledger.read(roster.cluster.status))
+    """Name the PodGroup of each gang that has one, or needs one."""
+    gangs = gangs_of(roster, ledger.read(roster.cluster.status)).values()
+    return [gang.name for gang in gangs if gang.existing is not None or not gang.placed]
 
 
 def _differences(kind: str, old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[ObjectChange]:

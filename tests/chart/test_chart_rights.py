@@ -16,6 +16,7 @@ RULES = {
     ("", "configmaps"): ["create", "delete", "list", "patch", "watch"],
     ("networking.k8s.io", "networkpolicies"): ["create", "delete", "list", "patch", "watch"],
     ("policy", "poddisruptionbudgets"): ["create", "delete", "list", "patch", "watch"],
+    ("scheduling.k8s.io", "podgroups"): ["create", "delete", "list", "patch", "watch"],
     ("", "events"): ["create"],
 }
 VIEWER_RULES = {

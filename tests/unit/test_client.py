@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any, Self
 
 import aiohttp
@@ -204,6 +205,49 @@ def test_list_that_is_refused_is_told_and_tried_again(status):
 
     assert (informer.refused, informer.synced.is_set()) == ("pods is forbidden", False)
     assert 3 <= len(server.asked) <= 25
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [(404, "the API server does not serve podgroups of scheduling.k8s.io/v1beta1"), (403, "podgroups is forbidden")],
+)
+def test_kind_that_a_server_need_not_have_is_done_without(status, words):
+    """It is asked for once, and again every 20 s or so while a decision needs it, until it is there."""
+    server = Server(status, b'{"kind":"Status","reason":"Forbidden","message":"podgroups is forbidden"}')
+
+    async def scenario() -> None:
+        store = ChildStore(lambda _owner, _name: None, lambda: 0.0)
+        informer = Informer(make_client(server), wire.POD_GROUPS, store, None)
+        running = asyncio.create_task(informer.run())
+        await asyncio.sleep(3600.0)
+        assert (informer.refused, informer.synced.is_set(), len(server.asked)) == ("", True, 1)
+        assert store.lacking("anywhere") == words
+        for _ in range(10):
+            store.asked_for.set()
+            await asyncio.sleep(30.0)
+        assert 6 <= len(server.asked) <= 15
+        server.status, server.body = 200, _EMPTY
+        store.asked_for.set()
+        await asyncio.sleep(31.0)
+        assert store.lacking("anywhere") == ""
+        assert server.watches
+        running.cancel()
+
+    run_in_virtual_time(scenario())
+
+
+def test_what_a_server_has_no_more_is_forgotten():
+    """The API was switched off: whatever was known of it is not there, and nobody looks for it."""
+    store = ChildStore(lambda _owner, _name: None, lambda: 0.0)
+    group = {"metadata": {"name": "c.0", "namespace": "here", "uid": "u", "resourceVersion": "5"}}
+    store.put(wire.POD_GROUPS.read(json.dumps(group).encode()))
+
+    store.have_none("it is off", "there")
+    assert store.get(("here", "c.0")) is not None
+    assert (store.lacking("here"), store.lacking("there")) == ("", "it is off")
+    store.have_none("it is off", None)
+    assert store.get(("here", "c.0")) is None
+    assert store.vanished == {}
 
 
 def listed_at(version: int) -> bytes:

@@ -261,6 +261,9 @@ def test_deleted_group_is_made_again_while_its_pods_wait():
     world.gang_is_placed("demo.0")
     world.delete(KIND, "demo.0")
     assert world.plan(cluster).actions == ()
+    world.delete("Pod", "demo-worker-0", force=True)
+    world.settle(cluster)
+    assert (groups(world), members(world)["demo-worker-0"]) == ({}, "")
 
 
 def test_priority_is_that_of_the_pods():

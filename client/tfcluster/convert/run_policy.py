@@ -26,14 +26,14 @@ _NOTES: Final = {
 }
 _GANG: Final = {
     "minAvailable": (
-        "TFCluster has no gangs yet: create a PodGroup of your scheduler with this minMember, and set schedulerName "
-        "and the PodGroup's label or annotation in each template"
+        "spec.scheduling.gang is for kube-scheduler: for another one create its PodGroup with this minMember, and set "
+        "schedulerName and the PodGroup's label or annotation in each template"
     ),
-    "queue": "TFCluster has no gangs yet: name the queue in the PodGroup that you create",
-    "minResources": "TFCluster has no gangs yet: name them in the PodGroup that you create",
-    "priorityClass": "TFCluster has no gangs yet: name it in the PodGroup, or as priorityClassName in each template",
+    "queue": "TFCluster has no queue: name it in the PodGroup that you create for your scheduler",
+    "minResources": "kube-scheduler adds up what the pods ask for: name them in the PodGroup of another scheduler",
+    "priorityClass": "name it as priorityClassName in each template; the PodGroups of spec.scheduling.gang take it from there",
     "scheduleTimeoutSeconds": (
-        "TFCluster has no gangs yet: name it in the PodGroup; activeDeadlineSeconds bounds the whole run"
+        "a gang waits without a limit: activeDeadlineSeconds bounds the whole run, the wait included"
     ),
 }
 

@@ -25,6 +25,7 @@ from tfcluster_operator.manifests.resolver_archive import ResolverArchive
 from tfcluster_operator.model import ledger, naming, reasons
 from tfcluster_operator.model.actions import EVIDENCE, Action, DeleteCluster, Finding, Kind, Plan
 from tfcluster_operator.model.conditions import with_others
+from tfcluster_operator.model.gangs import names_of
 from tfcluster_operator.model.holds import Holds
 from tfcluster_operator.model.ledger import Ledger
 from tfcluster_operator.model.parse import InvalidSpecError, is_ours, parse
@@ -336,7 +337,7 @@ class Reconciler:
         return bool(ours)
 
     def _is_a_name_of(self, cluster: TFCluster, name: str) -> bool:
-        if name in {naming.service_name(cluster.name), self._executor.resolver_of(cluster)}:
+        if name in {naming.service_name(cluster.name), self._executor.resolver_of(cluster), *names_of(cluster)}:
             return True
         return any(
             name == naming.view_name(cluster.name, job.name)

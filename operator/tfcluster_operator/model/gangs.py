@@ -26,22 +26,27 @@ _OF_THE_NODES: Final = "nodes are available"
 class Gang:
     """One round of one gang.
 
-    ``members`` are the places of its tasks; ``unplaced`` those of them whose pod has no node yet.  ``min_count`` is how
-    many pods of the PodGroup must have places at once.  ``existing`` is the PodGroup, if it is ours and stays.
+    ``members`` are the places of its tasks; ``unplaced`` those of them whose pod has no node yet.  ``begun`` says that a
+    pod of the PodGroup has one: so all of them had.  ``existing`` is the PodGroup, if it is ours and stays.
     """
 
     name: str
     job: str
     members: tuple[Place, ...]
     unplaced: tuple[Place, ...]
-    min_count: int
+    begun: bool
     priority_class: str
     existing: ObservedPodGroup | None
 
     @property
     def placed(self) -> bool:
         """Whether its tasks have, or had, their places."""
-        return not self.unplaced or (self.existing is not None and self.existing.placed)
+        return not self.unplaced or self.begun or (self.existing is not None and self.existing.placed)
+
+    @property
+    def min_count(self) -> int:
+        """How many pods of the PodGroup must have places at once: who has one for itself is none of them."""
+        return len(self.unplaced)
 
     @property
     def trouble(self) -> str:
@@ -116,25 +121,24 @@ def names_of(cluster: TFCluster) -> list[str]:
 
 
 def _gang(roster: Roster, name: str, wave: str, members: tuple[Place, ...], known: ledger.Ledger) -> Gang:
-    unplaced, counted = [], 0
+    unplaced, begun = [], False
     for place in members:
         pod = place.staying
-        has_place = pod is not None and _is_placed(pod) and pod.incarnation == known.of(place.task.job.name).incarnation
-        if not has_place:
+        if pod is None or not _has_place(pod) or pod.incarnation != known.of(place.task.job.name).incarnation:
             unplaced.append(place)
-        # NB: who was placed for itself, before there was a gang, is none of those that the scheduler counts.
-        counted += not has_place or (pod is not None and pod.group == name)
+        elif pod.group == name:
+            begun = True
     held = roster.groups.get(name)
     return Gang(
         name=name,
         job=wave,
         members=members,
         unplaced=tuple(unplaced),
-        min_count=counted,
+        begun=begun,
         priority_class=members[0].task.job.of_template("priorityClassName"),
         existing=held.own if held is not None else None,
     )
 
 
-def _is_placed(pod: ObservedPod) -> bool:
+def _has_place(pod: ObservedPod) -> bool:
     return bool(pod.node) or pod.phase != "Pending"

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 from conftest import create_namespace, delete_namespace, install_crd, no_traceback
 from kubernetes import client, config
+from support.audit import AuditLog, Request
 from support.objects import POD_GROUPS, PODS, Object, Objects
 from support.operator_process import OperatorProcess
-from support.rbac import OPERATOR_USER, grant_operator_rights
+from support.rbac import OPERATOR_RULES, OPERATOR_USER, grant_operator_rights
 from support.waiting import eventually
 from support.world import World
 
@@ -45,19 +46,19 @@ def everything(server: ControlPlane) -> Objects:
 
 
 @pytest.fixture(scope="module")
-def running(server: ControlPlane, everything: Objects, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def running(server: ControlPlane, everything: Objects, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatorProcess]:
     """The operator, from before there are PodGroups."""
     del everything
     kubeconfig = Path(server.kubeconfig_for(OPERATOR_USER))
     process = OperatorProcess(kubeconfig=kubeconfig, log=tmp_path_factory.mktemp("operator") / "operator.log")
     process.start()
     with no_traceback(process):
-        yield
+        yield process
     process.stop()
 
 
 @pytest.fixture
-def home(everything: Objects, running: None) -> Iterator[World]:
+def home(everything: Objects, running: OperatorProcess) -> Iterator[World]:
     """A namespace of the test's own."""
     del running
     name = f"test-{uuid.uuid4().hex[:8]}"
@@ -69,7 +70,7 @@ def home(everything: Objects, running: None) -> Iterator[World]:
 
 
 @pytest.fixture(scope="module")
-def with_gangs(server: ControlPlane, running: None) -> None:
+def with_gangs(server: ControlPlane, running: OperatorProcess) -> None:
     """From here on the server has PodGroups, and the operator has noticed."""
     del running
     if not server.gangs:
@@ -254,3 +255,19 @@ def test_wrong_gang_is_refused_at_admission(home, scheduling, words):
         home.launch("c", {"worker": {}}, scheduling=scheduling)
 
     assert words in str(refused.value.body).replace('\\"', '"')
+
+
+def test_rights_on_pod_groups_are_all_used(gangs, server, everything, running):
+    """Each right that the operator has on them was used above, and it asked for no other."""
+    gangs.launch("c", {"worker": {}}, scheduling=GANG)
+    await_ready(gangs, "c")
+    running.kill()  # a watch is logged when it ends
+    audit = AuditLog(Path(server.audit_log), everything)
+    granted = {verb for _, target, verbs in OPERATOR_RULES for verb in verbs if target == "podgroups"}
+
+    def requests() -> list[Request]:
+        return [one for one in audit.since(0, user=OPERATOR_USER) if one.resource == "podgroups"]
+
+    eventually(lambda: {one.verb for one in requests()}, lambda used: used == granted, what="each right was used")
+    assert [str(one) for one in requests() if one.code == 403] == []
+    running.start()

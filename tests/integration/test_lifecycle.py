@@ -293,10 +293,12 @@ def test_rights_used_are_the_rights_granted(world, operator, audit, kubelet):
     operator.start()
     live_through_everything(world, kubelet)
     operator.kill()
-    granted = {(target, verb) for _, target, verbs in OPERATOR_RULES for verb in verbs}
+    # NB: those on PodGroups are used only where the server has them: test_gangs.py looks at those.
+    granted = {(target, verb) for _, target, verbs in OPERATOR_RULES for verb in verbs if target != "podgroups"}
 
     def requests() -> list[Request]:
-        return [request for request in audit.since(position, user=OPERATOR_USER) if request.resource]
+        of_operator = audit.since(position, user=OPERATOR_USER)
+        return [request for request in of_operator if request.resource not in {"", "podgroups"}]
 
     used = eventually(
         lambda: {(request.target, request.verb) for request in requests()},

@@ -56,16 +56,16 @@ async def a_pass(stage: Stage, name: str, runs: int) -> Result:
             for _ in range(_FLIPS):
                 await arena.send("PATCH", service, {"metadata": {"labels": {"bench.example/flip": str(next(flips))}}})
                 await asyncio.sleep(_REST_SECONDS)  # or two flips would be one pass
-            await idle(operator.pid)
 
         for _ in range(runs):
             before = passes_made(operator)
             await idle(operator.pid)
             cpu = cpu_seconds([operator.pid])
             await cause_passes()
+            await idle(operator.pid)
             used = cpu_seconds([operator.pid]) - cpu
             made = passes_made(operator) - before
-            # NB: apart from the above, because to answer costs processor time.
+            # NB: apart from the above, because to answer costs processor time: meanwhile it is never idle.
             with _asking(operator) as waits:
                 await cause_passes()
             with _asking(operator) as waits_at_rest:

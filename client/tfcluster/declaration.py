@@ -43,6 +43,7 @@ class Job(TaskContainer):
         drain_seconds: how long, in seconds, a task that is scaled away may go on.
         device_filters: the devices that its tasks see, such as "/job:ps"; None means all.
         task_device_filters: the same for single tasks, by index.
+        min_available: how many tasks, or a share such as "50%", the drain of a node must leave at work.
     """
 
     replicas: int | None = None
@@ -54,6 +55,7 @@ class Job(TaskContainer):
     drain_seconds: int | None = None
     device_filters: Sequence[str] | None = None
     task_device_filters: Mapping[int, Sequence[str]] | None = field(default=None, metadata={BY_INDEX: True})
+    min_available: int | str | None = field(default=None, metadata={PATH: ("disruptionBudget", "minAvailable")})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -338,9 +338,9 @@ def live_through_everything(world: World, kubelet) -> None:
     )
     world.edit("c", {"isolation": {"mode": "None"}})
     eventually(world.network_policies, lambda found: not found, what="the policy is gone")
-    for budget in ({"minAvailable": 1}, {"minAvailable": 2}, None):
-        world.edit("c", {"jobs": {"ps": {"disruptionBudget": budget}}})
-        wanted = [] if budget is None else [budget["minAvailable"]]
+    for replicas, budget in ((1, {"minAvailable": 2}), (2, {"minAvailable": 2}), (1, None)):
+        world.edit("c", {"jobs": {"ps": {"replicas": replicas, "disruptionBudget": budget}}})
+        wanted = [] if budget is None else [replicas]  # never more than there are
         eventually(
             lambda: [one["spec"]["minAvailable"] for one in world.disruption_budgets().values()],
             lambda found, wanted=wanted: found == wanted,

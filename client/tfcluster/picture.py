@@ -14,6 +14,7 @@ from tfcluster.standing import Standing, clean, standing_of
 from tfcluster.task_picture import TaskDrawing, TaskPicture
 from tfcluster_operator.model import ledger as ledgers
 from tfcluster_operator.model import naming
+from tfcluster_operator.model.gangs import gangs_of
 from tfcluster_operator.model.observed import Observed, ObservedPod
 from tfcluster_operator.model.parse import InvalidSpecError, parse
 from tfcluster_operator.model.roster import Roster, call_roll
@@ -162,6 +163,7 @@ def _jobs(
         {one["metadata"]["name"]: seconds_of(one["metadata"].get("creationTimestamp")) for one in bodies},
         None if config_maps is None else _told_of(config_maps),
         now,
+        gangs_of(roster, ledger),
     )
     surplus = _surplus(roster)
     return tuple(

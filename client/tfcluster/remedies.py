@@ -10,6 +10,8 @@ from tfcluster_operator.model import reasons
 REMEDIES: Final = {
     reasons.TASKS_NOT_READY: "Fix what `tfcluster status NAME` names beside the tasks that are not ready.",
     reasons.BACKING_OFF: "Read the log of the task that failed: `tfcluster logs NAME --previous`.",
+    reasons.WAITING_FOR_GANG: "Make room: end, suspend or scale down another cluster, or this one.",
+    reasons.GANG_UNAVAILABLE: "Have an administrator switch PodGroups on, or remove spec.scheduling.gang.",
     reasons.WAITING_FOR_JOB: "Look at the job that is waited for: `tfcluster status NAME`.",
     reasons.STUCK_TERMINATING: "Bring the node back, delete its Node object, or set spec.terminatingGraceSeconds.",
     reasons.WAITING_FOR_PREDECESSOR: "Wait; if an object of the deleted TFCluster stays, look at its finalizers.",
@@ -34,6 +36,7 @@ GRAVE: Final = frozenset(
     {
         reasons.STUCK_TERMINATING,
         reasons.NAME_TAKEN,
+        reasons.GANG_UNAVAILABLE,
         reasons.RESOLVER_UNTRUSTED,
         reasons.REFUSED,
         reasons.REQUEST_FAILED,

@@ -12,6 +12,7 @@ from typing import Any, Final
 from tfcluster.standing import clean
 from tfcluster_operator.model import ledger as ledgers
 from tfcluster_operator.model import naming, reasons
+from tfcluster_operator.model.gangs import Gang, awaited
 from tfcluster_operator.model.ledger import Ledger
 from tfcluster_operator.model.observed import ObservedPod
 from tfcluster_operator.model.policies import termination
@@ -46,9 +47,10 @@ class TaskPicture:
         job: the job as TensorFlow spells it.
         index: the task's index.
         state: "Ready", "NotReady" (it runs), "Pending", "Terminating", "StuckTerminating", "Completed", "Failed",
-            "Disrupted" (its pod was taken away), "BackingOff", "WaitingForJob", "WaitingForPredecessor", "NameTaken",
-            "Suspended", "CleanedUp" (the cluster has finished, its pod is gone), "Missing" (its pod is to be created)
-            or "Draining" (it is no longer declared, and its pod stays for a while).
+            "Disrupted" (its pod was taken away), "BackingOff", "WaitingForGang", "WaitingForJob",
+            "WaitingForPredecessor", "NameTaken", "Suspended", "CleanedUp" (the cluster has finished, its pod is gone),
+            "Missing" (its pod is to be created) or "Draining" (it is no longer declared, and its pod stays for a
+            while).
         cause: why it is not ready, in words; "" where there is nothing to say.
         pod: the name of its pod, "" where it has none.
         node: where the pod is, "" where it is nowhere.
@@ -86,13 +88,17 @@ class TaskPicture:
 
 @dataclass(frozen=True, slots=True)
 class TaskDrawing:
-    """Draws the tasks of a cluster: ``created`` by pod, ``files`` what pods are told of views, None if unreadable."""
+    """Draws the tasks of a cluster: ``created`` by pod, ``files`` what pods are told of views, None if unreadable.
+
+    ``gangs`` are those of the cluster, as far as its pods tell.
+    """
 
     roster: Roster
     ledger: Ledger
     created: Mapping[str, float]
     files: Mapping[str, Mapping[str, str]] | None
     now: float
+    gangs: Mapping[str, Gang]
 
     def task(self, job: Job, place: Place) -> TaskPicture:
         """Draw one declared task."""
@@ -192,8 +198,10 @@ class TaskDrawing:
             return "Suspended", ""
         if due > self.now:
             return reasons.BACKING_OFF, _at(due)
-        if awaited := awaited_jobs(self.roster, job, self.ledger):
-            return reasons.WAITING_FOR_JOB, f"job {job.name} starts after {', '.join(awaited)}"
+        if before := awaited_jobs(self.roster, job, self.ledger):
+            return reasons.WAITING_FOR_JOB, f"job {job.name} starts after {', '.join(before)}"
+        if waited_for := awaited(self.gangs, job):
+            return reasons.WAITING_FOR_GANG, f"gang {', '.join(one.name for one in waited_for)} has no places yet"
         return "Missing", "its pod is to be created"
 
 

@@ -46,7 +46,9 @@ def everything(server: ControlPlane) -> Objects:
 
 
 @pytest.fixture(scope="module")
-def running(server: ControlPlane, everything: Objects, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatorProcess]:
+def running(
+    server: ControlPlane, everything: Objects, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[OperatorProcess]:
     """The operator, from before there are PodGroups."""
     del everything
     kubeconfig = Path(server.kubeconfig_for(OPERATOR_USER))

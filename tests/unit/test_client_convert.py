@@ -286,13 +286,19 @@ ODD = [
 
 
 def test_gang_is_lost_leaf_by_leaf():
-    """Each field of schedulingPolicy says what to do instead, since there are no gangs yet."""
+    """Each field of schedulingPolicy says what to do instead: with another scheduler a gang is of its making."""
     policy = {"minAvailable": 3, "queue": "q", "minResources": {"cpu": 1}, "priorityClass": "p"}
     conversion = convert(tfjob(runPolicy={"schedulingPolicy": {**policy, "scheduleTimeoutSeconds": 9}}))
 
     lost = {one.path[-1]: one.words for one in conversion.of(Outcome.LOSSY)}
     assert {*policy, "scheduleTimeoutSeconds"} <= lost.keys()
-    assert all("PodGroup" in lost[key] for key in policy)
+    words = {
+        "minAvailable": "PodGroup",
+        "queue": "PodGroup",
+        "minResources": "PodGroup",
+        "priorityClass": "spec.scheduling",
+    }
+    assert {key: one for key, one in words.items() if one not in lost[key]} == {}
 
 
 def test_labels_and_services_of_tfjob_are_named():

@@ -220,14 +220,19 @@ def test_a_pod_that_is_declared_no_more_is_shown_until_it_is_gone():
 
 
 def test_tasks_without_a_pod_say_why():
-    """A job that waits for another; a suspended one; one whose cluster has finished."""
+    """A job that waits for another; one beyond its gang; a suspended one; one whose cluster has finished."""
+    beyond = cluster({"worker": {"replicas": 2}}, scheduling={"gang": {"minTasks": {"worker": 1}}})
     waits = cluster({"ps": {}, "worker": {"startAfter": ["ps"]}})
     suspended = cluster({"worker": {}}, suspend=True)
     over = cluster({"worker": {}}, conditions=[("Failed", "True", "TaskFailed", "worker-0 failed")])
 
     found = [[one.state for one in picture_of(body, [], [], now=NOW).tasks()] for body in (waits, suspended, over)]
+    placed = [one.state for one in picture_of(beyond, [pod("worker", 0)], [], now=NOW).tasks()]
+    waiting = [(one.state, one.cause) for one in picture_of(beyond, [], [], now=NOW).tasks()]
 
     assert found == [["Missing", "WaitingForJob"], ["Suspended"], ["CleanedUp"]]
+    assert placed == ["Ready", "Missing"]
+    assert waiting[1] == ("WaitingForGang", "gang mnist.0 has no places yet")
 
 
 def test_pods_of_others_are_not_taken_for_the_clusters_own():

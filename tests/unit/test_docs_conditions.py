@@ -102,6 +102,8 @@ def _found() -> Iterator[Mapping[str, Any]]:
         reasons.TF_CONFIG_TOO_LARGE,
         reasons.WAITING_FOR_PREDECESSOR,
         reasons.WAITING_FOR_JOB,
+        reasons.WAITING_FOR_GANG,
+        reasons.GANG_UNAVAILABLE,
     ):
         planned = world.plan(cluster)
         finding = Finding(reason, "words")
@@ -181,6 +183,7 @@ ACTIONS_OF_OTHER_CAUSES: Final = {
     reasons.REPAIRED,
     reasons.ISOLATION_CHANGED,
     reasons.BUDGET_CHANGED,
+    reasons.GANG_CHANGED,
     reasons.POD_EDITED,
     reasons.RECREATED,
     reasons.DRAINING,

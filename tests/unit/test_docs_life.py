@@ -188,10 +188,10 @@ def test_field_has_a_place(field):
 
 
 def test_no_field_is_forgotten():
-    """The fields of the CRD are those of the text, and those of the cluster's shape, its resolver and its isolation."""
+    """The fields of the CRD are those of the text, those of the cluster's shape, its resolver, isolation, gangs."""
     spec = SCHEMA["properties"]["spec"]["properties"]
     job = spec["jobs"]["additionalProperties"]["properties"]
-    shape = {"rpcLayer", "port", "clusterDomain", "resolver", "isolation", "jobs"}
+    shape = {"rpcLayer", "port", "clusterDomain", "resolver", "isolation", "scheduling", "jobs"}
     shape |= {"replicas", "maxReplicas", "deviceFilters", "taskDeviceFilters", "template"}
     assert {*spec, *job} == shape | set(FIELDS)
 

@@ -12,7 +12,7 @@ from support.metrics import Scrape
 from yarl import URL
 
 from tfcluster_operator.kube import errors
-from tfcluster_operator.kube.metrics import WATCHED, Metrics
+from tfcluster_operator.kube.metrics import OPTIONAL, WATCHED, Metrics
 from tfcluster_operator.kube.traffic import Traffic, read_request
 
 OURS = "/apis/tfcluster.dev/v1alpha1"
@@ -113,13 +113,24 @@ def test_watch_is_silent_since_its_last_piece():
     """It grows from the start of the process; whatever comes ends it; a watch that is refused does not."""
     stage = Stage(None)
     stage.now += 30
-    assert stage.traffic.silences() == dict.fromkeys(WATCHED, 30)
+    assert stage.traffic.silences() == dict.fromkeys((one for one in WATCHED if one not in OPTIONAL), 30)
     stage.ask("GET", "/api/v1/pods?watch=true", 503)
     assert stage.traffic.silences()["pods"] == 30
     assert stage.ask("GET", "/api/v1/pods?watch=true", 200, b"a", b"b", takes=5) == [0, 0]
     stage.now += 7
     assert (stage.traffic.silences()["pods"], stage.traffic.silences()["services"]) == (7, 142)
     assert stage.counted("tfcluster_api_request_duration_seconds_count") == {}, "how long a watch lasts says nothing"
+
+
+def test_watch_of_what_a_server_may_lack_is_silent_only_while_there_is_one():
+    """Nobody is alarmed by a kind that the server never had, or has no longer."""
+    stage, path = Stage(None), "/apis/scheduling.k8s.io/v1beta1/podgroups"
+    assert "podgroups" not in stage.traffic.silences()
+    stage.ask("GET", f"{path}?watch=true", 200)
+    stage.now += 200
+    assert stage.traffic.silences()["podgroups"] == 200
+    stage.ask("GET", path, 404)
+    assert "podgroups" not in stage.traffic.silences()
 
 
 def test_worst_of_several_namespaces_is_told():

@@ -53,7 +53,9 @@ _LOSSY, _REFUSED, _LEFT_OUT = Outcome.LOSSY, Outcome.REFUSED, Outcome.LEFT_OUT
 _R: Final = "spec.tfReplicaSpecs.R"
 _J: Final = "spec.jobs.J"
 _OLD: Final = "As in `runPolicy`: manifests of before it have the field here. Where both are set, `runPolicy` decides."
-_GANG: Final = "`spec.scheduling.gang` is for kube-scheduler; for another one create its PodGroup, and name that in the templates."
+_GANG: Final = (
+    "`spec.scheduling.gang` is for kube-scheduler; for another one create its PodGroup, and name that in the templates."
+)
 _SUCCESS: Final = (
     "The Chief or Master decides; without one all workers. TFJob takes worker 0 alone, unless it says AllWorkers: with "
     "several workers that is a loss."

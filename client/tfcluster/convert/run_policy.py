@@ -31,7 +31,7 @@ _GANG: Final = {
     ),
     "queue": "TFCluster has no queue: name it in the PodGroup that you create for your scheduler",
     "minResources": "kube-scheduler adds up what the pods ask for: name them in the PodGroup of another scheduler",
-    "priorityClass": "name it as priorityClassName in each template; the PodGroups of spec.scheduling.gang take it from there",
+    "priorityClass": "name it as priorityClassName in each template; spec.scheduling.gang takes it from there",
     "scheduleTimeoutSeconds": (
         "a gang waits without a limit: activeDeadlineSeconds bounds the whole run, the wait included"
     ),

@@ -16,6 +16,8 @@ from tfcluster_operator.kube import clock as clocks
 from tfcluster_operator.kube.metrics import NO_CODE, OPTIONAL, WATCHED, Metrics
 
 _VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+#: What a server answers that does not have a kind, or keeps it from us.
+_NOT_SERVED: Final = (403, 404)
 #: What ends a request without an answer.  NB: aiohttp's own timeouts are cancellations here.
 _NO_ANSWER: Final = (aiohttp.ClientError, OSError, TimeoutError, asyncio.CancelledError)
 
@@ -87,6 +89,9 @@ class Traffic:
         self._count(asked, str(response.status), began)
         if asked.verb == "watch" and response.status < 400:
             self._follow(asked, response)
+        elif asked.resource in OPTIONAL and response.status in _NOT_SERVED:
+            # NB: switched off on a server that had it, or the right to it was taken: nothing is missed.
+            self._heard.pop((asked.resource, asked.namespace), None)
         return response
 
     def silences(self) -> Mapping[str, float]:

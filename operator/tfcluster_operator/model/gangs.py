@@ -17,7 +17,6 @@ from tfcluster_operator.model.observed import ObservedPod, ObservedPodGroup
 from tfcluster_operator.model.roster import Place, Roster, Stage
 from tfcluster_operator.model.spec import Job, TFCluster
 
-
 #: What the scheduler says of the nodes begins with how many of them "are available".
 _OF_THE_NODES: Final = "nodes are available"
 
@@ -26,8 +25,8 @@ _OF_THE_NODES: Final = "nodes are available"
 class Gang:
     """One round of one gang.
 
-    ``members`` are the places of its tasks; ``unplaced`` those of them whose pod has no node yet.  ``begun`` says that a
-    pod of the PodGroup has one: so all of them had.  ``existing`` is the PodGroup, if it is ours and stays.
+    ``members`` are the places of its tasks; ``unplaced`` those of them whose pod has no node yet.  ``begun`` says that
+    a pod of the PodGroup has one: so all of them had.  ``existing`` is the PodGroup, if it is ours and stays.
     """
 
     name: str

@@ -191,7 +191,8 @@ class KopfWatch:
         registry = kopf.OperatorRegistry()
 
         @kopf.on.login(registry=registry)
-        def login(**_: Any) -> kopf.AiohttpSession:
+        async def login(**_: Any) -> kopf.AiohttpSession:
+            # NB: kopf runs what is not asynchronous in a thread of its own.
             return session
 
         @kopf.on.event(naming.GROUP, naming.VERSION, naming.PLURAL, registry=registry)

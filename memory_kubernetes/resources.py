@@ -217,6 +217,18 @@ DEFAULT_RESOURCES: Final[tuple[Resource, ...]] = (
         status=True,
         generation=True,
     ),
+    Resource(
+        plural="workloads",
+        kind="Workload",
+        group="kueue.x-k8s.io",
+        version="v1beta2",
+        status=True,
+        generation=True,
+        short_names=("wl",),
+    ),
+    Resource(
+        plural="resourceflavors", kind="ResourceFlavor", group="kueue.x-k8s.io", version="v1beta2", namespaced=False
+    ),
     Resource(plural="events", kind="Event", create_on_update=True, short_names=("ev",)),
     Resource(
         plural="leases",

@@ -16,6 +16,7 @@ from tfcluster.kubernetes_api import (
     PODS,
     SERVICES,
     TFCLUSTERS,
+    WORKLOADS,
     KubernetesApi,
     Resource,
 )
@@ -32,6 +33,7 @@ from tfcluster_operator.model.budgets import budgets_of
 from tfcluster_operator.model.gangs import gangs_of
 from tfcluster_operator.model.observed import Observed
 from tfcluster_operator.model.parse import InvalidSpecError, is_ours, parse
+from tfcluster_operator.model.queueing import Turn
 from tfcluster_operator.model.roster import Roster, call_roll
 from tfcluster_operator.model.spec import TFCluster
 from tfcluster_operator.model.views import JobViews, views_of
@@ -107,14 +109,18 @@ def edit_of(api: KubernetesApi, manifest: Manifest) -> Edit:
     merged = merge(api, manifest.body, live, namespace)
     fields = () if live is None else tuple(_fields(live, merged.body))
     notes = [*merged.notes, *_notes(live, merged.body)]
-    children, bodies = _children(api, manifest.name, namespace, notes) if live is not None else (Observed(), {})
+    queued = any(
+        naming.LABEL_QUEUE in (one["metadata"].get("labels") or {}) for one in (live or {}, merged.body) if one
+    )
+    found = _children(api, manifest.name, namespace, notes, queued=queued) if live is not None else (Observed(), {})
+    children, bodies = found
     after_body = _with_identity(merged.body, live, namespace, edited=any(one.where[0] == "spec" for one in fields))
     known = ledger.read((live or {}).get("status") or {})
     before = None if live is None else _before(live, children, known)
     after = call_roll(read(manifest, after_body), children).completed_by(known)
     asleep = not is_ours(after_body) or "deletionTimestamp" in after_body["metadata"]
     wanted = views_of(after).of_jobs
-    notes += [*_of_the_life(after.cluster, known, live is not None), *_too_large(wanted)]
+    notes += [*_of_the_life(after.declared, known, live is not None), *_of_the_queue(after), *_too_large(wanted)]
     return Edit(
         name=manifest.name,
         namespace=namespace,
@@ -152,21 +158,27 @@ def _declared(body: Mapping[str, Any]) -> Object:
     return {"metadata": {**about, "annotations": kept}, "spec": body["spec"]}
 
 
-def _children(api: KubernetesApi, name: str, namespace: str, notes: list[str]) -> tuple[Observed, Mapping[str, Object]]:
+def _children(
+    api: KubernetesApi, name: str, namespace: str, notes: list[str], *, queued: bool
+) -> tuple[Observed, Mapping[str, Object]]:
     """Look at what exists; what this user may not read is noted."""
+    unread: dict[str, str] = {}
 
     def listed(resource: Resource) -> list[Object]:
         try:
             return list(api.list(resource, namespace, labels=f"{naming.LABEL_CLUSTER}={name}"))
         except RefusedError as error:
-            if error.status != 403:
+            if error.status != 403 and (resource is not WORKLOADS or error.status != 404):
                 raise
+            unread[resource.plural] = str(error)
             notes.append(f"you may not list {resource.plural} here, so what becomes of them is not shown in full")
             return []
 
     services, maps, policies = (listed(kind) for kind in (SERVICES, CONFIG_MAPS, NETWORK_POLICIES))
-    pods = listed(PODS)
-    observed = observe(services, maps, policies, pods, time.time())
+    pods, workloads = listed(PODS), listed(WORKLOADS) if queued else []
+    no_workloads = unread.get(WORKLOADS.plural, "")
+    found = services, maps, policies, pods
+    observed = observe(*found, time.time(), workloads=workloads, no_workloads=no_workloads)
     return observed, {pod["metadata"]["name"]: pod for pod in pods}
 
 
@@ -186,6 +198,23 @@ def _of_the_life(cluster: TFCluster, known: ledger.Ledger, exists: bool) -> Iter
         yield (
             "it is suspended: there are no pods until it is resumed" if exists else "it begins suspended, without pods"
         )
+
+
+def _of_the_queue(after: Roster) -> Iterator[str]:
+    queue = after.declared.queue
+    match after.standing.turn:
+        case Turn.WAITING:
+            yield f"it waits in queue {queue}: there are no pods until that has granted it quota"
+        case Turn.CHANGED:
+            yield f"its pods would ask for something else than queue {queue} granted: they go, and it waits again"
+        case Turn.ADMITTED | Turn.UNKNOWN:
+            for job in after.declared.jobs:
+                more = job.replicas - next(one.replicas for one in after.cluster.jobs if one.name == job.name)
+                if more > 0:
+                    tasks = "1 more task" if more == 1 else f"{more} more tasks"
+                    yield f"{tasks} of job {job.name} come when queue {queue} has granted them quota"
+        case _:
+            pass
 
 
 def _too_large(wanted: tuple[JobViews, ...]) -> Iterator[str]:

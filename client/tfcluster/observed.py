@@ -32,6 +32,9 @@ def observe(
     policies: Iterable[Mapping[str, Any]],
     pods: Iterable[Mapping[str, Any]],
     now: float,
+    *,
+    workloads: Iterable[Mapping[str, Any]] = (),
+    no_workloads: str = "",
 ) -> Observed:
     """Read everything that exists for a TFCluster.
 
@@ -41,10 +44,17 @@ def observe(
         policies: the NetworkPolicies.
         pods: the pods.
         now: the time, in seconds since the epoch.
+        workloads: the Workloads by which it asks its queue for quota.
+        no_workloads: why there are none to read, "" where there may be some.
     """
     found: dict[str, dict[str, Any]] = {}
     kinds: tuple[tuple[Kind, Iterable[Mapping[str, Any]]], ...]
-    kinds = (("Service", services), ("ConfigMap", config_maps), ("NetworkPolicy", policies))
+    kinds = (
+        ("Service", services),
+        ("ConfigMap", config_maps),
+        ("NetworkPolicy", policies),
+        ("Workload", workloads),
+    )
     for kind, bodies in kinds:
         read = wire.RESOURCES[kind].read
         found[kind] = {body["metadata"]["name"]: read(json.dumps(body).encode()) for body in bodies}
@@ -52,6 +62,8 @@ def observe(
         services=found["Service"],
         config_maps=found["ConfigMap"],
         network_policies=found["NetworkPolicy"],
+        workloads=found["Workload"],
+        no_workloads=no_workloads,
         pods=observe_pods(pods, now),
     )
 

@@ -17,6 +17,7 @@ from tfcluster_operator.model import naming
 from tfcluster_operator.model.gangs import gangs_of
 from tfcluster_operator.model.observed import Observed, ObservedPod
 from tfcluster_operator.model.parse import InvalidSpecError, parse
+from tfcluster_operator.model.queueing import as_reported
 from tfcluster_operator.model.roster import Roster, call_roll
 from tfcluster_operator.model.spec import TFCluster
 from tfcluster_operator.model.view_files import read_file
@@ -156,7 +157,8 @@ def _jobs(
         return tuple(_job(job.name, told.get(job.name) or {}, (), job.replicas) for job in cluster.jobs)
     bodies = list(pods)
     ledger = ledgers.read(cluster.status)
-    roster = call_roll(cluster, Observed(pods=observe_pods(bodies, now))).completed_by(ledger)
+    observed = Observed(pods=observe_pods(bodies, now))
+    roster = call_roll(cluster, observed, standing=as_reported(cluster)).completed_by(ledger)
     drawing = TaskDrawing(
         roster,
         ledger,
@@ -172,6 +174,7 @@ def _jobs(
             told.get(job.name) or {},
             (
                 *(drawing.task(job, place) for place in roster.of(job)),
+                *(drawing.without_quota(job, index) for index in range(len(roster.of(job)), job.replicas)),
                 *sorted(
                     (drawing.surplus(job, pod) for pod in surplus if pod.meta.labels.get(naming.LABEL_JOB) == job.name),
                     key=lambda one: one.index,

@@ -54,7 +54,7 @@ def pod_changes(before: Roster | None, after: Roster, known: Ledger, live: Mappi
     if known.verdict is not None:
         return []
     if after.cluster.suspend:
-        return [*_suspended(before)]
+        return [*_suspended(before, after)]
     found = [*_deleted(after)]
     resumed = before is not None and before.cluster.suspend
     for job in after.cluster.jobs:
@@ -76,11 +76,14 @@ def _when(job: Job) -> str:
     return f"when {', '.join(job.start_after)} is ready (startAfter)" if job.start_after else ""
 
 
-def _suspended(before: Roster | None) -> Iterator[PodChange]:
+def _suspended(before: Roster | None, after: Roster) -> Iterator[PodChange]:
     if before is None or before.cluster.suspend:
         return
+    why = (reasons.SUSPENDED, "spec.suspend")
+    if not after.declared.suspend:
+        why = (reasons.QUOTA_WITHDRAWN, f"it waits in queue {after.declared.queue}")
     for job, indices in _by_job(before.staying()):
-        yield PodChange("delete", job, indices, reasons.SUSPENDED, "spec.suspend")
+        yield PodChange("delete", job, indices, *why)
 
 
 def _deleted(after: Roster) -> Iterator[PodChange]:

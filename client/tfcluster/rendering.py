@@ -9,8 +9,9 @@ from typing import Any, Final
 from tfcluster.declared import Declared
 from tfcluster.errors import ManifestError
 from tfcluster_operator.manifests.of_actions import Creation, build, delivered_resolver
-from tfcluster_operator.model import naming
-from tfcluster_operator.model.actions import CreatePod, TryPod, subject_of
+from tfcluster_operator.model import naming, reasons
+from tfcluster_operator.model.actions import CreatePod, CreateWorkload, TryPod, subject_of
+from tfcluster_operator.model.claims import wanted_claim
 from tfcluster_operator.model.ledger import JobRecord, Ledger
 from tfcluster_operator.model.observed import Observed
 from tfcluster_operator.model.plan import plan
@@ -23,7 +24,7 @@ from tfcluster_resolver import contract
 Object = dict[str, Any]
 
 #: The order in which objects are shown: that in which the operator makes them.
-_KINDS: Final = ("Service", "NetworkPolicy", "PodDisruptionBudget", "PodGroup", "ConfigMap", "Pod")
+_KINDS: Final = ("Service", "NetworkPolicy", "PodDisruptionBudget", "PodGroup", "Workload", "ConfigMap", "Pod")
 _WHENEVER: Final = 0.0
 
 
@@ -73,7 +74,7 @@ def render(declared: Declared) -> Rendered:
     cluster = declared.cluster
     roster = call_roll(_at_once(cluster), Observed(), resolver=delivered_resolver(cluster, read_archive()))
     wanted = views_of(roster).of_jobs
-    made = list(_creations(roster, wanted))
+    made = [*_claims(cluster), *_creations(roster, wanted)]
     objects = [build(action, cluster, read_archive()) for action in made]
     objects.sort(key=lambda one: _KINDS.index(one["kind"]))
     return Rendered(
@@ -86,7 +87,14 @@ def render(declared: Declared) -> Rendered:
 
 def _at_once(cluster: TFCluster) -> TFCluster:
     """Give the cluster as if nothing held its pods up: what they are made of stays the same."""
-    return replace(cluster, suspend=False, status={}, deleting=False)
+    return replace(cluster, suspend=False, status={}, deleting=False, queue="")
+
+
+def _claims(cluster: TFCluster) -> Iterator[Creation]:
+    """Plan the Workload by which a cluster asks its queue for quota."""
+    if cluster.queue:
+        counts = {job.name: job.replicas for job in cluster.jobs}
+        yield CreateWorkload(wanted_claim(cluster, 0, counts), reasons.CREATED)
 
 
 def _resolver_of(roster: Roster) -> str:
@@ -138,6 +146,8 @@ def _notes(declared: Declared, wanted: tuple[JobViews, ...]) -> Iterator[str]:
         yield f"spec.managedBy leaves it to {manager}: the operator makes nothing of this"
     if cluster.suspend:
         yield "spec.suspend: there are no pods until it is resumed"
+    if cluster.queue:
+        yield f"the label {naming.LABEL_QUEUE}: its pods come when queue {cluster.queue} has granted it quota"
     for job in cluster.jobs:
         if job.start_after:
             yield f"spec.jobs.{job.name}.startAfter: its pods come when {', '.join(job.start_after)} is ready"

@@ -32,6 +32,7 @@ from tfcluster.kubernetes_api import (
     PODS,
     RESOURCE_QUOTAS,
     SERVICES,
+    WORKLOADS,
     KubernetesApi,
     Object,
 )
@@ -60,7 +61,7 @@ What is in it
   status.txt, status.json      what `tfcluster status` says
   doctor.txt, doctor.json      what `tfcluster doctor` says
   cluster/                     the TFCluster, its pods, Service, views, NetworkPolicies,
-                               PodDisruptionBudgets, PodGroups, events, and its quotas
+                               PodDisruptionBudgets, PodGroups, Workloads, events, and its quotas
   logs/                        the ends of the logs of its tasks, of failed pods that are kept, too
   operator/                    the operator's Deployment, pods, Lease, logs and metrics
   nodes.yaml                   what nodes there are: sizes, versions, conditions
@@ -157,6 +158,7 @@ class Report:
                 "networkpolicies": partial(api.list, NETWORK_POLICIES, labels=labels),
                 "poddisruptionbudgets": partial(api.list, DISRUPTION_BUDGETS, labels=labels),
                 "podgroups": partial(api.list, POD_GROUPS, labels=labels),
+                "workloads": partial(api.list, WORKLOADS, labels=labels),
                 "events": partial(api.list, EVENTS),
                 "quotas": partial(api.list, RESOURCE_QUOTAS),
                 "nodes": partial(api.list, NODES),
@@ -182,6 +184,8 @@ class Report:
         if (body["spec"].get("scheduling") or {}).get("gang") is not None:
             # NB: a server that has no PodGroups lacks nothing where nobody asks for them.
             self._objects("cluster/podgroups.yaml", self._known("podgroups", found["podgroups"]))
+        if naming.LABEL_QUEUE in (body["metadata"].get("labels") or {}):
+            self._objects("cluster/workloads.yaml", self._known("workloads", found["workloads"]))
         self._objects("cluster/quotas.yaml", self._known("quotas", found["quotas"]))
         names = {self._name, *map(_name_of, pods)}
         events = [one for one in self._known("events", found["events"]) if _about(one) in names]

@@ -47,7 +47,7 @@ class TaskPicture:
         job: the job as TensorFlow spells it.
         index: the task's index.
         state: "Ready", "NotReady" (it runs), "Pending", "Terminating", "StuckTerminating", "Completed", "Failed",
-            "Disrupted" (its pod was taken away), "BackingOff", "WaitingForGang", "WaitingForJob",
+            "Disrupted" (its pod was taken away), "BackingOff", "WaitingForQuota", "WaitingForGang", "WaitingForJob",
             "WaitingForPredecessor", "NameTaken", "Suspended", "CleanedUp" (the cluster has finished, its pod is gone),
             "Missing" (its pod is to be created) or "Draining" (it is no longer declared, and its pod stays for a
             while).
@@ -116,6 +116,13 @@ class TaskDrawing:
             outdated=place.outdated,
             restarts=self._restarts(place),
         )
+
+    def without_quota(self, job: Job, index: int) -> TaskPicture:
+        """Draw a declared task for which the queue has granted no quota yet."""
+        return TaskPicture(job.name, index, reasons.WAITING_FOR_QUOTA, self._in_the_queue())
+
+    def _in_the_queue(self) -> str:
+        return f"queue {self.roster.declared.queue} has granted it no quota yet"
 
     def surplus(self, job: Job, pod: ObservedPod) -> TaskPicture:
         """Draw a pod that no declared task has a claim to."""
@@ -195,7 +202,8 @@ class TaskDrawing:
         if self.ledger.verdict is not None:
             return "CleanedUp", ""
         if self.roster.cluster.suspend:
-            return "Suspended", ""
+            by_user = self.roster.declared.suspend
+            return ("Suspended", "") if by_user else (reasons.WAITING_FOR_QUOTA, self._in_the_queue())
         if due > self.now:
             return reasons.BACKING_OFF, _at(due)
         if before := awaited_jobs(self.roster, job, self.ledger):

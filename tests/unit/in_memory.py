@@ -28,6 +28,7 @@ from tfcluster_operator.model.actions import (
     CreatePod,
     CreatePodGroup,
     CreateService,
+    CreateWorkload,
     Delete,
     Kind,
     Patch,
@@ -114,7 +115,8 @@ class InMemoryWorld:
         name = made["metadata"]["name"]
         if (kind, name) in self.objects:
             raise RefusedError(f"AlreadyExists: {kind} {name}")
-        made["metadata"].setdefault("namespace", "default")
+        if kind != "ResourceFlavor":
+            made["metadata"].setdefault("namespace", "default")
         made["metadata"]["uid"] = f"uid-{self.version + 1}"
         if kind == "Pod":
             made["metadata"]["generation"] = 1
@@ -230,6 +232,53 @@ class InMemoryWorld:
         told = {"type": "PodGroupInitiallyScheduled", "status": status, "reason": reason, "message": message}
         self.edit("PodGroup", name, {"status": {"conditions": [told]}})
 
+    # --- what Kueue does
+
+    def quota_is_granted(self, name: str, flavor: str = "", **counts: int) -> None:
+        """Let a Workload have its quota, of one flavor; ``counts`` grant fewer pods of a podSet than it asks for."""
+        sets = self.objects["Workload", name]["spec"]["podSets"]
+        assigned = [
+            {
+                "name": one["name"],
+                "count": counts.get(one["name"], one["count"]),
+                **({"flavors": {"cpu": flavor}} if flavor else {}),
+            }
+            for one in sets
+        ]
+        self._judge_workload(name, {"admission": {"podSetAssignments": assigned}}, QuotaReserved=True, Admitted=True)
+
+    def quota_is_short(self, name: str, message: str) -> None:
+        """Let Kueue say why a Workload has no quota."""
+        self._judge_workload(name, {}, message=message, QuotaReserved=False)
+
+    def quota_is_taken_back(self, name: str, reason: str = "Preempted") -> None:
+        """Let Kueue evict a Workload."""
+        self._judge_workload(name, {}, reason=reason, message="for another", Evicted=True)
+
+    def _judge_workload(
+        self, name: str, status: Object, *, reason: str = "ByKueue", message: str = "", **conditions: bool
+    ) -> None:
+        if conditions.get("QuotaReserved"):
+            conditions.setdefault("Evicted", False)
+        told = {
+            kind: {
+                "type": kind,
+                "status": str(value),
+                "reason": reason,
+                "message": message,
+                "lastTransitionTime": timestamp(self.now),
+            }
+            for kind, value in conditions.items()
+        }
+        known = self.objects["Workload", name].get("status", {}).get("conditions", ())
+        kept = [one for one in known if one["type"] not in told]
+        self.edit("Workload", name, {"status": {**status, "conditions": [*kept, *told.values()]}})
+
+    def says_of(self, name: str) -> dict[str, str]:
+        """Give the status of each condition of a Workload."""
+        conditions = self.objects["Workload", name].get("status", {}).get("conditions", ())
+        return {one["type"]: one["status"] for one in conditions}
+
     # --- what the operator does
 
     def read(self, kind: Kind, name: str) -> Child:
@@ -247,7 +296,7 @@ class InMemoryWorld:
         labelled: dict[Kind, list[Child]] = {kind: [] for kind in self.stores.of}
         for kind, name in self.objects:
             child = self.read(kind, name)
-            if naming.LABEL_CLUSTER in child.meta.labels or kind == "NetworkPolicy":
+            if naming.LABEL_CLUSTER in child.meta.labels or kind in {"NetworkPolicy", "ResourceFlavor"}:
                 labelled[kind].append(child)
             else:
                 self.stores.unlabelled[kind, (child.meta.namespace, name)] = child
@@ -277,6 +326,7 @@ class InMemoryWorld:
                 | CreateNetworkPolicy()
                 | CreateDisruptionBudget()
                 | CreatePodGroup()
+                | CreateWorkload()
                 | CreateConfigMap()
             ):
                 body = build(action, cluster, _NO_ARCHIVE)

@@ -31,7 +31,28 @@ All that the operator may do, and all that it does.  It reads no Secret and no N
 - apiGroups: [scheduling.k8s.io]
   resources: [podgroups]
   verbs: [create, delete, list, patch, watch]
+- apiGroups: [kueue.x-k8s.io]
+  resources: [workloads]
+  verbs: [create, delete, list, patch, watch]
+- apiGroups: [kueue.x-k8s.io]
+  resources: [workloads/status]
+  verbs: [patch]
 - apiGroups: [""]
   resources: [events]
   verbs: [create]
+{{- end -}}
+
+{{/*
+What the operator reads that is in no namespace: which nodes the pods of a queue may use, and how urgent they are.
+*/}}
+{{- define "tfcluster-operator.queueRules" -}}
+- apiGroups: [kueue.x-k8s.io]
+  resources: [resourceflavors]
+  verbs: [list, watch]
+- apiGroups: [kueue.x-k8s.io]
+  resources: [workloadpriorityclasses]
+  verbs: [get]
+- apiGroups: [scheduling.k8s.io]
+  resources: [priorityclasses]
+  verbs: [get]
 {{- end -}}

@@ -56,21 +56,24 @@ class Engine:
             client, self._parents, self._stores, archive, default_isolation=default_isolation, journal=journal
         )
         self._queue: WorkQueue[Key] = WorkQueue(self._reconcile, clock=client.clock.elapsed, took=journal.pass_took)
+        resources = wire.RESOURCES.values()
         self._scopes: Mapping[str | None, tuple[Informer, ...]] = {
             scope: tuple(
-                Informer(client, resource, self._stores.of[resource.kind], scope)
-                for resource in wire.RESOURCES.values()
+                Informer(client, one, self._stores.of[one.kind], scope) for one in resources if not one.cluster_wide
             )
             for scope in tuple(namespaces) or (None,)
         }
+        self._cluster_wide = tuple(
+            Informer(client, one, self._stores.of[one.kind], None) for one in resources if one.cluster_wide
+        )
         self._synced: set[str | None] = set()
         #: The UIDs of the TFClusters that are listed and that no event has told of yet, of each scope that was listed.
         self._unheard: dict[str | None, set[str]] = {}
 
     @property
     def informers(self) -> tuple[Informer, ...]:
-        """The watches of every scope."""
-        return tuple(informer for scope in self._scopes.values() for informer in scope)
+        """The watches of every scope, and of what is in no namespace."""
+        return (*(informer for scope in self._scopes.values() for informer in scope), *self._cluster_wide)
 
     def figures(self) -> Figures:
         """Tell what is true of all clusters and of the queue now; only a leader's passes keep it so."""
@@ -89,6 +92,8 @@ class Engine:
         """
         try:
             async with asyncio.TaskGroup() as tasks:
+                for informer in self._cluster_wide:
+                    tasks.create_task(informer.run())
                 for scope, informers in self._scopes.items():
                     for informer in informers:
                         tasks.create_task(informer.run())
@@ -99,7 +104,7 @@ class Engine:
             raise lost.exceptions[0] from None
 
     async def _open(self, scope: str | None) -> None:
-        for informer in self._scopes[scope]:
+        for informer in (*self._scopes[scope], *self._cluster_wide):
             await informer.synced.wait()
         _log.info("the lists of %s are in", f"namespace {scope}" if scope else "all namespaces")
         self._synced.add(scope)

@@ -31,6 +31,7 @@ from tfcluster_operator.model.ledger import Ledger
 from tfcluster_operator.model.parse import InvalidSpecError, is_ours, parse
 from tfcluster_operator.model.plan import plan
 from tfcluster_operator.model.policies import termination
+from tfcluster_operator.model.queueing import Standing
 from tfcluster_operator.model.roster import Roster, call_roll
 from tfcluster_operator.model.spec import IsolationMode, TFCluster
 from tfcluster_operator.model.status import deleting_status, invalid_status, is_starting, status_of
@@ -233,7 +234,7 @@ class Reconciler:
             return again
         self._journal.pass_begins(memory.account, planned.actions)
         outcome = await self._executor.carry_out(
-            planned, cluster, closed=closed, wanted=lambda: self._parents.wants_children(key, cluster.uid)
+            planned, roster.cluster, closed=closed, wanted=lambda: self._parents.wants_children(key, cluster.uid)
         )
         self._journal.carried_out(roster, known, memory.account, outcome, {*changed.values()})
         now, done = self._clock(), outcome.actions
@@ -243,7 +244,8 @@ class Reconciler:
             return None
         # NB: what cannot be kept is not counted, or it would be counted again in each pass.
         known = written if memory.outdated else enter_done(roster, known, done)
-        roster = self._call_roll(cluster, memory).completed_by(known)
+        # NB: what a queue grants meanwhile is for the next pass: these views, and this ledger, are not of that.
+        roster = self._call_roll(cluster, memory, roster.standing).completed_by(known)
         await _breathe(cluster)
         doubts = tuple(memory.holds.doubts(now))
         refused = memory.holds.told(outcome.refused)
@@ -284,7 +286,7 @@ class Reconciler:
             memory.looked_at_stuck = now
             for pod in stuck[:_LOOKED_AT_ONCE]:
                 await look_up(self._client, self._stores, "Pod", (pod.meta.namespace, pod.meta.name))
-            roster = self._call_roll(cluster, memory)
+            roster = self._call_roll(cluster, memory, roster.standing)
         await _breathe(cluster)
         return roster, bool(stuck)
 
@@ -309,13 +311,13 @@ class Reconciler:
         memory.holds = memory.holds.after(outcome.refused, passed, outcome.actions, now)
         self._copies.share_quarrel(cluster, memory.holds, now)
 
-    def _call_roll(self, cluster: TFCluster, memory: _Memory) -> Roster:
-        changes = self._stores.changes
-        if memory.roll is not None and memory.roll.cluster is cluster and memory.rolled_at == changes:
-            return memory.roll
+    def _call_roll(self, cluster: TFCluster, memory: _Memory, standing: Standing | None = None) -> Roster:
+        changes, known = self._stores.changes, memory.roll
+        if known is not None and known.declared is cluster and memory.rolled_at == changes:
+            return known
         resolver = self._executor.resolver_of(cluster)
         observed = self._stores.observe(cluster, resolver=resolver)
-        roster = call_roll(cluster, observed, resolver=resolver, before=memory.roll)
+        roster = call_roll(cluster, observed, resolver=resolver, before=memory.roll, standing=standing)
         # NB: of a small one it costs more memory than it saves time.
         memory.roll, memory.rolled_at = (roster if _is_large(cluster) else None), changes
         return roster
@@ -338,6 +340,8 @@ class Reconciler:
 
     def _is_a_name_of(self, cluster: TFCluster, name: str) -> bool:
         if name in {naming.service_name(cluster.name), self._executor.resolver_of(cluster), *names_of(cluster)}:
+            return True
+        if cluster.queue and name == naming.claim_name(cluster.name, naming.claim_number(name)):
             return True
         return any(
             name == naming.view_name(cluster.name, job.name)
@@ -480,10 +484,11 @@ _WARNINGS: Final = (
     reasons.POD_EDITED,
     reasons.RECREATED,
     reasons.RESTARTED_TOGETHER,
+    reasons.QUOTA_WITHDRAWN,
     reasons.FORCED,
 )
 #: What follows of itself from what an event tells already.
-_UNTOLD: Final = (reasons.VIEW_AMENDED,)
+_UNTOLD: Final = (reasons.VIEW_AMENDED, reasons.READINESS_TOLD)
 _OBSTACLES: Final = (
     reasons.INVALID_SPEC,
     reasons.VIEW_TOO_LARGE,
@@ -492,6 +497,7 @@ _OBSTACLES: Final = (
     reasons.RESOLVER_UNTRUSTED,
     reasons.REFUSED,
     reasons.REQUEST_FAILED,
+    reasons.QUEUE_UNAVAILABLE,
     reasons.CONTENDED,
     reasons.OUTDATED_DEFINITION,
     reasons.WAITING_FOR_PREDECESSOR,

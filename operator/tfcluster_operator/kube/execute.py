@@ -26,6 +26,7 @@ from tfcluster_operator.model.actions import (
     Action,
     CreatePod,
     CreateResolver,
+    CreateWorkload,
     Delete,
     DeleteCluster,
     Finding,
@@ -36,6 +37,7 @@ from tfcluster_operator.model.actions import (
     Plan,
     Step,
     TryPod,
+    Wanted,
     subject_of,
 )
 from tfcluster_operator.model.observed import Child, ObservedConfigMap
@@ -50,6 +52,14 @@ _AT_ONCE: Final = 32
 _NO_VERDICT: Final = ("exceeded quota", "does not support dry run")
 #: What the server says of a merge patch whose object has another UID.
 _OF_THE_UID: Final = "metadata.uid: Invalid value"
+
+
+_PRIORITY_CLASSES: Final = "/apis/scheduling.k8s.io/v1/priorityclasses"
+_WORKLOAD_PRIORITY_CLASSES: Final = "/apis/kueue.x-k8s.io/v1beta2/workloadpriorityclasses"
+
+
+class _PriorityClass(msgspec.Struct):
+    value: int = 0
 
 
 @dataclass(slots=True)
@@ -290,6 +300,8 @@ class Executor:
 
     async def _create(self, action: Creation, cluster: TFCluster, patience: float | None) -> None:
         body = build(action, cluster, self._archive)
+        if isinstance(action, CreateWorkload) and action.claim.priority_class:
+            body["spec"]["priority"] = await self._priority_of(action.claim, patience)
         kind: Kind = body["kind"]
         resource = wire.RESOURCES[kind]
         answer = await self._client.request(
@@ -298,14 +310,22 @@ class Executor:
         self._stores.of[kind].put(resource.read(answer))
         self._stores.forget_unlabelled(kind, (cluster.namespace, body["metadata"]["name"]))
 
+    async def _priority_of(self, claim: Wanted, patience: float | None) -> int:
+        """Read the value of the class with which a Workload is queued: Kueue leaves that to who writes the Workload."""
+        plural = _PRIORITY_CLASSES if claim.priority_of_pods else _WORKLOAD_PRIORITY_CLASSES
+        answer = await self._client.request("GET", f"{plural}/{claim.priority_class}", patience=patience)
+        return msgspec.json.decode(answer, type=_PriorityClass).value
+
     async def _patch(self, action: Patch, cluster: TFCluster, patience: float | None) -> None:
         resource = wire.RESOURCES[action.kind]
         # NB: the UID in the body makes the server refuse where another object has taken the name: as 422, not as 409.
-        change = {**action.change, "metadata": {**action.change.get("metadata", {}), "uid": action.uid}}
+        about = {"uid": action.uid, **({"resourceVersion": action.version} if action.version else {})}
+        change = {**action.change, "metadata": {**action.change.get("metadata", {}), **about}}
+        path = resource.path(cluster.namespace, action.name)
         try:
             answer = await self._client.request(
                 "PATCH",
-                resource.path(cluster.namespace, action.name),
+                f"{path}/{action.subresource}" if action.subresource else path,
                 body=change,
                 params={"fieldManager": naming.FIELD_MANAGER},
                 content_type=MERGE_PATCH,

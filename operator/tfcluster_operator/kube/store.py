@@ -22,10 +22,12 @@ from tfcluster_operator.model.observed import (
     Observed,
     ObservedConfigMap,
     ObservedDisruptionBudget,
+    ObservedFlavor,
     ObservedNetworkPolicy,
     ObservedPod,
     ObservedPodGroup,
     ObservedService,
+    ObservedWorkload,
     differ_in_version_alone,
 )
 from tfcluster_operator.model.spec import TFCluster
@@ -362,6 +364,11 @@ class Stores:
         groups = self._gather("PodGroup", cluster, names_of(cluster))
         if cluster.gang is not None:
             self.of["PodGroup"].asked_for.set()
+        workloads = self._gather("Workload", cluster, self._claims_of(cluster))
+        if cluster.queue:
+            self.of["Workload"].asked_for.set()
+            self.of["ResourceFlavor"].asked_for.set()
+        flavors = self.of["ResourceFlavor"].others("") if cluster.queue else ()
         firsts = [naming.first_pod_names(cluster.name, job.name, job.replicas) for job in cluster.jobs]
         pods = self._gather("Pod", cluster, [name for of_job in firsts for name in of_job])
         return Observed(
@@ -372,8 +379,19 @@ class Stores:
             budgets=cast("dict[str, ObservedDisruptionBudget]", budgets),
             groups=cast("dict[str, ObservedPodGroup]", groups),
             no_groups=self.of["PodGroup"].lacking(cluster.namespace),
+            workloads=cast("dict[str, ObservedWorkload]", workloads),
+            no_workloads=self.of["Workload"].lacking(cluster.namespace),
+            flavors={one.meta.name: cast("ObservedFlavor", one) for one in flavors},
+            no_flavors=self.of["ResourceFlavor"].lacking(""),
             pods=cast("dict[str, ObservedPod]", pods),
         )
+
+    def _claims_of(self, cluster: TFCluster) -> list[str]:
+        """Name the first Workload that a cluster needs for its queue, and the next one."""
+        if not cluster.queue:
+            return []
+        numbers = [naming.claim_number(one.meta.name) for one in self.of["Workload"].owned_by(cluster.uid)]
+        return [naming.claim_name(cluster.name, number) for number in {0, 1 + max(numbers, default=-1)}]
 
     def _gather(self, kind: Kind, cluster: TFCluster, names: list[str]) -> dict[str, Child]:
         store = self.of[kind]

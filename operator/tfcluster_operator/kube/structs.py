@@ -169,6 +169,75 @@ class PodGroup(msgspec.Struct):
     status: PodGroupStatus = msgspec.field(default_factory=PodGroupStatus)
 
 
+class PodSet(msgspec.Struct, rename="camel"):
+    name: str = "main"
+    count: int = 1
+    min_count: int | None = None
+
+
+class PriorityClassReference(msgspec.Struct):
+    name: str = ""
+
+
+class WorkloadSpec(msgspec.Struct, rename="camel"):
+    pod_sets: list[PodSet] = msgspec.field(default_factory=list)
+    queue_name: str = ""
+    priority_class_ref: PriorityClassReference = msgspec.field(default_factory=PriorityClassReference)
+    active: bool | None = None
+
+
+class PodSetAssignment(msgspec.Struct):
+    name: str = "main"
+    flavors: dict[str, str] | None = None
+    count: int | None = None
+
+
+class Admission(msgspec.Struct, rename="camel"):
+    pod_set_assignments: list[PodSetAssignment] = msgspec.field(default_factory=list)
+
+
+class ReclaimablePod(msgspec.Struct):
+    name: str = ""
+    count: int = 0
+
+
+class PodSetUpdate(msgspec.Struct, rename="camel"):
+    name: str = ""
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    node_selector: dict[str, str] | None = None
+    tolerations: list[dict[str, Any]] | None = None
+
+
+class AdmissionCheck(msgspec.Struct, rename="camel"):
+    name: str = ""
+    state: str = ""
+    pod_set_updates: list[PodSetUpdate] | None = None
+
+
+class WorkloadStatus(msgspec.Struct, rename="camel"):
+    conditions: list[dict[str, Any]] | None = None
+    admission: Admission | None = None
+    reclaimable_pods: list[ReclaimablePod] | None = None
+    admission_checks: list[AdmissionCheck] | None = None
+
+
+class Workload(msgspec.Struct):
+    metadata: Metadata
+    spec: WorkloadSpec = msgspec.field(default_factory=WorkloadSpec)
+    status: WorkloadStatus = msgspec.field(default_factory=WorkloadStatus)
+
+
+class ResourceFlavorSpec(msgspec.Struct, rename="camel"):
+    node_labels: dict[str, str] | None = None
+    tolerations: list[dict[str, Any]] | None = None
+
+
+class ResourceFlavor(msgspec.Struct):
+    metadata: Metadata
+    spec: ResourceFlavorSpec = msgspec.field(default_factory=ResourceFlavorSpec)
+
+
 class PodStatus(msgspec.Struct, rename="camel"):
     phase: str = "Pending"
     observed_generation: int = 0

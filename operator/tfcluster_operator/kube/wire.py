@@ -22,8 +22,10 @@ from tfcluster_operator.kube.structs import (
     PodGroup,
     PodStatus,
     Reference,
+    ResourceFlavor,
     Service,
     Volume,
+    Workload,
 )
 from tfcluster_operator.manifests.resolver_archive import ARCHIVE_FILE, digest_of
 from tfcluster_operator.model import budgets, isolation, naming
@@ -34,10 +36,13 @@ from tfcluster_operator.model.observed import (
     Meta,
     ObservedConfigMap,
     ObservedDisruptionBudget,
+    ObservedFlavor,
     ObservedNetworkPolicy,
     ObservedPod,
     ObservedPodGroup,
     ObservedService,
+    ObservedWorkload,
+    PodSetUpdate,
 )
 from tfcluster_operator.model.spec import choose_main
 from tfcluster_operator.model.view_files import read_file
@@ -54,7 +59,9 @@ _DISRUPTIONS: Final = ("Evicted", "Preempting", "Preempted", "Shutdown", "NodeSh
 _LONGEST_MESSAGE: Final = 200
 _OUR_OWN: Final = f"{naming.GROUP}/"
 
-_Wire = TypeVar("_Wire", Service, ConfigMap, NetworkPolicy, PodDisruptionBudget, PodGroup, Pod)
+_Wire = TypeVar(
+    "_Wire", Service, ConfigMap, NetworkPolicy, PodDisruptionBudget, PodGroup, Workload, ResourceFlavor, Pod
+)
 
 
 class ListMeta(msgspec.Struct, rename="camel"):
@@ -90,6 +97,8 @@ class Resource:
     ours_alone: bool = True
     #: Whether the operator does without it where the server does not serve it, or does not let it list.
     optional: bool = False
+    #: Whether its objects are in no namespace.
+    cluster_wide: bool = False
 
     def path(self, namespace: str | None, name: str = "") -> str:
         """Give the path of an object, of a namespace's list, or (namespace None) of the list over all."""
@@ -172,6 +181,47 @@ def _pod_group(wire: PodGroup) -> Child:
         priority_class=wire.spec.priority_class_name,
         placed=scheduled.status == "True",
         trouble=_shortened(scheduled.message or scheduled.reason) if scheduled.status == "False" else "",
+    )
+
+
+def _workload(wire: Workload) -> Child:
+    spec, status = wire.spec, wire.status
+    assigned = None if status.admission is None else {one.name: one for one in status.admission.pod_set_assignments}
+    asked = {one.name: one.count for one in spec.pod_sets}
+    checks = status.admission_checks or ()
+    return ObservedWorkload(
+        meta=_meta(wire.metadata),
+        queue=spec.queue_name,
+        active=spec.active is not False,
+        priority_class=spec.priority_class_ref.name,
+        asked=asked,
+        least={one.name: one.min_count for one in spec.pod_sets if one.min_count is not None},
+        granted=None
+        if assigned is None
+        else {name: asked.get(name, 0) if one.count is None else one.count for name, one in assigned.items()},
+        flavors={name: tuple(sorted(set((one.flavors or {}).values()))) for name, one in (assigned or {}).items()},
+        reclaimed={one.name: one.count for one in status.reclaimable_pods or ()},
+        updates=tuple(
+            PodSetUpdate(
+                pod_set=update.name,
+                node_selector=update.node_selector or {},
+                tolerations=tuple(update.tolerations or ()),
+                labels=update.labels or {},
+                annotations=update.annotations or {},
+            )
+            for check in checks
+            for update in check.pod_set_updates or ()
+        ),
+        checks=tuple(f"{check.name} ({check.state})" for check in checks if check.state != "Ready"),
+        conditions=tuple(status.conditions or ()),
+    )
+
+
+def _flavor(wire: ResourceFlavor) -> Child:
+    return ObservedFlavor(
+        meta=_meta(wire.metadata),
+        node_labels=wire.spec.node_labels or {},
+        tolerations=tuple(wire.spec.tolerations or ()),
     )
 
 
@@ -345,7 +395,29 @@ DISRUPTION_BUDGETS: Final = _resource(
 POD_GROUPS: Final = _resource(
     "PodGroup", "podgroups", PodGroup, _pod_group, api="/apis/scheduling.k8s.io/v1beta1", optional=True
 )
+_KUEUE: Final = "/apis/kueue.x-k8s.io/v1beta2"
+WORKLOADS: Final = _resource("Workload", "workloads", Workload, _workload, api=_KUEUE, optional=True)
+FLAVORS: Final = _resource(
+    "ResourceFlavor",
+    "resourceflavors",
+    ResourceFlavor,
+    _flavor,
+    api=_KUEUE,
+    ours_alone=False,
+    optional=True,
+    cluster_wide=True,
+)
 PODS: Final = _resource("Pod", "pods", Pod, _pod)
 RESOURCES: Final[Mapping[Kind, Resource]] = {
-    one.kind: one for one in (SERVICES, CONFIG_MAPS, NETWORK_POLICIES, DISRUPTION_BUDGETS, POD_GROUPS, PODS)
+    one.kind: one
+    for one in (
+        SERVICES,
+        CONFIG_MAPS,
+        NETWORK_POLICIES,
+        DISRUPTION_BUDGETS,
+        POD_GROUPS,
+        WORKLOADS,
+        FLAVORS,
+        PODS,
+    )
 }

@@ -11,6 +11,7 @@ from tfcluster_operator.manifests.pod import build_pod
 from tfcluster_operator.manifests.pod_group import build_pod_group
 from tfcluster_operator.manifests.resolver_archive import ResolverArchive, build_resolver_config_map
 from tfcluster_operator.manifests.service import build_service
+from tfcluster_operator.manifests.workload import build_workload
 from tfcluster_operator.model import naming
 from tfcluster_operator.model.actions import (
     CreateConfigMap,
@@ -20,6 +21,7 @@ from tfcluster_operator.model.actions import (
     CreatePodGroup,
     CreateResolver,
     CreateService,
+    CreateWorkload,
     TryPod,
 )
 from tfcluster_operator.model.spec import TFCluster
@@ -31,6 +33,7 @@ Creation = (
     | CreateNetworkPolicy
     | CreateDisruptionBudget
     | CreatePodGroup
+    | CreateWorkload
     | CreateConfigMap
     | CreateResolver
     | CreatePod
@@ -65,6 +68,8 @@ def build(  # noqa: PLR0911 - one for each kind
             return build_disruption_budget(cluster, budget)
         case CreatePodGroup():
             return build_pod_group(cluster, action)
+        case CreateWorkload(claim=claim):
+            return build_workload(cluster, claim)
         case CreateConfigMap(views=views):
             return build_config_map(cluster, views)
         case CreateResolver():

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from tfcluster_operator.manifests import injection, metadata
 from tfcluster_operator.model import naming
-from tfcluster_operator.model.spec import Task, TFCluster, main_container
+from tfcluster_operator.model.spec import Placement, Task, TFCluster, main_container
 from tfcluster_resolver import contract
 
 VIEW_VOLUME: Final = naming.VIEW_VOLUME
@@ -44,7 +44,8 @@ def build_pod(
     """
     template = task.job.template
     about: Mapping[str, Any] = template.get("metadata") or {}
-    spec: Mapping[str, Any] = template.get("spec") or {}
+    place = task.job.placement_of(task.index) or Placement(0, 0)
+    spec = _placed(template.get("spec") or {}, place)
     hostname = naming.pod_name(cluster.name, task.job.name, task.index)
     volumes = [{"name": VIEW_VOLUME, "configMap": {"name": naming.view_name(cluster.name, task.job.name)}}]
     if resolver is not None:
@@ -55,9 +56,14 @@ def build_pod(
         "metadata": metadata.owned(
             cluster,
             name or hostname,
-            labels={**(about.get("labels") or {}), **naming.task_labels(cluster.name, task.job.name, task.index)},
+            labels={
+                **(about.get("labels") or {}),
+                **place.labels,
+                **naming.task_labels(cluster.name, task.job.name, task.index),
+            },
             annotations={
                 **(about.get("annotations") or {}),
+                **place.annotations,
                 naming.ANNOTATION_VIEW: view_digest,
                 naming.ANNOTATION_TEMPLATE_HASH: task.job.template_hash,
                 naming.ANNOTATION_ATTEMPT: str(attempt),
@@ -78,6 +84,17 @@ def build_pod(
             **_containers(cluster, task, inject=resolver is not None, tf_config=tf_config),
         },
     }
+
+
+def _placed(spec: Mapping[str, Any], place: Placement) -> Mapping[str, Any]:
+    """Give a pod's spec with what its queue says of the nodes that it may use."""
+    placed = dict(spec)
+    if place.node_selector:
+        placed["nodeSelector"] = {**(spec.get("nodeSelector") or {}), **place.node_selector}
+    if place.tolerations:
+        known = list(spec.get("tolerations") or ())
+        placed["tolerations"] = known + [dict(one) for one in place.tolerations if one not in known]
+    return placed
 
 
 def tf_config_in(pod: Mapping[str, Any]) -> str:

@@ -17,7 +17,16 @@ from tfcluster_operator.model.isolation import Policy
 from tfcluster_operator.model.spec import Task
 from tfcluster_operator.model.views import JobViews
 
-Kind = Literal["Service", "ConfigMap", "NetworkPolicy", "PodDisruptionBudget", "PodGroup", "Pod"]
+Kind = Literal[
+    "Service",
+    "ConfigMap",
+    "NetworkPolicy",
+    "PodDisruptionBudget",
+    "PodGroup",
+    "Workload",
+    "ResourceFlavor",
+    "Pod",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +64,30 @@ class CreatePodGroup:
     job: str
     min_count: int
     priority_class: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a Workload should say: in which queue, for which pods, with which priority.
+
+    ``pod_sets`` are as Kueue has them, and ``asks`` digests what a pod of each asks for.  ``priority_class`` is a
+    PriorityClass where ``priority_of_pods`` says that the pods' own decides, else a WorkloadPriorityClass; "" if none.
+    """
+
+    name: str
+    queue: str
+    pod_sets: tuple[Mapping[str, Any], ...]
+    asks: str
+    priority_class: str
+    priority_of_pods: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CreateWorkload:
+    """Ask a queue for quota."""
+
+    claim: Wanted
     reason: str
 
 
@@ -101,13 +134,18 @@ class TryPod:
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """Merge ``change`` into the object of this name if it still has this UID; ``None`` in it removes a key."""
+    """Merge ``change`` into the object of this name if it still has this UID; ``None`` in it removes a key.
+
+    Where it says a ``version``, nobody may have written to the object since.
+    """
 
     kind: Kind
     name: str
     uid: str
     change: Mapping[str, Any]
     reason: str
+    subresource: str = ""
+    version: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +185,7 @@ Action = (
     | CreateNetworkPolicy
     | CreateDisruptionBudget
     | CreatePodGroup
+    | CreateWorkload
     | CreateConfigMap
     | CreateResolver
     | CreatePod
@@ -244,6 +283,8 @@ def subject_of(action: Action) -> tuple[str, str]:
             subject = "PodDisruptionBudget", name
         case CreatePodGroup(name=name):
             subject = "PodGroup", name
+        case CreateWorkload(claim=Wanted(name=name)):
+            subject = "Workload", name
         case CreateConfigMap(views=JobViews(name=name)) | CreateResolver(name=name):
             subject = "ConfigMap", name
         case CreatePod(name=name) | TryPod(name=name):

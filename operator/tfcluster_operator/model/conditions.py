@@ -26,11 +26,13 @@ GRAVITY: Final = (
     reasons.NAME_TAKEN,
     reasons.RESOLVER_UNTRUSTED,
     reasons.GANG_UNAVAILABLE,
+    reasons.QUEUE_UNAVAILABLE,
     reasons.REFUSED,
     reasons.REQUEST_FAILED,
     reasons.CONTENDED,
     reasons.WAITING_FOR_PREDECESSOR,
     reasons.STUCK_TERMINATING,
+    reasons.WAITING_FOR_QUOTA,
     reasons.BACKING_OFF,
     reasons.WAITING_FOR_GANG,
     reasons.WAITING_FOR_JOB,
@@ -126,7 +128,7 @@ def ready(roster: Roster, ledger: Ledger, findings: Sequence[Finding], counts: C
         # NB: kstatus, and with it Flux and Argo, waits for Ready=True for ever: what has succeeded is as it should be.
         reason = reasons.SUCCEEDED if succeeded else verdict.reason
         return Says("Ready", status=succeeded, reason=reason, message=verdict.message + also)
-    if cluster.suspend and not findings:
+    if roster.declared.suspend and not findings:
         return Says("Ready", status=False, reason=reasons.SUSPENDED, message="suspended by spec.suspend: no pods")
     # NB: an evaluator gates nothing, but what keeps it from starting is told while all others are ready.
     complete = counts.ready + counts.finished >= counts.desired
@@ -159,7 +161,11 @@ def stalled(ledger: Ledger) -> Says:
     return Says("Stalled", status=False, reason=reasons.NOT_STALLED, message="the cluster has not failed")
 
 
-def suspended(cluster: TFCluster, ledger: Ledger) -> Says:
+def suspended(roster: Roster, ledger: Ledger) -> Says:
+    cluster = roster.declared
+    if roster.cluster.suspend and not cluster.suspend and ledger.verdict is None:
+        message = f"queue {cluster.queue} lets it have no pods for now"
+        return Says("Suspended", status=True, reason=reasons.WAITING_FOR_QUOTA, message=message)
     if cluster.suspend and ledger.verdict is None:
         return Says("Suspended", status=True, reason=reasons.SUSPENDED, message="spec.suspend is true")
     if cluster.suspend:

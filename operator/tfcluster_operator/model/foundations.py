@@ -27,6 +27,7 @@ from tfcluster_operator.model.observed import (
     ObservedNetworkPolicy,
     ObservedPodGroup,
     ObservedService,
+    ObservedWorkload,
 )
 from tfcluster_operator.model.roster import Holder, Holding, Roster
 from tfcluster_operator.model.story import (
@@ -265,7 +266,8 @@ def obstacle_of(
     | Holding[ObservedConfigMap]
     | Holding[ObservedNetworkPolicy]
     | Holding[ObservedDisruptionBudget]
-    | Holding[ObservedPodGroup],
+    | Holding[ObservedPodGroup]
+    | Holding[ObservedWorkload],
 ) -> Finding:
     """Say why a name that we need is not ours to use."""
     return obstacle(kind, held.name, held.holder, () if held.object is None else held.object.meta.finalizers)

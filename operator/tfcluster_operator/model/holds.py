@@ -28,7 +28,14 @@ _LONGEST_TRUCE: Final = 300.0
 _FORGOTTEN_AFTER: Final = 600.0
 _NUMBERS: Final = re.compile(r"[0-9]+")
 _REPAIRS: Final = frozenset(
-    {reasons.REPAIRED, reasons.VIEW_CHANGED, reasons.ISOLATION_CHANGED, reasons.POD_EDITED, reasons.RECREATED}
+    {
+        reasons.REPAIRED,
+        reasons.VIEW_CHANGED,
+        reasons.ISOLATION_CHANGED,
+        reasons.POD_EDITED,
+        reasons.RECREATED,
+        reasons.READINESS_TOLD,
+    }
 )
 
 
@@ -161,6 +168,9 @@ def _repair(action: Action) -> tuple[str, str]:
     """Say what a repair does and to which object, ("", "") of an action that is none."""
     kind, name = subject_of(action)
     match action:
+        case Patch(reason=reasons.READINESS_TOLD, change=change):
+            # NB: each time it tells another time.
+            return digest(_NUMBERS.sub("", repr(change))), f"{kind} {name}"
         case Patch(reason=reason, change=change) if reason in _REPAIRS:
             return digest(repr(change)), f"{kind} {name}"
         case Delete(reason=reason, toward=toward) if reason in _REPAIRS or toward:

@@ -99,7 +99,8 @@ class JobRecord:
 class Ledger:
     """What is known of one cluster; times are seconds since the epoch, 0.0 for never.
 
-    ``failures`` are those that were entered since the ledger was read: they are told, and not kept.
+    ``granted`` is how many tasks each job of a queued cluster had the last time, and ``regrants`` counts how often that
+    changed.  ``failures`` are those that were entered since the ledger was read: they are told, and not kept.
     """
 
     started_at: float = 0.0
@@ -108,6 +109,8 @@ class Ledger:
     verdict: Verdict | None = None
     last_restart: LastRestart | None = None
     jobs: Mapping[str, JobRecord] = field(default_factory=dict)
+    granted: Mapping[str, int] = field(default_factory=dict)
+    regrants: int = 0
     failures: tuple[LastRestart, ...] = field(default=(), compare=False)
 
     def of(self, job: str) -> JobRecord:
@@ -133,7 +136,7 @@ class Ledger:
 
         While it cannot be written down, what it tells of stays as it is; a lost pod is replaced all the same.
         """
-        if self.verdict != written.verdict or self.restarts > written.restarts:
+        if self.verdict != written.verdict or self.regrants > written.regrants or self.restarts > written.restarts:
             return True
         if written.started_at and not self.started_at:
             return True  # suspended: were the pods gone and this not written, a crash would leave the old counts
@@ -204,7 +207,19 @@ def read(status: Mapping[str, Any]) -> Ledger:
         if last
         else None,
         jobs=_jobs(status),
+        **_grants(status),
     )
+
+
+def _grants(status: Mapping[str, Any]) -> dict[str, Any]:
+    internal = status.get(INTERNAL)
+    if not isinstance(internal, Mapping):
+        return {}
+    known = internal.get("granted") or {}
+    return {
+        "granted": {name: int(count) for name, count in known.items()},
+        "regrants": int(internal.get("regrants") or 0),
+    }
 
 
 def _jobs(status: Mapping[str, Any]) -> dict[str, JobRecord]:
@@ -264,7 +279,8 @@ def job_fields(record: JobRecord) -> dict[str, Any]:
 def internal_fields(ledger: Ledger) -> dict[str, Any]:
     """Spell what only the operator needs, for ``status.internal``; what never happened is left out."""
     jobs = {name: fields for name, record in ledger.jobs.items() if (fields := _internal(record))}
-    return {"jobs": jobs}
+    grants: dict[str, Any] = {"granted": dict(ledger.granted)} if ledger.granted else {}
+    return {"jobs": jobs, **grants, **({"regrants": ledger.regrants} if ledger.regrants else {})}
 
 
 def _internal(record: JobRecord) -> dict[str, Any]:

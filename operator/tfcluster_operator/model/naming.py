@@ -49,6 +49,13 @@ ANNOTATION_SURPLUS_SINCE: Final = f"{GROUP}/surplus-since"
 #: The epoch of a ConfigMap's files, as {file: epoch} in JSON: a file edited by hand cannot fake it.
 ANNOTATION_EPOCHS: Final = f"{GROUP}/epochs"
 
+#: What a Workload was made from: the digest of what a pod of each podSet asks for, as {podSet: digest} in JSON.
+ANNOTATION_ASKS: Final = f"{GROUP}/asks"
+
+#: Kueue's labels: of the LocalQueue that an object waits in, and of its WorkloadPriorityClass.
+LABEL_QUEUE: Final = "kueue.x-k8s.io/queue-name"
+LABEL_PRIORITY: Final = "kueue.x-k8s.io/priority-class"
+
 #: The volumes that the operator adds to each pod: its view, and the resolver where that is delivered.
 VIEW_VOLUME: Final = "tfcluster-view"
 RESOLVER_VOLUME: Final = "tfcluster-resolver"
@@ -80,6 +87,24 @@ def gang_name(cluster: str, round_of: int, job: str = "") -> str:
         job: the job that starts after others, "" for those that start at once.
     """
     return ".".join([cluster, *([dns_job(job)] if job else []), str(round_of)])
+
+
+def claim_name(cluster: str, number: int) -> str:
+    """Name a Workload by which a cluster asks its queue for quota, from 0 up.
+
+    Kueue has the Workloads of all kinds of jobs beside each other, so the kind is in the name.
+    """
+    return f"{_OF_A_CLAIM}{cluster}.{number}"
+
+
+def claim_number(name: str) -> int:
+    """Give the number of a Workload; -1 where it is not named as one of ours."""
+    number = name.rpartition(".")[2]
+    named = name.startswith(_OF_A_CLAIM) and number.isascii() and number.isdecimal() and len(number) <= _LONGEST_NUMBER
+    return int(number) if named else -1
+
+
+_OF_A_CLAIM: Final = "tfcluster-"
 
 
 def policy_name(cluster: str, job: str = "", index: int | None = None) -> str:

@@ -130,6 +130,63 @@ class ObservedPodGroup:
 
 
 @dataclass(frozen=True, slots=True)
+class PodSetUpdate:
+    """What an admission check wants to be in the pods of a podSet (Kueue, "Admission Check")."""
+
+    pod_set: str
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    tolerations: tuple[Mapping[str, Any], ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedWorkload:
+    """A Workload: what it asks of its queue, and what Kueue says of it.
+
+    ``asked`` and ``least`` are the count and the minCount of each podSet; ``asks`` digests what one pod of each asks
+    for, as the annotation has it.  ``granted`` is how many pods of each podSet have quota, None while it has none, and
+    ``flavors`` names the ResourceFlavors of each; ``reclaimed`` counts the pods of each whose quota was given back.
+    ``conditions`` are those of the status as they are, because a change of one replaces the list.
+    """
+
+    meta: Meta
+    queue: str
+    active: bool
+    priority_class: str
+    asked: Mapping[str, int]
+    least: Mapping[str, int]
+    granted: Mapping[str, int] | None = None
+    flavors: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    reclaimed: Mapping[str, int] = field(default_factory=dict)
+    updates: tuple[PodSetUpdate, ...] = ()
+    checks: tuple[str, ...] = ()
+    conditions: tuple[Mapping[str, Any], ...] = ()
+
+    def says(self, kind: str) -> Mapping[str, Any]:
+        """Give the condition of this type, an empty one where there is none."""
+        return next((one for one in self.conditions if one.get("type") == kind), {})
+
+    def is_true(self, kind: str) -> bool:
+        """Tell whether the condition of this type is there and true."""
+        return self.says(kind).get("status") == "True"
+
+    @property
+    def admitted(self) -> bool:
+        """Whether its pods may run: it has quota, all checks have passed, and nobody takes the quota away."""
+        return self.granted is not None and self.is_true("Admitted") and not self.is_true("Evicted") and self.active
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedFlavor:
+    """A ResourceFlavor: the labels of its nodes, and the tolerations that the pods on them get."""
+
+    meta: Meta
+    node_labels: Mapping[str, str]
+    tolerations: tuple[Mapping[str, Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Exit:
     """How the container that speaks for a task ended; ``message`` is the last line that it left, "" if none."""
 
@@ -256,6 +313,8 @@ Child = (
     | ObservedNetworkPolicy
     | ObservedDisruptionBudget
     | ObservedPodGroup
+    | ObservedWorkload
+    | ObservedFlavor
     | ObservedPod
 )
 
@@ -278,7 +337,8 @@ class Observed:
     """Everything that exists under a cluster's names or its control, each by its name.
 
     ``other_policies`` are the NetworkPolicies of its namespace that no TFCluster controls.  ``no_groups`` says why
-    there can be no PodGroups, "" where there can.
+    there can be no PodGroups, "" where there can, and ``no_workloads`` and ``no_flavors`` the same of the objects of a
+    queue.  ``flavors`` are those of the whole Kubernetes cluster.
     """
 
     services: Mapping[str, ObservedService] = field(default_factory=dict)
@@ -288,4 +348,8 @@ class Observed:
     budgets: Mapping[str, ObservedDisruptionBudget] = field(default_factory=dict)
     groups: Mapping[str, ObservedPodGroup] = field(default_factory=dict)
     no_groups: str = ""
+    workloads: Mapping[str, ObservedWorkload] = field(default_factory=dict)
+    no_workloads: str = ""
+    flavors: Mapping[str, ObservedFlavor] = field(default_factory=dict)
+    no_flavors: str = ""
     pods: Mapping[str, ObservedPod] = field(default_factory=dict)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, get_args
 
-from tfcluster_operator.model import filters, naming
+from tfcluster_operator.model import filters, ledger, naming
 from tfcluster_operator.model.digests import digest
 from tfcluster_operator.model.fields import Fields, is_whole, shown
 from tfcluster_operator.model.ledger import INTERNAL
@@ -152,6 +152,9 @@ def _cluster(metadata: Mapping[str, Any], spec: Fields, status: Mapping[str, Any
         tf_config=tf_config,
         isolation=isolation,
         gang=_gang(spec.inner("scheduling")),
+        queue=(metadata.get("labels") or {}).get(naming.LABEL_QUEUE, ""),
+        priority_class=(metadata.get("labels") or {}).get(naming.LABEL_PRIORITY, ""),
+        regrants=ledger.read(status).regrants,
     )
 
 

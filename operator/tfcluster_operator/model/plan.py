@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from tfcluster_operator.model import drift, naming, reasons, views
 from tfcluster_operator.model.actions import EVIDENCE, Delete, DeleteCluster, Gate, Patch, Plan
+from tfcluster_operator.model.claims import plan_claims
 from tfcluster_operator.model.departures import job_of
 from tfcluster_operator.model.foundations import (
     lift_budgets,
@@ -56,6 +57,7 @@ def plan(
     if left is not None and left > 0:
         story.wake_after.append(left)
     _free_stuck_pods(roster, now, story)
+    plan_claims(roster, ledger, now, story)
     if ledger.verdict is not None:
         _plan_the_end(roster, story, expired=left is not None and left <= 0)
     else:
@@ -82,7 +84,8 @@ def _plan_the_life(
         for pod in sorted(roster.staying(), key=_index_of, reverse=True):
             if unhide(roster, pod, story):
                 continue
-            delete = Delete("Pod", pod.meta.name, pod.meta.uid, reasons.SUSPENDED)
+            why = reasons.SUSPENDED if roster.declared.suspend else reasons.QUOTA_WITHDRAWN
+            delete = Delete("Pod", pod.meta.name, pod.meta.uid, why)
             story.do("free", delete, gate=object_gate("Pod", pod.meta.name), needs=(EVIDENCE,))
     else:
         for pod in sorted(roster.surplus, key=_index_of, reverse=True):
@@ -130,7 +133,7 @@ def _plan_surplus_pod(roster: Roster, pod: ObservedPod, now: float, story: Story
     left = scale_down.seconds_to_drain(job, pod, now)
     gate = object_gate("Pod", name)
     if job is None or left <= 0:
-        reason = reasons.SCALED_DOWN if job is not None else reasons.JOB_REMOVED
+        reason = _why_surplus(roster, pod)
         story.do("free", Delete("Pod", name, uid, reason), gate=gate, needs=_what_an_end_needs(pod))
         return
     story.wake_after.append(left)
@@ -139,6 +142,13 @@ def _plan_surplus_pod(roster: Roster, pod: ObservedPod, now: float, story: Story
     if change := drift.surplus_change(pod, labels=labels, since=int(since or now)):
         reason = reasons.REPAIRED if since else reasons.DRAINING
         story.do("free", Patch("Pod", name, uid, change, reason), gate=gate)
+
+
+def _why_surplus(roster: Roster, pod: ObservedPod) -> str:
+    job = job_of(roster.declared, pod)
+    if job is None:
+        return reasons.JOB_REMOVED
+    return reasons.SCALED_DOWN if _index_of(pod) >= job.replicas else reasons.QUOTA_WITHDRAWN
 
 
 def _what_an_end_needs(pod: ObservedPod) -> tuple[Gate, ...]:

@@ -42,6 +42,10 @@ WAITING_FOR_JOB: Final = "WaitingForJob"
 WAITING_FOR_GANG: Final = "WaitingForGang"
 #: spec.scheduling.gang asks for what the API server does not offer, so that no pod of the gang is made.
 GANG_UNAVAILABLE: Final = "GangUnavailable"
+#: The cluster, or what an edit added to it, waits in its queue until there is quota; the message has Kueue's words.
+WAITING_FOR_QUOTA: Final = "WaitingForQuota"
+#: The cluster names a queue, and what it needs for it is not there or cannot be read.
+QUEUE_UNAVAILABLE: Final = "QueueUnavailable"
 #: A pod of a deleted TFCluster of the same name still terminates; its name is free when it is gone.
 WAITING_FOR_PREDECESSOR: Final = "WaitingForPredecessor"
 #: The cluster has succeeded: every task that had to has ended with exit code 0.
@@ -108,6 +112,12 @@ ISOLATION_CHANGED: Final = "IsolationChanged"
 BUDGET_CHANGED: Final = "BudgetChanged"
 #: Which tasks get their places together changed: the PodGroup is rewritten, or a pod that has no node yet is replaced.
 GANG_CHANGED: Final = "GangChanged"
+#: The queue took the quota back, or never gave it: pods go, or do not come.
+QUOTA_WITHDRAWN: Final = "QuotaWithdrawn"
+#: What the cluster asks its queue for changed, or quota is given back: the Workload is rewritten.
+CLAIM_CHANGED: Final = "ClaimChanged"
+#: The tasks that a Workload stands for are all ready, or are so no more: Kueue is told.
+READINESS_TOLD: Final = "ReadinessTold"
 #: The index is no longer declared.
 SCALED_DOWN: Final = "ScaledDown"
 #: The index is no longer declared, and its pod stays for drainSeconds.

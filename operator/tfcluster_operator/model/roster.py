@@ -24,8 +24,10 @@ from tfcluster_operator.model.observed import (
     ObservedPod,
     ObservedPodGroup,
     ObservedService,
+    ObservedWorkload,
 )
 from tfcluster_operator.model.policies.ending import Ending, ending_of
+from tfcluster_operator.model.queueing import Standing, Turn, is_at_work, stand
 from tfcluster_operator.model.resolver_copies import is_genuine
 from tfcluster_operator.model.spec import Job, Task, TFCluster
 from tfcluster_operator.model.succession import Succession, is_kept, succession_of
@@ -104,7 +106,13 @@ class Place(NamedTuple):
 
 
 _Kind = TypeVar(
-    "_Kind", ObservedService, ObservedConfigMap, ObservedNetworkPolicy, ObservedDisruptionBudget, ObservedPodGroup
+    "_Kind",
+    ObservedService,
+    ObservedConfigMap,
+    ObservedNetworkPolicy,
+    ObservedDisruptionBudget,
+    ObservedPodGroup,
+    ObservedWorkload,
 )
 
 
@@ -126,6 +134,10 @@ class Holding(Generic[_Kind]):
 class Roster:
     """Everything that exists for one cluster, classified.
 
+    ``cluster`` is what is declared, as far as its queue has granted it, and ``declared`` all of it; ``standing`` says
+    how it stands in the queue, ``claims`` are the Workloads by their names, and ``at_work`` the pods of a cluster in a
+    queue that take resources.
+
     ``places`` has every declared task by job, in the order of the indices.  ``surplus`` are our pods that no declared
     task has a claim to; ``leaving`` are the pods that are being deleted and are ours, or hold a name of ours for a
     predecessor.  ``policies`` are the NetworkPolicies that the isolation needs, and who holds their names;
@@ -139,6 +151,8 @@ class Roster:
     """
 
     cluster: TFCluster
+    declared: TFCluster
+    standing: Standing
     places: Mapping[str, tuple[Place, ...]]
     service: Holding[ObservedService]
     views: Mapping[str, Holding[ObservedConfigMap]]
@@ -153,6 +167,8 @@ class Roster:
     unneeded_budgets: tuple[ObservedDisruptionBudget, ...] = ()
     groups: Mapping[str, Holding[ObservedPodGroup]] = field(default_factory=dict)
     no_groups: str = ""
+    claims: Mapping[str, Holding[ObservedWorkload]] = field(default_factory=dict)
+    at_work: tuple[ObservedPod, ...] = ()
     copies: tuple[ObservedConfigMap, ...] = ()
     mounted: frozenset[str] = frozenset()
     uids: frozenset[str] = frozenset()
@@ -180,7 +196,7 @@ class Roster:
                 yield from (pod for pod in place.kept if not pod.meta.terminating)
 
     def completed_by(self, ledger: Ledger) -> Roster:
-        """Give the roster in which the tasks that the ledger knows to be complete have that stage."""
+        """Give the roster with what the ledger tells: which tasks have completed, and which edition this is."""
         changed: dict[str, tuple[Place, ...]] = {}
         for job in self.cluster.jobs:
             if completed := ledger.of(job.name).completed:
@@ -188,10 +204,22 @@ class Roster:
                     place._replace(stage=Stage.COMPLETED, pod=place.own) if place.task.index in completed else place
                     for place in self.places[job.name]
                 )
-        return replace(self, places={**self.places, **changed}) if changed else self
+        cluster = self.cluster
+        if ledger.regrants != cluster.regrants:
+            cluster = replace(cluster, regrants=ledger.regrants)
+        if changed or cluster is not self.cluster:
+            return replace(self, cluster=cluster, places={**self.places, **changed})
+        return self
 
 
-def call_roll(cluster: TFCluster, observed: Observed, *, resolver: str = "", before: Roster | None = None) -> Roster:
+def call_roll(
+    cluster: TFCluster,
+    observed: Observed,
+    *,
+    resolver: str = "",
+    before: Roster | None = None,
+    standing: Standing | None = None,
+) -> Roster:
     """Classify everything that exists for one cluster.
 
     Args:
@@ -200,13 +228,16 @@ def call_roll(cluster: TFCluster, observed: Observed, *, resolver: str = "", bef
         resolver: the name of the ConfigMap that delivers the resolver, "" where none is delivered.
         before: an earlier roster of the cluster, as this function gave it; a task whose pod is the same object as then
             is not classified again.
+        standing: how the cluster stands in its queue, where that was found out before and must not change meanwhile.
     """
+    declared, standing = cluster, standing or stand(cluster, observed)
+    cluster = standing.cluster
     later = _later_pods(observed)
     places = {
         job.name: tuple(_places(cluster, job, observed, later, _places_before(before, cluster, job)))
         for job in cluster.jobs
     }
-    declared = {place.name for of_job in places.values() for place in of_job}
+    with_places = {place.name for of_job in places.values() for place in of_job}
     kept = {pod.meta.name for of_job in places.values() for place in of_job for pod in place.kept}
     surplus, leaving, mounted, uids = [], [], set(), set()
     for name, pod in observed.pods.items():
@@ -215,7 +246,7 @@ def call_roll(cluster: TFCluster, observed: Observed, *, resolver: str = "", bef
         if ours and name not in kept:
             uids.add(pod.meta.uid)
             mounted.add(pod.resolver)
-            if not terminating and name not in declared:
+            if not terminating and name not in with_places:
                 surplus.append(pod)
         if terminating and (ours or holder_of(cluster, pod) is Holder.PREDECESSOR):
             leaving.append(pod)
@@ -246,8 +277,11 @@ def call_roll(cluster: TFCluster, observed: Observed, *, resolver: str = "", bef
         if job.min_available is not None
     }
     budgeted = {held.name for held in budgets.values()}
+    queued = standing.turn is not Turn.FREE
     return Roster(
         cluster=cluster,
+        declared=declared,
+        standing=standing,
         places=places,
         service=service,
         views=views,
@@ -264,6 +298,10 @@ def call_roll(cluster: TFCluster, observed: Observed, *, resolver: str = "", bef
         ),
         groups={name: Holding(name, holder_of(cluster, one), one) for name, one in observed.groups.items()},
         no_groups=observed.no_groups,
+        claims={name: Holding(name, holder_of(cluster, one), one) for name, one in observed.workloads.items()},
+        at_work=tuple(
+            pod for pod in observed.pods.values() if queued and pod.meta.owner_uid == cluster.uid and is_at_work(pod)
+        ),
         copies=tuple(copies),
         mounted=frozenset(mounted),
         uids=frozenset(uids),

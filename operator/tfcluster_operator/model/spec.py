@@ -36,6 +36,22 @@ UpdateType = Literal["Recreate", "RollingUpdate", "OnDelete"]
 
 
 @dataclass(frozen=True, slots=True)
+class Placement:
+    """Where a queue lets some tasks of a job run: those from ``start`` up to, not including, ``stop``.
+
+    Their pods get these besides what the template says (Kueue: the labels and tolerations of the ResourceFlavors, and
+    what the admission checks ask for).
+    """
+
+    start: int
+    stop: int
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    tolerations: tuple[Mapping[str, Any], ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """One job: a named role of TensorFlow and how many tasks play it.
 
@@ -44,7 +60,7 @@ class Job:
     ``start_after`` names the jobs whose tasks must all be ready first; ``drain_seconds`` is how long a surplus pod
     stays after the smaller view was published.  ``history_limit`` is how many failed pods of each task are kept for
     their logs.  ``min_available`` is how many tasks, a number or a share such as ``50%``, an eviction must leave at
-    work; None leaves evictions free.
+    work; None leaves evictions free.  ``placements`` are where its queue lets its tasks run, none without a queue.
     """
 
     name: str
@@ -61,6 +77,11 @@ class Job:
     drain_seconds: int = 0
     history_limit: int = 1
     min_available: int | str | None = None
+    placements: tuple[Placement, ...] = ()
+
+    def placement_of(self, index: int) -> Placement | None:
+        """Tell where a queue lets a task run; None where it says nothing."""
+        return next((one for one in self.placements if one.start <= index < one.stop), None)
 
     def filters_of(self, index: int) -> tuple[str, ...]:
         """Give the device filters of one task; none means that it sees every task."""
@@ -158,7 +179,9 @@ class TFCluster:
 
     Times are seconds; None means that there is no such limit, and that each pod is placed for itself without
     ``gang``.  ``inject`` is whether the pods get the resolver,
-    ``tf_config`` whether their main containers get TF_CONFIG.
+    ``tf_config`` whether their main containers get TF_CONFIG.  ``queue`` is the LocalQueue in which it waits for its
+    quota, "" if none, and ``priority_class`` the WorkloadPriorityClass with which it does.  ``regrants`` counts how
+    often a queue changed the number of its tasks, so that ``edition`` grows whenever its membership may change.
     """
 
     name: str
@@ -182,6 +205,14 @@ class TFCluster:
     tf_config: bool = False
     isolation: Isolation = field(default_factory=Isolation)
     gang: Gang | None = None
+    queue: str = ""
+    priority_class: str = ""
+    regrants: int = 0
+
+    @property
+    def edition(self) -> int:
+        """The number of the membership: it grows with each edit, and with each change by the queue."""
+        return self.generation + self.regrants
 
     def job(self, name: str) -> Job | None:
         """Give the job of this name."""

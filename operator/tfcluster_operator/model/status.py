@@ -48,7 +48,7 @@ def status_of(
     counts = conditions.Counts(*(sum(status[name] for status in gating) for name in ("desired", "ready", "succeeded")))
     said = (
         conditions.ready(roster, ledger, findings, counts),
-        conditions.suspended(cluster, ledger),
+        conditions.suspended(roster, ledger),
         *conditions.ended(cluster, ledger),
         conditions.stalled(ledger),
         conditions.published(roster, ledger, wanted),
@@ -89,7 +89,7 @@ def _isolation(roster: Roster) -> dict[str, str]:
 def _epoch(cluster: TFCluster, wanted: tuple[views.JobViews, ...]) -> int:
     """Give the newest epoch there ever was: the job that had it may be gone."""
     known = cluster.status.get("epoch")
-    before = known if isinstance(known, int) and known <= cluster.generation else 0
+    before = known if isinstance(known, int) and known <= cluster.edition else 0
     return max(before, views.epoch_of(wanted))
 
 
@@ -137,7 +137,8 @@ def _job_status(roster: Roster, job: Job, ledger: Ledger) -> dict[str, Any]:
                 if resource in limits:
                     held[resource] = held.get(resource, 0) + count
     return {
-        "desired": job.replicas,
+        # NB: what its queue has not granted yet is wanted all the same.
+        "desired": next(one.replicas for one in roster.declared.jobs if one.name == job.name),
         "created": created,
         "ready": ready,
         "succeeded": len(record.completed),

@@ -19,6 +19,7 @@ from tfcluster_operator.model.policies.deadline import judge_deadline
 from tfcluster_operator.model.policies.ending import Ending
 from tfcluster_operator.model.policies.failure import judge_failure
 from tfcluster_operator.model.policies.success import judge_success
+from tfcluster_operator.model.queueing import Turn
 from tfcluster_operator.model.roster import Place, Roster, Stage
 from tfcluster_operator.model.spec import Job, Task, TFCluster
 
@@ -38,6 +39,7 @@ def take_stock(roster: Roster, ledger: Ledger, now: float) -> Ledger:
         its whole budget, a new start time, and runs every task.
     """
     cluster, ledger = roster.cluster, _with_times_that_can_be(roster.cluster, ledger, now)
+    ledger = _with_grants(roster, ledger)
     if ledger.verdict is not None:
         return _closed(ledger, ledger.finished_at or now)
     if cluster.suspend:
@@ -60,6 +62,17 @@ def take_stock(roster: Roster, ledger: Ledger, now: float) -> Ledger:
     # NB: in the order in which we saw them; the nodes' own times of two failures cannot be compared.
     ledger = _judge(cluster, ledger, sorted(failures, key=lambda f: (f[0], f[1].job.name, f[1].index)), now)
     return ledger if ledger.verdict is None else _closed(ledger, now)
+
+
+def _with_grants(roster: Roster, ledger: Ledger) -> Ledger:
+    """Count how often the queue changed the number of the tasks."""
+    if roster.standing.turn is not Turn.ADMITTED or ledger.verdict is not None:
+        return ledger
+    granted = {job.name: job.replicas for job in roster.cluster.jobs}
+    if granted == ledger.granted:
+        return ledger
+    # NB: what was published before anything was granted is read by nobody, or was an edit.
+    return replace(ledger, granted=granted, regrants=ledger.regrants + bool(ledger.granted))
 
 
 def _with_times_that_can_be(cluster: TFCluster, ledger: Ledger, now: float) -> Ledger:

@@ -53,6 +53,11 @@ def gang_gate(group: str) -> Gate:
     return f"gang {group}"
 
 
+def placement_gate(job: str) -> Gate:
+    """Name what holds up new pods of a job while nobody knows which nodes its queue lets them use."""
+    return f"placement of {job}"
+
+
 def object_gate(kind: str, name: str) -> Gate:
     """Name what holds up nothing but further tries at one object."""
     return f"{kind} {name}"

@@ -21,6 +21,7 @@ from tfcluster_operator.model.story import (
     Story,
     gang_gate,
     object_gate,
+    placement_gate,
     pods_gate,
     template_gate,
     tf_config_gate,
@@ -150,7 +151,7 @@ def _plan_missing(  # noqa: PLR0917 - the seven are one case; a class for them w
 
 
 def _what_a_pod_needs(roster: Roster, job: str) -> tuple[Gate, ...]:
-    of_job = views_gate(job), tf_config_gate(job)
+    of_job = views_gate(job), tf_config_gate(job), placement_gate(job)
     return SERVICE, ISOLATION, *map(policy_gate, roster.unsettled), *of_job, RESOLVER, EVIDENCE
 
 

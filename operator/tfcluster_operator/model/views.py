@@ -5,7 +5,8 @@ One ConfigMap a job holds the job's views: ``cluster.json`` for the tasks that s
 reaches it as a changed file and never costs a pod.
 
 A view's epoch is the generation of the TFCluster that last changed its membership or filters: it needs no counter that
-a crash could lose, and it names the edit that caused it.
+a crash could lose, and it names the edit that caused it.  Where a queue changes the membership, the epoch is that much
+further (:attr:`TFCluster.edition`).
 """
 
 from __future__ import annotations
@@ -104,7 +105,7 @@ def views_in_turns(roster: Roster, before: Views | None = None) -> Generator[Non
     known = {job.name: _trusted_files(roster.views[job.name].own) or _files_of(before, job) for job in cluster.jobs}
     pods = incarnations.pods_of(roster, (file.incarnations for file in known.get(CHIEF, {}).values()))
     sources: dict[str, object] = {
-        name: (cluster.uid, cluster.generation, healthy, leaving, files, pods if name == CHIEF else None)
+        name: (cluster.uid, cluster.edition, healthy, leaving, files, pods if name == CHIEF else None)
         for name, files in known.items()
     }
     if before is not None and before.sources == sources:
@@ -120,9 +121,9 @@ def views_in_turns(roster: Roster, before: Views | None = None) -> Generator[Non
 
 
 def whole_view(cluster: TFCluster) -> contract.View:
-    """Give the view of somebody without device filters, who sees every task; its epoch is the cluster's generation."""
+    """Give the view of somebody without device filters, who sees every task; its epoch is the cluster's edition."""
     builder = _Builder(cluster, {job.name: {} for job in cluster.jobs}, {}, None)
-    return replace(builder.view(cluster.jobs[0], ()), epoch=cluster.generation)
+    return replace(builder.view(cluster.jobs[0], ()), epoch=cluster.edition)
 
 
 def epoch_of(views: tuple[JobViews, ...]) -> int:
@@ -195,7 +196,7 @@ class _Builder:
             view = self.view(job, texts) if (texts not in self._memberships) else None
             membership = self._membership(texts, view)
             before = known.get(file)
-            epoch = self._cluster.generation
+            epoch = self._cluster.edition
             if before is not None and before.membership == membership:
                 epoch = min(before.epoch, epoch)
             if pods is not None:

@@ -1,0 +1,552 @@
+"""Queues: which Workloads ask for quota, what runs with it, and when it is given back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from unit.in_memory import InMemoryWorld, make_body
+
+from tfcluster_operator.model import ledger, naming, reasons
+from tfcluster_operator.model.actions import CreatePod, CreateWorkload
+from tfcluster_operator.model.ledger import Ledger, Verdict
+from tfcluster_operator.model.parse import parse
+from tfcluster_operator.model.queueing import Turn, stand
+from tfcluster_operator.model.spec import TFCluster
+from tfcluster_operator.model.status import status_of
+from tfcluster_operator.model.views import views_of
+
+KIND = "Workload"
+FIRST, SECOND, THIRD = "tfcluster-demo.0", "tfcluster-demo.1", "tfcluster-demo.2"
+
+
+def queued(jobs: Mapping[str, Any] | None = None, *, queue: str = "team", priority: str = "", **spec: Any) -> TFCluster:
+    """Make a cluster that waits in a queue."""
+    body = make_body({"chief": 1, "worker": 2} if jobs is None else jobs, **spec)
+    labels = {naming.LABEL_QUEUE: queue, naming.LABEL_PRIORITY: priority}
+    body["metadata"]["labels"] = {key: value for key, value in labels.items() if value}
+    return parse(body)
+
+
+def asking(cpu: str, replicas: int, **fields: Any) -> dict[str, Any]:
+    """Declare a job whose pods ask for processors."""
+    container = {"name": "task", "image": "image:1", "resources": {"requests": {"cpu": cpu}}}
+    return {"replicas": replicas, "template": {"spec": {"containers": [container]}}, **fields}
+
+
+def admitted(cluster: TFCluster, **counts: int) -> InMemoryWorld:
+    """Make a world in which the first Workload has quota and every pod runs."""
+    world = InMemoryWorld()
+    world.settle(cluster)
+    world.quota_is_granted(FIRST, **counts)
+    run(world, cluster)
+    return world
+
+
+def run(world: InMemoryWorld, cluster: TFCluster) -> None:
+    """Let the operator do what there is to do, and every pod run."""
+    world.settle(cluster)
+    world.all_pods_run()
+    world.settle(cluster)
+
+
+def asked(world: InMemoryWorld) -> dict[str, dict[str, int]]:
+    """Give how many pods of each podSet each Workload asks for."""
+    found = {name: body["spec"]["podSets"] for (kind, name), body in world.objects.items() if kind == KIND}
+    return {name: {one["name"]: one["count"] for one in sets} for name, sets in found.items()}
+
+
+def pods(world: InMemoryWorld) -> set[str]:
+    """Name the pods."""
+    return world.names("Pod")
+
+
+def told(world: InMemoryWorld, cluster: TFCluster) -> dict[str, Any]:
+    """Give the conditions by their types, and how many tasks are desired."""
+    planned, roster = world.plan(cluster), world.roster(cluster)
+    status = status_of(roster, world.ledger, planned.views, planned.findings, world.now)
+    conditions = {one["type"]: (one["status"], one["reason"], one["message"]) for one in status["conditions"]}
+    return {**conditions, "desired": {name: job["desired"] for name, job in status["jobs"].items()}}
+
+
+def of_workers(*indices: int) -> set[str]:
+    """Name the pods of some workers."""
+    return {f"demo-worker-{index}" for index in indices}
+
+
+# --- the first claim
+
+
+def test_queued_cluster_asks_and_has_no_pods():
+    """One Workload with a podSet a job, and nothing that takes anything, until it is granted."""
+    cluster = queued({"chief": 1, "worker": asking("2", 3)})
+    world = InMemoryWorld()
+    world.settle(cluster)
+
+    assert asked(world) == {FIRST: {"chief": 1, "worker": 3}}
+    assert pods(world) == set()
+    body = world.objects[KIND, FIRST]
+    assert body["apiVersion"] == "kueue.x-k8s.io/v1beta2"
+    assert body["spec"]["queueName"] == "team"
+    worker = body["spec"]["podSets"][1]["template"]["spec"]
+    assert worker["containers"] == [{"name": "task", "image": "image:1", "resources": {"requests": {"cpu": "2"}}}]
+    assert body["metadata"]["ownerReferences"][0]["name"] == "demo"
+    says = told(world, cluster)
+    assert says["Ready"][:2] == ("False", reasons.WAITING_FOR_QUOTA)
+    assert says["Suspended"][:2] == ("True", reasons.WAITING_FOR_QUOTA)
+    assert says["desired"] == {"chief": 1, "worker": 3}
+
+
+def test_words_of_the_queue_are_told():
+    """Why it waits, as Kueue says it."""
+    cluster, world = queued(), InMemoryWorld()
+    world.settle(cluster)
+    assert "Kueue has not looked at it yet" in told(world, cluster)["Ready"][2]
+
+    world.quota_is_short(FIRST, "insufficient unused quota for cpu, 2 more needed")
+    assert told(world, cluster)["Ready"][2] == (
+        "Workload tfcluster-demo.0 waits in queue team: insufficient unused quota for cpu, 2 more needed"
+    )
+
+
+def test_granted_cluster_runs():
+    """All its pods, and it is ready."""
+    cluster = queued()
+    world = admitted(cluster)
+
+    assert pods(world) == {"demo-chief-0", *of_workers(0, 1)}
+    assert told(world, cluster)["Ready"][1] == reasons.ALL_TASKS_READY
+    assert world.says_of(FIRST)["PodsReady"] == "True"
+
+
+def test_quota_that_waits_for_checks_starts_nothing():
+    """Reserved is not admitted."""
+    cluster, world = queued(), InMemoryWorld()
+    world.settle(cluster)
+    world.quota_is_granted(FIRST)
+    checks = [{"name": "budget", "state": "Pending"}]
+    world.edit(KIND, FIRST, {"status": {"admissionChecks": checks}})
+    conditions = world.objects[KIND, FIRST]["status"]["conditions"]
+    kept = [one for one in conditions if one["type"] != "Admitted"]
+    world.edit(KIND, FIRST, {"status": {"conditions": kept}})
+    world.settle(cluster)
+
+    assert pods(world) == set()
+    assert told(world, cluster)["Ready"][2].endswith("it has quota, and waits for admission checks: budget (Pending)")
+
+
+def test_edit_while_it_waits_changes_what_it_asks_for():
+    """The Workload stays, and with it the place in the queue."""
+    world = InMemoryWorld()
+    world.settle(queued({"worker": asking("1", 2)}))
+    uid = world.objects[KIND, FIRST]["metadata"]["uid"]
+    cluster = queued({"worker": asking("2", 5), "ps": 1}, queue="other")
+    world.settle(cluster)
+
+    body = world.objects[KIND, FIRST]
+    assert body["metadata"]["uid"] == uid
+    assert asked(world) == {FIRST: {"ps": 1, "worker": 5}}
+    assert body["spec"]["queueName"] == "other"
+    assert body["spec"]["podSets"][1]["template"]["spec"]["containers"][0]["resources"] == {"requests": {"cpu": "2"}}
+
+
+# --- what Kueue takes back
+
+
+def test_evicted_cluster_gives_its_quota_back_when_its_pods_are_gone():
+    """The pods go first; then the reservation is cleared as Kueue's own controllers do, and it waits again."""
+    cluster = queued()
+    world = admitted(cluster)
+    world.quota_is_taken_back(FIRST)
+
+    world.apply_all(world.plan(cluster).actions, cluster)
+    assert {"deletionTimestamp" in world.objects["Pod", name]["metadata"] for name in pods(world)} == {True}
+    assert not any(action.reason == reasons.CLAIM_CHANGED for action in world.plan(cluster).actions)
+    assert "admission" in world.objects[KIND, FIRST]["status"], "its pods have not ended yet"
+    assert "its 3 pods end before" in told(world, cluster)["Ready"][2]
+
+    world.settle(cluster)
+    assert pods(world) == set()
+    status = world.objects[KIND, FIRST]["status"]
+    assert "admission" not in status
+    assert world.says_of(FIRST) == {
+        "QuotaReserved": "False",
+        "Admitted": "False",
+        "Evicted": "True",
+        "PodsReady": "True",
+        "Requeued": "True",
+    }
+
+    world.quota_is_granted(FIRST)
+    run(world, cluster)
+    assert pods(world) == {"demo-chief-0", *of_workers(0, 1)}
+
+
+def test_workload_that_is_deactivated_is_not_queued_again_by_us():
+    """Somebody has switched it off: no Requeued condition, and the reason is told."""
+    cluster = queued()
+    world = admitted(cluster)
+    world.edit(KIND, FIRST, {"spec": {"active": False}})
+    world.quota_is_taken_back(FIRST, "Deactivated")
+    world.settle(cluster)
+
+    assert pods(world) == set()
+    assert "Requeued" not in world.says_of(FIRST)
+    assert "deactivated" in told(world, cluster)["Ready"][2]
+
+
+def test_workload_that_somebody_deletes_is_asked_for_again():
+    """Without it nothing runs: the pods go, and then it asks again."""
+    cluster = queued()
+    world = admitted(cluster)
+    world.delete(KIND, FIRST)
+    world.apply_all(world.plan(cluster).actions, cluster)
+    assert not any(isinstance(one, CreateWorkload) for one in world.plan(cluster).actions)
+
+    world.settle(cluster)
+    assert pods(world) == set()
+    assert asked(world) == {FIRST: {"chief": 1, "worker": 2}}
+
+
+# --- a running cluster that is edited
+
+
+def test_growth_asks_first():
+    """What runs goes on, as it was; the new workers come with the second Workload's quota, in a new epoch."""
+    world = admitted(queued(generation=1))
+    cluster = queued({"chief": 1, "worker": 5}, generation=2)
+    world.settle(cluster)
+
+    assert asked(world) == {FIRST: {"chief": 1, "worker": 2}, SECOND: {"worker": 3}}
+    assert pods(world) == {"demo-chief-0", *of_workers(0, 1)}
+    says = told(world, cluster)
+    assert says["Ready"][:2] == ("False", reasons.WAITING_FOR_QUOTA)
+    assert says["Suspended"][0] == "False"
+    assert says["desired"] == {"chief": 1, "worker": 5}
+    before = epoch(world, cluster)
+
+    world.quota_is_granted(SECOND)
+    run(world, cluster)
+    assert pods(world) == {"demo-chief-0", *of_workers(0, 1, 2, 3, 4)}
+    assert told(world, cluster)["Ready"][1] == reasons.ALL_TASKS_READY
+    assert epoch(world, cluster) > before
+
+
+def epoch(world: InMemoryWorld, cluster: TFCluster) -> int:
+    """Give the newest epoch of the views."""
+    return max(file.epoch for job in views_of(world.roster(cluster)).of_jobs for file in job.files.values())
+
+
+def test_growth_that_is_taken_back_is_a_new_membership():
+    """The tasks leave, what was first stays, and the epoch grows although nobody edited anything."""
+    world = admitted(queued())
+    cluster = queued({"chief": 1, "worker": 4}, generation=2)
+    world.settle(cluster)
+    world.quota_is_granted(SECOND)
+    run(world, cluster)
+    before = epoch(world, cluster)
+
+    world.quota_is_taken_back(SECOND)
+    world.settle(cluster)
+    assert pods(world) == {"demo-chief-0", *of_workers(0, 1)}
+    assert world.says_of(SECOND)["QuotaReserved"] == "False"
+    assert world.says_of(FIRST)["Admitted"] == "True"
+    assert epoch(world, cluster) == before + 1
+
+    world.quota_is_granted(SECOND)
+    run(world, cluster)
+    assert pods(world) == {"demo-chief-0", *of_workers(0, 1, 2, 3)}
+    assert epoch(world, cluster) == before + 2
+
+
+def test_waiting_growth_follows_the_edits():
+    """It asks for what lacks now, and for nothing once nothing lacks."""
+    world = admitted(queued())
+    world.settle(queued({"chief": 1, "worker": 5}, generation=2))
+    world.settle(queued({"chief": 1, "worker": 7, "ps": 1}, generation=3))
+    assert asked(world)[SECOND] == {"ps": 1, "worker": 5}
+
+    world.settle(queued(generation=4))
+    assert asked(world) == {FIRST: {"chief": 1, "worker": 2}}
+
+
+def test_shrinking_gives_quota_back_when_the_pods_are_gone():
+    """The Workload of the growth goes whole, of the first one a part is given back; growing again asks again."""
+    world = admitted(queued({"worker": 3}))
+    grown = queued({"worker": 5}, generation=2)
+    world.settle(grown)
+    world.quota_is_granted(SECOND)
+    run(world, grown)
+
+    cluster = queued({"worker": 2}, generation=3)
+    world.apply_all(world.plan(cluster).actions, cluster)
+    assert set(asked(world)) == {FIRST, SECOND}, "the pods have not ended yet"
+    world.settle(cluster)
+    assert pods(world) == of_workers(0, 1)
+    assert set(asked(world)) == {FIRST}
+    assert world.objects[KIND, FIRST]["status"]["reclaimablePods"] == [{"name": "worker", "count": 1}]
+
+    again = queued({"worker": 4}, generation=4)
+    world.settle(again)
+    assert asked(world) == {FIRST: {"worker": 3}, SECOND: {"worker": 2}}
+    assert pods(world) == of_workers(0, 1)
+    world.quota_is_granted(SECOND)
+    run(world, again)
+    assert pods(world) == of_workers(0, 1, 2, 3)
+
+
+def test_quota_that_was_given_back_is_asked_for_again_after_an_eviction():
+    """Of a Workload without quota nothing is given back: Kueue would count fewer pods than come."""
+    world = admitted(queued({"worker": 3}))
+    cluster = queued({"worker": 2}, generation=2)
+    world.settle(cluster)
+    world.quota_is_taken_back(FIRST)
+    grown = queued({"worker": 3}, generation=3)
+    world.settle(grown)
+
+    assert "reclaimablePods" not in world.objects[KIND, FIRST]["status"]
+    assert asked(world) == {FIRST: {"worker": 3}}
+
+
+def test_job_that_is_declared_no_more_gives_its_quota_back():
+    """All of it, when its pods are gone."""
+    world = admitted(queued({"chief": 1, "ps": 2, "worker": 2}))
+    cluster = queued(generation=2)
+    world.settle(cluster)
+
+    assert world.objects[KIND, FIRST]["status"]["reclaimablePods"] == [{"name": "ps", "count": 2}]
+
+
+def test_template_that_asks_for_more_waits_again():
+    """Nobody gets around the queue by an edit; an edit of anything else needs no new quota."""
+    world = admitted(queued({"worker": asking("1", 2)}))
+    uid = world.objects[KIND, FIRST]["metadata"]["uid"]
+    harmless = asking("1", 2)
+    harmless["template"] = {**harmless["template"], "metadata": {"labels": {"team": "vision"}}}
+    run(world, queued({"worker": harmless}, generation=2))
+    assert world.objects[KIND, FIRST]["metadata"]["uid"] == uid
+
+    cluster = queued({"worker": asking("8", 2)}, generation=3)
+    assert world.roster(cluster).standing.turn is Turn.CHANGED
+    world.settle(cluster)
+    assert pods(world) == set()
+    body = world.objects[KIND, FIRST]
+    assert body["metadata"]["uid"] != uid
+    container = body["spec"]["podSets"][0]["template"]["spec"]["containers"][0]
+    assert container["resources"] == {"requests": {"cpu": "8"}}
+
+
+def test_another_queue_takes_a_running_cluster_from_the_beginning():
+    """It was granted by the one, and runs by the grace of that."""
+    world = admitted(queued())
+    world.settle(queued(queue="other"))
+
+    assert pods(world) == set()
+    assert world.objects[KIND, FIRST]["spec"]["queueName"] == "other"
+
+
+def test_cluster_that_leaves_its_queue_gives_its_quota_back():
+    """Without the label it runs as any other; with it on a running one, it stops and asks."""
+    world = admitted(queued())
+    free = parse(make_body())
+    run(world, free)
+    assert asked(world) == {}
+    assert pods(world) == {"demo-chief-0", *of_workers(0, 1)}
+
+    world.settle(queued())
+    assert pods(world) == set()
+    assert asked(world) == {FIRST: {"chief": 1, "worker": 2}}
+
+
+def test_suspended_cluster_asks_for_nothing():
+    """Its quota goes back when its pods are gone, and it asks again when it is resumed."""
+    world = admitted(queued())
+    cluster = queued(suspend=True)
+    world.apply_all(world.plan(cluster).actions, cluster)
+    assert set(asked(world)) == {FIRST}
+    world.settle(cluster)
+    assert asked(world) == {}
+    assert told(world, cluster)["Suspended"][1] == reasons.SUSPENDED
+
+    world.settle(queued())
+    assert set(asked(world)) == {FIRST}
+
+
+# --- partial admission
+
+
+def test_queue_may_grant_fewer_tasks():
+    """Between minTasks and replicas; what lacks is asked for besides, one by one."""
+    cluster = queued({"chief": 1, "worker": 5}, scheduling={"gang": {"minTasks": {"worker": 2}}})
+    world = InMemoryWorld()
+    world.settle(cluster)
+    sets = {one["name"]: one.get("minCount") for one in world.objects[KIND, FIRST]["spec"]["podSets"]}
+    assert sets == {"chief": None, "worker": 2}
+
+    world.quota_is_granted(FIRST, worker=3)
+    world.apply_all(world.plan(cluster).actions, cluster)
+    assert asked(world)[SECOND] == {"worker": 2}
+    assert world.objects[KIND, SECOND]["spec"]["podSets"][0]["minCount"] == 1
+    assert {len(job.replicas * "x") for job in world.roster(cluster).cluster.jobs if job.name == "worker"} == {3}
+
+
+# --- where the pods may run
+
+
+def test_flavor_decides_which_nodes_the_pods_may_use():
+    """Its node labels and tolerations, and those of another flavor for what came later."""
+    world = InMemoryWorld()
+    toleration = {"key": "spot", "operator": "Exists"}
+    for name, spec in {
+        "spot": {"nodeLabels": {"pool": "spot"}, "tolerations": [toleration]},
+        "reserved": {"nodeLabels": {"pool": "reserved"}},
+    }.items():
+        world.create("ResourceFlavor", {"metadata": {"name": name}, "spec": spec})
+    cluster = queued({"worker": 1})
+    world.settle(cluster)
+    world.quota_is_granted(FIRST, "spot")
+    run(world, cluster)
+    first = world.objects["Pod", "demo-worker-0"]["spec"]
+    assert first["nodeSelector"] == {"pool": "spot"}
+    assert first["tolerations"] == [toleration]
+
+    grown = queued({"worker": 2}, generation=2)
+    world.settle(grown)
+    world.quota_is_granted(SECOND, "reserved")
+    run(world, grown)
+    second = world.objects["Pod", "demo-worker-1"]["spec"]
+    assert second["nodeSelector"] == {"pool": "reserved"}
+    assert "tolerations" not in second
+
+    world.quota_is_taken_back(FIRST)
+    world.settle(grown)
+    world.quota_is_granted(FIRST, "reserved")
+    run(world, grown)
+    assert world.objects["Pod", "demo-worker-0"]["spec"]["nodeSelector"] == {"pool": "reserved"}
+
+
+def test_admission_check_adds_to_the_pods():
+    """Labels, annotations, node selectors and tolerations, to those of its podSet."""
+    cluster, world = queued(), InMemoryWorld()
+    world.settle(cluster)
+    world.quota_is_granted(FIRST)
+    update = {
+        "name": "worker",
+        "labels": {"provisioned": "yes"},
+        "annotations": {"request": "one"},
+        "nodeSelector": {"pool": "new"},
+        "tolerations": [{"key": "new", "operator": "Exists"}],
+    }
+    checks = [{"name": "provision", "state": "Ready", "podSetUpdates": [update]}]
+    world.edit(KIND, FIRST, {"status": {"admissionChecks": checks}})
+    run(world, cluster)
+
+    worker = world.objects["Pod", "demo-worker-0"]
+    assert worker["metadata"]["labels"]["provisioned"] == "yes"
+    assert worker["metadata"]["annotations"]["request"] == "one"
+    assert worker["spec"]["nodeSelector"] == {"pool": "new"}
+    assert "nodeSelector" not in world.objects["Pod", "demo-chief-0"]["spec"]
+
+
+def test_flavor_that_nobody_can_read_holds_the_pods_up():
+    """They would run where they must not; what runs already goes on."""
+    cluster, world = queued({"worker": 1}), InMemoryWorld()
+    world.settle(cluster)
+    world.quota_is_granted(FIRST, "hidden")
+    planned = world.plan(cluster)
+
+    assert not any(isinstance(one, CreatePod) for one in planned.actions)
+    assert [one.reason for one in planned.findings] == [reasons.QUEUE_UNAVAILABLE]
+    assert "ResourceFlavor hidden" in planned.findings[0].message
+
+
+# --- the end
+
+
+def test_finished_cluster_is_told_to_the_queue():
+    """Once its pods have ended; Kueue may delete the Workload afterwards, and nothing comes back."""
+    cluster = queued({"worker": 1})
+    world = admitted(cluster)
+    world.pod_ends("demo-worker-0", "Succeeded")
+    world.settle(cluster)
+    assert world.says_of(FIRST)["Finished"] == "True"
+
+    done = replace(cluster, status={"conditions": [{"type": "Succeeded", "status": "True", "observedGeneration": 1}]})
+    world.delete(KIND, FIRST)
+    world.settle(done)
+    assert asked(world) == {}
+    assert world.roster(done).standing.turn is Turn.FINISHED
+
+
+def test_finish_waits_for_pods_that_still_run():
+    """A parameter server is there until it is cleaned up."""
+    cluster = queued({"ps": 1, "worker": 1})
+    world = admitted(cluster)
+    world.pod_ends("demo-worker-0", "Succeeded")
+    world.apply_all(world.plan(cluster).actions, cluster)
+    assert "Finished" not in world.says_of(FIRST)
+
+    world.settle(cluster)
+    assert world.says_of(FIRST)["Finished"] == "True"
+
+
+# --- what is not there
+
+
+def test_without_kueue_it_says_what_lacks():
+    """No pod, no Workload, and the words of the server."""
+    cluster, world = queued(), InMemoryWorld()
+    world.stores.of[KIND].have_none("the API server does not serve workloads of kueue.x-k8s.io/v1beta2", None)
+    planned = world.plan(cluster)
+
+    assert not any(isinstance(one, CreatePod | CreateWorkload) for one in planned.actions)
+    assert planned.findings[0].reason == reasons.QUEUE_UNAVAILABLE
+    assert "does not serve workloads" in planned.findings[0].message
+    assert planned.wake_after
+
+
+def test_what_runs_goes_on_while_nothing_is_known_of_its_claims():
+    """A right that was taken away, or an API that goes, stops no training; nothing is added meanwhile."""
+    world = admitted(queued())
+    grown = queued({"chief": 1, "worker": 9}, generation=2)
+    standing = stand(grown, replace(world.observe(grown), no_workloads="forbidden"))
+
+    assert {job.name: job.replicas for job in standing.cluster.jobs} == {"chief": 1, "worker": 2}
+    assert not standing.cluster.suspend
+
+
+def test_name_of_another_is_an_obstacle():
+    """The Workload of a deleted TFCluster of the same name goes first."""
+    cluster, world = queued(), InMemoryWorld()
+    owner = {"apiVersion": naming.API_VERSION, "kind": naming.KIND, "name": "demo", "uid": "old", "controller": True}
+    about = {"name": FIRST, "labels": {naming.LABEL_CLUSTER: "demo"}, "ownerReferences": [owner]}
+    world.create(KIND, {"metadata": about, "spec": {"podSets": []}})
+    planned = world.plan(cluster)
+
+    assert not any(isinstance(one, CreateWorkload) for one in planned.actions)
+    assert planned.findings[0].reason == reasons.WAITING_FOR_PREDECESSOR
+
+
+# --- priorities
+
+
+@pytest.mark.parametrize("priority", ["urgent", ""])
+def test_priority_is_the_label_s_or_the_pods(priority: str):
+    """Kueue's own class by the label; else that of the chief's pods, or of the first that has one."""
+    template = {"spec": {"containers": [{"name": "t"}], "priorityClassName": "high"}}
+    cluster = queued({"ps": 1, "worker": {"template": template}}, priority=priority)
+    (create,) = [one for one in InMemoryWorld().plan(cluster).actions if isinstance(one, CreateWorkload)]
+
+    assert (create.claim.priority_class, create.claim.priority_of_pods) == (
+        (priority, False) if priority else ("high", True)
+    )
+
+
+def test_ledger_keeps_the_grants():
+    """A restarted operator goes on with the epochs."""
+    known = Ledger(granted={"worker": 2}, regrants=3, verdict=Verdict("Failed", "TaskFailed", "words"))
+    written = {"internal": json.loads(json.dumps(ledger.internal_fields(known)))}
+    assert (ledger.read(written).granted, ledger.read(written).regrants) == ({"worker": 2}, 3)

@@ -111,6 +111,9 @@ test-versions: .venv $(OPERATOR)/.complete ## the core of the integration tests 
 	for minor in $(MINORS); do echo "== Kubernetes $$minor" && TFCLUSTER_KUBERNETES_MINOR=$$minor \
 	  TFCLUSTER_OPERATOR_PYTHON=$(OPERATOR)/bin/python $(PYTEST) $(PARALLEL) $(CORE) || exit 1; done
 
+test-sharing: .venv $(OPERATOR)/.complete ## TFClusters in the queues of the real Kueue, on simulated nodes
+	TFCLUSTER_OPERATOR_PYTHON=$(OPERATOR)/bin/python $(PYTEST) $(PARALLEL) tests/sharing
+
 chart: lint-chart
 	$(PYTEST) $(PARALLEL) tests/chart
 

@@ -24,6 +24,7 @@ COREDNS_SOURCE = HERE / "coredns"
 PAUSE_IMAGE_NAME = "localhost/pause:1"
 
 KWOK = "sigs.k8s.io/kwok@v0.8.0"
+KUEUE = "sigs.k8s.io/kueue@v0.19.0"
 HELM = "helm.sh/helm/v4/cmd/helm@v4.3.1"
 
 KWOK_STAGES = (
@@ -165,6 +166,25 @@ def kwok() -> Path:
 
     key = content_hash(KWOK, *KWOK_STAGES)
     return cached("kwok", key, build, usually="1 min", why="the simulator of nodes for tests of scale")
+
+
+def kueue() -> Path:
+    """Return the folder that holds `kueue`, its definitions in `crds/`, and `webhooks.yaml`."""
+
+    def build(folder: Path) -> None:
+        # NB: `go install` would ask which versions there are; inside its own module nothing has to be resolved.
+        source = Path(run_go(["mod", "download", "-json", KUEUE]).split('"Dir": "')[1].split('"')[0])
+        run_go(
+            ["build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", folder / "kueue", "./cmd/kueue"],
+            folder=source,
+        )
+        components = source / "config" / "components"
+        (folder / "crds").mkdir()
+        for definition in (components / "crd" / "bases").glob("*.yaml"):
+            (folder / "crds" / definition.name).write_text(definition.read_text())
+        (folder / "webhooks.yaml").write_text((components / "webhook" / "manifests.yaml").read_text())
+
+    return cached("kueue", content_hash(KUEUE), build, usually="6 min", why="the queues that TFClusters wait in")
 
 
 def pause_image() -> Path:

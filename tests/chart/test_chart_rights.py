@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from rendering import Helm, Object, look, of_kind, the_only
-from support.rbac import INSTALL_CHECK_RULES, OPERATOR_RULES
+from support.rbac import INSTALL_CHECK_RULES, OPERATOR_RULES, QUEUE_RULES
 
 #: API group, resource: verbs.  Whoever changes this list changes what a stolen token is worth.
 RULES = {
@@ -17,7 +17,15 @@ RULES = {
     ("networking.k8s.io", "networkpolicies"): ["create", "delete", "list", "patch", "watch"],
     ("policy", "poddisruptionbudgets"): ["create", "delete", "list", "patch", "watch"],
     ("scheduling.k8s.io", "podgroups"): ["create", "delete", "list", "patch", "watch"],
+    ("kueue.x-k8s.io", "workloads"): ["create", "delete", "list", "patch", "watch"],
+    ("kueue.x-k8s.io", "workloads/status"): ["patch"],
     ("", "events"): ["create"],
+}
+#: What it reads in no namespace, and that tells it nothing of anybody's secrets.
+CLUSTER_WIDE = {
+    ("kueue.x-k8s.io", "resourceflavors"): ["list", "watch"],
+    ("kueue.x-k8s.io", "workloadpriorityclasses"): ["get"],
+    ("scheduling.k8s.io", "priorityclasses"): ["get"],
 }
 VIEWER_RULES = {
     ("tfcluster.dev", "tfclusters"): ["get", "list", "watch"],
@@ -77,6 +85,7 @@ def aggregated_to(role: Object) -> list[str]:
 def test_rules_are_those_of_the_tests():
     """The integration tests run the operator with the rights that the chart gives."""
     assert {(group, kind): list(verbs) for group, kind, verbs in OPERATOR_RULES} == RULES
+    assert {(group, kind): list(verbs) for group, kind, verbs in QUEUE_RULES} == CLUSTER_WIDE
 
 
 @pytest.mark.parametrize(
@@ -100,12 +109,22 @@ def test_rights_are_given_per_namespace(helm: Helm, values, namespaces):
         assert_binds(binding, role, objects)
 
 
+def test_queues_of_namespaces_are_read_on_demand(helm: Helm):
+    """Where the operator watches namespaces, it reads nothing outside of them unless somebody says so."""
+    objects = helm.render({"rbac": {"readQueues": True}, "aggregateRoles": False})
+
+    role = the_only(objects, "ClusterRole")
+    assert rights(role) == CLUSTER_WIDE
+    assert_binds(the_only(objects, "ClusterRoleBinding"), role, objects)
+    assert [rights(one) for one in for_clusters(objects, "Role")] == [RULES]
+
+
 def test_rights_are_given_cluster_wide_on_demand(helm: Helm):
     """Cluster-wide, the operator has the same rules, in one ClusterRole."""
     objects = helm.render({"clusterWide": True, "aggregateRoles": False})
 
     role = the_only(objects, "ClusterRole")
-    assert rights(role) == RULES
+    assert rights(role) == RULES | CLUSTER_WIDE
     assert aggregated_to(role) == []
     assert_binds(the_only(objects, "ClusterRoleBinding"), role, objects)
     assert not for_clusters(objects, "Role")

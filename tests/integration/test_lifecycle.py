@@ -284,6 +284,7 @@ def test_scope_of_two_namespaces(world, operator, new_namespace, objects):
 
 #: Checked by the API server on the create of an object that blocks its owner's deletion; never a request of its own.
 IMPLIED = {("tfclusters/finalizers", "update")}
+OF_SHARING = {"scheduling.k8s.io", "kueue.x-k8s.io"}
 
 
 def test_rights_used_are_the_rights_granted(world, operator, audit, kubelet):
@@ -293,12 +294,16 @@ def test_rights_used_are_the_rights_granted(world, operator, audit, kubelet):
     operator.start()
     live_through_everything(world, kubelet)
     operator.kill()
-    # NB: those on PodGroups are used only where the server has them: test_gangs.py looks at those.
-    granted = {(target, verb) for _, target, verbs in OPERATOR_RULES for verb in verbs if target != "podgroups"}
+    # NB: others are used only where the server has such objects: test_gangs.py and tests/sharing look at those.
+    granted = {(target, verb) for group, target, verbs in OPERATOR_RULES for verb in verbs if group not in OF_SHARING}
 
     def requests() -> list[Request]:
         of_operator = audit.since(position, user=OPERATOR_USER)
-        return [request for request in of_operator if request.resource not in {"", "podgroups"}]
+        return [
+            request
+            for request in of_operator
+            if request.resource not in {"", "podgroups", "workloads", "resourceflavors"}
+        ]
 
     used = eventually(
         lambda: {(request.target, request.verb) for request in requests()},

@@ -21,7 +21,16 @@ OPERATOR_RULES: Final = (
     ("networking.k8s.io", "networkpolicies", ("create", "delete", "list", "patch", "watch")),
     ("policy", "poddisruptionbudgets", ("create", "delete", "list", "patch", "watch")),
     ("scheduling.k8s.io", "podgroups", ("create", "delete", "list", "patch", "watch")),
+    ("kueue.x-k8s.io", "workloads", ("create", "delete", "list", "patch", "watch")),
+    ("kueue.x-k8s.io", "workloads/status", ("patch",)),
     ("", "events", ("create",)),
+)
+
+#: What it reads besides that is in no namespace, where TFClusters wait in queues.
+QUEUE_RULES: Final = (
+    ("kueue.x-k8s.io", "resourceflavors", ("list", "watch")),
+    ("kueue.x-k8s.io", "workloadpriorityclasses", ("get",)),
+    ("scheduling.k8s.io", "priorityclasses", ("get",)),
 )
 
 #: All that the check of ``helm test`` needs.
@@ -44,7 +53,10 @@ def grant_operator_rights(objects: Objects, *, user: str = OPERATOR_USER) -> Non
         user: who gets the rights.
     """
     meta = {"metadata": {"name": user}}
-    rules = [{"apiGroups": [group], "resources": [kind], "verbs": list(verbs)} for group, kind, verbs in OPERATOR_RULES]
+    rules = [
+        {"apiGroups": [group], "resources": [kind], "verbs": list(verbs)}
+        for group, kind, verbs in (*OPERATOR_RULES, *QUEUE_RULES)
+    ]
     reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": user}
     subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}
     for kind, body in (

@@ -1,0 +1,461 @@
+"""TFClusters in the queues of the real Kueue, on a simulated node of 64 processors."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from conftest import create_namespace, delete_namespace, install_crd, no_traceback
+from kubernetes import client, config
+from support.audit import AuditLog, Request
+from support.manifests import tfcluster
+from support.objects import (
+    CLUSTER_QUEUES,
+    FLAVORS,
+    LOCAL_QUEUES,
+    PODS,
+    TFCLUSTERS,
+    WORKLOAD_PRIORITIES,
+    WORKLOADS,
+    Object,
+    Objects,
+)
+from support.operator_process import OperatorProcess
+from support.rbac import OPERATOR_RULES, OPERATOR_USER, QUEUE_RULES, grant_operator_rights
+from support.waiting import eventually
+from support.world import World
+
+if TYPE_CHECKING:
+    from local_kubernetes.control_plane import ControlPlane
+
+QUEUE = "kueue.x-k8s.io/queue-name"
+PRIORITY = "kueue.x-k8s.io/priority-class"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """A server of its own, at first without Kueue."""
+    from local_kubernetes.control_plane import start
+
+    with start(tmp_path_factory.mktemp("kueue"), kwok_nodes=1) as plane:
+        yield plane
+
+
+@pytest.fixture(scope="module")
+def everything(server: ControlPlane) -> Objects:
+    """The administrator's access, on a server that knows the TFCluster kind."""
+    configuration = client.Configuration()
+    config.load_kube_config(str(server.kubeconfig), client_configuration=configuration)
+    objects = Objects(client.ApiClient(configuration))
+    install_crd(objects)
+    grant_operator_rights(objects)
+    return objects
+
+
+@pytest.fixture(scope="module")
+def running(
+    server: ControlPlane, everything: Objects, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[OperatorProcess]:
+    """The operator, from before there is Kueue."""
+    del everything
+    kubeconfig = Path(server.kubeconfig_for(OPERATOR_USER))
+    process = OperatorProcess(kubeconfig=kubeconfig, log=tmp_path_factory.mktemp("operator") / "operator.log")
+    process.start()
+    with no_traceback(process):
+        yield process
+    process.stop()
+
+
+@pytest.fixture(scope="module")
+def kueue(server: ControlPlane, running: OperatorProcess) -> None:
+    """From here on there is Kueue."""
+    from local_kubernetes.kueue import start
+
+    del running
+    start(server)
+
+
+@pytest.fixture
+def home(everything: Objects, running: OperatorProcess) -> Iterator[World]:
+    """A namespace of the test's own."""
+    del running
+    name = f"test-{uuid.uuid4().hex[:8]}"
+    create_namespace(everything, name)
+    yield World(everything, name)
+    delete_namespace(everything, name)
+    eventually(lambda: everything.list(PODS, name), lambda left: not left, what="the node is free again", within=60)
+
+
+class Team:
+    """A namespace with a queue of its own, for so many processors."""
+
+    def __init__(self, world: World, cpu: int, *, flavors: dict[str, int] | None = None, **spec: Any) -> None:
+        self.world = world
+        self.objects = world.objects
+        self.queue = world.namespace
+        quotas = (
+            {world.namespace: cpu} if flavors is None else {f"{world.namespace}-{k}": v for k, v in flavors.items()}
+        )
+        for flavor in quotas:
+            self.objects.create(FLAVORS, "", {"metadata": {"name": flavor}, "spec": {}})
+        of_flavors = [
+            {"name": flavor, "resources": [{"name": "cpu", "nominalQuota": quota}]} for flavor, quota in quotas.items()
+        ]
+        self.spec = {
+            "namespaceSelector": {},
+            "resourceGroups": [{"coveredResources": ["cpu"], "flavors": of_flavors}],
+            **spec,
+        }
+        self.objects.create(CLUSTER_QUEUES, "", {"metadata": {"name": self.queue}, "spec": self.spec})
+        body = {"metadata": {"name": "team"}, "spec": {"clusterQueue": self.queue}}
+        self.objects.create(LOCAL_QUEUES, world.namespace, body)
+
+    def change_quota(self, cpu: int) -> None:
+        """Change the quota of the only flavor."""
+        flavors = [{"name": self.queue, "resources": [{"name": "cpu", "nominalQuota": cpu}]}]
+        groups = [{"coveredResources": ["cpu"], "flavors": flavors}]
+        self.objects.patch(CLUSTER_QUEUES, "", self.queue, {"spec": {"resourceGroups": groups}})
+
+    def launch(self, name: str, workers: int, *, priority: str = "", queue: str = "team", **spec: Any) -> Object:
+        """Create a TFCluster whose workers ask for a processor each."""
+        labels = {QUEUE: queue, **({PRIORITY: priority} if priority else {})}
+        builder = tfcluster(name).metadata(labels=labels).spec(failedPodsHistoryLimit=0, **spec)
+        return self.world.apply(builder.job("worker", **asking(workers)).build())
+
+    def workloads(self, cluster: str = "") -> dict[str, Object]:
+        """Give the Workloads that there are, of one cluster or of all."""
+        found = {one["metadata"]["name"]: one for one in self.objects.list(WORKLOADS, self.world.namespace)}
+        return {name: one for name, one in found.items() if name.startswith(f"tfcluster-{cluster}")}
+
+    def admitted(self, cluster: str) -> dict[str, str]:
+        """Give the status of the condition Admitted of each Workload of a cluster."""
+        return {name: condition(one, "Admitted") for name, one in self.workloads(f"{cluster}.").items()}
+
+    def used(self) -> str:
+        """Tell how many processors of the quota are used, as Kueue counts."""
+        status = self.objects.get(CLUSTER_QUEUES, "", self.queue)["status"]
+        return sum(int(one["total"]) for of in status["flavorsUsage"] for one in of["resources"])
+
+    def await_ready(self, cluster: str) -> None:
+        """Return when all tasks of a cluster work."""
+        self.world.await_condition(cluster, "Ready", status="True")
+
+    def await_waiting(self, cluster: str) -> str:
+        """Return why a cluster waits for quota, once it does."""
+        return str(self.world.await_condition(cluster, "Ready", status="False", reason="WaitingForQuota")["message"])
+
+
+def asking(replicas: int, cpu: int = 1, **fields: Any) -> Object:
+    """Declare tasks that ask for so many processors each."""
+    container = {"name": "tensorflow", "image": "image:1", "resources": {"requests": {"cpu": str(cpu)}}}
+    return {"replicas": replicas, "template": {"spec": {"containers": [container]}}, **fields}
+
+
+def condition(workload: Object, kind: str) -> str:
+    """Give the status of a condition of a Workload, "" where there is none."""
+    conditions = workload.get("status", {}).get("conditions", ())
+    return next((one["status"] for one in conditions if one["type"] == kind), "")
+
+
+@pytest.fixture
+def team(kueue: None, home: World) -> Iterator[Team]:
+    """A queue for four processors."""
+    del kueue
+    yield from _team(home, 4)
+
+
+def _team(home: World, cpu: int, **spec: Any) -> Iterator[Team]:
+    team = Team(home, cpu, **spec)
+    yield team
+    for one in home.objects.list(TFCLUSTERS, home.namespace):
+        home.remove(one["metadata"]["name"])
+    eventually(team.workloads, lambda left: not left, what="the Workloads are gone", within=60)
+    home.objects.delete(LOCAL_QUEUES, home.namespace, "team")
+    home.objects.delete(CLUSTER_QUEUES, "", team.queue)
+
+
+@pytest.fixture
+def urgent(everything: Objects, kueue: None) -> str:
+    """A priority above that of who says nothing."""
+    del kueue
+    name = f"urgent-{uuid.uuid4().hex[:8]}"
+    everything.create(WORKLOAD_PRIORITIES, "", {"metadata": {"name": name}, "value": 1000})
+    return name
+
+
+def test_cluster_waits_until_there_is_kueue(home, request):
+    """Nothing starts outside of the queue; the operator notices by itself when Kueue is installed."""
+    manifest = tfcluster("early").metadata(labels={QUEUE: "team"}).job("worker", **asking(1)).build()
+    home.apply(manifest)
+    told = home.await_condition("early", "Ready", status="False", reason="QueueUnavailable")["message"]
+    assert "the API server does not serve workloads of kueue.x-k8s.io" in told
+    assert home.pods_of("early") == {}
+
+    request.getfixturevalue("kueue")
+    Team(home, 1)
+    eventually(lambda: home.condition("early", "Ready")["status"], lambda s: s == "True", what="it runs", within=120)
+
+
+def test_second_cluster_waits_for_the_first_one_s_quota(team):
+    """Three of four processors each: the second has no pod, says what lacks, and starts when the first is gone."""
+    team.launch("first", 3)
+    team.await_ready("first")
+    team.launch("second", 3)
+    told = eventually(
+        lambda: team.await_waiting("second"), lambda words: "insufficient" in words, what="Kueue's words are told"
+    )
+    assert "2 more needed" in told
+    assert team.world.pods_of("second") == {}
+    assert team.used() == 3
+
+    team.world.remove("first")
+    team.await_ready("second")
+
+
+def test_finished_cluster_gives_its_quota_back(team):
+    """Its Workload is finished, and the next in line runs."""
+    team.launch("first", 4, successPolicy={"jobs": ["worker"]})
+    team.await_ready("first")
+    team.launch("second", 4)
+    team.await_waiting("second")
+    for pod in team.world.pods_of("first"):
+        end = {"status": {"phase": "Succeeded", "conditions": [{"type": "Ready", "status": "False"}]}}
+        team.objects.request("PATCH", PODS.path(team.world.namespace, pod, "status"), end, content=MERGE)
+
+    team.await_ready("second")
+    assert condition(team.workloads()["tfcluster-first.0"], "Finished") == "True"
+
+
+MERGE = "application/merge-patch+json"
+
+
+def test_growth_asks_first_and_shrinking_gives_back(team):
+    """What runs is not touched, and the quota is never exceeded."""
+    team.launch("c", 2)
+    team.await_ready("c")
+    uids = {name: team.world.uid(name) for name in ("c-worker-0", "c-worker-1")}
+    team.world.scale("c", replicas=6)
+    assert "4 more" not in team.await_waiting("c")
+    assert set(team.world.pods_of("c")) == set(uids)
+
+    team.world.scale("c", replicas=4)
+    team.await_ready("c")
+    assert team.used() == 4
+    assert team.admitted("c") == {"tfcluster-c.0": "True", "tfcluster-c.1": "True"}
+    assert {name: team.world.uid(name) for name in uids} == uids
+
+    team.world.scale("c", replicas=1)
+    eventually(team.used, lambda used: used == 1, what="the quota is free")
+    team.await_ready("c")
+    assert team.world.uid("c-worker-0") == uids["c-worker-0"]
+
+    team.world.scale("c", replicas=3)
+    team.await_ready("c")
+    eventually(team.used, lambda used: used == 3, what="it is asked for again")
+
+
+def test_more_urgent_cluster_takes_the_quota(home, kueue, urgent):
+    """The other's pods go, it says why, and it runs again when there is room."""
+    del kueue
+    teams = _team(home, 4, preemption={"withinClusterQueue": "LowerPriority"})
+    team = next(teams)
+    team.launch("patient", 3)
+    team.await_ready("patient")
+    team.launch("urgent", 3, priority=urgent)
+    team.await_ready("urgent")
+    eventually(lambda: team.world.pods_of("patient"), lambda pods: not pods, what="its pods are gone")
+    team.await_waiting("patient")
+    assert team.used() == 3
+    team.world.await_event("patient", "QuotaWithdrawn")
+
+    team.world.remove("urgent")
+    team.await_ready("patient")
+    assert list(teams) == []
+
+
+def test_growth_that_is_preempted_leaves_the_rest_alone(home, kueue, urgent):
+    """The tasks that were added go; those that were there first stay."""
+    del kueue
+    teams = _team(home, 4, preemption={"withinClusterQueue": "LowerPriority"})
+    team = next(teams)
+    team.launch("elastic", 2)
+    team.await_ready("elastic")
+    first = {name: team.world.uid(name) for name in ("elastic-worker-0", "elastic-worker-1")}
+    team.world.scale("elastic", replicas=4)
+    team.await_ready("elastic")
+    epoch = team.world.status("elastic")["epoch"]
+
+    team.launch("urgent", 2, priority=urgent)
+    team.await_ready("urgent")
+    team.await_waiting("elastic")
+    assert {name: team.world.uid(name) for name in team.world.pods_of("elastic")} == first
+    assert team.world.status("elastic")["epoch"] > epoch
+
+    team.world.remove("urgent")
+    team.await_ready("elastic")
+    assert list(teams) == []
+
+
+def test_workload_that_is_deactivated_stops_the_cluster(team):
+    """Until somebody activates it again."""
+    team.launch("c", 2)
+    team.await_ready("c")
+    team.world.patch(WORKLOADS, "tfcluster-c.0", {"spec": {"active": False}})
+    eventually(lambda: team.world.pods_of("c"), lambda pods: not pods, what="its pods are gone")
+    eventually(team.used, lambda used: used == 0, what="its quota is free")
+    assert "deactivated" in eventually(
+        lambda: team.await_waiting("c"), lambda words: "deactivated" in words, what="it says so"
+    )
+
+    team.world.patch(WORKLOADS, "tfcluster-c.0", {"spec": {"active": True}})
+    team.await_ready("c")
+
+
+def test_edit_of_what_the_pods_ask_for_waits_in_line_again(team):
+    """No template gets around the quota."""
+    team.launch("c", 2)
+    team.await_ready("c")
+    team.world.edit("c", {"jobs": {"worker": asking(2, cpu=3)}})
+    team.await_waiting("c")
+    eventually(lambda: team.world.pods_of("c"), lambda pods: not pods, what="its pods are gone")
+    eventually(team.used, lambda used: used == 0, what="its quota is free")
+
+    team.world.edit("c", {"jobs": {"worker": asking(2, cpu=2)}})
+    team.await_ready("c")
+    assert team.used() == 4
+
+
+def test_queue_grants_fewer_workers(team):
+    """Between minTasks and replicas, and the rest as room appears."""
+    team.launch("other", 1)
+    team.await_ready("other")
+    team.launch("elastic", 5, scheduling={"gang": {"minTasks": {"worker": 2}}})
+    eventually(
+        lambda: set(team.admitted("elastic").items()), lambda of: ("tfcluster-elastic.0", "True") in of, what="a part"
+    )
+    eventually(lambda: len(team.world.pods_of("elastic")), lambda count: count == 3, what="three workers")
+    assert team.used() == 4
+
+    team.world.remove("other")
+    eventually(lambda: len(team.world.pods_of("elastic")), lambda count: count == 4, what="a fourth worker")
+    assert team.used() == 4
+
+
+def test_flavor_says_where_the_pods_run(home, kueue):
+    """Its node labels and tolerations are in the pods; what has no room in the first flavor runs in the second."""
+    del kueue
+    teams = _team(home, 0, flavors={"a": 2, "b": 2})
+    team = next(teams)
+    spec = {
+        "nodeLabels": {"type": "kwok"},
+        "tolerations": [{"key": "spot", "operator": "Exists", "effect": "NoSchedule"}],
+    }
+    team.objects.patch(FLAVORS, "", f"{team.queue}-b", {"spec": spec})
+    team.launch("first", 2)
+    team.await_ready("first")
+    team.launch("second", 2)
+    team.await_ready("second")
+
+    first = team.world.demand(PODS, "first-worker-0")["spec"]
+    second = team.world.demand(PODS, "second-worker-0")["spec"]
+    assert "nodeSelector" not in first
+    assert second["nodeSelector"] == {"type": "kwok"}
+    assert {"key": "spot", "operator": "Exists", "effect": "NoSchedule"} in second["tolerations"]
+    assert list(teams) == []
+
+
+def test_quota_that_is_lowered_holds_up_the_next(team):
+    """What runs goes on, as Kueue has it; nothing more is admitted."""
+    team.launch("c", 3)
+    team.await_ready("c")
+    team.change_quota(2)
+    team.launch("next", 1)
+    team.await_waiting("next")
+    assert team.used() == 3
+
+    team.world.remove("c")
+    team.await_ready("next")
+
+
+def test_operator_that_was_away_takes_in_what_was_decided(team, running, urgent):
+    """It is killed while Kueue evicts and admits."""
+    del urgent
+    team.launch("c", 3)
+    team.await_ready("c")
+    team.launch("next", 3)
+    team.await_waiting("next")
+    running.kill()
+    team.world.patch(WORKLOADS, "tfcluster-c.0", {"spec": {"active": False}})
+    running.start()
+
+    eventually(lambda: team.world.pods_of("c"), lambda pods: not pods, what="the pods of the evicted one are gone")
+    team.await_ready("next")
+
+
+def test_twenty_clusters_share_a_queue(home, kueue):
+    """Each of two or three processors, on a queue of five: the quota is never exceeded, and each has its turn."""
+    del kueue
+    teams = _team(home, 5)
+    team = next(teams)
+    most, stop = [0], threading.Event()
+
+    def watch() -> None:
+        while not stop.is_set():
+            pods = team.objects.list(PODS, home.namespace)
+            most.append(sum(one["status"].get("phase") not in {"Succeeded", "Failed"} for one in pods))
+            time.sleep(0.05)
+
+    watching = threading.Thread(target=watch)
+    watching.start()
+    names = [f"c{number:02}" for number in range(20)]
+    for number, name in enumerate(names):
+        team.launch(name, 2 + number % 2)
+    waiting = set(names)
+    try:
+        while waiting:
+            done = eventually(
+                lambda: {n for n in waiting if home.condition(n, "Ready")["status"] == "True"}, what="somebody's turn"
+            )
+            for name in done:
+                home.remove(name)
+            waiting -= done
+    finally:
+        stop.set()
+        watching.join()
+    assert max(most) <= 5
+    assert list(teams) == []
+
+
+def test_deleted_cluster_leaves_nothing(team):
+    """The garbage collector takes its Workloads, and the quota is free."""
+    team.launch("c", 4)
+    team.await_ready("c")
+    team.world.remove("c")
+
+    eventually(team.workloads, lambda left: not left, what="the Workloads are gone")
+    eventually(team.used, lambda used: used == 0, what="the quota is free")
+
+
+def test_rights_on_workloads_are_all_used(team, server, everything, running):
+    """Each right that the operator has on Kueue's objects was used above, and it asked for no other."""
+    team.launch("c", 1)
+    team.await_ready("c")
+    running.kill()  # a watch is logged when it ends
+    audit = AuditLog(Path(server.audit_log), everything)
+    of_kueue = "kueue.x-k8s.io"
+    granted = {(t, v) for group, t, verbs in (*OPERATOR_RULES, *QUEUE_RULES) for v in verbs if group == of_kueue}
+
+    def requests() -> list[Request]:
+        kinds = {"workloads", "resourceflavors", "workloadpriorityclasses"}
+        return [one for one in audit.since(0, user=OPERATOR_USER) if one.resource in kinds]
+
+    eventually(
+        lambda: {(one.target, one.verb) for one in requests()}, lambda used: used == granted, what="each right was used"
+    )
+    assert [str(one) for one in requests() if one.code == 403] == []
+    running.start()

@@ -92,7 +92,7 @@ def test_queued_cluster_asks_and_has_no_pods():
     assert body["apiVersion"] == "kueue.x-k8s.io/v1beta2"
     assert body["spec"]["queueName"] == "team"
     worker = body["spec"]["podSets"][1]["template"]["spec"]
-    assert worker["containers"] == [{"name": "task", "image": "image:1", "resources": {"requests": {"cpu": "2"}}}]
+    assert worker["containers"] == [{"name": "task", "resources": {"requests": {"cpu": "2"}}}]
     assert body["metadata"]["ownerReferences"][0]["name"] == "demo"
     says = told(world, cluster)
     assert says["Ready"][:2] == ("False", reasons.WAITING_FOR_QUOTA)
@@ -325,7 +325,7 @@ def test_template_that_asks_for_more_waits_again():
     world = admitted(queued({"worker": asking("1", 2)}))
     uid = world.objects[KIND, FIRST]["metadata"]["uid"]
     harmless = asking("1", 2)
-    harmless["template"] = {**harmless["template"], "metadata": {"labels": {"team": "vision"}}}
+    harmless["template"]["spec"]["containers"][0]["image"] = "image:2"
     run(world, queued({"worker": harmless}, generation=2))
     assert world.objects[KIND, FIRST]["metadata"]["uid"] == uid
 

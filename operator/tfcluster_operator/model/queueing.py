@@ -35,7 +35,7 @@ _JUDGED: Final = (
 )
 #: Stands before the least number of pods in an annotation.
 _AT_LEAST: Final = ":"
-_JUDGED_OF_CONTAINERS: Final = ("name", "image", "resources", "restartPolicy")
+_JUDGED_OF_CONTAINERS: Final = ("name", "resources", "restartPolicy")
 
 
 class Turn(Enum):

@@ -416,14 +416,15 @@ def test_twenty_clusters_share_a_queue(home, kueue):
     for number, name in enumerate(names):
         team.launch(name, 2 + number % 2)
     waiting = set(names)
+
+    def having_their_turn() -> set[str]:
+        return {name for name in waiting if home.condition(name, "Ready")["status"] == "True"}
+
     try:
         while waiting:
-            done = eventually(
-                lambda: {n for n in waiting if home.condition(n, "Ready")["status"] == "True"}, what="somebody's turn"
-            )
-            for name in done:
+            for name in eventually(having_their_turn, what="somebody's turn"):
                 home.remove(name)
-            waiting -= done
+                waiting.discard(name)
     finally:
         stop.set()
         watching.join()

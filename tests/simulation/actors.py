@@ -152,9 +152,25 @@ def ask_for_less(world: World) -> None:
         world.kube.patch("podgroups", NAMESPACE, one["metadata"]["name"], change, user="somebody")
 
 
+def leave_no_quota(world: World) -> None:
+    """Let the queue have nothing to grant."""
+    world.queue.set_quota(0)
+
+
+def grant(pods: int) -> Callable[[World], None]:
+    """Let the queue have quota for so many pods."""
+    return lambda world: world.queue.set_quota(pods)
+
+
+def preempt(world: World) -> None:
+    """Let the queue take back all that it granted, and have nothing more."""
+    world.queue.quota = 0
+    world.queue.take_back()
+
+
 def strip_labels(world: World) -> None:
     """Take the operator's labels off all its objects."""
-    for kind in ("pods", "services", "networkpolicies", "poddisruptionbudgets", "podgroups", "configmaps"):
+    for kind in ("pods", "services", "networkpolicies", "poddisruptionbudgets", "podgroups", "workloads", "configmaps"):
         for found in world.kube.list(kind, NAMESPACE):
             ours = [label for label in found["metadata"].get("labels") or {} if label.startswith("tfcluster.dev/")]
             forged = found["metadata"]["name"] == dialect.RESOLVER and not dialect.is_our_copy(found)
@@ -303,7 +319,15 @@ def _strip_owners(world: World) -> None:
 
 def _see_late(world: World) -> None:
     """Let every watch of the operator lag behind."""
-    for resource in ("pods", "configmaps", "networkpolicies", "poddisruptionbudgets", "podgroups", "services"):
+    for resource in (
+        "pods",
+        "configmaps",
+        "networkpolicies",
+        "poddisruptionbudgets",
+        "podgroups",
+        "workloads",
+        "services",
+    ):
         world.faults.see_late(resource, 3.0)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any, Final
 from properties.test_isolation_evaluated import selects
 from simulation import dialect, snapshot
 from simulation.plans import Line, Plan, Write, stable
+from simulation.queue import granted
 from simulation.world import Moment
 
 from tfcluster_resolver import contract
@@ -264,6 +265,33 @@ def mistold(history: Sequence[Any], moments: Mapping[int, Moment]) -> Iterator[s
                 right = own and contract.tf_config(view, job=own.job, index=own.index, address=own.address)
             if said != right:
                 yield f"{metadata['name']} has TF_CONFIG {said}, not {right}, at revision {revision}"
+
+
+def unpaid(history: Sequence[Any], moments: Mapping[int, Moment]) -> Iterator[str]:
+    """Name each revision at which, by the operator, a cluster in a queue had more pods than quota."""
+    queued: set[str] = set()
+    alive: dict[str, set[str]] = defaultdict(set)
+    quota: dict[str, dict[str, int]] = defaultdict(dict)
+    for revision, kind, resource, body in history:
+        metadata = body["metadata"]
+        if resource == "tfclusters":
+            waits = "kueue.x-k8s.io/queue-name" in (metadata.get("labels") or {})
+            (queued.add if waits and kind != "DELETED" else queued.discard)(metadata["uid"])
+        if resource not in {"pods", "workloads"}:
+            continue
+        by_operator = moments[revision].user == dialect.OPERATOR
+        owner = next((one["uid"] for one in metadata.get("ownerReferences") or () if one.get("controller")), "")
+        if resource == "pods":
+            over = kind == "DELETED" or body["status"].get("phase") in {"Succeeded", "Failed"}
+            (alive[owner].discard if over else alive[owner].add)(metadata["uid"])
+            by_operator = by_operator and kind == "ADDED"
+        elif kind != "DELETED":
+            quota[owner][metadata["name"]] = granted(body)
+        elif by_operator:
+            # NB: who deletes one behind the operator's back takes the quota from under the pods.
+            quota[owner].pop(metadata["name"], None)
+        if owner in queued and by_operator and len(alive[owner]) > sum(quota[owner].values()):
+            yield f"{len(alive[owner])} pods and quota for {sum(quota[owner].values())} at revision {revision}"
 
 
 # --- does the status tell the truth?

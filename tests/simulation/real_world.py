@@ -17,6 +17,7 @@ from support.objects import (
     PODS,
     SERVICES,
     TFCLUSTERS,
+    WORKLOADS,
     Objects,
 )
 from support.pods import StandInKubelet
@@ -27,6 +28,7 @@ _KINDS: Final = {
     "networkpolicies": NETWORK_POLICIES,
     "poddisruptionbudgets": DISRUPTION_BUDGETS,
     "podgroups": POD_GROUPS,
+    "workloads": WORKLOADS,
     "configmaps": CONFIG_MAPS,
     "tfclusters": TFCLUSTERS,
 }

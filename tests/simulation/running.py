@@ -158,6 +158,7 @@ def _look_back(world: World, outcome: Outcome) -> None:
         *oracles.robbed(history, moments),
         *oracles.unprotected(history, moments),
         *oracles.mistold(history, moments),
+        *oracles.unpaid(history, moments),
         *departures.untold(history),
         *(f"{one} is not ours and is deleted" for one in world.trespasses),
     ]

@@ -11,7 +11,16 @@ from typing import Any, Final
 from simulation import dialect
 from simulation.plans import stable
 
-KINDS: Final = ("tfclusters", "services", "networkpolicies", "poddisruptionbudgets", "podgroups", "configmaps", "pods")
+KINDS: Final = (
+    "tfclusters",
+    "services",
+    "networkpolicies",
+    "poddisruptionbudgets",
+    "podgroups",
+    "workloads",
+    "configmaps",
+    "pods",
+)
 #: Counted by the API server over all writes, those that a fault adds too; and bookkeeping of who wrote what.
 _METADATA: Final = frozenset(
     {"uid", "resourceVersion", "creationTimestamp", "managedFields", "namespace", "generation"}

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from simulation import actors, dialect, older
 from simulation.dialect import CLUSTER, NAMESPACE
+from simulation.queue import granted
 from simulation.world import World
 
 Act = Callable[[World], None]
@@ -179,7 +180,16 @@ def _edit_second(**spec: Any) -> Act:
 
 def gone(world: World) -> bool:
     """Tell whether nothing of any cluster is left."""
-    kinds = ("tfclusters", "pods", "services", "networkpolicies", "poddisruptionbudgets", "podgroups", "configmaps")
+    kinds = (
+        "tfclusters",
+        "pods",
+        "services",
+        "networkpolicies",
+        "poddisruptionbudgets",
+        "podgroups",
+        "workloads",
+        "configmaps",
+    )
     return not any(world.kube.list(kind, NAMESPACE) for kind in kinds)
 
 
@@ -597,6 +607,33 @@ def _workloads() -> tuple[Workload, ...]:
             setup=actors.leave_no_room,
         ),
         Workload(
+            "queue",
+            (
+                Step(
+                    "waits",
+                    _declare_queued(_ELASTIC),
+                    both(_waits_for_quota, pods_are_only(), claims_are(c_0={"chief": 1, "worker": 3})),
+                ),
+                Step("deleted", _delete("workloads", "tfcluster-c.0"), both(_waits_for_quota, has_claims(1))),
+                Step("granted", actors.grant(5), both(ready, pods_are(*_ELASTIC_TASKS))),
+                Step(
+                    "grows",
+                    _edit({"worker": {"replicas": 6}}),
+                    both(_waits_for_quota, pods_are_only(*_ELASTIC_TASKS), has_claims(2)),
+                ),
+                Step(
+                    "more", actors.grant(7), both(ready, pods_are(*_ELASTIC_TASKS, "worker-3", "worker-4", "worker-5"))
+                ),
+                Step("shrinks", _edit({"worker": {"replicas": 2}}), both(ready, _quota_used(3))),
+                Step("preempted", actors.preempt, both(_waits_for_quota, pods_are_only(), _quota_used(0))),
+                Step("again", actors.grant(7), both(ready, pods_are(*_ELASTIC_TASKS[:-1]))),
+                Step("suspend", _edit(suspend=True), both(says("Suspended", "True"), has_claims(0))),
+                Step("resume", _edit(suspend=False), both(ready, _quota_used(3))),
+                Step("ends", _exit(0, "chief-0"), both(over("Succeeded", "TasksSucceeded"), _quota_used(0))),
+            ),
+            setup=actors.leave_no_quota,
+        ),
+        Workload(
             "swapped pod",
             (
                 Step("create", _declare({"worker": job(2)}), ready),
@@ -692,6 +729,37 @@ def _is_replaced(pod: str) -> Until:
     )
 
 
+def _waits_for_quota(world: World) -> bool:
+    return says("Ready", "False", "WaitingForQuota")(world)
+
+
+def _declare_queued(jobs: Mapping[str, Any], **spec: Any) -> Act:
+    labels = {"kueue.x-k8s.io/queue-name": "team"}
+    return lambda world: world.declare({"jobs": dict(jobs), **spec}, labels=labels)
+
+
+def _quota_used(pods: int) -> Until:
+    """Make a test of for how many pods there is quota that is used."""
+    return lambda world: sum(granted(one) for one in world.kube.list("workloads", NAMESPACE)) == pods
+
+
+def has_claims(count: int) -> Until:
+    """Make a test of how many Workloads there are."""
+    return lambda world: len(world.kube.list("workloads", NAMESPACE)) == count
+
+
+def claims_are(**wanted: Mapping[str, int]) -> Until:
+    """Make a test of what the Workloads ask for: ``c_0`` is the first of cluster c."""
+    names = {f"tfcluster-{name.replace('_', '.')}": dict(counts) for name, counts in wanted.items()}
+
+    def until(world: World) -> bool:
+        found = world.kube.list("workloads", NAMESPACE)
+        asked = {one["metadata"]["name"]: one["spec"]["podSets"] for one in found}
+        return {name: {of["name"]: of["count"] for of in sets} for name, sets in asked.items()} == names
+
+    return until
+
+
 def _waits_for_room(world: World) -> bool:
     return says("Ready", "False", "WaitingForGang")(world)
 
@@ -712,7 +780,7 @@ def _delete_and_create(world: World) -> None:
 
 
 def _nothing_is_left(world: World) -> bool:
-    kinds = ("pods", "services", "networkpolicies", "poddisruptionbudgets", "podgroups", "configmaps")
+    kinds = ("pods", "services", "networkpolicies", "poddisruptionbudgets", "podgroups", "workloads", "configmaps")
     return not any(world.kube.list(kind, NAMESPACE) for kind in kinds)
 
 

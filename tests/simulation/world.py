@@ -12,6 +12,7 @@ from simulation.faults import Faults
 from simulation.nodes import Nodes
 from simulation.operator_process import Operator
 from simulation.plans import Plan
+from simulation.queue import Queue
 from simulation.truth import Truth
 
 from memory_kubernetes import Admission, Change, MemoryKubernetes, Record, Refusal
@@ -46,6 +47,7 @@ class World:
     recording: bool = False
     kube: MemoryKubernetes = field(init=False)
     nodes: Nodes = field(init=False)
+    queue: Queue = field(init=False)
     faults: Faults = field(init=False)
     operator: Operator = field(init=False)
     truth: Truth = field(init=False)
@@ -71,6 +73,7 @@ class World:
         self.kube.subscribers.append(self._time)
         self.kube.admission.append(self._note)
         self.nodes = Nodes(self.kube, self.now)
+        self.queue = Queue(self.kube, self.now)
         self.truth = Truth(self.kube, self.nodes, self.now)
         self.faults = Faults(self.plan, self.crash, recording=self.recording)
         self.operator = self.another_operator("a" if self.plan.action in dialect.ELECTED else "")
@@ -180,12 +183,18 @@ class World:
 
     # --- a user
 
-    def declare(self, spec: Mapping[str, Any], name: str = dialect.CLUSTER, namespace: str = dialect.NAMESPACE) -> None:
+    def declare(
+        self,
+        spec: Mapping[str, Any],
+        name: str = dialect.CLUSTER,
+        namespace: str = dialect.NAMESPACE,
+        labels: Mapping[str, str] | None = None,
+    ) -> None:
         """Create a TFCluster."""
         body = {
             "apiVersion": "tfcluster.dev/v1alpha1",
             "kind": "TFCluster",
-            "metadata": {"name": name},
+            "metadata": {"name": name, **({"labels": dict(labels)} if labels else {})},
             "spec": spec,
         }
         self.kube.create("tfclusters", namespace, body, user="user")

@@ -472,7 +472,8 @@ class Reconciler:
             verdict = kind in {ledger.SUCCEEDED, ledger.FAILED} and condition["status"] == "True"
             obstacle = reason in _OBSTACLES and kind in {"Ready", "UpToDate"}
             if (verdict or obstacle) and (kind, condition["status"], reason) not in known:
-                severity: events.Severity = "Normal" if kind == ledger.SUCCEEDED else "Warning"
+                fine = kind == ledger.SUCCEEDED or reason in _WAITS
+                severity: events.Severity = "Normal" if fine else "Warning"
                 await events.emit(self._client, cluster, severity=severity, reason=reason, message=condition["message"])
 
 
@@ -498,12 +499,18 @@ _OBSTACLES: Final = (
     reasons.REFUSED,
     reasons.REQUEST_FAILED,
     reasons.QUEUE_UNAVAILABLE,
+    reasons.WAITING_FOR_QUOTA,
+    reasons.WAITING_FOR_GANG,
     reasons.CONTENDED,
     reasons.OUTDATED_DEFINITION,
     reasons.WAITING_FOR_PREDECESSOR,
     reasons.STUCK_TERMINATING,
     reasons.ROLLOUT_STALLED,
 )
+
+
+#: What comes by itself, once others have gone.
+_WAITS: Final = (reasons.WAITING_FOR_QUOTA, reasons.WAITING_FOR_GANG)
 
 
 def _is_large(cluster: TFCluster) -> bool:

@@ -49,6 +49,8 @@ VERBS: Final = ("get", "list", "watch", "create", "update", "patch", "delete")
 WATCHED: Final = (naming.PLURAL, *(resource.plural for resource in wire.RESOURCES.values()))
 #: Those of them that a server need not serve.
 OPTIONAL: Final = tuple(resource.plural for resource in wire.RESOURCES.values() if resource.optional)
+#: Those of them that are in no namespace.
+CLUSTER_WIDE: Final = tuple(resource.plural for resource in wire.RESOURCES.values() if resource.cluster_wide)
 #: The code of a request that was not answered.
 NO_CODE: Final = "none"
 

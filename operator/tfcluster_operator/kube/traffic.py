@@ -13,7 +13,7 @@ import aiohttp
 from yarl import URL
 
 from tfcluster_operator.kube import clock as clocks
-from tfcluster_operator.kube.metrics import NO_CODE, OPTIONAL, WATCHED, Metrics
+from tfcluster_operator.kube.metrics import CLUSTER_WIDE, NO_CODE, OPTIONAL, WATCHED, Metrics
 
 _VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 #: What a server answers that does not have a kind, or keeps it from us.
@@ -72,7 +72,7 @@ class Traffic:
         self._elapsed = elapsed
         self._prefix = URL(server).path
         started = elapsed()
-        self._watched = {(kind, scope) for scope in scopes for kind in WATCHED}
+        self._watched = {(kind, None if kind in CLUSTER_WIDE else scope) for scope in scopes for kind in WATCHED}
         # NB: of what a server need not serve there may never be a watch.
         self._heard = {of: started for of in self._watched if of[0] not in OPTIONAL}
         self._opened: set[tuple[str, str | None]] = set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 import time
 from collections.abc import Callable, Mapping
@@ -67,6 +68,17 @@ class WritesUnderWay:
                 self.none.set()
 
 
+def _probed_socket(address: tuple[Any, ...]) -> socket.socket:
+    """Make a socket that notices within a minute that nobody is at the other end, also while nothing is sent."""
+    family, kind, protocol, *_ = address
+    made = socket.socket(family, kind, protocol)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
+        if (number := getattr(socket, option, None)) is not None:  # not every system has them
+            made.setsockopt(socket.IPPROTO_TCP, number, value)
+    return made
+
+
 def open_session(
     access: Access,
     *middlewares: aiohttp.ClientMiddlewareType,
@@ -86,7 +98,10 @@ def open_session(
     """
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(
-            limit=_CONNECTIONS + connections, ssl=access.context or True, keepalive_timeout=90
+            limit=_CONNECTIONS + connections,
+            ssl=access.context or True,
+            keepalive_timeout=90,
+            socket_factory=_probed_socket,
         ),
         request_class=aiohttp.ClientRequest if fence is None else _fenced(fence),
         **_options(access, middlewares),

@@ -6,6 +6,7 @@ Nothing here starts unless a test asks for it, so unit tests stay free of it.
 from __future__ import annotations
 
 import importlib.util
+import signal
 import subprocess
 import sys
 import uuid
@@ -39,6 +40,10 @@ pytest_plugins = ["support.skips"]
 # A busy machine makes no test fail: how long an example takes says nothing of the code.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # NB: whoever runs the tests in the background of a script has Ctrl-C ignored, and so has every program they start.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 TRACEBACK = "Traceback (most recent call last)"
 

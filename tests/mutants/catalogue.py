@@ -546,6 +546,22 @@ MUTANTS: Final = (
         plan=Plan("budgets"),
     ),
     Mutant(
+        name="a gang that others edited stays so",
+        file="model/drift.py",
+        old="if existing.min_count != wanted.min_count and not wanted.placed:",
+        new="if False:",
+        why="Somebody wants to see something run, and a part of the gang takes what the rest needs.",
+        plan=Plan("gang"),
+    ),
+    Mutant(
+        name="nobody waits for the gang",
+        file="model/gangs.py",
+        old='return [gang for gang in gangs.values() if gang.job in {"", wave_of(job)} and not gang.placed]',
+        new="return []",
+        why="Tasks that are no part of it take the places that it lacks.",
+        plan=Plan("gang"),
+    ),
+    Mutant(
         name="pods do not wait for their policies",
         file="model/tasks.py",
         old="return SERVICE, ISOLATION, *map(policy_gate, roster.unsettled), *of_job, RESOLVER, EVIDENCE",

@@ -48,7 +48,7 @@ def start(plane: ControlPlane, *, owner: str = "", **configuration: Any) -> None
 
     def established(found: dict[str, Any]) -> bool:
         ours = [one for one in found["items"] if one["spec"]["group"] == GROUP]
-        conditions = [one["status"].get("conditions", []) for one in ours]
+        conditions = [one["status"].get("conditions") or [] for one in ours]
         return bool(ours) and all(
             any(c["type"] == "Established" and c["status"] == "True" for c in of) for of in conditions
         )

@@ -42,7 +42,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """A server of its own, at first without Kueue."""
     from local_kubernetes.control_plane import start
 
-    with start(tmp_path_factory.mktemp("kueue"), kwok_nodes=1) as plane:
+    with start(tmp_path_factory.mktemp("kueue"), kwok_nodes=1, gangs=True) as plane:
         yield plane
 
 
@@ -91,6 +91,11 @@ def home(everything: Objects, running: OperatorProcess) -> Iterator[World]:
     eventually(lambda: everything.list(PODS, name), lambda left: not left, what="the node is free again", within=60)
 
 
+def made(kind: str, name: str, **fields: Any) -> Object:
+    """Make an object of Kueue's."""
+    return {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": kind, "metadata": {"name": name}, **fields}
+
+
 class Team:
     """A namespace with a queue of its own, for so many processors."""
 
@@ -102,7 +107,7 @@ class Team:
             {world.namespace: cpu} if flavors is None else {f"{world.namespace}-{k}": v for k, v in flavors.items()}
         )
         for flavor in quotas:
-            self.objects.create(FLAVORS, "", {"metadata": {"name": flavor}, "spec": {}})
+            self.objects.create(FLAVORS, "", made("ResourceFlavor", flavor, spec={}))
         of_flavors = [
             {"name": flavor, "resources": [{"name": "cpu", "nominalQuota": quota}]} for flavor, quota in quotas.items()
         ]
@@ -111,9 +116,8 @@ class Team:
             "resourceGroups": [{"coveredResources": ["cpu"], "flavors": of_flavors}],
             **spec,
         }
-        self.objects.create(CLUSTER_QUEUES, "", {"metadata": {"name": self.queue}, "spec": self.spec})
-        body = {"metadata": {"name": "team"}, "spec": {"clusterQueue": self.queue}}
-        self.objects.create(LOCAL_QUEUES, world.namespace, body)
+        self.objects.create(CLUSTER_QUEUES, "", made("ClusterQueue", self.queue, spec=self.spec))
+        self.objects.create(LOCAL_QUEUES, world.namespace, made("LocalQueue", "team", spec={"clusterQueue": self.queue}))
 
     def change_quota(self, cpu: int) -> None:
         """Change the quota of the only flavor."""
@@ -136,14 +140,24 @@ class Team:
         """Give the status of the condition Admitted of each Workload of a cluster."""
         return {name: condition(one, "Admitted") for name, one in self.workloads(f"{cluster}.").items()}
 
-    def used(self) -> str:
+    def await_used(self, cpu: int) -> None:
+        """Return when so many processors of the quota are used, as Kueue tells a moment later."""
+        eventually(self.used, lambda used: used == cpu, what=f"{cpu} processors of the quota are used")
+
+    def used(self) -> int:
         """Tell how many processors of the quota are used, as Kueue counts."""
         status = self.objects.get(CLUSTER_QUEUES, "", self.queue)["status"]
         return sum(int(one["total"]) for of in status["flavorsUsage"] for one in of["resources"])
 
     def await_ready(self, cluster: str) -> None:
-        """Return when all tasks of a cluster work."""
-        self.world.await_condition(cluster, "Ready", status="True")
+        """Return when all tasks of a cluster work, as it is declared now."""
+
+        def told() -> Object:
+            found = self.world.cluster(cluster)
+            newest = found.get("status", {}).get("observedGeneration") == found["metadata"]["generation"]
+            return {**self.world.condition(cluster, "Ready"), "newest": newest}
+
+        eventually(told, lambda said: said.get("status") == "True" and said["newest"], what=f"{cluster} is ready")
 
     def await_waiting(self, cluster: str) -> str:
         """Return why a cluster waits for quota, once it does."""
@@ -184,7 +198,7 @@ def urgent(everything: Objects, kueue: None) -> str:
     """A priority above that of who says nothing."""
     del kueue
     name = f"urgent-{uuid.uuid4().hex[:8]}"
-    everything.create(WORKLOAD_PRIORITIES, "", {"metadata": {"name": name}, "value": 1000})
+    everything.create(WORKLOAD_PRIORITIES, "", made("WorkloadPriorityClass", name, value=1000))
     return name
 
 
@@ -211,7 +225,7 @@ def test_second_cluster_waits_for_the_first_one_s_quota(team):
     )
     assert "2 more needed" in told
     assert team.world.pods_of("second") == {}
-    assert team.used() == 3
+    team.await_used(3)
 
     team.world.remove("first")
     team.await_ready("second")
@@ -245,18 +259,18 @@ def test_growth_asks_first_and_shrinking_gives_back(team):
 
     team.world.scale("c", replicas=4)
     team.await_ready("c")
-    assert team.used() == 4
+    team.await_used(4)
     assert team.admitted("c") == {"tfcluster-c.0": "True", "tfcluster-c.1": "True"}
     assert {name: team.world.uid(name) for name in uids} == uids
 
     team.world.scale("c", replicas=1)
-    eventually(team.used, lambda used: used == 1, what="the quota is free")
+    team.await_used(1)
     team.await_ready("c")
     assert team.world.uid("c-worker-0") == uids["c-worker-0"]
 
     team.world.scale("c", replicas=3)
     team.await_ready("c")
-    eventually(team.used, lambda used: used == 3, what="it is asked for again")
+    team.await_used(3)
 
 
 def test_more_urgent_cluster_takes_the_quota(home, kueue, urgent):
@@ -270,7 +284,7 @@ def test_more_urgent_cluster_takes_the_quota(home, kueue, urgent):
     team.await_ready("urgent")
     eventually(lambda: team.world.pods_of("patient"), lambda pods: not pods, what="its pods are gone")
     team.await_waiting("patient")
-    assert team.used() == 3
+    team.await_used(3)
     team.world.await_event("patient", "QuotaWithdrawn")
 
     team.world.remove("urgent")
@@ -307,7 +321,7 @@ def test_workload_that_is_deactivated_stops_the_cluster(team):
     team.await_ready("c")
     team.world.patch(WORKLOADS, "tfcluster-c.0", {"spec": {"active": False}})
     eventually(lambda: team.world.pods_of("c"), lambda pods: not pods, what="its pods are gone")
-    eventually(team.used, lambda used: used == 0, what="its quota is free")
+    team.await_used(0)
     assert "deactivated" in eventually(
         lambda: team.await_waiting("c"), lambda words: "deactivated" in words, what="it says so"
     )
@@ -323,11 +337,11 @@ def test_edit_of_what_the_pods_ask_for_waits_in_line_again(team):
     team.world.edit("c", {"jobs": {"worker": asking(2, cpu=3)}})
     team.await_waiting("c")
     eventually(lambda: team.world.pods_of("c"), lambda pods: not pods, what="its pods are gone")
-    eventually(team.used, lambda used: used == 0, what="its quota is free")
+    team.await_used(0)
 
     team.world.edit("c", {"jobs": {"worker": asking(2, cpu=2)}})
     team.await_ready("c")
-    assert team.used() == 4
+    team.await_used(4)
 
 
 def test_queue_grants_fewer_workers(team):
@@ -339,11 +353,11 @@ def test_queue_grants_fewer_workers(team):
         lambda: set(team.admitted("elastic").items()), lambda of: ("tfcluster-elastic.0", "True") in of, what="a part"
     )
     eventually(lambda: len(team.world.pods_of("elastic")), lambda count: count == 3, what="three workers")
-    assert team.used() == 4
+    team.await_used(4)
 
     team.world.remove("other")
     eventually(lambda: len(team.world.pods_of("elastic")), lambda count: count == 4, what="a fourth worker")
-    assert team.used() == 4
+    team.await_used(4)
 
 
 def test_flavor_says_where_the_pods_run(home, kueue):
@@ -376,7 +390,7 @@ def test_quota_that_is_lowered_holds_up_the_next(team):
     team.change_quota(2)
     team.launch("next", 1)
     team.await_waiting("next")
-    assert team.used() == 3
+    team.await_used(3)
 
     team.world.remove("c")
     team.await_ready("next")
@@ -439,7 +453,7 @@ def test_deleted_cluster_leaves_nothing(team):
     team.world.remove("c")
 
     eventually(team.workloads, lambda left: not left, what="the Workloads are gone")
-    eventually(team.used, lambda used: used == 0, what="the quota is free")
+    team.await_used(0)
 
 
 def test_rights_on_workloads_are_all_used(team, server, everything, running):

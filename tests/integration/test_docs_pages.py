@@ -1,6 +1,7 @@
 """The pages of the docs, followed on a real API server: manifests are applied, commands print what their page says.
 
-A stand-in kubelet lets the pods run.  What needs real pods names the end-to-end test that proves it (``e2e=TEST``);
+A stand-in kubelet lets the pods run.  What needs real pods names the end-to-end test that proves it (``e2e=TEST``),
+what needs a server with other features an integration test (``integration=TEST``);
 Python and the commands of ``as=chief`` run in tests/tensorflow.  ``exit=N`` is the exit status of a fence's commands.
 """
 
@@ -74,7 +75,8 @@ def node(objects: Objects, namespace: str) -> Iterator[Node]:
 
 def test_every_fence_is_run_somewhere() -> None:
     """Each fence of these pages is of a kind that a test runs, or names a test of ours that there is."""
-    tests = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests" / "e2e").glob("test_*.py"))
+    files = [path for folder in ("e2e", "integration") for path in (ROOT / "tests" / folder).glob("test_*.py")]
+    tests = "\n".join(path.read_text(encoding="utf-8") for path in files)
     places = {"console": r"|exit=\d+|as=chief", "yaml": r'|title="[\w.-]+"', "python": "|as=chief"}
 
     for page in PAGES:

@@ -223,7 +223,7 @@ MUTANTS: Final = (
         old="await lead.wait()",
         new="pass",
         why="Two operators write at once.",
-        plan=Plan("failed pods", Write("patch", "tfclusters/status", "c", 0), "leader dies"),
+        plan=Plan("scale", Write("patch", "tfclusters/status", "c", 0), "leader dies"),
     ),
     Mutant(
         name="the machine's clock is believed",
@@ -351,7 +351,7 @@ MUTANTS: Final = (
         old="pause, self._pause = self._pause, min(_LONGEST_PAUSE, self._pause * 2)",
         new="pause, self._pause = self._pause, self._pause * 2",
         why="After an outage of 90 s an edit is seen a minute late.",
-        plan=Plan("upgrade", Step(1), "API server away 90 s"),
+        plan=Plan("scale", Step(0), "API server away 90 s"),
     ),
     Mutant(
         name="kopf is started before the kind is there",

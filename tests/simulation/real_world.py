@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from kubernetes.client.exceptions import ApiException
 from simulation import dialect
 from simulation.dialect import CLUSTER
 from simulation.workloads import Workload
@@ -34,6 +35,7 @@ _KINDS: Final = {
 }
 #: As in the simulation: how long nothing may change before a step counts as over, in seconds.
 _QUIET: Final = 2.5
+_OPTIONAL: Final = frozenset({"podgroups"})
 _LOOK_EVERY: Final = 0.1
 
 
@@ -46,7 +48,13 @@ class _Kube:
 
     def list(self, kind: str, namespace: str | None = None) -> list[dict[str, Any]]:
         assert namespace in {None, dialect.NAMESPACE}
-        found = self._objects.list(_KINDS[kind], self._namespace)
+        try:
+            found = self._objects.list(_KINDS[kind], self._namespace)
+        except ApiException as error:
+            # NB: not every server has PodGroups, and where there are none, none is made.
+            if error.status != 404 or kind not in _OPTIONAL:
+                raise
+            return []
         # NB: Kubernetes puts this one into every namespace.
         return [one for one in found if one["metadata"]["name"] != "kube-root-ca.crt"]
 

@@ -35,7 +35,7 @@ class Snippet:
 
     def proof(self) -> str:
         """Name the test that proves a snippet which cannot run where the guide is tested; empty for all others."""
-        return self.place.partition("e2e=")[2]
+        return self.place.partition("e2e=")[2] or self.place.partition("integration=")[2]
 
     def printed(self) -> list[str]:
         """Give what the lines of a Python snippet say that they print, in their order; "…" stands for anything."""

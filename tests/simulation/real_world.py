@@ -35,7 +35,7 @@ _KINDS: Final = {
 }
 #: As in the simulation: how long nothing may change before a step counts as over, in seconds.
 _QUIET: Final = 2.5
-_OPTIONAL: Final = frozenset({"podgroups"})
+_OPTIONAL: Final = frozenset({"podgroups", "workloads"})
 _LOOK_EVERY: Final = 0.1
 
 

@@ -75,7 +75,9 @@ def node(objects: Objects, namespace: str) -> Iterator[Node]:
 
 def test_every_fence_is_run_somewhere() -> None:
     """Each fence of these pages is of a kind that a test runs, or names a test of ours that there is."""
-    files = [path for folder in ("e2e", "integration", "sharing") for path in (ROOT / "tests" / folder).glob("test_*.py")]
+    files = [
+        path for folder in ("e2e", "integration", "sharing") for path in (ROOT / "tests" / folder).glob("test_*.py")
+    ]
     tests = "\n".join(path.read_text(encoding="utf-8") for path in files)
     places = {"console": r"|exit=\d+|as=chief", "yaml": r'|title="[\w.-]+"', "python": "|as=chief"}
 

@@ -117,7 +117,9 @@ class Team:
             **spec,
         }
         self.objects.create(CLUSTER_QUEUES, "", made("ClusterQueue", self.queue, spec=self.spec))
-        self.objects.create(LOCAL_QUEUES, world.namespace, made("LocalQueue", "team", spec={"clusterQueue": self.queue}))
+        self.objects.create(
+            LOCAL_QUEUES, world.namespace, made("LocalQueue", "team", spec={"clusterQueue": self.queue})
+        )
 
     def change_quota(self, cpu: int) -> None:
         """Change the quota of the only flavor."""

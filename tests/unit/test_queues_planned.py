@@ -72,6 +72,13 @@ def told(world: InMemoryWorld, cluster: TFCluster) -> dict[str, Any]:
     return {**conditions, "desired": {name: job["desired"] for name, job in status["jobs"].items()}}
 
 
+def judged_at(world: InMemoryWorld, *, generation: int, judged: int) -> None:
+    """Say which edit of the first Workload is the newest, and which one Kueue has judged."""
+    (condition,) = world.objects[KIND, FIRST]["status"]["conditions"]
+    conditions = [{**condition, "observedGeneration": judged}]
+    world.edit(KIND, FIRST, {"metadata": {"generation": generation}, "status": {"conditions": conditions}})
+
+
 def of_workers(*indices: int) -> set[str]:
     """Name the pods of some workers."""
     return {f"demo-worker-{index}" for index in indices}
@@ -151,6 +158,28 @@ def test_edit_while_it_waits_changes_what_it_asks_for():
     assert asked(world) == {FIRST: {"ps": 1, "worker": 5}}
     assert body["spec"]["queueName"] == "other"
     assert body["spec"]["podSets"][1]["template"]["spec"]["containers"][0]["resources"] == {"requests": {"cpu": "2"}}
+
+
+def test_change_that_kueue_has_not_judged_is_told_again():
+    """Kueue may be looking at the Workload in the moment in which it changes, and hears of nothing but changes."""
+    world = InMemoryWorld()
+    world.settle(queued({"worker": 4}))
+    world.quota_is_short(FIRST, "2 more needed")
+    cluster = queued({"worker": 2}, generation=2)
+    world.settle(cluster)
+    judged_at(world, generation=2, judged=1)
+    before = world.annotation(KIND, FIRST, naming.ANNOTATION_ASKED_AT)
+    soon = world.plan(cluster)
+    assert soon.actions == ()
+    assert soon.wake_after is not None
+    assert 0 < soon.wake_after <= 5
+    world.now += soon.wake_after
+    world.apply_all(world.plan(cluster).actions, cluster)
+    assert int(world.annotation(KIND, FIRST, naming.ANNOTATION_ASKED_AT)) >= int(before) + 5
+
+    judged_at(world, generation=2, judged=2)
+    assert world.plan(cluster).actions == ()
+    assert world.plan(cluster).wake_after is None
 
 
 # --- what Kueue takes back

@@ -191,6 +191,7 @@ def _workload(wire: Workload) -> Child:
     checks = status.admission_checks or ()
     return ObservedWorkload(
         meta=_meta(wire.metadata),
+        generation=wire.metadata.generation,
         queue=spec.queue_name,
         active=spec.active is not False,
         priority_class=spec.priority_class_ref.name,

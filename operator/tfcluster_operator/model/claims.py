@@ -23,6 +23,8 @@ from tfcluster_operator.model.story import Story, object_gate, placement_gate
 
 #: How soon (seconds) a queue is looked for again that the API server does not serve.
 _LOOK_FOR_QUEUES_AGAIN: Final = 20.0
+#: How soon (seconds) Kueue judges what a claim asks for, where nobody is before it.
+_JUDGED_WITHIN: Final = 5.0
 #: Why Kueue takes quota away so that the Workload should be queued again at once, by its own controllers.
 _QUEUED_AGAIN_AT_ONCE: Final = frozenset({"Preempted", "NodeFailures"})
 #: How long a condition's message may be (Kubernetes, metav1.Condition).
@@ -170,7 +172,28 @@ def _renew(roster: Roster, claim: Claim, wanted: Wanted, now: float, story: Stor
         # NB: its value was written down with it, and is of another class.
         _delete(claim, story)
     elif change := claim_change(roster.declared, wanted, workload):
-        _patch(claim, change, story)
+        _patch(claim, _dated(change, now), story)
+    elif workload.unjudged:
+        _remind(claim, now, story)
+
+
+def _remind(claim: Claim, now: float, story: Story) -> None:
+    """Write to a claim that Kueue has not judged since it was changed.
+
+    NB: who changes one in the very moment in which Kueue looks at it is not heard until the next change of anything.
+    """
+    asked_at = claim.workload.meta.annotations.get(naming.ANNOTATION_ASKED_AT, "")
+    waited = now - (int(asked_at) if asked_at.isascii() and asked_at.isdecimal() else 0)
+    if 0 <= waited < _JUDGED_WITHIN:
+        story.wake_after.append(_JUDGED_WITHIN - waited)
+    else:
+        _patch(claim, _dated({}, now), story)
+
+
+def _dated(change: Mapping[str, Any], now: float) -> dict[str, Any]:
+    about: Mapping[str, Any] = change.get("metadata") or {}
+    annotations = {**(about.get("annotations") or {}), naming.ANNOTATION_ASKED_AT: str(int(now))}
+    return {**change, "metadata": {**about, "annotations": annotations}}
 
 
 def _grow_or_shrink(roster: Roster, now: float, story: Story) -> None:

@@ -52,6 +52,9 @@ ANNOTATION_EPOCHS: Final = f"{GROUP}/epochs"
 #: What a Workload was made from: the digest of what a pod of each podSet asks for, as {podSet: digest} in JSON.
 ANNOTATION_ASKS: Final = f"{GROUP}/asks"
 
+#: When a Workload without quota was written last, in seconds since the epoch: see model/claims.py.
+ANNOTATION_ASKED_AT: Final = f"{GROUP}/asked-at"
+
 #: Kueue's labels: of the LocalQueue that an object waits in, and of its WorkloadPriorityClass.
 LABEL_QUEUE: Final = "kueue.x-k8s.io/queue-name"
 LABEL_PRIORITY: Final = "kueue.x-k8s.io/priority-class"

@@ -147,10 +147,12 @@ class ObservedWorkload:
     ``asked`` and ``least`` are the count and the minCount of each podSet; ``asks`` digests what one pod of each asks
     for, as the annotation has it.  ``granted`` is how many pods of each podSet have quota, None while it has none, and
     ``flavors`` names the ResourceFlavors of each; ``reclaimed`` counts the pods of each whose quota was given back.
-    ``conditions`` are those of the status as they are, because a change of one replaces the list.
+    ``conditions`` are those of the status as they are, because a change of one replaces the list.  ``generation``
+    counts the edits of what it asks for.
     """
 
     meta: Meta
+    generation: int
     queue: str
     active: bool
     priority_class: str
@@ -170,6 +172,12 @@ class ObservedWorkload:
     def is_true(self, kind: str) -> bool:
         """Tell whether the condition of this type is there and true."""
         return self.says(kind).get("status") == "True"
+
+    @property
+    def unjudged(self) -> bool:
+        """Whether Kueue has judged what it asked for before, and not what it asks for now."""
+        judged = self.says("QuotaReserved").get("observedGeneration")
+        return isinstance(judged, int) and 0 < judged < self.generation
 
     @property
     def admitted(self) -> bool:

@@ -24,6 +24,7 @@ LABEL_JOB: Final = "tfcluster.dev/job"
 LABEL_INDEX: Final = "tfcluster.dev/task-index"
 LABEL_KEPT: Final = "tfcluster.dev/kept"
 ANNOTATION_VIEW: Final = "tfcluster.dev/view"
+ANNOTATION_ASKED_AT: Final = "tfcluster.dev/asked-at"
 
 
 #: The resolver as it is delivered, and the ConfigMap that all pods of a namespace mount: no TFCluster owns it.

@@ -108,6 +108,9 @@ def _known_pods(text: str, pods: Mapping[str, str]) -> str:
 def _masked(kind: str, one: Mapping[str, Any], digests: dict[str, int], pods: Mapping[str, str]) -> dict[str, Any]:
     metadata = {name: value for name, value in one["metadata"].items() if name not in _METADATA}
     annotations = dict(metadata.get("annotations") or {})
+    if dialect.ANNOTATION_ASKED_AT in annotations:
+        annotations[dialect.ANNOTATION_ASKED_AT] = "time"
+        metadata["annotations"] = annotations
     if dialect.ANNOTATION_VIEW in annotations:
         # NB: a digest depends on the cluster's UID: which pods were told of the same view is compared.
         annotations[dialect.ANNOTATION_VIEW] = digests.setdefault(annotations[dialect.ANNOTATION_VIEW], len(digests))

@@ -205,7 +205,7 @@ def test_evicted_cluster_gives_its_quota_back_when_its_pods_are_gone():
         "QuotaReserved": "False",
         "Admitted": "False",
         "Evicted": "True",
-        "PodsReady": "True",
+        "PodsReady": "False",
         "Requeued": "True",
     }
 

@@ -42,6 +42,8 @@ def plan_claims(roster: Roster, known: Ledger, now: float, story: Story) -> None
     """
     standing = roster.standing
     claims, at_work = (*standing.holding, *standing.rest), bool(roster.at_work)
+    for claim in claims:
+        _relabel(roster.cluster, claim, story)
     if known.verdict is not None:
         if not at_work:
             _finish(claims, known, now, story)
@@ -89,7 +91,7 @@ def wanted_claim(cluster: TFCluster, number: int, counts: Mapping[str, int]) -> 
     )
 
 
-def claim_change(cluster: TFCluster, wanted: Wanted, existing: ObservedWorkload) -> dict[str, Any] | None:
+def claim_change(wanted: Wanted, existing: ObservedWorkload) -> dict[str, Any] | None:
     """Give the patch that makes a claim without quota ask for what it should, or None where nothing differs."""
     change: dict[str, Any] = {}
     asked = {one["name"]: one["count"] for one in wanted.pod_sets}
@@ -102,16 +104,15 @@ def claim_change(cluster: TFCluster, wanted: Wanted, existing: ObservedWorkload)
     metadata: dict[str, Any] = {}
     if not told:
         metadata["annotations"] = {naming.ANNOTATION_ASKS: wanted.asks}
-    if wrong := _wrong_labels(cluster, existing):
-        metadata["labels"] = wrong
     if metadata:
         change["metadata"] = metadata
     return change or None
 
 
-def _wrong_labels(cluster: TFCluster, existing: ObservedWorkload) -> dict[str, str]:
-    labels = naming.cluster_labels(cluster.name)
-    return {key: value for key, value in labels.items() if existing.meta.labels.get(key) != value}
+def _relabel(cluster: TFCluster, claim: Claim, story: Story) -> None:
+    labels, known = naming.cluster_labels(cluster.name), claim.workload.meta.labels
+    if wrong := {key: value for key, value in labels.items() if known.get(key) != value}:
+        _patch(claim, {"metadata": {"labels": wrong}}, story, reason=reasons.REPAIRED)
 
 
 def _finish(claims: Sequence[Claim], known: Ledger, now: float, story: Story) -> None:
@@ -146,7 +147,7 @@ def _wait_in_line(roster: Roster, now: float, story: Story) -> None:
     elif first is None:
         _create(roster, wanted, story)
     else:
-        _renew(roster, first, wanted, now, story)
+        _renew(first, wanted, now, story)
 
 
 def _create(roster: Roster, wanted: Wanted, story: Story) -> None:
@@ -159,7 +160,7 @@ def _create(roster: Roster, wanted: Wanted, story: Story) -> None:
     story.wait(Finding(reasons.WAITING_FOR_QUOTA, words))
 
 
-def _renew(roster: Roster, claim: Claim, wanted: Wanted, now: float, story: Story) -> None:
+def _renew(claim: Claim, wanted: Wanted, now: float, story: Story) -> None:
     """Keep a claim that has no quota, or may not use it, as it should be."""
     workload = claim.workload
     story.wait(_waits(workload))
@@ -171,7 +172,7 @@ def _renew(roster: Roster, claim: Claim, wanted: Wanted, now: float, story: Stor
     elif workload.priority_class != wanted.priority_class:
         # NB: its value was written down with it, and is of another class.
         _delete(claim, story)
-    elif change := claim_change(roster.declared, wanted, workload):
+    elif change := claim_change(wanted, workload):
         _patch(claim, _dated(change, now), story)
     elif workload.unjudged:
         _remind(claim, now, story)
@@ -209,7 +210,7 @@ def _grow_or_shrink(roster: Roster, now: float, story: Story) -> None:
     else:
         _give_back(later, story)
         if next_one is not None and (lacking or next_one.workload.granted is not None):
-            _renew(roster, next_one, wanted_claim(declared, next_one.number, lacking), now, story)
+            _renew(next_one, wanted_claim(declared, next_one.number, lacking), now, story)
         elif next_one is not None:
             _delete(next_one, story)
         elif lacking:
@@ -347,6 +348,8 @@ def _clear(claim: Claim, now: float, story: Story) -> None:
     if claim.workload.says("Admitted"):
         words = "The workload has no reservation"
         said.append(_Saying("Admitted", status=False, reason="NoReservation", message=words))
+    if claim.workload.is_true("PodsReady"):
+        said.append(_Saying("PodsReady", status=False, reason="WaitForStart", message="its pods are gone"))
     if (reason := str(evicted.get("reason", ""))) in _QUEUED_AGAIN_AT_ONCE:
         said.append(_Saying("Requeued", status=True, reason=reason, message=message))
     _set(claim, said, now, story, admission=None, reclaimablePods=None)

@@ -213,8 +213,8 @@ def job_of_pod_set(cluster: TFCluster, pod_set: str) -> Job | None:
 
 
 def is_at_work(pod: ObservedPod) -> bool:
-    """Tell whether a pod takes resources: also one that is being deleted, until its containers have ended."""
-    return pod.phase not in {"Succeeded", "Failed"} and not pod.at_rest
+    """Tell whether a pod takes resources, as the scheduler counts: a terminating one, too, until it has ended."""
+    return pod.phase not in {"Succeeded", "Failed"}
 
 
 def _claims_of(cluster: TFCluster, observed: Observed) -> Iterator[tuple[int, ObservedWorkload]]:

@@ -75,17 +75,18 @@ def node(objects: Objects, namespace: str) -> Iterator[Node]:
 
 def test_every_fence_is_run_somewhere() -> None:
     """Each fence of these pages is of a kind that a test runs, or names a test of ours that there is."""
-    files = [
-        path for folder in ("e2e", "integration", "sharing") for path in (ROOT / "tests" / folder).glob("test_*.py")
-    ]
-    tests = "\n".join(path.read_text(encoding="utf-8") for path in files)
+    tests = {
+        folder: "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests" / folder).glob("test_*.py"))
+        for folder in ("e2e", "integration", "sharing")
+    }
     places = {"console": r"|exit=\d+|as=chief", "yaml": r'|title="[\w.-]+"', "python": "|as=chief"}
 
     for page in PAGES:
         for snippet in snippets(page):
-            if snippet.proof():
-                assert f"\ndef {snippet.proof()}(" in tests, f"{snippet}"
-            else:
+            proofs = {folder: test for folder in tests if (test := snippet.proof(folder))}
+            for folder, test in proofs.items():
+                assert f"\ndef {test}(" in tests[folder], f"{snippet}"
+            if not proofs:
                 assert re.fullmatch(places[snippet.language], snippet.place), f"{snippet}"
 
 

@@ -33,9 +33,10 @@ _KINDS: Final = {
     "configmaps": CONFIG_MAPS,
     "tfclusters": TFCLUSTERS,
 }
+#: What a server need not have.
+_OPTIONAL: Final = frozenset({"podgroups", "workloads"})
 #: As in the simulation: how long nothing may change before a step counts as over, in seconds.
 _QUIET: Final = 2.5
-_OPTIONAL: Final = frozenset({"podgroups", "workloads"})
 _LOOK_EVERY: Final = 0.1
 
 

@@ -33,9 +33,9 @@ class Snippet:
     def __str__(self) -> str:
         return f"{self.guide} line {self.line}"
 
-    def proof(self) -> str:
-        """Name the test that proves a snippet which cannot run where the guide is tested; empty for all others."""
-        return self.place.partition("e2e=")[2] or self.place.partition("integration=")[2]
+    def proof(self, folder: str = "e2e") -> str:
+        """Name the test of this folder that proves a snippet which cannot run where it is tested; else empty."""
+        return self.place.partition(f"{folder}=")[2]
 
     def printed(self) -> list[str]:
         """Give what the lines of a Python snippet say that they print, in their order; "…" stands for anything."""

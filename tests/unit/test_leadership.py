@@ -445,6 +445,26 @@ def test_a_lease_that_is_not_there_is_free_after_a_whole_claim():
     within_world(2, story)
 
 
+def test_a_lease_that_was_not_there_may_have_a_holder_by_now():
+    """Who saw none, and then had no answer for a while, waits for a whole claim again: somebody may hold one."""
+
+    async def story(world: World) -> None:
+        (blind, other), world.server.record = world.candidates, None
+        blind.start()
+        await asyncio.sleep(1.5)
+        blind.line.answers_lost = [(now(), now() + 25)]
+        other.start()
+        assert await world.someone_leads() is other
+        await asyncio.sleep(max(0.0, blind.line.answers_lost[0][1] - now()))
+        for _ in range(80):
+            world.server.record = None
+            await asyncio.sleep(0.05)
+        assert other.acts
+        assert len(world.terms) == 1
+
+    within_world(2, story)
+
+
 def test_a_label_on_the_lease_is_no_renewal():
     """Somebody who writes to the Lease every second does not keep a dead holder's claim alive."""
 

@@ -28,7 +28,6 @@ _LONGEST_PAUSE: Final = 3.0
 #: What a server says that has no room or no connection now, and may have in a moment.
 _TRIED_AGAIN: Final = frozenset({429, 503, 504})
 _REQUEST_TIMEOUT: Final = aiohttp.ClientTimeout(total=30, connect=10)
-_WATCH_BEGINS_WITHIN: Final = 75.0
 
 
 class Client:
@@ -135,15 +134,13 @@ class Client:
             await asyncio.sleep(wait)
             pause = min(_LONGEST_PAUSE, pause * 2)
 
-    async def watch(
-        self, path: str, *, params: Mapping[str, str], silence: Callable[[], float]
-    ) -> AsyncIterator[bytes]:
+    async def watch(self, path: str, *, params: Mapping[str, str], silence: float) -> AsyncIterator[bytes]:
         """Open a watch and give its events, one line of JSON each.
 
         Args:
             path: the path of the list.
             params: the query, with ``watch`` and ``resourceVersion``.
-            silence: tells how many seconds without a byte mean that the connection is dead.
+            silence: how many seconds without a byte mean that the connection is dead.
 
         Yields:
             The events.
@@ -152,23 +149,14 @@ class Client:
             ApiError: the server refused the watch.
             UnreachableError: the connection broke or fell silent.
         """
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=10)
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=silence)
         try:
-            async with (
-                asyncio.timeout(_WATCH_BEGINS_WITHIN) as beginning,
-                self._session.get(self._server + path, params=params, timeout=timeout) as response,
-            ):
-                beginning.reschedule(None)
+            async with self._session.get(self._server + path, params=params, timeout=timeout) as response:
                 if response.status >= 400:
                     raise errors.from_response(response.status, await response.read())
                 # NB: not readline(): aiohttp bounds a line, and a ConfigMap's event is longer than the bound.
-                rest, chunks = b"", aiter(response.content.iter_any())
-                while True:
-                    try:
-                        async with asyncio.timeout(silence()):
-                            chunk = await anext(chunks)
-                    except StopAsyncIteration:
-                        break
+                rest = b""
+                async for chunk in response.content.iter_any():
                     *lines, rest = (rest + chunk).split(b"\n") if b"\n" in chunk else (rest + chunk,)
                     for line in lines:
                         yield line

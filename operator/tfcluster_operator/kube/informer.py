@@ -30,10 +30,9 @@ _PAGE: Final = "500"
 _READ_AT_ONCE: Final = 100
 #: A server closes a watch after this many seconds; the spread keeps the watches from ending together.
 _WATCH_SECONDS: Final = (240, 300)
-#: Bookmarks come every minute; a watch that says nothing for longer is dead.
-_SILENCE: Final = 75.0
-#: NB: of a kind of which nothing has changed since it started, the API server sends no bookmarks: only the end.
-_BEFORE_BOOKMARKS: Final = 330.0
+#: How long a watch says nothing until it counts as dead, in seconds.
+#: NB: an idle API server leaves bookmarks out; the first one of a new watch was seen to come after two minutes.
+_SILENCE: Final = 200.0
 _FIRST_PAUSE: Final = 0.1
 #: NB: after an outage of the API server this is how long everything may still be believed as it was.
 _LONGEST_PAUSE: Final = 3.0
@@ -66,8 +65,6 @@ class Informer:
         self._history = History(client.clock.elapsed)
         #: Whether the watch broke, so that the server may have begun again from an earlier moment.
         self._doubtful = False
-        #: Whether the watch that is open has brought a bookmark.
-        self._bookmarked = False
         self._selected = {"labelSelector": naming.LABEL_CLUSTER} if resource.ours_alone else {}
         #: What is watched, for people to read.
         self.what = f"{resource.plural} in {namespace or 'all namespaces'}"
@@ -163,12 +160,9 @@ class Informer:
             "resourceVersion": self._version,
             "timeoutSeconds": str(random.randint(*_WATCH_SECONDS)),  # noqa: S311 - jitter, no secret
         }
-        path, self._bookmarked = self._resource.path(self._namespace), False
-        async for line in self._client.watch(path, params=params, silence=self._silence):
+        path = self._resource.path(self._namespace)
+        async for line in self._client.watch(path, params=params, silence=_SILENCE):
             self._take(line)
-
-    def _silence(self) -> float:
-        return _SILENCE if self._bookmarked else _BEFORE_BOOKMARKS
 
     def _take(self, line: bytes) -> None:
         try:
@@ -177,7 +171,6 @@ class Informer:
                 refusal = _refusals.decode(event.object)
                 raise errors.from_response(int(refusal.get("code", 500)), bytes(event.object))
             if event.type == "BOOKMARK":
-                self._bookmarked = True
                 self._version = _bookmarks.decode(event.object).metadata.resource_version
                 self._history.reached(int(self._version))
                 return

@@ -203,6 +203,9 @@ class Election:
                 sight = None
                 self._note(str(error) if isinstance(error, errors.NotFoundError) else "", "")
             except _TROUBLES as error:
+                if sight is not None and sight.record is None:
+                    # NB: meanwhile somebody may have made the Lease that was not there, and lost it again.
+                    sight = None
                 self._note(f"the lease cannot be had: {error}", "")
             await asyncio.sleep(self._until_next_look(sight))
 

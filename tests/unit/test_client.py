@@ -265,7 +265,7 @@ class Idle(Server):
 
 
 def test_watch_of_an_idle_server_is_left_alone_for_two_minutes():
-    """Where nothing changes, bookmarks are left out, and the watch lives; a longer silence means that nobody is there."""
+    """Where nothing changes, bookmarks are left out, and the watch lives; a longer silence means that it is dead."""
     server = Idle(body=_EMPTY)
 
     inform(server, 310.0)

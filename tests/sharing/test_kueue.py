@@ -434,7 +434,7 @@ def test_twenty_clusters_share_a_queue(home, kueue):
     waiting = set(names)
 
     def having_their_turn() -> set[str]:
-        return {name for name in waiting if home.condition(name, "Ready")["status"] == "True"}
+        return {name for name in waiting if home.condition(name, "Ready").get("status") == "True"}
 
     try:
         while waiting:

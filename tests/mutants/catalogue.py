@@ -196,7 +196,7 @@ MUTANTS: Final = (
     Mutant(
         name="all namespaces wait for all lists",
         file="engine/assembly.py",
-        old="for informer in self._scopes[scope]:",
+        old="for informer in (*self._scopes[scope], *self._cluster_wide):",
         new="for informer in self.informers:",
         why="One namespace that is gone keeps every other from being served (O4).",
         plan=Plan("lost namespace"),
@@ -508,8 +508,8 @@ MUTANTS: Final = (
     Mutant(
         name="a verdict is not written first",
         file="model/ledger.py",
-        old="if self.verdict != written.verdict or self.restarts > written.restarts:",
-        new="if self.restarts > written.restarts:",
+        old="if self.verdict != written.verdict or self.regrants > written.regrants",
+        new="if self.regrants > written.regrants",
         why="A crash after the clean-up, and the cluster that failed begins again.",
         plan=Plan("never", Write("patch", "tfclusters/status", "c", 1), "crash"),
     ),
@@ -580,8 +580,8 @@ MUTANTS: Final = (
     Mutant(
         name="quota is given back again and again",
         file="model/queueing.py",
-        old="counts[name] = max(0, asked - workload.reclaimed.get(pod_set, 0))",
-        new="counts[name] = asked",
+        old="left = max(0, asked - workload.reclaimed.get(pod_set, 0))",
+        new="left = asked",
         why="What was given back already counts as granted.",
         plan=Plan("queue"),
     ),

@@ -361,6 +361,10 @@ def test_queue_grants_fewer_workers(team):
     eventually(lambda: len(team.world.pods_of("elastic")), lambda count: count == 4, what="a fourth worker")
     team.await_used(4)
 
+    team.world.scale("elastic", replicas=2)
+    team.await_ready("elastic")
+    team.await_used(2)
+
 
 def test_flavor_says_where_the_pods_run(home, kueue):
     """Its node labels and tolerations are in the pods; what has no room in the first flavor runs in the second."""

@@ -12,7 +12,7 @@ from typing import Any, Final
 from properties.test_isolation_evaluated import selects
 from simulation import dialect, snapshot
 from simulation.plans import Line, Plan, Write, stable
-from simulation.queue import granted
+from simulation.quota import granted
 from simulation.world import Moment
 
 from tfcluster_resolver import contract

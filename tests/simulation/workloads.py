@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from simulation import actors, dialect, older
 from simulation.dialect import CLUSTER, NAMESPACE
-from simulation.queue import granted
+from simulation.quota import granted
 from simulation.world import World
 
 Act = Callable[[World], None]

@@ -12,7 +12,7 @@ from simulation.faults import Faults
 from simulation.nodes import Nodes
 from simulation.operator_process import Operator
 from simulation.plans import Plan
-from simulation.queue import Queue
+from simulation.quota import Queue
 from simulation.truth import Truth
 
 from memory_kubernetes import Admission, Change, MemoryKubernetes, Record, Refusal

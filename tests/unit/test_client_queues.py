@@ -9,7 +9,7 @@ import time
 import pytest
 import yaml
 from click.testing import CliRunner
-from simulation.queue import Queue
+from simulation.quota import Queue
 from support.manifests import pod_template, tfcluster
 from unit.client_world import ClientWorld
 

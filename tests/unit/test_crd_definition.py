@@ -125,7 +125,7 @@ def test_every_printer_column_but_age_has_a_description(definition: dict[str, An
 
     columns = {column["name"]: column.get("description", "") for column in version["additionalPrinterColumns"]}
 
-    assert list(columns) == ["Ready", "Reason", "Restarts", "Age", "Accelerators", "Epoch"]
+    assert list(columns) == ["Ready", "Reason", "Restarts", "Age", "Accelerators", "Queue", "Epoch"]
     assert [name for name, description in columns.items() if not description] == ["Age"]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
@@ -65,7 +66,7 @@ def lives() -> SimpleNamespace:
     for scenario in _rollouts():
         conditions |= scenario.told
         posted |= scenario.posted
-    for status in (*_found(), _invalid(), _deleting(), _stale()):
+    for status in (*_found(), _invalid(), _deleting(), _queued(), _stale()):
         conditions |= told(status)
     return SimpleNamespace(conditions=conditions, posted=posted)
 
@@ -104,6 +105,7 @@ def _found() -> Iterator[Mapping[str, Any]]:
         reasons.WAITING_FOR_JOB,
         reasons.WAITING_FOR_GANG,
         reasons.GANG_UNAVAILABLE,
+        reasons.QUEUE_UNAVAILABLE,
     ):
         planned = world.plan(cluster)
         finding = Finding(reason, "words")
@@ -116,6 +118,14 @@ def _invalid() -> Mapping[str, Any]:
 
 def _deleting() -> Mapping[str, Any]:
     return deleting_status({}, generation=2, now=0.0)
+
+
+def _queued() -> Mapping[str, Any]:
+    """A status of a cluster that waits in its queue."""
+    world, cluster = InMemoryWorld(), replace(make_cluster(), queue="team")
+    world.settle(cluster)
+    planned = world.plan(cluster)
+    return status_of(world.roster(cluster), world.ledger, planned.views, planned.findings, world.now)
 
 
 def _stale() -> Mapping[str, Any]:
@@ -172,7 +182,7 @@ def test_documented_events_are_posted(lives):
         for kind, status, reason in lives.conditions
         if kind in {"Succeeded", "Failed"} and status == "True"
     }
-    obstacles = {("Warning", reason) for reason in reconcile._OBSTACLES}
+    obstacles = {("Normal" if one in reconcile._WAITS else "Warning", one) for one in reconcile._OBSTACLES}
     actions = {(severity[reason], reason) for reason in lives.posted | ACTIONS_OF_OTHER_CAUSES}
     assert documented_events() == verdicts | obstacles | actions
 
@@ -184,6 +194,9 @@ ACTIONS_OF_OTHER_CAUSES: Final = {
     reasons.ISOLATION_CHANGED,
     reasons.BUDGET_CHANGED,
     reasons.GANG_CHANGED,
+    reasons.CLAIM_CHANGED,
+    reasons.READINESS_TOLD,
+    reasons.QUOTA_WITHDRAWN,
     reasons.POD_EDITED,
     reasons.RECREATED,
     reasons.DRAINING,

@@ -432,6 +432,7 @@ def test_memory_kubernetes_discovery_follows_the_kinds():
         "networking.k8s.io",
         "policy",
         "scheduling.k8s.io",
+        "kueue.x-k8s.io",
         "coordination.k8s.io",
         "tfcluster.dev",
     ]

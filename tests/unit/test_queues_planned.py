@@ -224,7 +224,46 @@ def test_workload_that_is_deactivated_is_not_queued_again_by_us():
 
     assert pods(world) == set()
     assert "Requeued" not in world.says_of(FIRST)
-    assert "deactivated" in told(world, cluster)["Ready"][2]
+    message = told(world, cluster)["Ready"][2]
+    assert "deactivated (Deactivated: for another), until somebody sets spec.active of the Workload to true" in message
+
+
+def test_workload_that_somebody_marks_as_finished_has_no_quota():
+    """Kueue counts it no more, so that the pods go and another one asks."""
+    cluster = queued()
+    world = admitted(cluster)
+    world.edit(KIND, FIRST, {"status": {"conditions": [*finished(), *conditions(world, FIRST)]}})
+    before = world.objects[KIND, FIRST]["metadata"]["uid"]
+    world.settle(cluster)
+
+    assert pods(world) == set()
+    assert world.objects[KIND, FIRST]["metadata"]["uid"] != before
+    assert asked(world) == {FIRST: {"chief": 1, "worker": 2}}
+
+
+def finished() -> list[dict[str, str]]:
+    """Give the condition of a Workload that needs no quota any more."""
+    return [{"type": "Finished", "status": "True", "reason": "Succeeded", "message": "by hand"}]
+
+
+def conditions(world: InMemoryWorld, name: str) -> list[dict[str, str]]:
+    """Give the conditions of a Workload."""
+    return list(world.objects[KIND, name]["status"]["conditions"])
+
+
+def test_cluster_without_tasks_waits_for_nothing():
+    """As without a queue: it is ready, and asks when it gets tasks."""
+    world, cluster = InMemoryWorld(), queued({"worker": 0})
+    world.settle(cluster)
+    assert told(world, cluster)["Ready"][:2] == ("True", reasons.ALL_TASKS_READY)
+    assert asked(world) == {}
+
+    grown = queued({"worker": 2}, generation=2)
+    world.settle(grown)
+    assert (asked(world), pods(world)) == ({FIRST: {"worker": 2}}, set())
+
+    world.settle(queued({"worker": 0}, generation=3))
+    assert asked(world) == {}
 
 
 def test_workload_that_somebody_deletes_is_asked_for_again():
@@ -289,6 +328,42 @@ def test_growth_that_is_taken_back_is_a_new_membership():
     run(world, cluster)
     assert pods(world) == {"demo-chief-0", *of_workers(0, 1, 2, 3)}
     assert epoch(world, cluster) == before + 2
+
+
+def test_growth_that_is_taken_back_costs_no_other_growth():
+    """What was added later runs on, and the quota of what was taken back is asked for again."""
+    world = admitted(queued({"chief": 1}))
+    for number, jobs in enumerate(({"chief": 1, "worker": 3}, {"chief": 1, "worker": 3, "ps": 1}), 1):
+        cluster = queued(jobs, generation=number + 1)
+        world.settle(cluster)
+        world.quota_is_granted(naming.claim_name("demo", number))
+        run(world, cluster)
+    assert pods(world) == {"demo-chief-0", "demo-ps-0", *of_workers(0, 1, 2)}
+
+    world.quota_is_taken_back(SECOND)
+    world.settle(cluster)
+    assert pods(world) == {"demo-chief-0", "demo-ps-0"}
+    assert asked(world) == {FIRST: {"chief": 1}, SECOND: {"worker": 3}, THIRD: {"ps": 1}}
+    assert world.says_of(SECOND)["QuotaReserved"] == "False"
+
+    world.quota_is_granted(SECOND)
+    run(world, cluster)
+    assert pods(world) == {"demo-chief-0", "demo-ps-0", *of_workers(0, 1, 2)}
+
+
+def test_as_many_tasks_go_as_quota_was_taken_back():
+    """The last ones by index, because a ClusterSpec has no gaps; what was added later has quota for the others."""
+    world = admitted(queued({"worker": 1}))
+    for number, workers in enumerate((3, 4), 1):
+        cluster = queued({"worker": workers}, generation=number + 1)
+        world.settle(cluster)
+        world.quota_is_granted(naming.claim_name("demo", number))
+        run(world, cluster)
+
+    world.quota_is_taken_back(SECOND)
+    world.settle(cluster)
+    assert pods(world) == of_workers(0, 1)
+    assert asked(world) == {FIRST: {"worker": 1}, SECOND: {"worker": 2}, THIRD: {"worker": 1}}
 
 
 def test_waiting_growth_follows_the_edits():
@@ -420,6 +495,21 @@ def test_queue_may_grant_fewer_tasks():
     assert asked(world)[SECOND] == {"worker": 2}
     assert world.objects[KIND, SECOND]["spec"]["podSets"][0]["minCount"] == 1
     assert {len(job.replicas * "x") for job in world.roster(cluster).cluster.jobs if job.name == "worker"} == {3}
+
+
+def test_queue_that_granted_fewer_tasks_gets_back_what_is_needed_no_more():
+    """Kueue counts what is given back from what was asked for, so that it is more than the pods that went."""
+    gang = {"gang": {"minTasks": {"worker": 2}}}
+    cluster, world = queued({"worker": 6}, scheduling=gang), InMemoryWorld()
+    world.settle(cluster)
+    world.quota_is_granted(FIRST, worker=4)
+    run(world, cluster)
+    assert pods(world) == of_workers(0, 1, 2, 3)
+
+    for workers, given_back in ((3, 3), (1, 5)):
+        world.settle(queued({"worker": workers}, generation=2, scheduling={"gang": {"minTasks": {"worker": 1}}}))
+        assert pods(world) == of_workers(*range(workers))
+        assert world.objects[KIND, FIRST]["status"]["reclaimablePods"] == [{"name": "worker", "count": given_back}]
 
 
 # --- where the pods may run

@@ -212,6 +212,7 @@ class PodSetUpdate(msgspec.Struct, rename="camel"):
 class AdmissionCheck(msgspec.Struct, rename="camel"):
     name: str = ""
     state: str = ""
+    message: str = ""
     pod_set_updates: list[PodSetUpdate] | None = None
 
 

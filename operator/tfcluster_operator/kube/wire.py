@@ -11,6 +11,7 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 
 from tfcluster_operator.kube.structs import (
+    AdmissionCheck,
     Condition,
     ConfigMap,
     Ended,
@@ -213,9 +214,13 @@ def _workload(wire: Workload) -> Child:
             for check in checks
             for update in check.pod_set_updates or ()
         ),
-        checks=tuple(f"{check.name} ({check.state})" for check in checks if check.state != "Ready"),
+        checks=tuple(_pending(check) for check in checks if check.state != "Ready"),
         conditions=tuple(status.conditions or ()),
     )
+
+
+def _pending(check: AdmissionCheck) -> str:
+    return f"{check.name} ({check.state}{': ' + check.message if check.message else ''})"
 
 
 def _flavor(wire: ResourceFlavor) -> Child:

@@ -135,16 +135,12 @@ def _wait_in_line(roster: Roster, now: float, story: Story) -> None:
     first = next((claim for claim in roster.standing.rest if claim.number == 0), None)
     later = [claim for claim in roster.standing.rest if claim.number]
     if at_work:
-        story.wait(_gives_way(roster, first))
+        story.wait(_gives_way(roster.at_work, first))
         return
     _give_back(later, story)
     counts = {job.name: job.replicas for job in declared.jobs}
     wanted = wanted_claim(declared, 0, counts)
-    if not wanted.pod_sets:
-        story.wait(Finding(reasons.WAITING_FOR_QUOTA, "no task is declared, so that there is nothing to ask quota for"))
-        if first is not None:
-            _delete(first, story)
-    elif first is None:
+    if first is None:
         _create(roster, wanted, story)
     else:
         _renew(first, wanted, now, story)
@@ -206,10 +202,10 @@ def _grow_or_shrink(roster: Roster, now: float, story: Story) -> None:
     later = standing.rest[1:]
     in_its_place = [pod for pod in roster.at_work if _is_covered(declared, pod, standing.rest)]
     if next_one is not None and in_its_place:
-        story.wait(_gives_way(roster, next_one))
+        story.wait(_gives_way(in_its_place, next_one))
     else:
         _give_back(later, story)
-        if next_one is not None and (lacking or next_one.workload.granted is not None):
+        if next_one is not None and lacking:
             _renew(next_one, wanted_claim(declared, next_one.number, lacking), now, story)
         elif next_one is not None:
             _delete(next_one, story)
@@ -360,7 +356,8 @@ def _reclaim(claim: Claim, taken: Mapping[str, int], story: Story) -> None:
     counts = dict(workload.reclaimed)
     for name, count in taken.items():
         pod_set = naming.dns_job(name)
-        counts[pod_set] = counts.get(pod_set, 0) + count
+        # NB: of 6 that were asked for and 4 that were granted, 3 are kept when 3 are given back.
+        counts[pod_set] = workload.asked[pod_set] - (claim.count[name] - count)
     listed = [{"name": name, "count": counts[name]} for name in sorted(counts)]
     _patch(claim, {"status": {"reclaimablePods": listed}}, story, subresource="status")
 
@@ -391,8 +388,8 @@ def _has_changed(cluster: TFCluster) -> Finding:
     return Finding(reasons.WAITING_FOR_QUOTA, message)
 
 
-def _gives_way(roster: Roster, claim: Claim | None) -> Finding:
-    count = len(roster.at_work)
+def _gives_way(leaving: Sequence[ObservedPod], claim: Claim | None) -> Finding:
+    count = len(leaving)
     pods = "its last pod ends" if count == 1 else f"its {count} pods end"
     why = "nothing was granted" if claim is None else _why(claim.workload)
     words = f"{why}; {pods} before quota is asked for again"
@@ -407,7 +404,10 @@ def _waits(workload: ObservedWorkload) -> Finding:
 def _why(workload: ObservedWorkload) -> str:
     evicted = workload.says("Evicted")
     if not workload.active:
-        return "it is deactivated: somebody, or a limit of Kueue's, set spec.active of the Workload to false"
+        words = f" ({evicted.get('reason')}: {evicted.get('message')})" if evicted.get("status") == "True" else ""
+        return f"it is deactivated{words}, until somebody sets spec.active of the Workload to true"
+    if workload.is_true("Finished"):
+        return "somebody marked it as finished"
     if workload.granted is not None and evicted.get("status") == "True":
         return f"its quota was taken back ({evicted.get('reason')}): {evicted.get('message')}"
     if workload.granted is not None:

@@ -146,9 +146,9 @@ class ObservedWorkload:
 
     ``asked`` and ``least`` are the count and the minCount of each podSet; ``asks`` digests what one pod of each asks
     for, as the annotation has it.  ``granted`` is how many pods of each podSet have quota, None while it has none, and
-    ``flavors`` names the ResourceFlavors of each; ``reclaimed`` counts the pods of each whose quota was given back.
-    ``conditions`` are those of the status as they are, because a change of one replaces the list.  ``generation``
-    counts the edits of what it asks for.
+    ``flavors`` names the ResourceFlavors of each; ``reclaimed`` counts the pods of each that need none any more,
+    of those that were asked for.  ``conditions`` are those of the status as they are, because a change of one replaces
+    the list.  ``generation`` counts the edits of what it asks for.
     """
 
     meta: Meta
@@ -182,7 +182,8 @@ class ObservedWorkload:
     @property
     def admitted(self) -> bool:
         """Whether its pods may run: it has quota, all checks have passed, and nobody takes the quota away."""
-        return self.granted is not None and self.is_true("Admitted") and not self.is_true("Evicted") and self.active
+        over = self.is_true("Evicted") or self.is_true("Finished") or not self.active
+        return self.granted is not None and self.is_true("Admitted") and not over
 
 
 @dataclass(frozen=True, slots=True)

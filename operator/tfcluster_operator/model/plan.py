@@ -148,7 +148,8 @@ def _why_surplus(roster: Roster, pod: ObservedPod) -> str:
     job = job_of(roster.declared, pod)
     if job is None:
         return reasons.JOB_REMOVED
-    return reasons.SCALED_DOWN if _index_of(pod) >= job.replicas else reasons.QUOTA_WITHDRAWN
+    granted = next((one.replicas for one in roster.cluster.jobs if one.name == job.name), 0)
+    return reasons.QUOTA_WITHDRAWN if granted <= _index_of(pod) < job.replicas else reasons.SCALED_DOWN
 
 
 def _what_an_end_needs(pod: ObservedPod) -> tuple[Gate, ...]:

@@ -2,8 +2,9 @@
 
 A TFCluster with the label of a queue gets pods for what Kueue has granted, and for nothing else.  It asks by Workloads,
 called claims here.  The first stands for the whole cluster; a later one for the tasks that an edit adds, so that what
-runs goes on while they wait.  The claims of a cluster stand in the order of their numbers, and each covers the tasks of
-a job that come next by index.  What a claim stands for is counted without the pods whose quota was given back.
+runs goes on while they wait.  The claims of a cluster stand in the order of their numbers, those that were granted
+before those that wait, and each covers the tasks of a job that come next by index.  What a claim stands for is counted
+without the pods whose quota was given back.
 
 What a cluster is without quota is told by another declaration, on which everything else builds: it is suspended, or has
 as many tasks of each job as were granted.
@@ -78,8 +79,8 @@ class Claim:
 class Standing:
     """How a cluster stands in its queue.
 
-    ``cluster`` is what it may be now.  ``holding`` are the claims that were granted, as far as none before them was
-    not; ``rest`` are the others.  ``missing_flavors`` says, by job, which ResourceFlavors nobody knows.  ``why`` says
+    ``cluster`` is what it may be now.  ``holding`` are the claims that were granted, if the first one was; ``rest``
+    are the others.  ``missing_flavors`` says, by job, which ResourceFlavors nobody knows.  ``why`` says
     why nothing is known.
     """
 
@@ -106,7 +107,7 @@ def stand(cluster: TFCluster, observed: Observed) -> Standing:
     Returns:
         How it stands in its queue.
     """
-    claims = sorted(_claims_of(cluster, observed), key=lambda claim: claim[0])
+    claims = sorted(_claims_of(cluster, observed), key=_rank)
     known = ledger.read(cluster.status) if cluster.queue else ledger.Ledger()
     if known.verdict is not None:
         # NB: Kueue may delete the Workloads of what has finished, and that changes nothing any more.
@@ -120,10 +121,10 @@ def stand(cluster: TFCluster, observed: Observed) -> Standing:
     rest: list[Claim] = []
     for claim in _in_order(cluster, claims):
         follows = claim.number == 0 or bool(holding)
-        (holding if follows and not rest and claim.workload.admitted else rest).append(claim)
+        (holding if follows and claim.workload.admitted else rest).append(claim)
     if any(_is_of_the_past(cluster, claim) for claim in (*holding, *rest)):
         return Standing(Turn.CHANGED, replace(cluster, suspend=True), rest=(*holding, *rest))
-    if not holding:
+    if not holding and any(job.replicas for job in cluster.jobs):
         return Standing(Turn.WAITING, replace(cluster, suspend=True), rest=tuple(rest))
     granted, missing = _total(holding), dict[str, tuple[str, ...]]()
     jobs = []
@@ -151,11 +152,11 @@ def as_reported(cluster: TFCluster) -> Standing:
     """
     if not cluster.queue or cluster.suspend:
         return Standing(Turn.SUSPENDED if cluster.queue else Turn.FREE, cluster)
-    known = ledger.read(cluster.status)
+    known, no_task = ledger.read(cluster.status), not any(job.replicas for job in cluster.jobs)
     conditions = {one.get("type"): one.get("status") for one in cluster.status.get("conditions") or ()}
     if known.verdict is not None:
         return Standing(Turn.FINISHED, _with_tasks(cluster, known.granted))
-    if conditions.get("Suspended", "True") == "True" or not known.granted:
+    if conditions.get("Suspended", "True") == "True" or not (known.granted or no_task):
         return Standing(Turn.WAITING, replace(cluster, suspend=True))
     return Standing(Turn.ADMITTED, _with_tasks(cluster, known.granted))
 
@@ -224,14 +225,22 @@ def _claims_of(cluster: TFCluster, observed: Observed) -> Iterator[tuple[int, Ob
             yield number, workload
 
 
+def _rank(claim: tuple[int, ObservedWorkload]) -> tuple[bool, int]:
+    """Put those that were granted before those that wait, so that the loss of one costs no task of another."""
+    number, workload = claim
+    return number > 0 and not workload.admitted, number
+
+
 def _in_order(cluster: TFCluster, claims: Iterable[tuple[int, ObservedWorkload]]) -> Iterator[Claim]:
     reached: dict[str, int] = {}
     for number, workload in claims:
         counts = {}
-        for pod_set, asked in (workload.granted or workload.asked).items():
+        for pod_set, asked in workload.asked.items():
             job = job_of_pod_set(cluster, pod_set)
             name = pod_set if job is None else job.name
-            counts[name] = max(0, asked - workload.reclaimed.get(pod_set, 0))
+            # NB: what is given back counts from what was asked for, and not from what was granted of it.
+            left = max(0, asked - workload.reclaimed.get(pod_set, 0))
+            counts[name] = left if workload.granted is None else min(left, workload.granted.get(pod_set, 0))
         yield Claim(number, workload, {name: reached.get(name, 0) for name in counts}, counts)
         for name, count in counts.items():
             reached[name] = reached.get(name, 0) + count

@@ -93,9 +93,11 @@ def granted(workload: Mapping[str, Any]) -> int:
     status = workload.get("status", {})
     if not has_quota(workload) or _says(workload, "Finished") == "True":
         return 0
-    counts = sum(one["count"] for one in status["admission"]["podSetAssignments"])
-    returned = sum(one["count"] for one in status.get("reclaimablePods") or ())
-    return int(counts - returned)
+    # NB: what is given back counts from what was asked for, not from what was granted.
+    left = {one["name"]: int(one["count"]) for one in workload["spec"]["podSets"]}
+    for one in status.get("reclaimablePods") or ():
+        left[one["name"]] -= int(one["count"])
+    return sum(min(int(one["count"]), left[one["name"]]) for one in status["admission"]["podSetAssignments"])
 
 
 def _says(workload: Mapping[str, Any], kind: str) -> str:

@@ -11,7 +11,7 @@ import pytest
 from unit.in_memory import InMemoryWorld, make_body
 
 from tfcluster_operator.model import ledger, naming, reasons
-from tfcluster_operator.model.actions import CreatePod, CreateWorkload
+from tfcluster_operator.model.actions import CreatePod, CreateWorkload, Finding
 from tfcluster_operator.model.ledger import Ledger, Verdict
 from tfcluster_operator.model.parse import parse
 from tfcluster_operator.model.queueing import Turn, stand
@@ -598,6 +598,20 @@ def test_finished_cluster_is_told_to_the_queue():
     world.settle(done)
     assert asked(world) == {}
     assert world.roster(done).standing.turn is Turn.FINISHED
+
+
+def test_finish_that_is_refused_is_told():
+    """Whoever waits for the quota of what has succeeded sees why it is still taken."""
+    cluster = queued({"worker": 1})
+    world = admitted(cluster)
+    world.pod_ends("demo-worker-0", "Succeeded")
+    world.settle(cluster)
+    refused = Finding(reasons.REFUSED, "Workload tfcluster-demo.0: denied by policy")
+    status = status_of(world.roster(cluster), world.ledger, world.plan(cluster).views, (refused,), world.now)
+
+    ready = next(one for one in status["conditions"] if one["type"] == "Ready")
+    assert (ready["status"], ready["reason"]) == ("True", reasons.SUCCEEDED)
+    assert ready["message"].endswith("what is left to do waits: Workload tfcluster-demo.0: denied by policy")
 
 
 def test_finish_waits_for_pods_that_still_run():

@@ -48,6 +48,8 @@ KINDS: Final = frozenset(
 )
 #: What is told of single tasks only.
 _OF_ONE_TASK: Final = (reasons.BACKING_OFF, reasons.WAITING_FOR_JOB, reasons.STUCK_TERMINATING)
+#: Why what a finished cluster leaves behind is still there: its quota, too.
+_LEFT_UNDONE: Final = (reasons.REFUSED, reasons.REQUEST_FAILED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +129,8 @@ def ready(roster: Roster, ledger: Ledger, findings: Sequence[Finding], counts: C
         also = f"; edits after generation {verdict.generation} have no effect" if late else ""
         # NB: kstatus, and with it Flux and Argo, waits for Ready=True for ever: what has succeeded is as it should be.
         reason = reasons.SUCCEEDED if succeeded else verdict.reason
+        if left := list(dict.fromkeys(one.message for one in findings if one.reason in _LEFT_UNDONE)):
+            also += f"; what is left to do waits: {shorten(left)}"
         return Says("Ready", status=succeeded, reason=reason, message=verdict.message + also)
     if roster.declared.suspend and not findings:
         return Says("Ready", status=False, reason=reasons.SUSPENDED, message="suspended by spec.suspend: no pods")

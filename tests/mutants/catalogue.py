@@ -223,7 +223,7 @@ MUTANTS: Final = (
         old="await lead.wait()",
         new="pass",
         why="Two operators write at once.",
-        plan=Plan("scale", Write("patch", "tfclusters/status", "c", 0), "leader dies"),
+        plan=Plan("recreate", Write("patch", "tfclusters/status", "c", 0), "leader dies"),
     ),
     Mutant(
         name="the machine's clock is believed",
@@ -351,7 +351,7 @@ MUTANTS: Final = (
         old="pause, self._pause = self._pause, min(_LONGEST_PAUSE, self._pause * 2)",
         new="pause, self._pause = self._pause, self._pause * 2",
         why="After an outage of 90 s an edit is seen a minute late.",
-        plan=Plan("scale", Step(0), "API server away 90 s"),
+        plan=Plan("recreate", Step(1), "API server away 90 s"),
     ),
     Mutant(
         name="kopf is started before the kind is there",
@@ -578,11 +578,11 @@ MUTANTS: Final = (
         plan=Plan("queue"),
     ),
     Mutant(
-        name="quota is given back again and again",
-        file="model/queueing.py",
-        old="left = max(0, asked - workload.reclaimed.get(pod_set, 0))",
-        new="left = asked",
-        why="What was given back already counts as granted.",
+        name="quota of tasks that went is kept",
+        file="model/claims.py",
+        old="counts[pod_set] = workload.asked[pod_set] - (claim.count[name] - count)",
+        new="counts[pod_set] = 0",
+        why="Whoever waits for it waits for as long as the cluster runs.",
         plan=Plan("queue"),
     ),
     Mutant(

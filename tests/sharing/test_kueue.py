@@ -317,6 +317,30 @@ def test_growth_that_is_preempted_leaves_the_rest_alone(home, kueue, urgent):
     assert list(teams) == []
 
 
+def test_growth_that_is_preempted_leaves_later_growth_alone(home, kueue, urgent):
+    """Kueue takes back the larger one, and the job that was added after it runs on."""
+    del kueue
+    teams = _team(home, 5, preemption={"withinClusterQueue": "LowerPriority"})
+    team = next(teams)
+    team.launch("c", 1)
+    team.await_ready("c")
+    for job, replicas in (("helper", 3), ("ps", 1)):
+        home.edit("c", {"jobs": {job: asking(replicas)}})
+        team.await_ready("c")
+    stays = {name: home.uid(name) for name in ("c-worker-0", "c-ps-0")}
+
+    team.launch("urgent", 3, priority=urgent)
+    team.await_ready("urgent")
+    team.await_waiting("c")
+    assert {name: home.uid(name) for name in home.pods_of("c")} == stays
+    team.await_used(5)
+
+    home.remove("urgent")
+    team.await_ready("c")
+    assert {name: home.uid(name) for name in stays} == stays
+    assert list(teams) == []
+
+
 def test_workload_that_is_deactivated_stops_the_cluster(team):
     """Until somebody activates it again."""
     team.launch("c", 2)

@@ -62,6 +62,7 @@ RUN = {
     "protobuf, older": lambda: {pinned("protobuf-3.txt", "protobuf")},
     "kubernetes (Python client)": lambda: {pinned("dev.txt", "kubernetes")},
     "helm": lambda: {binaries.HELM.rpartition("@v")[2]},
+    "Kueue": lambda: {binaries.KUEUE.rpartition("@v")[2]},
 }
 if older_servers():
     RUN["Kubernetes, API server"] = older_servers

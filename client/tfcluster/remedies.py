@@ -12,7 +12,7 @@ REMEDIES: Final = {
     reasons.BACKING_OFF: "Read the log of the task that failed: `tfcluster logs NAME --previous`.",
     reasons.WAITING_FOR_GANG: "Make room: end, suspend or scale down another cluster, or this one.",
     reasons.GANG_UNAVAILABLE: "Have an administrator switch PodGroups on, or remove spec.scheduling.gang.",
-    reasons.WAITING_FOR_QUOTA: "Wait for its turn, or ask who runs the queue: `kubectl describe workload`.",
+    reasons.WAITING_FOR_QUOTA: "Wait for its turn, or ask who runs the queue: `kubectl get workloads.kueue.x-k8s.io`.",
     reasons.QUEUE_UNAVAILABLE: "Have an administrator install Kueue, or remove the label kueue.x-k8s.io/queue-name.",
     reasons.WAITING_FOR_JOB: "Look at the job that is waited for: `tfcluster status NAME`.",
     reasons.STUCK_TERMINATING: "Bring the node back, delete its Node object, or set spec.terminatingGraceSeconds.",

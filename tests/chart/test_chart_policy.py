@@ -299,6 +299,23 @@ def test_what_makes_no_other_pods_is_not_asked_about(server: Objects, people: As
     people("nobody").patch(TFCLUSTERS, HOME, cluster, change)
 
 
+@pytest.mark.parametrize("label", ["queue-name", "priority-class"])
+def test_change_of_the_queue_is_asked_about(server: Objects, people: As, cluster: str, label: str):
+    """Who takes a TFCluster out of its queue makes pods: so who may not create pods may not."""
+    nobody = people("nobody")
+    queued = {"metadata": {"labels": {f"kueue.x-k8s.io/{label}": "team"}}}
+    another = {"metadata": {"labels": {f"kueue.x-k8s.io/{label}": "another"}}}
+    none = {"metadata": {"labels": {f"kueue.x-k8s.io/{label}": None}}}
+
+    assert '"nobody" may not create pods' in refusal(lambda: nobody.patch(TFCLUSTERS, HOME, cluster, queued))
+    server.patch(TFCLUSTERS, HOME, cluster, queued)
+    for change in (another, none):
+        assert '"nobody" may not create pods' in refusal(
+            lambda change=change: nobody.patch(TFCLUSTERS, HOME, cluster, change)
+        )
+    server.patch(TFCLUSTERS, HOME, cluster, none)
+
+
 def test_scaling_is_a_right_of_its_own(server: Objects, people: As, cluster: str):
     """Who may scale may scale and no more, as with a Deployment: an autoscaler needs no right to create pods."""
     grant(server, "scaler", HOME, SCALES)

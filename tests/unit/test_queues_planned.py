@@ -111,7 +111,7 @@ def test_words_of_the_queue_are_told():
     """Why it waits, as Kueue says it."""
     cluster, world = queued(), InMemoryWorld()
     world.settle(cluster)
-    assert "Kueue has not looked at it yet" in told(world, cluster)["Ready"][2]
+    assert "Kueue has said nothing of it yet" in told(world, cluster)["Ready"][2]
 
     world.quota_is_short(FIRST, "insufficient unused quota for cpu, 2 more needed")
     assert told(world, cluster)["Ready"][2] == (

@@ -116,10 +116,7 @@ def _words(held: Any, path: Path, findings: Findings) -> Any:
             del kept[key]  # type: ignore[attr-defined]  # what is a mapping in a manifest is a dict
             findings.say(Outcome.LEFT_OUT, (*path, key), "it holds the TFJob")
         elif path[-1] == "labels" and str(key).startswith(_QUEUE):
-            words = (
-                "Kueue does not know TFClusters: have it queue the pods by the same label under "
-                "spec.jobs.J.template.metadata.labels, or start the TFCluster with spec.suspend: true"
-            )
+            words = "it waits in this queue if the operator may read Kueue's objects: see docs/how-to/queues.md"
             findings.move((*path, key), (*path, key), words, outcome=Outcome.LOSSY)
         else:
             findings.move((*path, key), (*path, key))

@@ -70,7 +70,7 @@ def _fields() -> Iterator[Field]:
     yield Field("metadata.name", "metadata.name", (_SAME, _REFUSED), words)
     yield Field("metadata.generateName", "metadata.generateName", (_SAME, _REFUSED), "As the name.")
     yield Field("metadata.namespace", "metadata.namespace", (_SAME,), "")
-    words = "Those of Kueue (`kueue.x-k8s.io/…`) are kept, but Kueue does not know TFClusters."
+    words = "Those of Kueue (`kueue.x-k8s.io/…`) are kept: a TFCluster waits in a queue, too."
     yield Field("metadata.labels", "metadata.labels", (_SAME, _LOSSY, _REFUSED), words)
     words = "All but what `kubectl apply` keeps there of the TFJob."
     yield Field("metadata.annotations", "metadata.annotations", (_SAME, _LEFT_OUT, _REFUSED), words)

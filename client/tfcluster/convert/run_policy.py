@@ -29,7 +29,7 @@ _GANG: Final = {
         "spec.scheduling.gang is for kube-scheduler: for another one create its PodGroup with this minMember, and set "
         "schedulerName and the PodGroup's label or annotation in each template"
     ),
-    "queue": "TFCluster has no queue: name it in the PodGroup that you create for your scheduler",
+    "queue": "it is of another scheduler's: name it in the PodGroup that you create for that",
     "minResources": "kube-scheduler adds up what the pods ask for: name them in the PodGroup of another scheduler",
     "priorityClass": "name it as priorityClassName in each template; spec.scheduling.gang takes it from there",
     "scheduleTimeoutSeconds": (

@@ -414,4 +414,4 @@ def _why(workload: ObservedWorkload) -> str:
         checks = ", ".join(workload.checks)
         return f"it has quota, and waits for admission checks{': ' + checks if checks else ''}"
     reserved = workload.says("QuotaReserved")
-    return str(reserved.get("message") or "Kueue has not looked at it yet")
+    return str(reserved.get("message") or "Kueue has said nothing of it yet (of equal ones it judges the first)")

@@ -204,7 +204,7 @@ def status(ready: str, *, reason: str, replicas: int) -> Object:
 
 
 def test_columns_tell_the_state_of_a_cluster(kubectl: Kubectl, objects: Objects, namespace: str) -> None:
-    """``kubectl get tfc`` has the columns Ready, Reason, Restarts and Age; -o wide adds Accelerators and Epoch."""
+    """``kubectl get tfc`` has the columns Ready, Reason, Restarts and Age; -o wide adds three more."""
     objects.create(TFCLUSTERS, namespace, tfcluster("mnist").job("worker", replicas=4).build())
     written = {"status": status("3/4", reason="TasksNotReady", replicas=4)}
     objects.patch(TFCLUSTERS, namespace, "mnist", written, subresource="status")
@@ -214,7 +214,7 @@ def test_columns_tell_the_state_of_a_cluster(kubectl: Kubectl, objects: Objects,
 
     assert head.split() == ["NAME", "READY", "REASON", "RESTARTS", "AGE"]
     assert row.split()[:4] == ["mnist", "3/4", "TasksNotReady", "5"]
-    assert wide_head.split() == [*head.split(), "ACCELERATORS", "EPOCH"]
+    assert wide_head.split() == [*head.split(), "ACCELERATORS", "QUEUE", "EPOCH"]
     assert wide_row.split()[5:] == ["12", "nvidia.com/gpu", "7"]
 
 

@@ -263,7 +263,8 @@ def test_scope_of_one_namespace(  # noqa: PLR0917 - fixtures, by name
     assert everything(elsewhere) == []
     assert elsewhere.status("c") == {"observedGeneration": 0}
     requests = audit.since(position, user=user)
-    assert [str(r) for r in requests if r.code == 403] == []
+    # NB: what lies in no namespace is read for queues alone, where an administrator lets it.
+    assert {str(r).partition(" ")[2] for r in requests if r.code == 403} <= {"list resourceflavors / -> 403"}
     assert {r.namespace for r in requests if r.resource in {"pods", "tfclusters"}} == {world.namespace}
 
 

@@ -152,10 +152,16 @@ def _cluster(metadata: Mapping[str, Any], spec: Fields, status: Mapping[str, Any
         tf_config=tf_config,
         isolation=isolation,
         gang=_gang(spec.inner("scheduling")),
-        queue=(metadata.get("labels") or {}).get(naming.LABEL_QUEUE, ""),
-        priority_class=(metadata.get("labels") or {}).get(naming.LABEL_PRIORITY, ""),
+        queue=_label(metadata, naming.LABEL_QUEUE),
+        priority_class=_label(metadata, naming.LABEL_PRIORITY),
         regrants=ledger.read(status).regrants,
     )
+
+
+def _label(metadata: Mapping[str, Any], name: str) -> str:
+    labels = metadata.get("labels")
+    value = labels.get(name) if isinstance(labels, Mapping) else None
+    return value if isinstance(value, str) else ""
 
 
 def _gang(scheduling: Fields) -> Gang | None:

@@ -106,7 +106,7 @@ EFFECTS: list[tuple[str, Any, str, Any]] = [
     ("commonLabels", {"team": "vision"}, f"{POD}.metadata.labels.team", "vision"),
 ]
 #: Values whose effect is that objects come or go, or that needs another value; a test of their own shows it.
-OTHER_EFFECTS = {"serviceAccount.create", "aggregateRoles", "rbac.create", *OF_THE_NETWORK}
+OTHER_EFFECTS = {"serviceAccount.create", "aggregateRoles", "rbac.create", "rbac.readQueues", *OF_THE_NETWORK}
 
 #: Objects that are one value each: Kubernetes' own fields, with defaults.
 WHOLE = chart_values.WHOLE

@@ -192,6 +192,9 @@ class TFClusterResolver(ClusterAnswers):
     def _live(self) -> ViewSource | None:
         return self._source.live if isinstance(self._source, FrozenView) else self._source
 
+    def _is_snapshot(self) -> bool:
+        return isinstance(self._source, FrozenView)
+
     def _live_again(self) -> Self:
         """Give this resolver as it follows its cluster, also where it is a snapshot."""
         live = copy.copy(self)

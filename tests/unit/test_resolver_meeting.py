@@ -219,6 +219,37 @@ def test_worker_that_waits_has_its_port_open_until_they_start(meeting):
     socket.create_server((host, int(port))).close()
 
 
+class Tried(Seen):
+    """What a task sees that tries its own port at each look."""
+
+    def __init__(self, workers: list[str], epoch: int) -> None:
+        super().__init__(workers, epoch)
+        self.open: list[bool] = []
+        self.host, port = workers[-1].split(":")
+        self.port = int(port)
+
+    def view(self) -> contract.View:
+        with socket.socket() as one:
+            one.settimeout(LONG)
+            self.open.append(one.connect_ex((self.host, self.port)) == 0)
+        return super().view()
+
+
+def test_port_of_a_worker_that_waits_stays_open_between_its_attempts(meeting):
+    """However often it does not reach the leader, who looks never finds its port closed meanwhile."""
+    there = meeting(2)
+    there.seen[1] = seen = Tried(there.addresses, 1)
+    resolver = TFClusterResolver("worker", 1, source=seen)
+    seen.open.clear()
+    waiting = there.pool.submit(meet, resolver, timeout=LONG)
+    there.await_looks(1)
+    tried = list(seen.open)
+
+    assert epochs(there.start(0, 2, 1)) == [1]
+    assert waiting.result(LONG) is not None
+    assert (tried[0], set(tried[1:])) == (False, {True})
+
+
 def test_snapshot_is_followed_from_now_on(meeting):
     """Who gives RestartOnResize a snapshot meets in the epoch of now, as with the resolver itself."""
     there = meeting(2)

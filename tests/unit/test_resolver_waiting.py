@@ -25,6 +25,7 @@ from tfcluster_resolver.errors import (
     TasksUnreachableError,
     TFClusterError,
 )
+from tfcluster_resolver.views.watch import PollingNotice
 from tfcluster_resolver.waiting import Wanted, wait_for
 from tfcluster_resolver.waiting.probes import Probes
 
@@ -136,6 +137,29 @@ def test_wait_names_who_is_missing(cluster, listen):
         ("ps", 0, refusing, "REFUSED")
     ]
     assert isinstance(raised.value, TimeoutError)
+
+
+class Shrinking:
+    """A source whose cluster loses a task with each look at it, until the chief alone is left."""
+
+    def __init__(self, workers: Sequence[str]) -> None:
+        self.workers, self.epoch = list(workers), 0
+
+    def view(self) -> contract.View:
+        self.epoch += 1
+        jobs = {"chief": (closed(),), **({"worker": tuple(self.workers)} if self.workers else {})}
+        del self.workers[-1:]
+        return contract.View("c", "n", "u", self.epoch, "grpc", jobs, {}, {})
+
+    def notice(self) -> PollingNotice:
+        return PollingNotice()
+
+
+def test_wait_of_a_live_resolver_is_never_outdated():
+    """Whichever two looks a task goes between, only the wait for a snapshot ends with it."""
+    resolver = TFClusterResolver("chief", 0, source=Shrinking([closed() for _ in range(20)]))
+
+    assert tfcluster_resolver.wait(resolver, timeout=60) == 0
 
 
 def test_wait_follows_a_resize(cluster, listen, monkeypatch):

@@ -52,19 +52,21 @@ def meet(resolver: TFClusterResolver, *, timeout: float) -> TFClusterResolver:
         ViewError: the view cannot be read.
     """
     deadline = time.monotonic() + timeout
-    while True:
-        now = resolver.snapshot()
-        tasks = declared(now)
-        own = own_in(tasks, resolver)
-        if own is None or len(tasks) == 1:
-            return now
-        if own == tasks[0]:
-            met = _lead(resolver, own, deadline)
-        else:
-            with _open_port(own):
+    with _OpenPort() as port:
+        while True:
+            now = resolver.snapshot()
+            tasks = declared(now)
+            own = own_in(tasks, resolver)
+            if own is None or len(tasks) == 1:
+                return now
+            if own == tasks[0]:
+                port.close()
+                met = _lead(resolver, own, deadline)
+            else:
+                port.open(own)
                 met = _come(resolver, own, tasks[0], deadline)
-        if met is not None:
-            return met
+            if met is not None:
+                return met
 
 
 def declared(snapshot: TFClusterResolver) -> list[Task]:
@@ -217,12 +219,37 @@ class _Reception:
         return {guest: lines.last for guest, lines in self._guests.items()}
 
 
-def _open_port(own: Task) -> contextlib.AbstractContextManager[object]:
-    """Open the own port, where nothing has it; who connects there hears nothing."""
-    try:
-        return _server(own)
-    except OSError:
-        return contextlib.nullcontext()
+class _OpenPort:
+    """The own port of a task that waits, open from its first attempt to the last; who connects there hears nothing."""
+
+    def __init__(self) -> None:
+        self._server: socket.socket | None = None
+        self._address = ""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def open(self, own: Task) -> None:
+        """Open the port where nothing has it, and let go of those who looked whether it is open."""
+        if own.address != self._address:
+            self.close()
+        if self._server is None:
+            with contextlib.suppress(OSError):
+                self._server, self._address = _server(own), own.address
+                self._server.setblocking(False)
+        if self._server is not None:
+            with contextlib.suppress(OSError):
+                while True:
+                    self._server.accept()[0].close()
+
+    def close(self) -> None:
+        """Close the port."""
+        if self._server is not None:
+            self._server.close()
+        self._server = None
 
 
 def _server(own: Task) -> socket.socket:

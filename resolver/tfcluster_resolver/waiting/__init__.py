@@ -125,6 +125,8 @@ def wanted(
 
 def gone_from(resolver: TFClusterResolver) -> Sequence[Task]:
     """List the tasks of a snapshot that its cluster has no more, as far as that can be told; none where it is live."""
+    if not resolver._is_snapshot():  # noqa: SLF001 - of this package
+        return ()  # NB: its watch would tell of an epoch that comes between the two looks that it begins with
     try:
         change = next(iter(resolver.watch(timeout=0)), None)
     except ViewError:  # a snapshot does not depend on it

@@ -225,6 +225,23 @@ def test_gang_that_asks_for_too_much_is_made_smaller(gangs):
     assert groups(gangs) == {"c.0": 4}
 
 
+def test_waiting_gang_survives_the_end_of_its_group(gangs):
+    """Kubernetes keeps the deleted PodGroup while its pods wait: they go, and wait again with another one."""
+    gangs.launch("c", {"worker": asking(5)}, scheduling=GANG)
+    gangs.await_condition("c", "Ready", status="False", reason="WaitingForGang")
+    before = gangs.demand(POD_GROUPS, "c.0")["metadata"]["uid"]
+    gangs.delete(POD_GROUPS, "c.0")
+
+    eventually(
+        lambda: gangs.get(POD_GROUPS, "c.0"),
+        lambda found: found is not None and found["metadata"]["uid"] != before,
+        what="there is another PodGroup",
+    )
+    gangs.await_condition("c", "Ready", status="False", reason="WaitingForGang")
+    gangs.scale("c", replicas=4)
+    await_ready(gangs, "c")
+
+
 def test_gang_that_is_given_up_takes_what_there_is(gangs):
     """Pods that wait with others are replaced by pods that wait for themselves."""
     gangs.launch("c", {"worker": asking(5)}, scheduling=GANG)

@@ -266,6 +266,34 @@ def test_deleted_group_is_made_again_while_its_pods_wait():
     assert (groups(world), members(world)["demo-worker-0"]) == ({}, "")
 
 
+def test_group_that_is_kept_by_its_finalizer_is_let_go():
+    """Kubernetes keeps a deleted PodGroup while pods wait with it, and none of them gets a place: they start again."""
+    cluster = gang({"worker": 2})
+    world = started(cluster)
+    world.edit(KIND, "demo.0", {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}})
+    deletes = world.plan(cluster).actions
+    assert {(one.kind, one.name, one.reason) for one in deletes if isinstance(one, Delete)} == {
+        ("Pod", f"demo-worker-{index}", reasons.GANG_CHANGED) for index in (0, 1)
+    }
+    world.apply_all(deletes, cluster)
+    assert not any(isinstance(one, CreatePod) for one in world.plan(cluster).actions)
+
+    world.end_graceful_deletions()
+    world.settle(cluster)
+    assert (groups(world), set(members(world).values())) == ({"demo.0": 2}, {"demo.0"})
+
+
+def test_group_that_goes_after_its_gang_got_places_takes_no_pod_along():
+    """Its pods are about to be bound, or are."""
+    cluster = gang({"worker": 2})
+    world = started(cluster)
+    placed = [{"type": "PodGroupInitiallyScheduled", "status": "True"}]
+    leaving = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+    world.edit(KIND, "demo.0", {"metadata": leaving, "status": {"conditions": placed}})
+
+    assert not any(isinstance(one, Delete) for one in world.plan(cluster).actions)
+
+
 def test_priority_is_that_of_the_pods():
     """The scheduler refuses a group of another priority than its pods'; it cannot be edited."""
 

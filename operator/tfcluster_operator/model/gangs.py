@@ -14,7 +14,7 @@ from typing import Final
 
 from tfcluster_operator.model import ledger, naming
 from tfcluster_operator.model.observed import ObservedPod, ObservedPodGroup
-from tfcluster_operator.model.roster import Place, Roster, Stage
+from tfcluster_operator.model.roster import Holder, Holding, Place, Roster, Stage
 from tfcluster_operator.model.spec import Job, TFCluster
 
 #: What the scheduler says of the nodes begins with how many of them "are available".
@@ -26,7 +26,8 @@ class Gang:
     """One round of one gang.
 
     ``members`` are the places of its tasks; ``unplaced`` those of them whose pod has no node yet.  ``begun`` says that
-    a pod of the PodGroup has one: so all of them had.  ``existing`` is the PodGroup, if it is ours and stays.
+    a pod of the PodGroup has one: so all of them had.  ``existing`` is the PodGroup, if it is ours and stays;
+    ``leaving`` says that it is being deleted and never had places: Kubernetes keeps it until no pod waits with it.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Gang:
     begun: bool
     priority_class: str
     existing: ObservedPodGroup | None
+    leaving: bool = False
 
     @property
     def placed(self) -> bool:
@@ -136,7 +138,14 @@ def _gang(roster: Roster, name: str, wave: str, members: tuple[Place, ...], know
         begun=begun,
         priority_class=members[0].task.job.of_template("priorityClassName"),
         existing=held.own if held is not None else None,
+        leaving=_is_leaving(held),
     )
+
+
+def _is_leaving(held: Holding[ObservedPodGroup] | None) -> bool:
+    if held is None or held.object is None or held.holder is not Holder.LEAVING:
+        return False
+    return not held.object.placed
 
 
 def _has_place(pod: ObservedPod) -> bool:

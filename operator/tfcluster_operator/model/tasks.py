@@ -222,6 +222,9 @@ def _replace_a_pod_that_waits_with_others(case: _Case) -> bool:
         return False
     gang = case.gang if is_member(case.roster.cluster, case.place) else None
     to_join = _group_to_join(gang)
+    if gang is not None and gang.leaving and to_join and pod.group == to_join:
+        # NB: a finalizer keeps the PodGroup as long as a pod waits with it, and with a leaving one none gets a place.
+        return _delete(case, reasons.GANG_CHANGED, toward=to_join)
     # NB: its own template may put it in a group, and the gang may have found its places a moment ago.
     known = {to_join, case.place.task.job.own_group(), gang.name if gang is not None else ""}
     if pod.group in known and (pod.group or not to_join):

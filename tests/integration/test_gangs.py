@@ -11,7 +11,7 @@ import pytest
 from conftest import create_namespace, delete_namespace, install_crd, no_traceback
 from kubernetes import client, config
 from support.audit import AuditLog, Request
-from support.objects import POD_GROUPS, PODS, Object, Objects
+from support.objects import POD_GROUPS, PODS, PRIORITY_CLASSES, Object, Objects
 from support.operator_process import OperatorProcess
 from support.rbac import OPERATOR_RULES, OPERATOR_USER, grant_operator_rights
 from support.waiting import eventually
@@ -238,6 +238,35 @@ def test_waiting_gang_survives_the_end_of_its_group(gangs):
         what="there is another PodGroup",
     )
     gangs.await_condition("c", "Ready", status="False", reason="WaitingForGang")
+    gangs.scale("c", replicas=4)
+    await_ready(gangs, "c")
+
+
+@pytest.fixture
+def priorities(everything: Objects) -> Iterator[None]:
+    """Two priorities, one of them that of all pods that name none."""
+    for name, value in (("usual", 10), ("high", 1000)):
+        metadata = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}}
+        everything.create(PRIORITY_CLASSES, "", {**metadata, "value": value, "globalDefault": name == "usual"})
+    yield
+    for name in ("usual", "high"):
+        everything.delete(PRIORITY_CLASSES, "", name)
+
+
+def test_waiting_gang_gets_another_priority(gangs, priorities):
+    """A PodGroup's priority cannot be edited: the gang waits with another PodGroup, of the default priority too."""
+    del priorities
+    worker = asking(5)
+    worker["template"]["spec"]["priorityClassName"] = "high"
+    gangs.launch("c", {"worker": worker}, scheduling=GANG)
+    gangs.await_condition("c", "Ready", status="False", reason="WaitingForGang")
+
+    gangs.edit("c", {"jobs": {"worker": {"template": {"spec": {"priorityClassName": None}}}}})
+    eventually(
+        lambda: gangs.get(POD_GROUPS, "c.0"),
+        lambda found: found is not None and found["spec"].get("priorityClassName") == "usual",
+        what="the PodGroup has the default priority",
+    )
     gangs.scale("c", replicas=4)
     await_ready(gangs, "c")
 

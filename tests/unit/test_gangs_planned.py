@@ -307,6 +307,11 @@ def test_priority_is_that_of_the_pods():
     assert world.objects[KIND, "demo.0"]["spec"]["priorityClassName"] == "low"
     assert set(members(world).values()) == {"demo.0"}
 
+    world.settle(at(""))
+    assert "priorityClassName" not in world.objects[KIND, "demo.0"]["spec"]
+    world.edit(KIND, "demo.0", {"spec": {"priorityClassName": "default-of-kubernetes"}})
+    assert world.plan(at("")).actions == ()
+
 
 def test_server_without_groups_starts_no_task_of_a_gang():
     """A promise that cannot be kept is told, and tried again; tasks that run go on."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tfcluster_operator.manifests import metadata
+from tfcluster_operator.model import naming
 from tfcluster_operator.model.actions import CreatePodGroup
 from tfcluster_operator.model.drift import gang_labels
 from tfcluster_operator.model.spec import TFCluster
@@ -23,7 +24,12 @@ def build_pod_group(cluster: TFCluster, gang: CreatePodGroup) -> dict[str, Any]:
     return {
         "apiVersion": "scheduling.k8s.io/v1beta1",
         "kind": "PodGroup",
-        "metadata": metadata.owned(cluster, gang.name, labels=gang_labels(cluster, gang.job)),
+        "metadata": metadata.owned(
+            cluster,
+            gang.name,
+            labels=gang_labels(cluster, gang.job),
+            annotations={naming.ANNOTATION_PRIORITY: gang.priority_class} if gang.priority_class else None,
+        ),
         "spec": {
             "schedulingPolicy": {"gang": {"minCount": gang.min_count}},
             **({"priorityClassName": gang.priority_class} if gang.priority_class else {}),

@@ -117,6 +117,13 @@ def pod_group_change(cluster: TFCluster, wanted: Gang, existing: ObservedPodGrou
     return change or None
 
 
+def has_another_priority(wanted: Gang, existing: ObservedPodGroup) -> bool:
+    """Tell whether a PodGroup, whose priority cannot be edited, was made for pods of another one."""
+    if not wanted.priority_class:
+        return naming.ANNOTATION_PRIORITY in existing.meta.annotations
+    return existing.priority_class != wanted.priority_class
+
+
 def gang_labels(cluster: TFCluster, job: str) -> dict[str, str]:
     """Give the labels of a PodGroup, of one job or of all that start at once."""
     return naming.job_labels(cluster.name, job) if job else naming.cluster_labels(cluster.name)

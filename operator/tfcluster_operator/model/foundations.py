@@ -158,7 +158,7 @@ def _plan_group(roster: Roster, gang: Gang, story: Story) -> None:
     elif (existing := held.own) is None:
         if not gang.placed:
             story.close(gate, obstacle_of("PodGroup", held))
-    elif gang.priority_class not in {"", existing.priority_class} and not gang.placed:
+    elif not gang.placed and drift.has_another_priority(gang, existing):
         story.close(gate, _recreated("PodGroup", gang.name))
         delete = Delete("PodGroup", gang.name, existing.meta.uid, reasons.RECREATED)
         story.do("publish", delete, gate=object_gate("PodGroup", gang.name))

@@ -52,6 +52,9 @@ ANNOTATION_EPOCHS: Final = f"{GROUP}/epochs"
 #: What a Workload was made from: the digest of what a pod of each podSet asks for, as {podSet: digest} in JSON.
 ANNOTATION_ASKS: Final = f"{GROUP}/asks"
 
+#: The PriorityClass that we wrote into a PodGroup; Kubernetes writes its default where we write none.
+ANNOTATION_PRIORITY: Final = f"{GROUP}/priority-class"
+
 #: When a Workload without quota was written last, in seconds since the epoch: see model/claims.py.
 ANNOTATION_ASKED_AT: Final = f"{GROUP}/asked-at"
 

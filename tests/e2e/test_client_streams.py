@@ -23,8 +23,10 @@ from task_programs import pod_template
 COUNT = """
 import http.server, os, pathlib, signal, socket, threading, time
 me = f"{socket.gethostname()}.{os.urandom(4).hex()}"
+def say(text):
+    os.write(1, f"{me} {text}\\n".encode())  # at once: a signal may come within print()
 def stop(*_):
-    print(f"{me} stops", flush=True)
+    say("stops")
     os._exit(143)
 signal.signal(signal.SIGTERM, stop)
 class Answer(http.server.BaseHTTPRequestHandler):
@@ -42,11 +44,11 @@ for port in (2222, 8000):
     threading.Thread(target=server.serve_forever, daemon=True).start()
 order, number = pathlib.Path("/tmp/end"), 0
 while True:
-    print(f"{me} {number}", flush=True)
+    say(number)
     number += 1
     time.sleep(0.02)
     if order.exists() and (code := order.read_text().strip()):
-        print(f"{me} ends with {code}", flush=True)
+        say(f"ends with {code}")
         os._exit(int(code))
 """
 

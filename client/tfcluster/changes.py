@@ -6,11 +6,11 @@ What happens to tasks follows docs/life.md.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tfcluster.errors import ManifestError, NotRunningError
-from tfcluster_operator.model import conditions
+from tfcluster_operator.model import conditions, reasons
 from tfcluster_operator.model.ledger import FAILED, SUCCEEDED
 from tfcluster_operator.model.parse import is_ours
 
@@ -25,10 +25,12 @@ class Change:
     Attributes:
         patch: the merge patch; empty where all is as wanted already.
         words: what will happen, one sentence each.
+        first: a merge patch that comes before it.
     """
 
     patch: Mapping[str, Any]
     words: tuple[str, ...]
+    first: Mapping[str, Any] = field(default_factory=dict)
 
 
 def scaling(body: Mapping[str, Any], job: str, replicas: int, autoscalers: Iterable[str] = ()) -> Change:
@@ -94,12 +96,16 @@ def suspension(body: Mapping[str, Any]) -> Change:
 def resumption(body: Mapping[str, Any]) -> Change:
     """Decide a resumption; raises NotRunningError."""
     check_alive(body, "no task starts again")
+    first: Mapping[str, Any] = {}
     if not body["spec"].get("suspend"):
-        return Change({}, (f"{body['metadata']['name']} is not suspended.", *about_manager(body)))
+        if conditions.by_type(body.get("status") or {}).get("Suspended", {}).get("reason") != reasons.GANG_TIMEOUT:
+            return Change({}, (f"{body['metadata']['name']} is not suspended.", *about_manager(body)))
+        # NB: the operator gave up by itself, and only an edit makes it try again.
+        first = {"spec": {"suspend": True}}
     total = sum(int(job.get("replicas", 1)) for job in body["spec"]["jobs"].values())
     started = f"To start from the beginning: {count(total, 'task')}, complete ones too."
     words = (started, "Restarts and the deadline count from zero.")
-    return Change({"spec": {"suspend": False}}, (*words, *about_manager(body)))
+    return Change({"spec": {"suspend": False}}, (*words, *about_manager(body)), first)
 
 
 def deletion(body: Mapping[str, Any]) -> tuple[str, ...]:

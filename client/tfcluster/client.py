@@ -230,14 +230,17 @@ class Client(ReadingClient):
         if not change.patch:
             return body
         about = body["metadata"]
-        # NB: with its UID, so that the TFCluster is changed of which it was said, and not a later one of that name.
-        patch = {**change.patch, "metadata": {"uid": about["uid"]}}
+        patches = [change.first, change.patch] if change.first else [change.patch]
         try:
-            return self.api.patch(TFCLUSTERS, about["name"], patch, about["namespace"], dry_run=dry_run)
+            for one in patches:
+                # NB: with its UID, so that the TFCluster is changed of which it was said, not a later one of that name.
+                patch = {**one, "metadata": {"uid": about["uid"]}}
+                body = self.api.patch(TFCLUSTERS, about["name"], patch, about["namespace"], dry_run=dry_run)
         except RefusedError as error:
             if error.status == _INVALID and "metadata.uid" in str(error):
                 raise _reborn(about["name"]) from error
             raise
+        return body
 
     def delete(
         self,

@@ -93,9 +93,14 @@ class Isolation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gang:
-    """Which tasks get their places together; ``min_tasks`` says how many of a job, all of those that it leaves out."""
+    """Which tasks get their places together; ``min_tasks`` says how many of a job, all of those that it leaves out.
+
+    ``timeout_seconds`` is how long they may wait for that, and ``on_timeout`` what becomes of the cluster then.
+    """
 
     min_tasks: Mapping[str, int] | None = None
+    timeout_seconds: int | None = None
+    on_timeout: Literal["Fail", "Suspend"] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -166,7 +166,8 @@ def _finished(word: str, spec: Mapping[str, Any], found: Mapping[str, Mapping[st
 
 
 def _suspended(spec: Mapping[str, Any], found: Mapping[str, Mapping[str, Any]]) -> Judgement:
-    if _is(found, "Suspended"):
+    # NB: a cluster that waits in its queue has no pods either, and nobody has suspended it.
+    if _is(found, "Suspended") and found["Suspended"].get("reason") != reasons.WAITING_FOR_QUOTA:
         return Judgement("reached", _message(found["Suspended"]))
     if verdict := _verdict(found):
         return Judgement("impossible", verdict)
@@ -177,8 +178,8 @@ def _suspended(spec: Mapping[str, Any], found: Mapping[str, Mapping[str, Any]]) 
 
 def _resized(spec: Mapping[str, Any], status: Mapping[str, Any], found: Mapping[str, Mapping[str, Any]]) -> Judgement:
     """Look whether every job has as many tasks as declared, and every running pod knows it."""
-    if verdict := _verdict(found):
-        return Judgement("impossible", verdict)
+    if over := _verdict(found) or (_message(found["Stalled"]) if _is(found, "Stalled") else ""):
+        return Judgement("impossible", over)
     if spec.get("suspend"):
         return Judgement("impossible", "it is suspended; start it with `tfcluster resume`")
     for name, job in (spec.get("jobs") or {}).items():

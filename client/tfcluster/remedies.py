@@ -12,6 +12,7 @@ REMEDIES: Final = {
     reasons.BACKING_OFF: "Read the log of the task that failed: `tfcluster logs NAME --previous`.",
     reasons.WAITING_FOR_GANG: "Make room: end, suspend or scale down another cluster, or this one.",
     reasons.GANG_UNAVAILABLE: "Have an administrator switch PodGroups on, or remove spec.scheduling.gang.",
+    reasons.GANG_TIMEOUT: "Make room, then suspend and resume it; one that has failed must be created again.",
     reasons.WAITING_FOR_QUOTA: "Wait for its turn, or ask who runs the queue: `kubectl get workloads.kueue.x-k8s.io`.",
     reasons.QUEUE_UNAVAILABLE: "Have an administrator install Kueue, or remove the label kueue.x-k8s.io/queue-name.",
     reasons.WAITING_FOR_JOB: "Look at the job that is waited for: `tfcluster status NAME`.",
@@ -52,6 +53,7 @@ GRAVE: Final = frozenset(
         reasons.PERMANENT_EXIT_CODE,
         reasons.BACKOFF_LIMIT_EXCEEDED,
         reasons.DEADLINE_EXCEEDED,
+        reasons.GANG_TIMEOUT,
     }
 )
 

@@ -17,6 +17,8 @@ from support.rbac import OPERATOR_RULES, OPERATOR_USER, grant_operator_rights
 from support.waiting import eventually
 from support.world import World
 
+from tfcluster import Client
+
 if TYPE_CHECKING:
     from local_kubernetes.control_plane import ControlPlane
 
@@ -281,6 +283,38 @@ def test_gang_that_is_given_up_takes_what_there_is(gangs):
     eventually(lambda: groups(gangs), lambda found: not found, what="the PodGroup is gone")
 
 
+def test_gang_that_finds_no_room_in_time_fails(gangs):
+    """It is over for ever, it says what was missing, and it leaves nothing that waits."""
+    gangs.launch("c", {"worker": asking(5)}, scheduling={"gang": {"timeoutSeconds": 3}})
+
+    told = gangs.await_condition("c", "Failed", status="True", reason="GangTimeout")["message"]
+    assert told.startswith("gang c.0 found no room for its 5 tasks within spec.scheduling.gang.timeoutSeconds, 3 s: ")
+    assert "Insufficient nvidia.com/gpu" in told
+    eventually(lambda: (gangs.pods_of("c"), groups(gangs)), lambda left: left == ({}, {}), what="nothing waits")
+
+
+def test_gang_that_gives_up_tries_again_when_it_is_resumed(gangs, server):
+    """Its pods go while there is no room; the same command that resumes a suspended cluster starts it."""
+    gangs.launch("first", {"worker": asking(3)}, scheduling=GANG)
+    await_ready(gangs, "first")
+    limited = {"gang": {"timeoutSeconds": 3, "onTimeout": "Suspend"}}
+    gangs.launch("second", {"worker": asking(3)}, scheduling=limited)
+
+    gangs.await_condition("second", "Suspended", status="True", reason="GangTimeout")
+    eventually(lambda: gangs.pods_of("second"), lambda pods: not pods, what="its pods are gone")
+    assert gangs.condition("second", "Stalled")["status"] == "True"
+    said = "Insufficient nvidia.com/gpu"
+    eventually(lambda: [one for one in gangs.events("second") if said in one["message"]], what="an event says why")
+    gangs.remove("first")
+    eventually(lambda: gangs.pods_of("first"), lambda pods: not pods, what="there is room")
+    assert gangs.condition("second", "Suspended")["status"] == "True"
+
+    with Client.connect(kubeconfig=server.kubeconfig, namespace=gangs.namespace) as connected:
+        connected.resume("second")
+    await_ready(gangs, "second")
+    assert groups(gangs) == {"second.1": 3}
+
+
 def test_deleted_cluster_leaves_no_group(gangs):
     """The garbage collector takes it, though Kubernetes protects a PodGroup while it has pods."""
     gangs.launch("c", {"worker": asking(5)}, scheduling=GANG)
@@ -295,6 +329,9 @@ def test_deleted_cluster_leaves_no_group(gangs):
     [
         ({"gang": {"minTasks": {"wroker": 1}}}, '"wroker" is not a job that is declared'),
         ({"gang": {"minTasks": {"worker": -1}}}, "should be greater than or equal to 0"),
+        ({"gang": {"timeoutSeconds": 0}}, "should be greater than or equal to 1"),
+        ({"gang": {"onTimeout": "Suspend"}}, "set timeoutSeconds, or remove onTimeout"),
+        ({"gang": {"onTimeout": "Wait", "timeoutSeconds": 1}}, 'supported values: "Fail", "Suspend"'),
     ],
 )
 def test_wrong_gang_is_refused_at_admission(home, scheduling, words):

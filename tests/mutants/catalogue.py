@@ -562,6 +562,22 @@ MUTANTS: Final = (
         plan=Plan("gang"),
     ),
     Mutant(
+        name="who has given up once never tries again",
+        file="model/parse.py",
+        old="if known.gave_up is not None and known.gave_up.generation == generation else",
+        new="if known.gave_up is not None else",
+        why="There is room again, the user edits the cluster, and nothing comes of it.",
+        plan=Plan("gang in time"),
+    ),
+    Mutant(
+        name="each look at a gang that waits begins its time again",
+        file="model/policies/gang_timeout.py",
+        old="return {name: min(ledger.gangs.get(name) or now, now) for name in waiting}",
+        new="return dict.fromkeys(waiting, now)",
+        why="It never gives up, and holds nodes that an autoscaler made for it.",
+        plan=Plan("gang in time"),
+    ),
+    Mutant(
         name="quota is given back while pods run",
         file="model/claims.py",
         old="declared, at_work = roster.declared, bool(roster.at_work)",

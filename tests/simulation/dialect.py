@@ -67,6 +67,11 @@ def condition(cluster: Mapping[str, Any] | None, kind: str) -> dict[str, Any]:
     return next((one for one in told if one["type"] == kind), {})
 
 
+def reason(status: Mapping[str, Any], kind: str) -> str:
+    """Give the reason of a condition, "" where it is not told."""
+    return next((str(one["reason"]) for one in status.get("conditions") or () if one["type"] == kind), "")
+
+
 def verdict(status: Mapping[str, Any]) -> tuple[str, str] | None:
     """Give the condition by which a cluster is over, and its reason."""
     for one in status.get("conditions") or ():

@@ -63,6 +63,8 @@ class Nodes:
         self.hurried = False
         #: Whether there is room for the pods of PodGroups; without it those wait, and all others have room.
         self.room_for_gangs = True
+        #: Since when each PodGroup that has found no room was there, in seconds since the epoch, by name.
+        self.waiting_groups: dict[Name, float] = {}
         #: Called whenever the truth about a pod has changed.
         self.changed: Callable[[], None] = lambda: None
         kube.subscribers.append(self._learn)
@@ -72,6 +74,7 @@ class Nodes:
     def _learn(self, change: Change) -> None:
         if change.resource == "podgroups" and change.type != "DELETED":
             about = change.object["metadata"]
+            self.waiting_groups.setdefault((about["namespace"], about["name"]), self._now())
             asyncio.get_running_loop().call_later(_TO_NODE, self.place_gang, about["namespace"], about["name"])
         if change.resource != "pods":
             return
@@ -130,6 +133,7 @@ class Nodes:
             status = {"conditions": [{**condition, "lastTransitionTime": spell(self._now())}]}
             self._kube.patch("podgroups", namespace, group, {"status": status}, subresource="status", user=_USER)
         if self.room_for_gangs:
+            self.waiting_groups[namespace, group] = float("inf")
             for pod in waiting:
                 self._give_a_node((namespace, pod["metadata"]["name"]), pod)
 

@@ -607,6 +607,22 @@ def _workloads() -> tuple[Workload, ...]:
             setup=actors.leave_no_room,
         ),
         Workload(
+            "gang in time",
+            (
+                Step(
+                    "gives up",
+                    _declare(_ELASTIC, scheduling={"gang": {"timeoutSeconds": 90, "onTimeout": "Suspend"}}),
+                    both(_has_given_up, pods_are_only(), groups_are()),
+                ),
+                Step("room", actors.make_room, both(_has_given_up, pods_are_only(), groups_are())),
+                Step("edited", _edit({"worker": {"replicas": 2}}), both(ready, groups_are(round_1=3))),
+                Step("fails", _edit(scheduling={"gang": {"timeoutSeconds": 90, "onTimeout": "Fail"}}), ready),
+                Step("no room", actors.leave_no_room, ready),
+                Step("restart", _exit(1, "chief-0"), both(over("Failed", "GangTimeout"), groups_are())),
+            ),
+            setup=actors.leave_no_room,
+        ),
+        Workload(
             "queue",
             (
                 Step(
@@ -758,6 +774,10 @@ def claims_are(**wanted: Mapping[str, int]) -> Until:
         return {name: {of["name"]: of["count"] for of in sets} for name, sets in asked.items()} == names
 
     return until
+
+
+def _has_given_up(world: World) -> bool:
+    return says("Suspended", "True", "GangTimeout")(world)
 
 
 def _waits_for_room(world: World) -> bool:

@@ -96,6 +96,16 @@ def test_what_is_so_already_is_no_change():
     assert not resumption(cluster()).patch
 
 
+def test_cluster_that_gave_up_by_itself_is_resumed_by_two_edits():
+    """Its spec wants it to run already, and only another generation of the spec is tried."""
+    body = cluster()
+    body["status"]["conditions"] = [{"type": "Suspended", "status": "True", "reason": "GangTimeout"}]
+    change = resumption(body)
+
+    assert (change.first, change.patch) == ({"spec": {"suspend": True}}, {"spec": {"suspend": False}})
+    assert change.words[0] == "To start from the beginning: 4 tasks, complete ones too."
+
+
 def test_another_controller_is_named():
     """The operator does nothing for such a cluster; whoever waits for it should know."""
     assert "example.com/queue" in suspension(cluster(managedBy="example.com/queue")).words[-1]

@@ -43,6 +43,7 @@ PUBLISHED = ("MembershipPublished", "True", "every pod has its newest view")
         ("finished", body(READY), "waiting"),
         ("suspended", body(READY), "impossible"),
         ("suspended", body(("Suspended", "True", "no pods"), spec={"suspend": True}), "reached"),
+        ("resized", body(("Ready", "False", "no room in time"), ("Stalled", "True", "no room in time")), "impossible"),
         ("resized", body(READY, PUBLISHED, jobs={"worker": {"created": 2, "ready": 2}}), "reached"),
         ("resized", body(READY, PUBLISHED, jobs={"worker": {"created": 1, "ready": 1}}), "waiting"),
         ("resized", body(READY, PUBLISHED, jobs={"worker": {"created": 3, "ready": 3}}), "waiting"),
@@ -57,6 +58,15 @@ PUBLISHED = ("MembershipPublished", "True", "every pod has its newest view")
 def test_goal_is_judged(goal, found, outcome):
     """Each goal is reached, may still come, or cannot come any more."""
     assert Goal.of(goal).judge(found).outcome == outcome
+
+
+@pytest.mark.parametrize(("reason", "outcome"), [("WaitingForQuota", "impossible"), ("GangTimeout", "reached")])
+def test_who_waits_in_a_queue_is_not_suspended(reason, outcome):
+    """It has no pods either, and starts by itself; one whose gang gave up stays as it is."""
+    found = body(("Suspended", "True", "no pods"))
+    found["status"]["conditions"][0]["reason"] = reason
+
+    assert Goal.of("suspended").judge(found).outcome == outcome
 
 
 def test_words_name_the_cause():

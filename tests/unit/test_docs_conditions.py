@@ -66,7 +66,7 @@ def lives() -> SimpleNamespace:
     for scenario in _rollouts():
         conditions |= scenario.told
         posted |= scenario.posted
-    for status in (*_found(), _invalid(), _deleting(), _queued(), _stale()):
+    for status in (*_found(), *_timed_out(), _invalid(), _deleting(), _queued(), _stale()):
         conditions |= told(status)
     return SimpleNamespace(conditions=conditions, posted=posted)
 
@@ -126,6 +126,19 @@ def _queued() -> Mapping[str, Any]:
     world.settle(cluster)
     planned = world.plan(cluster)
     return status_of(world.roster(cluster), world.ledger, planned.views, planned.findings, world.now)
+
+
+def _timed_out() -> Iterator[Mapping[str, Any]]:
+    """A status of each cluster whose gang has waited for too long: one has failed, one has given up."""
+    for on_timeout in ("Fail", "Suspend"):
+        scheduling = {"gang": {"timeoutSeconds": 1, "onTimeout": on_timeout}}
+        world, status = InMemoryWorld(), {}
+        for _ in range(3):
+            cluster = make_cluster(scheduling=scheduling, status=status)
+            planned = world.plan(cluster)
+            status = status_of(world.roster(cluster), world.ledger, planned.views, planned.findings, world.now)
+            world.now += 1.0
+        yield status
 
 
 def _stale() -> Mapping[str, Any]:

@@ -32,9 +32,7 @@ _GANG: Final = {
     "queue": "it is of another scheduler's: name it in the PodGroup that you create for that",
     "minResources": "kube-scheduler adds up what the pods ask for: name them in the PodGroup of another scheduler",
     "priorityClass": "name it as priorityClassName in each template; spec.scheduling.gang takes it from there",
-    "scheduleTimeoutSeconds": (
-        "a gang waits without a limit: activeDeadlineSeconds bounds the whole run, the wait included"
-    ),
+    "scheduleTimeoutSeconds": "with spec.scheduling.gang, write it as spec.scheduling.gang.timeoutSeconds",
 }
 
 

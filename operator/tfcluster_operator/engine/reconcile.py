@@ -501,6 +501,7 @@ _OBSTACLES: Final = (
     reasons.QUEUE_UNAVAILABLE,
     reasons.WAITING_FOR_QUOTA,
     reasons.WAITING_FOR_GANG,
+    reasons.GANG_TIMEOUT,
     reasons.CONTENDED,
     reasons.OUTDATED_DEFINITION,
     reasons.WAITING_FOR_PREDECESSOR,

@@ -132,6 +132,8 @@ def ready(roster: Roster, ledger: Ledger, findings: Sequence[Finding], counts: C
         if left := list(dict.fromkeys(one.message for one in findings if one.reason in _LEFT_UNDONE)):
             also += f"; what is left to do waits: {shorten(left)}"
         return Says("Ready", status=succeeded, reason=reason, message=verdict.message + also)
+    if cluster.gave_up and not findings:
+        return Says("Ready", status=False, reason=reasons.GANG_TIMEOUT, message=cluster.gave_up)
     if roster.declared.suspend and not findings:
         return Says("Ready", status=False, reason=reasons.SUSPENDED, message="suspended by spec.suspend: no pods")
     # NB: an evaluator gates nothing, but what keeps it from starting is told while all others are ready.
@@ -158,8 +160,10 @@ def ready(roster: Roster, ledger: Ledger, findings: Sequence[Finding], counts: C
     return Says("Ready", status=True, reason=reasons.ALL_TASKS_READY, message=message)
 
 
-def stalled(ledger: Ledger) -> Says:
+def stalled(cluster: TFCluster, ledger: Ledger) -> Says:
     """Tell, as kstatus asks it, whether nothing more comes of this cluster unless somebody acts."""
+    if cluster.gave_up:
+        return Says("Stalled", status=True, reason=reasons.GANG_TIMEOUT, message=cluster.gave_up)
     if (verdict := ledger.verdict) is not None and verdict.kind == FAILED:
         return Says("Stalled", status=True, reason=verdict.reason, message=verdict.message)
     return Says("Stalled", status=False, reason=reasons.NOT_STALLED, message="the cluster has not failed")
@@ -170,6 +174,8 @@ def suspended(roster: Roster, ledger: Ledger) -> Says:
     if roster.cluster.suspend and not cluster.suspend and ledger.verdict is None:
         message = f"queue {cluster.queue} lets it have no pods for now"
         return Says("Suspended", status=True, reason=reasons.WAITING_FOR_QUOTA, message=message)
+    if cluster.gave_up:
+        return Says("Suspended", status=True, reason=reasons.GANG_TIMEOUT, message=cluster.gave_up)
     if cluster.suspend and ledger.verdict is None:
         return Says("Suspended", status=True, reason=reasons.SUSPENDED, message="spec.suspend is true")
     if cluster.suspend:

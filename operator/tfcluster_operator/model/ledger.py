@@ -96,11 +96,20 @@ class JobRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class GaveUp:
+    """Why a cluster has no pods though its spec wants some; an edit, which makes another generation, tries again."""
+
+    generation: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class Ledger:
     """What is known of one cluster; times are seconds since the epoch, 0.0 for never.
 
     ``granted`` is how many tasks each job of a queued cluster had the last time, and ``regrants`` counts how often that
     changed.  ``failures`` are those that were entered since the ledger was read: they are told, and not kept.
+    ``gangs`` says since when each gang waits for its places, where that has a limit.
     """
 
     started_at: float = 0.0
@@ -111,6 +120,8 @@ class Ledger:
     jobs: Mapping[str, JobRecord] = field(default_factory=dict)
     granted: Mapping[str, int] = field(default_factory=dict)
     regrants: int = 0
+    gangs: Mapping[str, float] = field(default_factory=dict)
+    gave_up: GaveUp | None = None
     failures: tuple[LastRestart, ...] = field(default=(), compare=False)
 
     def of(self, job: str) -> JobRecord:
@@ -137,6 +148,8 @@ class Ledger:
         While it cannot be written down, what it tells of stays as it is; a lost pod is replaced all the same.
         """
         if self.verdict != written.verdict or self.regrants > written.regrants or self.restarts > written.restarts:
+            return True
+        if self.gave_up not in {None, written.gave_up}:
             return True
         if written.started_at and not self.started_at:
             return True  # suspended: were the pods gone and this not written, a crash would leave the old counts
@@ -207,18 +220,20 @@ def read(status: Mapping[str, Any]) -> Ledger:
         if last
         else None,
         jobs=_jobs(status),
-        **_grants(status),
+        **_of_the_whole(status),
     )
 
 
-def _grants(status: Mapping[str, Any]) -> dict[str, Any]:
+def _of_the_whole(status: Mapping[str, Any]) -> dict[str, Any]:
     internal = status.get(INTERNAL)
     if not isinstance(internal, Mapping):
         return {}
-    known = internal.get("granted") or {}
+    gave_up = internal.get("gaveUp") or {}
     return {
-        "granted": {name: int(count) for name, count in known.items()},
+        "granted": {name: int(count) for name, count in (internal.get("granted") or {}).items()},
         "regrants": int(internal.get("regrants") or 0),
+        "gangs": {name: _seconds(since) for name, since in (internal.get("gangs") or {}).items()},
+        "gave_up": GaveUp(int(gave_up.get("generation") or 0), str(gave_up.get("message"))) if gave_up else None,
     }
 
 
@@ -278,9 +293,17 @@ def job_fields(record: JobRecord) -> dict[str, Any]:
 
 def internal_fields(ledger: Ledger) -> dict[str, Any]:
     """Spell what only the operator needs, for ``status.internal``; what never happened is left out."""
-    jobs = {name: fields for name, record in ledger.jobs.items() if (fields := _internal(record))}
-    grants: dict[str, Any] = {"granted": dict(ledger.granted)} if ledger.granted else {}
-    return {"jobs": jobs, **grants, **({"regrants": ledger.regrants} if ledger.regrants else {})}
+    jobs = {name: of_job for name, record in ledger.jobs.items() if (of_job := _internal(record))}
+    fields: dict[str, Any] = {"jobs": jobs}
+    if ledger.granted:
+        fields["granted"] = dict(ledger.granted)
+    if ledger.regrants:
+        fields["regrants"] = ledger.regrants
+    if ledger.gangs:
+        fields["gangs"] = {name: timestamp(since) for name, since in sorted(ledger.gangs.items())}
+    if (gave_up := ledger.gave_up) is not None:
+        fields["gaveUp"] = {"generation": gave_up.generation, "message": gave_up.message}
+    return fields
 
 
 def _internal(record: JobRecord) -> dict[str, Any]:

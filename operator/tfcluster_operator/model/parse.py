@@ -25,6 +25,7 @@ from tfcluster_operator.model.spec import (
     Isolation,
     IsolationMode,
     Job,
+    OnTimeout,
     ResolverDelivery,
     RestartPolicy,
     RestartScope,
@@ -128,15 +129,17 @@ def _cluster(metadata: Mapping[str, Any], spec: Fields, status: Mapping[str, Any
         _job(name, job, port=port, domain=domain, inject=inject, tf_config=tf_config, kept=kept)
         for name, job in sorted(_named_jobs(spec.inner("jobs")))
     )
+    known, generation = ledger.read(status), int(metadata.get("generation", 1))
+    gave_up = known.gave_up.message if known.gave_up is not None and known.gave_up.generation == generation else ""
     return TFCluster(
         name=metadata["name"],
         namespace=metadata["namespace"],
         uid=metadata["uid"],
-        generation=int(metadata.get("generation", 1)),
+        generation=generation,
         deleting="deletionTimestamp" in metadata,
         rpc_layer=spec.text("rpcLayer", DEFAULT_RPC_LAYER),
         cluster_domain=domain,
-        suspend=spec.flag("suspend", default=False),
+        suspend=spec.flag("suspend", default=False) or bool(gave_up),
         jobs=jobs,
         status=status,
         success_policy=_success_policy(spec.inner("successPolicy"), [job.name for job in jobs]),
@@ -154,7 +157,8 @@ def _cluster(metadata: Mapping[str, Any], spec: Fields, status: Mapping[str, Any
         gang=_gang(spec.inner("scheduling")),
         queue=_label(metadata, naming.LABEL_QUEUE),
         priority_class=_label(metadata, naming.LABEL_PRIORITY),
-        regrants=ledger.read(status).regrants,
+        regrants=known.regrants,
+        gave_up=gave_up,
     )
 
 
@@ -167,8 +171,13 @@ def _label(metadata: Mapping[str, Any], name: str) -> str:
 def _gang(scheduling: Fields) -> Gang | None:
     if scheduling.raw.get("gang") is None:
         return None
-    least = scheduling.inner("gang").inner("minTasks")
-    return Gang({name: least.number(name, 0, most=MOST_TASKS) for name in least.raw})
+    gang = scheduling.inner("gang")
+    least = gang.inner("minTasks")
+    return Gang(
+        min_tasks={name: least.number(name, 0, most=MOST_TASKS) for name in least.raw},
+        timeout=gang.count("timeoutSeconds"),
+        on_timeout=gang.one_of(OnTimeout, "onTimeout", "Fail"),
+    )
 
 
 def _isolation(isolation: Fields, status: Mapping[str, Any], default: IsolationMode) -> Isolation:

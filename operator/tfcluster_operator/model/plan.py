@@ -10,6 +10,8 @@ the next plan does the rest.
 
 from __future__ import annotations
 
+from typing import Final
+
 from tfcluster_operator.model import drift, naming, reasons, views
 from tfcluster_operator.model.actions import EVIDENCE, Delete, DeleteCluster, Gate, Patch, Plan
 from tfcluster_operator.model.claims import plan_claims
@@ -30,7 +32,7 @@ from tfcluster_operator.model.history import plan_history, unhide
 from tfcluster_operator.model.holds import Holds
 from tfcluster_operator.model.ledger import Ledger
 from tfcluster_operator.model.observed import ObservedPod
-from tfcluster_operator.model.policies import clean_up, deadline, scale_down, termination
+from tfcluster_operator.model.policies import clean_up, deadline, gang_timeout, scale_down, termination
 from tfcluster_operator.model.roster import Roster
 from tfcluster_operator.model.stock import seconds_until_forgiven
 from tfcluster_operator.model.story import Story, object_gate
@@ -56,6 +58,9 @@ def plan(
     left = deadline.seconds_left(roster.cluster, ledger, now)
     if left is not None and left > 0:
         story.wake_after.append(left)
+    if (gang_left := gang_timeout.seconds_left(roster.cluster, ledger, now)) is not None:
+        # NB: once the time is over, that is written down first, and the next pass acts on it.
+        story.wake_after.append(max(gang_left, _ACT_ON_THE_END_OF_TIME))
     _free_stuck_pods(roster, now, story)
     plan_claims(roster, ledger, now, story)
     if ledger.verdict is not None:
@@ -81,10 +86,10 @@ def _plan_the_life(
     for job_views in wanted:
         plan_config_map(roster, job_views, story)
     if roster.cluster.suspend:
+        why = _why_suspended(roster)
         for pod in sorted(roster.staying(), key=_index_of, reverse=True):
             if unhide(roster, pod, story):
                 continue
-            why = reasons.SUSPENDED if roster.declared.suspend else reasons.QUOTA_WITHDRAWN
             delete = Delete("Pod", pod.meta.name, pod.meta.uid, why)
             story.do("free", delete, gate=object_gate("Pod", pod.meta.name), needs=(EVIDENCE,))
     else:
@@ -98,6 +103,16 @@ def _plan_the_life(
     plan_history(roster, story)
     plan_surplus_objects(roster, story)
     plan_resolver(roster, story)
+
+
+#: How soon (seconds) a cluster gets the pass that takes its pods away after a gang has waited for too long.
+_ACT_ON_THE_END_OF_TIME: Final = 0.5
+
+
+def _why_suspended(roster: Roster) -> str:
+    if roster.declared.gave_up:
+        return reasons.GANG_TIMEOUT
+    return reasons.SUSPENDED if roster.declared.suspend else reasons.QUOTA_WITHDRAWN
 
 
 def _plan_the_end(roster: Roster, story: Story, *, expired: bool) -> None:

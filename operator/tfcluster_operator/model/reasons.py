@@ -42,6 +42,8 @@ WAITING_FOR_JOB: Final = "WaitingForJob"
 WAITING_FOR_GANG: Final = "WaitingForGang"
 #: spec.scheduling.gang asks for what the API server does not offer, so that no pod of the gang is made.
 GANG_UNAVAILABLE: Final = "GangUnavailable"
+#: A gang had no places within its timeoutSeconds: the cluster has failed, or has no pods until an edit.
+GANG_TIMEOUT: Final = "GangTimeout"
 #: The cluster, or what an edit added to it, waits in its queue until there is quota; the message has Kueue's words.
 WAITING_FOR_QUOTA: Final = "WaitingForQuota"
 #: The cluster names a queue, and what it needs for it is not there or cannot be read.

@@ -33,6 +33,8 @@ IsolationMode = Literal["None", "Cluster", "DeviceFilters"]
 IsolatedPorts = Literal["Task", "All"]
 #: What an edit of a template does to the pods that there are.
 UpdateType = Literal["Recreate", "RollingUpdate", "OnDelete"]
+#: What becomes of a cluster whose gang finds no places in time.
+OnTimeout = Literal["Fail", "Suspend"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,9 +166,15 @@ class Isolation:
 
 @dataclass(frozen=True, slots=True)
 class Gang:
-    """Which tasks have their places together or not at all: of each job the first ``min_tasks``, else all of them."""
+    """Which tasks have their places together or not at all: of each job the first ``min_tasks``, else all of them.
+
+    ``timeout`` is for how many seconds they may wait for these places, None without a limit; ``on_timeout`` says what
+    comes then.
+    """
 
     min_tasks: Mapping[str, int] = field(default_factory=dict)
+    timeout: int | None = None
+    on_timeout: OnTimeout = "Fail"
 
     def least(self, job: Job) -> int:
         """Tell how many tasks of a job belong to the gang; an evaluator looks on, so that nobody waits for it."""
@@ -182,6 +190,7 @@ class TFCluster:
     ``tf_config`` whether their main containers get TF_CONFIG.  ``queue`` is the LocalQueue in which it waits for its
     quota, "" if none, and ``priority_class`` the WorkloadPriorityClass with which it does.  ``regrants`` counts how
     often a queue changed the number of its tasks, so that ``edition`` grows whenever its membership may change.
+    ``gave_up`` says why it is suspended though nobody has asked for that, "" if it is not.
     """
 
     name: str
@@ -208,6 +217,7 @@ class TFCluster:
     queue: str = ""
     priority_class: str = ""
     regrants: int = 0
+    gave_up: str = ""
 
     @property
     def edition(self) -> int:

@@ -50,7 +50,7 @@ def status_of(
         conditions.ready(roster, ledger, findings, counts),
         conditions.suspended(roster, ledger),
         *conditions.ended(cluster, ledger),
-        conditions.stalled(ledger),
+        conditions.stalled(cluster, ledger),
         conditions.published(roster, ledger, wanted),
         conditions.up_to_date(roster, ledger, changed or {}),
         conditions.conflict(findings),

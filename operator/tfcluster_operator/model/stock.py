@@ -12,9 +12,10 @@ from typing import Final
 
 from tfcluster_operator.model import reasons
 from tfcluster_operator.model.actions import Action, CreatePod, Delete
-from tfcluster_operator.model.ledger import Failing, JobRecord, Ledger, Lost
+from tfcluster_operator.model.gangs import gangs_of
+from tfcluster_operator.model.ledger import Failing, JobRecord, Ledger, Lost, Verdict
 from tfcluster_operator.model.observed import ObservedPod
-from tfcluster_operator.model.policies import restart
+from tfcluster_operator.model.policies import gang_timeout, restart
 from tfcluster_operator.model.policies.deadline import judge_deadline
 from tfcluster_operator.model.policies.ending import Ending
 from tfcluster_operator.model.policies.failure import judge_failure
@@ -40,6 +41,8 @@ def take_stock(roster: Roster, ledger: Ledger, now: float) -> Ledger:
     """
     cluster, ledger = roster.cluster, _with_times_that_can_be(roster.cluster, ledger, now)
     ledger = _with_grants(roster, ledger)
+    if not cluster.gave_up:
+        ledger = replace(ledger, gave_up=None)  # an edit tries again
     if ledger.verdict is not None:
         return _closed(ledger, ledger.finished_at or now)
     if cluster.suspend:
@@ -50,7 +53,7 @@ def take_stock(roster: Roster, ledger: Ledger, now: float) -> Ledger:
             name: JobRecord(incarnation=record.incarnation if number is None else number)
             for name, record in ledger.jobs.items()
         }
-        return replace(ledger, started_at=0.0, restarts=0, jobs=rested)
+        return replace(ledger, started_at=0.0, restarts=0, jobs=rested, gangs={})
     ledger = replace(
         ledger,
         started_at=ledger.started_at or now,
@@ -61,7 +64,26 @@ def take_stock(roster: Roster, ledger: Ledger, now: float) -> Ledger:
         ledger = _take_in(roster, job, ledger, failures, now)
     # NB: in the order in which we saw them; the nodes' own times of two failures cannot be compared.
     ledger = _judge(cluster, ledger, sorted(failures, key=lambda f: (f[0], f[1].job.name, f[1].index)), now)
+    ledger = _with_gangs(roster, ledger, now)
     return ledger if ledger.verdict is None else _closed(ledger, now)
+
+
+def _with_gangs(roster: Roster, ledger: Ledger, now: float) -> Ledger:
+    """Note since when the gangs wait, and what becomes of the cluster where one has waited for too long."""
+    gang = roster.cluster.gang
+    if gang is None or gang.timeout is None or ledger.verdict is not None:
+        return replace(ledger, gangs={}) if ledger.gangs else ledger
+    # NB: what has completed now is no member any more.
+    roster = roster.completed_by(ledger)
+    gangs = gangs_of(roster, ledger)
+    ledger = replace(ledger, gangs=gang_timeout.waiting_since(roster, ledger, gangs.values(), now))
+    match gang_timeout.judge(roster, ledger, gangs, now):
+        case None:
+            return ledger
+        case Verdict() as verdict:
+            return replace(ledger, verdict=verdict)
+        case gave_up:
+            return replace(ledger, gave_up=gave_up)
 
 
 def _with_grants(roster: Roster, ledger: Ledger) -> Ledger:
@@ -96,7 +118,7 @@ def _closed(ledger: Ledger, now: float) -> Ledger:
         name: replace(record, started=frozenset(), failing={}, lost={}, counted=frozenset(), restart_at=0.0)
         for name, record in ledger.jobs.items()
     }
-    return replace(ledger, finished_at=now, jobs=jobs)
+    return replace(ledger, finished_at=now, jobs=jobs, gangs={}, gave_up=None)
 
 
 def _judge(cluster: TFCluster, ledger: Ledger, failures: Sequence[_Failure], now: float) -> Ledger:

@@ -20,6 +20,7 @@ from tfcluster_operator.model.parse import InvalidSpecError, parse
 from tfcluster_operator.model.queueing import as_reported
 from tfcluster_operator.model.roster import Roster, call_roll
 from tfcluster_operator.model.spec import TFCluster
+from tfcluster_operator.model.status import waiting_since
 from tfcluster_operator.model.view_files import read_file
 
 
@@ -43,8 +44,10 @@ class JobPicture:
 class Picture:
     """One TFCluster.
 
-    Times are seconds since the epoch, 0.0 where there is none.  ``deadline`` is when the cluster fails if it has not
-    finished, ``deleted_at`` when it is deleted after its end.  ``gaps`` say what could not be looked at, in words.
+    Times are seconds since the epoch, 0.0 where there is none.  ``queue`` is its LocalQueue, "" where it has none;
+    ``waiting_since`` is since when it has waited for quota or for the places of a gang, ``deadline`` is when the
+    cluster fails if it has not finished, ``deleted_at`` when it is deleted after its end.  ``gaps`` say what could not
+    be looked at, in words.
     """
 
     name: str
@@ -54,12 +57,14 @@ class Picture:
     epoch: int
     generation: int
     isolation: str
+    queue: str
     accelerators: str
     restarts: int
     backoff_limit: int | None
     created: float
     started: float
     finished: float
+    waiting_since: float
     deadline: float
     deleted_at: float
     last_restart: Mapping[str, Any]
@@ -108,12 +113,14 @@ def picture_of(
         epoch=int(status.get("epoch") or 0),
         generation=int(metadata.get("generation") or 0),
         isolation=str(status.get("isolation") or "None"),
+        queue=str((metadata.get("labels") or {}).get(naming.LABEL_QUEUE) or ""),
         accelerators=str(status.get("accelerators") or ""),
         restarts=int(status.get("restarts") or 0),
         backoff_limit=spec.get("backoffLimit"),
         created=seconds_of(metadata.get("creationTimestamp")),
         started=started,
         finished=finished,
+        waiting_since=seconds_of(waiting_since(status)),
         deadline=_after(started, spec.get("activeDeadlineSeconds")) if not finished else 0.0,
         deleted_at=_after(finished, spec.get("ttlSecondsAfterFinished")),
         last_restart={**(status.get("lastRestart") or {})},

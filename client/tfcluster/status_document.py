@@ -18,9 +18,10 @@ def document_of(picture: Picture) -> dict[str, Any]:
 
     Returns:
         ``name``, ``namespace``, ``state``, ``reason``, ``message``, ``notices``; ``ready`` ("3/4"), ``restarts``,
-        ``backoffLimit``, ``epoch``, ``generation``, ``isolation``, ``accelerators``; the times ``created``,
-        ``started``, ``finished``, ``deadline`` and ``deletedAt`` (null where there is none); ``lastRestart`` as in the
-        status (null where there is none); ``gaps`` (what could not be looked at); ``jobs``, each with ``name``,
+        ``backoffLimit``, ``epoch``, ``generation``, ``isolation``, ``accelerators``, ``queue`` (null where there is
+        none); the times ``created``, ``started``, ``finished``, ``waitingSince`` (for quota, or for the places of a
+        gang), ``deadline`` and ``deletedAt`` (null where there is none); ``lastRestart`` as in the status (null where
+        there is none); ``gaps`` (what could not be looked at); ``jobs``, each with ``name``,
         ``desired``, ``ready``, ``completed``, ``restarts``, ``replaced`` and ``tasks``.  A task has ``name``, ``job``,
         ``index``, ``state``, ``cause``, ``pod``, ``node``, ``phase``, ``created``, ``restarts``, ``devices`` (by
         resource: ``requested``, ``granted``, ``healthy``), ``view``, ``outdated``, ``kept`` and ``nextTry``.
@@ -32,8 +33,10 @@ def document_of(picture: Picture) -> dict[str, Any]:
         "generation": picture.generation,
         "isolation": picture.isolation,
         "accelerators": picture.accelerators,
+        "queue": picture.queue or None,
         "started": _time(picture.started),
         "finished": _time(picture.finished),
+        "waitingSince": _time(picture.waiting_since),
         "deadline": _time(picture.deadline),
         "deletedAt": _time(picture.deleted_at),
         "lastRestart": dict(picture.last_restart) or None,

@@ -151,6 +151,10 @@ def _facts(picture: Picture, now: float) -> Iterator[str]:
         yield picture.accelerators
     limit = "" if picture.backoff_limit is None else f" of at most {picture.backoff_limit}"
     yield f"{_restarts(picture.restarts)}{limit}"
+    if picture.queue:
+        yield f"queue {picture.queue}"
+    if picture.waiting_since:
+        yield f"it has waited for {age(now - picture.waiting_since)}"
     if picture.finished:
         yield f"finished {age(now - picture.finished)} ago"
     if picture.deadline:

@@ -67,12 +67,12 @@ def test_kubectl_get_shows_ready_tasks_and_epoch(running, kubectl):
         kubectl("-n", running.namespace, "get", "tfc", "c", *wide).stdout.splitlines() for wide in ((), ("-o", "wide"))
     ]
     short, header = (table[0].split() for table in tables)
-    # NB: a cluster without accelerators and queue shows empty columns.
-    shown = [name for name in header if name not in {"ACCELERATORS", "QUEUE"}]
+    # NB: a cluster without accelerators and queue, which does not wait, shows empty columns.
+    shown = [name for name in header if name not in {"ACCELERATORS", "QUEUE", "WAITING"}]
     row = dict(zip(shown, tables[1][1].split(), strict=True))
 
     assert short == ["NAME", "READY", "REASON", "RESTARTS", "AGE"]
-    assert header == [*short, "ACCELERATORS", "QUEUE", "EPOCH"]
+    assert header == [*short, "ACCELERATORS", "QUEUE", "WAITING", "EPOCH"]
     assert row | {"AGE": ""} == {
         "NAME": "c",
         "READY": "4/4",

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -204,18 +205,19 @@ def status(ready: str, *, reason: str, replicas: int) -> Object:
 
 
 def test_columns_tell_the_state_of_a_cluster(kubectl: Kubectl, objects: Objects, namespace: str) -> None:
-    """``kubectl get tfc`` has the columns Ready, Reason, Restarts and Age; -o wide adds three more."""
+    """``kubectl get tfc`` has the columns Ready, Reason, Restarts and Age; -o wide adds four more."""
     objects.create(TFCLUSTERS, namespace, tfcluster("mnist").job("worker", replicas=4).build())
-    written = {"status": status("3/4", reason="TasksNotReady", replicas=4)}
-    objects.patch(TFCLUSTERS, namespace, "mnist", written, subresource="status")
+    since = (datetime.now(UTC) - timedelta(days=3)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    written = status("3/4", reason="TasksNotReady", replicas=4) | {"waitingSince": since}
+    objects.patch(TFCLUSTERS, namespace, "mnist", {"status": written}, subresource="status")
 
     head, row = told(kubectl("get", "tfc", "-n", namespace)).splitlines()
     wide_head, wide_row = told(kubectl("get", "tfc", "-o", "wide", "-n", namespace)).splitlines()
 
     assert head.split() == ["NAME", "READY", "REASON", "RESTARTS", "AGE"]
     assert row.split()[:4] == ["mnist", "3/4", "TasksNotReady", "5"]
-    assert wide_head.split() == [*head.split(), "ACCELERATORS", "QUEUE", "EPOCH"]
-    assert wide_row.split()[5:] == ["12", "nvidia.com/gpu", "7"]
+    assert wide_head.split() == [*head.split(), "ACCELERATORS", "QUEUE", "WAITING", "EPOCH"]
+    assert wide_row.split()[5:] == ["12", "nvidia.com/gpu", "3d", "7"]
 
 
 def test_cluster_is_listed_among_all(kubectl: Kubectl, objects: Objects, namespace: str) -> None:

@@ -11,6 +11,7 @@ import pytest
 from conftest import create_namespace, delete_namespace, install_crd, no_traceback
 from kubernetes import client, config
 from support.audit import AuditLog, Request
+from support.metrics import Scrape
 from support.objects import POD_GROUPS, PODS, PRIORITY_CLASSES, Object, Objects
 from support.operator_process import OperatorProcess
 from support.rbac import OPERATOR_RULES, OPERATOR_USER, grant_operator_rights
@@ -130,7 +131,7 @@ def test_gang_waits_until_the_server_has_pod_groups(home, server, request):
     assert groups(home) == {"early.0": 3}
 
 
-def test_second_gang_waits_whole_until_the_first_has_gone(gangs):
+def test_second_gang_waits_whole_until_the_first_has_gone(gangs, running):
     """Each needs six of eight GPUs: one runs, of the other no pod has a node, and it says what it asks for."""
     gangs.launch("first", {"worker": asking(3)}, scheduling=GANG)
     await_ready(gangs, "first")
@@ -138,13 +139,21 @@ def test_second_gang_waits_whole_until_the_first_has_gone(gangs):
 
     told = gangs.await_condition("second", "Ready", status="False", reason="WaitingForGang")["message"]
     assert told.startswith("gang second.0 waits for room for 3 tasks at once, which ask for 6 nvidia.com/gpu: ")
+    since = gangs.status("second")["waitingSince"]
+    waiting = Scrape(running.scrape()[0])
+    assert waiting.not_zero("tfcluster_clusters_waiting") == {("WaitingForGang",): 1}
+    assert waiting.value("tfcluster_waiting_oldest_seconds", reason="WaitingForGang") < 60
+    assert waiting.not_zero("tfcluster_clusters_not_ready") == {}
     assert "Insufficient nvidia.com/gpu" in told
     assert placed(gangs, "second") == set()
     assert len(gangs.pods_of("second")) == 3
+    assert gangs.status("second")["waitingSince"] == since
 
     gangs.remove("first")
     await_ready(gangs, "second")
     assert groups(gangs) == {"second.0": 3}
+    assert "waitingSince" not in gangs.status("second")
+    assert Scrape(running.scrape()[0]).not_zero("tfcluster_clusters_waiting") == {}
 
 
 def test_without_gangs_two_clusters_hold_up_each_other(gangs):

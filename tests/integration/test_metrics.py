@@ -357,6 +357,7 @@ def test_process_tells_of_itself(observed):
 
 
 def test_every_metric_is_asserted_here():
-    """No metric of the table is without an assertion in this file."""
-    text = Path(__file__).read_text(encoding="utf-8")
+    """No metric of the table is without an assertion in this file; gangs have a server of their own, in another."""
+    files = (Path(__file__), Path(__file__).with_name("test_gangs.py"))
+    text = "".join(file.read_text(encoding="utf-8") for file in files)
     assert {name for name in documented() if not re.search(rf'"{name}(_count|_sum)?"', text)} == set()

@@ -29,7 +29,7 @@ _METADATA: Final = frozenset(
 _TIMES: Final = frozenset(
     {
         *("startTime", "completionTime", "time", "restartTime", "retryTime", "lastTransitionTime"),
-        "tfcluster.dev/surplus-since",
+        *("waitingSince", "tfcluster.dev/surplus-since"),
     }
 )
 #: A time of day in words.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tarfile
 import time
 
@@ -104,6 +105,9 @@ def test_waiting_cluster_is_shown(running, queue):
     running.await_that(lambda: set(states(running).values()) == {"WaitingForQuota"})
 
     assert "WaitingForQuota" in running.cli("status").stdout
+    shown = json.loads(running.cli("status", NAME, "-o", "json").stdout)
+    assert (shown["queue"], bool(shown["waitingSince"])) == ("team", True)
+    assert re.search(r"queue team, it has waited for \d+s", running.cli("status", NAME).stdout)
 
 
 def test_server_without_kueue_is_noted(client_world):

@@ -461,7 +461,8 @@ def test_status_as_data_has_every_task(client_world):
         ("worker-0", "Ready", "delivered"),
         ("worker-1", "Ready", "delivered"),
     ]
-    assert (spelled["state"], spelled["lastRestart"], spelled["deadline"]) == ("Ready", None, None)
+    nothing = [spelled[key] for key in ("lastRestart", "deadline", "queue", "waitingSince")]
+    assert (spelled["state"], nothing) == ("Ready", [None] * 4)
 
 
 def test_status_of_nothing_is_an_error_and_an_empty_namespace_is_not(client_world):

@@ -125,7 +125,7 @@ def test_every_printer_column_but_age_has_a_description(definition: dict[str, An
 
     columns = {column["name"]: column.get("description", "") for column in version["additionalPrinterColumns"]}
 
-    assert list(columns) == ["Ready", "Reason", "Restarts", "Age", "Accelerators", "Queue", "Epoch"]
+    assert list(columns) == ["Ready", "Reason", "Restarts", "Age", "Accelerators", "Queue", "Waiting", "Epoch"]
     assert [name for name, description in columns.items() if not description] == ["Age"]
 
 
@@ -168,7 +168,14 @@ def test_nothing_unknown_is_preserved_but_in_what_is_internal(schema: dict[str, 
     loose = [path for path, part in walk(schema) if part.get("x-kubernetes-preserve-unknown-fields")]
 
     of_jobs = "status.internal.jobs.*"
-    assert loose == ["status.jobs.*", "status.internal", of_jobs, f"{of_jobs}.failing.*", f"{of_jobs}.lost.*"]
+    assert loose == [
+        "status.jobs.*",
+        "status.internal",
+        "status.internal.gaveUp",
+        of_jobs,
+        f"{of_jobs}.failing.*",
+        f"{of_jobs}.lost.*",
+    ]
 
 
 def test_internal_part_of_the_status_says_that_it_is_internal(schema: dict[str, Any]) -> None:

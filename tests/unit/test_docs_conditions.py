@@ -15,6 +15,7 @@ import pytest
 from in_memory import InMemoryWorld, make_cluster
 
 from tfcluster_operator.engine import reconcile
+from tfcluster_operator.kube.metrics import VERDICTS
 from tfcluster_operator.model import reasons
 from tfcluster_operator.model.actions import Finding
 from tfcluster_operator.model.status import deleting_status, invalid_status, status_of
@@ -27,6 +28,7 @@ FAILS: Final = dict.fromkeys(
     ("TaskFailed", "PermanentExitCode", "BackoffLimitExceeded", "DeadlineExceeded"), "the cluster has failed"
 )
 
+_ENDS: Final = ("Succeeded", "Failed")
 _ROW: Final = re.compile(r"^\| (\w+) \| `(\w+)` \| (.+) \| (.+) \|$", re.MULTILINE)
 
 
@@ -163,6 +165,12 @@ def used_names(tree: ast.AST) -> set[str]:
 def test_documented_reasons_are_those_of_the_code():
     """Every reason has a row, and every row a reason."""
     assert {row[2] for row in _ROW.finditer(TEXT)} == set(REASONS.values())
+
+
+def test_every_end_is_counted():
+    """The counter of finished TFClusters knows each reason that a cluster can succeed or fail by."""
+    ends = {reason for kind, status, reason in documented_conditions() if status == "True" and kind in _ENDS}
+    assert ends == set(VERDICTS)
 
 
 def test_every_reason_is_used():

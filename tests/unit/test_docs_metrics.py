@@ -55,6 +55,8 @@ def test_a_standby_counts_no_cluster_twice(leader):
         "tfcluster_clusters",
         "tfcluster_clusters_not_ready",
         "tfcluster_not_ready_oldest_seconds",
+        "tfcluster_clusters_waiting",
+        "tfcluster_waiting_oldest_seconds",
         "tfcluster_tasks",
         "tfcluster_undelivered_view_oldest_seconds",
         "tfcluster_queue_depth",
@@ -72,6 +74,8 @@ def test_figures_are_told_as_they_are(leader):
         conditions={("Ready", "True"): 1},
         not_ready={("Refused",): 2},
         not_ready_oldest=3.5,
+        waiting={("WaitingForGang",): 9},
+        waiting_oldest={("WaitingForGang",): 10.5},
         tasks={("worker", "ready"): 4},
         undelivered_oldest=5.5,
         queue_depth=6,
@@ -82,6 +86,8 @@ def test_figures_are_told_as_they_are(leader):
 
     assert found.not_zero("tfcluster_clusters") == {("Ready", "True"): 1}
     assert found.not_zero("tfcluster_clusters_not_ready") == {("Refused",): 2}
+    assert found.not_zero("tfcluster_clusters_waiting") == {("WaitingForGang",): 9}
+    assert found.not_zero("tfcluster_waiting_oldest_seconds") == {("WaitingForGang",): 10.5}
     assert found.not_zero("tfcluster_tasks") == {("worker", "ready"): 4}
     single = ("not_ready_oldest_seconds", "undelivered_view_oldest_seconds", "queue_depth", "queue_oldest_seconds")
     assert [found.value(f"tfcluster_{name}") for name in single] == [3.5, 5.5, 6, 7.5]

@@ -100,6 +100,33 @@ WAITING = {
         [condition("Ready", "False", "Suspended", NOW - 900), condition("Suspended", "True", since=NOW - 900)],
         None,
     ),
+    "waits for quota as a whole": (
+        {},
+        {},
+        [condition("Ready", "False", "WaitingForQuota", NOW - 900), condition("Suspended", "True", "WaitingForQuota")],
+        ("WaitingForQuota", NOW - 30),
+    ),
+    "waits for the places of a gang": (
+        {},
+        {},
+        [condition("Ready", "False", "WaitingForGang", NOW - 900), condition("Suspended", "False", since=NOW - 900)],
+        ("WaitingForGang", NOW - 30),
+    ),
+    "is kept from waiting for quota": (
+        {},
+        {},
+        [
+            condition("Ready", "False", "QueueUnavailable", NOW - 50),
+            condition("Suspended", "True", "WaitingForQuota", NOW - 50),
+        ],
+        ("QueueUnavailable", NOW - 50),
+    ),
+    "has given up": (
+        {},
+        {},
+        [condition("Ready", "False", "GangTimeout", NOW - 50), condition("Suspended", "True", "GangTimeout", NOW - 50)],
+        None,
+    ),
     "suspended": ({}, {"suspend": True}, [condition("Ready", "False", "Suspended", NOW - 900)], None),
     "succeeded": ({}, {}, [condition("Succeeded", "True"), condition("Ready", "True", "Succeeded")], None),
     "failed": ({}, {}, [condition("Ready", "False", "TaskFailed"), condition("Failed", "True")], None),
@@ -134,7 +161,19 @@ def test_cluster_is_waited_for_while_it_should_be_ready(case):
     body["metadata"].update(metadata)
     body["metadata"].setdefault("creationTimestamp", None)
 
-    assert tally.waiting(body, by_type({"conditions": conditions})) == waited
+    assert tally.waiting(body, {"conditions": conditions, "waitingSince": timestamp(NOW - 30)}) == waited
+
+
+def test_cluster_that_starts_after_days_of_waiting_is_not_late_yet():
+    """Its time begins when it has got its places; an operator that was away meanwhile knows when it was created."""
+    told = {"conditions": [condition("Ready", "False", "TasksNotReady", NOW - 900)]}
+    body = make_body()
+    body["metadata"]["creationTimestamp"] = timestamp(NOW - 990)
+
+    assert tally.waiting(body, told, NOW - 60) == ("TasksNotReady", NOW - 60)
+    assert tally.waiting(body, told) == ("TasksNotReady", NOW - 900)
+    told["conditions"][0]["reason"] = "WaitingForGang"
+    assert tally.waiting(body, told) == ("WaitingForGang", NOW - 990)
 
 
 def test_view_is_undelivered_while_the_condition_says_so():

@@ -46,9 +46,9 @@ def command(
     in docs/conditions.md.
 
     With -o json or yaml, one cluster has the keys name, namespace, state, reason, message, notices, ready, restarts,
-    backoffLimit, epoch, generation, isolation, accelerators, created, started, finished, deadline, deletedAt,
-    lastRestart, gaps and jobs; jobs have tasks, each with its state, cause, pod, node, devices and view. With --watch
-    there is one JSON document a line.
+    backoffLimit, epoch, generation, isolation, accelerators, queue, created, started, finished, waitingSince, deadline,
+    deletedAt, lastRestart, gaps and jobs; jobs have tasks, each with its state, cause, pod, node, devices and view.
+    With --watch there is one JSON document a line.
 
     The exit code is 0, and 1 if there is no cluster of that name.
     """

@@ -10,7 +10,7 @@ from tfcluster_operator.engine.journal import Account
 from tfcluster_operator.kube.metrics import Figures
 from tfcluster_operator.kube.parents import Key, Parents
 from tfcluster_operator.model import tally
-from tfcluster_operator.model.conditions import KINDS, by_type
+from tfcluster_operator.model.conditions import KINDS, WAITS, by_type
 from tfcluster_operator.model.parse import is_ours
 
 
@@ -30,8 +30,10 @@ def figures_of(
     """
     conditions: Counter[tuple[str, ...]] = Counter()
     not_ready: Counter[tuple[str, ...]] = Counter()
+    waiting: Counter[tuple[str, ...]] = Counter()
+    waiting_since: dict[tuple[str, ...], float] = {}
     tasks: Counter[tuple[str, ...]] = Counter()
-    waiting_since = undelivered_since = now
+    not_ready_since = undelivered_since = now
     for key in parents.known():
         body = parents.get(key)
         if body is None or not is_ours(body):
@@ -40,18 +42,24 @@ def figures_of(
         told = by_type(status)
         for kind in KINDS:
             conditions[kind, told.get(kind, {}).get("status", "Unknown")] += 1
-        if (waiting := tally.waiting(body, told)) is not None:
-            not_ready[waiting.reason,] += 1
-            waiting_since = min(waiting_since, waiting.since)
-        if (since := tally.undelivered_since(body, told)) is not None:
-            undelivered_since = min(undelivered_since, since)
+        match tally.waiting(body, status, account.placed_at):
+            case tally.Waiting(reason, since) if reason in WAITS:
+                waiting[reason,] += 1
+                waiting_since[reason,] = min(waiting_since.get((reason,), now), since)
+            case tally.Waiting(reason, since):
+                not_ready[reason,] += 1
+                not_ready_since = min(not_ready_since, since)
+        if (late_since := tally.undelivered_since(body, told)) is not None:
+            undelivered_since = min(undelivered_since, late_since)
         for of, count in account.tasks.items():
             tasks[of] += count
     return Figures(
         conditions=conditions,
         not_ready=not_ready,
         # NB: times that the API server or an earlier operator wrote down may be ahead of ours, never here.
-        not_ready_oldest=now - waiting_since,
+        not_ready_oldest=now - not_ready_since,
+        waiting=waiting,
+        waiting_oldest={reason: now - since for reason, since in waiting_since.items()},
         tasks=tasks,
         undelivered_oldest=now - undelivered_since,
         queue_depth=overdue[0],

@@ -21,6 +21,7 @@ from tfcluster_operator.model.actions import Action, CreatePod, Delete, Patch
 from tfcluster_operator.model.ledger import FAILED, SUCCEEDED, LastRestart, Ledger
 from tfcluster_operator.model.roster import Roster
 from tfcluster_operator.model.spec import TFCluster
+from tfcluster_operator.model.status import waiting_since
 
 _log = logging.getLogger(__name__)
 
@@ -34,7 +35,8 @@ class Account:
 
     ``epoch`` is the one that was published last, None before the first pass.  ``heard_at`` is when an edit was heard
     that no pass has looked at yet, ``changed_at`` when the change was heard that some running pod is not told of yet.
-    ``refused`` is what was told to be refused and has not passed since: generation, gate and reason.
+    ``refused`` is what was told to be refused and has not passed since: generation, gate and reason.  ``placed_at`` is
+    when it last stopped to wait for quota or places, in seconds since the epoch.
     """
 
     generation: int = 0
@@ -43,6 +45,7 @@ class Account:
     changed_at: float | None = None
     tasks: Mapping[tuple[str, str], int] = field(default_factory=dict)
     refused: set[tuple[int, str, str]] = field(default_factory=set)
+    placed_at: float = 0.0
 
     def hear(self, generation: int, now: float) -> None:
         """Note that an event told of this generation."""
@@ -130,8 +133,12 @@ class Journal:
             message = f"the status cannot be written: {errors.masked(words)}"
             _tell(cluster, message, level=logging.WARNING, reasons=[reasons.REFUSED])
 
-    def pass_ends(self, account: Account, roster: Roster, ledger: Ledger, status: Mapping[str, Any]) -> None:
-        """Note what is true when a pass has done what it could."""
+    def pass_ends(
+        self, account: Account, roster: Roster, ledger: Ledger, status: Mapping[str, Any], now: float
+    ) -> None:
+        """Note what is true when a pass has done what it could; now is in seconds since the epoch."""
+        if waiting_since(roster.cluster.status) and not waiting_since(status):
+            account.placed_at = now
         account.tasks = tally.tasks_of(roster, ledger)
         # NB: not when it is written: two edits within a second are one status.
         before = roster.cluster.status.get("epoch") if account.epoch is None else account.epoch

@@ -24,7 +24,7 @@ from tfcluster_operator.kube.store import Name, Stores
 from tfcluster_operator.manifests.resolver_archive import ResolverArchive
 from tfcluster_operator.model import ledger, naming, reasons
 from tfcluster_operator.model.actions import EVIDENCE, Action, DeleteCluster, Finding, Kind, Plan
-from tfcluster_operator.model.conditions import with_others
+from tfcluster_operator.model.conditions import WAITS, with_others
 from tfcluster_operator.model.gangs import names_of
 from tfcluster_operator.model.holds import Holds
 from tfcluster_operator.model.ledger import Ledger
@@ -251,7 +251,7 @@ class Reconciler:
         refused = memory.holds.told(outcome.refused)
         findings = (*planned.findings, *refused, *_outdated(memory), *(finding for _, finding in doubts))
         status = status_of(roster, known, planned.views, findings, now, changed=changed)
-        self._journal.pass_ends(memory.account, roster, known, status)
+        self._journal.pass_ends(memory.account, roster, known, status, now)
         memory.untold += done
         memory.changed.update(changed.values())
         due = await self._report(key, cluster, status, memory)
@@ -472,7 +472,7 @@ class Reconciler:
             verdict = kind in {ledger.SUCCEEDED, ledger.FAILED} and condition["status"] == "True"
             obstacle = reason in _OBSTACLES and kind in {"Ready", "UpToDate"}
             if (verdict or obstacle) and (kind, condition["status"], reason) not in known:
-                fine = kind == ledger.SUCCEEDED or reason in _WAITS
+                fine = kind == ledger.SUCCEEDED or reason in WAITS
                 severity: events.Severity = "Normal" if fine else "Warning"
                 await events.emit(self._client, cluster, severity=severity, reason=reason, message=condition["message"])
 
@@ -508,10 +508,6 @@ _OBSTACLES: Final = (
     reasons.STUCK_TERMINATING,
     reasons.ROLLOUT_STALLED,
 )
-
-
-#: What comes by itself, once others have gone.
-_WAITS: Final = (reasons.WAITING_FOR_QUOTA, reasons.WAITING_FOR_GANG)
 
 
 def _is_large(cluster: TFCluster) -> bool:

@@ -19,7 +19,7 @@ from prometheus_client.exposition import choose_encoder
 from tfcluster_operator import __version__
 from tfcluster_operator.kube import wire
 from tfcluster_operator.model import naming, reasons, tally
-from tfcluster_operator.model.conditions import KINDS
+from tfcluster_operator.model.conditions import KINDS, WAITS
 
 # NB: a setting of the whole library: without it each counter has a second series, with the time of its first.
 prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]  # the library has no type for it
@@ -34,6 +34,7 @@ VERDICTS: Final = (
     reasons.PERMANENT_EXIT_CODE,
     reasons.BACKOFF_LIMIT_EXCEEDED,
     reasons.DEADLINE_EXCEEDED,
+    reasons.GANG_TIMEOUT,
 )
 REPLACEMENTS: Final = (
     reasons.POD_FAILED,
@@ -66,6 +67,8 @@ class Figures:
     conditions: Series = field(default_factory=dict)
     not_ready: Series = field(default_factory=dict)
     not_ready_oldest: float = 0.0
+    waiting: Series = field(default_factory=dict)
+    waiting_oldest: Series = field(default_factory=dict)
     tasks: Series = field(default_factory=dict)
     undelivered_oldest: float = 0.0
     queue_depth: int = 0
@@ -182,6 +185,18 @@ def _of_clusters(figures: Figures | None) -> Iterator[Metric]:
             "TFClusters by condition",
             known.conditions,
             {"condition": sorted(KINDS), "status": STATUSES},
+        ),
+        (
+            "tfcluster_clusters_waiting",
+            "TFClusters that wait for quota, or for the places of a gang",
+            known.waiting,
+            {"reason": WAITS},
+        ),
+        (
+            "tfcluster_waiting_oldest_seconds",
+            "The longest time that a TFCluster has waited for quota, or for the places of a gang",
+            known.waiting_oldest,
+            {"reason": WAITS},
         ),
         (
             "tfcluster_clusters_not_ready",

@@ -38,6 +38,8 @@ GRAVITY: Final = (
     reasons.WAITING_FOR_JOB,
     reasons.TASKS_NOT_READY,
 )
+#: For what a cluster may wait for days in the order of things: its turn with what others use.
+WAITS: Final = (reasons.WAITING_FOR_QUOTA, reasons.WAITING_FOR_GANG)
 #: A list of tasks in a message stops after this many.
 _NAMED_TASKS: Final = 3
 

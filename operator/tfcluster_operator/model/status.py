@@ -8,15 +8,19 @@ names in words what is waited for.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from tfcluster_operator.model import conditions, naming, reasons, views
 from tfcluster_operator.model.actions import Finding
-from tfcluster_operator.model.ledger import INTERNAL, Ledger, cluster_fields, internal_fields, job_fields
+from tfcluster_operator.model.ledger import INTERNAL, Ledger, cluster_fields, internal_fields, job_fields, timestamp
 from tfcluster_operator.model.policies.ending import Ending
 from tfcluster_operator.model.roster import Roster
 from tfcluster_operator.model.spec import Job, TFCluster
 from tfcluster_resolver import contract
+
+_WAITING_SINCE: Final = "waitingSince"
+#: While these are found, nobody can tell whether a cluster still waits.
+_UNKNOWN: Final = frozenset({reasons.QUEUE_UNAVAILABLE, reasons.GANG_UNAVAILABLE})
 
 
 def status_of(
@@ -63,6 +67,7 @@ def status_of(
         # NB: of a cluster without isolation nothing is told, so that an upgrade writes nothing.
         **_isolation(roster),
         **cluster_fields(ledger),
+        **_waiting(cluster, ledger, findings, now),
         "jobs": jobs,
         INTERNAL: {
             **internal_fields(ledger),
@@ -72,10 +77,23 @@ def status_of(
     }
 
 
+def waiting_since(status: Mapping[str, Any]) -> str | None:
+    """Give since when a cluster has waited for quota or for the places of a gang; None where it does not."""
+    since = status.get(_WAITING_SINCE)
+    return since if isinstance(since, str) else None
+
+
 def is_starting(status: Mapping[str, Any]) -> bool:
     """Tell whether a status says no more than that tasks are not ready yet: nothing that people must know at once."""
     reason: str = conditions.by_type(status)["Ready"]["reason"]
     return reason == reasons.TASKS_NOT_READY
+
+
+def _waiting(cluster: TFCluster, ledger: Ledger, findings: Sequence[Finding], now: float) -> dict[str, str]:
+    since, found = waiting_since(cluster.status), {finding.reason for finding in findings}
+    # NB: a graver reason hides a wait from Ready and does not end it; where nobody can be asked, nobody knows.
+    waits = found & {*conditions.WAITS} or (since and found & _UNKNOWN)
+    return {_WAITING_SINCE: since or timestamp(now)} if waits and ledger.verdict is None else {}
 
 
 def _isolation(roster: Roster) -> dict[str, str]:
@@ -98,7 +116,7 @@ def deleting_status(status: Mapping[str, Any], *, generation: int, now: float) -
     message = "the TFCluster is being deleted: nothing is created or repaired any more"
     said = (conditions.Says("Ready", status=False, reason=reasons.BEING_DELETED, message=message),)
     return {
-        **status,
+        **{field: value for field, value in status.items() if field != _WAITING_SINCE},
         "observedGeneration": generation,
         "conditions": conditions.dated(status, said, generation=generation, now=now),
     }
@@ -114,7 +132,7 @@ def invalid_status(
         for kind in ("Ready", "Stalled")
     ]
     return {
-        **status,
+        **{field: value for field, value in status.items() if field != _WAITING_SINCE},
         "observedGeneration": generation,
         "conditions": conditions.dated(status, said, generation=generation, now=now),
     }

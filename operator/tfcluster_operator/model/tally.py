@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
-from tfcluster_operator.model.conditions import GRAVITY
+from tfcluster_operator.model import reasons, status
+from tfcluster_operator.model.conditions import GRAVITY, WAITS, by_type
 from tfcluster_operator.model.ledger import FAILED, SUCCEEDED, LastRestart, Ledger
 from tfcluster_operator.model.policies.ending import OUT_OF_TIME
 from tfcluster_operator.model.roster import Roster, Stage
@@ -40,8 +41,8 @@ CAUSES: Final = ("OOMKilled", "KilledBySignal", "ExitCode", "Other")
 
 #: Where no condition tells yet.
 NOT_REPORTED: Final = "NotReported"
-#: Why a cluster that should be ready is not.
-OBSTACLES: Final = (*GRAVITY, NOT_REPORTED)
+#: Why a cluster that should be ready is not, though it has its quota and its places.
+OBSTACLES: Final = (*(reason for reason in GRAVITY if reason not in WAITS), NOT_REPORTED)
 
 
 class Waiting(NamedTuple):
@@ -80,32 +81,38 @@ def cause_of(failure: LastRestart) -> str:
     return "Other" if failure.exit_code is None or failure.reason in OUT_OF_TIME else "ExitCode"
 
 
-def waiting(body: Mapping[str, Any], conditions: Mapping[str, Mapping[str, Any]]) -> Waiting | None:
+def waiting(body: Mapping[str, Any], told: Mapping[str, Any], placed_at: float = 0.0) -> Waiting | None:
     """Tell whether a cluster should be ready and is not; suspended, finished and deleting ones should not.
 
     Args:
         body: the TFCluster, as the API gave it.
-        conditions: its newest conditions, by type.
+        told: its newest status.
+        placed_at: when it last stopped to wait for quota or places, in seconds since the epoch.
 
     Returns:
         Why and since when; None where it is ready, or should not be.
     """
-    metadata = body["metadata"]
+    metadata, conditions = body["metadata"], by_type(told)
     if metadata.get("deletionTimestamp") or (body.get("spec") or {}).get("suspend") is True:
         return None
-    # NB: one that is still reported as suspended was resumed a moment ago, and what is reported is of before.
-    if any(conditions.get(kind, {}).get("status") == "True" for kind in (SUCCEEDED, FAILED, "Suspended")):
+    if any(conditions.get(kind, {}).get("status") == "True" for kind in (SUCCEEDED, FAILED)):
         return None
-    ready = conditions.get("Ready", {})
+    ready, suspended = conditions.get("Ready", {}), conditions.get("Suspended", {})
+    # NB: one that is still reported as suspended was resumed a moment ago, and what is reported is of before.
+    if suspended.get("status") == "True" and suspended.get("reason") != reasons.WAITING_FOR_QUOTA:
+        return None
     if ready.get("status") == "True":
         return None
-    # NB: a cluster that was suspended for days has been waited for only since it was resumed.
+    reason, created = str(ready.get("reason")), _seconds(metadata.get("creationTimestamp"))
+    if reason in WAITS:
+        return Waiting(reason, max(created, _seconds(status.waiting_since(told))))
+    # NB: a cluster that was suspended or has waited for days has been late only since that ended.
     since = max(
-        _seconds(metadata.get("creationTimestamp")),
+        placed_at,
+        created,
         _seconds(ready.get("lastTransitionTime")),
-        _seconds(conditions.get("Suspended", {}).get("lastTransitionTime")),
+        _seconds(suspended.get("lastTransitionTime")),
     )
-    reason = str(ready.get("reason"))
     return Waiting(reason if reason in OBSTACLES else NOT_REPORTED, since)
 
 

@@ -18,6 +18,7 @@ from tfcluster_operator.engine import reconcile
 from tfcluster_operator.kube.metrics import VERDICTS
 from tfcluster_operator.model import reasons
 from tfcluster_operator.model.actions import Finding
+from tfcluster_operator.model.conditions import WAITS
 from tfcluster_operator.model.status import deleting_status, invalid_status, status_of
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -203,7 +204,7 @@ def test_documented_events_are_posted(lives):
         for kind, status, reason in lives.conditions
         if kind in {"Succeeded", "Failed"} and status == "True"
     }
-    obstacles = {("Normal" if one in reconcile._WAITS else "Warning", one) for one in reconcile._OBSTACLES}
+    obstacles = {("Normal" if one in WAITS else "Warning", one) for one in reconcile._OBSTACLES}
     actions = {(severity[reason], reason) for reason in lives.posted | ACTIONS_OF_OTHER_CAUSES}
     assert documented_events() == verdicts | obstacles | actions
 

@@ -30,7 +30,7 @@ CHARTS ?=
 SOURCES := operator resolver client crds scripts tests bench local_kubernetes memory_kubernetes examples
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-kubernetes test check lint types layers unit fuzz simulate gates gates-reference mutants tensorflow-tests older-tensorflow-tests local-tests client-tests integration test-versions chart docs \
+.PHONY: help demo demo-kubernetes test check lint types layers unit fuzz simulate gates gates-reference mutants tensorflow-tests older-tensorflow-tests local-tests client-tests programs integration test-versions chart docs \
 	docs-serve reference lint-chart release-tests e2e cluster cluster-down install bench bench-tfjob release release-check publish test-release changelog \
 	lock crds chart-docs clean
 
@@ -45,7 +45,7 @@ demo-kubernetes: .venv ## the same on a Kubernetes of its own: 7 to 12 minutes t
 
 test: check fuzz client-tests docs simulate gates mutants tensorflow-tests local-tests integration chart release-tests e2e ## all set-up and all tests; what CI runs
 
-check: lint types layers unit ## lint, types, layers, unit tests: a minute or so, no cluster
+check: lint types layers unit ## lint, types, layers, unit tests: some minutes, no cluster
 
 lint: .venv
 	$(BIN)/ruff check .
@@ -69,8 +69,10 @@ fuzz: .venv ## a hundred thousand odd inputs for the resolver: half a minute
 client-tests: .venv ## the command line and the Python client on a control plane in memory; programs of tfcluster local
 	$(PYTEST) $(PARALLEL) --numprocesses 3 $(CLIENT)
 
+# All of them take ten minutes and more: before a release, and after a change of what is decided.
+test: EVERY ?= 2
 simulate: .venv ## every plan of the simulation; PLAN='…' repeats one with a trace, LEARN=1 makes the references again
-	PYTHONHASHSEED=0 PYTHONPATH=tests:. $(BIN)/python -m simulation
+	EVERY=$(EVERY) PYTHONHASHSEED=0 PYTHONPATH=tests:. $(BIN)/python -m simulation
 
 gates: .venv ## what the operator costs, in requests, bytes, passes and calls, against the reference; WORKLOAD='…' chooses
 	PYTHONHASHSEED=0 PYTHONPATH=tests:. $(BIN)/python -m gates
@@ -97,7 +99,12 @@ elastic-tests-%:
 local-tests: .venv $(TENSORFLOW)/.complete ## training by tfcluster local run, with real TensorFlow: half a minute
 	TFCLUSTER_TENSORFLOW_PYTHON=$(TENSORFLOW)/bin/python $(PYTEST) tests/local
 
-integration: .venv $(OPERATOR)/.complete
+# A test has a limit of time, and the first use of these builds them, which takes minutes.
+programs: .venv
+	$(BIN)/python -m local_kubernetes build hyperkube kwok
+	PYTHONPATH=tests:. $(BIN)/python -m support.prometheus
+
+integration: programs $(OPERATOR)/.complete
 	TFCLUSTER_OPERATOR_PYTHON=$(OPERATOR)/bin/python $(PYTEST) $(PARALLEL) tests/integration
 
 # What differs between minors of Kubernetes: admission, defaults, what pods and their status hold, garbage collection.
@@ -111,10 +118,11 @@ test-versions: .venv $(OPERATOR)/.complete ## the core of the integration tests 
 	for minor in $(MINORS); do echo "== Kubernetes $$minor" && TFCLUSTER_KUBERNETES_MINOR=$$minor \
 	  TFCLUSTER_OPERATOR_PYTHON=$(OPERATOR)/bin/python $(PYTEST) $(PARALLEL) $(CORE) || exit 1; done
 
-test-sharing: .venv $(OPERATOR)/.complete ## TFClusters in the queues of the real Kueue, on simulated nodes
+test-sharing: .venv $(OPERATOR)/.complete ## TFClusters in the queues of the real Kueue, and gangs on the real scheduler-plugins, on simulated nodes
+	$(BIN)/python -m local_kubernetes build hyperkube kwok kueue scheduler-plugins
 	TFCLUSTER_OPERATOR_PYTHON=$(OPERATOR)/bin/python $(PYTEST) $(PARALLEL) tests/sharing
 
-chart: lint-chart
+chart: programs lint-chart
 	$(PYTEST) $(PARALLEL) tests/chart
 
 lint-chart: .venv $(LINT)/.complete ## the rendered chart and the Dockerfiles before kubernetes-validate, checkov, hadolint

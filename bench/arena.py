@@ -19,7 +19,6 @@ from bench.shapes import Shape
 from bench.world import World
 from tests.support.fault_proxy import FaultProxy
 from tests.support.objects import CONFIG_MAPS, MERGE, NETWORK_POLICIES, PODS, TFCLUSTERS, Kind, Object
-from tests.support.rbac import OPERATOR_USER
 
 BARE_TFCLUSTERS = Kind(f"{BARE_GROUP}/v1alpha1", "tfclusters")
 JSON = "application/json"
@@ -202,7 +201,7 @@ async def recorded(arena: Arena, shape: Shape) -> list[tuple[str, bytes]]:
         await asyncio.to_thread(operator.start, kubeconfig=proxy.kubeconfig)
         await declare(arena, shape)
         await settled(arena, shape)
-        await asyncio.to_thread(arena.world.audit.await_quiet, OPERATOR_USER, namespace=arena.namespace)
+        await arena.world.quiet(namespace=arena.namespace)
         await asyncio.to_thread(operator.stop)
     finally:
         proxy.close()

@@ -67,7 +67,8 @@ def _tfjob(shape: Shape) -> Measurement:
         return await tfjob.against_tfjob(stage, name, replace(shape, scheduled=False), runs)
 
     summary = f"{shape}: the operator beside TFJob, with its default and with tuned settings"
-    return Measurement(f"tfjob-{shape}", summary, Where.PLANE, _LARGE, measure, by_name_only=True)
+    goals = (Goal("time, in times of the tuned TFJob's", "ours_s", 1, over="tuned_s"),)
+    return Measurement(f"tfjob-{shape}", summary, Where.PLANE, _LARGE, measure, goals, by_name_only=True)
 
 
 _NO_WRITES = never_more("writes", "writes", 0)

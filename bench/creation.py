@@ -10,6 +10,7 @@ from bench.arena import Arena, declare, opened, recorded, settled
 from bench.bare_client import BareClient, Posted, bare_client, bare_declarations, bare_requests, children_of
 from bench.book import Result
 from bench.cpu import Idleness, cpu_seconds
+from bench.onlooker import onlooker
 from bench.pairs import Run, best_concurrency, take_pairs
 from bench.shapes import Shape
 from bench.stage import Stage
@@ -28,8 +29,9 @@ async def creation(stage: Stage, name: str, shape: Shape, pairs: int) -> Result:
         pairs: how many pairs count.
 
     Returns:
-        The series of the pairs; ``calls_beyond`` are the operator's calls beyond one for each object, a cluster;
-        ``peak_mib`` is the peak of its resident memory.
+        The series of the pairs; ``watched_s`` and the like are of the bare client with an onlooker beside it;
+        ``calls_beyond`` are the operator's calls beyond one for each object, a cluster; ``peak_mib`` is the peak of its
+        resident memory.
     """
     shape = shape.scaled(stage.scale)
     result = Result(name)
@@ -48,6 +50,7 @@ async def creation(stage: Stage, name: str, shape: Shape, pairs: int) -> Result:
             lambda: _ours(arena, shape, objects, result),
             lambda: yardstick.run(concurrency),
             pairs=pairs,
+            watched=lambda: yardstick.run_watched(concurrency),
         )
     return result
 
@@ -62,16 +65,22 @@ class _Yardstick:
     async def seconds_with(self, concurrency: int) -> float:
         return (await self.run(concurrency)).seconds
 
-    async def run(self, concurrency: int) -> Run:
-        arena = self._arena
+    async def run_watched(self, concurrency: int) -> Run:
+        """Do the same while a controller that decides nothing watches what comes."""
+        async with onlooker(self._arena.world.bare_kubeconfig, self._arena.namespace) as pid:
+            return await self.run(concurrency, pid)
+
+    async def run(self, concurrency: int, *beside: int) -> Run:
+        """Make the objects; the processor time is that of the bare client and of the processes beside it."""
+        arena, pids = self._arena, [self._bare.pid, *beside]
         requests = bare_requests(self._posted, owner=await arena.new_owner())
         await self._bare.load([*self._declarations, *requests], concurrency=concurrency)
-        server, own = arena.world.server_cpu_seconds(), cpu_seconds([self._bare.pid])
+        server, own = arena.world.server_cpu_seconds(), cpu_seconds(pids)
         reached = arena.observer.reached(added=len(requests))
         idleness, begin = Idleness(), time.perf_counter()
         await self._bare.send()
         took, idle = await reached - begin, idleness.share()
-        run = Run(took, cpu_seconds([self._bare.pid]) - own, arena.world.server_cpu_seconds() - server, idle)
+        run = Run(took, cpu_seconds(pids) - own, arena.world.server_cpu_seconds() - server, idle)
         await arena.clear()
         return run
 
@@ -89,7 +98,7 @@ async def _ours(arena: Arena, shape: Shape, objects: int, result: Result) -> Run
     took, idle = await reached - begin, idleness.share()
     await settled(arena, shape)
     run = Run(took, cpu_seconds([world.operator.pid]) - own, world.server_cpu_seconds() - server, idle)
-    await asyncio.to_thread(world.audit.await_quiet, OPERATOR_USER)
+    await world.quiet()
     answered = await asyncio.to_thread(world.audit.since, position, user=OPERATOR_USER)
     calls = [call for call in answered if call.verb != "watch"]  # one that ended meanwhile is opened again
     result.add(

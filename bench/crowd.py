@@ -11,7 +11,6 @@ from bench.shapes import Shape
 from bench.stage import Stage
 from tests.support.metrics import Scrape
 from tests.support.operator_process import OperatorProcess
-from tests.support.rbac import OPERATOR_USER
 
 SHAPE = Shape(1000, 10)
 
@@ -29,7 +28,7 @@ class Crowd:
     async def at_rest(self) -> None:
         """Return when all is ready and told, and the operator has nothing left to write."""
         await self._all_ready()
-        await asyncio.to_thread(self.arena.world.audit.await_quiet, OPERATOR_USER)
+        await self.arena.world.quiet()
         # NB: a watch that lags may have shown pods that were gone already.
         await self._all_ready()
 

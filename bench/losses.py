@@ -9,12 +9,12 @@ import random
 import time
 
 from bench.arena import Arena, opened, recorded
-from bench.bare_client import BareClient, Request, bare_client, bare_requests
+from bench.bare_client import BareClient, Posted, Request, bare_client, bare_requests
 from bench.book import Result
 from bench.cpu import cpu_seconds
 from bench.crowd import Crowd, crowd
 from bench.pairs import Run, best_concurrency, take_pairs
-from bench.shapes import Shape
+from bench.shapes import CLUSTER_LABEL, Shape, cluster_name
 from bench.stage import Stage
 from tests.support.objects import PODS
 from tests.support.rbac import OPERATOR_USER
@@ -27,6 +27,8 @@ async def losses(stage: Stage, name: str, pairs: int) -> Result:
 
     The clock starts with the first DELETE and ends when the last new pod was seen.  The bare client need not notice
     anything: it begins to POST as many pods at once, while as many other pods of its own are deleted in the same way.
+    They belong to as many Services as the crowd has, by chance, as those that are lost do, so that scheduler and
+    controller of endpoints have as much to do for them.
 
     Args:
         stage: where.
@@ -40,9 +42,11 @@ async def losses(stage: Stage, name: str, pairs: int) -> Result:
     all_of_them = await crowd(stage)
     world = stage.world
     async with opened(world, "beside") as beside, bare_client(world.bare_kubeconfig, stage.directory) as bare:
-        yardstick = _Yardstick(beside, bare, await _pods_like(stage, all_of_them.shape))
+        recorded_pods, service = await _recorded_like(stage, all_of_them.shape)
+        yardstick = _Yardstick(beside, bare, recorded_pods, all_of_them.shape.clusters)
         await asyncio.to_thread(world.operator.start)
         await all_of_them.at_rest()
+        await yardstick.make_services(service)
         await yardstick.post(16)
         concurrency = await best_concurrency(yardstick.seconds_with)
         lost = all_of_them.shape.total_tasks // 10
@@ -58,14 +62,15 @@ def _victims(all_of_them: Crowd) -> list[str]:
     return random.sample(names, len(names) // 10)
 
 
-async def _pods_like(stage: Stage, shape: Shape) -> list[tuple[str, bytes]]:
-    """Record as many pods as are lost: those of a tenth as many TFClusters."""
+async def _recorded_like(stage: Stage, shape: Shape) -> tuple[Posted, tuple[str, bytes]]:
+    """Record as many pods as are lost, those of a tenth as many TFClusters; and one of their Services."""
     tenth = Shape(-(-shape.clusters // 10), shape.tasks)
     async with opened(stage.world, "recorded") as arena:
         posted = await recorded(arena, tenth)
         await arena.clear()
     pods = [(path, body) for path, body in posted if path.endswith("/pods")]
-    return pods[: shape.total_tasks // 10]
+    service = next((path, body) for path, body in posted if path.endswith("/services"))
+    return pods[: shape.total_tasks // 10], service
 
 
 async def _ours(all_of_them: Crowd, result: Result) -> Run:
@@ -94,14 +99,25 @@ async def _delete(arena: Arena, names: list[str]) -> None:
 class _Yardstick:
     """The bare client's side: its pods of the last run are deleted while it POSTs those of the next."""
 
-    def __init__(self, arena: Arena, bare: BareClient, posted: list[tuple[str, bytes]]) -> None:
-        self._arena, self._bare, self._posted = arena, bare, posted
+    def __init__(self, arena: Arena, bare: BareClient, pods: Posted, clusters: int) -> None:
+        self._arena, self._bare, self._pods, self._clusters = arena, bare, pods, clusters
         self._numbers = itertools.count()
         self._names: list[str] = []
+
+    async def make_services(self, like: tuple[str, bytes]) -> None:
+        """Make the Service of each TFCluster, which stays."""
+        path, body = like
+        name = json.loads(body)["metadata"]["name"]
+        each = [(path, body.replace(name.encode(), cluster_name(number).encode())) for number in range(self._clusters)]
+        owner = await self._arena.new_owner()
+        await self._make(bare_requests(each, owner=owner, namespace=self._arena.namespace), 16)
 
     async def post(self, concurrency: int) -> None:
         """Make the first pods."""
         requests, self._names = await self._next()
+        await self._make(requests, concurrency)
+
+    async def _make(self, requests: list[Request], concurrency: int) -> None:
         await self._bare.load(requests, concurrency=concurrency)
         reached = self._arena.observer.reached(added=len(requests))
         await self._bare.send()
@@ -129,5 +145,14 @@ class _Yardstick:
         arena = self._arena
         owner = await arena.new_owner()
         suffix = f"-{next(self._numbers)}"
-        requests = bare_requests(self._posted, owner=owner, namespace=arena.namespace, suffix=suffix)
+        requests = bare_requests(self._drawn(), owner=owner, namespace=arena.namespace, suffix=suffix)
         return requests, [json.loads(request.body)["metadata"]["name"] for request in requests]
+
+    def _drawn(self) -> Posted:
+        """Give the pods to TFClusters drawn by chance."""
+        drawn = []
+        for path, body in self._pods:
+            manifest = json.loads(body)
+            manifest["metadata"]["labels"][CLUSTER_LABEL] = cluster_name(random.randrange(self._clusters))
+            drawn.append((path, json.dumps(manifest).encode()))
+        return drawn

@@ -140,14 +140,23 @@ def pairs(book: Book) -> str:
         interval = median_interval(ratios)
         between = "-" if interval is None else f"{number(interval[0])} to {number(interval[1])}"
         cells = [number(median(result.series[quantity])) for quantity in _PAIRED]
+        watched = number(median(result.ratios("watched_s", "bare_s"))) if "watched_s" in result.series else "-"
         rows.append(
-            [f"`{name}`", *cells[:2], f"**{number(median(ratios))}** ({between})", *cells[2:], str(len(ratios))]
+            [
+                f"`{name}`",
+                *cells[:2],
+                f"**{number(median(ratios))}** ({between})",
+                watched,
+                *cells[2:],
+                str(len(ratios)),
+            ]
         )
     header = [
         "measurement",
         "operator, s",
         "bare client, s",
         "ratio (95 % interval)",
+        "… of a bare client that is watched",
         "CPU of the operator, s",
         "CPU of the bare client, s",
         "CPU of the API server for the operator, s",

@@ -29,7 +29,7 @@ class Run:
 Side = Callable[[], Awaitable[Run]]
 
 
-async def take_pairs(result: Result, ours: Side, bare: Side, *, pairs: int) -> None:
+async def take_pairs(result: Result, ours: Side, bare: Side, *, pairs: int, **others: Side) -> None:
     """Measure pairs into a result.
 
     Args:
@@ -38,9 +38,10 @@ async def take_pairs(result: Result, ours: Side, bare: Side, *, pairs: int) -> N
         ours: one run of the operator.
         bare: one run of the bare client.
         pairs: how many.
+        others: more sides, by the beginning of the names of their series.
     """
     for number in range(pairs):
-        sides = [("ours", ours), ("bare", bare)]
+        sides = [("ours", ours), ("bare", bare), *others.items()]
         # NB: a fixed order, or one that merely alternates, can keep step with something else that is periodic.
         random.shuffle(sides)
         for name, side in sides:

@@ -19,7 +19,6 @@ from bench.stage import Stage
 from bench.steady import idle
 from tests.support.objects import SERVICES
 from tests.support.operator_process import OperatorProcess
-from tests.support.rbac import OPERATOR_USER
 
 SHAPE = Shape(1, 5000)
 _FLIPS = 4
@@ -48,7 +47,7 @@ async def a_pass(stage: Stage, name: str, runs: int) -> Result:
     async with opened(world, shape.name) as arena, arena.ready_pods() as ready:
         await declare(arena, shape)
         await ready.holds(shape.total_tasks)
-        await asyncio.to_thread(world.audit.await_quiet, OPERATOR_USER)
+        await world.quiet()
         service = SERVICES.path(arena.namespace, world.objects.list(SERVICES, arena.namespace)[0]["metadata"]["name"])
         flips = itertools.count()
 

@@ -114,7 +114,7 @@ def _time_by_size(lines: Mapping[str, Sequence[tuple[float, float]]]) -> str:
 
 def _ratio_goal(name: str) -> Goal | None:
     """Give the goal of a measurement that is a ratio to the bare client, if there is one."""
-    return next((goal for goal in BY_NAME[name].goals if goal.over), None)
+    return next((goal for goal in BY_NAME[name].goals if "bare_s" in {goal.series, goal.over}), None)
 
 
 def _ratios(rows: Sequence[tuple[str, Result]]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import statistics
 import time
 
@@ -12,11 +11,8 @@ from bench.book import Result
 from bench.cpu import cpu_seconds
 from bench.observer import Register
 from bench.pairs import Run, best_concurrency, take_pairs
-from bench.shapes import Shape
+from bench.shapes import CLUSTER_LABEL, Shape
 from bench.stage import Stage
-from tests.support.rbac import OPERATOR_USER
-
-_CLUSTER = "tfcluster.dev/cluster"
 
 
 async def readiness(stage: Stage, name: str, shape: Shape, pairs: int) -> Result:
@@ -67,7 +63,7 @@ async def _ours(arena: Arena, shape: Shape, result: Result) -> Run:
         run = Run(took, cpu_seconds([world.operator.pid]) - own, world.server_cpu_seconds() - server)
         each = _by_cluster(ready, begin)
         result.add(slowest=max(each) / statistics.median(each))
-    await asyncio.to_thread(world.audit.await_quiet, OPERATOR_USER)
+    await world.quiet()
     await arena.clear()
     return run
 
@@ -75,7 +71,7 @@ async def _ours(arena: Arena, shape: Shape, result: Result) -> Run:
 def _by_cluster(ready: Register, begin: float) -> list[float]:
     last: dict[str, float] = {}
     for name, moment in ready.since.items():
-        cluster = ready.labels[name][_CLUSTER]
+        cluster = ready.labels[name][CLUSTER_LABEL]
         last[cluster] = max(last.get(cluster, 0.0), moment - begin)
     return list(last.values())
 

@@ -7,6 +7,9 @@ from typing import Any
 
 from tests.support.manifests import pod_template, tfcluster
 
+#: The label of a TFCluster's objects that names it.
+CLUSTER_LABEL = "tfcluster.dev/cluster"
+
 
 @dataclass(frozen=True, slots=True)
 class Shape:
@@ -52,9 +55,14 @@ class Shape:
             template["spec"]["schedulerName"] = "nobody"
         made = []
         for i in range(self.clusters):
-            cluster = tfcluster(f"train-{i:04}").metadata(namespace=namespace)
+            cluster = tfcluster(cluster_name(i)).metadata(namespace=namespace)
             for job, replicas in self.jobs.items():
                 filters = sees.get(job) if "chief" in self.jobs else None
                 cluster.job(job, replicas=replicas, filters=filters, template=template)
             made.append(cluster.build())
         return made
+
+
+def cluster_name(number: int) -> str:
+    """Give the name of a shape's TFCluster by its number, from 0 on."""
+    return f"train-{number:04}"

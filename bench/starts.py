@@ -69,7 +69,7 @@ async def _start(stage: Stage, all_of_them: Crowd, result: Result, *, sources: P
     await _until(stage, all_of_them.shape.clusters)
     steady = time.perf_counter() - begin
     used = cpu_seconds([operator.pid])
-    await asyncio.to_thread(world.audit.await_quiet, OPERATOR_USER)
+    await world.quiet()
     requests = await asyncio.to_thread(world.audit.since, position, user=OPERATOR_USER)
     result.add(
         first_s=first,

@@ -13,7 +13,6 @@ from bench.pairs import Run, take_pairs
 from bench.stage import Stage
 from tests.support.manifests import pod_template, tfcluster
 from tests.support.objects import CONFIG_MAPS, MERGE, PODS, TFCLUSTERS
-from tests.support.rbac import OPERATOR_USER
 
 _PODS = 200
 _VIEW = "tfcluster.dev/view"
@@ -46,7 +45,7 @@ async def telling(stage: Stage, name: str, pairs: int) -> Result:
         async with arena.ready_pods() as ready:
             await arena.send("POST", path, cluster.build(), content="application/json")
             await ready.holds(count + 1)
-            await asyncio.to_thread(world.audit.await_quiet, OPERATOR_USER)
+            await world.quiet()
             servers = sorted(name for name, of in ready.labels.items() if of["tfcluster.dev/job"] == "ps")
         view = CONFIG_MAPS.path(arena.namespace, (await arena.new_owner())["metadata"]["name"])
         replicas, number = 1, 0
@@ -66,7 +65,7 @@ async def telling(stage: Stage, name: str, pairs: int) -> Result:
                 took = await register.holds(count) - begin
                 run = Run(took, cpu_seconds([world.operator.pid]) - own, world.server_cpu_seconds() - server)
             await asyncio.to_thread(world.settle)
-            await asyncio.to_thread(world.audit.await_quiet, OPERATOR_USER)
+            await world.quiet()
             return run
 
         async def by_hand() -> Run:

@@ -97,7 +97,7 @@ async def _ours(arena: Arena, shape: Shape, result: Result, *, objects: int) -> 
     took = await reached - begin if reached else 0.0
     await settled(arena, shape)
     run = Run(took, cpu_seconds([world.operator.pid]) - own, world.server_cpu_seconds() - server)
-    await asyncio.to_thread(world.audit.await_quiet, OPERATOR_USER)
+    await world.quiet()
     _note(result, "ours", run, len(await asyncio.to_thread(world.audit.since, position, user=OPERATOR_USER)))
     made = await arena.count()
     await arena.clear()
@@ -113,7 +113,7 @@ async def _theirs(arena: Arena, shape: Shape, result: Result, *, side: str, prog
         position = await asyncio.to_thread(world.audit.position)
         server, own = world.server_cpu_seconds(), cpu_seconds([pid])
         took = await _post_jobs(arena, shape, awaited=2 * shape.total_tasks)
-        await asyncio.to_thread(world.audit.await_quiet, _USER)
+        await world.quiet(_USER)
         run = Run(took, cpu_seconds([pid]) - own, world.server_cpu_seconds() - server)
         _note(result, side, run, len(await asyncio.to_thread(world.audit.since, position, user=_USER)))
     await arena.clear(_TFJOBS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,6 +25,8 @@ from tests.support.waiting import eventually
 ROOT = Path(__file__).resolve().parent.parent
 BARE_USER = "bare-client-of-bench"
 _QUIET_SECONDS = 0.7
+#: A thousand TFClusters become Ready for minutes, and each says so.
+_QUIET_WITHIN = 600.0
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,10 @@ class World:
         if self.operator.running:
             self.operator.stop()
         self.operator.start()
+
+    async def quiet(self, user: str = OPERATOR_USER, *, namespace: str | None = None) -> int:
+        """Return when a user, in a namespace or anywhere, has nothing left to write; give the audit log's position."""
+        return await asyncio.to_thread(self.audit.await_quiet, user, namespace=namespace, within=_QUIET_WITHIN)
 
     def settle(self) -> None:
         """Return when nobody has written anything for a while: garbage collection of the last run is over."""

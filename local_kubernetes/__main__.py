@@ -10,9 +10,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import local_kubernetes
-from local_kubernetes import checkout, choice, control_plane, doctor
+from local_kubernetes import binaries, checkout, choice, control_plane, doctor
 from local_kubernetes.node_layout import DEVICES
 from local_kubernetes.progress import LocalKubernetesError, tell
+
+#: What can be built ahead, by name.
+_BUILDS = {
+    "hyperkube": binaries.hyperkube,
+    "kwok": binaries.kwok,
+    "kueue": binaries.kueue,
+    "scheduler-plugins": binaries.scheduler_plugins,
+}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -75,6 +83,8 @@ def _parser() -> argparse.ArgumentParser:
     policies = command("network-policies", _network_policies, "have the node enforce NetworkPolicies, or ignore them")
     policies.add_argument("action", choices=("enforce", "ignore"))
     command("tools", _tools, "put kubectl and helm into .local/bin, without a cluster")
+    build = command("build", _build, "build programs ahead of their first use, which may have a limit of time")
+    build.add_argument("programs", nargs="+", choices=sorted(_BUILDS), metavar="NAME", help=", ".join(sorted(_BUILDS)))
     plane = command("control-plane", _control_plane, "a control plane on loopback: no root, no real nodes")
     plane.add_argument("action", choices=("up", "down"))
     plane.add_argument("--state", type=Path, required=True, help="its folder; it holds `kubeconfig` and `audit.log`")
@@ -119,6 +129,11 @@ def _network_policies(options: argparse.Namespace) -> None:
 
 def _tools(_: argparse.Namespace) -> None:
     checkout.link_tools()
+
+
+def _build(options: argparse.Namespace) -> None:
+    for program in options.programs:
+        _BUILDS[program]()
 
 
 def _control_plane(options: argparse.Namespace) -> None:

@@ -25,6 +25,7 @@ PAUSE_IMAGE_NAME = "localhost/pause:1"
 
 KWOK = "sigs.k8s.io/kwok@v0.8.0"
 KUEUE = "sigs.k8s.io/kueue@v0.19.0"
+SCHEDULER_PLUGINS = "sigs.k8s.io/scheduler-plugins@v0.33.5"
 HELM = "helm.sh/helm/v4/cmd/helm@v4.3.1"
 
 KWOK_STAGES = (
@@ -32,7 +33,6 @@ KWOK_STAGES = (
     "node/heartbeat-with-lease/node-heartbeat-with-lease",
     "pod/fast/pod-ready",
     "pod/fast/pod-complete",
-    "pod/fast/pod-delete",
 )
 """kwok's own descriptions of how nodes and pods behave that need no time for anything."""
 
@@ -160,7 +160,7 @@ def kwok() -> Path:
     def build(folder: Path) -> None:
         module, version = KWOK.split("@")
         _install(f"{module}/cmd/kwok@{version}", folder)
-        source = Path(run_go(["mod", "download", "-json", KWOK]).split('"Dir": "')[1].split('"')[0])
+        source = module_source(KWOK)
         stages = [(source / "kustomize" / "stage" / f"{stage}.yaml").read_text() for stage in KWOK_STAGES]
         (folder / "stages.yaml").write_text("\n---\n".join(stages))
 
@@ -173,7 +173,7 @@ def kueue() -> Path:
 
     def build(folder: Path) -> None:
         # NB: `go install` would ask which versions there are; inside its own module nothing has to be resolved.
-        source = Path(run_go(["mod", "download", "-json", KUEUE]).split('"Dir": "')[1].split('"')[0])
+        source = module_source(KUEUE)
         run_go(
             ["build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", folder / "kueue", "./cmd/kueue"],
             folder=source,
@@ -185,6 +185,28 @@ def kueue() -> Path:
         (folder / "webhooks.yaml").write_text((components / "webhook" / "manifests.yaml").read_text())
 
     return cached("kueue", content_hash(KUEUE), build, usually="6 min", why="the queues that TFClusters wait in")
+
+
+def scheduler_plugins() -> Path:
+    """Return the folder that holds `scheduler`, the one of scheduler-plugins."""
+    flags = ["-trimpath", "-buildvcs=false", "-ldflags", "-s -w"]
+
+    def build(folder: Path) -> None:
+        # NB: `go install` would ask which versions there are; inside its own module nothing has to be resolved.
+        source = module_source(SCHEDULER_PLUGINS)
+        run_go(["build", *flags, "-o", folder / "scheduler", "./cmd/scheduler"], folder=source)
+
+    key = content_hash(SCHEDULER_PLUGINS, *flags)
+    return cached("scheduler-plugins", key, build, usually="8 min", why="a scheduler that has gangs of its own")
+
+
+def module_source(module: str) -> Path:
+    """Return the folder that holds the sources of a Go module, which Go fetches if it has them not yet.
+
+    Args:
+        module: Its path and its version, PATH@VERSION.
+    """
+    return Path(run_go(["mod", "download", "-json", module]).split('"Dir": "')[1].split('"')[0])
 
 
 def pause_image() -> Path:

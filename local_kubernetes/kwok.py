@@ -16,6 +16,26 @@ POD_RANGE = "198.18.0.0/16"
 RESOURCES = {"cpu": "64", "memory": "512Gi", "pods": "110", "nvidia.com/gpu": "8"}
 MARK = "kwok.x-k8s.io/node"
 
+_DELETION = """
+---
+apiVersion: kwok.x-k8s.io/v1alpha1
+kind: Stage
+metadata:
+  name: pod-obeys-deletion
+spec:
+  resourceRef:
+    apiGroup: v1
+    kind: Pod
+  selector:
+    matchExpressions:
+    - key: '.metadata | select(.deletionTimestamp != null and .deletionGracePeriodSeconds != 0) | .name'
+      operator: Exists
+  next:
+    delete: true
+"""
+"""How a pod ends. One without a period of grace is gone at once. kwok deletes by the name alone, and late where it has
+much to do: it would delete the pod that was made in its place meanwhile. A kubelet names the UID."""
+
 
 def simulate_nodes(plane: ControlPlane, count: int, *, owner: str = "") -> None:
     """Start kwok and create nodes; returns when all are Ready.
@@ -26,11 +46,13 @@ def simulate_nodes(plane: ControlPlane, count: int, *, owner: str = "") -> None:
         owner: See processes.Program.
     """
     folder = binaries.kwok()
+    stages = plane.state / "kwok-stages.yaml"
+    stages.write_text((folder / "stages.yaml").read_text() + _DELETION)
     processes.launch(
         [
             folder / "kwok",
             f"--kubeconfig={plane.write_component_kubeconfig('kwok', 'kwok', groups=('system:masters',))}",
-            f"--config={folder / 'stages.yaml'}",
+            f"--config={stages}",
             "--enable-crds=",  # its rules come from the file above and not from objects
             f"--manage-nodes-with-annotation-selector={MARK}=fake",
             f"--cidr={POD_RANGE}",

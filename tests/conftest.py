@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
@@ -28,12 +29,24 @@ from support import prometheus  # noqa: E402 - after the path
 from support.audit import AuditLog  # noqa: E402 - after the path
 from support.fault_proxy import FaultProxy  # noqa: E402 - after the path
 from support.manifests import tfcluster  # noqa: E402 - after the path
-from support.objects import CONFIG_MAPS, CRDS, NAMESPACES, SERVICE_ACCOUNTS, TFCLUSTERS, Object, Objects  # noqa: E402 - after the path
+from support.objects import (  # noqa: E402 - after the path
+    CONFIG_MAPS,
+    CRDS,
+    NAMESPACES,
+    PODS,
+    SERVICE_ACCOUNTS,
+    TFCLUSTERS,
+    Object,
+    Objects,
+)
 from support.operator_process import OperatorProcess  # noqa: E402 - after the path
 from support.pods import StandInKubelet  # noqa: E402 - after the path
 from support.rbac import OPERATOR_USER, grant_operator_rights  # noqa: E402 - after the path
 from support.waiting import eventually  # noqa: E402 - after the path
 from support.world import World  # noqa: E402 - after the path
+
+if TYPE_CHECKING:
+    from local_kubernetes.control_plane import ControlPlane
 
 pytest_plugins = ["support.skips"]
 
@@ -286,3 +299,45 @@ def fault_proxy(operator_kubeconfig: Path, tmp_path_factory: pytest.TempPathFact
     proxy = FaultProxy(operator_kubeconfig, tmp_path_factory.mktemp("fault-proxy"))
     yield proxy
     proxy.close()
+
+
+def administrator_of(plane: ControlPlane, **rights: Any) -> Objects:
+    """Give an administrator's access to a server of a test's own, which knows the TFCluster kind from here on.
+
+    Args:
+        plane: the server.
+        rights: of the operator: see ``grant_operator_rights``.
+    """
+    configuration = client.Configuration()
+    config.load_kube_config(str(plane.kubeconfig), client_configuration=configuration)
+    objects = Objects(client.ApiClient(configuration))
+    install_crd(objects)
+    grant_operator_rights(objects, **rights)
+    return objects
+
+
+@contextmanager
+def operator_on(plane: ControlPlane, folder: Path, **options: Any) -> Iterator[OperatorProcess]:
+    """Run the operator on a server of a test's own for the length of a ``with`` block; a traceback in its log fails it.
+
+    Args:
+        plane: the server.
+        folder: where its log is kept.
+        options: of ``OperatorProcess.start``.
+    """
+    process = OperatorProcess(kubeconfig=Path(plane.kubeconfig_for(OPERATOR_USER)), log=folder / "operator.log")
+    process.start(**options)
+    with no_traceback(process):
+        yield process
+    process.stop()
+
+
+@contextmanager
+def namespace_on(objects: Objects) -> Iterator[World]:
+    """Make a namespace for the length of a ``with`` block, and await that the nodes are free of its pods afterwards."""
+    name = f"test-{uuid.uuid4().hex[:8]}"
+    create_namespace(objects, name)
+    yield World(objects, name)
+    delete_namespace(objects, name)
+    # NB: the nodes are everybody's, and what is left there would take the next one's room.
+    eventually(lambda: objects.list(PODS, name), lambda left: not left, what="the nodes are free again", within=60)

@@ -6,7 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tfcluster.client import Client
-    from tfcluster.declaration import Gang, Isolation, Job, Resolver, SuccessPolicy, TFCluster, UpdateStrategy
+    from tfcluster.declaration import (
+        Colocate,
+        Gang,
+        Isolation,
+        Job,
+        Resolver,
+        Spread,
+        SuccessPolicy,
+        TFCluster,
+        UpdateStrategy,
+    )
     from tfcluster.errors import (
         ClusterFailedError,
         ConflictError,
@@ -26,6 +36,7 @@ __all__ = [
     "Client",
     "ClusterFailedError",
     "ClusterStatus",
+    "Colocate",
     "ConflictError",
     "Gang",
     "Isolation",
@@ -38,6 +49,7 @@ __all__ = [
     "RefusedError",
     "Resolver",
     "RunningCluster",
+    "Spread",
     "SuccessPolicy",
     "TFCluster",
     "TFClusterError",
@@ -48,7 +60,17 @@ __all__ = [
 
 _MODULES = {
     "client": ("Client",),
-    "declaration": ("Gang", "Isolation", "Job", "Resolver", "SuccessPolicy", "TFCluster", "UpdateStrategy"),
+    "declaration": (
+        "Colocate",
+        "Gang",
+        "Isolation",
+        "Job",
+        "Resolver",
+        "Spread",
+        "SuccessPolicy",
+        "TFCluster",
+        "UpdateStrategy",
+    ),
     "live_cluster": ("ClusterStatus", "RunningCluster"),
     "task_names": ("NoTaskError",),
 }

@@ -6,20 +6,21 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from tfcluster.errors import RefusedError
-from tfcluster.kubernetes_api import KubernetesApi, Resource
+from tfcluster.kubernetes_api import TFCLUSTERS, KubernetesApi, Resource
 from tfcluster_operator.model import naming
+from tfcluster_operator.model.spec import WORKER
 
 _AUTOSCALERS: Final = Resource("autoscaling/v2", "horizontalpodautoscalers")
-#: The job that /scale of a TFCluster serves.
-SCALED_JOB: Final = "worker"
+_FORBIDDEN: Final = 403
 
 
-def autoscalers_of(api: KubernetesApi, body: Mapping[str, Any]) -> Sequence[str]:
-    """Name the HorizontalPodAutoscalers of a TFCluster; none where the API server does not tell.
+def autoscalers_of(api: KubernetesApi, body: Mapping[str, Any], job: str) -> Sequence[str]:
+    """Name the HorizontalPodAutoscalers that scale a job of a TFCluster; none where the API server does not tell.
 
     Args:
         api: the connection.
         body: the TFCluster.
+        job: the job.
 
     Raises:
         UnreachableError: the API server does not answer.
@@ -30,7 +31,21 @@ def autoscalers_of(api: KubernetesApi, body: Mapping[str, Any]) -> Sequence[str]
     except RefusedError:
         # NB: it is a warning only: who may scale need not have the right to read autoscalers.
         return ()
-    return [one["metadata"]["name"] for one in found if _scales(one, about["name"])]
+    names = [one["metadata"]["name"] for one in found if _scales(one, about["name"])]
+    return names if names and _is_scaled(api, body, job) else ()
+
+
+def _is_scaled(api: KubernetesApi, body: Mapping[str, Any], job: str) -> bool:
+    """Tell whether /scale serves this job: which one it serves is a matter of the installation."""
+    about = body["metadata"]
+    try:
+        scale = api.get(TFCLUSTERS, about["name"], about["namespace"], subresource="scale")
+    except RefusedError as error:
+        # A TFCluster without the job that /scale serves gets 500: no autoscaler scales any of its jobs.
+        return error.status == _FORBIDDEN and job == WORKER
+    selector = (scale.get("status") or {}).get("selector")
+    # The operator has not reported on it yet where there is no selector.
+    return bool(selector == naming.job_selector(about["name"], job)) if selector else job == WORKER
 
 
 def _scales(autoscaler: Mapping[str, Any], name: str) -> bool:

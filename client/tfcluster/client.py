@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Final, Literal
 
 from tfcluster.applying import Applying
-from tfcluster.autoscalers import SCALED_JOB, autoscalers_of
+from tfcluster.autoscalers import autoscalers_of
 from tfcluster.changes import Change, resumption, scaling, suspension
 from tfcluster.declaration import TFCluster
 from tfcluster.errors import (
@@ -128,8 +128,8 @@ class Client(ReadingClient):
             RefusedError: the API server said no.
         """
         body = self._this(name, namespace, uid)
-        scalers = autoscalers_of(self.api, body) if job == SCALED_JOB else ()
-        return self._change(body, scaling(body, job, replicas, scalers), dry_run=dry_run, tell=tell)
+        change = scaling(body, job, replicas, autoscalers_of(self.api, body, job))
+        return self._change(body, change, dry_run=dry_run, tell=tell)
 
     def suspend(
         self,

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, Self
 
 from tfcluster.errors import ManifestError
-from tfcluster.field_names import BY_INDEX, MADE_OF, PATH, from_api, to_api
+from tfcluster.field_names import BY_INDEX, LISTED, MADE_OF, PATH, from_api, to_api
 from tfcluster.job_template import TaskContainer, template_of
 from tfcluster_operator.model import naming
 from tfcluster_operator.model.spec import CHIEF, EVALUATOR, WORKER
@@ -103,6 +103,33 @@ class Gang:
     on_timeout: Literal["Fail", "Suspend"] | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Colocate:
+    """Which tasks run in one topology domain: those of ``jobs``, of all jobs if it is None.
+
+    ``topology_key`` is the label of nodes that tells their domain, and ``when_unsatisfiable`` says whether a task that
+    finds no place there waits.
+    """
+
+    topology_key: str
+    jobs: Sequence[str] | None = None
+    when_unsatisfiable: Literal["DoNotSchedule", "ScheduleAnyway"] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spread:
+    """Which tasks are spread over topology domains: those of each of ``jobs``, of each job if it is None.
+
+    A domain has at most ``max_skew`` more tasks of a job than another; ``topology_key`` and ``when_unsatisfiable`` are
+    as in Colocate.
+    """
+
+    topology_key: str
+    jobs: Sequence[str] | None = None
+    max_skew: int | None = None
+    when_unsatisfiable: Literal["DoNotSchedule", "ScheduleAnyway"] | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class TFCluster:
     """A TFCluster as it is declared.
@@ -136,6 +163,8 @@ class TFCluster:
         resolver: how programs get their view.
         isolation: who reaches the tasks.
         gang: which tasks get their places together; None means that each is placed for itself.
+        colocate: which tasks run in one topology domain.
+        spread: which tasks are spread over topology domains.
     """
 
     name: str = field(metadata=_NOWHERE)
@@ -165,6 +194,10 @@ class TFCluster:
     resolver: Resolver | None = field(default=None, metadata={MADE_OF: Resolver})
     isolation: Isolation | None = field(default=None, metadata={MADE_OF: Isolation})
     gang: Gang | None = field(default=None, metadata={MADE_OF: Gang, PATH: ("scheduling", "gang")})
+    colocate: Colocate | None = field(default=None, metadata={MADE_OF: Colocate, PATH: ("scheduling", "colocate")})
+    spread: Sequence[Spread] | None = field(
+        default=None, metadata={MADE_OF: Spread, LISTED: True, PATH: ("scheduling", "spread")}
+    )
 
     def to_manifest(self) -> Object:
         """Give it as the API takes it.

@@ -9,10 +9,11 @@ from typing import Any, Final, TypeVar
 
 _T = TypeVar("_T")
 
-#: What the metadata of a dataclass's field says: where its value stands, as keys; which dataclass it is made of; and
-#: whether it is a mapping by index, as the API has no keys but texts.
+#: What the metadata of a dataclass's field says: where its value stands, as keys; which dataclass it is made of, and
+#: whether it is a list of such; and whether it is a mapping by index, as the API has no keys but texts.
 PATH: Final = "path"
 MADE_OF: Final = "made of"
+LISTED: Final = "listed"
 BY_INDEX: Final = "by index"
 
 
@@ -62,7 +63,13 @@ def from_api(kind: type[_T], body: Any, where: str, problems: list[str], **given
         if found is None:
             continue
         inner = one.metadata.get(MADE_OF)
-        if inner is not None:
+        if inner is not None and one.metadata.get(LISTED):
+            if not isinstance(found, list):
+                problems.append(f"{'.'.join([where, *path])}: write a list")
+                continue
+            there = ".".join([where, *path])
+            found = [from_api(inner, element, f"{there}[{index}]", problems) for index, element in enumerate(found)]
+        elif inner is not None:
             found = from_api(inner, found, ".".join([where, *path]), problems)
         elif one.metadata.get(BY_INDEX) and isinstance(found, Mapping):
             found = {int(key) if key.isdecimal() else key: value for key, value in found.items()}

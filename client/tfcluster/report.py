@@ -29,6 +29,8 @@ from tfcluster.kubernetes_api import (
     NETWORK_POLICIES,
     NODES,
     POD_GROUPS,
+    POD_GROUPS_OF_PLUGINS,
+    POD_GROUPS_OF_VOLCANO,
     PODS,
     RESOURCE_QUOTAS,
     SERVICES,
@@ -158,6 +160,8 @@ class Report:
                 "networkpolicies": partial(api.list, NETWORK_POLICIES, labels=labels),
                 "poddisruptionbudgets": partial(api.list, DISRUPTION_BUDGETS, labels=labels),
                 "podgroups": partial(api.list, POD_GROUPS, labels=labels),
+                "podgroups of scheduler-plugins": partial(api.list, POD_GROUPS_OF_PLUGINS, labels=labels),
+                "podgroups of Volcano": partial(api.list, POD_GROUPS_OF_VOLCANO, labels=labels),
                 "workloads": partial(api.list, WORKLOADS, labels=labels),
                 "events": partial(api.list, EVENTS),
                 "quotas": partial(api.list, RESOURCE_QUOTAS),
@@ -183,7 +187,9 @@ class Report:
         self._objects("cluster/poddisruptionbudgets.yaml", budgets)
         if (body["spec"].get("scheduling") or {}).get("gang") is not None:
             # NB: a server that has no PodGroups lacks nothing where nobody asks for them.
-            self._objects("cluster/podgroups.yaml", self._known("podgroups", found["podgroups"]))
+            others = (found[f"podgroups of {scheduler}"] for scheduler in ("scheduler-plugins", "Volcano"))
+            groups = [group for answer in others if not isinstance(answer, Unknown) for group in answer]
+            self._objects("cluster/podgroups.yaml", groups or self._known("podgroups", found["podgroups"]))
         if naming.LABEL_QUEUE in (body["metadata"].get("labels") or {}):
             self._objects("cluster/workloads.yaml", self._known("workloads", found["workloads"]))
         self._objects("cluster/quotas.yaml", self._known("quotas", found["quotas"]))

@@ -23,6 +23,7 @@ from tfcluster_operator.kube.limiter import AdaptiveLimiter
 from tfcluster_operator.kube.metrics import Metrics
 from tfcluster_operator.kube.one_shot import OneShot
 from tfcluster_operator.kube.traffic import Traffic
+from tfcluster_operator.model.gang_schedulers import gang_scheduler
 from tfcluster_operator.resolver_sources import read_archive
 from tfcluster_operator.settings import Settings
 
@@ -83,6 +84,7 @@ async def run(settings: Settings, *, timing: Timing | None = None) -> None:
                 settings.namespaces,
                 read_archive(),
                 default_isolation=settings.default_isolation,
+                gang_scheduler=gang_scheduler(settings.gang_scheduler, settings.gang_scheduler_name),
                 metrics=metrics,
             )
             metrics.leads = lambda: _acts(standing)

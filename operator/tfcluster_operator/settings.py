@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final, get_args
 
 from tfcluster_operator import __version__, logs
+from tfcluster_operator.model.gang_schedulers import GangSchedulerKind
 from tfcluster_operator.model.spec import IsolationMode
 
 #: Where the kubelet tells a pod its namespace.
@@ -40,6 +41,12 @@ class Settings:
 
     default_isolation: IsolationMode = "None"
     """Who reaches the tasks of a new TFCluster whose spec.isolation names no mode."""
+
+    gang_scheduler: GangSchedulerKind = "Kubernetes"
+    """Whose PodGroups place gangs."""
+
+    gang_scheduler_name: str = ""
+    """The schedulerName of the pods of gangs whose template names none; empty means the usual one."""
 
     lease_name: str = ""
     """The Lease's name."""
@@ -85,6 +92,18 @@ def parse_arguments(arguments: Sequence[str]) -> Settings:
         choices=get_args(IsolationMode),
         help="spec.isolation.mode of new TFClusters that name none (default %(default)s)",
     )
+    parser.add_argument(
+        "--gang-scheduler",
+        default="Kubernetes",
+        choices=get_args(GangSchedulerKind),
+        help="whose PodGroups place the tasks of a spec.scheduling.gang (default %(default)s)",
+    )
+    parser.add_argument(
+        "--gang-scheduler-name",
+        default="",
+        help="schedulerName of the pods of a TFCluster with a gang whose template names none (default: that with which "
+        "the chosen gang scheduler is installed)",
+    )
     parser.add_argument("--lease-name", default="tfcluster-operator", help="the Lease's name (default %(default)s)")
     parser.add_argument("--lease-namespace", default="", help="the Lease's namespace (default: the pod's)")
     options = parser.parse_args(arguments)
@@ -102,6 +121,8 @@ def parse_arguments(arguments: Sequence[str]) -> Settings:
         log_format=options.log_format,
         leader_election=bool(lease_namespace) if options.leader_election is None else options.leader_election,
         default_isolation=options.default_isolation,
+        gang_scheduler=options.gang_scheduler,
+        gang_scheduler_name=options.gang_scheduler_name,
         lease_name=options.lease_name,
         lease_namespace=lease_namespace,
     )

@@ -8,7 +8,7 @@ from support.rbac import INSTALL_CHECK_RULES, OPERATOR_RULES, QUEUE_RULES
 
 #: API group, resource: verbs.  Whoever changes this list changes what a stolen token is worth.
 RULES = {
-    ("tfcluster.dev", "tfclusters"): ["delete", "list", "watch"],
+    ("tfcluster.dev", "tfclusters"): ["delete", "get", "list", "watch"],
     ("tfcluster.dev", "tfclusters/status"): ["patch"],
     ("tfcluster.dev", "tfclusters/finalizers"): ["update"],
     ("", "pods"): ["create", "delete", "list", "patch", "watch"],
@@ -129,6 +129,26 @@ def test_rights_are_given_cluster_wide_on_demand(helm: Helm):
     assert_binds(the_only(objects, "ClusterRoleBinding"), role, objects)
     assert not for_clusters(objects, "Role")
     assert not for_clusters(objects, "RoleBinding")
+
+
+@pytest.mark.parametrize("values", [{}, {"clusterWide": True}])
+@pytest.mark.parametrize(
+    ("scheduler", "group"),
+    [
+        ("Kubernetes", "scheduling.k8s.io"),
+        ("SchedulerPlugins", "scheduling.x-k8s.io"),
+        ("Volcano", "scheduling.volcano.sh"),
+    ],
+)
+def test_rights_on_pod_groups_are_for_the_chosen_scheduler_alone(helm: Helm, values, scheduler, group):
+    """The operator writes the PodGroups of one scheduler, and may touch no other's."""
+    objects = helm.render({**values, "gangs": {"scheduler": scheduler}, "aggregateRoles": False})
+
+    role = the_only(objects, "ClusterRole") if values else for_clusters(objects, "Role")[0]
+    found = rights(role)
+    assert [key for key in found if key[1] == "podgroups"] == [(group, "podgroups")]
+    assert found.pop((group, "podgroups")) == RULES["scheduling.k8s.io", "podgroups"]
+    assert found.items() <= (RULES | CLUSTER_WIDE).items()
 
 
 @pytest.mark.parametrize("values", [{}, {"clusterWide": True}, {"watchNamespaces": ["one"]}, {"replicas": 1}])

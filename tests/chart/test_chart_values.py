@@ -14,12 +14,14 @@ from value_sets import EVERYTHING
 
 from scripts import chart_values
 from tfcluster_operator import logs
+from tfcluster_operator.model.gang_schedulers import GangSchedulerKind
 from tfcluster_operator.model.spec import IsolationMode
 from tfcluster_operator.settings import Settings, parse_arguments
 from tfcluster_resolver import __version__
 
 POD = "Deployment.spec.template"
 CONTAINER = f"{POD}.spec.containers[0]"
+SCALE = "CustomResourceDefinition.spec.versions[0].subresources.scale"
 TOLERATION = {
     "key": "gpu",
     "operator": "Equal",
@@ -66,6 +68,9 @@ EFFECTS: list[tuple[str, Any, str, Any]] = [
     ("logLevel", "debug", f"{CONTAINER}.args[7]", "debug"),
     ("logFormat", "json", f"{CONTAINER}.args[9]", "json"),
     ("defaultIsolation", "DeviceFilters", f"{CONTAINER}.args[11]", "DeviceFilters"),
+    ("gangs.scheduler", "Volcano", f"{CONTAINER}.args[18]", "Volcano"),
+    ("gangs.scheduler", "Volcano", "Role:r-tfcluster-operator.rules[8].apiGroups[0]", "scheduling.volcano.sh"),
+    ("gangs.schedulerName", "team", f"{CONTAINER}.args[20]", "team"),
     ("extraArgs", ["--log-level=error"], f"{CONTAINER}.args[-1]", "--log-level=error"),
     ("extraEnv", [{"name": "A", "value": "b"}], f"{CONTAINER}.env", [{"name": "A", "value": "b"}]),
     ("extraVolumes", [VOLUME], f"{POD}.spec.volumes", [VOLUME]),
@@ -77,6 +82,9 @@ EFFECTS: list[tuple[str, Any, str, Any]] = [
     ),
     ("crds.enabled", False, "CustomResourceDefinition", None),
     ("crds.keep", False, "CustomResourceDefinition.metadata.annotations", None),
+    ("crds.scaledJob", "data_worker", f"{SCALE}.specReplicasPath", ".spec.jobs.data_worker.replicas"),
+    ("crds.scaledJob", "data_worker", f"{SCALE}.statusReplicasPath", ".status.jobs.data_worker.created"),
+    ("crds.scaledJob", "data_worker", f"{SCALE}.labelSelectorPath", ".status.jobs.data_worker.selector"),
     ("serviceAccount.name", "robot", "ServiceAccount.metadata.name", "robot"),
     ("serviceAccount.name", "robot", f"{POD}.spec.serviceAccountName", "robot"),
     ("serviceAccount.name", "robot", "RoleBinding:r-tfcluster-operator.subjects[0].name", "robot"),
@@ -121,6 +129,9 @@ REFUSED: list[tuple[Object, str]] = [
     ({"image": {"digest": f"md5:{64 * 'a'}"}}, "/image/digest"),
     ({"image": {"registry": "https://registry.example/"}}, "/image/registry"),
     ({"image": {"sha": "x"}}, "/image"),
+    ({"gangs": {"scheduler": "Kueue"}}, "/gangs/scheduler"),
+    ({"gangs": {"schedulerName": "Not A Name"}}, "/gangs/schedulerName"),
+    ({"gangs": {"queue": "x"}}, "/gangs"),
     ({"extraArgs": "--x"}, "/extraArgs"),
     ({"extraEnv": [{"value": "x"}]}, "/extraEnv/0"),
     ({"extraVolumes": {"a": {}}}, "/extraVolumes"),
@@ -129,6 +140,10 @@ REFUSED: list[tuple[Object, str]] = [
     ({"readinessProbe": {"httpGet": {}}}, "/readinessProbe"),
     ({"crds": {"keep": "yes"}}, "/crds/keep"),
     ({"crds": {"install": True}}, "/crds"),
+    ({"crds": {"scaledJob": "data-worker"}}, "/crds/scaledJob"),
+    ({"crds": {"scaledJob": "a.b"}}, "/crds/scaledJob"),
+    ({"crds": {"scaledJob": ""}}, "/crds/scaledJob"),
+    ({"crds": {"scaledJob": 64 * "a"}}, "/crds/scaledJob"),
     ({"rbac": True}, "/rbac"),
     ({"admissionPolicy": {"actions": []}}, "/admissionPolicy/actions"),
     ({"admissionPolicy": {"actions": ["Deny", "Warn"]}}, "/admissionPolicy/actions"),
@@ -476,6 +491,17 @@ def test_operator_understands_its_arguments(helm: Helm, given, namespaces, chose
 def test_schema_knows_the_operators_choices(schema):
     """What the schema lets a user choose from is what the operator does."""
     assert {value: schema["properties"][value]["enum"] for value in CHOICES} == CHOICES
+    assert schema["properties"]["gangs"]["properties"]["scheduler"]["enum"] == list(get_args(GangSchedulerKind))
+
+
+@pytest.mark.parametrize("scheduler", get_args(GangSchedulerKind))
+@pytest.mark.parametrize("name", ["", "team.scheduler-1"])
+def test_operator_is_told_who_places_gangs(helm: Helm, scheduler, name):
+    """Whose PodGroups, and the name of the scheduler, where one is given."""
+    objects = helm.render({"gangs": {"scheduler": scheduler, "schedulerName": name}})
+
+    settings = parse_arguments(look(objects, f"{CONTAINER}.args"))
+    assert (settings.gang_scheduler, settings.gang_scheduler_name) == (scheduler, name)
 
 
 def test_tag_is_the_version_of_the_project(default):

@@ -23,6 +23,7 @@ EVERYTHING: Final[Object] = {
     "logLevel": "debug",
     "logFormat": "json",
     "defaultIsolation": "DeviceFilters",
+    "gangs": {"scheduler": "SchedulerPlugins", "schedulerName": "default-scheduler"},
     "extraArgs": ["--log-level=info"],
     "extraEnv": [
         {"name": "PYTHONASYNCIODEBUG", "value": "1"},

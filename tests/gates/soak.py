@@ -25,6 +25,7 @@ _MAY_STAY: Final = {
     # What is compared once and remembered; swept when there is more.
     "_revisions._known": 1_000,
     "_queue._rest_until": 1_000,
+    "_queue._rest_until[]": 2_000,
 }
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from gates.soak import soak
 from gates.world import ANOTHER_ARCHIVE, World
+from simulation import dialect
 
 _TEMPLATE: Final = {
     "spec": {
@@ -67,6 +69,20 @@ async def _hundred_clusters(world: World) -> None:
     assert world.count("pods") == 200
 
 
+async def _lost_pods(world: World) -> None:
+    for i in range(100):
+        world.declare(f"c-{i:03}", training(10))
+    await world.await_quiet()
+    names = sorted(one["metadata"]["name"] for one in world.kube.list("pods", dialect.NAMESPACE))
+
+    def lose() -> None:
+        for name in random.sample(names, 100):
+            world.remove("pods", name, by_force=True)
+
+    await world.phase("lose 100 of 100x10", lose)
+    assert world.count("pods") == 1_000
+
+
 async def _two_thousand_pods(world: World) -> None:
     _declare_many(world, 100, 20)
     await world.await_quiet()
@@ -82,6 +98,7 @@ WORKLOADS: Final[dict[str, Callable[[World], Awaitable[None]]]] = {
     "two thousand pods": _two_thousand_pods,
     "a day": soak,
     "three hundred tasks": _three_hundred_tasks,
+    "lost pods": _lost_pods,
     "hundred clusters": _hundred_clusters,
     "hundred tasks": _hundred_tasks,
 }

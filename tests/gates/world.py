@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import cProfile
+import gc
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -128,9 +129,9 @@ class World:
         """Merge a change into a TFCluster's spec."""
         self.kube.patch("tfclusters", dialect.NAMESPACE, name, {"spec": spec}, user="user")
 
-    def remove(self, resource: str, name: str) -> None:
+    def remove(self, resource: str, name: str, *, by_force: bool = False) -> None:
         """Delete an object."""
-        self.kube.delete(resource, dialect.NAMESPACE, name, user="user")
+        self.kube.delete(resource, dialect.NAMESPACE, name, grace=0 if by_force else None, user="user")
 
     def count(self, resource: str) -> int:
         """Count the objects of a kind."""
@@ -171,12 +172,16 @@ class World:
     def _counted(self, name: str) -> Iterator[None]:
         self._counting.counts.clear()
         passes, profile = self._passes(), cProfile.Profile()
+        # NB: a full collection takes more CPU than a short phase, and falls into one phase or another by chance.
+        gc.collect()
+        gc.disable()
         began = time.process_time()
         profile.enable()
         try:
             yield
         finally:
             profile.disable()
+            gc.enable()
         cpu = time.process_time() - began
         self.phases[name] = {
             **dict(sorted(self._counting.counts.items())),

@@ -100,7 +100,7 @@ def test_vendored_schemas_are_the_servers_own(control_plane, tmp_path: Path) -> 
         ("tfcluster.spec.resolver.delivery", "the operator delivers the resolver in a ConfigMap that the pods mount"),
         (
             "tfcluster.spec.jobs",
-            "The scale subresource (`kubectl scale`, autoscalers) serves the job named worker only.",
+            "autoscalers) serves one job of every TFCluster: worker, unless the installation has chosen another.",
         ),
         ("tfcluster.spec.jobs.restartPolicy", "128 and above (a signal) restarts the task"),
         ("tfcluster.spec.jobs.restartScope", "MultiWorkerMirroredStrategy needs Cluster"),

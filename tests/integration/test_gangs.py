@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from conftest import create_namespace, delete_namespace, install_crd, no_traceback
-from kubernetes import client, config
+from conftest import administrator_of, namespace_on, operator_on
+from kubernetes import client
 from support.audit import AuditLog, Request
 from support.metrics import Scrape
 from support.objects import POD_GROUPS, PODS, PRIORITY_CLASSES, Object, Objects
 from support.operator_process import OperatorProcess
-from support.rbac import OPERATOR_RULES, OPERATOR_USER, grant_operator_rights
+from support.rbac import OPERATOR_RULES, OPERATOR_USER
 from support.waiting import eventually
 from support.world import World
 
@@ -40,12 +39,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
 @pytest.fixture(scope="module")
 def everything(server: ControlPlane) -> Objects:
     """The administrator's access, on a server that knows the TFCluster kind."""
-    configuration = client.Configuration()
-    config.load_kube_config(str(server.kubeconfig), client_configuration=configuration)
-    objects = Objects(client.ApiClient(configuration))
-    install_crd(objects)
-    grant_operator_rights(objects)
-    return objects
+    return administrator_of(server)
 
 
 @pytest.fixture(scope="module")
@@ -54,24 +48,16 @@ def running(
 ) -> Iterator[OperatorProcess]:
     """The operator, from before there are PodGroups."""
     del everything
-    kubeconfig = Path(server.kubeconfig_for(OPERATOR_USER))
-    process = OperatorProcess(kubeconfig=kubeconfig, log=tmp_path_factory.mktemp("operator") / "operator.log")
-    process.start()
-    with no_traceback(process):
+    with operator_on(server, tmp_path_factory.mktemp("operator")) as process:
         yield process
-    process.stop()
 
 
 @pytest.fixture
 def home(everything: Objects, running: OperatorProcess) -> Iterator[World]:
     """A namespace of the test's own."""
     del running
-    name = f"test-{uuid.uuid4().hex[:8]}"
-    create_namespace(everything, name)
-    yield World(everything, name)
-    delete_namespace(everything, name)
-    # NB: the node is everybody's, and what is left there would take the next one's GPUs.
-    eventually(lambda: everything.list(PODS, name), lambda left: not left, what="the node is free again", within=60)
+    with namespace_on(everything) as world:
+        yield world
 
 
 @pytest.fixture(scope="module")

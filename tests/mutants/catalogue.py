@@ -52,10 +52,18 @@ MUTANTS: Final = (
     Mutant(
         name="evidence is not written before a deletion",
         file="engine/reconcile.py",
-        old="known.tells_more_than(written) or ",
+        old=" or must_be_written_first(roster, known, written, planned.actions, self._clock())",
         new="",
         why="A crash after the deletion of a failed pod loses the failure: the task runs again.",
         plan=Plan("never", Write("delete", "pods", "c-worker-1", 0, "after"), "crash"),
+    ),
+    Mutant(
+        name="a new pod does not tell that it is a replacement",
+        file="model/tasks.py",
+        old="replacement=0 if lost is None else record.replaced,",
+        new="",
+        why="A crash after the creation of a pod in place of a lost one loses the count of it.",
+        plan=Plan("on delete", Write("create", "pods", "c-worker-0", 1, "after"), "crash"),
     ),
     Mutant(
         name="what the garbage collector takes is made again",
@@ -68,7 +76,7 @@ MUTANTS: Final = (
     Mutant(
         name="an own deletion is not written down first",
         file="engine/reconcile.py",
-        old=" or entered is not known",
+        old="entered is not known or ",
         new="",
         why="After a crash the operator takes its own deletion for somebody else's and counts the pod as lost.",
         plan=Plan("rolling", Write("delete", "pods", "c-worker-1", 0, "after"), "crash"),
@@ -164,7 +172,7 @@ MUTANTS: Final = (
     Mutant(
         name="a mark is lost while the key is worked on",
         file="engine/work_queue.py",
-        old="self._marked_while_busy[key] = (min(known, due), urgent or was_urgent)",
+        old="self._marked_while_busy[key] = (min(known, due), urgent or was_urgent, ahead or was_ahead)",
         new="pass",
         why="An event in the middle of a pass is not looked at after it.",
         plan=Plan("scale", Write("patch", "tfclusters/status", "c", 1), "429"),
@@ -188,8 +196,8 @@ MUTANTS: Final = (
     Mutant(
         name="the earlier of two marks does not win",
         file="engine/work_queue.py",
-        old='if self._due.get(key, float("inf")) <= due:',
-        new="if key in self._due:",
+        old="mark = min(known_due, due), ahead or is_ahead",
+        new="mark = known_due, ahead or is_ahead",
         why="A cluster that waits for its deadline sleeps through a failure.",
         plan=Plan("on failure"),
     ),
@@ -222,8 +230,8 @@ MUTANTS: Final = (
         file="engine/assembly.py",
         old="await lead.wait()",
         new="pass",
-        why="Two operators write at once.",
-        plan=Plan("recreate", Write("patch", "tfclusters/status", "c", 0), "leader dies"),
+        why="It remembers what it may not write, and writes it when it leads: times that are not the leader's.",
+        plan=Plan("queue", Step(1), "second operator"),
     ),
     Mutant(
         name="the machine's clock is believed",
@@ -311,7 +319,7 @@ MUTANTS: Final = (
         old="return now >= sight.claimed_until",
         new="return True",
         why="Two operators act at once.",
-        plan=Plan("always", Write("patch", "tfclusters/status", "c", 6), "leader dies"),
+        plan=Plan("always", Write("patch", "tfclusters/status", "c", 4), "leader dies"),
     ),
     Mutant(
         name="another one's claim is not honoured",
@@ -327,7 +335,7 @@ MUTANTS: Final = (
         old="return Sight(record, before.claimed_until)",
         new="return Sight(record, now + record.duration)",
         why="After a crash of the leader nobody leads.",
-        plan=Plan("always", Write("patch", "tfclusters/status", "c", 6), "leader dies"),
+        plan=Plan("always", Write("patch", "tfclusters/status", "c", 4), "leader dies"),
     ),
     Mutant(
         name="the lease is not released",

@@ -33,7 +33,12 @@ MANY = settings(max_examples=120, deadline=None)
 SOME = settings(max_examples=70, deadline=None)
 
 _SERVERS_OWN = ("uid", "resourceVersion", "deletionTimestamp")
-_MAY_DIFFER = (naming.ANNOTATION_ATTEMPT, naming.ANNOTATION_VIEW, naming.ANNOTATION_EPOCHS)
+_MAY_DIFFER = (
+    naming.ANNOTATION_ATTEMPT,
+    naming.ANNOTATION_REPLACEMENT,
+    naming.ANNOTATION_VIEW,
+    naming.ANNOTATION_EPOCHS,
+)
 
 
 def masked(world: InMemoryWorld, *, epochs: bool) -> dict[str, Any]:

@@ -81,7 +81,7 @@ def assert_index_is_true(store: ChildStore) -> None:
 def test_a_list_after_any_disorder_gives_the_truth(history, arrivals):
     """However events were lost, repeated or reordered, a list puts every child right, and the index with it."""
     events, truth = play(history)
-    store = ChildStore(lambda _owner, _name: None, lambda: 0.0)
+    store = ChildStore(lambda *_: None, lambda: 0.0)
     for position in arrivals:
         take(store, events[position % len(events)]) if events else None
 
@@ -98,7 +98,7 @@ def test_events_in_order_give_the_truth_whatever_old_ones_come_again(history, li
     listed_at = min(listed_at, len(history))
     _, then = play(history[:listed_at])
     events, truth = play(history)
-    store = ChildStore(lambda _owner, _name: None, lambda: 0.0)
+    store = ChildStore(lambda *_: None, lambda: 0.0)
     store.replace(list(then.values()), version=listed_at, namespace=None)
     past = [event for event in events if event[1].meta.version <= listed_at]
     future = [event for event in events if event[1].meta.version > listed_at]
@@ -121,7 +121,7 @@ def test_what_was_written_after_a_list_was_taken_survives_it(history, listed_at)
     listed_at = min(listed_at, len(history))
     _, then = play(history[:listed_at])
     events, truth = play(history)
-    store = ChildStore(lambda _owner, _name: None, lambda: 0.0)
+    store = ChildStore(lambda *_: None, lambda: 0.0)
     for event in events:
         take(store, event)
 
@@ -136,6 +136,7 @@ _MARKS = st.lists(
         st.sampled_from([0.0, 0.0, 0.05, 0.4, 3.0]),  # how long before the next mark
         st.sampled_from([0.0, 0.0, 0.3, 2.0]),  # after
         st.booleans(),  # urgent
+        st.booleans(),  # ahead
     ),
     min_size=1,
     max_size=14,
@@ -178,8 +179,8 @@ def test_a_key_never_has_two_passes_at_once_and_every_mark_is_followed_by_one(ma
         queue: WorkQueue[str] = WorkQueue(work, clock=clock)
         run = asyncio.create_task(queue.run(workers))
         due: dict[str, float] = {}
-        for key, pause, after, urgent in marks:
-            queue.mark(key, after=after, urgent=urgent)
+        for key, pause, after, urgent, ahead in marks:
+            queue.mark(key, after=after, urgent=urgent, ahead=ahead)
             due[key] = clock()
             await asyncio.sleep(pause)
         await asyncio.sleep(500)

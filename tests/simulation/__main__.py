@@ -4,6 +4,7 @@ PLAN='{"workload":...}'   runs one, with a trace of all that happens
 LEARN=1                   makes the references again from the clean runs; review what changed
 WORKLOAD=name             runs the plans of one workload
 SAMPLE=n                  runs n chosen plans
+EVERY=n                   runs each crash, and of the other plans of a kind every n-th
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from simulation import generate, oracles, plans
@@ -36,7 +37,13 @@ def main(environment: Mapping[str, str]) -> int:
         return _learn(names)
     if environment.get("PLAN"):
         return _one(plans.read(environment["PLAN"]))
-    return _all(names, int(environment.get("SAMPLE") or 0), environment.get("REPORT", ""))
+
+    def wanted(made: Sequence[Plan]) -> Sequence[Plan]:
+        if environment.get("SAMPLE"):
+            return generate.chosen(made, int(environment["SAMPLE"]))
+        return generate.thinned(made, int(environment.get("EVERY") or 1))
+
+    return _all(names, wanted, environment.get("REPORT", ""))
 
 
 def _learn(names: Sequence[str]) -> int:
@@ -73,12 +80,12 @@ def _one(plan: Plan) -> int:
     return int(bool(complaints))
 
 
-def _all(names: Sequence[str], sample: int, report: str) -> int:
+def _all(names: Sequence[str], which: Callable[[Sequence[Plan]], Sequence[Plan]], report: str) -> int:
     began = time.perf_counter()
     with multiprocessing.get_context("fork").Pool(_PROCESSES, maxtasksperchild=40) as pool:
         found = pool.map(made_from, names, chunksize=1)
         made = [plan for plans_made, _ in found for plan in plans_made]
-        wanted = generate.chosen(made, sample) if sample else made
+        wanted = which(made)
         results = pool.map(tried, [str(plan) for plan in wanted], chunksize=20)
     _print_figures(wanted, results)
     met = sum(

@@ -121,3 +121,24 @@ def chosen(plans: Sequence[Plan], count: int) -> list[Plan]:
                 return [plan for plan in plans if plan in picked]
             picked.setdefault(group[(turn * 7919 + number * 104729) % len(group)])
     raise AssertionError
+
+
+def thinned(plans: Sequence[Plan], every: int) -> list[Plan]:
+    """Leave out what resembles its neighbours: of the plans of a kind keep every n-th, and all clean runs and crashes.
+
+    Each kind begins with another one: all of them strike the same places of a workload in the same order.
+
+    Args:
+        plans: all of them.
+        every: n; 1 keeps all.
+
+    Returns:
+        The kept ones, in their order.
+    """
+    counts = {kind: itertools.count(number) for number, kind in enumerate(dict.fromkeys(one.kind for one in plans))}
+    kept = []
+    for plan in plans:
+        is_its_turn = next(counts[plan.kind]) % every == 0
+        if is_its_turn or plan.trigger is None or plan.action == "crash":
+            kept.append(plan)
+    return kept

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from .objects import NAMESPACES, Objects
-from .waiting import eventually
+from .waiting import DEADLINE_SECONDS, eventually
 
 WRITE_VERBS = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 
@@ -86,13 +86,16 @@ class AuditLog:
         """List what a user tried to write after a position."""
         return [request for request in self.since(position, user=user, namespace=namespace) if request.is_write]
 
-    def await_quiet(self, user: str, *, namespace: str | None = None, seconds: float = 1.5) -> int:
+    def await_quiet(
+        self, user: str, *, namespace: str | None = None, seconds: float = 1.5, within: float = DEADLINE_SECONDS
+    ) -> int:
         """Return when a user has written nothing for a while: nothing that it had put off is left.
 
         Args:
             user: whose writes.
             namespace: only its writes on objects of this namespace, if given.
             seconds: the while; the operator puts a status write off for a second at most.
+            within: seconds until the wait is given up.
 
         Returns:
             The position of the end of the log.
@@ -105,7 +108,8 @@ class AuditLog:
                 position, since = self.position(), time.monotonic()
             return time.monotonic() - since
 
-        eventually(quiet_for, lambda quiet: quiet >= seconds, what=f"{user} writes nothing for {seconds} s")
+        what = f"{user} writes nothing for {seconds} s"
+        eventually(quiet_for, lambda quiet: quiet >= seconds, what=what, within=within)
         return self.position()
 
     def _bytes_since(self, position: int) -> bytes:

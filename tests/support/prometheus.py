@@ -167,3 +167,8 @@ class Prometheus:
 
         # NB: an AssertionError in the probe ends the wait; only one in the judgement means "not yet".
         return eventually(address, what="Prometheus is ready")
+
+
+if __name__ == "__main__":
+    # Ahead of the tests, which have a limit of time.
+    programs()

@@ -10,9 +10,11 @@ from .objects import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, Objects
 
 OPERATOR_USER: Final = "tfcluster-operator"
 
+#: What it may do with PodGroups.
+GANG_VERBS: Final = ("create", "delete", "list", "patch", "watch")
 #: API group, resource, verbs: all that the operator may do, and all that it needs.
 OPERATOR_RULES: Final = (
-    ("tfcluster.dev", "tfclusters", ("delete", "list", "watch")),
+    ("tfcluster.dev", "tfclusters", ("delete", "get", "list", "watch")),
     ("tfcluster.dev", "tfclusters/status", ("patch",)),
     ("tfcluster.dev", "tfclusters/finalizers", ("update",)),
     ("", "pods", ("create", "delete", "list", "patch", "watch")),
@@ -20,7 +22,7 @@ OPERATOR_RULES: Final = (
     ("", "configmaps", ("create", "delete", "list", "patch", "watch")),
     ("networking.k8s.io", "networkpolicies", ("create", "delete", "list", "patch", "watch")),
     ("policy", "poddisruptionbudgets", ("create", "delete", "list", "patch", "watch")),
-    ("scheduling.k8s.io", "podgroups", ("create", "delete", "list", "patch", "watch")),
+    ("scheduling.k8s.io", "podgroups", GANG_VERBS),
     ("kueue.x-k8s.io", "workloads", ("create", "delete", "list", "patch", "watch")),
     ("kueue.x-k8s.io", "workloads/status", ("patch",)),
     ("", "events", ("create",)),
@@ -45,16 +47,17 @@ INSTALL_CHECK_RULES: Final = (
 )
 
 
-def grant_operator_rights(objects: Objects, *, user: str = OPERATOR_USER) -> None:
+def grant_operator_rights(objects: Objects, *, user: str = OPERATOR_USER, gangs: str = "scheduling.k8s.io") -> None:
     """Bind the operator's rules to a user in all namespaces; repeating it changes nothing.
 
     Args:
         objects: an administrator's access.
         user: who gets the rights.
+        gangs: the API group of the PodGroups.
     """
     meta = {"metadata": {"name": user}}
     rules = [
-        {"apiGroups": [group], "resources": [kind], "verbs": list(verbs)}
+        {"apiGroups": [gangs if kind == "podgroups" else group], "resources": [kind], "verbs": list(verbs)}
         for group, kind, verbs in (*OPERATOR_RULES, *QUEUE_RULES)
     ]
     reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": user}

@@ -15,15 +15,18 @@ _SERVER_FIELDS = ("uid", "resourceVersion", "creationTimestamp", "managedFields"
 #: Parts of the status that two runs of the same steps do not share.
 _UNREPEATABLE = ("startTime", "completionTime", "restartTime", "countedPods", "replaced")
 _VIEW_DIGEST = "tfcluster.dev/view"
+#: What a pod tells of the lost one in whose place it came.
+_REPLACEMENT = "tfcluster.dev/replacement"
 
 
 def snapshot(world: World, cluster: str) -> dict[str, Any]:
     """Read all objects of one TFCluster and its status.
 
-    Masked are the server's book-keeping, timestamps, the namespace's and the cluster's identity, a pod's own status and
-    the message of Ready, which quotes it (other components write it, in their own time).  So is how many pods were
-    replaced: that is a report, and an operator that dies after a deletion of its own cannot tell whose it was.  View
-    digests depend on the identity, so they become the number of the view among the digests of the cluster.
+    Masked are the server's book-keeping, timestamps, the namespace's and the cluster's identity, a pod's own status
+    and the message of Ready, which quotes it (other components write it, in their own time).  So is how many pods
+    were replaced, and which pod came in place of another: that is a report, and an operator that dies after a
+    deletion of its own cannot tell whose it was.  View digests depend on the identity, so they become the number of
+    the view among the digests of the cluster.
 
     Args:
         world: the namespace.
@@ -91,6 +94,8 @@ def _labelled(found: dict[str, Object], label: str) -> dict[str, Object]:
 def _mask(found: Object, digests: dict[str, str]) -> Object:
     metadata = {key: value for key, value in found["metadata"].items() if key not in _SERVER_FIELDS}
     annotations = dict(metadata.get("annotations", {}))
+    if annotations.pop(_REPLACEMENT, None) is not None:
+        metadata["annotations"] = annotations
     if _VIEW_DIGEST in annotations:
         annotations[_VIEW_DIGEST] = digests.setdefault(annotations[_VIEW_DIGEST], f"view-{len(digests)}")
         metadata["annotations"] = annotations

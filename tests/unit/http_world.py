@@ -134,8 +134,11 @@ class HttpWorld:
 
     def _of_clusters(self, request: Request) -> _Response:
         if request.method == "GET":
-            name = request.params["fieldSelector"].removeprefix("metadata.name=")
-            return _Response(200, _list([self.clusters[name]] if name in self.clusters else [], self.world.version))
+            if not request.name:
+                name = request.params["fieldSelector"].removeprefix("metadata.name=")
+                return _Response(200, _list([self.clusters[name]] if name in self.clusters else [], self.world.version))
+            found = self.clusters.get(request.name)
+            return _Response(200, found) if found else _status(404, "NotFound", f"no {request.name}")
         known = self.clusters[request.name]
         if request.method == "DELETE":
             del self.clusters[request.name]

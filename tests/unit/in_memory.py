@@ -34,6 +34,7 @@ from tfcluster_operator.model.actions import (
     Patch,
     Plan,
 )
+from tfcluster_operator.model.gang_schedulers import KUBERNETES, GangScheduler
 from tfcluster_operator.model.holds import Holds
 from tfcluster_operator.model.ledger import Ledger
 from tfcluster_operator.model.observed import Child, Observed
@@ -95,9 +96,14 @@ def make_cluster(jobs: Mapping[str, Any] | None = None, **spec: Any) -> TFCluste
 
 
 class InMemoryWorld:
-    """The namespace "default"."""
+    """The namespace "default".
 
-    def __init__(self) -> None:
+    Args:
+        scheduler: whose PodGroups there are.
+    """
+
+    def __init__(self, scheduler: GangScheduler = KUBERNETES) -> None:
+        self._resources = wire.resources_for(scheduler)
         self.objects: dict[tuple[Kind, str], Object] = {}
         self.version = 0
         self.now = NOW
@@ -283,11 +289,11 @@ class InMemoryWorld:
 
     def read(self, kind: Kind, name: str) -> Child:
         """Read one object as the operator does."""
-        return wire.RESOURCES[kind].read(msgspec.json.encode(self.objects[kind, name]))
+        return self._resources[kind].read(msgspec.json.encode(self.objects[kind, name]))
 
     def restart_operator(self) -> None:
         """Lose what the operator saw; what it has written down stays."""
-        self.stores = Stores(lambda _owner, _name: None, lambda: self.now)
+        self.stores = Stores(lambda *_: None, lambda: self.now)
         self.holds = Holds()
 
     def observe(self, cluster: TFCluster, *, resolver: str = "") -> Observed:
@@ -331,10 +337,10 @@ class InMemoryWorld:
             ):
                 body = build(action, cluster, _NO_ARCHIVE)
                 self.create(body["kind"], body)
-            case CreatePod(task=task, view_digest=digest, attempt=attempt, incarnation=incarnation):
+            case CreatePod(task=task, view_digest=digest, attempt=attempt, incarnation=incarnation, replacement=number):
                 if action.replaces:
                     self.delete("Pod", action.name, uid=action.replaces)
-                told = {"view_digest": digest, "attempt": attempt, "incarnation": incarnation}
+                told = {"view_digest": digest, "attempt": attempt, "incarnation": incarnation, "replacement": number}
                 tf_config = tf_config_of(cluster, task, action.view) if action.view else None
                 body = build_pod(cluster, task, **told, tf_config=tf_config, name=action.name, group=action.group)
                 self.create("Pod", body)

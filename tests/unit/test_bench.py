@@ -37,6 +37,7 @@ RANKS = {
 }
 #: Every goal: the measurement, the limit, and whether it is a least one.
 GOALS = {
+    *((f"tfjob-{shape}", 1, False) for shape in ("1x100", "1x300", "100x2")),
     ("create-1x100", 1.10, False),
     ("create-1x300", 1.10, False),
     ("create-1x2000", 1.10, False),
@@ -302,6 +303,39 @@ def test_each_pair_has_both_sides_in_either_order() -> None:
     assert result.series["bare_server_cpu_s"] == [0.25] * 64
     assert all(set(order[at : at + 2]) == {"ours", "bare"} for at in range(0, 128, 2))
     assert set(order[::2]) == {"ours", "bare"}
+
+
+def test_other_sides_take_turns_with_the_pair() -> None:
+    """Each has its series, and chance decides when it runs, so that what is periodic favours nobody."""
+    order: list[str] = []
+
+    def side(name: str):
+        async def run() -> pairs.Run:
+            order.append(name)
+            return pairs.Run(1.0, 0.5, 0.25, 0.1)
+
+        return run
+
+    result = Result("x")
+    asyncio.run(pairs.take_pairs(result, side("ours"), side("bare"), pairs=64, watched=side("watched")))
+
+    assert result.series["watched_s"] == [1.0] * 64
+    assert result.series["watched_idle"] == [0.1] * 64
+    assert set(order[::3]) == {"ours", "bare", "watched"}
+
+
+def test_what_any_controller_takes_stands_beside_what_the_operator_takes() -> None:
+    """The ratio of a bare client that is watched is that of its own pairs; where it was not measured there is none."""
+    result = Result("create-1x100")
+    for _ in range(6):
+        for of, seconds in (("ours", 3.0), ("bare", 2.0), ("watched", 2.5)):
+            result.add(**{f"{of}_s": seconds, f"{of}_cpu_s": 0.5, f"{of}_server_cpu_s": 1.0})
+    without = Result("create-1x300", {name: of for name, of in result.series.items() if "watched" not in name})
+
+    told = page.pairs({"create-1x100": result, "create-1x300": without})
+
+    assert "| `create-1x100` | 3 | 2 | **1.5** (1.5 to 1.5) | 1.25 | 0.5 |" in told
+    assert "| `create-1x300` | 3 | 2 | **1.5** (1.5 to 1.5) | - | 0.5 |" in told
 
 
 def test_the_bare_client_gets_its_own_best_concurrency() -> None:

@@ -15,6 +15,8 @@ from simulation.workloads import job, ready, says
 from simulation.world import World
 from unit.virtual_time import run_in_virtual_time
 
+from memory_kubernetes import Refusal
+
 
 def play(script: Callable[[World], Coroutine[Any, Any, Any]], plan: Plan | None = None) -> Any:
     """Run a script against a world in virtual time; gives what it gives."""
@@ -233,7 +235,7 @@ def test_cluster_that_is_gone_is_asked_for_once():
             world.kube.delete("pods", NAMESPACE, name, grace=0, user="user")
         await world.await_silence(60.0)
         asked = [one for one in world.requests_since(began) if one.user == dialect.OPERATOR]
-        return sum(one.resource == "tfclusters" and one.verb in {"list", "patch"} for one in asked)
+        return sum(one.resource == "tfclusters" and one.verb in {"get", "list", "patch"} for one in asked)
 
     assert play(script) <= 2
 
@@ -254,3 +256,58 @@ def test_cluster_that_is_kept_by_a_finalizer_says_that_it_is_being_deleted(after
         return dialect.condition(world.cluster(), "Ready")["reason"]
 
     assert play(script) == "BeingDeleted"
+
+
+def _lose_a_pod(world: World) -> None:
+    world.kube.delete("pods", NAMESPACE, f"{CLUSTER}-worker-0", grace=0, user="user")
+
+
+def _declare_another(world: World) -> None:
+    world.declare({"jobs": {"worker": job(1)}}, name="another")
+
+
+# NB: kopf's watch tells of a new one a little later than ours of a lost pod.
+@pytest.mark.parametrize(("act", "at_most"), [(_lose_a_pod, 40), (_declare_another, 70)])
+def test_what_is_lost_or_declared_does_not_wait_for_what_is_told_of_a_hundred_other_clusters(act, at_most):
+    """A hundred clusters are to say that they are not ready: what is wanted then comes before all of them did."""
+
+    async def script(world: World) -> list[tuple[str, str]]:
+        world.nodes.hurried = True
+        for number in range(100):
+            world.declare({"jobs": {"worker": job(1)}}, name=f"other-{number}")
+        await _ready(world, 1)
+        began = world.elapsed()
+        for number in range(100):
+            told = {"conditions": [{"type": "Ready", "status": "False"}]}
+            name = f"other-{number}-worker-0"
+            world.kube.patch("pods", NAMESPACE, name, {"status": told}, subresource="status", user="kubelet")
+        await world.await_silence(1.0)  # then they are told of, 32 at once
+        act(world)
+        await world.await_silence(30.0)
+        asked = [one for one in world.requests_since(began) if one.user == dialect.OPERATOR]
+        return [(one.verb, one.resource) for one in asked if one.resource != "events"]
+
+    writes = [one for one in play(script) if one[0] in {"create", "patch"}]
+
+    assert writes.count(("create", "pods")) == 1
+    assert writes.count(("patch", "tfclusters")) >= 100
+    assert [verb for verb, _ in writes].index("create") <= at_most
+
+
+def test_cluster_whose_kind_is_not_served_for_a_while_is_not_taken_for_gone():
+    """The server says 404 of one that is there, too: the pod that was lost meanwhile is replaced afterwards."""
+
+    async def script(world: World) -> list[str]:
+        def not_served(request: Any) -> None:
+            if (request.user, request.resource) == (dialect.OPERATOR, "tfclusters"):
+                raise Refusal(404, "NotFound", "the server could not find the requested resource")
+
+        await _ready(world, 2)
+        world.kube.authorize.append(not_served)
+        world.kube.delete("pods", NAMESPACE, f"{CLUSTER}-worker-0", grace=0, user="user")
+        await world.await_silence(10.0)
+        world.kube.authorize.remove(not_served)
+        await world.await_silence(60.0)
+        return _running(world)
+
+    assert play(script) == _workers(0, 1)

@@ -160,7 +160,7 @@ def inform(server: Server, seconds: float) -> Informer:
     """Let an informer run for so long."""
 
     async def scenario() -> Informer:
-        store = ChildStore(lambda _owner, _name: None, lambda: 0.0)
+        store = ChildStore(lambda *_: None, lambda: 0.0)
         informer = Informer(make_client(server), wire.PODS, store, None)
         running = asyncio.create_task(informer.run())
         await asyncio.sleep(seconds)
@@ -216,7 +216,7 @@ def test_kind_that_a_server_need_not_have_is_done_without(status, words):
     server = Server(status, b'{"kind":"Status","reason":"Forbidden","message":"podgroups is forbidden"}')
 
     async def scenario() -> None:
-        store = ChildStore(lambda _owner, _name: None, lambda: 0.0)
+        store = ChildStore(lambda *_: None, lambda: 0.0)
         informer = Informer(make_client(server), wire.POD_GROUPS, store, None)
         running = asyncio.create_task(informer.run())
         await asyncio.sleep(3600.0)
@@ -238,7 +238,7 @@ def test_kind_that_a_server_need_not_have_is_done_without(status, words):
 
 def test_what_a_server_has_no_more_is_forgotten():
     """The API was switched off: whatever was known of it is not there, and nobody looks for it."""
-    store = ChildStore(lambda _owner, _name: None, lambda: 0.0)
+    store = ChildStore(lambda *_: None, lambda: 0.0)
     group = {"metadata": {"name": "c.0", "namespace": "here", "uid": "u", "resourceVersion": "5"}}
     store.put(wire.POD_GROUPS.read(json.dumps(group).encode()))
 
@@ -285,7 +285,7 @@ def lose_history(seconds: float) -> tuple[Informer, asyncio.Task[None]]:
     async def scenario() -> tuple[Informer, asyncio.Task[None]]:
         server = Server(body=listed_at(7))
         server.lasts = 60.0
-        informer = Informer(make_client(server), wire.PODS, ChildStore(lambda _owner, _name: None, lambda: 0.0), None)
+        informer = Informer(make_client(server), wire.PODS, ChildStore(lambda *_: None, lambda: 0.0), None)
         running = asyncio.create_task(informer.run())
         await informer.synced.wait()
         server.breaks, server.body = True, listed_at(3)

@@ -8,7 +8,17 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tfcluster import Isolation, Job, ManifestError, Resolver, SuccessPolicy, TFCluster, UpdateStrategy
+from tfcluster import (
+    Colocate,
+    Isolation,
+    Job,
+    ManifestError,
+    Resolver,
+    Spread,
+    SuccessPolicy,
+    TFCluster,
+    UpdateStrategy,
+)
 from tfcluster.declared import declare
 from tfcluster.definition import schema
 from tfcluster.field_names import MADE_OF, paths_of
@@ -29,7 +39,7 @@ def leaves(properties, kind, where=()):
     for name, of_field in properties.items():
         path = (*where, name)
         if path in known and known[path] is not None:
-            yield from leaves(of_field["properties"], known[path])
+            yield from leaves((of_field.get("items") or of_field)["properties"], known[path])
         elif path in known:
             yield path, True
         elif of_field.get("properties"):
@@ -60,6 +70,8 @@ def test_choices_are_those_of_the_definition():
         (UpdateStrategy, spec["updateStrategy"]["properties"]),
         (Resolver, spec["resolver"]["properties"]),
         (Isolation, spec["isolation"]["properties"]),
+        (Colocate, spec["scheduling"]["properties"]["colocate"]["properties"]),
+        (Spread, spec["scheduling"]["properties"]["spread"]["items"]["properties"]),
     ]
     for kind, properties in places:
         for one in dataclasses.fields(kind):

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import os
 
 import aiohttp
 import pytest
+import uvloop
 from support.small_server import SmallServer
 
 from tfcluster_operator.kube import connection, errors
 
 EVENTS = "/api/v1/namespaces/a/events"
+HANGS = "/apis/tfcluster.dev/v1alpha1/tfclusters?watch=true"
 
 
 class Fence:
@@ -111,3 +114,30 @@ def test_a_token_is_read_again_after_a_minute(tmp_path, monkeypatch):
 
     asyncio.run(run())
     assert seen == ["Bearer first", "Bearer first", "Bearer second"]
+
+
+@pytest.mark.parametrize("loop", [uvloop.new_event_loop, asyncio.new_event_loop], ids=["uvloop", "asyncio"])
+def test_connection_that_was_closed_behind_the_loops_back_ends_and_stands_in_nobodys_way(loop):
+    """The watch that had it ends at once and the next request is answered, on a descriptor that is no other's."""
+
+    async def run() -> None:
+        server = SmallServer()
+        async with server, connection.open_session(connection.Access(server.url)) as session:
+            watch = await session.get(server.url + HANGS)
+            assert watch.connection is not None
+            transport = watch.connection.transport
+            assert transport is not None
+            os.close(transport.get_extra_info("socket").fileno())
+
+            async with asyncio.timeout(5):
+                answer = await session.get(server.url + "/api")
+                with pytest.raises(aiohttp.ClientError):
+                    await watch.content.read()
+
+            assert answer.status == 200
+            assert transport.is_closing()
+            again = await asyncio.gather(*(session.get(server.url + "/api") for _ in range(5)))
+            assert [one.status for one in again] == [200] * 5
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(run())

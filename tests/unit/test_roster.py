@@ -12,10 +12,16 @@ from unit.in_memory import CLUSTER_UID, InMemoryWorld, RefusedError, make_cluste
 
 from tfcluster_operator.manifests import ResolverArchive, build_resolver_config_map
 from tfcluster_operator.model import naming
+from tfcluster_operator.model.actions import Plan
 from tfcluster_operator.model.ledger import JobRecord, Ledger
 from tfcluster_operator.model.observed import Observed
+from tfcluster_operator.model.plan import plan, plan_in_turns
 from tfcluster_operator.model.policies.ending import Ending
-from tfcluster_operator.model.roster import Holder, Place, Stage, call_roll
+from tfcluster_operator.model.roster import Holder, Place, Roster, Stage, call_roll, roll_in_turns
+from tfcluster_operator.model.status import status_in_turns, status_of
+from tfcluster_operator.model.stock import take_stock
+from tfcluster_operator.model.turns import AT_ONCE, Turns, at_once
+from tfcluster_operator.model.views import views_of
 
 SUBJECT = "demo-worker-1"
 #: It stands for the resolver: nobody runs it here.
@@ -146,6 +152,83 @@ def test_tasks_whose_pods_did_not_change_are_not_classified_again(world):
 
     assert same == [True, False]
     assert after.places["chief"][0] is before.places["chief"][0]
+
+
+#: As the server tells of it: we made the pod, and somebody else wrote its image.
+ANOTHER_IMAGE = {
+    "metadata": {
+        "managedFields": [
+            {"manager": naming.FIELD_MANAGER, "fieldsV1": {"f:spec": {}}},
+            {"manager": "kubectl", "fieldsV1": {"f:spec": {"f:containers": {'k:{"name":"task"}': {"f:image": {}}}}}},
+        ]
+    }
+}
+
+
+@pytest.mark.parametrize(
+    "happens",
+    [
+        *HAPPENINGS,
+        lambda _: None,
+        lambda world: world.pod_runs(SUBJECT, phase="Pending"),
+        lambda world: world.edit("Pod", SUBJECT, {"metadata": {"labels": {naming.LABEL_CLUSTER: None}}}),
+        lambda world: world.edit("Pod", SUBJECT, {"metadata": {"labels": {naming.LABEL_JOB: "ps"}}}),
+        lambda world: world.edit("Pod", SUBJECT, {"metadata": {"labels": {naming.LABEL_TASK_INDEX: "7"}}}),
+        lambda world: world.edit("Pod", SUBJECT, {"metadata": {"annotations": {naming.ANNOTATION_VIEW: "old"}}}),
+        lambda world: world.edit("Pod", SUBJECT, {"metadata": {"annotations": {naming.ANNOTATION_INCARNATION: "7"}}}),
+        lambda world: world.edit("Pod", SUBJECT, {"metadata": {"annotations": {naming.ANNOTATION_SURPLUS_SINCE: "9"}}}),
+        lambda world: world.edit("Pod", SUBJECT, {"metadata": {"annotations": {naming.ANNOTATION_TEMPLATE_HASH: "x"}}}),
+        lambda world: world.edit("Pod", SUBJECT, {"spec": {"schedulingGroup": {"podGroupName": "another"}}}),
+        lambda world: world.edit("Pod", SUBJECT, ANOTHER_IMAGE),
+        lambda world: world.edit(
+            "Pod", "demo-worker-0", {"metadata": {"annotations": {naming.ANNOTATION_TEMPLATE_HASH: "x"}}}
+        ),
+    ],
+)
+@pytest.mark.parametrize("phase", ["Running", "Pending"])
+def test_to_pass_by_what_is_settled_changes_no_decision(world, happens, phase):
+    """The same is entered, planned and reported as if each pod were looked at as closely as one that has failed."""
+    cluster = make_cluster(updateStrategy={"type": "RollingUpdate"})
+    world.pod_runs(SUBJECT, phase=phase)
+    happens(world)
+    quick = call_roll(cluster, world.observe(cluster))
+    assert quick.places["chief"][0].settled
+    closely = {job: tuple(one._replace(settled=False) for one in of_job) for job, of_job in quick.places.items()}
+
+    decided = [decide(roster, world) for roster in (quick, replace(quick, places=closely))]
+
+    assert decided[0] == decided[1]
+
+
+def decide(roster: Roster, world: InMemoryWorld) -> tuple[Ledger, Plan, dict[str, Any]]:
+    """Take stock, plan and report."""
+    known = take_stock(roster, world.ledger, world.now)
+    roster = roster.completed_by(known)
+    planned = plan(roster, known, views_of(roster).of_jobs, world.now)
+    return known, planned, status_of(roster, known, planned.views, planned.findings, world.now)
+
+
+def test_decisions_over_thousands_of_tasks_pause():
+    """Between two pauses some hundred tasks are looked at, not all: others wait for the next pause."""
+    cluster, now = make_cluster({"worker": 4 * AT_ONCE}), 0.0
+    roster = at_once(counted(roll_in_turns(cluster, Observed()), least=4))
+    known = take_stock(roster, Ledger(), now)
+    planned = at_once(counted(plan_in_turns(roster, known, views_of(roster).of_jobs, now), least=4))
+
+    at_once(counted(status_in_turns(roster, known, planned.views, planned.findings, now), least=2))
+
+
+def counted(deciding: Turns[Any], *, least: int) -> Turns[Any]:
+    """Pause where a decision does, and prove that it does so often."""
+    pauses = 0
+    while True:
+        try:
+            next(deciding)
+        except StopIteration as over:
+            assert pauses >= least
+            return over.value
+        pauses += 1
+        yield
 
 
 def test_tasks_of_an_edited_job_are_classified_again(world):

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from in_memory import InMemoryWorld, make_body, make_cluster, settled
 
-from tfcluster_operator.model import ledger, reasons
+from tfcluster_operator.model import ledger, naming, reasons
 from tfcluster_operator.model.actions import CreatePod, Delete
 from tfcluster_operator.model.ledger import Failing, JobRecord, Ledger, Lost, Verdict
 from tfcluster_operator.model.observed import Observed
@@ -16,7 +16,13 @@ from tfcluster_operator.model.plan import plan
 from tfcluster_operator.model.roster import call_roll
 from tfcluster_operator.model.spec import Task
 from tfcluster_operator.model.status import status_of
-from tfcluster_operator.model.stock import enter_deletions, enter_done, seconds_until_forgiven, take_stock
+from tfcluster_operator.model.stock import (
+    enter_deletions,
+    enter_done,
+    must_be_written_first,
+    seconds_until_forgiven,
+    take_stock,
+)
 from tfcluster_operator.model.views import views_of
 
 
@@ -395,7 +401,7 @@ class Passes:
         known = take_stock(roster, written, self.world.now)
         roster = roster.completed_by(known)
         planned = plan(roster, known, views_of(roster).of_jobs, self.world.now)
-        if known.tells_more_than(written):
+        if must_be_written_first(roster, known, written, planned.actions, self.world.now):
             if not evidence:
                 self.world.restart_operator()
                 return None
@@ -461,6 +467,108 @@ def test_no_crash_loses_or_doubles_a_failure(scope, limit, first, second, waited
     }
     assert passes.world.kept() == ({"demo-worker-0", "demo-worker-2"} if limit else set())
     assert known.of("worker").replaced == 0
+
+
+@pytest.mark.parametrize("later", [False, True], ids=["at once", "one later"])
+@pytest.mark.parametrize("second", CRASHES)
+@pytest.mark.parametrize("first", CRASHES)
+def test_no_crash_loses_or_doubles_a_loss(first, second, later):
+    """Two pods vanish, and the operator crashes twice, anywhere: each loss is counted once."""
+    passes = Passes(InMemoryWorld(), {"ps": 1, "worker": 3})
+    passes.settle()
+    passes.world.delete("Pod", "demo-worker-0", force=True)
+    if not later:
+        passes.world.delete("Pod", "demo-worker-2", force=True)
+
+    passes.one(**first)
+    passes.world.all_pods_run()
+    if later:
+        passes.world.delete("Pod", "demo-worker-2", force=True)
+    passes.one(**second)
+    passes.settle()
+
+    assert ledger.read(passes.status).of("worker").replaced == 2
+    assert passes.world.names("Pod") == {"demo-ps-0", "demo-worker-0", "demo-worker-1", "demo-worker-2"}
+
+
+@pytest.mark.parametrize("running", [False, True])
+def test_vanished_pod_is_replaced_before_its_loss_is_written(running):
+    """What exists tells of it: first that there is no pod, then the annotation of the new one, also when that runs."""
+    cluster = make_cluster({"worker": 2})
+    world = settled(cluster)
+    written = world.ledger
+    world.delete("Pod", "demo-worker-0", force=True)
+
+    assert not _comes_first(cluster, world, stock(cluster, world), written)
+    world.apply_all(world.plan(cluster).actions, cluster)
+    assert world.observe(cluster).pods["demo-worker-0"].replacement == 1
+    if running:
+        world.all_pods_run()
+    found_again = stock(cluster, world, written)
+    assert found_again.of("worker").replaced == 1
+    assert not _comes_first(cluster, world, found_again, written)
+    assert stock(cluster, world, found_again).of("worker").replaced == 1
+
+
+def test_task_that_was_lost_again_and_again_is_counted_at_once():
+    """No status could be written, the task was lost five times, and the operator died: the last pod tells of all."""
+    cluster = make_cluster({"worker": 2})
+    world = settled(cluster)
+    written = world.ledger
+    _tell(world, "demo-worker-0", 5)
+
+    known = stock(cluster, world, written)
+
+    assert known.of("worker").replaced == 5
+    assert stock(cluster, world, known).of("worker").replaced == 5
+
+
+@pytest.mark.parametrize("told", ["1000000000", "many"])
+def test_what_nobody_can_have_counted_is_not_believed(told):
+    """Annotations are anybody's to write; a number of any size would go into the status."""
+    cluster = make_cluster({"worker": 2})
+    world = settled(cluster)
+    _tell(world, "demo-worker-0", told)
+
+    assert stock(cluster, world).of("worker").replaced == 0
+
+
+def _tell(world, name, number):
+    world.edit("Pod", name, {"metadata": {"annotations": {naming.ANNOTATION_REPLACEMENT: str(number)}}})
+
+
+def test_what_a_pod_tells_of_a_loss_is_written_before_the_pod_goes():
+    """Whether we delete it, or it was lost as well."""
+    cluster = make_cluster({"worker": 2})
+    world = settled(cluster)
+    written = world.ledger
+    world.delete("Pod", "demo-worker-0", force=True)
+    known = stock(cluster, world)
+    world.apply_all(world.plan(cluster).actions, cluster)
+    made = CreatePod(Task(cluster.jobs[0], 0), "demo-worker-0", "", 0, reasons.POD_DISRUPTED)
+    known = enter_done(call_roll(cluster, world.observe(cluster)), known, [made])
+
+    ours = Delete("Pod", "demo-worker-0", "uid", reasons.SCALED_DOWN)
+    assert _comes_first(cluster, world, known, written, ours)
+    world.delete("Pod", "demo-worker-0", force=True)
+    again = stock(cluster, world, known)
+    assert again.of("worker").replaced == 2
+    assert _comes_first(cluster, world, again, written)
+
+
+def test_loss_of_which_something_is_left_is_written_first():
+    """An evicted pod is there still, and is deleted when it is replaced."""
+    cluster = make_cluster({"worker": 2})
+    world = settled(cluster)
+    written = world.ledger
+    world.pod_ends("demo-worker-0", "Failed", reason="Evicted")
+
+    assert _comes_first(cluster, world, stock(cluster, world), written)
+
+
+def _comes_first(cluster, world, known, written, *planned):
+    roster = call_roll(cluster, world.observe(cluster))
+    return must_be_written_first(roster, known, written, planned, world.now)
 
 
 @pytest.mark.parametrize("crash", CRASHES)

@@ -44,7 +44,7 @@ def child(
 def make_store(*children: Child) -> tuple[ChildStore, list[tuple[str, tuple[str, str]]]]:
     """Make a store that knows these children, and the list of what it tells from then on."""
     told: list[tuple[str, tuple[str, str]]] = []
-    store = ChildStore(lambda owner, name: told.append((owner, name)), lambda: 0.0)
+    store = ChildStore(lambda owner, name, _: told.append((owner, name)), lambda: 0.0)
     for one in children:
         store.put(one)
     told.clear()
@@ -61,14 +61,15 @@ def test_a_child_is_found_by_name_and_by_owner():
     assert None is store.get(("ns", "d"))
 
 
-def test_every_change_is_told_with_owner_and_label():
+def test_every_change_is_told_with_owner_and_label_and_whether_the_child_has_left():
     """A new child, a newer version and a deletion wake the controller and the cluster of the label."""
-    store, told = make_store()
+    told: list[tuple[str, tuple[str, str], bool]] = []
+    store = ChildStore(lambda *one: told.append(one), lambda: 0.0)
     store.put(child(1))
     store.put(child(2, status={"phase": "Running"}))
     store.remove(child(3))
 
-    assert told == [("owner", ("ns", "demo"))] * 3
+    assert told == [("owner", ("ns", "demo"), left) for left in (False, False, True)]
 
 
 def test_news_that_no_decision_reads_is_told_to_nobody_and_believed():
@@ -245,7 +246,7 @@ def observed_names(stores: Stores, **spec: Any) -> dict[str, set[str]]:
 
 def test_a_cluster_is_what_it_controls_and_what_has_its_names():
     """Surplus pods under our control and others' objects under our names are observed, and nothing else."""
-    stores = Stores(lambda _owner, _name: None)
+    stores = Stores(lambda *_: None)
     ours, others = "uid-of-the-cluster", "uid-other"
     for kind, name, owner in [
         ("Service", "demo", others),
@@ -272,7 +273,7 @@ def test_a_cluster_is_what_it_controls_and_what_has_its_names():
 
 def test_an_object_without_our_label_that_holds_our_name_is_observed():
     """No watch of ours shows it; it was looked up when the name was found taken."""
-    stores = Stores(lambda _owner, _name: None)
+    stores = Stores(lambda *_: None)
     unlabelled = child(1, name="demo-worker-0", namespace="default", label="")
     stores.unlabelled["Pod", ("default", "demo-worker-0")] = unlabelled
 
@@ -281,7 +282,7 @@ def test_an_object_without_our_label_that_holds_our_name_is_observed():
 
 def test_the_labelled_object_of_a_name_goes_before_the_unlabelled():
     """What a watch shows is newer than what was looked up once."""
-    stores = Stores(lambda _owner, _name: None)
+    stores = Stores(lambda *_: None)
     name = ("default", "demo-worker-0")
     stores.unlabelled["Pod", name] = child(1, name=name[1], namespace=name[0], label="")
     stores.of["Pod"].put(child(2, name=name[1], namespace=name[0]))

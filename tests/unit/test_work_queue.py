@@ -118,6 +118,64 @@ def test_an_urgent_mark_skips_the_rest():
     assert play(script, lasts=1.0) == [(0.0, "a"), (1.2, "a"), (2.2, "a")]
 
 
+@pytest.mark.parametrize(
+    ("ahead", "order"),
+    [
+        pytest.param(["lost", "c"], ["a", "lost", "c", "b", "d"], id="also one that was waiting"),
+        pytest.param(["a"], ["a", "b", "a", "c", "d"], id="also the one that has a pass now"),
+    ],
+)
+def test_keys_that_are_ahead_have_their_passes_before_the_others_that_wait(ahead, order):
+    """While a has its pass, b, c and d are marked, and then what was lost; after a pass a key rests."""
+
+    async def script(stage: Stage) -> None:
+        stage.queue.mark("a")
+        await asyncio.sleep(0.5)
+        for key in ("b", "c", "d"):
+            stage.queue.mark(key)
+        for key in ahead:
+            stage.queue.mark(key, ahead=True)
+
+    passes = play(script, workers=1, lasts=1.0)
+
+    assert [key for _, key in passes] == order
+
+
+def test_every_eighth_pass_is_of_those_that_others_are_ahead_of():
+    """However much is lost all the time, the others are told in the end."""
+
+    async def script(stage: Stage) -> None:
+        for number in range(21):
+            stage.queue.mark(f"lost-{number}", ahead=True)
+        for number in range(3):
+            stage.queue.mark(f"told-{number}")
+
+    passes = play(script, workers=1, lasts=1.0)
+
+    assert [number for number, (_, key) in enumerate(passes) if key.startswith("told")] == [7, 15, 23]
+
+
+def test_a_key_that_is_ahead_rests_a_tenth_of_a_second_at_most():
+    """A pass is long where the server is slow: what is lost then is replaced soon, and not in the same instant."""
+
+    async def script(stage: Stage) -> None:
+        stage.queue.mark("a")
+        await asyncio.sleep(10.05)
+        stage.queue.mark("a", ahead=True)
+
+    assert play(script, lasts=10.0) == [(0.0, "a"), (10.1, "a")]
+
+
+def test_a_mark_ahead_of_a_key_that_waits_for_later_brings_it_forward():
+    """A key that is due in 30 s and loses a pod has its pass now, and one pass it is."""
+
+    async def script(stage: Stage) -> None:
+        stage.queue.mark("a", after=30)
+        stage.queue.mark("a", ahead=True)
+
+    assert play(script) == [(0.0, "a")]
+
+
 def test_next_part_of_a_large_plan_comes_without_a_rest_and_after_who_waits():
     """Five parts of a second each take five seconds, and another key has its turn between them."""
 

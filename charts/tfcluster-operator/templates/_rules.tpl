@@ -5,7 +5,7 @@ All that the operator may do, and all that it does.  It reads no Secret and no N
 # A TFCluster is deleted for its ttlSecondsAfterFinished alone.
 - apiGroups: [tfcluster.dev]
   resources: [tfclusters]
-  verbs: [delete, list, watch]
+  verbs: [delete, get, list, watch]
 - apiGroups: [tfcluster.dev]
   resources: [tfclusters/status]
   verbs: [patch]
@@ -28,7 +28,7 @@ All that the operator may do, and all that it does.  It reads no Secret and no N
 - apiGroups: [policy]
   resources: [poddisruptionbudgets]
   verbs: [create, delete, list, patch, watch]
-- apiGroups: [scheduling.k8s.io]
+- apiGroups: [{{ get (dict "Kubernetes" "scheduling.k8s.io" "SchedulerPlugins" "scheduling.x-k8s.io" "Volcano" "scheduling.volcano.sh") .Values.gangs.scheduler }}]
   resources: [podgroups]
   verbs: [create, delete, list, patch, watch]
 - apiGroups: [kueue.x-k8s.io]

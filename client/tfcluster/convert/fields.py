@@ -54,7 +54,8 @@ _R: Final = "spec.tfReplicaSpecs.R"
 _J: Final = "spec.jobs.J"
 _OLD: Final = "As in `runPolicy`: manifests of before it have the field here. Where both are set, `runPolicy` decides."
 _GANG: Final = (
-    "`spec.scheduling.gang` is for kube-scheduler; for another one create its PodGroup, and name that in the templates."
+    "`spec.scheduling.gang` is for the scheduler that the operator is set up for; for another one create its PodGroup, "
+    "and name that in the templates."
 )
 _SUCCESS: Final = (
     "The Chief or Master decides; without one all workers. TFJob takes worker 0 alone, unless it says AllWorkers: with "

@@ -26,11 +26,11 @@ _NOTES: Final = {
 }
 _GANG: Final = {
     "minAvailable": (
-        "spec.scheduling.gang is for kube-scheduler: for another one create its PodGroup with this minMember, and set "
-        "schedulerName and the PodGroup's label or annotation in each template"
+        "spec.scheduling.gang is for the scheduler that the operator is set up for: for another one create its "
+        "PodGroup with this minMember, and set schedulerName and the PodGroup's label or annotation in each template"
     ),
     "queue": "it is of another scheduler's: name it in the PodGroup that you create for that",
-    "minResources": "kube-scheduler adds up what the pods ask for: name them in the PodGroup of another scheduler",
+    "minResources": "a gang goes by what its pods ask for: name them in the PodGroup of another scheduler",
     "priorityClass": "name it as priorityClassName in each template; spec.scheduling.gang takes it from there",
     "scheduleTimeoutSeconds": "with spec.scheduling.gang, write it as spec.scheduling.gang.timeoutSeconds",
 }

@@ -18,6 +18,7 @@ from tfcluster_operator.kube.metrics import Figures, Metrics
 from tfcluster_operator.kube.parents import Key, Parents
 from tfcluster_operator.kube.store import Name, Stores
 from tfcluster_operator.manifests.resolver_archive import ResolverArchive
+from tfcluster_operator.model.gang_schedulers import KUBERNETES, GangScheduler
 from tfcluster_operator.model.spec import IsolationMode
 
 _log = logging.getLogger(__name__)
@@ -36,6 +37,7 @@ class Engine:
         namespaces: the namespaces to work in; none means all.
         archive: the resolver as it is delivered into the pods.
         default_isolation: who reaches the tasks of a new TFCluster that does not say it.
+        gang_scheduler: who finds the places of gangs.
         metrics: where the passes are counted.
     """
 
@@ -46,6 +48,7 @@ class Engine:
         archive: ResolverArchive,
         *,
         default_isolation: IsolationMode = "None",
+        gang_scheduler: GangScheduler = KUBERNETES,
         metrics: Metrics | None = None,
     ) -> None:
         self._clock = client.clock
@@ -53,10 +56,16 @@ class Engine:
         self._parents = Parents(client)
         self._stores = Stores(self._child_changed, client.clock.wall)
         self._reconciler = Reconciler(
-            client, self._parents, self._stores, archive, default_isolation=default_isolation, journal=journal
+            client,
+            self._parents,
+            self._stores,
+            archive,
+            default_isolation=default_isolation,
+            gang_scheduler=gang_scheduler,
+            journal=journal,
         )
         self._queue: WorkQueue[Key] = WorkQueue(self._reconcile, clock=client.clock.elapsed, took=journal.pass_took)
-        resources = wire.RESOURCES.values()
+        resources = wire.resources_for(gang_scheduler).values()
         self._scopes: Mapping[str | None, tuple[Informer, ...]] = {
             scope: tuple(
                 Informer(client, one, self._stores.of[one.kind], scope) for one in resources if not one.cluster_wide
@@ -142,8 +151,7 @@ class Engine:
             self._parents.bury(metadata["uid"])
             self._remove(key, metadata["uid"])
         elif self._parents.put(body):
-            self._reconciler.heard_of(key, metadata["uid"])
-            self._queue.mark(key, urgent=True)
+            self._queue.mark(key, urgent=True, ahead=self._reconciler.heard_of(key, metadata["uid"]))
             self._look_at_copies(key[0])
 
     def _hear_of(self, scope: str | None, uid: str) -> None:
@@ -174,10 +182,10 @@ class Engine:
         self._queue.mark(key)
         self._look_at_copies(key[0])
 
-    def _child_changed(self, owner_uid: str, labelled: Name) -> None:
+    def _child_changed(self, owner_uid: str, labelled: Name, left: bool) -> None:
         owner = self._parents.key_of(owner_uid)
         if owner is not None:
-            self._queue.mark(owner)
+            self._queue.mark(owner, ahead=left)
         elif owner_uid:
             # NB: nobody will ever ask what became of the children of a TFCluster that is gone.
             self._stores.take_vanished(owner_uid)

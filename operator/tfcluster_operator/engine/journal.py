@@ -47,11 +47,13 @@ class Account:
     refused: set[tuple[int, str, str]] = field(default_factory=set)
     placed_at: float = 0.0
 
-    def hear(self, generation: int, now: float) -> None:
-        """Note that an event told of this generation."""
-        if generation != self.generation:
-            self.generation = generation
-            self.heard_at = now if self.heard_at is None else self.heard_at
+    def hear(self, generation: int, now: float) -> bool:
+        """Note that an event told of this generation; tell whether it is news."""
+        if generation == self.generation:
+            return False
+        self.generation = generation
+        self.heard_at = now if self.heard_at is None else self.heard_at
+        return True
 
 
 class Journal:

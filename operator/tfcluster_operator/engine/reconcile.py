@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
@@ -15,9 +15,9 @@ from tfcluster_operator.engine.journal import Account, Journal
 from tfcluster_operator.engine.resolver_copies import ResolverCopies
 from tfcluster_operator.engine.revisions import Revisions
 from tfcluster_operator.engine.work_queue import NextPart, RetryLater
-from tfcluster_operator.kube import errors, events
+from tfcluster_operator.kube import errors, events, wire
 from tfcluster_operator.kube.client import Client
-from tfcluster_operator.kube.execute import Executor, Outcome, look_up
+from tfcluster_operator.kube.execute import Executor, Outcome
 from tfcluster_operator.kube.metrics import Metrics
 from tfcluster_operator.kube.parents import Key, Parents
 from tfcluster_operator.kube.store import Name, Stores
@@ -25,23 +25,25 @@ from tfcluster_operator.manifests.resolver_archive import ResolverArchive
 from tfcluster_operator.model import ledger, naming, reasons
 from tfcluster_operator.model.actions import EVIDENCE, Action, DeleteCluster, Finding, Kind, Plan
 from tfcluster_operator.model.conditions import WAITS, with_others
+from tfcluster_operator.model.gang_schedulers import KUBERNETES, GangScheduler
 from tfcluster_operator.model.gangs import names_of
 from tfcluster_operator.model.holds import Holds
 from tfcluster_operator.model.ledger import Ledger
 from tfcluster_operator.model.parse import InvalidSpecError, is_ours, parse
-from tfcluster_operator.model.plan import plan
+from tfcluster_operator.model.plan import plan_in_turns
 from tfcluster_operator.model.policies import termination
 from tfcluster_operator.model.queueing import Standing
-from tfcluster_operator.model.roster import Roster, call_roll
+from tfcluster_operator.model.roster import Roster, roll_in_turns
 from tfcluster_operator.model.spec import IsolationMode, TFCluster
-from tfcluster_operator.model.status import deleting_status, invalid_status, is_starting, status_of
-from tfcluster_operator.model.stock import enter_deletions, enter_done, take_stock
+from tfcluster_operator.model.status import deleting_status, invalid_status, is_starting, status_in_turns, was_ready
+from tfcluster_operator.model.stock import enter_deletions, enter_done, must_be_written_first, take_stock
+from tfcluster_operator.model.turns import Turns
 from tfcluster_operator.model.views import Views, views_in_turns
 
 #: At most one status write a second for each cluster, unless evidence must be kept before it is destroyed.
 _STATUS_EVERY: Final = 1.0
-#: How long (seconds) after its first objects a new cluster is not reported on, unless there is more to tell than that.
-_FIRST_REPORT_AFTER: Final = 1.0
+#: How long (seconds) nothing is reported of a cluster that is on its way to be ready, for the first time or again.
+_ON_ITS_WAY: Final = 1.0
 #: How often (seconds) an object that blocks a name, and that no watch of ours shows, is looked up again.
 _LOOK_AGAIN: Final = 5.0
 #: The same for pods that should be gone, and how many of them are looked at.
@@ -53,6 +55,8 @@ _LOOKS_AT_ONCE: Final = 16
 _LOOK_AT_DEFINITION_AGAIN: Final = 20.0
 #: A cluster of more tasks gives the others a turn between the parts of its pass.
 _LARGE: Final = 500
+#: So many turns of the loop: in the first the bytes of a request are read, in the next ones it is answered.
+_TURNS: Final = 3
 
 _log = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
@@ -90,8 +94,8 @@ class _Memory:
     #: Whether it is taken to drop it in this pass.
     outdated: bool = False
     status_written_at: float = float("-inf")
-    #: When a new cluster is reported on whatever is still to come of it, None before its first objects were created.
-    first_report_at: float | None = None
+    #: When a cluster that is on its way to be ready is reported on all the same, None where none is or all is told.
+    told_by: float | None = None
     looked_at_stuck: float = float("-inf")
     account: Account = field(default_factory=Account)
 
@@ -105,6 +109,7 @@ class Reconciler:
         stores: their children.
         archive: the resolver as it is delivered into the pods.
         default_isolation: who reaches the tasks of a new TFCluster that does not say it.
+        gang_scheduler: who finds the places of gangs.
         journal: whom it tells of the passes.
     """
 
@@ -116,29 +121,31 @@ class Reconciler:
         archive: ResolverArchive,
         *,
         default_isolation: IsolationMode = "None",
+        gang_scheduler: GangScheduler = KUBERNETES,
         journal: Journal | None = None,
     ) -> None:
         self._journal = journal or Journal(Metrics(), client.clock.elapsed)
         self._client = client
         self._parents = parents
         self._stores = stores
-        self._executor = Executor(client, stores, archive)
+        self._executor = Executor(client, stores, archive, wire.resources_for(gang_scheduler))
         self._copies = ResolverCopies(parents, stores, self._executor, archive, elapsed=client.clock.elapsed)
         #: When an object that holds a name of ours unlabelled was looked up last.
         self._looked_at: dict[tuple[Kind, Name], float] = {}
         self._default_isolation = default_isolation
+        self._gang_scheduler = gang_scheduler
         self._revisions = Revisions(client)
         self._clock = client.clock.wall
         self._memories: dict[Key, _Memory] = {}
 
-    def heard_of(self, key: Key, uid: str) -> None:
-        """Note that the API server has just told of this TFCluster."""
+    def heard_of(self, key: Key, uid: str) -> bool:
+        """Note that the API server has just told of this TFCluster; tell whether it is new or was edited."""
         memory = self._memories.get(key)
         if memory is None or memory.uid != uid:
             memory = self._memories[key] = _Memory(uid)
         memory.heard_of = True
-        if (body := self._parents.get(key)) is not None:
-            memory.account.hear(body["metadata"]["generation"], self._client.clock.elapsed())
+        body = self._parents.get(key)
+        return body is not None and memory.account.hear(body["metadata"]["generation"], self._client.clock.elapsed())
 
     def report_of(self, key: Key) -> tuple[Mapping[str, Any], Account]:
         """Give the newest status of a cluster, written or not, and what is remembered to tell of it."""
@@ -175,7 +182,7 @@ class Reconciler:
 
     async def _visit(self, key: Key, body: Mapping[str, Any], memory: _Memory) -> float | None:
         try:
-            cluster = parse(body, default_isolation=self._default_isolation)
+            cluster = parse(body, default_isolation=self._default_isolation, gang_scheduler=self._gang_scheduler)
         except InvalidSpecError as error:
             memory.account.tasks = {}
             return await self._report_invalid(key, body, error, memory)
@@ -208,18 +215,21 @@ class Reconciler:
         roster, stuck = await self._look(cluster, memory)
         roster, known, planned = await self._decide(roster, memory)
         # NB: an event of a moment ago proves little: it may be the echo of our own status, behind which it is deleted.
-        known_to_exist = planned.only_amends or (memory.heard_of and not (memory.visited and planned.creates))
+        # Where pods are lost, somebody may be deleting everything, and our watch of TFClusters lag behind.
+        doubtful = planned.creates and (memory.visited or known.tells_more_than(written))
+        known_to_exist = planned.only_amends or (memory.heard_of and not doubtful)
         memory.heard_of, memory.visited = False, True
         changed = await self._revisions.changed_fields(roster, known)
         closed, unwritten = [EVIDENCE] if memory.outdated else [], False
         entered = enter_deletions(roster, known, planned.actions)
-        if not memory.outdated and (known.tells_more_than(written) or entered is not known):
+        first = entered is not known or must_be_written_first(roster, known, written, planned.actions, self._clock())
+        if first and not memory.outdated:
             # A failure is counted before its pod goes; the plan is carried out on what the API server has.
             known = entered
             try:
                 # NB: a definition that drops what is internal would keep a count, and not which pods are in it.
                 for told in [known] if ledger.INTERNAL in self._durable(key) else [written, known]:
-                    status = status_of(roster, told, planned.views, planned.findings, self._clock(), changed=changed)
+                    status = await _status_of(roster, told, planned, planned.findings, self._clock(), changed)
                     if (again := await self._write(key, cluster, status, memory, urgent=True)) is not None:
                         return again
                 self._journal.failures_counted(cluster, known)
@@ -245,12 +255,11 @@ class Reconciler:
         # NB: what cannot be kept is not counted, or it would be counted again in each pass.
         known = written if memory.outdated else enter_done(roster, known, done)
         # NB: what a queue grants meanwhile is for the next pass: these views, and this ledger, are not of that.
-        roster = self._call_roll(cluster, memory, roster.standing).completed_by(known)
-        await _breathe(cluster)
+        roster = (await self._call_roll(cluster, memory, roster.standing)).completed_by(known)
         doubts = tuple(memory.holds.doubts(now))
         refused = memory.holds.told(outcome.refused)
         findings = (*planned.findings, *refused, *_outdated(memory), *(finding for _, finding in doubts))
-        status = status_of(roster, known, planned.views, findings, now, changed=changed)
+        status = await _status_of(roster, known, planned, findings, now, changed)
         self._journal.pass_ends(memory.account, roster, known, status, now)
         memory.untold += done
         memory.changed.update(changed.values())
@@ -279,15 +288,14 @@ class Reconciler:
 
     async def _look(self, cluster: TFCluster, memory: _Memory) -> tuple[Roster, bool]:
         """Classify what exists; tell whether a pod should be gone and is not."""
-        roster, now = self._call_roll(cluster, memory), self._clock()
+        roster, now = await self._call_roll(cluster, memory), self._clock()
         stuck = [pod for pod in roster.leaving if termination.seconds_until_stuck(pod, now) <= 0]
         if stuck and now - memory.looked_at_stuck >= _LOOK_AT_STUCK_AGAIN:
             # NB: the event that says that they are gone may have been lost.
             memory.looked_at_stuck = now
             for pod in stuck[:_LOOKED_AT_ONCE]:
-                await look_up(self._client, self._stores, "Pod", (pod.meta.namespace, pod.meta.name))
-            roster = self._call_roll(cluster, memory, roster.standing)
-        await _breathe(cluster)
+                await self._executor.look_at("Pod", (pod.meta.namespace, pod.meta.name))
+            roster = await self._call_roll(cluster, memory, roster.standing)
         return roster, bool(stuck)
 
     async def _decide(self, roster: Roster, memory: _Memory) -> tuple[Roster, Ledger, Plan]:
@@ -302,8 +310,8 @@ class Reconciler:
             memory.holds = memory.holds.lifted(now)
         memory.generation, memory.pods = cluster.generation, roster.uids
         memory.holds = memory.holds.sharing(self._copies.quarrels_in(cluster.namespace))
-        planned = plan(roster, known, memory.views.of_jobs, now, holds=memory.holds)
-        await _breathe(cluster)
+        planning = plan_in_turns(roster, known, memory.views.of_jobs, now, holds=memory.holds)
+        planned = await _in_turns(planning, cluster)
         return roster, known, planned
 
     def _note_holds(self, cluster: TFCluster, memory: _Memory, outcome: Outcome, now: float) -> None:
@@ -311,13 +319,15 @@ class Reconciler:
         memory.holds = memory.holds.after(outcome.refused, passed, outcome.actions, now)
         self._copies.share_quarrel(cluster, memory.holds, now)
 
-    def _call_roll(self, cluster: TFCluster, memory: _Memory, standing: Standing | None = None) -> Roster:
+    async def _call_roll(self, cluster: TFCluster, memory: _Memory, standing: Standing | None = None) -> Roster:
         changes, known = self._stores.changes, memory.roll
         if known is not None and known.declared is cluster and memory.rolled_at == changes:
             return known
         resolver = self._executor.resolver_of(cluster)
         observed = self._stores.observe(cluster, resolver=resolver)
-        roster = call_roll(cluster, observed, resolver=resolver, before=memory.roll, standing=standing)
+        await _breathe(cluster)
+        calling = roll_in_turns(cluster, observed, resolver=resolver, before=memory.roll, standing=standing)
+        roster = await _in_turns(calling, cluster)
         # NB: of a small one it costs more memory than it saves time.
         memory.roll, memory.rolled_at = (roster if _is_large(cluster) else None), changes
         return roster
@@ -335,7 +345,7 @@ class Reconciler:
             if now - last >= _LOOK_AGAIN:
                 still = self._stores.unlabelled
                 self._looked_at = {one: at for one, at in self._looked_at.items() if one in still} | {(kind, name): now}
-                await look_up(self._client, self._stores, kind, name)
+                await self._executor.look_at(kind, name)
         return bool(ours)
 
     def _is_a_name_of(self, cluster: TFCluster, name: str) -> bool:
@@ -355,7 +365,7 @@ class Reconciler:
 
         async def look() -> None:
             for kind, name in todo:
-                await look_up(self._client, self._stores, kind, name)
+                await self._executor.look_at(kind, name)
                 # NB: not before: what nobody has looked at, because the server did not answer, is looked at again.
                 self._stores.looked_at(kind, name, cluster.uid)
 
@@ -377,7 +387,7 @@ class Reconciler:
             memory.pending = status
             if (again := await self._write(key, cluster, status, memory)) is not None:
                 return again
-        memory.pending = None
+        memory.pending = memory.told_by = None
         (done, memory.untold), (changed, memory.changed) = (memory.untold, []), (memory.changed, set())
         await self._tell(cluster, done, changed)
         return None
@@ -385,16 +395,19 @@ class Reconciler:
     def _report_due_in(self, key: Key, status: Mapping[str, Any], memory: _Memory) -> float:
         """Give the seconds until a report may be written.
 
-        A cluster that was just created and starts as it should is ready in a moment: one report tells of both.
+        A cluster that was just created, or was ready a moment ago, and that only lacks ready tasks is ready soon: one
+        report tells of all.
         """
         due, now = memory.status_written_at + _STATUS_EVERY, self._clock()
         # NB: an operator that finds the objects there tells at once: one before it has put the report off already, and
         # died with it.  The event of their creation died, too.
         created = any(action.reason == reasons.CREATED for action in memory.untold)
-        if created and not self._durable(key).get("observedGeneration") and is_starting(status):
-            if memory.first_report_at is None:
-                memory.first_report_at = now + _FIRST_REPORT_AFTER
-            due = max(due, memory.first_report_at)
+        known = self._durable(key)
+        new = created and not known.get("observedGeneration")
+        if is_starting(status) and (new or was_ready(known, status)):
+            if memory.told_by is None:
+                memory.told_by = now + _ON_ITS_WAY
+            due = max(due, memory.told_by)
         return due - now
 
     def _durable(self, key: Key) -> Mapping[str, Any]:
@@ -429,7 +442,7 @@ class Reconciler:
                 await events.emit(self._client, cluster, severity="Warning", reason=reasons.REFUSED, message=message)
             raise
         self._journal.written(cluster, before, status)
-        memory.pending, memory.refusal = None, ""
+        memory.pending, memory.refusal, memory.told_by = None, "", None
         await self._tell_conditions(cluster, before, status)
         if ledger.INTERNAL in status and ledger.INTERNAL not in self._durable(key):
             _log.error("the CustomResourceDefinition is older than this operator: apply the CRD of its release")
@@ -515,18 +528,31 @@ def _is_large(cluster: TFCluster) -> bool:
 
 
 async def _breathe(cluster: TFCluster) -> None:
-    if _is_large(cluster):
+    for _ in range(_TURNS if _is_large(cluster) else 0):
         await asyncio.sleep(0)
 
 
-async def _in_turns(work: Generator[None, None, _Result], cluster: TFCluster) -> _Result:
+async def _in_turns(deciding: Turns[_Result], cluster: TFCluster) -> _Result:
     while True:
         try:
-            next(work)
+            next(deciding)
         except StopIteration as over:
+            await _breathe(cluster)
             result: _Result = over.value
             return result
         await _breathe(cluster)
+
+
+async def _status_of(  # noqa: PLR0917 - as the function that it has paused
+    roster: Roster,
+    known: Ledger,
+    planned: Plan,
+    findings: Sequence[Finding],
+    now: float,
+    changed: Mapping[str, str],
+) -> dict[str, Any]:
+    working = status_in_turns(roster, known, planned.views, findings, now, changed=changed)
+    return await _in_turns(working, roster.cluster)
 
 
 def _demand_another_pass(planned: Plan, outcome: Outcome, *, unwritten: bool) -> None:

@@ -3,6 +3,9 @@
 A key can be marked now or for later; the earlier mark wins.  Between two passes of one key lies a rest that grows with
 what the last pass cost, so that a thousand pod events do not make a thousand passes over a thousand pods; a mark that
 is urgent (the user edited the TFCluster) skips the rest.  A pass that fails is repeated with growing pauses.
+
+Where many keys wait, those that are to be built (something was declared, or lost) come before those of which there is
+something to tell, but for every eighth pass.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ _log = logging.getLogger(__name__)
 
 Key = TypeVar("Key", bound=Hashable)
 
+_NEVER: Final = float("inf")
 _FIRST_PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 60.0
 #: While the API server is away: when it is back, the status should tell the truth within seconds.
@@ -29,6 +33,10 @@ _LONGEST_OUTAGE_PAUSE: Final = 3.0
 #: A key rests this many times as long as its last pass took.
 _REST: Final = 4.0
 _LONGEST_REST: Final = 1.0
+#: The longest rest of a key that is ahead, in seconds: a slow server makes passes long, and what is lost is missed.
+_LONGEST_REST_AHEAD: Final = 0.1
+#: Of so many passes one is of a key that others are ahead of, if there is one.
+_OTHERS_EVERY: Final = 8
 #: Rests that are over are dropped when there are more than this.
 _RESTING_AT_MOST: Final = 1_000
 #: Entries that an earlier mark has made stale are swept out of the heap when there are more than this.
@@ -62,44 +70,52 @@ class WorkQueue(Generic[Key]):
         self._work = work
         self._clock = clock
         self._took = took
-        self._due: dict[Key, float] = {}
-        self._order: list[tuple[float, int, Key]] = []
+        #: When each key is due, and whether it is ahead.
+        self._due: dict[Key, tuple[float, bool]] = {}
+        #: By whether they are ahead: the keys in the order in which they are due.
+        self._orders: dict[bool, list[tuple[float, int, Key]]] = {True: [], False: []}
         self._sequence = 0
+        self._popped = 0
         self._busy: set[Key] = set()
-        self._marked_while_busy: dict[Key, tuple[float, bool]] = {}
-        self._rest_until: dict[Key, float] = {}
+        self._marked_while_busy: dict[Key, tuple[float, bool, bool]] = {}
+        #: Until when each key rests; the other if it is ahead.
+        self._rest_until: dict[Key, tuple[float, float]] = {}
         self._failures: dict[Key, int] = {}
         self._wake = asyncio.Event()
 
-    def mark(self, key: Key, *, after: float = 0.0, urgent: bool = False) -> None:
+    def mark(self, key: Key, *, after: float = 0.0, urgent: bool = False, ahead: bool = False) -> None:
         """Ask for a pass over a key.
 
         Args:
             key: the key.
             after: in how many seconds.
             urgent: whether the key's rest is skipped.
+            ahead: whether it comes before those that are not, once it is due.
         """
         due = self._clock() + after
         if key in self._busy:
-            known, was_urgent = self._marked_while_busy.get(key, (due, False))
-            self._marked_while_busy[key] = (min(known, due), urgent or was_urgent)
+            known, was_urgent, was_ahead = self._marked_while_busy.get(key, (due, False, False))
+            self._marked_while_busy[key] = (min(known, due), urgent or was_urgent, ahead or was_ahead)
             return
         if not urgent:
-            due = max(due, self._rest_until.get(key, due))
-        if self._due.get(key, float("inf")) <= due:
+            due = max(due, self._rest_until.get(key, (due, due))[ahead])
+        known_due, is_ahead = self._due.get(key, (due, False))
+        mark = min(known_due, due), ahead or is_ahead
+        if self._due.get(key) == mark:
             return
-        self._due[key] = due
+        self._due[key] = mark
         self._sequence += 1
-        heapq.heappush(self._order, (due, self._sequence, key))
-        if len(self._order) > 2 * len(self._due) + _STALE_AT_MOST:
-            self._order = [entry for entry in self._order if self._due.get(entry[2]) == entry[0]]
-            heapq.heapify(self._order)
+        order = self._orders[mark[1]]
+        heapq.heappush(order, (mark[0], self._sequence, key))
+        if len(order) > 2 * len(self._due) + _STALE_AT_MOST:
+            order[:] = [entry for entry in order if self._due.get(entry[2]) == (entry[0], mark[1])]
+            heapq.heapify(order)
         self._wake.set()
 
     def overdue(self) -> tuple[int, float]:
         """Tell how many keys are due and wait for their turn, and for how many seconds the first of them has waited."""
         now = self._clock()
-        waits = [now - due for due in self._due.values() if due <= now]
+        waits = [now - due for due, _ in self._due.values() if due <= now]
         return len(waits), max(waits, default=0.0)
 
     def forget(self, key: Key) -> None:
@@ -121,21 +137,26 @@ class WorkQueue(Generic[Key]):
     async def _next(self) -> Key:
         while True:
             self._wake.clear()
-            while self._order:
-                due, _, key = self._order[0]
-                if self._due.get(key) != due:
-                    heapq.heappop(self._order)  # marked again for earlier since
-                    continue
-                if due > self._clock():
-                    break
-                heapq.heappop(self._order)
+            now, ahead, other = self._clock(), self._due_at(True), self._due_at(False)
+            soonest = min(ahead, other)
+            if soonest <= now:
+                self._popped += 1
+                others_turn = other <= now and self._popped % _OTHERS_EVERY == 0
+                _, _, key = heapq.heappop(self._orders[ahead <= now and not others_turn])
                 del self._due[key]
                 return key
-            wait = self._order[0][0] - self._clock() if self._order else None
+            wait = None if soonest == _NEVER else soonest - now
             # NB: not wait_for(), which on Python 3.11 loses a cancellation that comes together with the event.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait):
                     await self._wake.wait()
+
+    def _due_at(self, ahead: bool) -> float:
+        """Tell when the first key of an order is due, without those that were marked again since."""
+        order = self._orders[ahead]
+        while order and self._due.get(order[0][2]) != (order[0][0], ahead):
+            heapq.heappop(order)
+        return order[0][0] if order else _NEVER
 
     async def _pass(self, key: Key) -> None:
         began, outcome, goes_on = self._clock(), "done", False
@@ -156,15 +177,16 @@ class WorkQueue(Generic[Key]):
             _log.exception("the pass failed", extra=_fields(key))
         ended = self._clock()
         self._took(ended - began, outcome)
-        self._rest_until[key] = ended + min(_LONGEST_REST, (ended - began) * _REST)
+        rest = min(_LONGEST_REST, (ended - began) * _REST)
+        self._rest_until[key] = ended + rest, ended + min(_LONGEST_REST_AHEAD, rest)
         self._busy.discard(key)
         if len(self._rest_until) > _RESTING_AT_MOST:
-            self._rest_until = {known: until for known, until in self._rest_until.items() if until > ended}
+            self._rest_until = {known: until for known, until in self._rest_until.items() if until[0] > ended}
         if after is not None:
             self.mark(key, after=after, urgent=goes_on)
-        due, urgent = self._marked_while_busy.pop(key, (None, False))
-        if due is not None:
-            self.mark(key, after=max(0.0, due - self._clock()), urgent=urgent)
+        if (marked := self._marked_while_busy.pop(key, None)) is not None:
+            due, urgent, ahead = marked
+            self.mark(key, after=max(0.0, due - self._clock()), urgent=urgent, ahead=ahead)
 
     def _pause(self, key: Key, longest: float) -> float:
         failures = self._failures[key] = self._failures.get(key, 0) + 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 import ssl
 import time
@@ -10,10 +11,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
+from weakref import WeakSet
 
 import aiohttp
 
 from tfcluster_operator.kube import errors
+
+_log = logging.getLogger(__name__)
 
 #: Where the kubelet keeps the service account's token; it is replaced before it expires.
 SERVICE_ACCOUNT_TOKEN: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
@@ -22,6 +26,8 @@ _READ_AGAIN_AFTER: Final = 60.0
 #: More connections than this make one client slower, and each costs the server a TLS handshake.
 _CONNECTIONS: Final = 64
 _READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+#: The answers that somebody may still read.
+_ANSWERS: Final[WeakSet[aiohttp.ClientResponse]] = WeakSet()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +78,44 @@ def _probed_socket(address: tuple[Any, ...]) -> socket.socket:
     """Make a socket that notices within a minute that nobody is at the other end, also while nothing is sent."""
     family, kind, protocol, *_ = address
     made = socket.socket(family, kind, protocol)
+    while _is_taken(made.fileno()):
+        # NB: not closed but left to that connection, whose end closes what has its number.
+        _end_connection(made.detach())
+        made = socket.socket(family, kind, protocol)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
         if (number := getattr(socket, option, None)) is not None:  # not every system has them
             made.setsockopt(socket.IPPROTO_TCP, number, value)
     return made
+
+
+def _is_taken(descriptor: int) -> bool:
+    """Tell whether the event loop takes a new file descriptor for that of a connection that it has.
+
+    That connection's descriptor was closed behind the loop's back, as uvloop does now and then where connections fail
+    (https://github.com/MagicStack/uvloop/issues/653): nothing comes from it any more, and each new connection under
+    its number is refused, until it ends.
+    """
+    try:
+        asyncio.get_running_loop().remove_reader(descriptor)
+    except RuntimeError:
+        return True
+    return False
+
+
+def _end_connection(descriptor: int) -> None:
+    """End the connection that has this file descriptor, as far as the loop knows: who reads from it tries again."""
+    _log.warning("a connection to the API server was closed unnoticed: what it was for is tried again")
+    for answer in list(_ANSWERS):
+        transport = None if answer.connection is None else answer.connection.transport
+        if transport is not None and transport.get_extra_info("socket").fileno() == descriptor:
+            transport.abort()
+
+
+async def _note_answer(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+    answer = await handler(request)
+    _ANSWERS.add(answer)
+    return answer
 
 
 def open_session(
@@ -128,7 +167,7 @@ def _options(access: Access, middlewares: tuple[aiohttp.ClientMiddlewareType, ..
     token = () if access.token is None else (_FreshToken(access.token),)
     return {
         "headers": {"User-Agent": "tfcluster-operator", **access.headers},
-        "middlewares": (*middlewares, *access.observers, *token),
+        "middlewares": (*middlewares, *access.observers, *token, _note_answer),
         "read_bufsize": 2**18,
         "trust_env": False,
     }

@@ -8,7 +8,7 @@ there.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
@@ -101,10 +101,18 @@ class Executor:
         client: the requests.
         stores: what is known of the children.
         archive: the resolver as it is delivered into the pods.
+        resources: how each kind is served and read.
     """
 
-    def __init__(self, client: Client, stores: Stores, archive: ResolverArchive) -> None:
+    def __init__(
+        self,
+        client: Client,
+        stores: Stores,
+        archive: ResolverArchive,
+        resources: Mapping[Kind, wire.Resource] = wire.RESOURCES,
+    ) -> None:
         self._client = client
+        self._resources = resources
         self._stores = stores
         self._archive = archive
         #: The copies of the resolver that a request of ours is about: which all clusters of a namespace share.
@@ -134,11 +142,11 @@ class Executor:
                 self._forget(delete, namespace)
                 self._stores.forget_unlabelled("ConfigMap", (namespace, name))
             except errors.ConflictError:
-                await look_up(self._client, self._stores, "ConfigMap", (namespace, name))
+                await self.look_at("ConfigMap", (namespace, name))
 
     async def look_at(self, kind: Kind, name: Name) -> None:
         """Read one object again that no watch of ours shows: see :func:`look_up`."""
-        await look_up(self._client, self._stores, kind, name)
+        await look_up(self._client, self._stores, self._resources[kind], name)
 
     async def carry_out(
         self,
@@ -303,7 +311,7 @@ class Executor:
         if isinstance(action, CreateWorkload) and action.claim.priority_class:
             body["spec"]["priority"] = await self._priority_of(action.claim, patience)
         kind: Kind = body["kind"]
-        resource = wire.RESOURCES[kind]
+        resource = self._resources[kind]
         answer = await self._client.request(
             "POST", resource.path(cluster.namespace), body=body, params=_WRITER, patience=patience
         )
@@ -317,7 +325,7 @@ class Executor:
         return msgspec.json.decode(answer, type=_PriorityClass).value
 
     async def _patch(self, action: Patch, cluster: TFCluster, patience: float | None) -> None:
-        resource = wire.RESOURCES[action.kind]
+        resource = self._resources[action.kind]
         # NB: the UID in the body makes the server refuse where another object has taken the name: as 422, not as 409.
         about = {"uid": action.uid, **({"resourceVersion": action.version} if action.version else {})}
         change = {**action.change, "metadata": {**action.change.get("metadata", {}), **about}}
@@ -340,7 +348,7 @@ class Executor:
         self._stores.of[action.kind].put(patched)
 
     async def _delete(self, action: Delete, namespace: str, patience: float | None) -> None:
-        resource = wire.RESOURCES[action.kind]
+        resource = self._resources[action.kind]
         options = {**_options(action.uid), **({"gracePeriodSeconds": 0} if action.force else {})}
         store = self._stores.of[action.kind]
         answer = await self._client.request(
@@ -370,7 +378,7 @@ class Executor:
         if kind not in wire.RESOURCES:
             return
         try:
-            await look_up(self._client, self._stores, cast("Kind", kind), (cluster.namespace, name))
+            await self.look_at(cast("Kind", kind), (cluster.namespace, name))
         except errors.KubeError as error:
             outcome.cut_off = str(error)
 
@@ -397,19 +405,19 @@ def _refuse(outcome: Outcome, step: Step, reason: str, error: errors.KubeError) 
     outcome.refused[step.gate] = Finding(reason, f"{kind} {name}: {words}")
 
 
-async def look_up(client: Client, stores: Stores, kind: Kind, name: tuple[str, str]) -> None:
+async def look_up(client: Client, stores: Stores, resource: wire.Resource, name: tuple[str, str]) -> None:
     """Read one object that no watch of ours shows, and note what it is.
 
     Args:
         client: the requests.
         stores: where it is noted.
-        kind: its kind.
+        resource: its kind.
         name: its namespace and name.
 
     Raises:
         KubeError: it could not be read.
     """
-    resource = wire.RESOURCES[kind]
+    kind = resource.kind
     params = {"fieldSelector": f"metadata.name={name[1]}"}
     answer = await client.request("GET", resource.path(name[0]), params=params)
     found = list(resource.read_list(answer)[0])

@@ -28,8 +28,9 @@ _PAGES: Final = {"ConfigMap": "25"}
 _PAGE: Final = "500"
 #: So many small objects are read before others get a turn.
 _READ_AT_ONCE: Final = 100
-#: A server closes a watch after this many seconds; the spread keeps the watches from ending together.
-_WATCH_SECONDS: Final = (240, 300)
+#: A server closes a watch after this many seconds, as it does by default; the spread keeps them from ending together.
+#: NB: opened again after minutes, eight watches would keep an operator asking to which nothing happens.
+_WATCH_SECONDS: Final = (1_800, 3_600)
 #: How long a watch says nothing until it counts as dead, in seconds.
 #: NB: an idle API server leaves bookmarks out; the first one of a new watch was seen to come after two minutes.
 _SILENCE: Final = 200.0

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from sys import intern
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
+from tfcluster_operator.kube import errors
 from tfcluster_operator.kube.client import MERGE_PATCH, Client
 from tfcluster_operator.model import naming
 
@@ -29,11 +30,10 @@ class _Item(msgspec.Struct):
 
 
 class _Items(msgspec.Struct):
-    items: list[_Item]
+    items: list[msgspec.Raw]
 
 
-class _Bodies(msgspec.Struct):
-    items: list[dict[str, Any]]
+_Read = TypeVar("_Read")
 
 
 class Parents:
@@ -121,18 +121,17 @@ class Parents:
 
         One that is no more is buried: see :meth:`bury`.
         """
-        found = await self._list(path_of(key[0]), {"fieldSelector": f"metadata.name={key[1]}"})
-        if all(one.uid != uid for one in found):
+        found = await self._read(key, _Item)
+        if found is None or found.metadata.uid != uid:
             # NB: a list that was taken before its deletion may come after this.
             self.bury(uid)
-        return not any(one.uid == uid and one.deletion_timestamp is None for one in found)
+            return True
+        return found.metadata.deletion_timestamp is not None
 
     async def read_again(self, key: Key, uid: str) -> bool:
         """Read a TFCluster again, whatever kopf's watch is at; tell whether it says anything new."""
-        params = {"fieldSelector": f"metadata.name={key[1]}"}
-        answer = await self._client.request("GET", path_of(key[0]), params=params)
-        found = [body for body in msgspec.json.decode(answer, type=_Bodies).items if body["metadata"]["uid"] == uid]
-        return any(self.put(body) for body in found)
+        found = await self._read(key, dict[str, Any])
+        return found is not None and found["metadata"]["uid"] == uid and self.put(found)
 
     async def write_status(
         self, key: Key, uid: str, version: str, change: Mapping[str, Any], *, urgent: bool = False
@@ -165,9 +164,20 @@ class Parents:
         self.put(written)
         return str(written["metadata"]["resourceVersion"])
 
-    async def _list(self, path: str, params: Mapping[str, str]) -> list[_Metadata]:
-        answer = await self._client.request("GET", path, params=params)
-        return [item.metadata for item in msgspec.json.decode(answer, type=_Items).items]
+    async def _read(self, key: Key, wanted: type[_Read]) -> _Read | None:
+        """Read a TFCluster; None where it is no more.
+
+        NB: not by a list of one, where it is there.  That waits until the server's cache has seen what was written to
+        everything else in the meantime, a tenth of a second where many write (Kubernetes: consistent reads from cache).
+        """
+        try:
+            found: bytes | None = await self._client.request("GET", f"{path_of(key[0])}/{key[1]}")
+        except errors.NotFoundError:
+            # NB: a server that does not serve the kind says the same of one that is there; it refuses a list, too.
+            params = {"fieldSelector": f"metadata.name={key[1]}"}
+            listed = await self._client.request("GET", path_of(key[0]), params=params)
+            found = next(iter(msgspec.json.decode(listed, type=_Items).items), None)
+        return None if found is None else msgspec.json.decode(found, type=wanted)
 
 
 def _lean(body: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -36,6 +36,8 @@ from tfcluster_operator.model.spec import TFCluster
 _TOMBSTONES: Final = 20_000
 
 Name = tuple[str, str]
+#: Told of each change: see ChildStore.
+Changed = Callable[[str, Name, bool], None]
 _Key = TypeVar("_Key", str, Name)
 
 
@@ -43,11 +45,12 @@ class ChildStore:
     """The children of one kind, by namespace and name and by the UID of their controller.
 
     Args:
-        changed: called with the controller's UID and name (namespace, cluster label) of every child that changed.
+        changed: called with the controller's UID and name (namespace, cluster label) of every child that changed, and
+            whether it left the watch.
         now: our time, in seconds since the epoch.
     """
 
-    def __init__(self, changed: Callable[[str, Name], None], now: Callable[[], float] = clocks.SYSTEM.wall) -> None:
+    def __init__(self, changed: Changed, now: Callable[[], float] = clocks.SYSTEM.wall) -> None:
         self._changed = changed
         self._now = now
         #: What left the watch and nobody had asked to go, by its controller's UID: it is gone, or lost its labels.
@@ -155,7 +158,7 @@ class ChildStore:
             if (known.meta.owner_uid or _is_shared(known)) and not known.meta.terminating:
                 self.vanished.setdefault(known.meta.owner_uid, set()).add(name)
             self._drop(name, known)
-            self._tell(child)
+            self._tell(child, left=True)
 
     def forget(self, name: Name, uid: str) -> None:
         """Take out a child that a request has just shown to be gone, whatever version we know."""
@@ -181,12 +184,12 @@ class ChildStore:
         for child in children:
             self.put(child)
 
-    def _tell(self, child: Child) -> None:
+    def _tell(self, child: Child, *, left: bool = False) -> None:
         self.changes += 1
         meta = child.meta
         # NB: whatever its label says, a copy of the resolver is of no single cluster.
         cluster = "" if _is_shared(child) else meta.labels.get(naming.LABEL_CLUSTER, "")
-        self._changed(meta.owner_uid, (meta.namespace, cluster))
+        self._changed(meta.owner_uid, (meta.namespace, cluster), left)
 
     def _drop(self, name: Name, known: Child) -> None:
         del self._children[name]
@@ -248,7 +251,7 @@ class Stores:
         now: see ChildStore.
     """
 
-    def __init__(self, changed: Callable[[str, Name], None], now: Callable[[], float] = clocks.SYSTEM.wall) -> None:
+    def __init__(self, changed: Changed, now: Callable[[], float] = clocks.SYSTEM.wall) -> None:
         self._now = now
         self.of: dict[Kind, ChildStore] = {kind: ChildStore(changed, now) for kind in get_args(Kind)}
         #: Objects that hold a name we need and carry none of our labels, so that no watch of ours shows them.

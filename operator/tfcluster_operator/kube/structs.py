@@ -169,6 +169,19 @@ class PodGroup(msgspec.Struct):
     status: PodGroupStatus = msgspec.field(default_factory=PodGroupStatus)
 
 
+class CountedPodGroupSpec(msgspec.Struct, rename="camel"):
+    min_member: int = 0
+    priority_class_name: str = ""
+
+
+class CountedPodGroup(msgspec.Struct):
+    """A PodGroup of scheduler-plugins or of Volcano."""
+
+    metadata: Metadata
+    spec: CountedPodGroupSpec = msgspec.field(default_factory=CountedPodGroupSpec)
+    status: PodGroupStatus = msgspec.field(default_factory=PodGroupStatus)
+
+
 class PodSet(msgspec.Struct, rename="camel"):
     name: str = "main"
     count: int = 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from sys import intern
 from typing import Any, Final, Generic, TypeVar
 
@@ -14,6 +15,7 @@ from tfcluster_operator.kube.structs import (
     AdmissionCheck,
     Condition,
     ConfigMap,
+    CountedPodGroup,
     Ended,
     ManagedFields,
     Metadata,
@@ -31,6 +33,12 @@ from tfcluster_operator.kube.structs import (
 from tfcluster_operator.manifests.resolver_archive import ARCHIVE_FILE, digest_of
 from tfcluster_operator.model import budgets, isolation, naming
 from tfcluster_operator.model.actions import Kind
+from tfcluster_operator.model.gang_schedulers import (
+    KUBERNETES,
+    PLUGINS_LABEL,
+    VOLCANO_ANNOTATIONS,
+    GangScheduler,
+)
 from tfcluster_operator.model.observed import (
     Child,
     Exit,
@@ -61,7 +69,16 @@ _LONGEST_MESSAGE: Final = 200
 _OUR_OWN: Final = f"{naming.GROUP}/"
 
 _Wire = TypeVar(
-    "_Wire", Service, ConfigMap, NetworkPolicy, PodDisruptionBudget, PodGroup, Workload, ResourceFlavor, Pod
+    "_Wire",
+    Service,
+    ConfigMap,
+    NetworkPolicy,
+    PodDisruptionBudget,
+    PodGroup,
+    CountedPodGroup,
+    Workload,
+    ResourceFlavor,
+    Pod,
 )
 
 
@@ -185,6 +202,33 @@ def _pod_group(wire: PodGroup) -> Child:
     )
 
 
+def _plugins_group(wire: CountedPodGroup) -> Child:
+    # NB: its phase is Scheduling as soon as there are enough pods, whether or not they have places.
+    meta = _meta(wire.metadata)
+    return ObservedPodGroup(
+        meta=meta, min_count=wire.spec.min_member, priority_class=None, placed=_was_placed(meta), trouble=None
+    )
+
+
+def _volcano_group(wire: CountedPodGroup) -> Child:
+    meta = _meta(wire.metadata)
+    conditions = {condition.type: condition for condition in wire.status.conditions or ()}
+    unschedulable = conditions.get("Unschedulable", Condition())
+    words = unschedulable.message or unschedulable.reason
+    return ObservedPodGroup(
+        meta=meta,
+        min_count=wire.spec.min_member,
+        priority_class=wire.spec.priority_class_name,
+        # NB: its phase is Running from when places are set aside, which may still come to nothing.
+        placed=_was_placed(meta),
+        trouble=_shortened(words) if unschedulable.status == "True" else None,
+    )
+
+
+def _was_placed(meta: Meta) -> bool:
+    return naming.ANNOTATION_PLACED in meta.annotations
+
+
 def _workload(wire: Workload) -> Child:
     spec, status = wire.spec, wire.status
     assigned = None if status.admission is None else {one.name: one for one in status.admission.pod_set_assignments}
@@ -235,7 +279,23 @@ def _shortened(message: str) -> str:
     return message[:_LONGEST_MESSAGE]
 
 
-def _pod(wire: Pod) -> Child:
+def _group_by_field(wire: Pod) -> str:
+    return wire.spec.scheduling_group.pod_group_name if wire.spec.scheduling_group is not None else ""
+
+
+def _group_by_label(wire: Pod) -> str:
+    return (wire.metadata.labels or {}).get(PLUGINS_LABEL, "")
+
+
+def _group_by_annotation(wire: Pod) -> str:
+    annotations = wire.metadata.annotations or {}
+    group = next((annotations[key] for key in VOLCANO_ANNOTATIONS if annotations.get(key)), "")
+    # NB: Volcano gives a pod that names no PodGroup one of its own, named after the pod or after what controls it.
+    makers = (wire.metadata.uid, *(owner.uid for owner in wire.metadata.owner_references or () if owner.controller))
+    return "" if group in {f"podgroup-{uid}" for uid in makers} else group
+
+
+def _pod(wire: Pod, group_of: Callable[[Pod], str] = _group_by_field) -> Child:
     status = wire.status
     conditions = {condition.type: condition for condition in status.conditions or ()}
     disruption = conditions.get("DisruptionTarget", Condition())
@@ -257,7 +317,7 @@ def _pod(wire: Pod) -> Child:
         at_rest=status.phase in ("Succeeded", "Failed") or 0 < len(ended) == len(wire.spec.containers),
         resolver=_resolver(wire.spec.volumes or ()),
         edited=tuple(_edited_images(wire.metadata.managed_fields or ())),
-        group=intern(wire.spec.scheduling_group.pod_group_name) if wire.spec.scheduling_group is not None else "",
+        group=intern(group_of(wire)),
         generation=wire.metadata.generation if leaving else 0,
         told_of=_generation_told_of(wire, conditions) if leaving else 0,
     )
@@ -399,7 +459,7 @@ DISRUPTION_BUDGETS: Final = _resource(
     "PodDisruptionBudget", "poddisruptionbudgets", PodDisruptionBudget, _disruption_budget, api="/apis/policy/v1"
 )
 POD_GROUPS: Final = _resource(
-    "PodGroup", "podgroups", PodGroup, _pod_group, api="/apis/scheduling.k8s.io/v1beta1", optional=True
+    "PodGroup", "podgroups", PodGroup, _pod_group, api=f"/apis/{KUBERNETES.api}", optional=True
 )
 _KUEUE: Final = "/apis/kueue.x-k8s.io/v1beta2"
 WORKLOADS: Final = _resource("Workload", "workloads", Workload, _workload, api=_KUEUE, optional=True)
@@ -427,3 +487,27 @@ RESOURCES: Final[Mapping[Kind, Resource]] = {
         PODS,
     )
 }
+
+
+def resources_for(scheduler: GangScheduler) -> Mapping[Kind, Resource]:
+    """Give the kinds of children where gangs get their places from one of several schedulers.
+
+    Args:
+        scheduler: whose PodGroups there are.
+
+    Returns:
+        Each kind, as RESOURCES has it, but for PodGroups, and for how a pod names its own.
+    """
+    match scheduler.kind:
+        case "Kubernetes":
+            return RESOURCES
+        case "SchedulerPlugins":
+            read, group_of = _plugins_group, _group_by_label
+        case "Volcano":
+            read, group_of = _volcano_group, _group_by_annotation
+    api = f"/apis/{scheduler.api}"
+    return {
+        **RESOURCES,
+        "PodGroup": _resource("PodGroup", "podgroups", CountedPodGroup, read, api=api, optional=True),
+        "Pod": _resource("Pod", "pods", Pod, partial(_pod, group_of=group_of)),
+    }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from tfcluster_operator.model import naming
@@ -21,14 +21,37 @@ def first_difference(wanted: Mapping[str, Any], live: Mapping[str, Any]) -> str:
         live: the pod as it was made, with what the API server filled in.
 
     Returns:
-        A path such as ``containers[tensorflow].image``; ``template`` where what differs is a field that was taken out
-        and that the API server has a default for.
+        A path such as ``containers[tensorflow].image``, or ``scheduling.colocate`` where it is of the TFCluster's spec;
+        ``template`` where what differs is a field that was taken out and that the API server has a default for.
     """
+    for field, rules_of in _PLACES.items():
+        if rules_of(wanted) != rules_of(live):
+            return field
     for group in ("labels", "annotations"):
         told = {k: v for k, v in (wanted["metadata"].get(group) or {}).items() if f"{naming.GROUP}/" not in k}
         for path in _differences(told, live["metadata"].get(group) or {}, f"metadata.{group}"):
             return path
     return next(_differences(wanted["spec"], live.get("spec") or {}, ""), "template")
+
+
+def _colocated(pod: Mapping[str, Any]) -> Any:
+    return (pod["metadata"].get("labels") or {}).get(naming.LABEL_COLOCATED)
+
+
+def _spread(pod: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    """Give the rules by which a pod's job is spread: those that select the job as the operator does."""
+    labels = pod["metadata"].get("labels") or {}
+    selector = {"matchLabels": {key: labels.get(key) for key in (naming.LABEL_CLUSTER, naming.LABEL_JOB)}}
+    rules = (pod.get("spec") or {}).get("topologySpreadConstraints") or ()
+    ours = [one for one in rules if one.get("labelSelector") == selector]
+    return [tuple(one.get(key) for key in ("topologyKey", "maxSkew", "whenUnsatisfiable")) for one in ours]
+
+
+#: The fields of spec.scheduling that a pod is made from, and what of a pod tells them.
+_PLACES: Final[Mapping[str, Callable[[Mapping[str, Any]], Any]]] = {
+    "scheduling.colocate": _colocated,
+    "scheduling.spread": _spread,
+}
 
 
 def _differences(wanted: Any, live: Any, path: str) -> Iterator[str]:

@@ -88,6 +88,7 @@ def _build_pod(action: CreatePod | TryPod, cluster: TFCluster, archive: Resolver
         view_digest="" if told is None else told.view_digest,
         attempt=0 if told is None else told.attempt,
         incarnation=0 if told is None else told.incarnation,
+        replacement=0 if told is None else told.replacement,
         resolver=delivered_resolver(cluster, archive) or None,
         tf_config=tf_config_of(cluster, action.task, action.view) if action.view else None,
         name=action.name,

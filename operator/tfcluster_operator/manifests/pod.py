@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tfcluster_operator.manifests import injection, metadata
-from tfcluster_operator.model import naming
+from tfcluster_operator.manifests.places import with_places
+from tfcluster_operator.model import naming, places
+from tfcluster_operator.model.gang_schedulers import KUBERNETES
 from tfcluster_operator.model.spec import Placement, Task, TFCluster, main_container
 from tfcluster_resolver import contract
 
@@ -20,6 +22,7 @@ def build_pod(
     view_digest: str,
     attempt: int,
     incarnation: int = 0,
+    replacement: int = 0,
     resolver: str | None = None,
     tf_config: str | None = None,
     name: str = "",
@@ -33,6 +36,7 @@ def build_pod(
         view_digest: the digest of the view file that is published; the pod starts with it.
         attempt: how often the task failed in a row before.
         incarnation: how often the whole job was restarted before.
+        replacement: how many lost pods of the job are counted, where it comes in place of one of them; else 0.
         resolver: the ConfigMap that delivers the resolver; None delivers none.
         tf_config: the task's TF_CONFIG, for the main container; None sets none.
         group: the PodGroup with which it gets its place, "" where it is placed for itself.
@@ -45,8 +49,13 @@ def build_pod(
     template = task.job.template
     about: Mapping[str, Any] = template.get("metadata") or {}
     place = task.job.placement_of(task.index) or Placement(0, 0)
-    spec = _placed(template.get("spec") or {}, place)
+    spec = with_places(_placed(template.get("spec") or {}, place), cluster, task.job)
     hostname = naming.pod_name(cluster.name, task.job.name, task.index)
+    # NB: of a cluster with a gang, what is placed for itself too: two schedulers would take the same room.
+    scheduler = KUBERNETES if cluster.gang is None else cluster.gang.scheduler
+    chosen = cluster.chosen_scheduler(task.job)
+    placed_by = task.job.of_template("schedulerName") or chosen
+    membership = scheduler.membership(group)
     volumes = [{"name": VIEW_VOLUME, "configMap": {"name": naming.view_name(cluster.name, task.job.name)}}]
     if resolver is not None:
         volumes.append(injection.resolver_volume(resolver))
@@ -59,15 +68,20 @@ def build_pod(
             labels={
                 **(about.get("labels") or {}),
                 **place.labels,
+                **membership.labels,
                 **naming.task_labels(cluster.name, task.job.name, task.index),
+                **places.colocated(cluster, task.job),
             },
             annotations={
                 **(about.get("annotations") or {}),
                 **place.annotations,
+                **membership.annotations,
                 naming.ANNOTATION_VIEW: view_digest,
                 naming.ANNOTATION_TEMPLATE_HASH: task.job.template_hash,
                 naming.ANNOTATION_ATTEMPT: str(attempt),
                 naming.ANNOTATION_INCARNATION: str(incarnation),
+                **({naming.ANNOTATION_SCHEDULER: chosen} if chosen else {}),
+                **({naming.ANNOTATION_REPLACEMENT: str(replacement)} if replacement else {}),
                 naming.ANNOTATION_MAIN_CONTAINER: main_container(template),
             },
         ),
@@ -79,7 +93,8 @@ def build_pod(
             "restartPolicy": "Never",
             "hostname": hostname,
             "subdomain": naming.service_name(cluster.name),
-            **({"schedulingGroup": {"podGroupName": group}} if group else {}),
+            **({"schedulerName": placed_by} if placed_by else {}),
+            **membership.spec,
             "volumes": [*(spec.get("volumes") or ()), *volumes],
             **_containers(cluster, task, inject=resolver is not None, tf_config=tf_config),
         },

@@ -8,6 +8,7 @@ from tfcluster_operator.manifests import metadata
 from tfcluster_operator.model import naming
 from tfcluster_operator.model.actions import CreatePodGroup
 from tfcluster_operator.model.drift import gang_labels
+from tfcluster_operator.model.gang_schedulers import KUBERNETES
 from tfcluster_operator.model.spec import TFCluster
 
 
@@ -16,22 +17,24 @@ def build_pod_group(cluster: TFCluster, gang: CreatePodGroup) -> dict[str, Any]:
 
     Args:
         cluster: the declaration.
-        gang: what it is for (Kubernetes, "Gang Scheduling").
+        gang: what it is for (Kubernetes, "Gang Scheduling"; scheduler-plugins, "Coscheduling"; Volcano, "PodGroup").
 
     Returns:
         The PodGroup.  The scheduler asks that its priority be that of its pods.
     """
+    scheduler = KUBERNETES if cluster.gang is None else cluster.gang.scheduler
+    priority = gang.priority_class if scheduler.has_priority else ""
     return {
-        "apiVersion": "scheduling.k8s.io/v1beta1",
+        "apiVersion": scheduler.api,
         "kind": "PodGroup",
         "metadata": metadata.owned(
             cluster,
             gang.name,
             labels=gang_labels(cluster, gang.job),
-            annotations={naming.ANNOTATION_PRIORITY: gang.priority_class} if gang.priority_class else None,
+            annotations={naming.ANNOTATION_PRIORITY: priority} if priority else None,
         ),
         "spec": {
-            "schedulingPolicy": {"gang": {"minCount": gang.min_count}},
-            **({"priorityClassName": gang.priority_class} if gang.priority_class else {}),
+            **scheduler.counting(gang.min_count),
+            **({"priorityClassName": priority} if priority else {}),
         },
     }

@@ -104,6 +104,7 @@ class CreatePod:
     """Create one task's pod; ``replaces`` is the UID of a finished pod of the same name that is deleted first.
 
     ``attempt`` is how many failures in a row went before it, ``incarnation`` how many restarts of the whole job.
+    ``replacement`` is how many lost pods of the job are counted, where the pod comes in place of one of them, else 0.
     ``view`` is the text of the task's view, where TF_CONFIG is made of it.  ``group`` is the PodGroup with which the
     pod gets its place, "" if for itself.
     """
@@ -115,6 +116,7 @@ class CreatePod:
     reason: str
     replaces: str = ""
     incarnation: int = 0
+    replacement: int = 0
     group: str = ""
     view: str = field(default="", repr=False)
 

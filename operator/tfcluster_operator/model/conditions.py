@@ -249,7 +249,9 @@ def published(roster: Roster, ledger: Ledger, wanted: tuple[views.JobViews, ...]
         stale += [
             str(place.task)
             for place in shown(roster, job_views.job, ledger)
-            if (pod := place.staying) is not None and pod.listening and pod.told != job_views.told_for(place.task.index)
+            # NB: what holds for nearly all of thousands is asked first.
+            if place.pod is not None and place.pod.told != job_views.told_for(place.task.index)
+            if (pod := place.staying) is not None and pod.listening
         ]
     if stale:
         return Says(

@@ -12,6 +12,7 @@ from typing import Any
 
 from tfcluster_operator.model import naming, views
 from tfcluster_operator.model.budgets import Budget
+from tfcluster_operator.model.gang_schedulers import KUBERNETES
 from tfcluster_operator.model.gangs import Gang
 from tfcluster_operator.model.isolation import Policy
 from tfcluster_operator.model.observed import (
@@ -110,15 +111,20 @@ def pod_group_change(cluster: TFCluster, wanted: Gang, existing: ObservedPodGrou
     """Give the patch that makes a PodGroup count the pods that it should, or None where nothing differs."""
     change: dict[str, Any] = {}
     # NB: the count is of use while the scheduler looks for places; it keeps no pod from coming back that was lost.
+    scheduler = KUBERNETES if cluster.gang is None else cluster.gang.scheduler
     if existing.min_count != wanted.min_count and not wanted.placed:
-        change["spec"] = {"schedulingPolicy": {"gang": {"minCount": wanted.min_count}}}
-    if metadata := _metadata_change(existing.meta, labels=gang_labels(cluster, wanted.job), annotations={}):
+        change["spec"] = scheduler.counting(wanted.min_count)
+    # NB: pods tell of their places as long as they live; when all are lost at once, this is what is left to tell.
+    noted = {naming.ANNOTATION_PLACED: "true"} if wanted.begun and not scheduler.remembers else {}
+    if metadata := _metadata_change(existing.meta, labels=gang_labels(cluster, wanted.job), annotations=noted):
         change["metadata"] = metadata
     return change or None
 
 
 def has_another_priority(wanted: Gang, existing: ObservedPodGroup) -> bool:
     """Tell whether a PodGroup, whose priority cannot be edited, was made for pods of another one."""
+    if existing.priority_class is None:
+        return False
     if not wanted.priority_class:
         return naming.ANNOTATION_PRIORITY in existing.meta.annotations
     return existing.priority_class != wanted.priority_class

@@ -20,6 +20,7 @@ from tfcluster_operator.model.actions import (
     Patch,
 )
 from tfcluster_operator.model.budgets import budgets_of
+from tfcluster_operator.model.gang_schedulers import KUBERNETES, GangScheduler
 from tfcluster_operator.model.gangs import Gang
 from tfcluster_operator.model.observed import (
     ObservedConfigMap,
@@ -133,12 +134,12 @@ def plan_gangs(roster: Roster, gangs: Mapping[str, Gang], story: Story) -> None:
     for gang in gangs.values():
         if roster.no_groups:
             if not gang.placed:
-                story.close(gang_gate(gang.name), _no_gangs(roster.no_groups))
+                story.close(gang_gate(gang.name), _no_gangs(_scheduler_of(roster), roster.no_groups))
                 story.wake_after.append(_LOOK_FOR_GROUPS_AGAIN)
             continue
         _plan_group(roster, gang, story)
         if gang.trouble:
-            story.wait(_waits_for_places(gang))
+            story.wait(_waits_for_places(gang, _scheduler_of(roster)))
     for name, held in roster.groups.items():
         if name not in gangs and (one := held.own) is not None:
             delete = Delete("PodGroup", name, one.meta.uid, reasons.UNUSED)
@@ -168,19 +169,25 @@ def _plan_group(roster: Roster, gang: Gang, story: Story) -> None:
         story.do("publish", patch, gate=object_gate("PodGroup", gang.name))
 
 
-def _no_gangs(why: str) -> Finding:
+def _scheduler_of(roster: Roster) -> GangScheduler:
+    gang = roster.cluster.gang
+    return KUBERNETES if gang is None else gang.scheduler
+
+
+def _no_gangs(scheduler: GangScheduler, why: str) -> Finding:
     message = (
-        f"spec.scheduling.gang needs PodGroups of scheduling.k8s.io/v1beta1, and there are none here ({why}): enable "
-        "the feature gate GenericWorkload and that API, or remove spec.scheduling.gang"
+        f"spec.scheduling.gang needs PodGroups of {scheduler.api}, and there are none here ({why}): "
+        f"{scheduler.remedy}, or remove spec.scheduling.gang"
     )
     return Finding(reasons.GANG_UNAVAILABLE, message)
 
 
-def _waits_for_places(gang: Gang) -> Finding:
+def _waits_for_places(gang: Gang, scheduler: GangScheduler) -> Finding:
     asked = ", ".join(f"{count} {resource}" for resource, count in sorted(gang.resources().items()))
     wants = f", which ask for {asked}" if asked else ""
     tasks = f"{len(gang.members)} tasks" if len(gang.members) > 1 else "1 task"
-    message = f"gang {gang.name} waits for room for {tasks} at once{wants}: {gang.trouble}"
+    by = f" (scheduler {scheduler.name})" if scheduler.name else ""
+    message = f"gang {gang.name}{by} waits for room for {tasks} at once{wants}: {gang.trouble}"
     return Finding(reasons.WAITING_FOR_GANG, message)
 
 

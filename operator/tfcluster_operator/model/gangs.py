@@ -19,6 +19,8 @@ from tfcluster_operator.model.spec import Job, TFCluster
 
 #: What the scheduler says of the nodes begins with how many of them "are available".
 _OF_THE_NODES: Final = "nodes are available"
+#: What scheduler-plugins says of a pod that had room, and of whose gang another had none.
+_FOR_ANOTHER: Final = "rejection in "
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +54,14 @@ class Gang:
     @property
     def trouble(self) -> str:
         """Why there was no room the last time the scheduler tried, in its words; "" while it has not said so."""
-        if self.placed or self.existing is None or not self.existing.trouble:
+        if self.placed or self.existing is None or self.existing.trouble == "":
             return ""
         # NB: of the group it says how many pods lack a place, and of one pod alone what the nodes lack.
         troubles = (place.staying.trouble for place in self.unplaced if place.staying is not None)
-        causes = (trouble.rpartition("UTC: ")[2] for trouble in troubles if _OF_THE_NODES in trouble)
-        return next(causes, self.existing.trouble)
+        causes = [trouble.rpartition("UTC: ")[2] for trouble in troubles if _OF_THE_NODES in trouble]
+        # NB: of the others that had room scheduler-plugins says that it was taken from them for the sake of one.
+        telling = (cause for cause in causes if _FOR_ANOTHER not in cause)
+        return next(telling, self.existing.trouble or next(iter(causes), ""))
 
     def resources(self) -> dict[str, int]:
         """Count the extended resources that its pods ask for together."""

@@ -138,9 +138,11 @@ class Ledger:
 
     def tells_more_than(self, written: Ledger) -> bool:
         """Tell whether this ledger holds what the written one lacks and a crash would lose: evidence, or a count."""
-        return self.holds_evidence(written) or any(
-            record.replaced > written.of(name).replaced for name, record in self.jobs.items()
-        )
+        return self.holds_evidence(written) or self.counts_more_than(written)
+
+    def counts_more_than(self, written: Ledger) -> bool:
+        """Tell whether this ledger counts a lost pod that the written one does not."""
+        return any(record.replaced > written.of(name).replaced for name, record in self.jobs.items())
 
     def holds_evidence(self, written: Ledger) -> bool:
         """Tell whether this ledger holds evidence that the written one lacks, and that a deletion would destroy.

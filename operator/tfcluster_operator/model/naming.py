@@ -10,6 +10,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
+from tfcluster_operator.model.digests import digest
+
 GROUP: Final = "tfcluster.dev"
 VERSION: Final = "v1alpha1"
 API_VERSION: Final = f"{GROUP}/{VERSION}"
@@ -32,12 +34,19 @@ LABEL_TASK_INDEX: Final = f"{GROUP}/task-index"
 #: Marks a failed pod that is kept for its log: it is its task's no longer.
 LABEL_KEPT: Final = f"{GROUP}/kept"
 
+#: Which tasks the pod shares a topology domain with: all whose pods have the same value.
+LABEL_COLOCATED: Final = f"{GROUP}/colocated"
+
 #: What the pod was last told of its view, a digest; patching it makes the kubelet refresh the mount at once.
 ANNOTATION_VIEW: Final = f"{GROUP}/view"
 #: What the pod was made from; when it differs from the spec's, the pod is replaced.
 ANNOTATION_TEMPLATE_HASH: Final = f"{GROUP}/template-hash"
 #: How often the task's pod failed in a row before this one; the delay before the next replacement grows with it.
 ANNOTATION_ATTEMPT: Final = f"{GROUP}/attempt"
+#: On a pod of a cluster with a gang: the scheduler that the operator chose for it; admission may have put in another.
+ANNOTATION_SCHEDULER: Final = f"{GROUP}/scheduler"
+#: On a pod in place of a lost one: how many lost pods of its job were counted by then, that one among them.
+ANNOTATION_REPLACEMENT: Final = f"{GROUP}/replacement"
 #: The container whose end is the task's end, as the template has it: others may put theirs before it.
 ANNOTATION_MAIN_CONTAINER: Final = f"{GROUP}/main-container"
 #: How often the job had been restarted as a whole when the pod was made; a pod of an earlier number is replaced.
@@ -54,6 +63,9 @@ ANNOTATION_ASKS: Final = f"{GROUP}/asks"
 
 #: The PriorityClass that we wrote into a PodGroup; Kubernetes writes its default where we write none.
 ANNOTATION_PRIORITY: Final = f"{GROUP}/priority-class"
+
+#: That the pods of a PodGroup had their places, where its scheduler does not tell that for ever.
+ANNOTATION_PLACED: Final = f"{GROUP}/placed"
 
 #: When a Workload without quota was written last, in seconds since the epoch: see model/claims.py.
 ANNOTATION_ASKED_AT: Final = f"{GROUP}/asked-at"
@@ -82,17 +94,26 @@ def budget_name(cluster: str, job: str) -> str:
     return f"{cluster}-{dns_job(job)}"
 
 
+#: The most characters of a label's value.
+_LONGEST_LABEL: Final = 63
+
+
 def gang_name(cluster: str, round_of: int, job: str = "") -> str:
     """Name the PodGroup of the tasks that start together, in this round of starts.
 
-    No name of a cluster or of a job has a dot, and no job's begins with a digit, so that no two are one.
+    No name of a cluster or of a job has a dot, and no job's begins with a digit, so that no two are one.  A name that
+    could be no label's value ends with its digest.
 
     Args:
         cluster: the TFCluster's name.
         round_of: the number of the restart that made the tasks start.
         job: the job that starts after others, "" for those that start at once.
     """
-    return ".".join([cluster, *([dns_job(job)] if job else []), str(round_of)])
+    name = ".".join([cluster, *([dns_job(job)] if job else []), str(round_of)])
+    if len(name) <= _LONGEST_LABEL:
+        return name
+    # NB: with scheduler-plugins it is the value of a label, and the name of a pod may be as long without a round.
+    return f"{name[: _LONGEST_LABEL - 1 - len(digest(name))]}.{digest(name)}"
 
 
 def claim_name(cluster: str, number: int) -> str:

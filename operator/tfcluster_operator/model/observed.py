@@ -119,14 +119,15 @@ class ObservedPodGroup:
     """A PodGroup: how many pods it needs at least, and what the scheduler says of it.
 
     ``placed`` says that there was room for so many at once (PodGroupInitiallyScheduled), which stays so whatever
-    becomes of them; ``trouble`` says in the scheduler's words why there was none the last time it tried.
+    becomes of them; ``trouble`` says in the scheduler's words why there was none the last time it tried, and is None
+    where the scheduler says that of the pods alone.  ``priority_class`` is None where a PodGroup can have none.
     """
 
     meta: Meta
     min_count: int
-    priority_class: str
+    priority_class: str | None
     placed: bool
-    trouble: str
+    trouble: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,6 +289,16 @@ class ObservedPod:
     def incarnation(self) -> int:
         """How often the job had been restarted as a whole when the pod was made."""
         return self._number(naming.ANNOTATION_INCARNATION)
+
+    @property
+    def chosen_scheduler(self) -> str:
+        """The scheduler that was chosen for it when it was made, "" where the template or Kubernetes chose."""
+        return self.meta.annotations.get(naming.ANNOTATION_SCHEDULER, "")
+
+    @property
+    def replacement(self) -> int:
+        """How many lost pods of the job were counted when this one was made in place of one; 0 if it was not."""
+        return self._number(naming.ANNOTATION_REPLACEMENT)
 
     @property
     def surplus_since(self) -> int:

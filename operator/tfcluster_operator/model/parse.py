@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, get_args
 
-from tfcluster_operator.model import filters, ledger, naming
+from tfcluster_operator.model import filters, ledger, naming, places
 from tfcluster_operator.model.digests import digest
 from tfcluster_operator.model.fields import Fields, is_whole, shown
+from tfcluster_operator.model.gang_schedulers import KUBERNETES, GangScheduler, groups_of_template
 from tfcluster_operator.model.ledger import INTERNAL
 from tfcluster_operator.model.spec import (
     CHIEF,
     EVALUATOR,
     WORKER,
     CleanPodPolicy,
+    Colocation,
     Gang,
     IsolatedPorts,
     Isolation,
@@ -29,12 +31,14 @@ from tfcluster_operator.model.spec import (
     ResolverDelivery,
     RestartPolicy,
     RestartScope,
+    Spread,
     SuccessPolicy,
     SuccessTasks,
     TFCluster,
     TFConfigDelivery,
     UpdateStrategy,
     UpdateType,
+    WhenUnsatisfiable,
     main_container,
 )
 from tfcluster_resolver import contract
@@ -82,12 +86,18 @@ def has_resolver_delivered(body: Mapping[str, Any]) -> bool:
     return resolver["delivery"] != "None" if "delivery" in resolver else resolver.get("inject") is not False
 
 
-def parse(body: Mapping[str, Any], *, default_isolation: IsolationMode = "None") -> TFCluster:
+def parse(
+    body: Mapping[str, Any],
+    *,
+    default_isolation: IsolationMode = "None",
+    gang_scheduler: GangScheduler = KUBERNETES,
+) -> TFCluster:
     """Read a TFCluster from its API object.
 
     Args:
         body: the object as the API server gave it.
         default_isolation: the mode of a cluster whose spec names none, and that no operator has seen before.
+        gang_scheduler: who finds the places of a gang.
 
     Returns:
         The cluster as values.
@@ -98,7 +108,8 @@ def parse(body: Mapping[str, Any], *, default_isolation: IsolationMode = "None")
     """
     problems: list[str] = []
     spec, status = Fields(body.get("spec"), "spec", problems), body.get("status") or {}
-    cluster = _cluster(body["metadata"], spec, status, _isolation(spec.inner("isolation"), status, default_isolation))
+    isolation = _isolation(spec.inner("isolation"), status, default_isolation)
+    cluster = _cluster(body["metadata"], spec, status, isolation, gang_scheduler)
     if not problems:
         by_name = {job.name: job for job in cluster.jobs}
         for job in cluster.jobs:
@@ -108,6 +119,8 @@ def parse(body: Mapping[str, Any], *, default_isolation: IsolationMode = "None")
         problems.extend(_excesses(cluster))
         problems.extend(_own_tf_configs(cluster))
         problems.extend(_gang_problems(cluster, by_name))
+        for job in cluster.jobs:
+            problems.extend(places.problems(job))
         if not cluster.jobs:
             problems.append("spec.jobs: declare at least one job")
     if problems:
@@ -115,7 +128,13 @@ def parse(body: Mapping[str, Any], *, default_isolation: IsolationMode = "None")
     return cluster
 
 
-def _cluster(metadata: Mapping[str, Any], spec: Fields, status: Mapping[str, Any], isolation: Isolation) -> TFCluster:
+def _cluster(
+    metadata: Mapping[str, Any],
+    spec: Fields,
+    status: Mapping[str, Any],
+    isolation: Isolation,
+    gang_scheduler: GangScheduler,
+) -> TFCluster:
     port, domain = spec.number("port", DEFAULT_PORT, least=1, most=_LAST_PORT), spec.text("clusterDomain")
     resolver, update = spec.inner("resolver"), spec.inner("updateStrategy")
     # NB: an older CRD spells it inject.
@@ -125,9 +144,21 @@ def _cluster(metadata: Mapping[str, Any], spec: Fields, status: Mapping[str, Any
     kept = None
     if spec.raw.get("failedPodsHistoryLimit") is not None:
         kept = spec.number("failedPodsHistoryLimit", DEFAULT_KEPT, most=MOST_KEPT)
+    named, scheduling = sorted(_named_jobs(spec.inner("jobs")), key=lambda one: one[0]), spec.inner("scheduling")
+    near, apart = _colocations(scheduling, dict(named)), _spreads(scheduling, dict(named))
     jobs = tuple(
-        _job(name, job, port=port, domain=domain, inject=inject, tf_config=tf_config, kept=kept)
-        for name, job in sorted(_named_jobs(spec.inner("jobs")))
+        _job(
+            name,
+            job,
+            port=port,
+            domain=domain,
+            inject=inject,
+            tf_config=tf_config,
+            kept=kept,
+            colocation=near.get(name),
+            spread=apart.get(name, ()),
+        )
+        for name, job in named
     )
     known, generation = ledger.read(status), int(metadata.get("generation", 1))
     gave_up = known.gave_up.message if known.gave_up is not None and known.gave_up.generation == generation else ""
@@ -154,7 +185,7 @@ def _cluster(metadata: Mapping[str, Any], spec: Fields, status: Mapping[str, Any
         inject=inject,
         tf_config=tf_config,
         isolation=isolation,
-        gang=_gang(spec.inner("scheduling")),
+        gang=_gang(scheduling, gang_scheduler),
         queue=_label(metadata, naming.LABEL_QUEUE),
         priority_class=_label(metadata, naming.LABEL_PRIORITY),
         regrants=known.regrants,
@@ -168,7 +199,7 @@ def _label(metadata: Mapping[str, Any], name: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _gang(scheduling: Fields) -> Gang | None:
+def _gang(scheduling: Fields, scheduler: GangScheduler) -> Gang | None:
     if scheduling.raw.get("gang") is None:
         return None
     gang = scheduling.inner("gang")
@@ -177,7 +208,53 @@ def _gang(scheduling: Fields) -> Gang | None:
         min_tasks={name: least.number(name, 0, most=MOST_TASKS) for name in least.raw},
         timeout=gang.count("timeoutSeconds"),
         on_timeout=gang.one_of(OnTimeout, "onTimeout", "Fail"),
+        scheduler=scheduler,
     )
+
+
+def _colocations(scheduling: Fields, declared: Collection[str]) -> dict[str, Colocation]:
+    if scheduling.raw.get("colocate") is None:
+        return {}
+    colocate = scheduling.inner("colocate")
+    colocation = Colocation(_topology_key(colocate), _when_unsatisfiable(colocate))
+    return dict.fromkeys(_named(colocate, declared), colocation)
+
+
+def _spreads(scheduling: Fields, declared: Collection[str]) -> dict[str, tuple[Spread, ...]]:
+    found: dict[str, list[Spread]] = {}
+    for one in scheduling.elements("spread"):
+        spread = Spread(_topology_key(one), one.number("maxSkew", 1, least=1), _when_unsatisfiable(one))
+        for name in _named(one, declared):
+            others = found.setdefault(name, [])
+            # NB: the API server would refuse every pod with two such rules.
+            if any(
+                (other.topology_key, other.when_unsatisfiable) == (spread.topology_key, spread.when_unsatisfiable)
+                for other in others
+            ):
+                told = f"with topologyKey {spread.topology_key} and whenUnsatisfiable {spread.when_unsatisfiable}"
+                one.problem("", f"job {name} has another rule {told}: remove one of the two")
+            others.append(spread)
+    return {name: tuple(sorted(some, key=lambda one: one.topology_key)) for name, some in found.items()}
+
+
+def _named(chosen: Fields, declared: Collection[str]) -> Sequence[str]:
+    """Give the jobs that are named, all where none is."""
+    for name in (names := chosen.texts("jobs")):
+        if name not in declared:
+            chosen.problem("jobs", f"{shown(name)} is not declared")
+    return names or sorted(declared)
+
+
+def _topology_key(chosen: Fields) -> str:
+    key = chosen.text("topologyKey")
+    if not key:
+        chosen.problem("topologyKey", "name the label of nodes that tells their domain, such as kubernetes.io/hostname")
+    return key
+
+
+def _when_unsatisfiable(chosen: Fields) -> WhenUnsatisfiable:
+    value: WhenUnsatisfiable = chosen.one_of(WhenUnsatisfiable, "whenUnsatisfiable", "DoNotSchedule")
+    return value
 
 
 def _isolation(isolation: Fields, status: Mapping[str, Any], default: IsolationMode) -> Isolation:
@@ -214,7 +291,18 @@ def _named_jobs(jobs: Fields) -> Iterator[tuple[str, Fields]]:
             jobs.problem("", f"{shown(name)} cannot name a job: {words}")
 
 
-def _job(name: str, job: Fields, *, port: int, domain: str, inject: bool, tf_config: bool, kept: int | None) -> Job:
+def _job(
+    name: str,
+    job: Fields,
+    *,
+    port: int,
+    domain: str,
+    inject: bool,
+    tf_config: bool,
+    kept: int | None,
+    colocation: Colocation | None,
+    spread: tuple[Spread, ...],
+) -> Job:
     replicas = job.number("replicas", 1)
     own_port = job.number("port", port, least=1, most=_LAST_PORT)
     template = job.inner("template")
@@ -225,6 +313,7 @@ def _job(name: str, job: Fields, *, port: int, domain: str, inject: bool, tf_con
     made_from = [template.raw, own_port, domain, *([] if inject else ["inject: false"])]
     # NB: that TF_CONFIG is set, never what it says: a resize replaces no pod.
     made_from += ["tfConfig: Environment"] if tf_config else []
+    made_from += places.made_from(colocation, spread)
     return Job(
         name=name,
         replicas=replicas,
@@ -240,6 +329,8 @@ def _job(name: str, job: Fields, *, port: int, domain: str, inject: bool, tf_con
         drain_seconds=job.number("drainSeconds", 0),
         history_limit=kept,
         min_available=_tasks_or_share(job.inner("disruptionBudget"), "minAvailable"),
+        colocation=colocation,
+        spread=spread,
     )
 
 
@@ -268,6 +359,12 @@ def _check_template(template: Fields) -> None:
         words = about.inner(group)
         for key in words.raw:
             words.text(key)
+    near = spec.inner("affinity").inner("podAffinity")
+    for kind in ("requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution"):
+        near.sequence(kind)
+    for rule in spec.elements("topologySpreadConstraints"):
+        rule.text("topologyKey")
+        rule.text("whenUnsatisfiable")
     for volume in spec.elements("volumes"):
         volume.text("name")
         volume.inner("configMap").text("name")
@@ -364,14 +461,14 @@ def _gang_problems(cluster: TFCluster, jobs: Mapping[str, Job]) -> Iterator[str]
         if name not in jobs:
             yield f"spec.scheduling.gang.minTasks: {shown(name)} is not declared"
     for job in cluster.jobs:
-        if cluster.gang.least(job) and job.own_group():
+        for field, _ in groups_of_template(job.template) if cluster.gang.least(job) else ():
             yield (
-                f"spec.jobs.{job.name}.template.spec.schedulingGroup: spec.scheduling.gang makes the PodGroups: remove "
+                f"spec.jobs.{job.name}.template.{field}: spec.scheduling.gang makes the PodGroups: remove "
                 "one of the two, or set minTasks of the job to 0"
             )
     # NB: the scheduler refuses a group of pods of several priorities, or that several schedulers look after.
     members = [job for job in cluster.jobs if cluster.gang.least(job) and not job.start_after]
-    for field, default in (("priorityClassName", ""), ("schedulerName", _DEFAULT_SCHEDULER)):
+    for field, default in (("priorityClassName", ""), ("schedulerName", cluster.gang.scheduler.default_name)):
         found = {job.of_template(field) or default: job.name for job in members}
         if len(found) > 1:
             told = ", ".join(f"{shown(value)} in {job}" for value, job in sorted(found.items()))
@@ -379,10 +476,6 @@ def _gang_problems(cluster: TFCluster, jobs: Mapping[str, Job]) -> Iterator[str]
                 "spec.scheduling.gang: its tasks get their places together, so that their templates must have the "
                 f"same {field} ({told}): write one, or set minTasks of a job to 0"
             )
-
-
-#: The scheduler of a pod that names none.
-_DEFAULT_SCHEDULER: Final = "default-scheduler"
 
 
 def _circles(jobs: Mapping[str, Job]) -> Iterator[str]:

@@ -37,6 +37,7 @@ from tfcluster_operator.model.roster import Roster
 from tfcluster_operator.model.stock import seconds_until_forgiven
 from tfcluster_operator.model.story import Story, object_gate
 from tfcluster_operator.model.tasks import plan_job
+from tfcluster_operator.model.turns import Turns, at_once
 
 
 def plan(
@@ -54,6 +55,13 @@ def plan(
     Returns:
         The plan: no groups when all is as declared.
     """
+    return at_once(plan_in_turns(roster, ledger, wanted, now, holds=holds))
+
+
+def plan_in_turns(
+    roster: Roster, ledger: Ledger, wanted: tuple[views.JobViews, ...], now: float, *, holds: Holds | None = None
+) -> Turns[Plan]:
+    """Decide as :func:`plan` does, and pause now and then."""
     story = Story(holds or Holds(), now)
     left = deadline.seconds_left(roster.cluster, ledger, now)
     if left is not None and left > 0:
@@ -66,7 +74,7 @@ def plan(
     if ledger.verdict is not None:
         _plan_the_end(roster, story, expired=left is not None and left <= 0)
     else:
-        _plan_the_life(roster, ledger, wanted, now, story)
+        yield from _plan_the_life(roster, ledger, wanted, now, story)
     return Plan(
         groups=tuple(story.groups()),
         findings=tuple(story.findings),
@@ -77,7 +85,7 @@ def plan(
 
 def _plan_the_life(
     roster: Roster, ledger: Ledger, wanted: tuple[views.JobViews, ...], now: float, story: Story
-) -> None:
+) -> Turns[None]:
     plan_service(roster, story)
     plan_policies(roster, story)
     plan_budgets(roster, story)
@@ -97,7 +105,7 @@ def _plan_the_life(
             _plan_surplus_pod(roster, pod, now, story)
         for job_views in wanted:
             plan_tf_config(job_views, story)
-            plan_job(roster, job_views, gangs, ledger, now, story)
+            yield from plan_job(roster, job_views, gangs, ledger, now, story)
         if (left := seconds_until_forgiven(roster, ledger, now)) is not None:
             story.wake_after.append(left)
     plan_history(roster, story)

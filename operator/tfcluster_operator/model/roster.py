@@ -26,11 +26,13 @@ from tfcluster_operator.model.observed import (
     ObservedService,
     ObservedWorkload,
 )
+from tfcluster_operator.model.places import colocated
 from tfcluster_operator.model.policies.ending import Ending, ending_of
 from tfcluster_operator.model.queueing import Standing, Turn, is_at_work, stand
 from tfcluster_operator.model.resolver_copies import is_genuine
 from tfcluster_operator.model.spec import Job, Task, TFCluster
 from tfcluster_operator.model.succession import Succession, is_kept, succession_of
+from tfcluster_operator.model.turns import AT_ONCE, Turns, at_once
 
 #: What follows the name of a cluster in the name of the copy of the resolver that an older operator made for it alone.
 _OF_THE_RESOLVER: Final = ".resolver-"
@@ -77,7 +79,8 @@ class Place(NamedTuple):
 
     ``ending`` is how our pod's program ended, None while it runs or where its end says nothing.  ``outdated`` says that
     our pod was made from another template than the present one.  ``kept`` are pods of the task that have failed and are
-    its pods no longer, the oldest first: only their logs are of use.
+    its pods no longer, the oldest first: only their logs are of use.  ``settled`` says that our pod is at work and that
+    nothing about it alone asks for anything: what still may are its view and its incarnation.
     """
 
     task: Task
@@ -87,6 +90,7 @@ class Place(NamedTuple):
     ending: Ending | None = None
     outdated: bool = False
     kept: tuple[ObservedPod, ...] = ()
+    settled: bool = False
 
     @property
     def own(self) -> ObservedPod | None:
@@ -230,26 +234,40 @@ def call_roll(
             is not classified again.
         standing: how the cluster stands in its queue, where that was found out before and must not change meanwhile.
     """
+    return at_once(roll_in_turns(cluster, observed, resolver=resolver, before=before, standing=standing))
+
+
+def roll_in_turns(
+    cluster: TFCluster,
+    observed: Observed,
+    *,
+    resolver: str = "",
+    before: Roster | None = None,
+    standing: Standing | None = None,
+) -> Turns[Roster]:
+    """Classify everything as :func:`call_roll` does, and pause now and then."""
     declared, standing = cluster, standing or stand(cluster, observed)
     cluster = standing.cluster
-    later = _later_pods(observed)
-    places = {
-        job.name: tuple(_places(cluster, job, observed, later, _places_before(before, cluster, job)))
-        for job in cluster.jobs
-    }
+    later = _later_pods(cluster, observed)
+    places = {}
+    for job in cluster.jobs:
+        places[job.name] = yield from _places(cluster, job, observed, later, _places_before(before, cluster, job))
+    yield
     with_places = {place.name for of_job in places.values() for place in of_job}
-    kept = {pod.meta.name for of_job in places.values() for place in of_job for pod in place.kept}
+    kept = {pod.meta.name for of_job in places.values() for place in of_job if place.kept for pod in place.kept}
     surplus, leaving, mounted, uids = [], [], set(), set()
     for name, pod in observed.pods.items():
-        ours, terminating = pod.meta.owner_uid == cluster.uid, pod.meta.terminating
+        meta = pod.meta
+        ours = meta.owner_uid == cluster.uid
         # NB: a kept pod mounts nothing any more, and its failure is counted and need not be remembered.
         if ours and name not in kept:
-            uids.add(pod.meta.uid)
+            uids.add(meta.uid)
             mounted.add(pod.resolver)
-            if not terminating and name not in with_places:
+            if name not in with_places and not meta.terminating:
                 surplus.append(pod)
-        if terminating and (ours or holder_of(cluster, pod) is Holder.PREDECESSOR):
+        if meta.terminating and (ours or holder_of(cluster, pod) is Holder.PREDECESSOR):
             leaving.append(pod)
+    yield
     service = _hold(cluster, naming.service_name(cluster.name), observed.services)
     views = {
         job.name: _hold(cluster, naming.view_name(cluster.name, job.name), observed.config_maps) for job in cluster.jobs
@@ -318,13 +336,15 @@ def holder_of(cluster: TFCluster, child: Child) -> Holder:
     return Holder.FOREIGN
 
 
-def _later_pods(observed: Observed) -> Mapping[str, Sequence[ObservedPod]]:
+def _later_pods(cluster: TFCluster, observed: Observed) -> Mapping[str, Sequence[ObservedPod]]:
     """Give the pods of tasks that have had one before, by the name of the task's first pod."""
     later = defaultdict(list)
-    for name, pod in observed.pods.items():
+    firsts: set[str] = set()
+    firsts.update(*(naming.first_pod_names(cluster.name, job.name, job.replicas) for job in cluster.jobs))
+    for name in observed.pods.keys() - firsts:
         first, number = naming.first_pod_name(name)
         if number:
-            later[first].append(pod)
+            later[first].append(observed.pods[name])
     return later
 
 
@@ -341,14 +361,30 @@ def _places(
     observed: Observed,
     later: Mapping[str, Sequence[ObservedPod]],
     before: Sequence[Place],
-) -> Iterator[Place]:
+) -> Turns[tuple[Place, ...]]:
+    places = []
     pods = observed.pods
+    labels = {**naming.job_labels(cluster.name, job.name), **colocated(cluster, job)}
     for index, first in enumerate(naming.first_pod_names(cluster.name, job.name, job.replicas)):
+        if index % AT_ONCE == AT_ONCE - 1:
+            yield
         pod, known = pods.get(first), before[index] if before else None
         if known is not None and known.pod is pod and known.name == first and not known.kept and first not in later:
-            yield known
+            places.append(known)
         else:
-            yield _place(cluster, Task(job, index), first, pods, later.get(first, ()))
+            place = _place(cluster, Task(job, index), first, pods, later.get(first, ()))
+            places.append(place._replace(settled=True) if _is_settled(place, labels) else place)
+    return tuple(places)
+
+
+def _is_settled(place: Place, labels: Mapping[str, str]) -> bool:
+    pod = place.pod
+    if pod is None or place.stage not in _AT_WORK or place.outdated or pod.edited or pod.surplus_since:
+        return False
+    has, has_place = pod.meta.labels, pod.node or pod.phase != "Pending"
+    if not has_place or naming.LABEL_KEPT in has or has.get(naming.LABEL_TASK_INDEX) != str(place.task.index):
+        return False
+    return has.items() >= labels.items()
 
 
 def _place(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from tfcluster_operator.model import naming
+from tfcluster_operator.model.gang_schedulers import KUBERNETES, GangScheduler, groups_of_template
 
 #: TensorFlow's rule: an evaluator sees the cluster and is not in it.
 EVALUATOR: Final = "evaluator"
@@ -33,6 +34,8 @@ IsolationMode = Literal["None", "Cluster", "DeviceFilters"]
 IsolatedPorts = Literal["Task", "All"]
 #: What an edit of a template does to the pods that there are.
 UpdateType = Literal["Recreate", "RollingUpdate", "OnDelete"]
+#: Whether a task without a node that suits it waits, or takes another.
+WhenUnsatisfiable = Literal["DoNotSchedule", "ScheduleAnyway"]
 #: What becomes of a cluster whose gang finds no places in time.
 OnTimeout = Literal["Fail", "Suspend"]
 
@@ -54,6 +57,26 @@ class Placement:
 
 
 @dataclass(frozen=True, slots=True)
+class Colocation:
+    """That a job's tasks run in one topology domain with those of each other job that has the same.
+
+    ``topology_key`` is the label of nodes whose value tells their domain.
+    """
+
+    topology_key: str
+    when_unsatisfiable: WhenUnsatisfiable = "DoNotSchedule"
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """That a job's tasks are spread over topology domains: one has at most ``max_skew`` more of them than another."""
+
+    topology_key: str
+    max_skew: int = 1
+    when_unsatisfiable: WhenUnsatisfiable = "DoNotSchedule"
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """One job: a named role of TensorFlow and how many tasks play it.
 
@@ -63,6 +86,7 @@ class Job:
     stays after the smaller view was published.  ``history_limit`` is how many failed pods of each task are kept for
     their logs.  ``min_available`` is how many tasks, a number or a share such as ``50%``, an eviction must leave at
     work; None leaves evictions free.  ``placements`` are where its queue lets its tasks run, none without a queue.
+    ``colocation`` and ``spread`` say where they run relative to other tasks.
     """
 
     name: str
@@ -80,6 +104,8 @@ class Job:
     history_limit: int = 1
     min_available: int | str | None = None
     placements: tuple[Placement, ...] = ()
+    colocation: Colocation | None = None
+    spread: tuple[Spread, ...] = ()
 
     def placement_of(self, index: int) -> Placement | None:
         """Tell where a queue lets a task run; None where it says nothing."""
@@ -93,9 +119,9 @@ class Job:
         """Give the text of a field in the template's spec, "" where it is left out."""
         return str((self.template.get("spec") or {}).get(field) or "")
 
-    def own_group(self) -> str:
-        """Name the PodGroup that the template puts the pods in, "" if none."""
-        return str(((self.template.get("spec") or {}).get("schedulingGroup") or {}).get("podGroupName") or "")
+    def own_groups(self) -> frozenset[str]:
+        """Name the PodGroups, of whatever scheduler, that the template puts the pods in."""
+        return frozenset(group for _, group in groups_of_template(self.template))
 
     def limits(self) -> dict[str, int]:
         """Count the extended resources that one pod asks for: a device plugin grants them whole or not at all."""
@@ -169,12 +195,13 @@ class Gang:
     """Which tasks have their places together or not at all: of each job the first ``min_tasks``, else all of them.
 
     ``timeout`` is for how many seconds they may wait for these places, None without a limit; ``on_timeout`` says what
-    comes then.
+    comes then.  ``scheduler`` is who finds the places, as the operator is set up.
     """
 
     min_tasks: Mapping[str, int] = field(default_factory=dict)
     timeout: int | None = None
     on_timeout: OnTimeout = "Fail"
+    scheduler: GangScheduler = KUBERNETES
 
     def least(self, job: Job) -> int:
         """Tell how many tasks of a job belong to the gang; an evaluator looks on, so that nobody waits for it."""
@@ -223,6 +250,12 @@ class TFCluster:
     def edition(self) -> int:
         """The number of the membership: it grows with each edit, and with each change by the queue."""
         return self.generation + self.regrants
+
+    def chosen_scheduler(self, job: Job) -> str:
+        """Tell which scheduler the operator chooses for a job's pods; "" where the template or Kubernetes does."""
+        if self.gang is None or job.of_template("schedulerName"):
+            return ""
+        return self.gang.scheduler.name
 
     def job(self, name: str) -> Job | None:
         """Give the job of this name."""

@@ -16,6 +16,7 @@ from tfcluster_operator.model.ledger import INTERNAL, Ledger, cluster_fields, in
 from tfcluster_operator.model.policies.ending import Ending
 from tfcluster_operator.model.roster import Roster
 from tfcluster_operator.model.spec import Job, TFCluster
+from tfcluster_operator.model.turns import Turns, at_once
 from tfcluster_resolver import contract
 
 _WAITING_SINCE: Final = "waitingSince"
@@ -46,16 +47,32 @@ def status_of(
     Returns:
         The status object; writing it is needed only where it differs from the one that the cluster has.
     """
+    return at_once(status_in_turns(roster, ledger, wanted, findings, now, changed=changed))
+
+
+def status_in_turns(
+    roster: Roster,
+    ledger: Ledger,
+    wanted: tuple[views.JobViews, ...],
+    findings: Sequence[Finding],
+    now: float,
+    *,
+    changed: Mapping[str, str] | None = None,
+) -> Turns[dict[str, Any]]:
+    """Work out the status as :func:`status_of` does, and pause now and then."""
     cluster = roster.cluster
     jobs = {job.name: _job_status(roster, job, ledger) for job in cluster.jobs}
+    yield
     gating = [jobs[job.name] for job in conditions.gating_jobs(cluster)]
     counts = conditions.Counts(*(sum(status[name] for status in gating) for name in ("desired", "ready", "succeeded")))
+    published = conditions.published(roster, ledger, wanted)
+    yield
     said = (
         conditions.ready(roster, ledger, findings, counts),
         conditions.suspended(roster, ledger),
         *conditions.ended(cluster, ledger),
         conditions.stalled(cluster, ledger),
-        conditions.published(roster, ledger, wanted),
+        published,
         conditions.up_to_date(roster, ledger, changed or {}),
         conditions.conflict(findings),
     )
@@ -87,6 +104,12 @@ def is_starting(status: Mapping[str, Any]) -> bool:
     """Tell whether a status says no more than that tasks are not ready yet: nothing that people must know at once."""
     reason: str = conditions.by_type(status)["Ready"]["reason"]
     return reason == reasons.TASKS_NOT_READY
+
+
+def was_ready(known: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
+    """Tell whether a cluster was ready when it was reported on last, and is of the same generation still."""
+    before = conditions.by_type(known).get("Ready", {})
+    return before.get("status") == "True" and known.get("observedGeneration") == status["observedGeneration"]
 
 
 def _waiting(cluster: TFCluster, ledger: Ledger, findings: Sequence[Finding], now: float) -> dict[str, str]:
@@ -144,11 +167,11 @@ def _job_status(roster: Roster, job: Job, ledger: Ledger) -> dict[str, Any]:
     limits = job.limits()
     created = ready = failed = 0
     for place in places:
-        pod = place.staying
+        pod = place.pod if place.settled else place.staying
         if pod is None:
             continue
         created += 1
-        ready += pod.serving
+        ready += place.serving or pod.serving
         failed += place.ending is Ending.FAILED
         if limits and pod.phase == "Running":
             for resource, count in {**limits, **(pod.devices or {})}.items():

@@ -24,6 +24,9 @@ from tfcluster_operator.model.queueing import Turn
 from tfcluster_operator.model.roster import Place, Roster, Stage
 from tfcluster_operator.model.spec import Job, Task, TFCluster
 
+#: So many losses at most a replacement may tell of that the status does not count.
+_MOST_UNCOUNTED: Final = 10_000
+
 _Failure = tuple[float, Task, ObservedPod]
 
 
@@ -145,6 +148,10 @@ class _Taking:
         self.failing = {i: of for i, of in record.failing.items() if i < job.replicas}
         self.lost = {i: of for i, of in record.lost.items() if i < job.replicas}
         self.replaced = record.replaced
+        #: How many losses the newest of the uncounted replacements tells of, which may have come more than once.
+        self.told = 0
+        #: NB: an annotation is anybody's to write, and no operator puts off so many counts.
+        self._believed = record.replaced + _MOST_UNCOUNTED
 
     def look_at(self, place: Place, now: float) -> None:
         """Enter what one task's pod tells."""
@@ -156,6 +163,11 @@ class _Taking:
             return
         if pod.incarnation != self._record.incarnation:
             return
+        # NB: the status says still that the task has its pod, and does not count the loss of it: the operator that made
+        # this one crashed before it wrote that down.
+        if index in self._record.started and self._record.replaced < pod.replacement <= self._believed:
+            self.replaced += 1
+            self.told = max(self.told, pod.replacement)
         counted = pod.meta.uid in self._record.counted
         if place.ending is Ending.SUCCEEDED and self.job.restart_policy != "Always":
             self.completed.add(index)
@@ -176,12 +188,20 @@ class _Taking:
             self.replaced += 1
 
 
+def _is_counted(place: Place, record: JobRecord) -> bool:
+    """Tell whether the loss in whose place a pod came is counted, if there was one."""
+    return place.pod is None or place.pod.replacement <= record.replaced
+
+
 def _take_in(roster: Roster, job: Job, ledger: Ledger, failures: list[_Failure], now: float) -> Ledger:
     """Enter what one job's pods tell; the failures that are not counted yet are added to ``failures``."""
     record = ledger.of(job.name)
     taking = _Taking(job, record, failures)
+    goes_on = taking.started - taking.failing.keys() - taking.lost.keys()
     for place in roster.of(job):
-        taking.look_at(place, now)
+        # NB: of a pod at work that is known there is nothing to enter, and nearly all of thousands are so.
+        if not (place.settled and place.task.index in goes_on and _is_counted(place, record)):
+            taking.look_at(place, now)
     completed = taking.completed
     return ledger.with_job(
         job.name,
@@ -191,7 +211,7 @@ def _take_in(roster: Roster, job: Job, ledger: Ledger, failures: list[_Failure],
         counted=record.counted & roster.uids,
         failing={index: of for index, of in taking.failing.items() if index not in completed},
         lost={index: of for index, of in taking.lost.items() if index not in completed},
-        replaced=taking.replaced,
+        replaced=max(taking.replaced, taking.told),
     )
 
 
@@ -211,6 +231,35 @@ def seconds_until_forgiven(roster: Roster, ledger: Ledger, now: float) -> float 
         if place.serving and (of := failing.get(place.task.index)) is not None
     ]
     return max(0.0, min(waits)) if waits and ledger.verdict is None else None
+
+
+def must_be_written_first(
+    roster: Roster, known: Ledger, written: Ledger, planned: Iterable[Action], now: float
+) -> bool:
+    """Tell whether the ledger must be in the status before a plan is carried out.
+
+    A task whose pod has vanished gets its new pod at once.  Until the status counts the loss, what exists tells of it:
+    at first there is no pod where the status says that there is one, then the new pod has an annotation.
+
+    Args:
+        roster: what exists.
+        known: the ledger that the plan was made with.
+        written: what the API server has of it.
+        planned: the actions that are about to be carried out.
+        now: the time, in seconds since the epoch.
+    """
+    if known.holds_evidence(written):
+        return True
+    if not known.counts_more_than(written):
+        return False
+    if any(isinstance(one, Delete) and one.kind == "Pod" for one in planned) or any(
+        lost.pod and written.of(name).lost.get(index) != lost
+        for name, record in known.jobs.items()
+        for index, lost in record.lost.items()
+    ):
+        return True  # what is left of a lost pod, or the annotation of a new one, is about to go
+    found_again = take_stock(roster, written, now)
+    return known.counts_more_than(found_again)
 
 
 def enter_deletions(roster: Roster, ledger: Ledger, planned: Iterable[Action]) -> Ledger:

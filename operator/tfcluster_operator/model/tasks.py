@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from tfcluster_operator.model import drift, history, ledger, naming, reasons
+from tfcluster_operator.model import drift, history, ledger, naming, places, reasons
 from tfcluster_operator.model.actions import EVIDENCE, MOST_STEPS, CreatePod, Delete, Finding, Gate, Patch, TryPod
 from tfcluster_operator.model.foundations import obstacle, policy_gate
 from tfcluster_operator.model.gangs import Gang, awaited, is_member, name_for
@@ -28,6 +28,7 @@ from tfcluster_operator.model.story import (
     views_gate,
 )
 from tfcluster_operator.model.succession import name_after
+from tfcluster_operator.model.turns import AT_ONCE, Turns
 from tfcluster_operator.model.views import JobViews
 
 
@@ -47,15 +48,15 @@ class _Case(NamedTuple):
     story: Story
 
 
-def plan_job(  # noqa: PLR0917 - the six are one case; a class for them would be read once
+def plan_job(  # noqa: C901, PLR0917 - a branch for each stage; the six are one case, a class would be read once
     roster: Roster,
     job_views: JobViews,
     gangs: Mapping[str, Gang],
     known: ledger.Ledger,
     now: float,
     story: Story,
-) -> None:
-    """Decide what to do for each task of a job.
+) -> Turns[None]:
+    """Decide what to do for each task of a job, and pause now and then.
 
     Args:
         roster: what exists.
@@ -66,16 +67,18 @@ def plan_job(  # noqa: PLR0917 - the six are one case; a class for them would be
         story: where steps, findings and times are noted.
     """
     job, record = job_views.job, known.of(job_views.job.name)
-    chosen = rollout.to_replace(roster.cluster, rollout.rollout_of(roster, job))
-    to_replace = frozenset(pod.meta.uid for pod in chosen)
-    if (outdated := next((place for place in roster.of(job) if place.pod in chosen), None)) is not None:
-        view = _view_for(roster, job_views, outdated.task.index)
-        trial = TryPod(outdated.task, outdated.name, reasons.TEMPLATE_CHANGED, view)
-        story.do("tell", trial, gate=template_gate(job.name), needs=(tf_config_gate(job.name),))
-    labels, last = naming.job_labels(roster.cluster.name, job.name), known.last_restart
+    to_replace = _roll_out(roster, job_views, story)
+    older, last = naming.job_labels(roster.cluster.name, job.name), known.last_restart
+    # NB: a pod of an older edit may be in another domain, and must not draw the new ones there.
+    newest = {**older, **places.colocated(roster.cluster, job)}
     gang = gangs.get(name_for(roster.cluster, job, known))
     missing = []
-    for place in roster.of(job):
+    for number, place in enumerate(roster.of(job), start=1):
+        if number % AT_ONCE == 0:
+            yield
+        if place.settled and _is_as_told(place, record, job_views):
+            continue
+        labels = older if place.outdated else newest
         if place.stage is Stage.COMPLETED:
             if (ended := place.staying) is not None:
                 case = _Case(roster, place, ended, record, last, job_views, labels, to_replace, gang, now, story)
@@ -91,6 +94,26 @@ def plan_job(  # noqa: PLR0917 - the six are one case; a class for them would be
             next((policy for policy in _POLICIES if policy(case)), None)
     if may_start := _whom_no_gang_holds_up(roster, gangs, missing):
         _plan_missing(roster, job_views, may_start, gang, known, now, story)
+
+
+def _roll_out(roster: Roster, job_views: JobViews, story: Story) -> frozenset[str]:
+    """Choose the outdated pods that are replaced now, by their UIDs, and plan to try what one of them is to become."""
+    job = job_views.job
+    chosen = rollout.to_replace(roster.cluster, rollout.rollout_of(roster, job))
+    # NB: without the first question thousands of places are looked through for nothing.
+    if chosen and (outdated := next((place for place in roster.of(job) if place.pod in chosen), None)) is not None:
+        view = _view_for(roster, job_views, outdated.task.index)
+        trial = TryPod(outdated.task, outdated.name, reasons.TEMPLATE_CHANGED, view)
+        story.do("tell", trial, gate=template_gate(job.name), needs=(tf_config_gate(job.name),))
+    return frozenset(pod.meta.uid for pod in chosen)
+
+
+def _is_as_told(place: Place, record: ledger.JobRecord, job_views: JobViews) -> bool:
+    """Tell whether a settled pod is of the present incarnation and was told of its view: no policy would speak then."""
+    pod = place.pod
+    return (
+        pod is not None and pod.told == job_views.told_for(place.task.index) and pod.incarnation == record.incarnation
+    )
 
 
 def _whom_no_gang_holds_up(roster: Roster, gangs: Mapping[str, Gang], missing: list[Place]) -> list[Place]:
@@ -144,6 +167,7 @@ def _plan_missing(  # noqa: PLR0917 - the seven are one case; a class for them w
             attempt=0 if lost is None else lost.attempt,
             reason=reasons.POD_FAILED if failing is not None else why,
             incarnation=record.incarnation,
+            replacement=0 if lost is None else record.replaced,
             group=joins,
             view=_view_for(roster, job_views, index),
         )
@@ -222,11 +246,15 @@ def _replace_a_pod_that_waits_with_others(case: _Case) -> bool:
         return False
     gang = case.gang if is_member(case.roster.cluster, case.place) else None
     to_join = _group_to_join(gang)
+    chosen = case.roster.cluster.chosen_scheduler(case.place.task.job)
+    # NB: what was chosen, not what the pod has: admission may send all pods to a scheduler of its own.
+    if pod.chosen_scheduler != chosen:
+        return _delete(case, reasons.GANG_CHANGED, *_what_a_member_needs(to_join), toward=chosen)
     if gang is not None and gang.leaving and to_join and pod.group == to_join:
         # NB: a finalizer keeps the PodGroup as long as a pod waits with it, and with a leaving one none gets a place.
         return _delete(case, reasons.GANG_CHANGED, toward=to_join)
     # NB: its own template may put it in a group, and the gang may have found its places a moment ago.
-    known = {to_join, case.place.task.job.own_group(), gang.name if gang is not None else ""}
+    known = {to_join, *case.place.task.job.own_groups(), gang.name if gang is not None else ""}
     if pod.group in known and (pod.group or not to_join):
         return False
     return _delete(case, reasons.GANG_CHANGED, *_what_a_member_needs(to_join), toward=to_join)

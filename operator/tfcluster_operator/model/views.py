@@ -12,7 +12,7 @@ further (:attr:`TFCluster.edition`).
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -23,6 +23,7 @@ from tfcluster_operator.model.observed import ObservedConfigMap, ObservedFile
 from tfcluster_operator.model.roster import Roster
 from tfcluster_operator.model.spec import CHIEF, EVALUATOR, Job, Task, TFCluster
 from tfcluster_operator.model.tf_config import largest_of
+from tfcluster_operator.model.turns import Turns, at_once
 from tfcluster_operator.model.view_files import ViewFile, build_file, membership_digest
 from tfcluster_resolver import contract
 
@@ -51,7 +52,7 @@ class JobViews:
 
     def told_for(self, index: int) -> str:
         """Give what a task's pod is told of the file that it reads; "" where there is none."""
-        file = self._file_for(index)
+        file = self.files.get(contract.VIEW_FILE) if len(self.files) == 1 else self._file_for(index)
         return "" if file is None else file.told
 
     def text_for(self, index: int) -> str:
@@ -88,16 +89,10 @@ def views_of(roster: Roster, before: Views | None = None) -> Views:
     Returns:
         The wanted ConfigMaps, in the order of the jobs.
     """
-    building = views_in_turns(roster, before)
-    while True:
-        try:
-            next(building)
-        except StopIteration as over:
-            views: Views = over.value
-            return views
+    return at_once(views_in_turns(roster, before))
 
 
-def views_in_turns(roster: Roster, before: Views | None = None) -> Generator[None, None, Views]:
+def views_in_turns(roster: Roster, before: Views | None = None) -> Turns[Views]:
     """Work out the views as :func:`views_of` does, and pause after each job: those of a large cluster take a while."""
     cluster = roster.cluster
     healthy = {job.name: _differing_devices(job, roster) for job in cluster.jobs}

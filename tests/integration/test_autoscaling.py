@@ -1,0 +1,275 @@
+"""Autoscaling a job that the installation has chosen: Kubernetes' own HorizontalPodAutoscaler scales it by metrics.
+
+The metrics are objects of a stored kind in the place where metrics-server serves them.
+"""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import uuid
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from conftest import create_namespace, delete_namespace, install_crd, no_traceback
+from kubernetes import client, config
+from kubernetes.client.exceptions import ApiException
+from support.guide import snippets
+from support.objects import CRDS, PODS, Kind, Object, Objects
+from support.operator_process import OperatorProcess
+from support.pods import StandInKubelet
+from support.rbac import OPERATOR_USER, grant_operator_rights
+from support.waiting import eventually
+from support.world import World, task_names
+
+from tfcluster import Client, doctor
+
+if TYPE_CHECKING:
+    from local_kubernetes.control_plane import ControlPlane
+
+ROOT = Path(__file__).resolve().parents[2]
+AUTOSCALERS = Kind("autoscaling/v2", "horizontalpodautoscalers")
+METRICS = Kind("metrics.k8s.io/v1beta1", "pods")
+#: The page's patch of the definition.
+PATCH = "scaled-job.yaml"
+#: What each trainer asks for, in MiB; the autoscaler wants it half used.
+ASKED = 1024
+#: The kind whose objects metrics-server gives; here they are stored.
+POD_METRICS: Object = {
+    "metadata": {
+        "name": "pods.metrics.k8s.io",
+        "annotations": {"api-approved.kubernetes.io": "unapproved, in place of metrics-server"},
+    },
+    "spec": {
+        "group": "metrics.k8s.io",
+        "scope": "Namespaced",
+        "names": {"kind": "PodMetrics", "listKind": "PodMetricsList", "plural": "pods", "singular": "pod"},
+        "versions": [
+            {
+                "name": "v1beta1",
+                "served": True,
+                "storage": True,
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+            }
+        ],
+    },
+}
+
+Kubectl = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """A server of its own: which job /scale serves is the same for everybody on a server."""
+    from local_kubernetes.control_plane import start
+
+    with start(tmp_path_factory.mktemp("autoscaling")) as plane:
+        yield plane
+
+
+@pytest.fixture(scope="module")
+def kubectl(server: ControlPlane) -> Kubectl:
+    """Runs kubectl as an administrator."""
+    from local_kubernetes.binaries import hyperkube
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [hyperkube(), "kubectl", "--kubeconfig", server.kubeconfig, *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def everything(server: ControlPlane) -> Objects:
+    """The administrator's access."""
+    configuration = client.Configuration()
+    config.load_kube_config(str(server.kubeconfig), client_configuration=configuration)
+    return Objects(client.ApiClient(configuration))
+
+
+@pytest.fixture(scope="module")
+def for_trainers(everything: Objects, kubectl: Kubectl, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The definition is installed without helm, and /scale serves the job trainer, as the page says."""
+    install_crd(everything)
+    page, folder = snippets(ROOT / "docs" / "how-to" / "autoscale.md"), tmp_path_factory.mktemp("page")
+    (patch,) = (snippet for snippet in page if snippet.place == f'title="{PATCH}"')
+    (folder / PATCH).write_text(patch.text, encoding="utf-8")
+    (told,) = (snippet for snippet in page if PATCH in snippet.text and snippet.language == "console")
+    for command, printed in told.commands():
+        program, *words = shlex.split(command.replace(PATCH, str(folder / PATCH)))
+        done = kubectl(*words)
+        assert (program, done.stderr, done.stdout.splitlines()) == ("kubectl", "", printed)
+
+
+@pytest.fixture(scope="module")
+def metrics(everything: Objects) -> None:
+    """The server knows the kind of metrics-server."""
+    everything.create(CRDS, "", POD_METRICS)
+
+    def served() -> bool:
+        try:
+            everything.list(METRICS)
+        except ApiException as error:
+            if error.status not in {404, 429}:  # not known yet, or its storage is being set up
+                raise
+            return False
+        return True
+
+    eventually(served, what="metrics are served")
+
+
+@pytest.fixture(scope="module")
+def running(
+    server: ControlPlane, everything: Objects, for_trainers: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[OperatorProcess]:
+    """The operator, under that definition."""
+    del for_trainers
+    grant_operator_rights(everything)
+    kubeconfig = Path(server.kubeconfig_for(OPERATOR_USER))
+    process = OperatorProcess(kubeconfig=kubeconfig, log=tmp_path_factory.mktemp("operator") / "operator.log")
+    process.start()
+    with no_traceback(process):
+        yield process
+    process.stop()
+
+
+@pytest.fixture
+def world(everything: Objects, running: OperatorProcess) -> Iterator[World]:
+    """A namespace of the test's own."""
+    del running
+    name = f"test-{uuid.uuid4().hex[:8]}"
+    create_namespace(everything, name)
+    yield World(everything, name)
+    delete_namespace(everything, name)
+
+
+@pytest.fixture
+def here(server: ControlPlane, world: World) -> Iterator[Client]:
+    """The Python client, in the test's namespace."""
+    with Client.connect(kubeconfig=server.kubeconfig, namespace=world.namespace) as found:
+        yield found
+
+
+@pytest.fixture
+def kubelet(everything: Objects, world: World) -> Iterator[StandInKubelet]:
+    """Plays the kubelet for the pods of the test's namespace."""
+    stand_in = StandInKubelet(everything, world.namespace)
+    yield stand_in
+    stand_in.close()
+
+
+def autoscaler(cluster: str) -> Object:
+    """Declare an autoscaler by memory, which moves at once in both directions."""
+    memory = {"name": "memory", "target": {"type": "Utilization", "averageUtilization": 50}}
+    now = {"stabilizationWindowSeconds": 0}
+    return {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": "busy"},
+        "spec": {
+            "scaleTargetRef": {"apiVersion": "tfcluster.dev/v1alpha1", "kind": "TFCluster", "name": cluster},
+            "minReplicas": 1,
+            "maxReplicas": 3,
+            "metrics": [{"type": "Resource", "resource": memory}],
+            "behavior": {"scaleUp": now, "scaleDown": now},
+        },
+    }
+
+
+def measure(world: World, pod: str, *, mebibytes: int) -> None:
+    """Let metrics-server say how much memory a pod uses, by whatever it said before."""
+    found = world.demand(PODS, pod)["metadata"]["labels"]
+    body = {
+        "apiVersion": METRICS.group_version,
+        "kind": "PodMetrics",
+        "metadata": {"name": pod, "labels": found},
+        "timestamp": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "window": "15s",
+        "containers": [{"name": "tensorflow", "usage": {"cpu": "1", "memory": f"{mebibytes}Mi"}}],
+    }
+    world.objects.delete(METRICS, world.namespace, pod)
+    world.objects.create(METRICS, world.namespace, body)
+
+
+def trainers() -> Object:
+    """Declare a job that an autoscaler may scale."""
+    resources = {"resources": {"requests": {"memory": f"{ASKED}Mi"}}}
+    template = {"spec": {"containers": [{"name": "tensorflow", "image": "image:1", **resources}]}}
+    return {"maxReplicas": 3, "template": template}
+
+
+def warned(here: Client, cluster: str, job: str, replicas: int) -> bool:
+    """Say whether who scales a job by hand is told of the autoscaler."""
+    told: list[str] = []
+    here.scale(cluster, replicas, job=job, dry_run=True, tell=told.append)
+    return any("HorizontalPodAutoscaler busy scales this job" in line for line in told)
+
+
+@pytest.mark.usefixtures("metrics")
+def test_autoscaler_scales_the_chosen_job(world: World, kubelet: StandInKubelet, here: Client) -> None:
+    """A real HorizontalPodAutoscaler scales the job trainer up and down by its load; the workers stay as they are."""
+    world.launch("c", {"trainer": trainers(), "worker": {"replicas": 2}})
+    world.await_pods(task_names("c", trainer=1, worker=2))
+    kubelet.run(*task_names("c", trainer=1, worker=2))
+    measure(world, "c-trainer-0", mebibytes=ASKED)
+    world.objects.create(AUTOSCALERS, world.namespace, autoscaler("c"))
+
+    def await_trainers(count: int) -> None:
+        eventually(
+            lambda: {job: fields["replicas"] for job, fields in world.cluster("c")["spec"]["jobs"].items()},
+            lambda replicas: replicas == {"trainer": count, "worker": 2},
+            what=f"the autoscaler asks for {count} trainers",
+            within=120,
+        )
+        world.await_pods(task_names("c", trainer=count, worker=2))
+
+    await_trainers(2)
+    assert (warned(here, "c", "trainer", 3), warned(here, "c", "worker", 3)) == (True, False)
+
+    kubelet.run("c-trainer-1")
+    for pod in task_names("c", trainer=2):
+        measure(world, pod, mebibytes=ASKED // 8)
+    # A pod on a node goes when its kubelet has stopped it.
+    eventually(
+        lambda: world.pods()["c-trainer-1"]["metadata"].get("deletionTimestamp"),
+        what="one trainer is enough",
+        within=120,
+    )
+    kubelet.stop("c-trainer-1")
+    await_trainers(1)
+
+
+def test_scale_serves_the_chosen_job_alone(world: World, kubectl: Kubectl, here: Client) -> None:
+    """``kubectl scale`` sets the trainers; without that job it and an autoscaler say what is missing."""
+    world.launch("c", {"trainer": trainers(), "worker": {"replicas": 2}})
+    world.launch("d", {"worker": {"replicas": 2}})
+    world.objects.create(AUTOSCALERS, world.namespace, autoscaler("d"))
+    world.await_pods([*task_names("c", trainer=1, worker=2), *task_names("d", worker=2)])
+
+    scaled = kubectl("scale", "tfc/c", "--replicas=3", "-n", world.namespace)
+    refused = kubectl("scale", "tfc/d", "--replicas=3", "-n", world.namespace)
+
+    assert (scaled.returncode, scaled.stderr) == (0, "")
+    assert refused.returncode == 1
+    assert "spec.jobs.trainer.template: Required value" in refused.stderr
+    world.await_pods([*task_names("c", trainer=3, worker=2), *task_names("d", worker=2)])
+
+    def able() -> tuple[str, str, str] | None:
+        conditions = world.demand(AUTOSCALERS, "busy").get("status", {}).get("conditions") or ()
+        found = next((one for one in conditions if one["type"] == "AbleToScale"), None)
+        return found and (found["status"], found["reason"], found["message"].rpartition(": ")[2])
+
+    missing = 'the spec replicas field ".spec.jobs.trainer.replicas" does not exist'
+    unable = ("False", "FailedGetScale", missing)
+    eventually(able, lambda found: found == unable, what="the autoscaler says so", within=60)
+    assert not warned(here, "d", "worker", 3)
+
+
+def test_chosen_job_makes_no_definition_older(here: Client) -> None:
+    """``tfcluster doctor`` finds the definition as new as the client, whichever job /scale serves."""
+    (found,) = (check for check in doctor.diagnose(here, None) if check.name == "definition")
+
+    assert (found.verdict, "as new as this client" in found.message) == ("ok", True)

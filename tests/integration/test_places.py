@@ -1,0 +1,358 @@
+"""Places on a real scheduler: tasks near to each other and spread, on six simulated nodes in three zones.
+
+A node has eight GPUs, and a zone has two nodes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+from conftest import administrator_of, namespace_on, operator_on
+from kubernetes import client
+from support.objects import NODES, PODS, Object, Objects
+from support.operator_process import OperatorProcess
+from support.waiting import eventually
+from support.world import World
+
+if TYPE_CHECKING:
+    from local_kubernetes.control_plane import ControlPlane
+
+GPU = "nvidia.com/gpu"
+ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
+NEAR = {"colocate": {"topologyKey": ZONE}}
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+NODES_OF_A_ZONE = 2
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """A server of its own, with PodGroups."""
+    from local_kubernetes.control_plane import start
+
+    with start(tmp_path_factory.mktemp("places"), kwok_nodes=6, gangs=True) as plane:
+        yield plane
+
+
+@pytest.fixture(scope="module")
+def everything(server: ControlPlane) -> Objects:
+    """The administrator's access, on a server that knows the TFCluster kind and whose nodes are in zones."""
+    objects = administrator_of(server)
+    for node in objects.list(NODES, ""):
+        name = node["metadata"]["name"]
+        zone = "abc"[int(name.rpartition("-")[2]) // NODES_OF_A_ZONE]
+        objects.patch(NODES, "", name, {"metadata": {"labels": {ZONE: zone}}})
+    return objects
+
+
+@pytest.fixture(scope="module")
+def running(
+    server: ControlPlane, everything: Objects, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[OperatorProcess]:
+    """The operator."""
+    del everything
+    with operator_on(server, tmp_path_factory.mktemp("operator")) as process:
+        yield process
+
+
+@pytest.fixture
+def home(everything: Objects, running: OperatorProcess) -> Iterator[World]:
+    """A namespace of the test's own; the nodes are everybody's, and are free again after it."""
+    del running
+    with namespace_on(everything) as world:
+        yield world
+    for node in everything.list(NODES, ""):
+        if node["spec"].get("unschedulable"):
+            everything.patch(NODES, "", node["metadata"]["name"], {"spec": {"unschedulable": None}})
+
+
+def asking(replicas: int, gpus: int, **fields: object) -> Object:
+    """Declare tasks that ask for so many GPUs each."""
+    limits = {"resources": {"limits": {GPU: str(gpus)}}} if gpus else {}
+    template = {"spec": {"containers": [{"name": "tensorflow", "image": "image:1", **limits}]}}
+    return {"replicas": replicas, "template": template, **fields}
+
+
+def places(world: World, cluster: str, key: str = ZONE) -> dict[str, str]:
+    """Give the domain of each pod that has a node and stays."""
+    domains = {one["metadata"]["name"]: one["metadata"]["labels"][key] for one in world.objects.list(NODES, "")}
+    return {
+        name: domains[pod["spec"]["nodeName"]]
+        for name, pod in world.pods_of(cluster).items()
+        if pod["spec"].get("nodeName") and "deletionTimestamp" not in pod["metadata"]
+    }
+
+
+def cordon(world: World, *zones: str, but: str = "") -> None:
+    """Let no new pod onto the nodes of some zones, or onto any but those of one."""
+    for node in world.objects.list(NODES, ""):
+        zone = node["metadata"]["labels"][ZONE]
+        closed = zone != but if but else zone in zones
+        world.objects.patch(NODES, "", node["metadata"]["name"], {"spec": {"unschedulable": closed or None}})
+
+
+def is_ready(pod: Object) -> bool:
+    """Tell whether a pod is Ready, and stays."""
+    told = {one["type"]: one["status"] for one in pod["status"].get("conditions") or ()}
+    return told.get("Ready") == "True" and "deletionTimestamp" not in pod["metadata"]
+
+
+def await_ready(world: World, cluster: str) -> None:
+    """Return when all tasks of a cluster work."""
+    world.await_condition(cluster, "Ready", status="True")
+    # NB: of a pod that was lost a moment ago the status may not tell yet.
+    eventually(
+        lambda: world.pods_of(cluster),
+        lambda pods: all(is_ready(pod) for pod in pods.values()),
+        what=f"all pods of {cluster} are Ready",
+    )
+
+
+def the_only(found: dict[str, str], *, count: int) -> str:
+    """Give the one domain in which so many pods are."""
+    assert len(found) == count, found
+    assert len(set(found.values())) == 1, found
+    return next(iter(found.values()))
+
+
+def await_back(world: World, cluster: str, pod: str) -> str:
+    """Delete a pod, and give the domain in which its task is again."""
+    before = world.uid(pod)
+    world.delete(PODS, pod)
+    world.await_replaced(pod, before)
+    await_ready(world, cluster)
+    return places(world, cluster)[pod]
+
+
+def test_colocated_cluster_is_in_one_zone_and_the_next_one_whole_in_another(home):
+    """Each takes the 16 GPUs of a zone, so that there are places for three of them and for no task of a fourth."""
+    jobs = {"chief": asking(1, 4), "worker": asking(3, 4)}
+    zones = set()
+    for name in ("first", "second", "third"):
+        home.launch(name, jobs, scheduling=NEAR)
+        await_ready(home, name)
+        zones.add(the_only(places(home, name), count=4))
+
+    assert zones == {"a", "b", "c"}
+    home.launch("fourth", jobs, scheduling=NEAR)
+    eventually(
+        lambda: home.get(PODS, "fourth-worker-0"),
+        lambda pod: pod is not None and "Insufficient" in str(pod["status"].get("conditions")),
+        what="there is no zone for the fourth",
+    )
+
+
+def test_without_colocation_the_same_tasks_are_in_several_zones(home):
+    """What the field is for: four tasks that fit into a zone are not put there by themselves."""
+    home.launch("c", {"chief": asking(1, 4), "worker": asking(3, 4)})
+    await_ready(home, "c")
+
+    assert len(set(places(home, "c").values())) > 1
+
+
+def test_whoever_is_lost_comes_back_to_the_others(home):
+    """The task that chose the zone and another one: the zone of the others is the fullest of all, and still theirs."""
+    home.launch("c", {"worker": asking(3, 4)}, scheduling=NEAR)
+    await_ready(home, "c")
+    zone = the_only(places(home, "c"), count=3)
+
+    for pod in ("c-worker-0", "c-worker-2"):
+        assert await_back(home, "c", pod) == zone
+
+
+def test_task_waits_for_room_in_the_zone_of_the_others(home):
+    """It may not go elsewhere, and says so; when there is room it comes."""
+    home.launch("c", {"worker": asking(2, 8)}, scheduling=NEAR)
+    await_ready(home, "c")
+    zone = the_only(places(home, "c"), count=2)
+    home.scale("c", replicas=3)
+    eventually(
+        lambda: home.get(PODS, "c-worker-2"),
+        lambda pod: pod is not None and "didn't match pod affinity rules" in str(pod["status"].get("conditions")),
+        what="the third task has no place",
+    )
+    home.scale("c", replicas=2)
+    await_ready(home, "c")
+
+    assert the_only(places(home, "c"), count=2) == zone
+
+
+def test_schedule_anyway_takes_a_place_elsewhere(home):
+    """As many as have room are together, and nobody waits."""
+    colocate = {"topologyKey": ZONE, "whenUnsatisfiable": "ScheduleAnyway"}
+    home.launch("c", {"worker": asking(3, 8)}, scheduling={"colocate": colocate})
+    await_ready(home, "c")
+
+    assert sorted(Counter(places(home, "c").values()).values()) == [1, 2]
+
+
+def test_only_named_jobs_are_together(home):
+    """The workers fill their zone; the other job has its place elsewhere."""
+    jobs = {"worker": asking(2, 8), "ps": asking(1, 8)}
+    home.launch("c", jobs, scheduling={"colocate": {"topologyKey": ZONE, "jobs": ["worker"]}})
+    await_ready(home, "c")
+    found = places(home, "c")
+
+    assert found["c-worker-0"] == found["c-worker-1"] != found["c-ps-0"]
+
+
+def test_clusters_of_one_namespace_do_not_draw_each_other(home):
+    """One name begins with the other; each cluster has a zone of its own choice."""
+    cordon(home, but="a")
+    home.launch("c", {"worker": asking(2, 4)}, scheduling=NEAR)
+    await_ready(home, "c")
+    cordon(home, "a")
+    home.launch("c-worker", {"worker": asking(2, 4)}, scheduling=NEAR)
+    await_ready(home, "c-worker")
+
+    assert the_only(places(home, "c"), count=2) == "a"
+    assert the_only(places(home, "c-worker"), count=2) != "a"
+
+
+def test_restarted_cluster_may_choose_another_zone(home):
+    """It is suspended while its zone is closed: nothing holds its tasks there."""
+    cordon(home, but="a")
+    home.launch("c", {"chief": asking(1, 1), "worker": asking(2, 1)}, scheduling=NEAR)
+    await_ready(home, "c")
+    assert the_only(places(home, "c"), count=3) == "a"
+    cordon(home, "a")
+    home.edit("c", {"suspend": True})
+    home.await_pods_of("c", [])
+    home.edit("c", {"suspend": False})
+    await_ready(home, "c")
+
+    assert the_only(places(home, "c"), count=3) in {"b", "c"}
+
+
+def test_parameter_servers_are_spread_over_hosts(home):
+    """Six hosts, six of them; without the rule the seventh GPU of a host would do for another."""
+    home.launch(
+        "c",
+        {"ps": asking(6, 1), "worker": asking(2, 1)},
+        scheduling={"spread": [{"jobs": ["ps"], "topologyKey": HOST}]},
+    )
+    await_ready(home, "c")
+    hosts = places(home, "c", HOST)
+
+    assert len({host for pod, host in hosts.items() if pod.startswith("c-ps-")}) == 6
+
+
+def test_hosts_that_a_task_cannot_use_are_no_empty_ones(home):
+    """Two of six hosts are open: each has two, though the others have none."""
+    cordon(home, but="b")
+    home.launch("c", {"ps": asking(4, 1)}, scheduling={"spread": [{"topologyKey": HOST}]})
+    await_ready(home, "c")
+
+    assert sorted(Counter(places(home, "c", HOST).values()).values()) == [2, 2]
+
+
+def test_colocated_tasks_are_spread_within_their_zone(home):
+    """Each of the two hosts of the zone has one parameter server."""
+    home.launch(
+        "c",
+        {"ps": asking(2, 1), "worker": asking(2, 1)},
+        scheduling={
+            **NEAR,
+            "spread": [{"jobs": ["ps"], "topologyKey": HOST}],
+        },
+    )
+    await_ready(home, "c")
+    hosts = places(home, "c", HOST)
+
+    the_only(places(home, "c"), count=4)
+    assert hosts["c-ps-0"] != hosts["c-ps-1"]
+
+
+def test_colocated_gang_has_its_places_in_one_zone(home):
+    """All at once and all together; who is lost comes back there by itself."""
+    home.launch("c", {"chief": asking(1, 4), "worker": asking(3, 4)}, scheduling={"gang": {}, **NEAR})
+    await_ready(home, "c")
+    zone = the_only(places(home, "c"), count=4)
+
+    assert await_back(home, "c", "c-chief-0") == zone
+
+
+def test_colocated_gang_that_fits_in_no_zone_holds_no_place(home):
+    """Five tasks of a host each, in zones of two hosts: nobody gets a node, and another cluster has them all."""
+    home.launch("large", {"worker": asking(5, 8)}, scheduling={"gang": {}, **NEAR})
+    told = home.await_condition("large", "Ready", status="False", reason="WaitingForGang")["message"]
+    assert told.startswith("gang large.0 waits for room for 5 tasks at once")
+    home.launch("other", {"worker": asking(6, 8)})
+    await_ready(home, "other")
+
+    assert places(home, "large") == {}
+
+
+def test_edit_moves_the_tasks_by_the_rollout_strategy(home):
+    """They were in several zones; one after the other they are replaced, and come together in one."""
+    rolling = {"type": "RollingUpdate"}
+    home.launch("c", {"worker": asking(6, 1)}, updateStrategy=rolling)
+    await_ready(home, "c")
+    assert len(set(places(home, "c").values())) > 1
+    before = {name: home.uid(name) for name in home.pods_of("c")}
+
+    home.edit("c", {"scheduling": NEAR})
+    event = home.await_event("c", "TemplateChanged")
+    assert "scheduling.colocate" in event["message"]
+    eventually(
+        lambda: {name: home.uid(name) for name in home.pods_of("c")},
+        lambda now: now.keys() == before.keys() and not set(now.values()) & set(before.values()),
+        what="each task has another pod",
+        within=120,
+    )
+    await_ready(home, "c")
+    the_only(places(home, "c"), count=6)
+
+
+def test_edit_of_other_fields_of_scheduling_replaces_no_pod(home):
+    """A pod that is where it should be stays."""
+    home.launch("c", {"worker": asking(2, 1), "ps": asking(1, 1)}, scheduling=NEAR)
+    await_ready(home, "c")
+    before = {name: home.uid(name) for name in home.pods_of("c")}
+    home.edit("c", {"scheduling": {"colocate": {"jobs": ["ps", "worker"]}}})
+    home.await_settled("c")
+
+    assert {name: home.uid(name) for name in home.pods_of("c")} == before
+
+
+NEAR_TO_A_CACHE = {"podAffinity": {REQUIRED: [{"topologyKey": HOST, "labelSelector": {"matchLabels": {"app": "x"}}}]}}
+
+
+@pytest.mark.parametrize(
+    ("scheduling", "words"),
+    [
+        ({"colocate": {}}, "topologyKey: Required value"),
+        ({"colocate": {"topologyKey": ""}}, "at least 1 chars long"),
+        ({"colocate": {"topologyKey": "a b"}}, "should match"),
+        ({"colocate": {"topologyKey": ZONE, "jobs": ["wroker"]}}, '"wroker" is not a job that is declared'),
+        ({"colocate": {"topologyKey": ZONE, "jobs": []}}, "should have at least 1 items"),
+        ({"colocate": {"topologyKey": ZONE, "whenUnsatisfiable": "Wait"}}, 'supported values: "DoNotSchedule"'),
+        ({"spread": [{"topologyKey": HOST, "jobs": ["worker", "p"]}]}, '"p" is not a job that is declared'),
+        ({"spread": [{"topologyKey": HOST, "maxSkew": 0}]}, "should be greater than or equal to 1"),
+        ({"colocate": {"topologyKey": HOST}, "spread": [{"topologyKey": HOST}]}, "colocate keeps it in one"),
+        (NEAR, "requires by its own podAffinity"),
+    ],
+)
+def test_wrong_places_are_refused_at_admission(home, scheduling, words):
+    """The server says what is wrong."""
+    worker = asking(1, 0)
+    if scheduling is NEAR:
+        worker["template"]["spec"]["affinity"] = NEAR_TO_A_CACHE
+    with pytest.raises(client.ApiException) as refused:
+        home.launch("c", {"worker": worker}, scheduling=scheduling)
+
+    assert words in str(refused.value.body).replace('\\"', '"')
+
+
+def test_rules_that_the_server_cannot_compare_are_told(home):
+    """Two rules of the template and of spread that no pod may have together: nothing is made, and it says why."""
+    worker = asking(1, 0)
+    rule = {"topologyKey": HOST, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {}}
+    worker["template"]["spec"]["topologySpreadConstraints"] = [rule]
+    home.launch("c", {"worker": worker}, scheduling={"spread": [{"topologyKey": HOST}]})
+    told = home.await_condition("c", "Ready", status="False", reason="InvalidSpec")["message"]
+
+    assert "spec.scheduling.spread has a rule with the same topologyKey kubernetes.io/hostname" in told
+    assert home.pods_of("c") == {}

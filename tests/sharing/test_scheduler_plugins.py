@@ -1,0 +1,158 @@
+"""Gangs on the real scheduler of scheduler-plugins, beside kube-scheduler, on a simulated node with eight GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+from conftest import administrator_of, namespace_on, operator_on
+from support.objects import POD_GROUPS_OF_PLUGINS, PODS, Object, Objects
+from support.operator_process import ALL_NAMESPACES, OperatorProcess
+from support.waiting import eventually
+from support.world import World
+
+if TYPE_CHECKING:
+    from local_kubernetes.control_plane import ControlPlane
+
+GANG = {"gang": {}}
+LABEL = "scheduling.x-k8s.io/pod-group"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """A server of its own, without PodGroups of Kubernetes, with those of scheduler-plugins and their scheduler."""
+    from local_kubernetes import scheduler_plugins
+    from local_kubernetes.control_plane import start
+
+    with start(tmp_path_factory.mktemp("scheduler-plugins"), kwok_nodes=1) as plane:
+        scheduler_plugins.define_pod_groups(plane)
+        scheduler_plugins.start(plane)
+        yield plane
+
+
+@pytest.fixture(scope="module")
+def everything(server: ControlPlane) -> Objects:
+    """The administrator's access, on a server that knows the TFCluster kind."""
+    return administrator_of(server, gangs="scheduling.x-k8s.io")
+
+
+@pytest.fixture(scope="module")
+def running(
+    server: ControlPlane, everything: Objects, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[OperatorProcess]:
+    """The operator as it is set up for scheduler-plugins."""
+    del everything
+    with operator_on(
+        server, tmp_path_factory.mktemp("operator"), arguments=(*ALL_NAMESPACES, "--gang-scheduler", "SchedulerPlugins")
+    ) as process:
+        yield process
+
+
+@pytest.fixture
+def gangs(everything: Objects, running: OperatorProcess) -> Iterator[World]:
+    """A namespace of the test's own."""
+    del running
+    with namespace_on(everything) as world:
+        yield world
+
+
+def asking(replicas: int, gpus: int = 2) -> Object:
+    """Declare tasks that ask for so many GPUs each."""
+    limits = {"resources": {"limits": {"nvidia.com/gpu": str(gpus)}}}
+    return {
+        "replicas": replicas,
+        "template": {"spec": {"containers": [{"name": "tensorflow", "image": "image:1", **limits}]}},
+    }
+
+
+def placed(world: World, cluster: str) -> set[str]:
+    """Name the pods of a cluster that have a node."""
+    pods = world.pods_of(cluster).items()
+    return {name for name, pod in pods if pod["spec"].get("nodeName") and "deletionTimestamp" not in pod["metadata"]}
+
+
+def await_ready(world: World, cluster: str) -> None:
+    """Return when all tasks of a cluster work."""
+    ready = {"status": "True"}
+    # NB: its scheduler looks again at pods that were refused after a pause.
+    eventually(
+        lambda: world.condition(cluster, "Ready"),
+        lambda told: told.items() >= ready.items(),
+        what=f"{cluster} is ready",
+        within=120,
+    )
+
+
+def await_waiting(world: World, cluster: str) -> str:
+    """Return why a gang waits, once it does."""
+
+    def told() -> str:
+        condition = world.condition(cluster, "Ready")
+        return str(condition["message"]) if condition.get("reason") == "WaitingForGang" else ""
+
+    lacking = "Insufficient nvidia.com/gpu"
+    return eventually(told, lambda words: lacking in words, what=f"{cluster} says what it lacks")
+
+
+def test_second_gang_waits_whole_until_the_first_has_gone(gangs):
+    """Each needs six of eight GPUs: one runs, of the other no pod has a node, and it says what it asks for."""
+    gangs.launch("first", {"worker": asking(3)}, scheduling=GANG)
+    await_ready(gangs, "first")
+    gangs.launch("second", {"worker": asking(3)}, scheduling=GANG)
+
+    told = await_waiting(gangs, "second")
+    waits = "gang second.0 (scheduler scheduler-plugins-scheduler) waits for room for 3 tasks at once"
+    assert told.startswith(f"{waits}, which ask for 6 nvidia.com/gpu: ")
+    assert len(gangs.pods_of("second")) == 3
+    assert placed(gangs, "second") == set()
+
+    gangs.remove("first")
+    await_ready(gangs, "second")
+
+
+def test_lost_task_of_a_running_gang_comes_back_alone(gangs):
+    """It names no PodGroup, and its scheduler finds it a place, though its PodGroup asks for three pods still."""
+    gangs.launch("c", {"worker": asking(3)}, scheduling=GANG)
+    await_ready(gangs, "c")
+    eventually(
+        lambda: gangs.demand(POD_GROUPS_OF_PLUGINS, "c.0")["metadata"]["annotations"].get("tfcluster.dev/placed"),
+        what="the PodGroup is marked",
+    )
+    lost = gangs.uid("c-worker-1")
+    gangs.delete(PODS, "c-worker-1")
+    gangs.await_replaced("c-worker-1", lost)
+
+    await_ready(gangs, "c")
+    assert LABEL not in gangs.demand(PODS, "c-worker-1")["metadata"]["labels"]
+    assert gangs.demand(PODS, "c-worker-1")["spec"]["schedulerName"] == "scheduler-plugins-scheduler"
+    assert gangs.demand(POD_GROUPS_OF_PLUGINS, "c.0")["spec"] == {"minMember": 3}
+
+
+def test_gang_that_asks_for_too_much_is_made_smaller(gangs):
+    """Ten GPUs on a node of eight: scaled down it has its places, without a new start."""
+    gangs.launch("c", {"worker": asking(5)}, scheduling=GANG)
+    await_waiting(gangs, "c")
+    assert placed(gangs, "c") == set()
+    gangs.scale("c", replicas=4)
+    await_ready(gangs, "c")
+
+    assert gangs.demand(POD_GROUPS_OF_PLUGINS, "c.0")["spec"] == {"minMember": 4}
+
+
+def test_resumed_gang_waits_for_room_again(gangs):
+    """While it was suspended another took its place."""
+    gangs.launch("c", {"worker": asking(3)}, scheduling=GANG)
+    await_ready(gangs, "c")
+    gangs.edit("c", {"suspend": True})
+    gangs.await_pods_of("c", [])
+    gangs.launch("other", {"worker": asking(2)})
+    await_ready(gangs, "other")
+    gangs.edit("c", {"suspend": False})
+    await_waiting(gangs, "c")
+    assert placed(gangs, "c") == set()
+
+    gangs.remove("other")
+    await_ready(gangs, "c")
+    pods = gangs.pods_of("c").values()
+    assert {pod["metadata"]["labels"][LABEL] for pod in pods} == {"c.1"}

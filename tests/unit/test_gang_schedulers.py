@@ -1,0 +1,367 @@
+"""Gangs by the PodGroups of scheduler-plugins and of Volcano: the same plans, in another form."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from unit.in_memory import InMemoryWorld, make_body
+
+from tfcluster_operator.kube import wire
+from tfcluster_operator.model import naming, reasons
+from tfcluster_operator.model.actions import CreatePod, CreatePodGroup, Delete
+from tfcluster_operator.model.gang_schedulers import (
+    KUBERNETES,
+    SCHEDULER_PLUGINS,
+    VOLCANO,
+    GangScheduler,
+    gang_scheduler,
+)
+from tfcluster_operator.model.observed import ObservedPod, ObservedPodGroup
+from tfcluster_operator.model.parse import InvalidSpecError, parse
+from tfcluster_operator.model.spec import TFCluster
+from tfcluster_operator.settings import parse_arguments
+
+NO_ROOM = "0/1 nodes are available: 1 Insufficient nvidia.com/gpu"
+METADATA = {"name": "x", "namespace": "default", "uid": "u-1", "resourceVersion": "1"}
+elsewhere = pytest.mark.parametrize("scheduler", [SCHEDULER_PLUGINS, VOLCANO], ids=lambda one: one.kind)
+
+
+def gang(scheduler: GangScheduler, jobs: object = None, **spec: Any) -> TFCluster:
+    """Make a cluster whose tasks get their places together, by one of the schedulers."""
+    wanted = {"chief": 1, "worker": 3} if jobs is None else jobs
+    body = make_body(wanted, **{"scheduling": {"gang": {}}, **spec})
+    return parse(body, gang_scheduler=scheduler)
+
+
+def started(cluster: TFCluster, scheduler: GangScheduler) -> InMemoryWorld:
+    """Make a world in which all is made that is made before the scheduler has found places."""
+    world = InMemoryWorld(scheduler)
+    world.settle(cluster)
+    return world
+
+
+def members(world: InMemoryWorld) -> dict[str, str]:
+    """Give the PodGroup of each pod, "" of one that is placed for itself, as the scheduler reads it."""
+    found = {}
+    for name in world.names("Pod"):
+        metadata = world.objects["Pod", name]["metadata"]
+        by_label = metadata["labels"].get("scheduling.x-k8s.io/pod-group", "")
+        by_annotation = metadata["annotations"].get("scheduling.k8s.io/group-name", "")
+        assert metadata["annotations"].get("scheduling.volcano.sh/group-name", "") == by_annotation
+        assert "schedulingGroup" not in world.objects["Pod", name]["spec"]
+        found[name] = by_label or by_annotation
+    return found
+
+
+def schedulers(world: InMemoryWorld) -> dict[str, str]:
+    """Give the scheduler that each pod asks for, "" where it names none."""
+    return {name: world.objects["Pod", name]["spec"].get("schedulerName", "") for name in world.names("Pod")}
+
+
+def lose(world: InMemoryWorld, *names: str) -> None:
+    """Let pods be gone at once."""
+    for name in names:
+        world.delete("Pod", name, force=True)
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "api", "name"),
+    [
+        (SCHEDULER_PLUGINS, "scheduling.x-k8s.io/v1alpha1", "scheduler-plugins-scheduler"),
+        (VOLCANO, "scheduling.volcano.sh/v1beta1", "volcano"),
+        (gang_scheduler("Volcano", "mine"), "scheduling.volcano.sh/v1beta1", "mine"),
+    ],
+)
+def test_pods_and_their_group_have_the_form_that_the_scheduler_reads(scheduler, api, name):
+    """The group comes first; each pod names it, and the scheduler that looks after it."""
+    cluster = gang(scheduler)
+    kinds = [type(one) for one in InMemoryWorld(scheduler).plan(cluster).actions]
+    assert kinds.index(CreatePodGroup) < kinds.index(CreatePod)
+
+    world = started(cluster, scheduler)
+    body = world.objects["PodGroup", "demo.0"]
+    assert (body["apiVersion"], body["kind"], body["spec"]) == (api, "PodGroup", {"minMember": 4})
+    assert body["metadata"]["ownerReferences"][0]["kind"] == "TFCluster"
+    assert set(members(world).values()) == {"demo.0"}
+    assert {world.objects["Pod", pod]["spec"]["schedulerName"] for pod in world.names("Pod")} == {name}
+
+
+@elsewhere
+def test_without_a_gang_pods_are_left_to_the_default_scheduler(scheduler):
+    """What the operator is set up with is for gangs alone."""
+    world = started(gang(scheduler, scheduling={}), scheduler)
+
+    assert world.names("PodGroup") == set()
+    assert set(members(world).values()) == {""}
+    assert all("schedulerName" not in world.objects["Pod", pod]["spec"] for pod in world.names("Pod"))
+
+
+@elsewhere
+def test_scheduler_of_the_template_wins(scheduler):
+    """Who names a scheduler has it; a gang has one, and the usual one counts as named."""
+    template = {"spec": {"schedulerName": "other", "containers": [{"name": "t"}]}}
+    world = started(gang(scheduler, {"worker": {"replicas": 2, "template": template}}), scheduler)
+    assert {world.objects["Pod", pod]["spec"]["schedulerName"] for pod in world.names("Pod")} == {"other"}
+
+    with pytest.raises(InvalidSpecError, match=f"'other' in worker, '{scheduler.name}' in chief"):
+        gang(scheduler, {"chief": 1, "worker": {"replicas": 2, "template": template}})
+
+
+@elsewhere
+def test_phase_of_a_group_places_nobody(scheduler):
+    """Both say Scheduling or Running too early: only a pod that has a node is believed."""
+    cluster = gang(scheduler, {"chief": 1, "worker": 2}, scheduling={"gang": {"minTasks": {"worker": 1}}})
+    world = started(cluster, scheduler)
+    for phase in ("Scheduling", "Scheduled", "Inqueue", "Running"):
+        world.edit("PodGroup", "demo.0", {"status": {"phase": phase, "running": 2}})
+        assert world.plan(cluster).actions == ()
+    assert members(world) == {"demo-chief-0": "demo.0", "demo-worker-0": "demo.0"}
+
+    world.pod_runs("demo-chief-0")
+    world.settle(cluster)
+    assert members(world) == {"demo-chief-0": "demo.0", "demo-worker-0": "demo.0", "demo-worker-1": ""}
+    assert world.objects["PodGroup", "demo.0"]["spec"] == {"minMember": 2}
+
+
+@elsewhere
+def test_gang_that_had_its_places_is_none_any_more(scheduler):
+    """It is written down: also when all its pods are lost at once, each comes back for itself."""
+    cluster = gang(scheduler)
+    world = started(cluster, scheduler)
+    assert naming.ANNOTATION_PLACED not in world.objects["PodGroup", "demo.0"]["metadata"].get("annotations", {})
+    world.all_pods_run()
+    world.settle(cluster)
+    assert world.annotation("PodGroup", "demo.0", naming.ANNOTATION_PLACED) == "true"
+
+    lose(world, *world.names("Pod"))
+    world.settle(cluster)
+    assert set(members(world).values()) == {""}
+    assert world.objects["PodGroup", "demo.0"]["spec"] == {"minMember": 4}
+
+
+def test_what_kubernetes_itself_remembers_is_not_written_down():
+    """Its PodGroups say for ever that they had their places."""
+    cluster = gang(KUBERNETES)
+    world = started(cluster, KUBERNETES)
+    world.all_pods_run()
+    world.settle(cluster)
+
+    assert naming.ANNOTATION_PLACED not in world.objects["PodGroup", "demo.0"]["metadata"].get("annotations", {})
+
+
+@elsewhere
+def test_scaling_changes_how_many_a_waiting_group_counts(scheduler):
+    """Up and down, and what others wrote is put right."""
+    world = started(gang(scheduler), scheduler)
+    world.settle(gang(scheduler, {"chief": 1, "worker": 1}))
+    assert world.objects["PodGroup", "demo.0"]["spec"] == {"minMember": 2}
+
+    world.edit("PodGroup", "demo.0", {"spec": {"minMember": 1}})
+    world.settle(gang(scheduler))
+    assert world.objects["PodGroup", "demo.0"]["spec"] == {"minMember": 4}
+    assert set(members(world).values()) == {"demo.0"}
+
+
+@elsewhere
+def test_pod_that_lost_its_group_is_replaced_while_it_waits(scheduler):
+    """Somebody strips what names the group, and the pod would take a place for itself."""
+    cluster = gang(scheduler)
+    world = started(cluster, scheduler)
+    bare = {"scheduling.x-k8s.io/pod-group": None}
+    unmarked = {"scheduling.k8s.io/group-name": None, "scheduling.volcano.sh/group-name": None}
+    world.edit("Pod", "demo-worker-1", {"metadata": {"labels": bare, "annotations": unmarked}})
+
+    (deletion,) = (one for one in world.plan(cluster).actions if isinstance(one, Delete))
+    assert (deletion.name, deletion.reason) == ("demo-worker-1", reasons.GANG_CHANGED)
+    world.settle(cluster)
+    assert set(members(world).values()) == {"demo.0"}
+
+
+@elsewhere
+def test_waiting_gang_is_told_in_the_words_of_its_pods(scheduler):
+    """What the nodes lack, and which scheduler said so."""
+    cluster = gang(scheduler)
+    world = started(cluster, scheduler)
+    assert world.plan(cluster).findings == ()
+
+    _judge(world, "demo-worker-0", "pre-filter pod cannot find enough sibling pods")
+    assert world.plan(cluster).findings == ()
+    _judge(world, "demo-worker-1", "0/1 nodes are available: 1 optimistic rejection in PostFilter.")
+    (finding,) = world.plan(cluster).findings
+    assert finding.message.endswith(": 0/1 nodes are available: 1 optimistic rejection in PostFilter.")
+    _judge(world, "demo-worker-2", NO_ROOM)
+    (finding,) = world.plan(cluster).findings
+    assert finding.reason == reasons.WAITING_FOR_GANG
+    assert finding.message == (
+        f"gang demo.0 (scheduler {scheduler.name}) waits for room for 4 tasks at once: {NO_ROOM}"
+    )
+
+
+def _judge(world: InMemoryWorld, pod: str, message: str) -> None:
+    told = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+    told["lastTransitionTime"] = "2026-01-01T10:00:00Z"
+    world.edit("Pod", pod, {"status": {"conditions": [told]}})
+
+
+def test_group_of_volcano_says_itself_why_it_waits():
+    """Its condition Unschedulable, unless a pod says what the nodes lack."""
+    cluster = gang(VOLCANO)
+    world = started(cluster, VOLCANO)
+    words = "4/4 tasks in gang unschedulable: pod group is not ready, 4 Pending, 4 minAvailable"
+    told = {"type": "Unschedulable", "status": "True", "reason": "NotEnoughResources", "message": words}
+    world.edit("PodGroup", "demo.0", {"status": {"phase": "Pending", "conditions": [told]}})
+    (finding,) = world.plan(cluster).findings
+    assert finding.message.endswith(f": {words}")
+
+    world.all_pods_run()
+    assert world.plan(cluster).findings == ()
+
+
+def test_pod_that_volcano_put_in_a_group_of_its_own_stays():
+    """It makes one for each pod, or controller, that names none: such a pod is placed for itself."""
+    cluster = gang(VOLCANO)
+    world = started(cluster, VOLCANO)
+    world.all_pods_run()
+    world.settle(cluster)
+    lose(world, "demo-worker-0", "demo-worker-1")
+    world.settle(cluster)
+    for pod, maker in (("demo-worker-0", cluster.uid), ("demo-worker-1", "")):
+        uid = maker or world.objects["Pod", pod]["metadata"]["uid"]
+        own = {"scheduling.k8s.io/group-name": f"podgroup-{uid}"}
+        world.edit("Pod", pod, {"metadata": {"annotations": own}})
+
+    assert world.plan(cluster).actions == ()
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "replaced"),
+    [(KUBERNETES, True), (SCHEDULER_PLUGINS, False), (VOLCANO, True)],
+    ids=lambda one: str(one)[:40],
+)
+def test_group_is_replaced_where_it_has_the_priority_of_its_pods(scheduler, replaced):
+    """Those of scheduler-plugins have none."""
+
+    def declared(priority: str) -> TFCluster:
+        template = {"spec": {"priorityClassName": priority, "containers": [{"name": "t"}]}}
+        return gang(scheduler, {"worker": {"replicas": 2, "template": template}})
+
+    world = started(declared("low"), scheduler)
+    assert world.objects["PodGroup", "demo.0"]["spec"].get("priorityClassName", "") == ("low" if replaced else "")
+    before = world.objects["PodGroup", "demo.0"]["metadata"]["uid"]
+    world.settle(declared("high"))
+
+    body = world.objects["PodGroup", "demo.0"]
+    assert (body["metadata"]["uid"] != before) == replaced
+    assert body["spec"].get("priorityClassName", "") == ("high" if replaced else "")
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "remedy"),
+    [
+        (SCHEDULER_PLUGINS, "install scheduler-plugins with its plugin Coscheduling"),
+        (VOLCANO, "install Volcano"),
+    ],
+)
+def test_missing_api_is_named(scheduler, remedy):
+    """What was looked for, and how it comes."""
+    cluster = gang(scheduler)
+    world = InMemoryWorld(scheduler)
+    world.stores.of["PodGroup"].have_none("not served", None)
+    findings = world.plan(cluster).findings
+
+    assert {one.reason for one in findings} == {reasons.GANG_UNAVAILABLE}
+    assert scheduler.api in findings[0].message
+    assert remedy in findings[0].message
+    assert not [one for one in world.plan(cluster).actions if isinstance(one, CreatePod)]
+
+
+@pytest.mark.parametrize(
+    ("metadata", "spec", "field"),
+    [
+        ({}, {"schedulingGroup": {"podGroupName": "mine"}}, "spec.schedulingGroup"),
+        ({"labels": {"scheduling.x-k8s.io/pod-group": "mine"}}, {}, "metadata.labels[scheduling.x-k8s.io/pod-group]"),
+        (
+            {"annotations": {"scheduling.k8s.io/group-name": "mine"}},
+            {},
+            "metadata.annotations[scheduling.k8s.io/group-name]",
+        ),
+    ],
+)
+def test_template_with_a_group_of_its_own_is_refused(metadata, spec, field):
+    """Under every scheduler alike, so that a manifest that is taken here is taken elsewhere."""
+    template = {"metadata": metadata, "spec": {"containers": [{"name": "t"}], **spec}}
+    for scheduler in (KUBERNETES, SCHEDULER_PLUGINS, VOLCANO):
+        with pytest.raises(InvalidSpecError) as refused:
+            gang(scheduler, {"worker": {"template": template}})
+        assert f"spec.jobs.worker.template.{field}: spec.scheduling.gang makes the PodGroups" in str(refused.value)
+        gang(scheduler, {"worker": {"template": template}}, scheduling={"gang": {"minTasks": {"worker": 0}}})
+
+
+def test_name_of_a_group_is_the_value_of_a_label():
+    """However long the names are, and in however late a round; two rounds never share a name."""
+    names = [naming.gang_name("c" * 50, number, "job") for number in (0, 9, 1_000_000, 99_999_999_999)]
+
+    assert names[:3] == [f"{'c' * 50}.job.{number}" for number in (0, 9, 1_000_000)]
+    assert [len(name) for name in names[3:]] == [63]
+    long = [naming.gang_name("c" * 56, number, "job") for number in range(10, 200)]
+    assert max(map(len, long)) == 63
+    assert len(set(long)) == len(long)
+
+
+def test_groups_are_read_as_they_are_served():
+    """Each in its own API; another's group of a pod is none of ours."""
+    plugins, volcano = wire.resources_for(SCHEDULER_PLUGINS), wire.resources_for(VOLCANO)
+    assert plugins["PodGroup"].path("ns", "g") == "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/ns/podgroups/g"
+    assert volcano["PodGroup"].path("ns", "g") == "/apis/scheduling.volcano.sh/v1beta1/namespaces/ns/podgroups/g"
+    body = msgspec.json.encode({"metadata": METADATA, "spec": {"minMember": 3, "priorityClassName": "p"}})
+    found = plugins["PodGroup"].read(body), volcano["PodGroup"].read(body)
+    assert [(one.min_count, one.priority_class) for one in found if isinstance(one, ObservedPodGroup)] == [
+        (3, None),
+        (3, "p"),
+    ]
+
+    labels, annotations = {"scheduling.x-k8s.io/pod-group": "a"}, {"scheduling.volcano.sh/group-name": "b"}
+    pod = {"metadata": {**METADATA, "labels": labels, "annotations": annotations}}
+    pod["spec"] = {"containers": [], "schedulingGroup": {"podGroupName": "c"}}
+    read = [one["Pod"].read(msgspec.json.encode(pod)) for one in (plugins, volcano, wire.RESOURCES)]
+    assert [one.group for one in read if isinstance(one, ObservedPod)] == ["a", "b", "c"]
+
+
+def test_operator_is_set_up_by_its_options():
+    """Kubernetes' own unless something else is said."""
+    assert parse_arguments(["--all-namespaces"]).gang_scheduler == "Kubernetes"
+    options = ["--gang-scheduler", "SchedulerPlugins", "--gang-scheduler-name", "mine"]
+    settings = parse_arguments(["--all-namespaces", *options])
+
+    chosen = gang_scheduler(settings.gang_scheduler, settings.gang_scheduler_name)
+    assert (chosen.api, chosen.name) == ("scheduling.x-k8s.io/v1alpha1", "mine")
+
+
+@pytest.mark.parametrize("scheduler", [KUBERNETES, SCHEDULER_PLUGINS, VOLCANO], ids=lambda one: one.kind)
+def test_pods_without_a_node_follow_a_change_of_the_scheduler(scheduler):
+    """A wrong name that is put right heals what waits, also what a gang with places has lost, and leaves what runs."""
+    wrong, right = gang(gang_scheduler(scheduler.kind, "wrong")), gang(scheduler)
+    world = started(wrong, scheduler)
+    world.settle(right)
+    assert set(schedulers(world).values()) == {scheduler.name}
+
+    world.all_pods_run()
+    lose(world, "demo-worker-1")
+    world.settle(wrong)
+    chosen = schedulers(world)
+    assert chosen.pop("demo-worker-1") == "wrong"
+    assert set(chosen.values()) == {scheduler.name}
+    world.settle(right)
+    assert schedulers(world)["demo-worker-1"] == scheduler.name
+
+
+@elsewhere
+def test_scheduler_that_admission_puts_in_is_left_alone(scheduler):
+    """What was chosen is compared, not what the pod has: another pod would get the same again."""
+    cluster = gang(scheduler)
+    world = started(cluster, scheduler)
+    for pod in world.names("Pod"):
+        world.objects["Pod", pod]["spec"]["schedulerName"] = "of-a-policy"
+    assert world.plan(cluster).actions == ()

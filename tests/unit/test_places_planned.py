@@ -1,0 +1,312 @@
+"""Where tasks run relative to each other: what pods get, what an edit of it costs, and what is refused."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from in_memory import InMemoryWorld, make_body, make_cluster, merge_patch
+
+from tfcluster import Colocate, Job, ManifestError, Spread
+from tfcluster import TFCluster as Declared
+from tfcluster_operator.manifests import build_pod
+from tfcluster_operator.manifests.difference import first_difference
+from tfcluster_operator.model import naming
+from tfcluster_operator.model.parse import InvalidSpecError, parse
+from tfcluster_operator.model.queueing import asks_of
+from tfcluster_operator.model.spec import Task, TFCluster
+
+ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
+NEAR = {"colocate": {"topologyKey": ZONE}}
+APART = {"spread": [{"jobs": ["ps"], "topologyKey": HOST}]}
+REQUIRED, PREFERRED = (
+    "requiredDuringSchedulingIgnoredDuringExecution",
+    "preferredDuringSchedulingIgnoredDuringExecution",
+)
+CONTAINERS = [{"name": "tensorflow", "image": "image:1"}]
+
+
+def declared(scheduling: object = None, *, uid: str = "", **templates: dict[str, Any]) -> TFCluster:
+    """Make a cluster of parameter servers and workers, with so much more in the specs of their templates."""
+    jobs = {
+        name: {"replicas": 2, "template": {"spec": {"containers": CONTAINERS, **templates.get(name, {})}}}
+        for name in ("ps", "worker")
+    }
+    body = make_body(jobs, **({"scheduling": scheduling} if scheduling else {}))
+    if uid:
+        body["metadata"]["uid"] = uid
+    return parse(body)
+
+
+def pod_of(cluster: TFCluster, job: str = "worker") -> dict[str, Any]:
+    """Build the first pod of a job."""
+    found = cluster.job(job)
+    assert found is not None
+    return build_pod(cluster, Task(found, 0), view_digest="", attempt=0)
+
+
+def label_of(cluster: TFCluster, job: str = "worker") -> str | None:
+    """Give the label by which a job's pods are near to others."""
+    found: str | None = pod_of(cluster, job)["metadata"]["labels"].get(naming.LABEL_COLOCATED)
+    return found
+
+
+def hashes(cluster: TFCluster) -> dict[str, str]:
+    """Give what changes when the pods of a job must be replaced."""
+    return {job.name: job.template_hash for job in cluster.jobs}
+
+
+def test_colocated_pods_want_to_be_where_the_others_are():
+    """Each pod has the label that its own rule selects, so that the first one may begin a domain."""
+    pod = pod_of(declared(NEAR))
+    label = label_of(declared(NEAR))
+
+    rule = {"labelSelector": {"matchLabels": {naming.LABEL_COLOCATED: label}}, "topologyKey": ZONE}
+    assert label
+    assert pod["spec"]["affinity"] == {"podAffinity": {REQUIRED: [rule]}}
+    assert label_of(declared(NEAR), "ps") == label
+
+
+def test_schedule_anyway_prefers_the_domain():
+    """The rule is one that the scheduler weighs."""
+    affinity = pod_of(declared({"colocate": {"topologyKey": ZONE, "whenUnsatisfiable": "ScheduleAnyway"}}))["spec"][
+        "affinity"
+    ]
+
+    assert [rule["weight"] for rule in affinity["podAffinity"][PREFERRED]] == [100]
+    assert REQUIRED not in affinity["podAffinity"]
+
+
+def test_only_named_jobs_are_colocated():
+    """The pods of another job are as they would be without it."""
+    cluster = declared({"colocate": {"topologyKey": ZONE, "jobs": ["worker"]}})
+
+    assert pod_of(cluster, "ps") == pod_of(declared(), "ps")
+    assert label_of(cluster)
+
+
+def test_clusters_of_one_name_do_not_follow_each_other():
+    """The label is of the TFCluster's UID: one that is created again chooses its domain again."""
+    assert label_of(declared(NEAR, uid="a")) != label_of(declared(NEAR, uid="b"))
+
+
+def test_a_job_is_spread_for_itself():
+    """Tainted nodes are no domains: else they would count as empty ones."""
+    pod = pod_of(declared(APART), "ps")
+
+    assert pod["spec"]["topologySpreadConstraints"] == [
+        {
+            "topologyKey": HOST,
+            "maxSkew": 1,
+            "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": {"matchLabels": {naming.LABEL_CLUSTER: "demo", naming.LABEL_JOB: "ps"}},
+            "nodeTaintsPolicy": "Honor",
+        }
+    ]
+    assert pod_of(declared(APART)) == pod_of(declared())
+
+
+def test_rules_of_the_template_stay():
+    """Ours come after them, in the pod and not in the template."""
+    anti = {REQUIRED: [{"topologyKey": HOST, "labelSelector": {}}]}
+    preferred = [{"weight": 1, "podAffinityTerm": {"topologyKey": ZONE, "labelSelector": {}}}]
+    own = {"nodeAffinity": {REQUIRED: {}}, "podAntiAffinity": anti, "podAffinity": {PREFERRED: preferred}}
+    constraint = {"topologyKey": ZONE, "maxSkew": 2, "whenUnsatisfiable": "ScheduleAnyway"}
+    spread = {"spread": [{"topologyKey": HOST, "whenUnsatisfiable": "ScheduleAnyway"}]}
+    cluster = declared({**NEAR, **spread}, worker={"affinity": own, "topologySpreadConstraints": [constraint]})
+    before = copy.deepcopy(own)
+    spec = pod_of(cluster)["spec"]
+
+    assert {name: spec["affinity"][name] for name in ("nodeAffinity", "podAntiAffinity")} == {
+        name: own[name] for name in ("nodeAffinity", "podAntiAffinity")
+    }
+    assert spec["affinity"]["podAffinity"][PREFERRED] == preferred
+    assert len(spec["affinity"]["podAffinity"][REQUIRED]) == 1
+    assert spec["topologySpreadConstraints"][0] == constraint
+    assert len(spec["topologySpreadConstraints"]) == 2
+    assert own == before
+
+    cluster = declared({"colocate": {"topologyKey": ZONE, "whenUnsatisfiable": "ScheduleAnyway"}}, ps={"affinity": own})
+    rules = pod_of(cluster, "ps")["spec"]["affinity"]["podAffinity"][PREFERRED]
+    assert rules[:1] == preferred
+    assert [rule["weight"] for rule in rules] == [1, 100]
+
+
+@pytest.mark.parametrize(
+    ("scheduling", "replaced"),
+    [
+        ({"gang": {}}, set()),
+        (NEAR, {"ps", "worker"}),
+        ({"colocate": {"topologyKey": ZONE, "jobs": ["worker"]}}, {"worker"}),
+        (APART, {"ps"}),
+    ],
+)
+def test_an_edit_replaces_the_pods_that_it_is_about(scheduling, replaced):
+    """A pod of another job, and every pod where neither is used, is left alone."""
+    was, now = hashes(declared()), hashes(declared(scheduling))
+
+    assert {name for name in was if was[name] != now[name]} == replaced
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (NEAR, {"colocate": {"topologyKey": ZONE, "jobs": ["ps", "worker"], "whenUnsatisfiable": "DoNotSchedule"}}),
+        (APART, {"spread": [{**APART["spread"][0], "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}]}),
+        (
+            {"spread": [{"topologyKey": HOST}, {"topologyKey": ZONE}]},
+            {"spread": [{"topologyKey": ZONE}, {"topologyKey": HOST}]},
+        ),
+    ],
+)
+def test_the_same_in_other_words_replaces_nothing(before, after):
+    """What the API server fills in, and the order of rules, cost no pod."""
+    assert hashes(declared(before)) == hashes(declared(after))
+
+
+def test_a_job_that_joins_replaces_no_pod_of_the_others():
+    """It gets the label that they have."""
+    one, both = (declared({"colocate": {"topologyKey": ZONE, "jobs": jobs}}) for jobs in (["worker"], ["ps", "worker"]))
+
+    assert hashes(one)["worker"] == hashes(both)["worker"]
+    assert label_of(one) == label_of(both, "ps")
+
+
+def test_pods_of_an_earlier_edit_draw_no_others():
+    """They may be in several domains: with another label the new ones choose one of their own."""
+    labels = {
+        label_of(declared({"colocate": {"topologyKey": key, "whenUnsatisfiable": when}}))
+        for key in (ZONE, HOST)
+        for when in ("DoNotSchedule", "ScheduleAnyway")
+    }
+
+    assert len(labels) == 4
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "field"),
+    [
+        (None, NEAR, "scheduling.colocate"),
+        (NEAR, None, "scheduling.colocate"),
+        (NEAR, {"colocate": {"topologyKey": HOST}}, "scheduling.colocate"),
+        (None, APART, "scheduling.spread"),
+        (APART, None, "scheduling.spread"),
+        (APART, {"spread": [{"topologyKey": HOST, "maxSkew": 2}]}, "scheduling.spread"),
+    ],
+)
+def test_the_changed_field_is_named(before, after, field):
+    """People look for it in the TFCluster, and not in the pod."""
+    assert first_difference(pod_of(declared(after), "ps"), pod_of(declared(before), "ps")) == field
+
+
+def test_a_rule_of_the_template_is_named_as_such():
+    """A constraint that somebody wrote by hand is not taken for ours."""
+    rule = {"topologyKey": ZONE, "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"}
+    before, after = (declared(APART, ps={"topologySpreadConstraints": [{**rule, "maxSkew": n}]}) for n in (1, 2))
+
+    assert first_difference(pod_of(after, "ps"), pod_of(before, "ps")) == "topologySpreadConstraints[0].maxSkew"
+
+
+def test_a_queue_is_not_asked_again():
+    """Kueue judges no rule between pods: an edit of one gives no quota back."""
+    plain, placed = (declared(scheduling).jobs[0] for scheduling in (None, {**NEAR, **APART}))
+
+    assert asks_of(plain) == asks_of(placed)
+
+
+def test_a_stripped_label_is_put_back():
+    """Without it the task would draw nobody that comes back."""
+    world = InMemoryWorld()
+    cluster = declared(NEAR)
+    world.settle(cluster)
+    world.edit("Pod", "demo-ps-0", {"metadata": {"labels": {naming.LABEL_COLOCATED: None}}})
+    world.settle(cluster)
+
+    assert world.objects["Pod", "demo-ps-0"]["metadata"]["labels"][naming.LABEL_COLOCATED] == label_of(cluster)
+
+
+def test_pods_of_an_older_edit_keep_their_label():
+    """Those that OnDelete leaves must not be taken for pods of the present edit."""
+    world = InMemoryWorld()
+    world.settle(make_cluster({"worker": 2}, updateStrategy={"type": "OnDelete"}))
+    world.settle(make_cluster({"worker": 2}, updateStrategy={"type": "OnDelete"}, scheduling=NEAR, generation=2))
+
+    assert naming.LABEL_COLOCATED not in world.objects["Pod", "demo-worker-0"]["metadata"]["labels"]
+
+
+NEAR_TO_A_CACHE = {"affinity": {"podAffinity": {REQUIRED: [{"topologyKey": HOST, "labelSelector": {}}]}}}
+
+
+@pytest.mark.parametrize(
+    ("scheduling", "template", "words"),
+    [
+        ({"colocate": {}}, {}, "spec.scheduling.colocate.topologyKey: name the label"),
+        ({"colocate": {"topologyKey": ZONE, "jobs": ["p"]}}, {}, "spec.scheduling.colocate.jobs: 'p' is not declared"),
+        ({"spread": [{"topologyKey": HOST, "jobs": ["p"]}]}, {}, "spec.scheduling.spread[0].jobs: 'p' is not declared"),
+        ({"spread": [{"topologyKey": HOST, "maxSkew": 0}]}, {}, "spread[0].maxSkew: it must be a whole number from 1"),
+        ({"spread": {}}, {}, "spec.scheduling.spread: it must be a list"),
+        ({"spread": [{"topologyKey": HOST}] * 2}, {}, "spec.scheduling.spread[1]: job ps has another rule with"),
+        ({"colocate": {"topologyKey": HOST}, **APART}, {}, "job ps cannot be spread over kubernetes.io/hostname"),
+        (NEAR, NEAR_TO_A_CACHE, "template.spec.affinity.podAffinity: spec.scheduling.colocate requires"),
+        (
+            APART,
+            {"topologySpreadConstraints": [{"topologyKey": HOST, "whenUnsatisfiable": "DoNotSchedule"}]},
+            "spec.jobs.ps.template.spec.topologySpreadConstraints: spec.scheduling.spread has a rule with the same",
+        ),
+        (
+            NEAR,
+            {"affinity": {"podAffinity": 1}},
+            "spec.jobs.ps.template.spec.affinity.podAffinity: it must be an object",
+        ),
+        (APART, {"topologySpreadConstraints": 1}, "template.spec.topologySpreadConstraints: it must be a list"),
+    ],
+)
+def test_what_cannot_be_is_told(scheduling, template, words):
+    """Also where an older definition let it pass."""
+    with pytest.raises(InvalidSpecError) as refused:
+        declared(scheduling, ps=template)
+
+    assert words in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("scheduling", "template"),
+    [
+        ({"colocate": {"topologyKey": ZONE, "whenUnsatisfiable": "ScheduleAnyway"}}, NEAR_TO_A_CACHE),
+        ({"colocate": {"topologyKey": ZONE, "jobs": ["worker"]}}, NEAR_TO_A_CACHE),
+        ({**NEAR, **APART}, {}),
+        (
+            {
+                "spread": [
+                    {"topologyKey": HOST},
+                    {"topologyKey": HOST, "maxSkew": 2, "whenUnsatisfiable": "ScheduleAnyway"},
+                ]
+            },
+            {},
+        ),
+        ({"colocate": None, "spread": None}, {"affinity": None, "topologySpreadConstraints": None}),
+    ],
+)
+def test_what_goes_together_is_taken(scheduling, template):
+    """Each of these differs from a refused one in one thing."""
+    assert declared(scheduling, ps=template).jobs
+
+
+def test_places_are_said_in_python():
+    """A TFCluster that was read again is the same, and what a rule has too much is named with its place."""
+    near, apart = Colocate(topology_key=ZONE), [Spread(topology_key=HOST, jobs=["ps"], max_skew=2)]
+    cluster = Declared("c", workers=Job(image="i"), colocate=near, spread=apart)
+    body = cluster.to_manifest()
+
+    assert body["spec"]["scheduling"] == {
+        "colocate": {"topologyKey": ZONE},
+        "spread": [{"topologyKey": HOST, "jobs": ["ps"], "maxSkew": 2}],
+    }
+    again = Declared.from_manifest(body)
+    assert (again.colocate, again.spread) == (near, apart)
+    wrong = merge_patch(body, {"spec": {"scheduling": {"spread": [{"topologyKey": HOST, "skew": 1}]}}})
+    with pytest.raises(ManifestError, match=r"spec\.scheduling\.spread\[0\]\.skew"):
+        Declared.from_manifest(wrong)
+    with pytest.raises(ManifestError, match=r"spec\.scheduling\.spread: write a list"):
+        Declared.from_manifest(merge_patch(body, {"spec": {"scheduling": {"spread": {}}}}))

@@ -3,8 +3,7 @@
 PLAN='{"workload":...}'   runs one, with a trace of all that happens
 LEARN=1                   makes the references again from the clean runs; review what changed
 WORKLOAD=name             runs the plans of one workload
-SAMPLE=n                  runs n chosen plans
-EVERY=n                   runs each crash, and of the other plans of a kind every n-th
+SAMPLE=1                  runs each fault once in each workload, and all plans that seeded bugs name
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from mutants.catalogue import MUTANTS
 from simulation import generate, oracles, plans
 from simulation.plans import Plan, Write
 from simulation.running import run
@@ -39,9 +39,7 @@ def main(environment: Mapping[str, str]) -> int:
         return _one(plans.read(environment["PLAN"]))
 
     def wanted(made: Sequence[Plan]) -> Sequence[Plan]:
-        if environment.get("SAMPLE"):
-            return generate.chosen(made, int(environment["SAMPLE"]))
-        return generate.thinned(made, int(environment.get("EVERY") or 1))
+        return generate.sampled(made, [bug.plan for bug in MUTANTS]) if environment.get("SAMPLE") else made
 
     return _all(names, wanted, environment.get("REPORT", ""))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import zlib
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -12,7 +13,7 @@ from simulation import dialect
 from simulation.actors import STEP_ACTIONS
 from simulation.faults import LINE_ACTIONS, WRITE_ACTIONS
 from simulation.oracles import Outcome
-from simulation.plans import Plan, Step
+from simulation.plans import Plan, Step, Write
 from simulation.workloads import WORKLOADS
 
 _One = TypeVar("_One")
@@ -100,45 +101,23 @@ def _some(group: Sequence[_One], most: int, number: int) -> Iterator[_One]:
         yield group[low + number % (high - low)]
 
 
-def chosen(plans: Sequence[Plan], count: int) -> list[Plan]:
-    """Choose so many plans that every workload and every kind of fault is among them.
+def sampled(plans: Sequence[Plan], named: Iterable[Plan]) -> list[Plan]:
+    """Choose by rule: every clean run, each fault once in each workload, a crash on each side of each kind of write.
 
     Args:
         plans: all of them.
-        count: how many.
+        named: plans that are always among the chosen ones, such as those that seeded bugs name.
 
     Returns:
         The chosen ones, in their order.
     """
-    rounds: dict[str, list[Plan]] = defaultdict(list)
+    kept = set(named)
+    groups: dict[Hashable, list[Plan]] = defaultdict(list)
     for plan in plans:
-        rounds[plan.kind].append(plan)
-    # NB: the n-th of a kind comes from the n-th part of its plans, so that all workloads have their turn.
-    picked: dict[Plan, None] = {}
-    for turn in itertools.count():
-        for number, group in enumerate(rounds.values()):
-            if len(picked) >= min(count, len(plans)):
-                return [plan for plan in plans if plan in picked]
-            picked.setdefault(group[(turn * 7919 + number * 104729) % len(group)])
-    raise AssertionError
-
-
-def thinned(plans: Sequence[Plan], every: int) -> list[Plan]:
-    """Leave out what resembles its neighbours: of the plans of a kind keep every n-th, and all clean runs and crashes.
-
-    Each kind begins with another one: all of them strike the same places of a workload in the same order.
-
-    Args:
-        plans: all of them.
-        every: n; 1 keeps all.
-
-    Returns:
-        The kept ones, in their order.
-    """
-    counts = {kind: itertools.count(number) for number, kind in enumerate(dict.fromkeys(one.kind for one in plans))}
-    kept = []
-    for plan in plans:
-        is_its_turn = next(counts[plan.kind]) % every == 0
-        if is_its_turn or plan.trigger is None or plan.action == "crash":
-            kept.append(plan)
-    return kept
+        groups[plan.workload, plan.kind].append(plan)
+        if isinstance(plan.trigger, Write) and plan.action == "crash":
+            groups[plan.workload, plan.kind, plan.trigger.verb, plan.trigger.resource].append(plan)
+    for group in groups.values():
+        # The text decides, so that a new plan in one group moves the choice in no other.
+        kept.add(min(group, key=lambda one: zlib.crc32(str(one).encode())))
+    return [plan for plan in plans if plan in kept]

@@ -74,7 +74,16 @@ def learn(outcome: Outcome) -> None:
         "deletes": dict(sorted(outcome.deletes.items())),
     }
     told["others"] = dict(sorted(outcome.others.items()))
-    path_of(outcome.plan.workload).write_text(json.dumps(told, indent=1, sort_keys=False) + "\n")
+    path_of(outcome.plan.workload).write_text(_lines(told, depth=2) + "\n")
+
+
+def _lines(told: Mapping[str, Any], depth: int) -> str:
+    """Write JSON with each object of a snapshot on a line of its own, for diffs that people can read."""
+
+    def value(of: Any) -> str:
+        return _lines(of, depth - 1) if depth and isinstance(of, Mapping) and of else json.dumps(of)
+
+    return "{\n" + ",\n".join(f"{json.dumps(key)}: {value(each)}" for key, each in told.items()) + "\n}"
 
 
 def path_of(workload: str) -> Path:

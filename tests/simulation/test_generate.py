@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
-from simulation.generate import thinned
+from simulation.generate import sampled
 from simulation.plans import Plan, Write
 
-_WRITES = [Write("create", "pods", f"c-worker-{index}", 1) for index in range(6)]
+_WRITES = [Write("create", resource, f"c-{index}", 1) for resource in ("pods", "services") for index in range(6)]
 _PLANS = [
-    Plan("scale"),
-    *(Plan("scale", write, action) for action in ("crash", "409", "500") for write in _WRITES),
+    Plan(workload, write, action)
+    for workload in ("scale", "gang")
+    for write, action in [(None, ""), *((write, action) for action in ("crash", "409", "500") for write in _WRITES)]
 ]
 
 
-def test_crashes_and_clean_runs_are_all_kept_and_a_share_of_the_rest() -> None:
-    """Two kinds that strike the same writes leave out different ones; the order stays."""
-    kept = thinned(_PLANS, 2)
+def test_sample_has_each_fault_of_each_workload_and_a_crash_at_each_kind_of_write() -> None:
+    kept = sampled(_PLANS, [])
 
     assert kept == [plan for plan in _PLANS if plan in kept]
-    assert {Plan("scale"), *(Plan("scale", write, "crash") for write in _WRITES)} <= set(kept)
-    struck = {action: {plan.trigger for plan in kept if plan.action == action} for action in ("409", "500")}
-    assert {action: len(writes) for action, writes in struck.items()} == {"409": 3, "500": 3}
-    assert struck["409"].isdisjoint(struck["500"])
+    assert {(plan.workload, plan.kind) for plan in kept} == {(plan.workload, plan.kind) for plan in _PLANS}
+    crashes = [plan for plan in kept if plan.action == "crash"]
+    crashed = {(plan.workload, plan.trigger.resource) for plan in crashes if isinstance(plan.trigger, Write)}
+    assert crashed == {(workload, resource) for workload in ("scale", "gang") for resource in ("pods", "services")}
+    assert len(kept) < len(_PLANS) / 4
 
 
-def test_every_first_one_is_all_of_them() -> None:
-    """That is what is run where nobody asks for less."""
-    assert thinned(_PLANS, 1) == _PLANS
+def test_sample_has_the_named_plans() -> None:
+    assert set(_PLANS[2:9]) <= set(sampled(_PLANS, _PLANS[2:9]))
+
+
+def test_new_plan_changes_no_other_choice() -> None:
+    new = Plan("leave", _WRITES[0], "409")
+
+    assert sampled([new, *_PLANS], []) == [new, *sampled(_PLANS, [])]

@@ -4,6 +4,8 @@ CACHE := $(or $(TFCLUSTER_CACHE),$(HOME)/.cache/tfcluster)
 # The newest of these that is there: 3.11 is the oldest that runs the project.
 PYTHON := $(or $(shell command -v python3.11),$(shell command -v python3))
 BIN := .venv/bin
+# Some ways to become root leave these out of the PATH, and iptables and its like are there.
+export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin
 TENSORFLOW := $(CACHE)/tensorflow-$(shell sha256sum requirements/tensorflow-test.txt | cut -c1-16)
 # Only the operator's own dependencies, as its image has them: kopf imports the official client where it finds it.
 OPERATOR := $(CACHE)/operator-$(shell sha256sum requirements/operator.txt | cut -c1-16)
@@ -20,7 +22,10 @@ TF_KERAS := $(CACHE)/tf-keras-$(shell sha256sum requirements/tf-keras.txt | cut 
 # Two older versions of TensorFlow: what touches its private names runs with them too.
 OLDER_TENSORFLOWS := 2.20 2.19
 older-tensorflow = $(CACHE)/tensorflow-$(1)-$(shell sha256sum requirements/tensorflow-$(1).txt | cut -c1-16)
-PYTEST := $(BIN)/python -m pytest
+# An expression of pytest's option -m; `make test` leaves out what is marked exhaustive, `make test-all` runs just that.
+TESTS ?=
+export TESTS
+PYTEST := $(BIN)/python -m pytest --durations 10 $(if $(TESTS),-m '$(TESTS)')
 # By file: a file's tests share a world, and each worker has a control plane and an operator of its own.
 PARALLEL := --numprocesses 2 --dist loadfile --max-worker-restart 2
 # What a release names the operator's image and for which architectures it is built; where its chart goes.
@@ -30,7 +35,7 @@ CHARTS ?=
 SOURCES := operator resolver client crds scripts tests bench local_kubernetes memory_kubernetes examples
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-kubernetes test check lint types layers unit fuzz simulate gates gates-reference mutants tensorflow-tests older-tensorflow-tests local-tests client-tests programs integration test-versions chart docs \
+.PHONY: help demo demo-kubernetes test test-all packages check lint types layers unit fuzz simulate gates gates-reference mutants tensorflow-tests environments older-tensorflow-tests local-tests client-tests integration test-versions test-sharing chart docs \
 	docs-serve reference lint-chart release-tests e2e cluster cluster-down install bench bench-tfjob release release-check publish test-release changelog \
 	lock crds chart-docs clean
 
@@ -43,7 +48,15 @@ demo: $(DEMO)/.complete ## watch a TensorFlow cluster on this machine train, res
 demo-kubernetes: .venv ## the same on a Kubernetes of its own: 7 to 12 minutes the first time, one later
 	$(BIN)/python -m scripts.demo_kubernetes
 
-test: check fuzz client-tests docs simulate gates mutants tensorflow-tests local-tests integration chart release-tests e2e ## all set-up and all tests; what CI runs
+test: packages .venv ## set-up and the tests that CI runs: half an hour, 40 minutes the first time
+	$(BIN)/python -m scripts.test_run test
+
+test-all: packages .venv ## the exhaustive tests that `make test` leaves out, before a release: four parts; PART=1 runs one
+	$(BIN)/python -m scripts.test_run $(or $(PART),1 2 3 4)
+
+# First of all: whoever lacks root or Debian learns it before the first test.
+packages:
+	$(PYTHON) -m local_kubernetes packages
 
 check: lint types layers unit ## lint, types, layers, unit tests: some minutes, no cluster
 
@@ -64,15 +77,13 @@ unit: .venv
 	PYTHONHASHSEED=0 $(PYTEST) $(PARALLEL) tests/unit tests/properties tests/simulation $(CLIENT:%=--ignore %)
 
 fuzz: .venv ## a hundred thousand odd inputs for the resolver: half a minute
-	TFCLUSTER_FUZZ=100000 $(PYTEST) tests/unit/test_resolver_fuzz.py
+	TFCLUSTER_FUZZ=100000 $(BIN)/python -m pytest --numprocesses 2 tests/unit/test_resolver_fuzz.py
 
 client-tests: .venv ## the command line and the Python client on a control plane in memory; programs of tfcluster local
 	$(PYTEST) $(PARALLEL) --numprocesses 3 $(CLIENT)
 
-# All of them take ten minutes and more: before a release, and after a change of what is decided.
-test: EVERY ?= 2
-simulate: .venv ## every plan of the simulation; PLAN='…' repeats one with a trace, LEARN=1 makes the references again
-	EVERY=$(EVERY) PYTHONHASHSEED=0 PYTHONPATH=tests:. $(BIN)/python -m simulation
+simulate: .venv ## every plan of the simulation, ten minutes; SAMPLE=1 a sample by rule; PLAN='…' one, with a trace; LEARN=1 makes the references again
+	PYTHONHASHSEED=0 PYTHONPATH=tests:. $(BIN)/python -m simulation
 
 gates: .venv ## what the operator costs, in requests, bytes, passes and calls, against the reference; WORKLOAD='…' chooses
 	PYTHONHASHSEED=0 PYTHONPATH=tests:. $(BIN)/python -m gates
@@ -84,7 +95,8 @@ mutants: .venv ## seed bugs of one line, each of which its plan of the simulatio
 	PYTHONHASHSEED=0 PYTHONPATH=tests:. $(BIN)/python -m mutants
 
 tensorflow-tests: $(TENSORFLOW)/.complete $(PROTOBUFS:=/.complete) $(TF_KERAS)/.complete
-	TFCLUSTER_PROTOBUFS="$(PROTOBUFS)" TFCLUSTER_TF_KERAS=$(TF_KERAS) PYTHONPATH=resolver $(TENSORFLOW)/bin/python -m pytest tests/tensorflow
+	TFCLUSTER_PROTOBUFS="$(PROTOBUFS)" TFCLUSTER_TF_KERAS=$(TF_KERAS) PYTHONPATH=resolver \
+	  $(TENSORFLOW)/bin/python -m pytest $(if $(TESTS),-m '$(TESTS)') tests/tensorflow
 
 # What touches TensorFlow's private names.
 ELASTIC := tests/tensorflow/test_tensorflow_classes.py tests/tensorflow/test_connect_targets.py \
@@ -99,12 +111,7 @@ elastic-tests-%:
 local-tests: .venv $(TENSORFLOW)/.complete ## training by tfcluster local run, with real TensorFlow: half a minute
 	TFCLUSTER_TENSORFLOW_PYTHON=$(TENSORFLOW)/bin/python $(PYTEST) tests/local
 
-# A test has a limit of time, and the first use of these builds them, which takes minutes.
-programs: .venv
-	$(BIN)/python -m local_kubernetes build hyperkube kwok
-	PYTHONPATH=tests:. $(BIN)/python -m support.prometheus
-
-integration: programs $(OPERATOR)/.complete
+integration: .venv $(OPERATOR)/.complete ## tests on real API servers, without nodes
 	TFCLUSTER_OPERATOR_PYTHON=$(OPERATOR)/bin/python $(PYTEST) $(PARALLEL) tests/integration
 
 # What differs between minors of Kubernetes: admission, defaults, what pods and their status hold, garbage collection.
@@ -122,7 +129,7 @@ test-sharing: .venv $(OPERATOR)/.complete ## TFClusters in the queues of the rea
 	$(BIN)/python -m local_kubernetes build hyperkube kwok kueue scheduler-plugins
 	TFCLUSTER_OPERATOR_PYTHON=$(OPERATOR)/bin/python $(PYTEST) $(PARALLEL) tests/sharing
 
-chart: programs lint-chart
+chart: .venv lint-chart
 	$(PYTEST) $(PARALLEL) tests/chart
 
 lint-chart: .venv $(LINT)/.complete ## the rendered chart and the Dockerfiles before kubernetes-validate, checkov, hadolint
@@ -137,9 +144,12 @@ docs: $(DOCS)/.complete ## build the docs site into build/site; a dead link or a
 docs-serve: $(DOCS)/.complete ## show the docs site on http://127.0.0.1:8000 as you write
 	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs serve
 
+# The tests that are marked alone take the operator, the network, the node or a device from the others.
+E2E := $(BIN)/python -m pytest --durations 10 --tb=short
 e2e: install ## tests on the node of `make cluster`
 	$(BIN)/python -m scripts.training_image
-	$(PYTEST) --tb=short tests/e2e
+	$(E2E) -m '$(if $(TESTS),$(TESTS) and )not alone' --numprocesses 3 --dist loadfile tests/e2e
+	$(E2E) -m '$(if $(TESTS),$(TESTS) and )alone' tests/e2e
 
 cluster: .venv ## raise (or find) a Kubernetes; leaves .local/kubeconfig, .local/bin/kubectl, .local/bin/helm
 	$(BIN)/python -m local_kubernetes up
@@ -205,6 +215,9 @@ reference: .venv ## generate docs/api.md and docs/commands.md
 
 clean: ## remove what was made in the checkout; caches and a running cluster stay
 	rm -rf .venv .local build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+
+environments: .venv $(TENSORFLOW)/.complete $(PROTOBUFS:=/.complete) $(TF_KERAS)/.complete $(OPERATOR)/.complete \
+  $(DOCS)/.complete $(LINT)/.complete
 
 .venv: .venv/.complete
 

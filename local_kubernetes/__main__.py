@@ -17,6 +17,7 @@ from local_kubernetes.progress import LocalKubernetesError, tell
 #: What can be built ahead, by name.
 _BUILDS = {
     "hyperkube": binaries.hyperkube,
+    "azure-npm": binaries.azure_npm,
     "kwok": binaries.kwok,
     "kueue": binaries.kueue,
     "scheduler-plugins": binaries.scheduler_plugins,
@@ -82,6 +83,7 @@ def _parser() -> argparse.ArgumentParser:
     device.add_argument("id", choices=DEVICES, metavar="ID", help=f"{DEVICES[0]} to {DEVICES[-1]}")
     policies = command("network-policies", _network_policies, "have the node enforce NetworkPolicies, or ignore them")
     policies.add_argument("action", choices=("enforce", "ignore"))
+    command("packages", _packages, "install the Debian packages that the cluster or a test needs")
     command("tools", _tools, "put kubectl and helm into .local/bin, without a cluster")
     build = command("build", _build, "build programs ahead of their first use, which may have a limit of time")
     build.add_argument("programs", nargs="+", choices=sorted(_BUILDS), metavar="NAME", help=", ".join(sorted(_BUILDS)))
@@ -125,6 +127,10 @@ def _device(options: argparse.Namespace) -> None:
 
 def _network_policies(options: argparse.Namespace) -> None:
     choice.chosen().set_network_policies(enforced=options.action == "enforce")
+
+
+def _packages(_: argparse.Namespace) -> None:
+    doctor.install_missing(node=choice.choose().name == "node", commands=doctor.test_commands())
 
 
 def _tools(_: argparse.Namespace) -> None:

@@ -94,9 +94,15 @@ class ControlPlane:
             self.addresses.host, self.addresses.api_port, authority=self.authority.certificate, client=admin
         )
 
-    def launch(self) -> None:
-        """Start everything and wait until namespace `default` can hold pods."""
+    def launch(self, prepare: Callable[[ControlPlane], object] | None = None) -> None:
+        """Start everything and wait until namespace `default` can hold pods.
+
+        Args:
+            prepare: As for start().
+        """
         self.launch_server()
+        if prepare is not None:
+            prepare(self)
         self.launch_controllers()
         # The controller manager makes it; before that every pod is refused.
         path = "/api/v1/namespaces/default/serviceaccounts/default"
@@ -228,13 +234,16 @@ class ControlPlane:
             return dict(json.load(answer))
 
 
-def start(state: Path, *, kwok_nodes: int = 0, gangs: bool = False) -> ControlPlane:
+def start(
+    state: Path, *, kwok_nodes: int = 0, gangs: bool = False, prepare: Callable[[ControlPlane], object] | None = None
+) -> ControlPlane:
     """Start a control plane on loopback, of $TFCLUSTER_KUBERNETES_MINOR, that ends with this process at the latest.
 
     Args:
         state: Its folder; what an earlier control plane left there is removed.
         kwok_nodes: Number of simulated nodes, each with 8 GPUs, whose pods become Running and Ready.
         gangs: As for ControlPlane.
+        prepare: Called when the API server answers, before the controllers start: they look for new kinds rarely.
 
     Returns:
         The control plane; namespace `default` has its service account, and the nodes are Ready.
@@ -242,10 +251,18 @@ def start(state: Path, *, kwok_nodes: int = 0, gangs: bool = False) -> ControlPl
     Raises:
         LocalKubernetesError: It does not start.
     """
-    return start_owned(state, kwok_nodes=kwok_nodes, gangs=gangs, owner=processes.identity(os.getpid()))
+    owner = processes.identity(os.getpid())
+    return start_owned(state, kwok_nodes=kwok_nodes, gangs=gangs, owner=owner, prepare=prepare)
 
 
-def start_owned(state: Path, *, kwok_nodes: int, owner: str, gangs: bool = False) -> ControlPlane:
+def start_owned(
+    state: Path,
+    *,
+    kwok_nodes: int,
+    owner: str,
+    gangs: bool = False,
+    prepare: Callable[[ControlPlane], object] | None = None,
+) -> ControlPlane:
     """Start a control plane on loopback.
 
     Args:
@@ -253,6 +270,7 @@ def start_owned(state: Path, *, kwok_nodes: int, owner: str, gangs: bool = False
         kwok_nodes: As for start().
         owner: See processes.Program; when that process is gone, the next start removes what it left.
         gangs: As for start().
+        prepare: As for start().
 
     Returns:
         The control plane.
@@ -267,7 +285,7 @@ def start_owned(state: Path, *, kwok_nodes: int, owner: str, gangs: bool = False
         grace = 600 if kwok_nodes else 50
         plane = ControlPlane(state, loopback_addresses(), owner=owner, minor=minor, node_grace=grace, gangs=gangs)
         try:
-            plane.launch()
+            plane.launch(prepare)
             if kwok_nodes:
                 kwok.simulate_nodes(plane, kwok_nodes, owner=owner)
         except PortTakenError:

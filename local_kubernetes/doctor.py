@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -111,23 +111,34 @@ def examine(*, node: bool) -> list[Check]:
     return [*control_plane_checks(), *(node_checks() if node else ())]
 
 
-def install_missing(*, node: bool) -> None:
+def install_missing(*, node: bool, commands: Sequence[str] = ()) -> None:
     """Install missing Debian packages if that is possible; raise if something is missing still.
 
     Args:
         node: Include what only the one-node cluster needs.
+        commands: Further commands that must be there.
 
     Raises:
         LocalKubernetesError: It says what is missing and what to do.
     """
-    missing = [check for check in examine(node=node) if not check.present]
+
+    def look() -> list[Check]:
+        return [check for check in (*examine(node=node), *map(_command, commands)) if not check.present]
+
+    missing = look()
     packages = sorted({check.package for check in missing if check.package})
     if packages and os.geteuid() == 0 and shutil.which("apt-get"):
         tell(f"installing missing Debian packages: {' '.join(packages)}")
         _apt_install(packages)
-        missing = [check for check in examine(node=node) if not check.present]
+        missing = look()
     if missing:
-        raise LocalKubernetesError("this machine lacks:\n" + "\n".join(map(str, missing)))
+        raise LocalKubernetesError("this machine lacks:\n" + "\n".join(dict.fromkeys(map(str, missing))))
+
+
+def test_commands() -> tuple[str, ...]:
+    """Return the commands that tests need on any machine, also with a cluster of another kind."""
+    build = () if docker_answers() else ("buildah", "debootstrap")
+    return ("openssl", "iptables", "ip", "unshare", "mount", "skopeo", *build)
 
 
 def docker_answers() -> bool:
@@ -186,7 +197,7 @@ def _apt_line(package: str) -> str:
 
 
 def _command(name: str) -> Check:
-    package = PACKAGES[name]
+    package = PACKAGES.get(name, name)
     return Check(f"command {name}", shutil.which(name) is not None, _apt_line(package), package)
 
 

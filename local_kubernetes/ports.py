@@ -1,9 +1,14 @@
-"""Which ports of 127.0.0.1 a control plane takes."""
+"""Which ports of 127.0.0.1 the tools and the tests take."""
 
 from __future__ import annotations
 
+import fcntl
+import os
 import random
 import socket
+import tempfile
+from contextlib import suppress
+from pathlib import Path
 
 from local_kubernetes.components import Addresses
 from local_kubernetes.progress import LocalKubernetesError
@@ -27,19 +32,39 @@ def loopback_addresses() -> Addresses:
 
 
 def free_ports(count: int) -> list[int]:
-    """Choose ports of 127.0.0.1 that nobody listens on now.
+    """Choose ports that no program listens on, and reserve them: no other process gets them until this one ends.
 
     Args:
         count: How many.
+
+    Raises:
+        LocalKubernetesError: Fewer are free.
     """
     found: list[int] = []
-    for port in random.sample(PORTS, 1000):
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        found.append(port)
+    for port in random.SystemRandom().sample(PORTS, len(PORTS)):
+        if _reserve(port):
+            found.append(port)
         if len(found) == count:
             return found
-    raise LocalKubernetesError(f"fewer than {count} free ports between {PORTS.start} and {PORTS.stop}")
+    raise LocalKubernetesError(f"fewer than {count} free ports between {PORTS[0]} and {PORTS[-1]}")
+
+
+def _reserve(port: int) -> bool:
+    """Lock the file of a port and bind the port once; say whether both worked."""
+    folder = Path(tempfile.gettempdir()) / "tfcluster-ports"
+    folder.mkdir(exist_ok=True)
+    with suppress(PermissionError):  # another user has made it
+        folder.chmod(0o1777)
+    try:
+        # Never closed: the end of the process releases the lock. The file stays, so that all processes lock the same.
+        lock = os.open(folder / str(port), os.O_CREAT | os.O_RDONLY, 0o644)
+    except PermissionError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with socket.socket() as probe:
+            probe.bind(("", port))
+    except OSError:
+        os.close(lock)
+        return False
+    return True

@@ -6,6 +6,7 @@ Nothing here starts unless a test asks for it, so unit tests stay free of it.
 from __future__ import annotations
 
 import importlib.util
+import os
 import signal
 import subprocess
 import sys
@@ -51,8 +52,11 @@ if TYPE_CHECKING:
 pytest_plugins = ["support.skips"]
 
 # A busy machine makes no test fail: how long an example takes says nothing of the code.
-settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("untimed")
+slow = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+# The same examples in each run, so that a change is judged by what it changes; HYPOTHESIS=random looks for others.
+settings.register_profile("same", derandomize=True, database=None, **slow)
+settings.register_profile("random", print_blob=True, **slow)
+settings.load_profile(os.environ.get("HYPOTHESIS", "same"))
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # NB: whoever runs the tests in the background of a script has Ctrl-C ignored, and so has every program they start.
@@ -102,7 +106,7 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory):
     """A real etcd, kube-apiserver and controllers on loopback, without nodes."""
     from local_kubernetes.control_plane import start
 
-    plane = start(tmp_path_factory.mktemp("control-plane"))
+    plane = start(tmp_path_factory.mktemp("control-plane"), prepare=lambda made: install_crd(Objects(_client_of(made))))
     yield plane
     plane.stop()
 
@@ -110,11 +114,13 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory):
 @pytest.fixture(scope="session")
 def admin(control_plane) -> client.ApiClient:
     """The official client as an administrator, on a server that knows the TFCluster kind."""
+    return _client_of(control_plane)
+
+
+def _client_of(plane: ControlPlane) -> client.ApiClient:
     configuration = client.Configuration()
-    config.load_kube_config(str(control_plane.kubeconfig), client_configuration=configuration)
-    api = client.ApiClient(configuration)
-    install_crd(Objects(api))
-    return api
+    config.load_kube_config(str(plane.kubeconfig), client_configuration=configuration)
+    return client.ApiClient(configuration)
 
 
 def install_crd(objects: Objects) -> None:
@@ -174,7 +180,7 @@ def new_namespace(objects: Objects) -> Callable[[], str]:
 
 @pytest.fixture(scope="session")
 def garbage_collector(objects: Objects, new_namespace: Callable[[], str]) -> None:
-    """The garbage collector has noticed that there are TFClusters: it looks for new kinds of owners every 30 s only."""
+    """The garbage collector has noticed that there are TFClusters; where it started before the CRD, that takes 30 s."""
     name = new_namespace()
     owner = objects.create(TFCLUSTERS, name, tfcluster("owner").job("worker").spec(suspend=True).build())
     reference = {key: owner[key] for key in ("apiVersion", "kind")} | {
@@ -308,9 +314,7 @@ def administrator_of(plane: ControlPlane, **rights: Any) -> Objects:
         plane: the server.
         rights: of the operator: see ``grant_operator_rights``.
     """
-    configuration = client.Configuration()
-    config.load_kube_config(str(plane.kubeconfig), client_configuration=configuration)
-    objects = Objects(client.ApiClient(configuration))
+    objects = Objects(_client_of(plane))
     install_crd(objects)
     grant_operator_rights(objects, **rights)
     return objects

@@ -126,6 +126,7 @@ def test_upgrade_brings_the_new_definition(server: Objects, install, on_server: 
     assert server.get(TFCLUSTERS, HOME, "stays")["metadata"]["uid"] == uid
 
 
+@pytest.mark.exhaustive
 def test_upgrade_chooses_the_scaled_job(server: Objects, install, on_server: OnServer, kubectl: Callable[..., str]):
     """After ``helm upgrade`` with another job, ``kubectl scale`` changes that one; after a rollback the workers."""
     release = install({})
@@ -167,6 +168,7 @@ def follow(place: str, on_server: OnServer, kubectl: Callable[..., str], release
         {"helm": on_server, "kubectl": kubectl}[program](*arguments)
 
 
+@pytest.mark.exhaustive
 def test_downgrade_keeps_the_newer_definition(server: Objects, install, on_server: OnServer, kubectl, newer: Path):
     """After the documented downgrade the newer definition serves, and the steps from there work, both ways."""
     release = install({})
@@ -189,6 +191,7 @@ def test_downgrade_keeps_the_newer_definition(server: Objects, install, on_serve
     assert short_names(server) == ["tfc"]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("applied", [False, True], ids=["as helm left it", "applied by kubectl since"])
 def test_definition_of_an_older_chart_can_be_taken_on(  # noqa: PLR0917 - fixtures, by name
     server: Objects, on_server: OnServer, kubectl, older: Path, newer: Path, applied
@@ -216,6 +219,7 @@ def test_definition_of_an_older_chart_can_be_taken_on(  # noqa: PLR0917 - fixtur
     assert server.get(CRDS, "", CRD)["metadata"]["uid"] == uid
 
 
+@pytest.mark.exhaustive
 def test_definition_of_another_release_is_left_alone(server: Objects, install, on_server: OnServer, kubectl, newer):
     """A second release installs beside the first, leaves its definition as it is, and takes it on when told to."""
     first = install({})
@@ -232,6 +236,7 @@ def test_definition_of_another_release_is_left_alone(server: Objects, install, o
     on_server("uninstall", "second", namespace=FOREIGN)
 
 
+@pytest.mark.exhaustive
 def test_given_away_definition_outlives_its_first_release(server: Objects, install, on_server: OnServer, kubectl):
     """The first release, upgraded after its definition was given to a second one, does not delete it."""
     first = install({})
@@ -261,6 +266,7 @@ def test_uninstall_leaves_the_users_things(server: Objects, install, on_server: 
     assert server.get(TFCLUSTERS, HOME, "stays")["metadata"]["uid"] == uid
 
 
+@pytest.mark.exhaustive
 def test_definition_can_go_with_the_release(server: Objects, install, on_server: OnServer):
     """With ``crds.keep: false`` the definition goes with the release, as the notes have said."""
     release = install({"crds": {"keep": False}})
@@ -270,6 +276,7 @@ def test_definition_can_go_with_the_release(server: Objects, install, on_server:
     eventually(lambda: server.get(CRDS, "", CRD), lambda found: found is None, what="the definition is gone")
 
 
+@pytest.mark.exhaustive
 def test_release_can_leave_the_definition_to_others(server: Objects, install, on_server: OnServer):
     """Told so later, the release lets go of the definition, and it stays."""
     release = install({})
@@ -283,6 +290,7 @@ def test_release_can_leave_the_definition_to_others(server: Objects, install, on
     assert server.get(CRDS, "", CRD)["metadata"]["uid"] == definition
 
 
+@pytest.mark.exhaustive
 def test_administrator_of_a_namespace_can_install(server: Objects, helm: Helm, bare_server):
     """Who administers a namespace, and has the operator's rights there, needs no right beyond it."""
     bind(server, "tenant", HOME, "ClusterRole", "admin")

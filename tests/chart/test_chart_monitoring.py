@@ -164,6 +164,7 @@ def server(control_plane) -> Objects:
     return objects
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("part", ["podMonitor", "serviceMonitor", "rules"])
 def test_server_without_the_kinds_refuses_it(helm: Helm, server: Objects, control_plane, part):
     """Without the Prometheus Operator's kinds helm installs nothing of a release that asks for one, and names it."""
@@ -175,6 +176,7 @@ def test_server_without_the_kinds_refuses_it(helm: Helm, server: Objects, contro
     assert server.get(Kind("apps/v1", "deployments"), "home", "r-tfcluster-operator") is None
 
 
+@pytest.mark.exhaustive
 def test_server_with_the_kinds_takes_it(helm: Helm, server: Objects):
     """With the Prometheus Operator's own definitions the API server takes each object, down to every field."""
     objects = server
@@ -209,6 +211,7 @@ def _create_strictly(objects: Objects, body: Object) -> None:
     eventually(served, what=f"the server takes a {body['kind']}")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("prometheus_built")
 def test_promtool_has_nothing_to_say_of_the_rules(tmp_path, helm: Helm):
     """`promtool check rules` passes the file, and what the chart makes of it."""
@@ -220,6 +223,7 @@ def test_promtool_has_nothing_to_say_of_the_rules(tmp_path, helm: Helm):
         assert f"SUCCESS: {len(alerts())} rules found" in answer.stdout
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("prometheus_built")
 def test_alerts_fire_when_they_should():
     """`promtool test rules` plays each case through: its alert fires with these words, or stays quiet."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import shlex
 
+import pytest
 import yaml
 from on_server import FOREIGN, HOME, WATCHED, OnServer, bind, may
 from rendering import CHART, Helm, Object, look, of_kind
@@ -167,6 +168,7 @@ def test_operator_has_its_rights_where_it_watches(server: Objects, install):
     }
 
 
+@pytest.mark.exhaustive
 def test_operator_has_its_rights_everywhere(server: Objects, install):
     """Cluster-wide the operator has the same rights in all namespaces, and no further one."""
     release = install({"clusterWide": True})
@@ -174,6 +176,7 @@ def test_operator_has_its_rights_everywhere(server: Objects, install):
     eventually(lambda: granted(server, release, ""), lambda found: found == NEEDED, what="it has its rights")
 
 
+@pytest.mark.exhaustive
 def test_upgrade_takes_rights_away(server: Objects, install, on_server):
     """When a cluster-wide release is upgraded to watch one namespace, its other rights are gone."""
     release = install({"clusterWide": True})
@@ -186,6 +189,7 @@ def test_upgrade_takes_rights_away(server: Objects, install, on_server):
     eventually(lambda: granted(server, release, HOME), lambda found: found == NEEDED, what="it has them at home")
 
 
+@pytest.mark.exhaustive
 def test_missing_namespace_is_told_before_anything_is_made(
     server: Objects, helm: Helm, bare_server, kubectl, on_server
 ):
@@ -209,6 +213,7 @@ def test_missing_namespace_is_told_before_anything_is_made(
     on_server("uninstall", "late")
 
 
+@pytest.mark.exhaustive
 def test_users_may_do_with_clusters_what_they_may_do_with_pods(server: Objects, install):
     """Who may view a namespace may read its TFClusters; who may edit it may change them; nobody writes the status."""
     install({})
@@ -280,6 +285,7 @@ def manifest(on_server: OnServer, release: str, namespace: str = HOME) -> list[O
     return [one for one in found if one["kind"] != "CustomResourceDefinition"]
 
 
+@pytest.mark.exhaustive
 def test_uninstall_takes_all_that_the_release_made(install, on_server, kubectl):
     """``helm uninstall`` leaves nothing of the release but the definition of the kind."""
     release = install(EVERYTHING)
@@ -293,6 +299,7 @@ def test_uninstall_takes_all_that_the_release_made(install, on_server, kubectl):
     assert json.loads(on_server("list", "--output", "json")) == []
 
 
+@pytest.mark.exhaustive
 def test_what_a_deleted_namespace_leaves_can_be_cleaned_up(server: Objects, on_server: OnServer, kubectl):
     """Where somebody deleted the release's namespace, the README's commands remove the rest but the definition."""
     server.create(NAMESPACES, "", {"metadata": {"name": "careless"}})
@@ -316,6 +323,7 @@ def test_what_a_deleted_namespace_leaves_can_be_cleaned_up(server: Objects, on_s
     assert "careless" not in kubectl("get", ",".join(sorted(kinds)), "--all-namespaces", "--output", "name")
 
 
+@pytest.mark.exhaustive
 def test_notes_tell_who_else_works_there(install, on_server: OnServer):
     """The notes name each other release in a namespace of this one, and where both work; apart, they say nothing."""
     first = install({"watchNamespaces": [WATCHED, HOME]})
@@ -337,6 +345,7 @@ def test_notes_tell_who_else_works_there(install, on_server: OnServer):
     on_server("uninstall", "second", namespace=FOREIGN)
 
 
+@pytest.mark.exhaustive
 def test_notes_tell_which_clusters_nobody_serves(server: Objects, install, on_server: OnServer):
     """The notes name TFClusters outside of the release's namespaces, unless another release works there."""
     release = install({"clusterWide": True})

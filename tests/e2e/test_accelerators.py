@@ -15,7 +15,7 @@ from tfcluster_resolver import TFClusterResolver
 print(json.dumps(dict(TFClusterResolver().num_accelerators(*(() if len(sys.argv) < 2 else (sys.argv[1], 0))))))
 """
 
-pytestmark = pytest.mark.usefixtures("two_gpus")
+pytestmark = [pytest.mark.usefixtures("two_gpus"), pytest.mark.alone]
 
 
 @pytest.fixture

@@ -16,6 +16,8 @@ from support.waiting import eventually
 from support.world import task_names
 from task_programs import LISTEN, pod_template
 
+pytestmark = [pytest.mark.exhaustive, pytest.mark.alone]
+
 WORKERS = task_names("c", worker=3)
 #: Ends the first process of a container as a crash would: the operator lets this signal end it without a word.
 CRASH = "import os, signal; os.kill(1, signal.SIGALRM)"

@@ -24,6 +24,7 @@ def test_notebook_is_stored_without_outputs():
     assert not any(cell.get("outputs") or cell.get("execution_count") for cell in cells)
 
 
+@pytest.mark.exhaustive
 def test_notebook_trains(world: LiveWorld, kubeconfig: Path, training_image: str, tmp_path, monkeypatch):
     """It applies, waits, follows the log until an accuracy is told, scales, and deletes what it made."""
     told = yaml.safe_load(kubeconfig.read_text(encoding="utf-8"))

@@ -19,6 +19,8 @@ from support.objects import PODS
 from support.waiting import eventually
 from task_programs import pod_template
 
+pytestmark = pytest.mark.exhaustive
+
 #: Counts on stdout, serves its own name by HTTP, says that it stops when it is stopped, and ends as /tmp/end says.
 COUNT = """
 import http.server, os, pathlib, signal, socket, threading, time

@@ -6,6 +6,7 @@ import json
 import subprocess
 from collections.abc import Callable
 
+import pytest
 from click.testing import CliRunner
 from live_world import TRAINING_DEADLINE_SECONDS, LiveWorld
 from support.objects import PODS
@@ -13,6 +14,8 @@ from support.tf_config_programs import COORDINATED, GRAPH, MIRRORED
 from support.waiting import eventually
 
 from tfcluster.commands.root import root
+
+pytestmark = pytest.mark.exhaustive
 
 #: A file as one would have it: the programs, and three TFJobs of three versions of the API.
 BUNDLE = """\

@@ -7,6 +7,8 @@ from live_world import LiveWorld
 from support.waiting import eventually
 from support.world import task_names
 
+pytestmark = pytest.mark.exhaustive
+
 JOBS = {"chief": {}, "worker": {"replicas": 2}}
 TASKS = task_names("c", chief=1, worker=2)
 

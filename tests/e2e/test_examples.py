@@ -34,7 +34,7 @@ ELSEWHERE = {
 CHIEF = "digits-chief-0"
 
 # The README and the examples must work where the network enforces what a cluster, or the operator, asks for.
-pytestmark = pytest.mark.usefixtures("network_policies")
+pytestmark = [pytest.mark.usefixtures("network_policies"), pytest.mark.alone]
 
 Apply = Callable[[str], LiveWorld]
 
@@ -83,6 +83,7 @@ def gpu_example(apply_example: Apply) -> LiveWorld:
     return world
 
 
+@pytest.mark.exhaustive
 def test_gpu_example_counts_a_gpu_in_each_worker(gpu_example):
     """Each worker prints the one GPU that it holds, and the status counts both."""
     for index, pod in enumerate(task_names("digits-gpu", worker=2)):
@@ -95,6 +96,7 @@ def test_gpu_example_counts_a_gpu_in_each_worker(gpu_example):
     )
 
 
+@pytest.mark.exhaustive
 def test_mirrored_example_learns_and_ends(apply_example):
     """Two equal workers train together and exit 0: both report an accuracy of at least 0.8, the cluster succeeds."""
     world = apply_example(MIRRORED)
@@ -133,6 +135,7 @@ def test_parameter_server_example_learns(training):
     assert losses[-1] < losses[0]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("enforced_policies")
 def test_parameter_server_example_is_isolated_while_it_trains(training):
     """The network keeps the two workers of the training apart, as their filters do, and lets the chief reach both."""

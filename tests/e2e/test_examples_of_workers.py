@@ -10,6 +10,8 @@ from live_world import TRAINING_DEADLINE_SECONDS, LiveWorld
 from support.objects import Kind
 from support.waiting import eventually
 
+pytestmark = pytest.mark.exhaustive
+
 AUTOSCALERS = Kind("autoscaling/v2", "horizontalpodautoscalers")
 
 

@@ -16,6 +16,8 @@ from live_world import BROOM, TRAINING_DEADLINE_SECONDS, LiveWorld
 from support.objects import NAMESPACES, NODES, Kind, Objects
 from support.waiting import eventually
 
+pytestmark = pytest.mark.exhaustive
+
 CLAIMS = ("digits-kept", "digits-board", "digits-judged")
 VOLUMES = Kind("v1", "persistentvolumes", namespaced=False)
 STORAGE_CLASSES = Kind("storage.k8s.io/v1", "storageclasses", namespaced=False)

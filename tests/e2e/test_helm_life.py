@@ -19,6 +19,8 @@ from support.waiting import eventually
 from support.world import task_names
 from task_programs import LISTEN, pod_template
 
+pytestmark = pytest.mark.alone
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 CHART = ROOT / "charts" / "tfcluster-operator"
 CRD = "tfclusters.tfcluster.dev"

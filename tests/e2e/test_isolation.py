@@ -12,7 +12,7 @@ from support.world import task_names
 from task_programs import LISTEN_ON, PORT, listener, pod_template
 
 # The former starts what enforces, before the pods of a module; the latter skips a test where nobody does.
-pytestmark = pytest.mark.usefixtures("network_policies", "enforced_policies")
+pytestmark = [pytest.mark.usefixtures("network_policies", "enforced_policies"), pytest.mark.alone]
 
 OTHER_PORT = 8080
 PORTS = (PORT, OTHER_PORT)

@@ -11,6 +11,8 @@ from support.waiting import eventually
 from support.world import task_names
 from task_programs import END_ON_DEMAND, LISTEN, pod_template
 
+pytestmark = pytest.mark.exhaustive
+
 WORKERS = task_names("c", worker=3)
 
 

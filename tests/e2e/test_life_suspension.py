@@ -14,6 +14,8 @@ from resize_programs import with_folder
 from support.objects import NODES, TFCLUSTERS, Object
 from support.waiting import eventually
 
+pytestmark = pytest.mark.exhaustive
+
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "parameter-server.yaml"
 CHIEF = "digits-chief-0"
 

@@ -14,6 +14,8 @@ from resize_programs import END_AMID, stock_template, with_folder
 from support.objects import NODES
 from support.waiting import eventually
 
+pytestmark = pytest.mark.exhaustive
+
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "elastic-parameter-server.yaml"
 CHIEF, CLUSTER = "digits-elastic-chief-0", "digits-elastic"
 SERVERS = [f"{CLUSTER}-ps-0", f"{CLUSTER}-worker-0", f"{CLUSTER}-worker-1"]

@@ -17,7 +17,11 @@ from support.waiting import eventually
 from task_programs import REACHED, listener
 
 # The former starts what enforces, before the pods of a module; the latter skips a test where nobody does.
-pytestmark = pytest.mark.usefixtures("network_policies", "enforced_policies")
+pytestmark = [
+    pytest.mark.usefixtures("network_policies", "enforced_policies"),
+    pytest.mark.exhaustive,
+    pytest.mark.alone,
+]
 
 TASK, WEB = 2222, 8080
 PORTS = (TASK, WEB)

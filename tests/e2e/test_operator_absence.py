@@ -7,6 +7,8 @@ from live_world import LiveWorld, without_status
 from support.objects import CONFIG_MAPS, PODS, SERVICES, TFCLUSTERS, Object
 from support.world import task_names
 
+pytestmark = [pytest.mark.exhaustive, pytest.mark.alone]
+
 JOBS = {"chief": {}, "worker": {"replicas": 2, "maxReplicas": 4, "deviceFilters": ["/job:chief"]}}
 
 

@@ -83,6 +83,7 @@ def test_name_of_a_replaced_pod_gives_the_new_ip_only(running):
     )
 
 
+@pytest.mark.alone
 def test_drained_pod_waits_for_a_node_and_comes_back(schedulable, kubectl):
     """``kubectl drain`` needs no force, the replacement waits while no node takes it, and runs when one does."""
     uids = schedulable.uids()

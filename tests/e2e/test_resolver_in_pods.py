@@ -76,6 +76,7 @@ def granted(world: LiveWorld, two_gpus: None) -> LiveWorld:  # noqa: ARG001 - sk
     return world
 
 
+@pytest.mark.alone
 def test_lost_device_is_warned_of(granted, fake_devices):
     """Of two granted GPUs both count, without a warning; of one that fails is warned, with both numbers."""
     first, second = granted.run("c-worker-0", "printenv", "NVIDIA_VISIBLE_DEVICES").strip().split(",")

@@ -24,6 +24,8 @@ from task_programs import LISTEN, pod_template
 from local_kubernetes import cluster_registry, node_layout, registry
 from local_kubernetes.ports import free_ports
 
+pytestmark = pytest.mark.alone
+
 CHART = ROOT / "charts" / "tfcluster-operator"
 GUIDE = ROOT / "docs" / "quickstart.md"
 #: Where the guide's chart and image are published.
@@ -70,6 +72,7 @@ def registry_image(raised: str, monkeypatch: pytest.MonkeyPatch) -> None:  # noq
     monkeypatch.setenv(cluster_registry.IMAGE_VARIABLE, registry_program.IMAGE)
 
 
+@pytest.mark.exhaustive
 def test_install_from_a_registry_that_is_given(raised, somebody, operator_release, world, objects):
     """`make install` by somebody's kubeconfig pushes the image, installs it from there, and the operator works."""
     if raised != "node":
@@ -93,6 +96,7 @@ def test_install_from_a_registry_that_is_given(raised, somebody, operator_releas
     world.await_ready("c")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("registry_image")
 def test_quickstart(somebody, training_image, namespace, objects):
     """Each command of the quickstart does what the guide says; its chart and images come from a registry in here."""

@@ -30,6 +30,8 @@ from tfcluster import Client, doctor
 if TYPE_CHECKING:
     from local_kubernetes.control_plane import ControlPlane
 
+pytestmark = pytest.mark.exhaustive
+
 ROOT = Path(__file__).resolve().parents[2]
 AUTOSCALERS = Kind("autoscaling/v2", "horizontalpodautoscalers")
 METRICS = Kind("metrics.k8s.io/v1beta1", "pods")

@@ -13,6 +13,8 @@ from support.waiting import eventually
 
 from local_kubernetes import processes
 
+pytestmark = pytest.mark.exhaustive
+
 ROOT = Path(__file__).resolve().parents[2]
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from support.lives import launch_running
+from support.lives import await_another_pass, launch_running
 from support.objects import PODS, STRATEGIC
 from support.waiting import eventually
 from support.world import task_names
@@ -50,7 +49,7 @@ def test_pod_that_was_deleted_and_then_edited_has_neither_failed_nor_succeeded(w
         debug = {"name": "debug", "image": "registry.test/debug:1", "terminationMessagePolicy": "File"}
         body = {"spec": {"ephemeralContainers": [debug]}}
         world.objects.patch(PODS, world.namespace, name, body, subresource="ephemeralcontainers", content=STRATEGIC)
-    time.sleep(3)
+    await_another_pass(world, "c")
 
     found = {kind: world.condition("c", kind)["status"] for kind in ("Failed", "Succeeded")}
     assert found == {"Failed": "False", "Succeeded": "False"}, world.condition("c", "Ready")

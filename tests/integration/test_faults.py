@@ -206,7 +206,6 @@ def test_unavailable_server_is_outlived(launched, lied_to, fault_proxy):
             lambda: (lied_to.running, sum(call.resource == "tfclusters" for call in outage.met)),
             lambda state: not state[0] or state[1] > TRIES_OF_KOPF,
             what=f"lists and watches of TFClusters were refused more than {TRIES_OF_KOPF} times",
-            within=120,
         )
 
     launched.await_pods(task_names("c", worker=5))

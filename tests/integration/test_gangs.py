@@ -22,6 +22,8 @@ from tfcluster import Client
 if TYPE_CHECKING:
     from local_kubernetes.control_plane import ControlPlane
 
+pytestmark = pytest.mark.exhaustive
+
 ROOT = Path(__file__).resolve().parents[2]
 GPU = "nvidia.com/gpu"
 GANG = {"gang": {}}

@@ -35,6 +35,8 @@ from support.world import World
 if TYPE_CHECKING:
     from local_kubernetes.control_plane import ControlPlane
 
+pytestmark = pytest.mark.exhaustive
+
 GANG = {"gang": {}}
 NO_ROOM = "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."
 _CONDITION = {

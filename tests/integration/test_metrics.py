@@ -327,15 +327,18 @@ def test_a_standby_counts_no_cluster(control_plane, world, observed, tmp_path):
 
 
 def test_what_waits_for_a_slow_server_is_seen(world, observed, fault_proxy):
-    """While no pod can be made, 32 passes hang; two more clusters wait, and the look at their resolver."""
+    """While no pod can be made, 32 passes hang, so of 34 clusters some wait; when pods can be made, none waits."""
     with fault_proxy.fault(Fault("hang", resource="pods", method="POST")):
         for index in range(34):
             world.launch(f"slow-{index}", {"worker": {"replicas": 2}})
         now = observed.until(
-            lambda now: now.value("tfcluster_queue_depth") == 3 and now.value("tfcluster_queue_oldest_seconds") > 1,
-            "three passes wait",
+            lambda now: (
+                now.value("tfcluster_queue_depth") >= 1
+                and now.value("tfcluster_queue_oldest_seconds") > 1
+                and now.not_zero("tfcluster_clusters_not_ready") == {("NotReported",): 34}
+            ),
+            "passes wait",
         )
-        assert now.not_zero("tfcluster_clusters_not_ready") == {("NotReported",): 34}
         assert conditions_of(now, "Ready") == {"True": 0, "False": 0, "Unknown": 34}
     then = observed.until(lambda now: now.value("tfcluster_tasks", role="worker", state="starting") == 68, "all go on")
     assert then.not_zero("tfcluster_clusters_not_ready") == {("TasksNotReady",): 34}

@@ -28,6 +28,8 @@ from support.prometheus import Prometheus
 from support.waiting import eventually
 from support.world import World, task_names
 
+pytestmark = pytest.mark.exhaustive
+
 #: The window of rates: everything that happens here lies within it.
 WINDOW = "5m"
 QUERIES = [query for panel in dashboard()["panels"] for query in queries(panel, rate_interval=WINDOW)]

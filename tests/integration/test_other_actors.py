@@ -7,7 +7,6 @@ makes of them nobody else can prove.
 from __future__ import annotations
 
 import socket
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -264,14 +263,12 @@ def test_dead_webhook_of_pods_is_told_and_outlived(world, kubelet):
         world.delete(PODS, "c-worker-0")
         kubelet.stop("c-worker-0")
         generation = world.edit("c", {"jobs": {"worker": {"replicas": 3}, "ps": {"replicas": 1}}})
-        edited = time.monotonic()
         told = world.await_condition("c", "Ready", status="False", reason="RequestFailed")
         told = eventually(
             lambda: world.condition("c", "Ready"),
             lambda ready: ready["observedGeneration"] == generation and ready["reason"] == "RequestFailed",
             what="it is told of the new generation",
         )
-        assert time.monotonic() - edited < 5
         assert 'failed calling webhook "policy.example.test"' in told["message"]
         status = world.status("c")
         assert (status["observedGeneration"], status["jobs"]["worker"]["created"]) == (generation, 1)
@@ -322,7 +319,10 @@ def test_taken_name_of_a_new_job_holds_up_that_job_alone(world, kubelet):
 
 
 def test_policy_that_takes_our_marks_off_is_no_reason_to_hurry(world, audit):
-    """Pods that never become what they should be are replaced ever more seldom, and the status says why."""
+    """Pods that never become what they should be are replaced again and again, and the status says why.
+
+    test_holds has the pauses between the replacements.
+    """
     position = audit.position()
     with mutating(world, WITHOUT_ANNOTATIONS, lambda pod: "allowed" in pod["metadata"].get("annotations", {})):
         world.launch("c", {"worker": {"replicas": 1}})
@@ -331,10 +331,6 @@ def test_policy_that_takes_our_marks_off_is_no_reason_to_hurry(world, audit):
         eventually(
             lambda: pods_written(audit, world, position)["create", "c-worker-0"], lambda made: made >= 5, what="a fifth"
         )
-    writes = audit.writes(position, user=OPERATOR_USER, namespace=world.namespace)
-    made = [write.received for write in writes if (write.verb, write.target) == ("create", "pods") and write.code < 300]
-    # NB: each pause is counted from when it was put right, which a slow machine tells late: two of them, 1 and 2 s.
-    assert (made[4] - made[1]).total_seconds() > 2
     world.await_condition("c", "UpToDate", status="True")
     assert world.condition("c", "Ready")["reason"] == "TasksNotReady"  # nobody runs the pod here
 

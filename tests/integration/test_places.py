@@ -20,6 +20,8 @@ from support.world import World
 if TYPE_CHECKING:
     from local_kubernetes.control_plane import ControlPlane
 
+pytestmark = pytest.mark.exhaustive
+
 GPU = "nvidia.com/gpu"
 ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 NEAR = {"colocate": {"topologyKey": ZONE}}

@@ -11,9 +11,6 @@ from support.world import World, task_names
 
 pytestmark = pytest.mark.usefixtures("operator")
 
-#: The operator keeps at most so many requests under way.
-REQUESTS_AT_ONCE = 32
-
 FILTERED = {
     "chief": {},
     "worker": {"replicas": 3, "maxReplicas": 8, "deviceFilters": ["/job:ps", "/job:chief"]},
@@ -109,20 +106,6 @@ def test_scale_down_removes_the_highest_indices(world):
     world.await_pods(task_names("c", worker=2))
 
     assert uids(world) == {name: before[name] for name in task_names("c", worker=2)}
-
-
-def test_scale_down_deletes_highest_first(world, audit):
-    """Pods are asked to go in the order of falling indices, as far as requests side by side have an order."""
-    launch(world, {"worker": {"replicas": 90, "maxReplicas": 90}})
-    position = audit.position()
-
-    world.scale("c", replicas=10)
-    world.await_pods(task_names("c", worker=10))
-    deleted = [w.name for w in writes(audit, world, position) if (w.verb, w.resource) == ("delete", "pods")]
-
-    wanted = [f"c-worker-{i}" for i in range(89, 9, -1)]
-    assert sorted(deleted) == sorted(wanted)
-    assert max(abs(deleted.index(name) - wanted.index(name)) for name in wanted) <= REQUESTS_AT_ONCE
 
 
 def test_scale_down_tells_survivors_before_pods_go(world, kubelet, audit):

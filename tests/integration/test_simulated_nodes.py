@@ -14,6 +14,8 @@ from support.waiting import eventually
 
 from local_kubernetes.control_plane import start
 
+pytestmark = pytest.mark.exhaustive
+
 #: So many that the simulated kubelet lags behind.
 _PODS = 300
 

@@ -174,11 +174,11 @@ COMBINATIONS = {
 def test_suspend_and_ttl_and_deadline_in_every_combination(world, kubelet):
     """A suspended cluster has no deadline and no TTL; a finished one has its TTL, suspended or not."""
     for name, (fields, done, _) in COMBINATIONS.items():
-        launch_running(world, kubelet, name, {"worker": {}}, **fields)
+        launch_running(world, kubelet, name, {"worker": {}})
         if done:
             kubelet.succeed(f"{name}-worker-0")
             world.await_condition(name, "Succeeded", status="True")
-        world.edit(name, {"suspend": True})
+        world.edit(name, {**fields, "suspend": True})
     # A clock inside the world: its deadline is as long as the longest of those that must not fire.
     world.launch("clock", {"worker": {}}, activeDeadlineSeconds=5)
     world.await_ended("clock", "Failed", "DeadlineExceeded")

@@ -12,7 +12,7 @@ from support.pods import StandInKubelet
 from support.rbac import OPERATOR_USER
 from support.world import World, task_names
 
-pytestmark = pytest.mark.usefixtures("operator")
+pytestmark = [pytest.mark.usefixtures("operator"), pytest.mark.exhaustive]
 
 POLICIES = ("OnFailure", "Always", "ExitCode", "Never")
 GPU = pod_template(resources={"limits": {"nvidia.com/gpu": "2"}})

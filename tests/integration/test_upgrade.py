@@ -23,6 +23,8 @@ from support.rbac import OPERATOR_USER, grant_operator_rights
 from support.waiting import eventually
 from support.world import World, task_names
 
+pytestmark = pytest.mark.exhaustive
+
 ROOT = Path(__file__).resolve().parents[2]
 CRD = "tfclusters.tfcluster.dev"
 NAMESPACE = "upgrade"

@@ -25,6 +25,8 @@ from support.pods import StandInKubelet
 from support.waiting import eventually
 from support.world import World, task_names
 
+pytestmark = pytest.mark.exhaustive
+
 ROOT = Path(__file__).resolve().parents[2]
 GUIDE = ROOT / "docs" / "upgrading.md"
 DEPLOYMENTS = Kind("apps/v1", "deployments")

@@ -58,6 +58,7 @@ def test_equal_workers_train_together_to_the_end(play) -> None:
     assert float(re.search(r"accuracy ([0-9.]+)", last.pop())[1]) > 0.8
 
 
+@pytest.mark.exhaustive
 def test_equal_workers_are_resized_in_their_pods(play, tmp_path) -> None:
     """Two workers become three and two again: each pass is made once, and no pod starts again."""
     manifest = yaml.safe_load((ROOT / "examples" / "multi-worker-mirrored.yaml").read_text())
@@ -93,6 +94,7 @@ def test_equal_workers_are_resized_in_their_pods(play, tmp_path) -> None:
     assert run.end() == 130
 
 
+@pytest.mark.exhaustive
 def test_parameter_servers_train_heal_and_are_told_of_more_workers(play) -> None:
     """ParameterServerStrategy trains on, while a worker is killed and while two more come; Ctrl-C leaves nothing."""
     run = play("parameter-server.yaml")

@@ -12,7 +12,7 @@ from typing import Final, NoReturn
 from mutants.seeding import PACKAGE, Mutant, copy_package
 from simulation.plans import Plan
 
-#: The longest that one plan may take, in seconds of the real clock: it takes one.
+#: The most processor time that one plan can take, in seconds: it takes one.
 _LONGEST: Final = 60
 
 
@@ -76,14 +76,14 @@ def _try(plan: Plan) -> Finding:
     from simulation.running import run
 
     wanted = oracles.reference(plan.workload)
-    signal.signal(signal.SIGALRM, _interrupt)
-    signal.alarm(_LONGEST)
+    signal.signal(signal.SIGPROF, _interrupt)
+    signal.setitimer(signal.ITIMER_PROF, _LONGEST)
     try:
         outcome = run(plan, wanted)
     except _TooLongError:
-        return Finding((f"end: the run does not end within {_LONGEST} s",))
+        return Finding((f"end: the run does not end within {_LONGEST} s of processor time",))
     finally:
-        signal.alarm(0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
     if outcome.error:
         return Finding((), outcome.error)
     complaints = tuple(oracles.judge(outcome, wanted))

@@ -233,6 +233,7 @@ def test_no_place_in_the_window_is_lost_or_given_twice(requests):
                 asyncio.get_running_loop().call_later(cancelled, tasks[-1].cancel)
         results = await asyncio.gather(*tasks, return_exceptions=True)
         assert not [one for one in results if isinstance(one, AssertionError)]
+        # Virtual time: a second is exact, and both slots are free immediately.
         async with asyncio.timeout(1), limiter.slot(), limiter.slot():
             pass
         return limiter

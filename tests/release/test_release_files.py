@@ -15,6 +15,8 @@ import pytest
 import yaml
 from release_world import EPOCH, IMAGE, ROOT, build_release, copy_tree
 
+pytestmark = pytest.mark.exhaustive
+
 
 def contents(folder: Path) -> dict[str, str]:
     """Give the digest of each file in a folder."""

@@ -22,6 +22,7 @@ from local_kubernetes.cache import cache_root
 from scripts import buildah
 
 pytestmark = [
+    pytest.mark.exhaustive,
     pytest.mark.skipif("TFCLUSTER_TEST_RELEASE" not in os.environ, reason="builds the image: `make test-release`"),
     pytest.mark.timeout(3000),
 ]

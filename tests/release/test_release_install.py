@@ -11,6 +11,8 @@ from release_world import IMAGE
 from support.objects import CRDS, NAMESPACES, Kind, Objects
 from support.waiting import eventually
 
+pytestmark = pytest.mark.exhaustive
+
 NAMESPACE = "tfcluster-system"
 DEPLOYMENTS = Kind("apps/v1", "deployments")
 CLUSTER_ROLES = Kind("rbac.authorization.k8s.io/v1", "clusterroles")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from .objects import NAMESPACES, Objects
-from .waiting import DEADLINE_SECONDS, eventually
+from .waiting import GUARD, eventually
 
 WRITE_VERBS = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 
@@ -87,7 +87,7 @@ class AuditLog:
         return [request for request in self.since(position, user=user, namespace=namespace) if request.is_write]
 
     def await_quiet(
-        self, user: str, *, namespace: str | None = None, seconds: float = 1.5, within: float = DEADLINE_SECONDS
+        self, user: str, *, namespace: str | None = None, seconds: float = 1.5, within: float = GUARD
     ) -> int:
         """Return when a user has written nothing for a while: nothing that it had put off is left.
 

@@ -22,6 +22,8 @@ from aiohttp import web
 from kubernetes import client, config
 from multidict import CIMultiDict
 
+from .waiting import GUARD
+
 _HOP_BY_HOP = frozenset({"connection", "content-length", "host", "keep-alive", "transfer-encoding", "content-encoding"})
 
 #: ``refuse`` answers an error; ``hang`` answers nothing while the fault lasts; ``commit-and-reset`` forwards the
@@ -164,7 +166,7 @@ class FaultProxy:
         return self._run(read())
 
     def _run(self, coroutine):
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(30)
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(GUARD)
 
     async def _open(self) -> int:
         context = ssl.create_default_context(cafile=self._configuration.ssl_ca_cert)

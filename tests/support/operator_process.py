@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import urllib.error
@@ -13,7 +12,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from .waiting import eventually
+from local_kubernetes.ports import free_ports
+
+from .waiting import GUARD, eventually
 
 ALL_NAMESPACES: Final = ("--all-namespaces",)
 
@@ -36,8 +37,7 @@ class OperatorProcess:
         self._older = older
         self.kubeconfig = kubeconfig
         self._process: subprocess.Popen[bytes] | None = None
-        self._port = 0
-        self._metrics_port = 0
+        self._port, self._metrics_port = free_ports(2)
         self._start_as: tuple[Path, tuple[str, ...]] = (kubeconfig, ALL_NAMESPACES)
         log.touch()
 
@@ -68,9 +68,7 @@ class OperatorProcess:
         """
         assert not self.running, "the operator runs already"
         self._start_as = (kubeconfig or self.kubeconfig, tuple(arguments))
-        self._port = _free_port()
         election = () if self._older or "--leader-election" in arguments else ("--no-leader-election",)
-        self._metrics_port = _free_port()
         metrics = () if self._older else ("--metrics-port", str(self._metrics_port))
         ports = ("--health-port", str(self._port), *metrics)
         command = [PYTHON, "-m", "tfcluster_operator", *arguments, *election, *ports]
@@ -115,7 +113,7 @@ class OperatorProcess:
     def get_health(self, path: str) -> str:
         """Ask a path of the health port: the status code, or why there is none."""
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/{path}", timeout=5) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/{path}", timeout=GUARD) as answer:
                 return str(answer.status)
         except urllib.error.HTTPError as error:
             return str(error.code)
@@ -133,17 +131,17 @@ class OperatorProcess:
         """
         address = f"http://127.0.0.1:{self._metrics_port}/metrics"
         asked = urllib.request.Request(address, headers={"Accept": accept} if accept else {})
-        with urllib.request.urlopen(asked, timeout=5) as answer:  # noqa: S310 - likewise
+        with urllib.request.urlopen(asked, timeout=GUARD) as answer:  # noqa: S310 - likewise
             return answer.read().decode(), answer.headers["Content-Type"]
 
     @property
     def metrics_port(self) -> int:
-        """Where it serves its metrics on loopback; each start chooses another port."""
+        """Where it serves its metrics on loopback."""
         return self._metrics_port
 
     @property
     def health_port(self) -> int:
-        """Where it serves its probes on loopback; each start chooses another port."""
+        """Where it serves its probes on loopback."""
         return self._port
 
     @property
@@ -156,7 +154,7 @@ class OperatorProcess:
             self._process.kill()
             self._process.wait()
 
-    def stop(self, *, within: float = 20) -> int:
+    def stop(self, *, within: float = GUARD) -> int:
         """Ask the operator to end, by SIGTERM.
 
         Args:
@@ -187,9 +185,3 @@ class OperatorProcess:
         status = Path(f"/proc/{self.pid}/status").read_text(encoding="ascii")
         values = dict(line.split(":", 1) for line in status.splitlines())
         return tuple(int(values[key].split()[0]) * 1024 for key in ("VmRSS", "VmHWM"))  # type: ignore[return-value]  # two keys
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]

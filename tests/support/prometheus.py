@@ -23,7 +23,7 @@ from local_kubernetes.cache import cached, content_hash
 from local_kubernetes.go_toolchain import run_go
 
 from .objects import Object
-from .waiting import eventually
+from .waiting import GUARD, eventually
 
 MODULE: Final = "github.com/prometheus/prometheus@v0.305.0"
 """Prometheus 3.5, the release with long-term support; its own go.sum pins everything that it is built from."""
@@ -87,7 +87,7 @@ def promtool(*arguments: str | Path, stdin: str | None = None) -> subprocess.Com
         stdin: what it reads.
     """
     return subprocess.run(
-        [programs() / "promtool", *arguments], input=stdin, capture_output=True, text=True, check=False, timeout=120
+        [programs() / "promtool", *arguments], input=stdin, capture_output=True, text=True, check=False, timeout=GUARD
     )
 
 
@@ -144,7 +144,7 @@ class Prometheus:
         """
         question = f"{path}?{urllib.parse.urlencode(parameters)}"
         try:
-            with urllib.request.urlopen(f"http://{self.address}/api/v1/{question}", timeout=30) as answer:
+            with urllib.request.urlopen(f"http://{self.address}/api/v1/{question}", timeout=GUARD) as answer:
                 return json.load(answer)["data"]
         except urllib.error.HTTPError as error:
             raise ValueError(f"{parameters}: {error.read().decode()}") from error

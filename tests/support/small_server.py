@@ -18,6 +18,8 @@ from typing import Any, Self
 import yaml
 from aiohttp import web
 
+from .waiting import GUARD
+
 Object = dict[str, Any]
 _CLUSTERS = "tfclusters"
 
@@ -216,11 +218,11 @@ def in_a_thread(server: SmallServer) -> Iterator[SmallServer]:
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="small-server", daemon=True)
     thread.start()
-    asyncio.run_coroutine_threadsafe(server.__aenter__(), loop).result(10)
+    asyncio.run_coroutine_threadsafe(server.__aenter__(), loop).result(GUARD)
     try:
         yield server
     finally:
-        asyncio.run_coroutine_threadsafe(server.__aexit__(), loop).result(10)
+        asyncio.run_coroutine_threadsafe(server.__aexit__(), loop).result(GUARD)
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()

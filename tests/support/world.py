@@ -21,7 +21,7 @@ from .objects import (
     Object,
     Objects,
 )
-from .waiting import DEADLINE_SECONDS, eventually
+from .waiting import GUARD, eventually
 
 #: What the name of a ConfigMap with the resolver holds; older operators made one for each cluster, `c.resolver-…`.
 _OF_THE_RESOLVER = ("tfcluster-resolver-", ".resolver-")
@@ -173,7 +173,7 @@ class World:
         eventually(probe, lambda found: found == wanted, what=f"the pods of {cluster} are {_short(wanted)}")
         return self._last
 
-    def await_replaced(self, pod: str, old: str | None, *, within: float = DEADLINE_SECONDS) -> Object:
+    def await_replaced(self, pod: str, old: str | None, *, within: float = GUARD) -> Object:
         """Return the pod that stands where one with another UID stood."""
         eventually(lambda: self.uid(pod), lambda uid: uid not in {None, old}, what=f"{pod} is replaced", within=within)
         return self.demand(PODS, pod)

@@ -1,6 +1,6 @@
 """The operator's process with a writer instead of the engine: it writes as fast as it is let.
 
-``python -m support.writing_operator`` takes the operator's arguments; the election goes five times as fast as usual.
+``python -m support.writing_operator`` takes the operator's arguments; its election is slow, for busy machines.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tfcluster_operator.kube import errors
 from tfcluster_operator.kube.client import Client
 from tfcluster_operator.kube.lease import Timing
 
-TIMING = Timing(duration=3, deadline=2.0, renew=0.4, retry=0.1, poll=0.2, timeout=0.4)
+TIMING = Timing(duration=30, deadline=20.0, renew=4.0, retry=1.0, poll=2.0, timeout=4.0)
 _WRITERS = 8
 
 

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from click.testing import CliRunner, Result
 from simulation.nodes import Nodes
 from support.manifests import tfcluster
+from support.waiting import GUARD
 from unit.played_logs import PlayedLogs
 
 from memory_kubernetes import MemoryKubernetes, Refusal
@@ -24,7 +25,6 @@ from tfcluster.local import control_plane
 from tfcluster.local.api_server import kubeconfig
 
 _T = TypeVar("_T")
-PATIENCE = 20.0
 
 
 class ClientWorld:
@@ -52,12 +52,12 @@ class ClientWorld:
 
     def start(self) -> None:
         self._thread.start()
-        assert self._up.wait(PATIENCE), "the control plane did not start"
+        assert self._up.wait(GUARD), "the control plane did not start"
 
     def stop(self) -> None:
         assert self._over is not None
         self._loop.call_soon_threadsafe(self._over.set)
-        self._thread.join(PATIENCE)
+        self._thread.join(GUARD)
         assert not self._thread.is_alive(), "the control plane did not end"
         self._loop.close()
 
@@ -96,7 +96,7 @@ class ClientWorld:
         return self.run(do())
 
     def run(self, work: Coroutine[Any, Any, _T]) -> _T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(PATIENCE)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(GUARD)
 
     # --- what a test says
 
@@ -131,7 +131,7 @@ class ClientWorld:
         self.await_that(reports)
 
     def await_that(self, holds: Callable[[], bool]) -> None:
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + GUARD
         while not holds():
             assert time.monotonic() < end, json.dumps(self.at_once(lambda: self.kube.list("tfclusters")), indent=1)
             time.sleep(0.02)

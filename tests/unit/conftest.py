@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 
 import pytest
 from unit.client_world import ClientWorld
+
+
+@pytest.fixture(autouse=True)
+def _same_chance_in_every_run() -> None:
+    """The operator's jitter is drawn from ``random``."""
+    random.seed(7)
 
 
 @pytest.fixture

@@ -12,11 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from support.waiting import eventually
+from support.waiting import GUARD, eventually
 
 Object = dict[str, Any]
-#: Far above what any of it takes; nothing is judged by it.
-DEADLINE = 60.0
 
 
 def job(program: str, *, replicas: int = 1, container: Mapping[str, Any] | None = None, **pod: Any) -> Object:
@@ -88,18 +86,18 @@ class Run:
         def found() -> str:
             return next((line for line in self.out.splitlines() if words in line), "")
 
-        return eventually(found, what=f"a task says {words!r}; so far: {self.err}{self.out}", within=DEADLINE)
+        return eventually(found, what=f"a task says {words!r}; so far: {self.err}{self.out}")
 
     def end(self) -> int:
         """Wait for its end, and give the exit code."""
-        return self.process.wait(DEADLINE)
+        return self.process.wait(GUARD)
 
     def signal(self, number: int) -> None:
         """Send it a signal."""
         self.process.send_signal(number)
 
     def tfcluster(
-        self, *words: str, state: Mapping[str, str] | None = None, within: float = DEADLINE
+        self, *words: str, state: Mapping[str, str] | None = None, within: float = GUARD
     ) -> subprocess.CompletedProcess[str]:
         """Run another command on it."""
         return subprocess.run(

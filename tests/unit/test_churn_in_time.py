@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -29,7 +28,6 @@ def play(script: Callable[[World], Coroutine[Any, Any, Any]], plan: Plan | None 
         finally:
             await world.end()
 
-    random.seed(7)
     return run_in_virtual_time(live())
 
 

@@ -6,6 +6,7 @@ import json
 from textwrap import dedent
 
 import pytest
+from support.waiting import GUARD
 
 from memory_kubernetes import Refusal
 
@@ -37,7 +38,7 @@ def file(tmp_path):
 
 def test_apply_creates_and_waits(client_world, file):
     """What a TFCluster needs comes first, whatever the order in the file."""
-    shown = client_world.cli("apply", "-f", str(file), "--wait", "ready", "--timeout", "20s")
+    shown = client_world.cli("apply", "-f", str(file), "--wait", "ready", "--timeout", f"{GUARD:g}s")
 
     assert (shown.exit_code, shown.stdout) == (0, "configmap/script created\ntfcluster/digits created\n")
     assert client_world.cluster("digits")["status"]["ready"] == "2/2"

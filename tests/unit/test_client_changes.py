@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from support.waiting import GUARD
 
 from memory_kubernetes import Refusal
 from tfcluster.changes import deletion, resumption, scaling, suspension
@@ -132,7 +133,7 @@ def test_scale_says_what_will_happen_and_waits(client_world):
     client_world.declare("digits", {"worker": {"replicas": 1, "maxReplicas": 3}})
     client_world.await_condition("digits", "Ready")
 
-    shown = client_world.cli("scale", "digits", "3", "--wait", "--timeout", "20s")
+    shown = client_world.cli("scale", "digits", "3", "--wait", "--timeout", f"{GUARD:g}s")
 
     assert (shown.exit_code, shown.stdout) == (0, "digits scaled\n")
     assert "New: worker/1 and worker/2;" in shown.stderr
@@ -159,12 +160,12 @@ def test_suspend_and_resume(client_world):
     client_world.await_condition("digits", "Ready")
     client_world.await_condition("letters", "Ready")
 
-    shown = client_world.cli("suspend", "digits", "letters", "--wait", "--timeout", "20s")
+    shown = client_world.cli("suspend", "digits", "letters", "--wait", "--timeout", f"{GUARD:g}s")
 
     assert (shown.exit_code, shown.stdout) == (0, "digits suspended\nletters suspended\n")
     assert "digits: To be deleted: 2 pods" in shown.stderr
     assert client_world.at_once(lambda: client_world.kube.list("pods")) == []
-    shown = client_world.cli("resume", "digits", "--wait", "--timeout", "20s")
+    shown = client_world.cli("resume", "digits", "--wait", "--timeout", f"{GUARD:g}s")
     assert "complete ones too" in shown.stderr
     assert client_world.cluster("digits")["status"]["ready"] == "2/2"
 
@@ -174,7 +175,7 @@ def test_delete_waits_for_the_pods(client_world):
     client_world.declare("digits", {"worker": {"replicas": 2}})
     client_world.await_condition("digits", "Ready")
 
-    shown = client_world.cli("delete", "digits", "digits", "--yes", "--wait", "--timeout", "20s")
+    shown = client_world.cli("delete", "digits", "digits", "--yes", "--wait", "--timeout", f"{GUARD:g}s")
 
     assert (shown.exit_code, shown.stdout) == (0, "digits deleted\n")
     assert client_world.cluster("digits") is None
@@ -186,8 +187,8 @@ def test_a_reborn_cluster_is_another_one(client_world):
     """What was decided of a TFCluster happens to no later one of that name."""
     client_world.declare("digits", {"worker": {"replicas": 1}})
     with client_world.client() as client:
-        first = client.wait("digits", timeout=20)
-        client.delete("digits", wait=True, timeout=20)
+        first = client.wait("digits", timeout=GUARD)
+        client.delete("digits", wait=True, timeout=GUARD)
         with pytest.raises(NoClusterError):
             client.delete("digits")
         client_world.declare("digits", {"worker": {"replicas": 1}})
@@ -197,7 +198,7 @@ def test_a_reborn_cluster_is_another_one(client_world):
             client.delete("digits", uid=first["metadata"]["uid"])
         with pytest.raises(ConflictError):
             client._change(first, scaling(first, "worker", 2), dry_run=False, tell=print)
-        assert client.wait("digits", "deleted", uid=first["metadata"]["uid"], timeout=5) is None
+        assert client.wait("digits", "deleted", uid=first["metadata"]["uid"], timeout=GUARD) is None
 
 
 def test_who_may_not_read_autoscalers_may_scale(client_world):
@@ -276,7 +277,7 @@ def test_restart_of_a_task_replaces_its_pod_alone(client_world):
     client_world.await_condition("digits", "Ready")
     before = uids(client_world)
 
-    shown = client_world.cli("restart", "digits", "worker/1", "--wait", "--timeout", "20s")
+    shown = client_world.cli("restart", "digits", "worker/1", "--wait", "--timeout", f"{GUARD:g}s")
 
     assert (shown.exit_code, shown.stdout) == (0, "digits restarted\n")
     assert "worker/1: pod digits-worker-1 is deleted" in shown.stderr
@@ -292,7 +293,7 @@ def test_restart_of_a_job_replaces_its_pods(client_world):
     client_world.await_condition("digits", "Ready")
     before = uids(client_world)
 
-    shown = client_world.cli("restart", "digits", "worker", "--wait", "--timeout", "20s")
+    shown = client_world.cli("restart", "digits", "worker", "--wait", "--timeout", f"{GUARD:g}s")
 
     assert shown.exit_code == 0
     after = uids(client_world)

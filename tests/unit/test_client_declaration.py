@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from support.waiting import GUARD
 
 from tfcluster import (
     Colocate,
@@ -178,4 +179,4 @@ def test_a_live_object_can_be_read(client_world):
         again = TFCluster.from_manifest(client.get("digits")).with_changes(name="letters")
         client.apply(again)
 
-        assert client.wait("letters", timeout=20)["status"]["ready"] == "2/2"
+        assert client.wait("letters", timeout=GUARD)["status"]["ready"] == "2/2"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import threading
-import time
 
 import pytest
+from support.waiting import GUARD
 
+from tfcluster.client import Client
 from tfcluster.errors import NoClusterError
 from tfcluster.event_log import events_of, news
 
@@ -91,24 +91,31 @@ def test_events_of_a_cluster_that_is_gone(client_world):
     client_world.await_condition("digits", "Ready")
     with client_world.client() as client:
         assert [one.reason for one in client.events("digits")] == ["Created"]
-        client.delete("digits", wait=True, timeout=20)
+        client.delete("digits", wait=True, timeout=GUARD)
 
         assert [one.reason for one in client.events("digits")] == ["Created"]
         with pytest.raises(NoClusterError):
             list(client.events("letters"))
 
 
-def test_follow_goes_on_until_the_cluster_is_gone(client_world):
+def test_follow_goes_on_until_the_cluster_is_gone(client_world, monkeypatch):
     """What comes is printed when it comes, one JSON document a line."""
     client_world.declare("digits", {"worker": {"replicas": 2}})
     client_world.await_condition("digits", "Ready")
-    with client_world.client() as client:
-        changes = threading.Thread(
-            target=lambda: (client.scale("digits", 1), time.sleep(1.0), client.delete("digits")), daemon=True
-        )
-        changes.start()
-        shown = client_world.cli("events", "digits", "--follow", "-o", "json")
-        changes.join()
+    events = Client.events
+
+    def answered(self, *words, **options):
+        """Resize and delete the cluster in answer to what was printed."""
+        for one in events(self, *words, **options):
+            yield one
+            if one.reason == "Created":
+                self.scale("digits", 1)
+            if one.reason == "ScaledDown":
+                self.delete("digits")
+
+    monkeypatch.setattr(Client, "events", answered)
+
+    shown = client_world.cli("events", "digits", "--follow", "-o", "json")
 
     assert shown.exit_code == 0
     told = [json.loads(line) for line in shown.stdout.splitlines()]

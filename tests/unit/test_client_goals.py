@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
+from support.waiting import GUARD
 
 from tfcluster.errors import ClusterFailedError, NoClusterError, WaitTimeoutError
 from tfcluster.goals import Goal
@@ -85,7 +86,7 @@ def test_wait_returns_when_the_tasks_are_ready(client_world):
     client_world.declare("digits", {"worker": {"replicas": 2}})
     told = []
     with client_world.client() as client:
-        found = client.wait("digits", timeout=20, tell=told.append)
+        found = client.wait("digits", timeout=GUARD, tell=told.append)
 
     assert found["status"]["ready"] == "2/2"
     assert told
@@ -95,22 +96,22 @@ def test_wait_believes_no_report_from_before_an_edit(client_world):
     """Directly after a scale-up, the cluster that was ready before is waited for again."""
     client_world.declare("digits", {"worker": {"replicas": 1, "maxReplicas": 4}})
     with client_world.client() as client:
-        client.wait("digits", timeout=20)
+        client.wait("digits", timeout=GUARD)
         client.scale("digits", 3)
 
-        assert client.wait("digits", timeout=20)["status"]["ready"] == "3/3"
-        assert client.wait("digits", "resized", timeout=20)["status"]["jobs"]["worker"]["ready"] == 3
+        assert client.wait("digits", timeout=GUARD)["status"]["ready"] == "3/3"
+        assert client.wait("digits", "resized", timeout=GUARD)["status"]["jobs"]["worker"]["ready"] == 3
 
 
 def test_wait_ends_early_where_the_cluster_failed(client_world):
     """A failed cluster never becomes ready: nobody waits for the time-out."""
     client_world.declare("digits", {"worker": {"restartPolicy": "Never"}})
     with client_world.client() as client:
-        client.wait("digits", timeout=20)
+        client.wait("digits", timeout=GUARD)
         client_world.at_once(lambda: client_world.nodes.exit("digits-worker-0", 3))
 
         with pytest.raises(ClusterFailedError, match="exit code 3"):
-            client.wait("digits", "succeeded", timeout=20)
+            client.wait("digits", "succeeded", timeout=GUARD)
 
 
 def test_wait_names_what_was_missing_at_its_time_out(client_world):
@@ -133,7 +134,7 @@ def test_wait_hears_of_a_deletion(client_world):
         deletion.start()
 
         with pytest.raises(ClusterFailedError, match="deleted"):
-            client.wait("digits", timeout=20)
-        assert client.wait("digits", "deleted", timeout=20) is None
+            client.wait("digits", timeout=GUARD)
+        assert client.wait("digits", "deleted", timeout=GUARD) is None
         with pytest.raises(NoClusterError):
-            client.wait("digits", timeout=20)
+            client.wait("digits", timeout=GUARD)

@@ -15,6 +15,7 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
+from support.waiting import GUARD
 from unit.client_world import ClientWorld
 
 from tfcluster.commands.root import COMMANDS, root
@@ -95,7 +96,7 @@ def place(world: ClientWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("KUBECONFIG", str(world.kubeconfig))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    again = ["wait", "digits", "--for", "resized", "--timeout", "20s"]
+    again = ["wait", "digits", "--for", "resized", "--timeout", f"{GUARD:g}s"]
     for words in (["apply", "-f", "digits.yaml"], ["resume", "digits"], again):
         done = CliRunner().invoke(root, words)
         assert done.exit_code == 0, done.output
@@ -123,10 +124,10 @@ def begin_and_interrupt(words: list[str]) -> None:
         env={**os.environ, "PYTHONUNBUFFERED": "1"},
     ) as process:
         assert process.stdout is not None
-        assert select.select([process.stdout], [], [], 20)[0], f"{words} said nothing"
+        assert select.select([process.stdout], [], [], GUARD)[0], f"{words} said nothing"
         first = process.stdout.readline()
         process.send_signal(signal.SIGINT)
-        rest = process.communicate(timeout=30)[0]
+        rest = process.communicate(timeout=GUARD)[0]
     assert process.returncode in {0, 130}, (first + rest).decode()
 
 

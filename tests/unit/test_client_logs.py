@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 
 import pytest
-from unit.client_world import PATIENCE, ClientWorld
+from support.waiting import GUARD
+from unit.client_world import ClientWorld
 
 from memory_kubernetes import Refusal
 from tfcluster.errors import RefusedError, TFClusterError
@@ -43,26 +44,26 @@ class Followed:
 
     def stop(self) -> None:
         self._source.channel.close()
-        self._thread.join(PATIENCE)
+        self._thread.join(GUARD)
         self._api.close()
 
     def texts(self, task: str = "") -> list[str]:
         return [line.text for line in self.lines if not task or f"{line.job}/{line.index}" == task]
 
     def await_texts(self, *texts: str, task: str = "") -> None:
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + GUARD
         while self.texts(task) != list(texts):
             assert time.monotonic() < end, (self.texts(task), self.told, self.error)
             time.sleep(0.02)
 
     def await_told(self, part: str) -> None:
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + GUARD
         while not any(part in words for words in self.told):
             assert time.monotonic() < end, (self.told, self.error)
             time.sleep(0.02)
 
     def await_end(self) -> None:
-        assert self.over.wait(PATIENCE), (self.texts(), self.told)
+        assert self.over.wait(GUARD), (self.texts(), self.told)
 
 
 @pytest.fixture
@@ -339,7 +340,7 @@ def test_who_gives_lines_waits_while_nobody_takes_them():
     assert giving.is_alive(), "what nobody takes is kept without an end"
 
     assert channel.take() == line
-    giving.join(PATIENCE)
+    giving.join(GUARD)
     assert not giving.is_alive()
     channel.close()
     assert not channel.put(line)

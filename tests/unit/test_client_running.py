@@ -7,6 +7,7 @@ import sys
 import threading
 
 import pytest
+from support.waiting import GUARD
 
 import tfcluster
 from tfcluster import ClusterFailedError, ConflictError, Job, TFCluster, WaitTimeoutError
@@ -18,7 +19,7 @@ def test_it_is_ready_in_the_block_and_gone_after_it(client_world):
     """The handle reads, waits and changes."""
     told = []
     with client_world.client() as client:
-        with client.running(DIGITS, timeout=20, tell=told.append) as running:
+        with client.running(DIGITS, timeout=GUARD, tell=told.append) as running:
             status = running.status()
             assert (status.is_ready, status.verdict, status.restarts) == (True, None, 0)
             assert status.conditions["Ready"]
@@ -26,9 +27,9 @@ def test_it_is_ready_in_the_block_and_gone_after_it(client_world):
             assert not status.conditions["Failed"]
             assert [one.name for one in status.tasks] == ["worker-0", "worker-1"]
             assert status.task("worker", 1).pod == "digits-worker-1"
-            running.scale(3, wait=True, timeout=20)
+            running.scale(3, wait=True, timeout=GUARD)
             assert running.status().epoch > status.epoch
-            running.restart("worker/0", wait=True, timeout=20)
+            running.restart("worker/0", wait=True, timeout=GUARD)
             assert next(running.events()).reason == "Created"
         assert client_world.cluster("digits") is None
     assert told
@@ -37,7 +38,7 @@ def test_it_is_ready_in_the_block_and_gone_after_it(client_world):
 def test_an_interruption_deletes_it_too(client_world):
     """Ctrl-C in a notebook leaves no pods behind."""
     with client_world.client() as client:
-        with pytest.raises(KeyboardInterrupt), client.running(DIGITS, timeout=20):
+        with pytest.raises(KeyboardInterrupt), client.running(DIGITS, timeout=GUARD):
             raise KeyboardInterrupt
         assert client_world.cluster("digits") is None
 
@@ -45,10 +46,10 @@ def test_an_interruption_deletes_it_too(client_world):
 def test_it_may_be_kept(client_world):
     """Always, or to look at what went wrong."""
     with client_world.client() as client:
-        with client.running(DIGITS, keep="on_error", timeout=20):
+        with client.running(DIGITS, keep="on_error", timeout=GUARD):
             pass
         assert client_world.cluster("digits") is None
-        with pytest.raises(ValueError, match="x"), client.running(DIGITS, keep="on_error", timeout=20):
+        with pytest.raises(ValueError, match="x"), client.running(DIGITS, keep="on_error", timeout=GUARD):
             raise ValueError("x")
         assert client_world.cluster("digits") is not None
 
@@ -56,8 +57,8 @@ def test_it_may_be_kept(client_world):
 def test_one_that_was_there_stays(client_world):
     """Two blocks of one name: who created it deletes it, the other leaves it."""
     told = []
-    with client_world.client() as client, client.running(DIGITS, timeout=20) as outer:
-        with client.running(DIGITS, timeout=20, tell=told.append) as inner:
+    with client_world.client() as client, client.running(DIGITS, timeout=GUARD) as outer:
+        with client.running(DIGITS, timeout=GUARD, tell=told.append) as inner:
             assert inner.uid == outer.uid
         assert outer.status().is_ready
     assert "stays at the end" in "".join(told)
@@ -72,7 +73,7 @@ def test_blocks_that_begin_together_have_one_owner(client_world):
         told = []
         with client_world.client() as client:
             barrier.wait()
-            with client.running(DIGITS, timeout=20, tell=told.append):
+            with client.running(DIGITS, timeout=GUARD, tell=told.append):
                 barrier.wait()
                 owners.append(not any("stays at the end" in words for words in told))
 
@@ -80,31 +81,31 @@ def test_blocks_that_begin_together_have_one_owner(client_world):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(GUARD)
     assert sorted(owners) == [False, False, False, True]
 
 
 def test_a_later_one_of_the_name_is_not_touched(client_world):
     """Somebody deletes it and creates another: the end of the block deletes nothing, and the handle refuses."""
     with client_world.client() as client:
-        with client.running(DIGITS, timeout=20) as running:
-            client.delete("digits", wait=True, timeout=20)
+        with client.running(DIGITS, timeout=GUARD) as running:
+            client.delete("digits", wait=True, timeout=GUARD)
             client.apply(DIGITS)
             with pytest.raises(ConflictError, match="created again meanwhile"):
                 running.scale(1)
             with pytest.raises(ConflictError):
                 running.delete()
             with pytest.raises(ClusterFailedError, match="deleted"):
-                running.wait("ready", timeout=5)
+                running.wait("ready", timeout=GUARD)
         assert client_world.cluster("digits") is not None
 
 
 def test_one_that_is_being_deleted_is_waited_for(client_world):
     """The next block of the name begins when its pods are gone."""
     with client_world.client() as client:
-        with client.running(DIGITS, keep=True, timeout=20) as first:
+        with client.running(DIGITS, keep=True, timeout=GUARD) as first:
             client.delete("digits", cascade="foreground")
-        with client.running(DIGITS, timeout=20) as second:
+        with client.running(DIGITS, timeout=GUARD) as second:
             assert second.uid != first.uid
 
 

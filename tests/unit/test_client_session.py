@@ -13,7 +13,8 @@ from unittest.mock import Mock
 
 import pytest
 from support.manifests import pod_template
-from unit.client_world import PATIENCE, ClientWorld
+from support.waiting import GUARD
+from unit.client_world import ClientWorld
 from unit.played_kubelet import PlayedKubelet
 
 from tfcluster import port_forwards
@@ -106,7 +107,7 @@ class Session:
     def stop(self) -> None:
         if not self.over.is_set():
             self._loop.call_soon_threadsafe(self._task.cancel)
-        self._thread.join(PATIENCE)
+        self._thread.join(GUARD)
         assert not self._thread.is_alive()
         self._loop.close()
         self._api.close()
@@ -118,12 +119,12 @@ class Session:
     def serve_late(self) -> None:
         """Serve a connection that was accepted before the end, and that nobody looked at until now."""
         local = LocalEnd(asyncio.StreamReader(), Mock(asyncio.StreamWriter))
-        asyncio.run(asyncio.wait_for(self._forwards._serve(self.bound[0][0], local), PATIENCE))
+        asyncio.run(asyncio.wait_for(self._forwards._serve(self.bound[0][0], local), GUARD))
 
     def connect(self) -> socket.socket:
-        assert self._began.wait(PATIENCE)
+        assert self._began.wait(GUARD)
         assert self.error is None, self.error
-        return socket.create_connection(("127.0.0.1", self.bound[0][1]), timeout=PATIENCE)
+        return socket.create_connection(("127.0.0.1", self.bound[0][1]), timeout=GUARD)
 
     def ask(self, line: str = "bye") -> str:
         """Say one line and read all of the answer."""
@@ -212,7 +213,7 @@ def test_many_bytes_go_both_ways_at_once(client_world, kubelet, programs, sessio
         file = connection.makefile("rb")
         assert file.readline() == f"echo: echo {size}\n".encode()
         assert file.read(size) == pattern
-        sending.join(PATIENCE)
+        sending.join(GUARD)
 
 
 def test_who_has_said_all_still_hears_the_answer(client_world, kubelet, programs, session):
@@ -260,7 +261,7 @@ def test_without_the_right_to_forward_it_ends_with_what_to_do(client_world, kube
     with forwarding.connect() as connection:
         assert connection.recv(1) == b""
 
-    assert forwarding.over.wait(PATIENCE)
+    assert forwarding.over.wait(GUARD)
     assert "you may not forward ports" in str(forwarding.error)
     assert "pods/portforward" in forwarding.error.hint
 
@@ -272,7 +273,7 @@ def test_it_ends_when_the_cluster_is_deleted(client_world, session):
 
     client_world.at_once(lambda: client_world.kube.delete("tfclusters", "default", "mnist"))
 
-    assert forwarding.over.wait(PATIENCE)
+    assert forwarding.over.wait(GUARD)
     assert str(forwarding.error) == "TFCluster mnist was deleted"
 
 
@@ -288,7 +289,7 @@ def test_what_still_tries_when_it_ends_ends_without_a_complaint(client_world, ku
             stack.enter_context(forwarding.connect()).sendall(b"hello\n")
         client_world.await_that(lambda: kubelet.refused >= 16)
         client_world.at_once(lambda: client_world.kube.delete("tfclusters", "default", "mnist"))
-        assert forwarding.over.wait(PATIENCE)
+        assert forwarding.over.wait(GUARD)
     forwarding.stop()
     gc.collect()  # then asyncio tells of errors that nobody saw
 
@@ -314,7 +315,7 @@ def test_a_port_in_use_is_told_with_the_option_and_a_discovered_one_moves(client
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         named = session(wishes=[read_wish(f"{port}:6006")])
-        assert named.over.wait(PATIENCE)
+        assert named.over.wait(GUARD)
         assert str(named.error) == f"port {port} of this machine is in use"
         assert "--port 0:6006 takes a free one" in named.error.hint
         with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", 6006)):

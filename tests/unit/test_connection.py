@@ -9,6 +9,7 @@ import aiohttp
 import pytest
 import uvloop
 from support.small_server import SmallServer
+from support.waiting import GUARD
 
 from tfcluster_operator.kube import connection, errors
 
@@ -71,7 +72,7 @@ def test_writes_under_way_are_counted():
             await asyncio.sleep(0)
             await asyncio.sleep(0)
             assert not under_way.none.is_set()
-            await asyncio.wait_for(under_way.none.wait(), 5)
+            await asyncio.wait_for(under_way.none.wait(), GUARD)
             assert len(server.written) == 3
             await asyncio.gather(*writes)
 
@@ -129,7 +130,7 @@ def test_connection_that_was_closed_behind_the_loops_back_ends_and_stands_in_nob
             assert transport is not None
             os.close(transport.get_extra_info("socket").fileno())
 
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(GUARD):
                 answer = await session.get(server.url + "/api")
                 with pytest.raises(aiohttp.ClientError):
                     await watch.content.read()

@@ -12,19 +12,21 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.waiting import GUARD
+from unit.refusing_address import refusing_address
 
 import tfcluster_resolver
+from local_kubernetes.ports import free_ports
 from tfcluster_resolver import contract
 from tfcluster_resolver.__main__ import main
 from tfcluster_resolver.cluster import Membership, Task
 from tfcluster_resolver.commands import checks, doctor, network_checks
 from tfcluster_resolver.commands.checks import Check, Verdict, free_memory
 from tfcluster_resolver.waiting.own_port import PortState, port_state, speaks_grpc
+from tfcluster_resolver.waiting.reachability import host_and_port
 
 SOURCES = Path(tfcluster_resolver.__file__).parent
 GPU = "nvidia.com/gpu"
-#: A guard against hanging, in seconds.
-DEADLINE = 60.0
 #: What a gRPC server says first: an empty frame of HTTP/2's settings.
 SETTINGS_FRAME = b"\0\0\0\4\0\0\0\0\0"
 VIEW = contract.View(
@@ -69,12 +71,6 @@ def listening() -> Iterator[Callable[..., int]]:
             return listener.getsockname()[1]
 
         yield listen
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
 
 
 @pytest.fixture
@@ -270,7 +266,7 @@ def named(host: str) -> Membership:
 
 def test_own_name_that_leads_here_is_well():
     """A name that resolves to an address of this machine is this pod's."""
-    check = network_checks.own_name(named("localhost"), DEADLINE)
+    check = network_checks.own_name(named("localhost"), GUARD)
 
     assert verdict(check) is Verdict.OK
     assert "127.0.0.1" in check.message
@@ -278,7 +274,7 @@ def test_own_name_that_leads_here_is_well():
 
 def test_own_name_that_does_not_resolve_fails():
     """Without a name nobody finds this task; the Service is what to look for."""
-    check = network_checks.own_name(named("no-such-host.invalid"), DEADLINE)
+    check = network_checks.own_name(named("no-such-host.invalid"), GUARD)
 
     assert verdict(check) is Verdict.FAILED
     assert check.message == "no-such-host.invalid does not resolve"
@@ -287,7 +283,7 @@ def test_own_name_that_does_not_resolve_fails():
 
 def test_own_name_that_leads_elsewhere_fails():
     """A name of another pod, or of an earlier one, fails with its address."""
-    check = network_checks.own_name(named(ELSEWHERE), DEADLINE)
+    check = network_checks.own_name(named(ELSEWHERE), GUARD)
 
     assert verdict(check) is Verdict.FAILED
     assert check.message == f"{ELSEWHERE} leads to {ELSEWHERE}, which is not this pod"
@@ -313,7 +309,7 @@ def on_port(port: int) -> Membership:
 
 def test_free_port_is_well():
     """A port that nobody has is free for the server to come."""
-    check = network_checks.own_port(on_port(free_port()))
+    check = network_checks.own_port(on_port(free_ports(1)[0]))
 
     assert verdict(check) is Verdict.OK
     assert "is free" in check.message
@@ -338,7 +334,7 @@ def test_port_of_another_program_fails(listening, answer):
 
 def test_greeting_of_a_dead_port_is_none():
     """Where nobody listens, nobody speaks gRPC."""
-    assert not speaks_grpc("127.0.0.1", free_port())
+    assert not speaks_grpc(*host_and_port(refusing_address()))
 
 
 def test_port_that_the_user_may_not_have_fails():
@@ -358,7 +354,7 @@ def test_port_that_the_user_may_not_have_fails():
 
 def test_port_states(listening):
     """A port is free or taken."""
-    assert (port_state(free_port()), port_state(listening())) == (PortState.FREE, PortState.TAKEN)
+    assert (port_state(free_ports(1)[0]), port_state(listening())) == (PortState.FREE, PortState.TAKEN)
 
 
 # peers
@@ -376,7 +372,7 @@ def test_peers_that_listen_are_well(listening):
 
 def test_each_missing_peer_is_named(listening):
     """Each missing task is a line with its cause, and with the pod to look at."""
-    refusing = f"127.0.0.1:{free_port()}"
+    refusing = refusing_address()
     view = replace(
         VIEW, jobs={"ps": ("c-ps-0.no-such-host.invalid:1", refusing), "worker": (f"127.0.0.1:{listening()}", "w1:1")}
     )
@@ -495,7 +491,7 @@ def test_free_memory_is_what_the_limit_leaves(tmp_path, files, left):
 @pytest.fixture
 def in_pod(mounted, monkeypatch, listening) -> contract.View:
     """This process is a healthy pod: worker 1, whose chief listens."""
-    view = replace(VIEW, jobs={"chief": (f"127.0.0.1:{listening()}",), "worker": {1: f"127.0.0.1:{free_port()}"}})
+    view = replace(VIEW, jobs={"chief": (f"127.0.0.1:{listening()}",), "worker": {1: f"127.0.0.1:{free_ports(1)[0]}"}})
     monkeypatch.setenv(contract.ENV_DIRECTORY, str(mounted(view)))
     monkeypatch.setenv(contract.ENV_JOB, "worker")
     monkeypatch.setenv(contract.ENV_TASK_INDEX, "1")
@@ -540,7 +536,7 @@ def test_warnings_alone_end_with_zero(monkeypatch, capsys):
 def test_doctor_of_a_lonely_task_ends_with_one(in_pod, capsys):
     """A failed check ends with code 1, and its line says what to do."""
     folder = Path(os.environ[contract.ENV_DIRECTORY])
-    view = replace(in_pod, jobs={**in_pod.jobs, "chief": (f"127.0.0.1:{free_port()}",)})
+    view = replace(in_pod, jobs={**in_pod.jobs, "chief": (refusing_address(),)})
     (folder / "..data" / "cluster.json").write_text(contract.dump(view))
 
     assert main(["doctor", "--timeout", "0"]) == 1

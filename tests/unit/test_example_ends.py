@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.waiting import GUARD
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 _HANDLER = re.compile(r"signal\.signal\(signal\.SIGTERM, (lambda .*\))\)(?:  #.*)?$", re.MULTILINE)
@@ -24,7 +25,7 @@ def test_who_is_told_to_end_has_not_completed(example, handler):
     """A chief that is evicted must not make its cluster Succeeded: the exit code is that of the signal, never 0."""
     program = f"import os, signal, sys\nsignal.signal(signal.SIGTERM, {handler})\nos.kill(os.getpid(), signal.SIGTERM)"
 
-    ended = subprocess.run([sys.executable, "-c", program], check=False, timeout=60)
+    ended = subprocess.run([sys.executable, "-c", program], check=False, timeout=GUARD)
 
     assert ended.returncode == 143, example
 

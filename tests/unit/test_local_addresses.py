@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from local_kubernetes.ports import free_ports
 from tfcluster.local import addresses
 from tfcluster.local.addresses import Addresses, NoPortError, Ports
 from tfcluster.local.paths import Mapping, PathMap
@@ -15,12 +16,10 @@ from tfcluster.local.rewriting import Rewriting
 
 def test_a_port_in_use_is_passed_over(tmp_path: Path) -> None:
     """Neither a port on which somebody listens, nor one that another run holds while nobody listens there yet."""
-    with socket.socket() as taken, socket.socket() as free:
-        for one in (taken, free):
-            one.bind(("", 0))
+    with socket.socket() as taken:
+        taken.bind(("", 0))
         taken.listen()
-        choice = [one.getsockname()[1] for one in (taken, free)]
-        free.close()
+        choice = [taken.getsockname()[1], *free_ports(1)]
         here, other = Ports(tmp_path, choice), Ports(tmp_path, choice)
 
         assert here.take() == choice[1]
@@ -32,9 +31,7 @@ def test_a_port_in_use_is_passed_over(tmp_path: Path) -> None:
 
 def test_runs_that_share_no_folder_share_no_port(tmp_path: Path) -> None:
     """As those of two users, of two jobs of continuous integration, or of two demos."""
-    with socket.socket() as free:
-        free.bind(("", 0))
-        choice = [free.getsockname()[1]]
+    choice = free_ports(1)
     here, other = Ports(tmp_path / "here", choice), Ports(tmp_path / "other", choice)
 
     assert here.take() == choice[0]

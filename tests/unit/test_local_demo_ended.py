@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.waiting import eventually
-from unit.local_world import DEADLINE, processes_with
+from support.waiting import GUARD, eventually
+from unit.local_world import processes_with
 
 ROOT = Path(__file__).parents[2]
 
@@ -27,12 +27,12 @@ def test_an_ended_demo_leaves_nothing(tmp_path: Path, number: int) -> None:
         start_new_session=True,
     )
     try:
-        eventually(lambda: list(tmp_path.rglob("kubeconfig")), what="the cluster runs", within=DEADLINE)
+        eventually(lambda: list(tmp_path.rglob("kubeconfig")), what="the cluster runs")
         demo.send_signal(number)
-        assert demo.wait(DEADLINE) == 128 + number
+        assert demo.wait(GUARD) == 128 + number
     finally:
         demo.kill()
-        demo.wait(DEADLINE)
+        demo.wait(GUARD)
 
     assert list(tmp_path.glob("tfcluster-demo-*")) == []
-    eventually(lambda: not list(processes_with(str(tmp_path))), what="no process of it is left", within=DEADLINE)
+    eventually(lambda: not list(processes_with(str(tmp_path))), what="no process of it is left")

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from support.waiting import GUARD
 
 from local_kubernetes import cache
 
@@ -91,7 +92,7 @@ def test_cache_lock_ends_with_its_process(tmp_path):
         f"with locked(Path({str(lock)!r})):\n    os.kill(os.getpid(), signal.SIGKILL)\n"
     )
 
-    died = subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=False, timeout=60)
+    died = subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=False, timeout=GUARD)
 
     assert died.returncode == -9
     assert lock.exists()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,9 @@ case "$*" in
   *"images import"*) cat >>"$RECORD" ;;
 esac
 """
+
+#: It looks for kubectl on the PATH and fails without it; what it skips are tests that a cluster has no devices for.
+E2E = Path(__file__).resolve().parents[1] / "e2e" / "conftest.py"
 
 
 @pytest.fixture
@@ -239,6 +243,29 @@ def test_doctor_looks_for_other_things_where_the_cluster_is_the_users(local, mon
         "ok      command helm, or Go to build it",
         "ok      command skopeo or docker, to push images",
     ]
+
+
+def test_what_only_tests_need_is_installed_with_the_rest(monkeypatch, tmp_path):
+    """One installation brings the package of each missing command, also of those that the cluster does not need."""
+    monkeypatch.setenv("PATH", f"{tmp_path}")
+    (tmp_path / "apt-get").touch(mode=0o755)
+    monkeypatch.setattr(doctor.os, "geteuid", lambda: 0)
+    monkeypatch.setattr(doctor, "examine", lambda *, node: [doctor._command("ctr")])  # noqa: ARG005 - likewise
+    installed = []
+    monkeypatch.setattr(doctor, "_apt_install", installed.extend)
+
+    with pytest.raises(LocalKubernetesError, match="MISSING command iptables"):
+        doctor.install_missing(node=True, commands=("iptables", "buildah"))
+
+    assert installed == ["buildah", "containerd", "iptables"]
+
+
+def test_no_test_is_skipped_for_want_of_a_command():
+    """A test that lacks a program fails: a skip would hide that the set-up forgot it."""
+    tests = Path(__file__).resolve().parents[1]
+    found = [path for path in tests.rglob("*.py") if re.search(r"skip(if)?\(", path.read_text())]
+
+    assert [path.name for path in found if re.search(r"\bwhich\(", path.read_text()) and path != E2E] == []
 
 
 def test_doctor_refuses_what_no_package_cures(monkeypatch):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 import socket
 import subprocess
+import sys
 import tarfile
 from pathlib import Path
 
@@ -16,8 +16,9 @@ from local_kubernetes import binaries, components, node_files, node_layout, port
 from local_kubernetes.certificates import Authority, subject
 from local_kubernetes.kubeconfig import write_kubeconfig
 from local_kubernetes.oci_image import write_image
+from local_kubernetes.progress import LocalKubernetesError
 
-needs_openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificates")
+ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 @pytest.fixture
@@ -47,7 +48,6 @@ def test_certificate_subject_is_written_for_openssl(user, groups, expected):
     assert subject(user, groups) == expected
 
 
-@needs_openssl
 def test_certificate_holds_user_groups_and_names(authority):
     """The openssl command reads back the user, the groups and the server names, and trusts the signature."""
     made = authority.issue(
@@ -62,7 +62,6 @@ def test_certificate_holds_user_groups_and_names(authority):
     assert subprocess.run(verify, check=False, capture_output=True).returncode == 0
 
 
-@needs_openssl
 def test_certificate_of_a_client_serves_nothing(authority):
     """A client's certificate cannot be used by a server."""
     made = authority.issue("x", "user")
@@ -70,14 +69,12 @@ def test_certificate_of_a_client_serves_nothing(authority):
     assert "Server" not in shown(made.certificate, "-ext", "extendedKeyUsage")
 
 
-@needs_openssl
 def test_certificate_expiry_is_seen_ahead(authority):
     """A new authority does not end within a day, and does end within its 30 days and one."""
     assert not authority.expires_within(24 * 3600)
     assert authority.expires_within(31 * 24 * 3600)
 
 
-@needs_openssl
 def test_kubeconfig_is_private_and_self_contained(authority, tmp_path):
     """Only the owner reads a kubeconfig, and no other file is needed to use it."""
     client = authority.issue("x", "user")
@@ -165,17 +162,26 @@ def test_only_loopback_goes_without_endpoints_for_the_api_server(tmp_path):
     assert flag not in node
 
 
-def test_ports_are_free_and_different():
-    """A port that somebody listens on is not chosen, and none is chosen twice."""
+def test_ports_are_free_and_different(monkeypatch):
+    """A port that a program listens on is not chosen, and none is chosen twice, by this process or by another."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        taken = listener.getsockname()[1]
+        monkeypatch.setattr(ports, "PORTS", range(taken, taken + 1))
+        with pytest.raises(LocalKubernetesError, match="fewer than 1 free ports"):
+            ports.free_ports(1)
+    monkeypatch.undo()
+
     chosen = ports.free_ports(50)
 
     assert len(set(chosen)) == 50
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", chosen[0]))
-        listener.listen()
-        with pytest.raises(OSError, match="in use"), socket.socket() as second:
-            second.bind(("127.0.0.1", chosen[0]))
-        assert chosen[0] not in ports.free_ports(500)
+    monkeypatch.setattr(ports, "PORTS", chosen[:5])
+    with pytest.raises(LocalKubernetesError):
+        ports.free_ports(1)
+    program = f"from local_kubernetes import ports; ports.PORTS = {chosen[:5]}; ports.free_ports(1)"
+    other = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert "LocalKubernetesError" in other.stderr
 
 
 def test_kubernetes_says_its_real_version():

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.waiting import GUARD
 
 from memory_kubernetes import DEFAULT_RESOURCES, MemoryKubernetes, Resource
 from tfcluster.local import devices
@@ -24,8 +25,6 @@ from tfcluster_resolver import contract
 
 Object = dict[str, Any]
 NAMESPACE = "default"
-#: Far above what any of it takes; nothing is judged by it.
-DEADLINE = 30.0
 
 
 class NodeWorld:
@@ -72,7 +71,7 @@ class NodeWorld:
         """Wait until something holds."""
         began = time.monotonic()
         while not holds():
-            assert time.monotonic() < began + DEADLINE, (self.kube.list("pods"), self.lines, self.notices)
+            assert time.monotonic() < began + GUARD, (self.kube.list("pods"), self.lines, self.notices)
             self._changed.clear()
             waiting = asyncio.create_task(self._changed.wait())
             # NB: lines of logs and files change nothing in the API server.
@@ -512,7 +511,7 @@ def test_a_hook_gets_no_more_than_the_grace_period(play, hook: Object) -> None:
             await world.until(lambda name=name: world.status(name).get("phase") == "Running")
         world.kube.delete("pods", NAMESPACE, "deleted")
         await world.until(lambda: world.kube.get("pods", NAMESPACE, "deleted") is None)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(GUARD):
             await world.node.stop(0.2)
 
     play(story)

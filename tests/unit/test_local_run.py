@@ -13,8 +13,8 @@ from typing import Any
 from xml.etree import ElementTree  # noqa: ICN001 - its name says what it is
 
 import pytest
-from support.waiting import eventually
-from unit.local_world import DEADLINE, Api, Run, answer, cluster, job, processes_with
+from support.waiting import GUARD, eventually
+from unit.local_world import Api, Run, answer, cluster, job, processes_with
 
 Start = Callable[..., Run]
 #: Says whom it sees, and ends well.
@@ -45,7 +45,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Run]]:
     yield make
     for run in made:
         run.process.kill()
-        run.process.wait(DEADLINE)
+        run.process.wait(GUARD)
 
 
 def test_tasks_see_each_other_at_addresses_of_this_machine(start: Start) -> None:

@@ -17,6 +17,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from support.waiting import GUARD
 
 import tfcluster_resolver
 from tfcluster_operator import resolver_sources
@@ -66,7 +67,7 @@ def python(*words: str, path: list[Path]) -> str:
         cwd="/",
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=GUARD,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -15,7 +15,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.waiting import GUARD
+from unit.refusing_address import refusing_address
 
+from local_kubernetes.ports import free_ports
 from tfcluster_resolver import TFClusterResolver, contract, errors, serve, tf_config
 from tfcluster_resolver.__main__ import COMMANDS, main
 from tfcluster_resolver.commands.command import explain_codes
@@ -24,8 +27,6 @@ from tfcluster_resolver.waiting.probes import Probes
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 GPU = "nvidia.com/gpu"
-#: A guard against hanging, in seconds: far above what a command takes on a loaded machine.
-DEADLINE = 60.0
 VIEW = contract.View(
     name="c",
     namespace="n",
@@ -70,7 +71,7 @@ def listening() -> Iterator[Callable[[], socket.socket]]:
 
         def listen() -> socket.socket:
             one = opened.enter_context(socket.create_server(("127.0.0.1", 0)))
-            one.settimeout(DEADLINE)
+            one.settimeout(GUARD)
             return one
 
         yield listen
@@ -80,16 +81,9 @@ def address_of(listener: socket.socket) -> str:
     return f"127.0.0.1:{listener.getsockname()[1]}"
 
 
-def nobody_listens() -> str:
-    """Give an address that refuses connections."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return address_of(one)
-
-
 def run(*words: str, **more) -> subprocess.CompletedProcess[str]:
     """Run a command as a program, to its end."""
-    return subprocess.run(program(*words), capture_output=True, text=True, timeout=DEADLINE, check=False, **more)
+    return subprocess.run(program(*words), capture_output=True, text=True, timeout=GUARD, check=False, **more)
 
 
 def start(*words: str, before: tuple[str, ...] = ()) -> subprocess.Popen[str]:
@@ -275,7 +269,7 @@ def test_reader_that_stops_reading_is_no_error():
     reading, writing = os.pipe()
     os.close(reading)
 
-    done = subprocess.run(program("show"), stdout=writing, stderr=subprocess.PIPE, check=False, timeout=DEADLINE)
+    done = subprocess.run(program("show"), stdout=writing, stderr=subprocess.PIPE, check=False, timeout=GUARD)
     os.close(writing)
 
     assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, b"")
@@ -349,7 +343,7 @@ def test_exec_becomes_the_program():
     asking = start(
         "exec", "--", sys.executable, "-c", "import os, sys; print(os.getpid(), sys.argv[1:]); exit(9)", "--", "-x"
     )
-    said, _ = asking.communicate(timeout=DEADLINE)
+    said, _ = asking.communicate(timeout=GUARD)
 
     assert said == f"{asking.pid} ['--', '-x']\n"
     assert asking.returncode == 9
@@ -479,7 +473,7 @@ def test_refused_serve_leaves_signals_alone(listening):
     with pytest.raises(errors.PortTakenError):
         serve(TFClusterResolver.from_spec({"worker": [address_of(listening())]}, "worker", 0))
     with pytest.raises(errors.TensorFlowNotFoundError):
-        serve(TFClusterResolver.from_spec({"worker": [nobody_listens()]}, "worker", 0))
+        serve(TFClusterResolver.from_spec({"worker": [f"127.0.0.1:{free_ports(1)[0]}"]}, "worker", 0))
     assert handlers() == before
 
 
@@ -492,7 +486,7 @@ def waiting_view(**jobs) -> contract.View:
 
 def test_wait_ends_when_the_others_listen(in_pod, listening, capsys):
     """``wait`` ends with 0 when every task but the own one, which nobody serves, accepts connections."""
-    publish(in_pod, waiting_view(chief=[address_of(listening())], worker=[address_of(listening()), nobody_listens()]))
+    publish(in_pod, waiting_view(chief=[address_of(listening())], worker=[address_of(listening()), refusing_address()]))
 
     assert main(["wait", "--timeout", "0"]) == 0
     assert capsys.readouterr().out == "2 other tasks listen\n"
@@ -502,7 +496,7 @@ def test_wait_takes_the_named_jobs(in_pod, listening, capsys):
     """With ``--job`` only tasks of these jobs are waited for."""
     publish(
         in_pod,
-        waiting_view(chief=[address_of(listening())], ps=[address_of(listening())], worker=[nobody_listens()] * 2),
+        waiting_view(chief=[address_of(listening())], ps=[address_of(listening())], worker=[refusing_address()] * 2),
     )
 
     assert main(["wait", "--job", "chief", "--job", "ps", "--timeout", "0"]) == 0
@@ -512,7 +506,7 @@ def test_wait_takes_the_named_jobs(in_pod, listening, capsys):
 
 def test_wait_lists_who_is_missing(in_pod, listening, capsys):
     """After the time-out each missing task is listed with its cause, and the code says so."""
-    refusing = nobody_listens()
+    refusing = refusing_address()
     publish(in_pod, waiting_view(chief=["no-such-host.invalid:1"], ps=[refusing, address_of(listening())]))
 
     assert main(["wait", "--timeout", "0"]) == 75
@@ -529,12 +523,12 @@ def test_wait_lists_who_is_missing(in_pod, listening, capsys):
 def test_wait_follows_a_resize(in_pod, listening):
     """A task that is scaled away meanwhile is not waited for any longer, and one that is added is."""
     first, added = listening(), listening()
-    publish(in_pod, waiting_view(chief=[address_of(first)], ps=[nobody_listens()]))
-    waiting = start("wait", "--timeout", str(DEADLINE))
+    publish(in_pod, waiting_view(chief=[address_of(first)], ps=[refusing_address()]))
+    waiting = start("wait", "--timeout", str(GUARD))
     first.accept()
 
     publish(in_pod, waiting_view(chief=[address_of(first), address_of(added)]))
-    said, complaint = waiting.communicate(timeout=DEADLINE)
+    said, complaint = waiting.communicate(timeout=GUARD)
 
     assert (waiting.returncode, said, complaint) == (0, "2 other tasks listen\n", "")
     added.accept()
@@ -542,7 +536,7 @@ def test_wait_follows_a_resize(in_pod, listening):
 
 def test_wait_looks_at_the_view_once_more(in_pod, monkeypatch, listening, capsys):
     """A task that is added while the last one answers is waited for as well."""
-    answering, added = address_of(listening()), nobody_listens()
+    answering, added = address_of(listening()), refusing_address()
     publish(in_pod, waiting_view(chief=[answering]))
 
     real = Probes.look_once
@@ -569,7 +563,7 @@ def test_wait_ends_although_a_name_is_still_looked_up():
         [sys.executable, "-c", stuck, "wait", "--timeout", "0"],
         capture_output=True,
         text=True,
-        timeout=DEADLINE,
+        timeout=GUARD,
         check=False,
     )
 
@@ -584,12 +578,12 @@ def test_signal_ends_a_wait(in_pod, listening, number, code, before):
     if before and subprocess.run([*before, "true"], check=False, capture_output=True).returncode != 0:
         pytest.skip("making a process namespace needs root")
     first = listening()
-    publish(in_pod, waiting_view(chief=[address_of(first)], ps=[nobody_listens()]))
-    waiting = start("wait", "--timeout", str(DEADLINE), before=before)
+    publish(in_pod, waiting_view(chief=[address_of(first)], ps=[refusing_address()]))
+    waiting = start("wait", "--timeout", str(GUARD), before=before)
     first.accept()
 
     children = Path(f"/proc/{waiting.pid}/task/{waiting.pid}/children").read_text().split()
     os.kill(int(children[0]) if before else waiting.pid, number)
-    said, complaint = waiting.communicate(timeout=DEADLINE)
+    said, complaint = waiting.communicate(timeout=GUARD)
 
     assert (waiting.returncode, said, complaint) == (code, "", "")

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from types import SimpleNamespace
 
 import pytest
-from support.waiting import eventually
+from support.waiting import GUARD, eventually
 
+from local_kubernetes.ports import free_ports
 from tfcluster_resolver import RestartOnResize, TFClusterResolver, contract
+from tfcluster_resolver.elastic import meeting as meetings
 from tfcluster_resolver.elastic.meeting import meet
 from tfcluster_resolver.errors import PortTakenError, TasksUnreachableError
-
-#: A guard against hanging, in seconds; nothing is judged by it.
-LONG = 30.0
 
 
 class Seen:
@@ -42,13 +42,11 @@ class Meeting:
     """Workers that meet, each in a thread with a view of its own."""
 
     def __init__(self, count: int) -> None:
-        with ExitStack() as held:
-            sockets = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-            self.addresses = [f"127.0.0.1:{one.getsockname()[1]}" for one in sockets]
+        self.addresses = [f"127.0.0.1:{port}" for port in free_ports(count)]
         self.seen: dict[int, Seen] = {}
         self.pool = ThreadPoolExecutor(count)
 
-    def start(self, index: int, workers: int, epoch: int, timeout: float = LONG) -> Future[TFClusterResolver]:
+    def start(self, index: int, workers: int, epoch: int, timeout: float = GUARD) -> Future[TFClusterResolver]:
         """Have a worker come that sees so many workers at an epoch."""
         self.seen[index] = Seen(self.addresses[:workers], epoch)
         resolver = TFClusterResolver("worker", index, source=self.seen[index])
@@ -79,7 +77,7 @@ def meeting() -> Iterator[Callable[[int], Meeting]]:
 
 
 def epochs(*workers: Future[TFClusterResolver]) -> list[int]:
-    return [worker.result(LONG).membership().view.epoch for worker in workers]
+    return [worker.result(GUARD).membership().view.epoch for worker in workers]
 
 
 def test_all_start_with_the_epoch_that_all_see(meeting):
@@ -135,7 +133,7 @@ def test_worker_that_is_scaled_away_waits_for_nobody(meeting):
 
     there.show(2, 2, 2)
 
-    assert waiting.result(LONG).membership().view.jobs["worker"] == tuple(there.addresses[:2])
+    assert waiting.result(GUARD).membership().view.jobs["worker"] == tuple(there.addresses[:2])
 
 
 def test_one_task_alone_starts(meeting):
@@ -192,18 +190,29 @@ def test_worker_that_died_while_it_waited_is_not_counted(meeting):
     assert epochs(leader, third, there.start(1, 3, 1)) == [1, 1, 1]
 
 
-def test_leader_names_who_did_not_come(meeting):
-    """At its time-out, the leader says which tasks are missing, and at which epoch."""
-    there = meeting(3)
-    second = there.start(1, 3, 6)
-    there.await_looks(1)
+def test_leader_names_who_did_not_come(meeting, monkeypatch):
+    """At its time-out, which here passes when worker 1 is there, the leader says who is missing, and at which epoch."""
+    there, ahead, listen = meeting(3), [0.0], meetings._Reception.listen
 
-    with pytest.raises(
-        TasksUnreachableError, match=r"1 of 2 other tasks did not come.* epoch 6; .*:\n  /job:worker/task:2 at"
-    ) as told:
-        there.start(0, 3, 6, timeout=2.0).result(LONG)
+    def hear(reception: meetings._Reception) -> dict[socket.socket, str]:
+        said = listen(reception)
+        if any(line.endswith("/job:worker/task:1") for line in said.values()):
+            ahead.append(1.1 * GUARD)
+        return said
+
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + ahead[-1], sleep=time.sleep)
+    monkeypatch.setattr(meetings, "time", clock)
+    monkeypatch.setattr(meetings._Reception, "listen", hear)
+    second = there.start(1, 3, 6, timeout=2 * GUARD)
+
+    try:
+        with pytest.raises(
+            TasksUnreachableError, match=r"1 of 2 other tasks did not come.* epoch 6; .*:\n  /job:worker/task:2 at"
+        ) as told:
+            there.start(0, 3, 6).result(GUARD)
+    finally:
+        there.show(1, 1, 7)  # ends worker 1
     assert [task.index for task in told.value.missing] == [2]
-    there.show(1, 1, 7)
     assert epochs(second) == [7]
 
 
@@ -213,7 +222,7 @@ def test_worker_that_waits_has_its_port_open_until_they_start(meeting):
     waiting = there.start(1, 2, 1)
     host, port = there.addresses[1].split(":")
     there.await_looks(1)
-    socket.create_connection((host, int(port)), LONG).close()
+    socket.create_connection((host, int(port)), GUARD).close()
 
     assert epochs(waiting, there.start(0, 2, 1)) == [1, 1]
     socket.create_server((host, int(port))).close()
@@ -230,7 +239,7 @@ class Tried(Seen):
 
     def view(self) -> contract.View:
         with socket.socket() as one:
-            one.settimeout(LONG)
+            one.settimeout(GUARD)
             self.open.append(one.connect_ex((self.host, self.port)) == 0)
         return super().view()
 
@@ -241,12 +250,12 @@ def test_port_of_a_worker_that_waits_stays_open_between_its_attempts(meeting):
     there.seen[1] = seen = Tried(there.addresses, 1)
     resolver = TFClusterResolver("worker", 1, source=seen)
     seen.open.clear()
-    waiting = there.pool.submit(meet, resolver, timeout=LONG)
+    waiting = there.pool.submit(meet, resolver, timeout=GUARD)
     there.await_looks(1)
     tried = list(seen.open)
 
     assert epochs(there.start(0, 2, 1)) == [1]
-    assert waiting.result(LONG) is not None
+    assert waiting.result(GUARD) is not None
     assert (tried[0], set(tried[1:])) == (False, {True})
 
 
@@ -258,7 +267,7 @@ def test_snapshot_is_followed_from_now_on(meeting):
 
     seen.show(there.addresses[:1], 2)
 
-    assert restart.meet(LONG).epoch == 2
+    assert restart.meet(GUARD).epoch == 2
 
 
 def test_worker_names_the_leader_that_does_not_answer(meeting):
@@ -266,7 +275,7 @@ def test_worker_names_the_leader_that_does_not_answer(meeting):
     there = meeting(2)
 
     with pytest.raises(TasksUnreachableError, match=f"/job:worker/task:0 at {there.addresses[0]}, which leads"):
-        there.start(1, 2, 1, timeout=0.3).result(LONG)
+        there.start(1, 2, 1, timeout=0.3).result(GUARD)
 
 
 def test_leader_whose_port_is_taken_says_so(meeting):
@@ -274,4 +283,4 @@ def test_leader_whose_port_is_taken_says_so(meeting):
     there = meeting(2)
     port = int(there.addresses[0].split(":")[1])
     with socket.create_server(("", port)), pytest.raises(PortTakenError, match=f"port {port}"):
-        there.start(0, 2, 1, timeout=0.3).result(LONG)
+        there.start(0, 2, 1, timeout=0.3).result(GUARD)

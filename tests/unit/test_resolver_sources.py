@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.waiting import GUARD
 
 from tfcluster_resolver import ClusterSpec, TFClusterResolver, accelerators, contract
 from tfcluster_resolver.device_filters import ClusterDeviceFilters
@@ -241,7 +242,7 @@ def test_source_of_a_user_is_taken():
     now = resolver.snapshot()
 
     assert now.epoch == now.epoch < resolver.epoch
-    assert next(now.watch(timeout=30)).epoch > now.epoch
+    assert next(now.watch(timeout=GUARD)).epoch > now.epoch
     assert now.master() == "grpc+x://w0:1"
 
 

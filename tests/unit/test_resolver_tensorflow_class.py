@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.waiting import GUARD
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 #: As TensorFlow has it: an abstract base class, and a public name that is there at the end of the import only.
@@ -44,7 +45,7 @@ def run(tmp_path):
             cwd=tmp_path,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=GUARD,
             check=False,
         )
         assert done.returncode == 0, done.stderr

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.waiting import GUARD
+from unit.refusing_address import refusing_address
 
 import tfcluster_resolver
 from tfcluster_resolver import Task, TFClusterResolver, contract
@@ -44,19 +46,12 @@ def listen() -> Iterator[Callable[[], str]]:
         yield make
 
 
-def closed() -> str:
-    """Give an address at which nothing listens."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{one.getsockname()[1]}"
-
-
 class Cluster:
     """A mounted view that changes, and the resolver of its chief, which nobody serves."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder, self.epoch = folder, 0
-        self.own = closed()
+        self.own = refusing_address()
         for name, value in (("JOB", "chief"), ("TASK_INDEX", "0"), ("ADDRESS", self.own), ("DIR", str(folder))):
             monkeypatch.setenv(f"TFCLUSTER_{name}", value)
 
@@ -92,7 +87,7 @@ class Waiting(threading.Thread):
 
         monkeypatch.setattr(Probes, "run", run)
         self.start()
-        assert self.begun.wait(60)
+        assert self.begun.wait(GUARD)
 
     def run(self) -> None:
         try:
@@ -101,7 +96,7 @@ class Waiting(threading.Thread):
             self.result = error
 
     def end(self) -> Any:
-        self.join(60)
+        self.join(GUARD)
         assert not self.is_alive()
         return self.result
 
@@ -118,7 +113,7 @@ def test_wait_counts_the_others(cluster, listen):
 
 def test_wait_needs_no_pod(listen):
     """A resolver of a written cluster is waited for likewise, without the task that it speaks for."""
-    jobs = {"chief": [closed()], "worker": [listen()]}
+    jobs = {"chief": [refusing_address()], "worker": [listen()]}
 
     assert tfcluster_resolver.wait(TFClusterResolver.from_spec(jobs, "chief", 0), timeout=0) == 1
     with pytest.raises(TasksUnreachableError, match="1 of 2 other tasks of the given ClusterSpec did not answer"):
@@ -127,7 +122,7 @@ def test_wait_needs_no_pod(listen):
 
 def test_wait_names_who_is_missing(cluster, listen):
     """At the time-out the error holds each missing task with its cause."""
-    refusing = closed()
+    refusing = refusing_address()
     cluster.publish(ps=[refusing], worker=[listen()])
 
     with pytest.raises(TasksUnreachableError, match=r"1 of 2 other tasks of n/c \(epoch 1\)") as raised:
@@ -147,7 +142,7 @@ class Shrinking:
 
     def view(self) -> contract.View:
         self.epoch += 1
-        jobs = {"chief": (closed(),), **({"worker": tuple(self.workers)} if self.workers else {})}
+        jobs = {"chief": (refusing_address(),), **({"worker": tuple(self.workers)} if self.workers else {})}
         del self.workers[-1:]
         return contract.View("c", "n", "u", self.epoch, "grpc", jobs, {}, {})
 
@@ -155,18 +150,19 @@ class Shrinking:
         return PollingNotice()
 
 
-def test_wait_of_a_live_resolver_is_never_outdated():
+def test_wait_of_a_live_resolver_is_never_outdated(monkeypatch):
     """Whichever two looks a task goes between, only the wait for a snapshot ends with it."""
-    resolver = TFClusterResolver("chief", 0, source=Shrinking([closed() for _ in range(20)]))
+    monkeypatch.setattr("tfcluster_resolver.waiting._LOOK", 0.01)
+    resolver = TFClusterResolver("chief", 0, source=Shrinking([refusing_address() for _ in range(20)]))
 
-    assert tfcluster_resolver.wait(resolver, timeout=60) == 0
+    assert tfcluster_resolver.wait(resolver, timeout=GUARD) == 0
 
 
 def test_wait_follows_a_resize(cluster, listen, monkeypatch):
     """A task that is scaled away while it is waited for is not waited for any longer, and one that comes is."""
     ps = listen()
-    cluster.publish(ps=[ps], worker=[closed(), closed()])
-    waiting = Waiting(monkeypatch, lambda: tfcluster_resolver.wait(timeout=60))
+    cluster.publish(ps=[ps], worker=[refusing_address(), refusing_address()])
+    waiting = Waiting(monkeypatch, lambda: tfcluster_resolver.wait(timeout=GUARD))
 
     cluster.publish(ps=[ps, listen()])
 
@@ -175,7 +171,7 @@ def test_wait_follows_a_resize(cluster, listen, monkeypatch):
 
 def test_task_that_comes_at_the_end_is_waited_for(cluster, listen, monkeypatch):
     """A task that is added while the last one answers is waited for as well; the error has the new epoch."""
-    worker, added = listen(), closed()
+    worker, added = listen(), refusing_address()
     cluster.publish(worker=[worker])
     real = Probes.look_once
 
@@ -192,10 +188,10 @@ def test_task_that_comes_at_the_end_is_waited_for(cluster, listen, monkeypatch):
 
 def test_snapshot_of_a_cluster_that_shrank_ends_the_wait(cluster, listen, monkeypatch):
     """A snapshot's task that is scaled away ends the wait at once, with an error that names it and says what to do."""
-    ps, missing = listen(), closed()
+    ps, missing = listen(), refusing_address()
     cluster.publish(ps=[ps], worker=[missing])
     snapshot = TFClusterResolver().snapshot()
-    waiting = Waiting(monkeypatch, lambda: tfcluster_resolver.wait(snapshot, timeout=60))
+    waiting = Waiting(monkeypatch, lambda: tfcluster_resolver.wait(snapshot, timeout=GUARD))
 
     cluster.publish(ps=[ps])
     error = waiting.end()
@@ -214,17 +210,17 @@ def test_snapshot_whose_tasks_all_answer_is_good(cluster, listen):
 
     cluster.publish(ps=[ps])
     assert tfcluster_resolver.wait(snapshot, timeout=0) == 2
-    cluster.publish(ps=[ps], worker=[worker, closed()])
+    cluster.publish(ps=[ps], worker=[worker, refusing_address()])
     assert tfcluster_resolver.wait(snapshot, timeout=0) == 2
 
 
 def test_view_that_is_broken_for_a_moment_is_read_again(cluster, listen, monkeypatch):
     """A view that cannot be read while the wait is under way ends it only if it stays so."""
-    cluster.publish(ps=[closed()])
-    waiting = Waiting(monkeypatch, lambda: tfcluster_resolver.wait(timeout=60))
+    cluster.publish(ps=[refusing_address()])
+    waiting = Waiting(monkeypatch, lambda: tfcluster_resolver.wait(timeout=GUARD))
     cluster.write("{")
     waiting.begun.clear()
-    assert waiting.begun.wait(60)
+    assert waiting.begun.wait(GUARD)
 
     cluster.publish(ps=[listen()])
 
@@ -233,9 +229,9 @@ def test_view_that_is_broken_for_a_moment_is_read_again(cluster, listen, monkeyp
 
 def test_view_that_stays_broken_ends_the_wait(cluster, monkeypatch):
     """A view that cannot be read at the start, or for long, ends the wait with its own error."""
-    cluster.publish(ps=[closed()])
+    cluster.publish(ps=[refusing_address()])
     monkeypatch.setattr("tfcluster_resolver.waiting.GRACE", 0.2)
-    waiting = Waiting(monkeypatch, lambda: tfcluster_resolver.wait(timeout=60))
+    waiting = Waiting(monkeypatch, lambda: tfcluster_resolver.wait(timeout=GUARD))
     cluster.write("{")
 
     assert type(waiting.end()) is MalformedViewError

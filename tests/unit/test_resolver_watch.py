@@ -13,14 +13,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.waiting import GUARD
 
 from tfcluster_resolver import NewEpoch, TFClusterResolver, contract
 from tfcluster_resolver.cluster import Membership, Task
 from tfcluster_resolver.errors import MalformedViewError, ViewNotFoundError
 from tfcluster_resolver.views import watch
 
-#: A guard against a watch that never wakes up, in seconds.
-DEADLINE = 30.0
 VIEW = contract.View(
     name="c",
     namespace="n",
@@ -91,9 +90,9 @@ def while_waiting(monkeypatch):
         waits.clear()
         follower = threading.Thread(target=lambda: seen.append(next(following)), daemon=True)
         follower.start()
-        assert waits.wait(DEADLINE), "it never waited"
+        assert waits.wait(GUARD), "it never waited"
         act()
-        follower.join(DEADLINE)
+        follower.join(GUARD)
         assert seen, "the change was not noticed"
         return seen[0]
 
@@ -112,7 +111,7 @@ def open_descriptors() -> list[str]:
 @pytest.mark.usefixtures("_way")
 def test_epoch_tells_what_came_and_went(kubelet):
     """A new epoch names the tasks that were added and removed, and its resolver is frozen at it."""
-    following = TFClusterResolver(task_type="worker", task_id=0).watch(timeout=DEADLINE)
+    following = TFClusterResolver(task_type="worker", task_id=0).watch(timeout=GUARD)
     kubelet.write(at(4, jobs={"worker": ("w0:1", "w1:2", "w2:1")}))
 
     change = next(following)
@@ -133,7 +132,7 @@ def test_a_task_that_is_scaled_away_is_told_so(kubelet, monkeypatch):
     for name, value in names.items():
         monkeypatch.setenv(name, value)
     resolver = TFClusterResolver()
-    following = resolver.watch(timeout=DEADLINE)
+    following = resolver.watch(timeout=GUARD)
     assert not resolver.leaving
     kubelet.write(at(2, jobs={"ps": ("p0:1",), "worker": ("w0:1",)}, leaving={"worker": ((1, 3),)}))
 
@@ -170,7 +169,7 @@ def test_more_tasks_than_there_can_be_do_not_leave():
 
 def test_changed_filters_are_an_epoch_without_tasks(kubelet):
     """An edit of device filters alone adds and removes nobody, and is told."""
-    following = TFClusterResolver().watch(timeout=DEADLINE)
+    following = TFClusterResolver().watch(timeout=GUARD)
     kubelet.write(at(2, device_filters={}))
 
     change = next(following)
@@ -214,7 +213,7 @@ def test_file_written_in_place_is_noticed(tmp_path, while_waiting):
 def test_last_of_many_quick_changes_is_seen(kubelet):
     """However quickly views follow one another, epochs only grow and the last one always comes."""
     last = 400
-    following = TFClusterResolver().watch(timeout=DEADLINE)
+    following = TFClusterResolver().watch(timeout=GUARD)
     writer = threading.Thread(target=lambda: [kubelet.write(at(epoch)) for epoch in range(2, last + 1)])
     writer.start()
     seen = []
@@ -238,7 +237,7 @@ def test_views_without_a_new_epoch_are_no_news(kubelet):
 
 def test_recreated_cluster_is_a_new_epoch(kubelet):
     """A TFCluster that was deleted and made again starts at epoch 1 again, and is told by its uid."""
-    following = TFClusterResolver().watch(timeout=DEADLINE)
+    following = TFClusterResolver().watch(timeout=GUARD)
     kubelet.write(at(1, uid="another"))
 
     assert next(following).epoch == 1
@@ -259,22 +258,22 @@ def test_watch_of_a_snapshot_begins_at_its_epoch(kubelet):
     frozen = TFClusterResolver().snapshot()
     kubelet.write(at(2))
 
-    following = frozen.watch(timeout=DEADLINE)
+    following = frozen.watch(timeout=GUARD)
     assert next(following).epoch == 2
     assert frozen.epoch == 1
 
     again = frozen.snapshot()
-    assert next(again.watch(timeout=DEADLINE)).epoch == 2
+    assert next(again.watch(timeout=GUARD)).epoch == 2
 
 
 def test_watch_of_an_epoch_goes_on_from_it(kubelet):
     """The resolver of a change can be watched in turn."""
-    following = TFClusterResolver().watch(timeout=DEADLINE)
+    following = TFClusterResolver().watch(timeout=GUARD)
     kubelet.write(at(2))
     change = next(following)
     kubelet.write(at(3))
 
-    assert next(change.resolver.watch(timeout=DEADLINE)).epoch == 3
+    assert next(change.resolver.watch(timeout=GUARD)).epoch == 3
 
 
 @pytest.mark.usefixtures("_way")
@@ -321,7 +320,7 @@ def test_half_written_file_of_a_laptop_is_waited_for(tmp_path):
     """Where no kubelet swaps folders a file may be seen half-written: the watch waits for the rest."""
     path = tmp_path / "mine.json"
     path.write_text(contract.dump(VIEW))
-    following = TFClusterResolver.from_file(path).watch(timeout=DEADLINE)
+    following = TFClusterResolver.from_file(path).watch(timeout=GUARD)
     whole = contract.dump(at(2))
     path.write_text(whole[:30])
     later = threading.Timer(0.2, path.write_text, (whole,))
@@ -355,7 +354,7 @@ def test_view_that_stays_spoilt_is_an_error(kubelet, monkeypatch, spoil, kind):
 def test_watch_goes_on_after_an_error(kubelet, monkeypatch):
     """A watch that met a malformed view tells the repaired one's epoch when it is asked again, and goes on."""
     monkeypatch.setattr(watch, "GRACE", 0.2)
-    following = TFClusterResolver().watch(timeout=DEADLINE)
+    following = TFClusterResolver().watch(timeout=GUARD)
     (kubelet.folder / "..data" / "cluster.json").write_text("{")
     os.utime(kubelet.folder / "..data")  # what was swapped by hand has the stamp of the old folder
     for _ in range(2):
@@ -369,7 +368,7 @@ def test_watch_goes_on_after_an_error(kubelet, monkeypatch):
 
 def test_watch_that_ended_stays_ended(kubelet):
     """After its timeout, or closed, a watch is over, as any iterator."""
-    timed_out, closed = TFClusterResolver().watch(timeout=0), TFClusterResolver().watch(timeout=DEADLINE)
+    timed_out, closed = TFClusterResolver().watch(timeout=0), TFClusterResolver().watch(timeout=GUARD)
     assert list(timed_out) == []
     closed.close()
     kubelet.write(at(2))
@@ -380,7 +379,7 @@ def test_watch_that_ended_stays_ended(kubelet):
 def test_forked_process_goes_on_with_a_watch_of_its_own(kubelet, monkeypatch):
     """After a fork both processes see every new epoch by the same iterator, and neither takes from the other."""
     monkeypatch.setattr(watch, "_LOOK_ANYWAY", 1e6)
-    following = TFClusterResolver().watch(timeout=DEADLINE)
+    following = TFClusterResolver().watch(timeout=GUARD)
     kubelet.write(at(2))
     next(following)
     to_child, from_parent = os.pipe(), os.pipe()
@@ -410,13 +409,13 @@ def test_watch_closes_its_descriptor(kubelet):
     resolver = TFClusterResolver()
 
     list(resolver.watch(timeout=0))
-    begun = resolver.watch(timeout=DEADLINE)
+    begun = resolver.watch(timeout=GUARD)
     kubelet.write(at(2))
     next(begun)
     assert len(open_descriptors()) == len(before) + 1
     begun.close()
     resolver.watch()
-    forgotten = resolver.watch(timeout=DEADLINE)
+    forgotten = resolver.watch(timeout=GUARD)
     kubelet.write(at(3))
     next(forgotten)
     del forgotten
@@ -478,7 +477,7 @@ def test_polling_sleeps_between_looks(monkeypatch):
 def test_without_inotifys_descriptors_it_polls(kubelet, monkeypatch):
     """Where the user's inotify watches are used up the watch still works."""
     monkeypatch.setattr(watch, "_add_watch", lambda *_: False)
-    following = TFClusterResolver().watch(timeout=DEADLINE)
+    following = TFClusterResolver().watch(timeout=GUARD)
     kubelet.write(at(2))
 
     assert next(following).epoch == 2

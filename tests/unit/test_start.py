@@ -1,16 +1,19 @@
-"""The first second of a process: it is heard before it has loaded anything."""
+"""The first second of a process, which is heard before it has loaded anything, and the code with which it ends."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
-from support.waiting import eventually
+from support.waiting import GUARD, eventually
 
 import tfcluster_resolver
+from tfcluster_operator import process as operator_process
+from tfcluster_operator.kube.leadership import LeaseLostError
 
 _ROOT = Path(__file__).resolve().parents[2]
 
@@ -25,7 +28,7 @@ def test_sigterm_is_heeded_before_the_slow_imports(tmp_path: Path):
     try:
         eventually(lambda: handles(process.pid, signal.SIGTERM), what="the process handles SIGTERM")
         process.terminate()
-        assert process.wait(10) == 0
+        assert process.wait(GUARD) == 0
     finally:
         process.kill()
         process.wait()
@@ -38,6 +41,25 @@ def test_what_needs_no_library_works_without_any():
     assert (version.returncode, version.stdout) == (0, f"tfcluster-operator {tfcluster_resolver.__version__}\n")
     assert run.returncode == 1
     assert run.stderr == "uvloop is not installed: pip install 'tfcluster[operator]' brings what the operator needs\n"
+
+
+def test_lost_lease_ends_the_process_with_its_reason(monkeypatch, caplog):
+    """A leader that lost its lease ends with 1 and one line in the log, without a traceback."""
+
+    async def lose(_: object) -> None:
+        raise LeaseLostError("the lease was lost: no renewal within 10 s")
+
+    codes: list[int] = []
+    monkeypatch.setattr(operator_process.handlers, "run", lose)
+    monkeypatch.setattr(operator_process.logging, "shutdown", lambda: None)
+    monkeypatch.setattr(operator_process.os, "_exit", codes.append)
+
+    asyncio.run(operator_process._run(None))
+
+    assert codes == [1]
+    (line,) = caplog.records
+    assert line.message == "the operator ends: the lease was lost: no renewal within 10 s"
+    assert line.exc_info is None
 
 
 def begin_without_libraries(*arguments: str) -> subprocess.CompletedProcess[str]:

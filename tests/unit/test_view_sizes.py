@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 
 import pytest
@@ -73,22 +72,19 @@ def roster_of(cluster):
 
 
 def test_size_is_known_before_anything_is_built(built):
-    """The largest cluster, with 512 lists that show nearly everything, costs no time and builds nothing."""
+    """The largest cluster, with 512 lists that show nearly everything, is found too large before a list is built."""
     own = {str(index): ["/job:worker", f"/job:ps/task:{index}"] for index in range(MOST_TASK_FILTERS)}
     ps = 1000
     worker = {"replicas": MOST_TASKS - ps, "deviceFilters": ["/job:ps/task:0"], "taskDeviceFilters": own}
     cluster = make_cluster({"ps": {"replicas": ps, "deviceFilters": ["/job:ps/task:0"]}, "worker": worker})
     roster = roster_of(cluster)
 
-    began = time.process_time()
     wanted = {of.job.name: of for of in views.views_of(roster).of_jobs}
-    took = time.process_time() - began
 
     assert (wanted["worker"].too_large, wanted["worker"].files) == (True, {})
     assert wanted["worker"].size > 100 * views.LARGEST_CONFIG_MAP
     assert not wanted["ps"].too_large
     assert len(built) == 2  # the ps' own view, for the comparison and for its file
-    assert took < 0.1
 
 
 def test_equal_views_are_built_once(built):

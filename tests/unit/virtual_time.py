@@ -12,33 +12,45 @@ TICK: Final = 1e-6
 
 
 class _Jumping(selectors.SelectSelector):
-    def __init__(self, loop: VirtualTimeLoop) -> None:
+    def __init__(self, loop: VirtualTimeLoop, patience: float) -> None:
         super().__init__()
         self._of = loop
+        self._patience = patience
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        ready = super().select(self._patience if timeout != 0 else 0)
+        if ready:
+            timeout = 0
         if timeout is None:
             raise AssertionError("every task waits and no timer is set: a deadlock")
         self._of.now += timeout + TICK
-        return super().select(0)
+        return ready
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """A loop that starts at 1,000 seconds."""
+    """A loop that starts at 1,000 seconds.
 
-    def __init__(self) -> None:
+    Args:
+        patience: real seconds in which a socket can have news before the clock jumps.
+    """
+
+    def __init__(self, patience: float = 0) -> None:
         self.now = 1000.0
-        super().__init__(_Jumping(self))
+        super().__init__(_Jumping(self, patience))
 
     def time(self) -> float:
         return self.now
 
 
-def run_in_virtual_time(coroutine: Coroutine[Any, Any, Any]) -> Any:
+def run_in_virtual_time(coroutine: Coroutine[Any, Any, Any], *, patience: float = 0) -> Any:
     """Run a coroutine to its end; what takes seconds takes none.
+
+    Args:
+        coroutine: what runs.
+        patience: real seconds in which a socket can have news before the clock jumps; needed only with sockets.
 
     Raises:
         AssertionError: nothing is left that could wake it.
     """
-    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+    with asyncio.Runner(loop_factory=lambda: VirtualTimeLoop(patience)) as runner:
         return runner.run(coroutine)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent / "resolver"))
-sys.path.append(str(Path(__file__).resolve().parent.parent))
+sys.path += [str(Path(__file__).resolve().parent.parent), str(Path(__file__).resolve().parent.parent.parent)]
 
 from loopback_cluster import LoopbackCluster
 from running_program import RunningProgram
@@ -29,6 +30,7 @@ def make_cluster(tmp_path: Path) -> Iterator[Callable[..., LoopbackCluster]]:
     yield make
     for one in made:
         one.end()
+        print(one.logs())  # noqa: T201 - pytest shows it where the test failed
 
 
 @pytest.fixture(scope="module")
@@ -45,26 +47,38 @@ def parameter_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loop
 
 
 @pytest.fixture(scope="session")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningProgram]:
-    """A program that runs on two workers and a ps, one for all tests; the first finds TensorFlow's own coordinator."""
-    cluster = LoopbackCluster(
-        tmp_path_factory.mktemp("elastic"),
-        {"chief": 1, "worker": 2, "ps": 1},
-        filters={"worker": ("/job:ps", "/job:chief"), "ps": ("/job:worker", "/job:chief")},
-        reach={"worker": 8, "ps": 2},
-    )
-    cluster.serve_all("worker", "ps")
-    running = RunningProgram(cluster)
-    yield running
-    running.end()
-    cluster.end()
+def programs() -> Iterator[list[RunningProgram]]:
+    """The programs that were started, of which the last may serve several tests."""
+    started: list[RunningProgram] = []
+    yield started
+    for one in started:
+        one.end()
 
 
 @pytest.fixture
-def two_workers(program: RunningProgram) -> Iterator[None]:
-    """Each test begins with two workers and one ps."""
-    yield
-    program.reset(worker=2, ps=1)
+def program(
+    request: pytest.FixtureRequest, programs: list[RunningProgram], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RunningProgram]:
+    """A program that runs on two workers and a ps: that of the test before, unless it failed.
+
+    The first test finds TensorFlow's own coordinator.
+    """
+    if not programs or not programs[-1].is_alive():
+        cluster = LoopbackCluster(
+            tmp_path_factory.mktemp("elastic"),
+            {"chief": 1, "worker": 2, "ps": 1},
+            filters={"worker": ("/job:ps", "/job:chief"), "ps": ("/job:worker", "/job:chief")},
+            reach={"worker": 8, "ps": 2},
+        )
+        cluster.serve_all("worker", "ps")
+        programs.append(RunningProgram(cluster))
+    failed = request.session.testsfailed
+    yield programs[-1]
+    with contextlib.ExitStack() as broken:
+        broken.callback(programs[-1].end)
+        if request.session.testsfailed == failed:
+            programs[-1].reset(worker=2, ps=1)
+            broken.pop_all()
 
 
 @pytest.fixture

@@ -2,34 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import random
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from fork_server import ENVIRONMENT, Forked, run
+
+from local_kubernetes.ports import free_ports
 from tfcluster_resolver import contract
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 #: A guard against hanging, in seconds: far above what TensorFlow's import and a few steps take on a loaded machine.
 DEADLINE = 240.0
-
-
-def free_ports(count: int) -> list[int]:
-    """Choose ports that nobody uses, and that nobody is given for an outgoing connection before a server takes them."""
-    low = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
-    found: list[int] = []
-    while len(found) < count:
-        port = random.randrange(low // 2, low)  # noqa: S311 - nothing to guess
-        with socket.socket() as one, contextlib.suppress(OSError):
-            one.bind(("", port))
-            found += [port] if port not in found else []
-    return found
 
 
 class LoopbackCluster:
@@ -104,20 +92,22 @@ class LoopbackCluster:
 
     def environment(self, job: str, index: int) -> dict[str, str]:
         """Give the environment of a task's container."""
-        return os.environ | {
+        return {
+            **os.environ,
+            **ENVIRONMENT,
             contract.ENV_DIRECTORY: str(self.folder),
             contract.ENV_JOB: job,
             contract.ENV_TASK_INDEX: str(index),
             contract.ENV_ADDRESS: self.addresses[job][index],
             "PYTHONPATH": str(ROOT / "resolver"),
-            "TF_CPP_MIN_LOG_LEVEL": "2",
-            "CUDA_VISIBLE_DEVICES": "-1",
         }
 
-    def start(self, job: str, index: int, *arguments: str, stdin: int | None = None) -> subprocess.Popen[str]:
-        """Start a task's process: Python with these arguments."""
-        process = subprocess.Popen(
-            [sys.executable, *arguments],
+    def start(
+        self, job: str, index: int, *words: str, stdin: int | None = None, fresh: bool = False
+    ) -> subprocess.Popen[str]:
+        """Start a task's process: Python with these words; ``fresh`` as for ``run``."""
+        process = (subprocess.Popen if fresh else Forked)(
+            [sys.executable, *words],
             env=self.environment(job, index),
             stdin=stdin,
             stdout=subprocess.PIPE,
@@ -146,20 +136,13 @@ class LoopbackCluster:
                 return line
         raise AssertionError(f"{process.args} ended with {process.wait()} before it said {words!r}; {self.logs()}")
 
-    def run(self, job: str, index: int, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run a task's process to its end."""
-        return subprocess.run(
-            [sys.executable, *arguments],
-            env=self.environment(job, index),
-            capture_output=True,
-            text=True,
-            timeout=DEADLINE,
-            check=False,
-        )
+    def run(self, job: str, index: int, *words: str, fresh: bool = False) -> subprocess.CompletedProcess[str]:
+        """Run a task's process to its end; ``fresh`` where the test is about the import of TensorFlow itself."""
+        return run([*words], env=self.environment(job, index), timeout=DEADLINE, fresh=fresh)
 
-    def program(self, text: str, job: str = "chief", index: int = 0) -> str:
+    def program(self, text: str, job: str = "chief", index: int = 0, *, fresh: bool = False) -> str:
         """Run a program in a task, and give what it prints."""
-        done = self.run(job, index, "-c", text)
+        done = self.run(job, index, "-c", text, fresh=fresh)
         assert done.returncode == 0, done.stderr[-6000:] + self.logs()
         return done.stdout
 

@@ -11,7 +11,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from loopback_cluster import LoopbackCluster
+from fork_server import Forked
+from loopback_cluster import DEADLINE, LoopbackCluster
 
 #: What the program does first.  A closure adds one to a variable, reads its worker's iterator and table, and says in
 #: which process it ran, so that each effect can be counted.
@@ -108,10 +109,6 @@ for line in sys.stdin:
 """
 
 
-#: Seconds after which a program that says nothing is asked where it is, and ended.
-PATIENCE_SECONDS = 200.0
-
-
 class RunningProgram:
     """The chief of a cluster, a process of its own that lives as long as the tests of a module.
 
@@ -124,7 +121,7 @@ class RunningProgram:
         self._log = cluster.folder / "program.log"
         self._epoch = 1
         self._first = {job: list(addresses) for job, addresses in cluster.addresses.items()}
-        self._process = subprocess.Popen(
+        self._process = Forked(
             [sys.executable, "-c", _LOOP],
             env=cluster.environment("chief", 0),
             stdin=subprocess.PIPE,
@@ -132,7 +129,11 @@ class RunningProgram:
             stderr=self._log.open("a"),
             text=True,
         )
-        self.do(_BEGIN)
+        try:
+            self.do(_BEGIN)
+        except BaseException:
+            self.end()
+            raise
 
     def do(self, text: str) -> Any:
         """Run a text in the program, and give what it leaves in ``result``."""
@@ -148,7 +149,7 @@ class RunningProgram:
     def end_of(self) -> Any:
         """Wait for the text that was begun, and give what it leaves in ``result``."""
         assert self._process.stdout is not None
-        watchdog = threading.Timer(PATIENCE_SECONDS, self._end_where_it_hangs)
+        watchdog = threading.Timer(DEADLINE, self._end_where_it_hangs)
         watchdog.start()
         try:
             for line in self._process.stdout:
@@ -197,7 +198,7 @@ class RunningProgram:
 
     def reset(self, **sizes: int) -> None:
         """Bring the program back to its first tasks, and end the processes of all others."""
-        if self._process.poll() is not None:
+        if not self.is_alive():
             return
         for job, size in sizes.items():
             self.cluster.addresses[job] = self._first[job][:size]
@@ -218,12 +219,17 @@ class RunningProgram:
         """End the program as any program ends, and give its exit status."""
         assert self._process.stdin is not None
         self._process.stdin.close()
-        return self._process.wait(timeout=60)
+        return self._process.wait(DEADLINE)
+
+    def is_alive(self) -> bool:
+        """Report whether the program runs."""
+        return self._process.poll() is None
 
     def end(self) -> None:
-        """End the program however it is."""
+        """End the program however it is, and its cluster."""
         self._process.kill()
         self._process.wait()
+        self.cluster.end()
 
 
 def written(path: Path) -> Path:

@@ -21,6 +21,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(ROOT / "resolver"), str(ROOT / "tests")]
+sys.path.append(str(ROOT))
 
 from loopback_cluster import LoopbackCluster
 

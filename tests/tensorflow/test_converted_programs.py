@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fork_server import ENVIRONMENT, Forked
 from loopback_cluster import DEADLINE, ROOT, free_ports
 from support.tf_config_programs import COORDINATED, GRAPH, MIRRORED
 
@@ -18,6 +19,8 @@ sys.path[:0] = [str(ROOT / "client"), str(ROOT / "operator")]
 
 from tfcluster.convert.conversion import convert  # noqa: E402 - after the path
 from tfcluster.convert.tf_configs import texts_of  # noqa: E402 - likewise
+
+pytestmark = pytest.mark.exhaustive
 
 
 class Converted:
@@ -47,8 +50,8 @@ class Converted:
             assert text is not None
             for address, port in self._local.items():
                 text = text.replace(f'"{address}"', f'"127.0.0.1:{port}"')  # noqa: PLW2901 - address by address
-            environment = {**os.environ, "TF_CONFIG": text, "TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": "-1"}
-            self.processes[job, index] = subprocess.Popen(
+            environment = {**os.environ, **ENVIRONMENT, "TF_CONFIG": text}
+            self.processes[job, index] = Forked(
                 [sys.executable, "-c", program],
                 env=environment,
                 stdout=(self.folder / f"{job}-{index}.out").open("w"),

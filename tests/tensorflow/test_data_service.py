@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from loopback_cluster import ROOT, LoopbackCluster
+
+pytestmark = pytest.mark.exhaustive
 
 SERVE = str(ROOT / "examples" / "serve_data.py")
 #: Serves data in a folder of its own, which holds the task's name: what a batch reads there tells who made the batch.

@@ -6,11 +6,10 @@ import json
 import os
 import random
 import string
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from fork_server import ENVIRONMENT, run
 from loopback_cluster import DEADLINE, ROOT, free_ports
 
 from tfcluster_resolver import ClusterDeviceFilters, device_filter_matches, device_names
@@ -182,16 +181,8 @@ def asked() -> dict[str, list]:
 @pytest.fixture(scope="module")
 def told(asked) -> dict[str, object]:
     """What a real runtime answers."""
-    done = subprocess.run(
-        [sys.executable, str(PROGRAM)],
-        env=os.environ
-        | {"PYTHONPATH": str(ROOT / "resolver"), "TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": "-1"},
-        input=json.dumps(asked),
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE,
-        check=False,
-    )
+    environment = {**os.environ, **ENVIRONMENT, "PYTHONPATH": str(ROOT / "resolver")}
+    done = run([str(PROGRAM)], input=json.dumps(asked), env=environment, timeout=DEADLINE)
     assert done.returncode == 0, done.stderr[-6000:]
     return json.loads(done.stdout)
 

@@ -11,13 +11,13 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from loopback_cluster import DEADLINE, ROOT, LoopbackCluster
+from fork_server import run
+from loopback_cluster import DEADLINE, ROOT, LoopbackCluster, free_ports
 
 sys.path.append(str(ROOT / "tests"))
 
@@ -99,6 +99,7 @@ def test_snippets_that_only_read(guided):
 def test_snippet_of_the_chief(guided, tmp_path, snippet):
     """A snippet that connects runs as the chief, with the workers and the ps that serve."""
     text = snippet.text.replace('"/checkpoints"', repr(str(tmp_path)))
+    text = re.sub(r"(?<=127\.0\.0\.1:)\d+", lambda _: str(free_ports(1)[0]), text)
 
     check(snippet, guided.program(text + END).splitlines())
 
@@ -113,14 +114,8 @@ def test_snippet_of_no_task(guided, make_cluster, snippet):
         name: value for name, value in guided.environment("chief", 0).items() if not name.startswith("TFCLUSTER_")
     }
 
-    done = subprocess.run(
-        [sys.executable, "-c", snippet.text + END],
-        env={**environment, "TFCLUSTER_DIR": str(chiefless.folder)},
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE,
-        check=False,
-    )
+    environment["TFCLUSTER_DIR"] = str(chiefless.folder)
+    done = run(["-c", snippet.text + END], env=environment, timeout=DEADLINE)
 
     assert done.returncode == 0, done.stderr[-6000:] + guided.logs()
     check(snippet, done.stdout.splitlines())

@@ -7,12 +7,11 @@ import threading
 from typing import Any
 
 import tensorflow as tf
+from loopback_cluster import DEADLINE
 
 from tfcluster_resolver.elastic.engine import ElasticEngine
 from tfcluster_resolver.elastic.parts import Request
 from tfcluster_resolver.elastic.plan import Change
-
-DEADLINE = 20
 
 
 class Slow:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import os
 
+import pytest
 from loopback_cluster import LoopbackCluster
+
+pytestmark = pytest.mark.exhaustive
 
 #: Fits five epochs; before the second and the fourth it waits for a new epoch of the view, and has it taken over.
 FIT = """
@@ -59,7 +62,7 @@ def test_keras_2_fits_on_while_workers_come_and_go(make_cluster):
         filters={"worker": ("/job:ps", "/job:chief"), "ps": ("/job:worker", "/job:chief")},
     )
     cluster.serve_all("worker", "ps")
-    chief = cluster.start("chief", 0, "-c", FIT, keras)
+    chief = cluster.start("chief", 0, "-c", FIT, keras, fresh=True)  # it chooses Keras before TensorFlow
     cluster.await_line(chief, "resizing")
     third = cluster.add_task("worker")
     cluster.publish(epoch=2)

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 from google.protobuf import descriptor_pb2
+from loopback_cluster import DEADLINE, ROOT
 
 from tfcluster_resolver import ClusterDeviceFilters, ClusterSpec, _protobuf
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 THEIRS = {
     "ClusterDef": tf.train.ClusterDef,
     "JobDef": tf.train.JobDef,
@@ -146,13 +146,14 @@ def run(program: str, *path: Path, flags: tuple[str, ...] = (), **environment: s
         | environment,
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=DEADLINE,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-4000:]
     return done.stdout.strip()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("program", [USE_OURS + USE_THEIRS, USE_THEIRS + USE_OURS], ids=["ours", "tensorflows"])
 def test_both_live_in_one_process(program):
     """Our messages and TensorFlow's can be used in one process, whichever was there first."""
@@ -167,13 +168,14 @@ def versions() -> dict[str, Path]:
     return found
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("implementation", ["upb", "python"])
 def test_every_major_version_of_protobuf_works(implementation):
     """Without TensorFlow, the messages work with protobuf 5, 6 and 7, compiled and in plain Python."""
     found = versions()
 
     told = [
-        # NB: without site-packages, or TensorFlow and its own protobuf would be found.
+        # Without site-packages, or TensorFlow and its own protobuf would be found.
         json.loads(
             run(
                 USE_OURS + USE_ALONE,
@@ -206,6 +208,7 @@ train = types.SimpleNamespace(**{name: made[f"tensorflow.{name}"] for name in ("
 """
 
 
+@pytest.mark.exhaustive
 def test_older_tensorflow_with_protobuf_3(tmp_path):
     """TensorFlow 2.15 allows protobuf 3.20.3, which has no GetMessageClass: its own messages are found all the same."""
     package = tmp_path / "tensorflow"

@@ -9,7 +9,10 @@ import subprocess
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
 from loopback_cluster import DEADLINE, LoopbackCluster
+
+pytestmark = pytest.mark.exhaustive
 
 #: Descends a parabola, a step at a time, for ever.  It checks after each step, and says each step that it has made.
 TRAIN = """

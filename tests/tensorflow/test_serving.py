@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+from fork_server import Forked, run
 from loopback_cluster import DEADLINE, ROOT
 
 from tfcluster_resolver import contract
@@ -203,7 +204,7 @@ def test_server_runs_from_the_archive(make_cluster, tmp_path):
     archive = tmp_path / "tfcluster_resolver.zip"
     archive.write_bytes(read_archive().content)
     cluster = make_cluster(jobs={"worker": 1})
-    server = subprocess.Popen(
+    server = Forked(
         [sys.executable, "-m", "tfcluster_resolver", "serve"],
         env=cluster.environment("worker", 0) | {"PYTHONPATH": str(archive)},
         cwd=tmp_path,
@@ -254,6 +255,17 @@ multi_worker_util._validate_cluster_spec(resolver.cluster_spec(), *task)
 """
 
 
+def read_tf_config(cluster, job, index, program):
+    """Run a program with the TF_CONFIG that a command finds after ``exec``, and return what it prints."""
+    show = [sys.executable, "-c", "import os; print(os.environ['TF_CONFIG'])"]
+    shown = cluster.run(job, index, "-m", "tfcluster_resolver", "exec", "--", *show)
+    assert shown.returncode == 0, shown.stderr
+    environment = cluster.environment(job, index) | {"TF_CONFIG": shown.stdout.strip()}
+    done = run(["-c", program], env=environment, timeout=DEADLINE)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 @pytest.mark.parametrize("job", ["worker", "evaluator"])
 def test_tensorflow_reads_what_exec_writes(make_cluster, job):
     """TensorFlow's own resolver reads cluster, task and rpc layer of TF_CONFIG, and its strategies accept them."""
@@ -265,14 +277,11 @@ def test_tensorflow_reads_what_exec_writes(make_cluster, job):
     view.write_text(json.dumps(told))
     index = 1 if job == "worker" else 0
 
-    asked = READ_TF_CONFIG + ACCEPT_TF_CONFIG
+    printed = read_tf_config(cluster, job, index, READ_TF_CONFIG + ACCEPT_TF_CONFIG)
 
-    done = cluster.run(job, index, "-m", "tfcluster_resolver", "exec", "--", sys.executable, "-c", asked)
-
-    assert done.returncode == 0, done.stderr
     address = cluster.addresses["worker"][1]
-    assert evaluator[0] not in done.stdout
-    assert json.loads(done.stdout) == [
+    assert evaluator[0] not in printed
+    assert json.loads(printed) == [
         {"chief": cluster.addresses["chief"], "worker": cluster.addresses["worker"]},
         job,
         index,
@@ -289,11 +298,10 @@ def test_tensorflow_reads_a_sparse_cluster_that_exec_writes(make_cluster):
     told["jobs"]["worker"] = {"1": cluster.addresses["worker"][1]}
     view.write_text(json.dumps(told))
 
-    done = cluster.run("worker", 3, "-m", "tfcluster_resolver", "exec", "--", sys.executable, "-c", READ_TF_CONFIG)
+    printed = read_tf_config(cluster, "worker", 3, READ_TF_CONFIG)
 
-    assert done.returncode == 0, done.stderr
     workers = cluster.addresses["worker"]
-    assert json.loads(done.stdout) == [
+    assert json.loads(printed) == [
         {"chief": cluster.addresses["chief"], "worker": {"1": workers[1], "3": workers[3]}},
         "worker",
         3,

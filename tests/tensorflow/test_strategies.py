@@ -13,6 +13,8 @@ from loopback_cluster import ROOT, LoopbackCluster
 from tfcluster_resolver import TFClusterResolver, connect_to_cluster
 from tfcluster_resolver.errors import ConnectError
 
+pytestmark = pytest.mark.exhaustive
+
 PAGE = (ROOT / "docs" / "strategies.md").read_text(encoding="utf-8")
 
 #: Says of each attempt what it gave, or the error's class and first line.

@@ -324,6 +324,7 @@ def test_exec_keeps_the_resolvers_environment(in_pod, monkeypatch):
     monkeypatch.setenv("TF_CONFIG", "an old one")
     monkeypatch.setenv("MINE", "kept")
     monkeypatch.delenv(contract.ENV_DIRECTORY)
+    monkeypatch.delenv("TFCLUSTER_CACHE", raising=False)  # a developer's own
 
     told = environment_of_program(directory=in_pod)
 

@@ -111,8 +111,9 @@ elastic-tests-%:
 local-tests: .venv $(TENSORFLOW)/.complete ## training by tfcluster local run, with real TensorFlow: half a minute
 	TFCLUSTER_TENSORFLOW_PYTHON=$(TENSORFLOW)/bin/python $(PYTEST) tests/local
 
+# They wait more than they work: four control planes keep two cores busy.
 integration: .venv $(OPERATOR)/.complete ## tests on real API servers, without nodes
-	TFCLUSTER_OPERATOR_PYTHON=$(OPERATOR)/bin/python $(PYTEST) $(PARALLEL) tests/integration
+	TFCLUSTER_OPERATOR_PYTHON=$(OPERATOR)/bin/python $(PYTEST) $(PARALLEL) --numprocesses 4 tests/integration
 
 # What differs between minors of Kubernetes: admission, defaults, what pods and their status hold, garbage collection.
 CORE := $(wildcard $(patsubst %,tests/integration/test_%.py,admission_accepted admission_life admission_refused backup creation \

@@ -131,7 +131,7 @@ def reference(
     return Reference(worlds, writes, requests(audit, world, begin))
 
 
-@pytest.mark.parametrize("then", ["call-before", "call-after"])
+@pytest.mark.parametrize("then", ["call-before", pytest.param("call-after", marks=pytest.mark.exhaustive)])
 def test_crash_at_any_write_ends_in_the_same_world(  # noqa: PLR0917 - fixtures, by name
     then: Then,
     reference: Reference,

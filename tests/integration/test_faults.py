@@ -106,6 +106,7 @@ def end_watches(proxy: FaultProxy, resource: str, how: str) -> None:
             proxy.drop_watches(resource, farewell=b'{"type":"MODIFIED","object":{"meta')
 
 
+@pytest.mark.exhaustive
 def test_watches_dropped_again_and_again_are_opened_again(launched, fault_proxy):
     """Watches cut twenty times in a row are opened again, and the operator still follows."""
     for _ in range(20):
@@ -147,6 +148,7 @@ def test_restart_of_the_api_server_is_survived(launched, control_plane, lied_to)
     assert (lied_to.running, lied_to.pid) == (True, pid)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("status", [409, 429, 500, 503, 504])
 @pytest.mark.parametrize("resource", ["pods", "configmaps", "networkpolicies", "services"])
 @pytest.mark.usefixtures("lied_to")
@@ -162,6 +164,7 @@ def test_refused_creates_are_tried_again(world, fault_proxy, resource, status):
     assert (sorted(world.config_maps()), list(world.services())) == (["c-ps", "c-worker"], ["c"])
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("status", [409, 429, 500, 503])
 @pytest.mark.parametrize("resource", ["pods", "configmaps", "tfclusters"])
 def test_refused_patches_are_tried_again(launched, fault_proxy, resource, status):
@@ -177,6 +180,7 @@ def test_refused_patches_are_tried_again(launched, fault_proxy, resource, status
     assert len(launched.view("c", "worker")["jobs"]["worker"]) == 4
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("lied_to")
 def test_storm_of_too_many_requests_is_weathered(world, fault_proxy, audit):
     """Forty writes of pods answered by 429 with Retry-After: every pod is made, and once."""
@@ -195,6 +199,7 @@ def test_storm_of_too_many_requests_is_weathered(world, fault_proxy, audit):
 TRIES_OF_KOPF = 9
 
 
+@pytest.mark.exhaustive
 def test_unavailable_server_is_outlived(launched, lied_to, fault_proxy):
     """An outage longer than kopf's own patience costs no process, and what was missed is carried out."""
     pid = lied_to.pid
@@ -213,6 +218,7 @@ def test_unavailable_server_is_outlived(launched, lied_to, fault_proxy):
     assert (lied_to.running, lied_to.pid) == (True, pid)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("resource", ["pods", "configmaps", "networkpolicies", "services"])
 @pytest.mark.usefixtures("lied_to")
 def test_create_whose_answer_is_lost_makes_one_object(world, fault_proxy, audit, resource):
@@ -238,6 +244,7 @@ def test_create_whose_answer_is_lost_makes_one_object(world, fault_proxy, audit,
         assert codes in allowed, (subject, codes)
 
 
+@pytest.mark.exhaustive
 def test_patch_whose_answer_is_lost_does_no_harm(launched, fault_proxy):
     """A view rewritten by a patch whose answer was lost is published, and its pods are told."""
     with fault_proxy.fault(Fault("commit-and-reset", resource="configmaps", method="PATCH", times=1)) as fault:

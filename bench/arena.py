@@ -204,5 +204,6 @@ async def recorded(arena: Arena, shape: Shape) -> list[tuple[str, bytes]]:
         await arena.world.quiet(namespace=arena.namespace)
         await asyncio.to_thread(operator.stop)
     finally:
+        operator.kill()  # it may still be starting: without the proxy it would not become ready
         proxy.close()
     return proxy.posted

@@ -6,10 +6,8 @@ import fcntl
 import os
 import random
 import socket
-import tempfile
-from contextlib import suppress
-from pathlib import Path
 
+from local_kubernetes.cache import cache_root
 from local_kubernetes.components import Addresses
 from local_kubernetes.progress import LocalKubernetesError
 
@@ -51,15 +49,10 @@ def free_ports(count: int) -> list[int]:
 
 def _reserve(port: int) -> bool:
     """Lock the file of a port and bind the port once; say whether both worked."""
-    folder = Path(tempfile.gettempdir()) / "tfcluster-ports"
-    folder.mkdir(exist_ok=True)
-    with suppress(PermissionError):  # another user has made it
-        folder.chmod(0o1777)
-    try:
-        # Never closed: the end of the process releases the lock. The file stays, so that all processes lock the same.
-        lock = os.open(folder / str(port), os.O_CREAT | os.O_RDONLY, 0o644)
-    except PermissionError:
-        return False
+    folder = cache_root() / "ports"
+    folder.mkdir(parents=True, exist_ok=True)
+    # Never closed: the end of the process releases the lock. The file stays, so that all processes lock the same.
+    lock = os.open(folder / str(port), os.O_CREAT | os.O_RDONLY, 0o644)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         with socket.socket() as probe:

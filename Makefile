@@ -35,7 +35,7 @@ CHARTS ?=
 SOURCES := operator resolver client crds scripts tests bench local_kubernetes memory_kubernetes examples
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-kubernetes test test-all packages check lint types layers unit fuzz simulate gates gates-reference mutants tensorflow-tests environments older-tensorflow-tests local-tests client-tests integration test-versions test-sharing chart docs \
+.PHONY: help demo demo-kubernetes test test-all packages check lint types layers unit fuzz simulate gates gates-reference mutants tensorflow-tests environments builds older-tensorflow-tests local-tests client-tests integration test-versions test-sharing chart docs \
 	docs-serve reference lint-chart release-tests e2e cluster cluster-down install bench bench-tfjob release release-check publish test-release changelog \
 	lock crds chart-docs clean
 
@@ -219,6 +219,15 @@ clean: ## remove what was made in the checkout; caches and a running cluster sta
 
 environments: .venv $(TENSORFLOW)/.complete $(PROTOBUFS:=/.complete) $(TF_KERAS)/.complete $(OPERATOR)/.complete \
   $(DOCS)/.complete $(LINT)/.complete
+
+# At low priority, in the order in which stages need them; each stage finds or awaits what it needs, by locks.
+builds: .venv
+	-nice $(BIN)/python -m local_kubernetes build hyperkube
+	-nice $(BIN)/python -m local_kubernetes tools
+	-nice $(BIN)/python -m scripts.set_up dns
+	-nice $(BIN)/python -m scripts.set_up 'operator image'
+	-nice $(BIN)/python -m scripts.set_up 'training image'
+	-nice $(BIN)/python -m local_kubernetes build azure-npm
 
 .venv: .venv/.complete
 

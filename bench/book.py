@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import platform
+import re
 import subprocess
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
@@ -78,9 +79,10 @@ def merged(book: Book, results: Iterable[Result]) -> dict[str, Result]:
 
 
 def dump(book: Book) -> str:
-    """Write a book as JSON, in the order of the names, so that a diff shows what was measured again."""
+    """Write a book as JSON, a series a line, in the order of the names: a diff shows what was measured again."""
     entries = {name: _entry(book[name]) for name in sorted(book)}
-    return json.dumps(entries, indent=1, ensure_ascii=False) + "\n"
+    text = json.dumps(entries, indent=1, ensure_ascii=False)
+    return re.sub(r"\[[-+.\de,\s]*\]", lambda numbers: " ".join(numbers[0].split()), text) + "\n"
 
 
 def here() -> Provenance:

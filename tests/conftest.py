@@ -37,6 +37,7 @@ from support.objects import (  # noqa: E402 - after the path
     PODS,
     SERVICE_ACCOUNTS,
     TFCLUSTERS,
+    Kind,
     Object,
     Objects,
 )
@@ -106,7 +107,7 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory):
     """A real etcd, kube-apiserver and controllers on loopback, without nodes."""
     from local_kubernetes.control_plane import start
 
-    plane = start(tmp_path_factory.mktemp("control-plane"), prepare=lambda made: install_crd(Objects(_client_of(made))))
+    plane = start(tmp_path_factory.mktemp("control-plane"), prepare=lambda made: install_crd(Objects(client_of(made))))
     yield plane
     plane.stop()
 
@@ -114,10 +115,11 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory):
 @pytest.fixture(scope="session")
 def admin(control_plane) -> client.ApiClient:
     """The official client as an administrator, on a server that knows the TFCluster kind."""
-    return _client_of(control_plane)
+    return client_of(control_plane)
 
 
-def _client_of(plane: ControlPlane) -> client.ApiClient:
+def client_of(plane: ControlPlane) -> client.ApiClient:
+    """Return the official client as an administrator of a server."""
     configuration = client.Configuration()
     config.load_kube_config(str(plane.kubeconfig), client_configuration=configuration)
     return client.ApiClient(configuration)
@@ -135,12 +137,17 @@ def install_crd(objects: Objects) -> None:
         return {c["type"]: c["status"] for c in found.get("status", {}).get("conditions") or []}
 
     eventually(conditions, lambda c: c.get("Established") == "True", what="the CRD is established")
-    eventually(lambda: _is_served(objects), what="TFClusters are served")
+    await_served(objects, TFCLUSTERS)
 
 
-def _is_served(objects: Objects) -> bool:
+def await_served(objects: Objects, kind: Kind) -> None:
+    """Return when the server serves a kind whose definition it has."""
+    eventually(lambda: _is_served(objects, kind), what=f"{kind} is served")
+
+
+def _is_served(objects: Objects, kind: Kind) -> bool:
     try:
-        objects.list(TFCLUSTERS)
+        objects.list(kind)
     except ApiException as error:
         if error.status not in {404, 429}:  # not known yet, or its storage is being set up
             raise
@@ -314,7 +321,7 @@ def administrator_of(plane: ControlPlane, **rights: Any) -> Objects:
         plane: the server.
         rights: of the operator: see ``grant_operator_rights``.
     """
-    objects = Objects(_client_of(plane))
+    objects = Objects(client_of(plane))
     install_crd(objects)
     grant_operator_rights(objects, **rights)
     return objects

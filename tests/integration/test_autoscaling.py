@@ -14,9 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from conftest import create_namespace, delete_namespace, install_crd, no_traceback
-from kubernetes import client, config
-from kubernetes.client.exceptions import ApiException
+from conftest import await_served, client_of, create_namespace, delete_namespace, install_crd, no_traceback
 from support.guide import snippets
 from support.objects import CRDS, PODS, Kind, Object, Objects
 from support.operator_process import OperatorProcess
@@ -87,9 +85,7 @@ def kubectl(server: ControlPlane) -> Kubectl:
 @pytest.fixture(scope="module")
 def everything(server: ControlPlane) -> Objects:
     """The administrator's access."""
-    configuration = client.Configuration()
-    config.load_kube_config(str(server.kubeconfig), client_configuration=configuration)
-    return Objects(client.ApiClient(configuration))
+    return Objects(client_of(server))
 
 
 @pytest.fixture(scope="module")
@@ -110,17 +106,7 @@ def for_trainers(everything: Objects, kubectl: Kubectl, tmp_path_factory: pytest
 def metrics(everything: Objects) -> None:
     """The server knows the kind of metrics-server."""
     everything.create(CRDS, "", POD_METRICS)
-
-    def served() -> bool:
-        try:
-            everything.list(METRICS)
-        except ApiException as error:
-            if error.status not in {404, 429}:  # not known yet, or its storage is being set up
-                raise
-            return False
-        return True
-
-    eventually(served, what="metrics are served")
+    await_served(everything, METRICS)
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from conftest import create_namespace, install_crd, no_traceback
-from kubernetes import client, config
+from conftest import client_of, create_namespace, install_crd, no_traceback
 from support.audit import AuditLog, Request
 from support.objects import (
     CRDS,
@@ -141,9 +140,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
 @pytest.fixture(scope="module")
 def everything(server: ControlPlane) -> Objects:
     """The administrator's access, on a server that knows the TFCluster kind."""
-    configuration = client.Configuration()
-    config.load_kube_config(str(server.kubeconfig), client_configuration=configuration)
-    objects = Objects(client.ApiClient(configuration))
+    objects = Objects(client_of(server))
     install_crd(objects)
     return objects
 

@@ -90,8 +90,8 @@ def test_refused_pods_are_tried_one_at_a_time(world: World, audit: AuditLog):
 
     made = [w for w in audit.writes(position, user=OPERATOR_USER, namespace=world.namespace) if w.resource == "pods"]
     assert {w.code for w in made} == {403}
-    # Each pause that ended in the meantime is a reconcile more.
-    assert len(made) < 50
+    # The pause after the first refusal can have ended in the meantime, which is a reconcile more.
+    assert len(made) <= 3
 
 
 def test_running_pods_outlive_a_stricter_standard(world: World, kubelet):

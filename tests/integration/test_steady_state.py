@@ -69,8 +69,8 @@ def test_steady_state_writes_nothing(world, resting, audit, operator):
     assert written == {("patch", "tfclusters/status", name): 2 for name in resting}, "one answer to each edit, no more"
 
 
-def test_many_tasks_make_fewer_events(world):
-    """The start, an edit and the suspension of 300 tasks make fewer events than tasks; these name the counts."""
+def test_many_tasks_make_few_events(world):
+    """The start, an edit and the suspension of three hundred tasks are told in tens of events that name the counts."""
     world.launch("c", {"worker": {"replicas": 300}})
     world.await_settled("c")
     world.edit("c", {"jobs": {"worker": {"template": pod_template(image="registry.test/train:2")}}})
@@ -81,14 +81,14 @@ def test_many_tasks_make_fewer_events(world):
     world.await_event("c", "Suspended")
 
     events = world.events("c")
-    assert len(events) < 300
+    assert len(events) <= 30
     told = " ".join(event["message"] for event in events)
     assert "created 300 Pods" in told
     assert {"Created", "TemplateChanged", "Suspended"} <= {event["reason"] for event in events}
 
 
-def test_events_of_failures_follow_the_status(world, kubelet, audit):
-    """Events of thirty tasks that fail and are replaced are posted after the status that tells of them."""
+def test_many_failures_make_few_events(world, kubelet, audit):
+    """Thirty tasks that fail and are replaced make a few events, posted after the status that tells of them."""
     names = list(launch_running(world, kubelet, "c", {"worker": {"replicas": 30}}, backoffLimit=100))
     world.await_condition("c", "Ready", status="True")
     position = audit.await_quiet(OPERATOR_USER, namespace=world.namespace)
@@ -101,6 +101,7 @@ def test_events_of_failures_follow_the_status(world, kubelet, audit):
     )
 
     assert status["jobs"]["worker"]["restarts"] == 30
+    assert len(world.events("c")) <= 20
     writes = audit.writes(position, user=OPERATOR_USER, namespace=world.namespace)
     told = min(w.received for w in writes if w.resource == "events")
     assert min(w.finished for w in writes if w.target == "tfclusters/status") <= told

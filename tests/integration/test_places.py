@@ -333,8 +333,8 @@ NEAR_TO_A_CACHE = {"podAffinity": {REQUIRED: [{"topologyKey": HOST, "labelSelect
         ({"colocate": {"topologyKey": ZONE, "whenUnsatisfiable": "Wait"}}, 'supported values: "DoNotSchedule"'),
         ({"spread": [{"topologyKey": HOST, "jobs": ["worker", "p"]}]}, '"p" is not a job that is declared'),
         ({"spread": [{"topologyKey": HOST, "maxSkew": 0}]}, "should be greater than or equal to 1"),
-        ({"colocate": {"topologyKey": HOST}, "spread": [{"topologyKey": HOST}]}, "colocate keeps it in one"),
-        (NEAR, "requires by its own podAffinity"),
+        ({"colocate": {"topologyKey": HOST}, "spread": [{"topologyKey": HOST}]}, "have the same topologyKey"),
+        (NEAR, "has a required podAffinity"),
     ],
 )
 def test_wrong_places_are_refused_at_admission(home, scheduling, words):

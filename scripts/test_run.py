@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-#: Seconds after which a stage is ended: a test that hangs in asyncio outlives pytest's own limit, and SIGTERM.
+#: Seconds until a stage is killed: neither pytest's own limit nor SIGTERM ends a test that hangs in asyncio.
 LIMIT: Final = 1800.0
 
 _QUICK: Final = "TESTS=not exhaustive"
 _REST: Final = "TESTS=exhaustive"
-#: What `make test` runs, then the parts of `make test-all`: the arguments of make.
+#: The arguments of make for each stage: of `make test`, then of the parts of `make test-all`.
 PARTS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
     "test": (
         ("environments",),

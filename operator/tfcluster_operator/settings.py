@@ -96,13 +96,12 @@ def parse_arguments(arguments: Sequence[str]) -> Settings:
         "--gang-scheduler",
         default="Kubernetes",
         choices=get_args(GangSchedulerKind),
-        help="whose PodGroups place the tasks of a spec.scheduling.gang (default %(default)s)",
+        help="the scheduler whose PodGroups the operator writes for spec.scheduling.gang (default %(default)s)",
     )
     parser.add_argument(
         "--gang-scheduler-name",
         default="",
-        help="schedulerName of the pods of a TFCluster with a gang whose template names none (default: that with which "
-        "the chosen gang scheduler is installed)",
+        help="the default schedulerName of pods of a TFCluster with a gang (default: that of the scheduler's chart)",
     )
     parser.add_argument("--lease-name", default="tfcluster-operator", help="the Lease's name (default %(default)s)")
     parser.add_argument("--lease-namespace", default="", help="the Lease's namespace (default: the pod's)")

@@ -1,4 +1,4 @@
-"""The run of all stages: it goes on after a stage that failed, and ends one that hangs."""
+"""The run of all stages: it continues after a stage that failed, and kills a stage that hangs."""
 
 from __future__ import annotations
 

@@ -176,7 +176,7 @@ def _scheduler_of(roster: Roster) -> GangScheduler:
 
 def _no_gangs(scheduler: GangScheduler, why: str) -> Finding:
     message = (
-        f"spec.scheduling.gang needs PodGroups of {scheduler.api}, and there are none here ({why}): "
+        f"spec.scheduling.gang needs PodGroups of {scheduler.api}, which the API server does not serve ({why}): "
         f"{scheduler.remedy}, or remove spec.scheduling.gang"
     )
     return Finding(reasons.GANG_UNAVAILABLE, message)

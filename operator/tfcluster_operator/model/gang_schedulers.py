@@ -1,7 +1,7 @@
-"""Whose PodGroups place gangs: Kubernetes' own, those of scheduler-plugins, or Volcano's.
+"""The schedulers that place gangs with PodGroups: kube-scheduler, scheduler-plugins and Volcano.
 
-All three promise the same.  They differ in the API of their PodGroups, in how a pod says to which it belongs, and in
-what a PodGroup tells of its places.  The operator is set up with one of them, so that manifests stay the same.
+They differ in the API of their PodGroups, in how a pod names its PodGroup, and in the status of a PodGroup.  The
+operator is configured for one of them, so manifests are the same for all.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
-#: Whose PodGroups there are.
+#: The names of the schedulers, as the chart and the operator's option have them.
 GangSchedulerKind = Literal["Kubernetes", "SchedulerPlugins", "Volcano"]
 
-#: The label by which a pod names its PodGroup of scheduler-plugins.
+#: scheduler-plugins: the label of a pod with the name of its PodGroup.
 PLUGINS_LABEL: Final = "scheduling.x-k8s.io/pod-group"
-#: The annotations by which a pod names its PodGroup of Volcano, which reads the first, and its older versions alone.
+#: Volcano: the annotations of a pod with the name of its PodGroup; older versions read only the first.
 VOLCANO_ANNOTATIONS: Final = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
 
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """What a pod has because of its PodGroup: labels, annotations, and fields of its spec."""
+    """The labels, annotations and spec fields of a pod that name its PodGroup."""
 
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
@@ -30,12 +30,11 @@ class Membership:
 
 @dataclass(frozen=True, slots=True)
 class GangScheduler:
-    """One of them.
+    """One of the schedulers.
 
-    ``api`` is the group and version of its PodGroups.  ``name`` is the schedulerName of the pods of a TFCluster with a
-    gang whose template names none, "" to leave that to Kubernetes.  ``remedy`` says how an administrator gets the API.
-    ``remembers`` says that a PodGroup tells for ever that it had its places: where it does not, we write it down.
-    ``has_priority`` says that a PodGroup has a priority of its own.
+    ``api`` is the group and version of its PodGroups.  ``name`` is the default schedulerName of the pods of a TFCluster
+    with a gang, "" for the default of Kubernetes.  ``remedy`` says how to install the API.  ``remembers``
+    is true if the status of a PodGroup keeps the fact that it was placed.  ``has_priority`` is true if it has a priority.
     """
 
     kind: GangSchedulerKind
@@ -47,20 +46,20 @@ class GangScheduler:
 
     @property
     def default_name(self) -> str:
-        """The scheduler of a pod whose template names none."""
+        """The schedulerName of a pod without one in its template."""
         return self.name or DEFAULT_SCHEDULER
 
     def counting(self, count: int) -> dict[str, Any]:
-        """Give the part of a PodGroup's spec that says how many pods get their places at once."""
+        """Return the fields of a PodGroup's spec with the number of pods that are placed together."""
         if self.kind == "Kubernetes":
             return {"schedulingPolicy": {"gang": {"minCount": count}}}
         return {"minMember": count}
 
     def membership(self, group: str) -> Membership:
-        """Tell how a pod says that it belongs to a PodGroup.
+        """Return the fields of a pod that name its PodGroup.
 
         Args:
-            group: its name, "" where the pod is placed for itself.
+            group: the name of the PodGroup, "" for a pod outside a gang.
         """
         if not group:
             return Membership()
@@ -73,7 +72,7 @@ class GangScheduler:
                 return Membership(annotations=dict.fromkeys(VOLCANO_ANNOTATIONS, group))
 
 
-#: The scheduler of a pod that names none.
+#: The schedulerName that the API server sets by default.
 DEFAULT_SCHEDULER: Final = "default-scheduler"
 
 KUBERNETES: Final = GangScheduler(
@@ -104,18 +103,18 @@ _ALL: Final = {one.kind: one for one in (KUBERNETES, SCHEDULER_PLUGINS, VOLCANO)
 
 
 def gang_scheduler(kind: GangSchedulerKind, name: str = "") -> GangScheduler:
-    """Give one of the three as the operator is set up with it.
+    """Return a scheduler with the configured name.
 
     Args:
-        kind: whose PodGroups.
-        name: the schedulerName of pods whose template names none, "" for the usual one.
+        kind: the scheduler.
+        name: the default schedulerName of pods, "" for that of the scheduler's chart.
     """
     known = _ALL[kind]
     return replace(known, name=name) if name else known
 
 
 def groups_of_template(template: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Name the PodGroups that a template itself puts its pods in, each with the field that says so."""
+    """Return the PodGroups that a template names, each with its field."""
     about, spec = template.get("metadata") or {}, template.get("spec") or {}
     labels, annotations = about.get("labels") or {}, about.get("annotations") or {}
     found = [

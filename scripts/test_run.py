@@ -91,7 +91,7 @@ def _passes(stage: Sequence[str]) -> bool:
 
 def _make(arguments: Sequence[str], log: object) -> subprocess.Popen[bytes]:
     """Start make as the leader of a process group, so that all that it starts can be ended."""
-    command = ["make", "--no-print-directory", *arguments]
+    command = ["make", "--no-print-directory", "--keep-going", *arguments]
     return subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log, start_new_session=True)
 
 

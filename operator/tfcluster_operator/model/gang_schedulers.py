@@ -34,7 +34,7 @@ class GangScheduler:
 
     ``api`` is the group and version of its PodGroups.  ``name`` is the default schedulerName of the pods of a TFCluster
     with a gang, "" for the default of Kubernetes.  ``remedy`` says how to install the API.  ``remembers``
-    is true if the status of a PodGroup keeps the fact that it was placed.  ``has_priority`` is true if it has a priority.
+    is true if the status of a PodGroup keeps the fact that it was placed.  ``has_priority``: it has one of its own.
     """
 
     kind: GangSchedulerKind

@@ -12,9 +12,12 @@ ADMISSION_PLUGINS = ("NodeRestriction", "OwnerReferencesPermissionEnforcement")
 AUDIT_POLICY = {
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
-    "omitStages": ["RequestReceived"],
-    "rules": [{"level": "Metadata"}],
+    "rules": [
+        {"level": "Metadata", "verbs": ["get", "list", "watch"], "omitStages": ["RequestReceived"]},
+        {"level": "Metadata"},
+    ],
 }
+"""Writes are logged when received and when answered: a change is seen before its answer is logged."""
 
 
 @dataclass(frozen=True, slots=True)

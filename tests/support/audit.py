@@ -54,7 +54,7 @@ class AuditLog:
         self._objects = objects
 
     def position(self) -> int:
-        """Remember where the log ends now; every request finished so far is before it."""
+        """Remember where the log ends now; every request finished so far, and every write received, is before it."""
         marker = f"audit-marker-{uuid.uuid4().hex}"
         start = self._path.stat().st_size
         self._objects.get(NAMESPACES, "", marker)
@@ -64,7 +64,9 @@ class AuditLog:
         return self._path.stat().st_size
 
     def since(self, position: int, *, user: str = "", namespace: str | None = None) -> list[Request]:
-        """List the requests that finished after a position, in the order in which they were received.
+        """List the reads that finished and the writes that were received after a position, in the order received.
+
+        A write whose effect can be seen is in the list: it is waited for where its answer is not logged yet.
 
         Args:
             position: from :meth:`position`.
@@ -74,11 +76,18 @@ class AuditLog:
         Returns:
             One entry for each audit ID; a watch that is still open has none.
         """
-        self.position()
+        end = self.position()
+        begun = self._writes_begun(position, end, user)
+        answered = eventually(
+            lambda: self._answered(position),
+            lambda found: begun <= found.keys(),
+            what="the answers to all writes are in the audit log",
+        )
         requests = [
             request
-            for request in _parse(self._bytes_since(position))
-            if (not user or request.user == user) and (namespace is None or request.namespace == namespace)
+            for audit_id, request in answered.items()
+            if (audit_id in begun if request.is_write else not user or request.user == user)
+            and (namespace is None or request.namespace == namespace)
         ]
         return sorted(requests, key=lambda request: request.received)
 
@@ -112,16 +121,28 @@ class AuditLog:
         eventually(quiet_for, lambda quiet: quiet >= seconds, what=what, within=within)
         return self.position()
 
+    def _writes_begun(self, position: int, end: int, user: str) -> set[str]:
+        """Audit IDs of the writes received between two positions."""
+        return {
+            event["auditID"]
+            for event in _events(self._bytes_since(position)[: end - position], "RequestReceived")
+            if not user or event["user"].get("username") == user
+        }
+
+    def _answered(self, position: int) -> dict[str, Request]:
+        return {event["auditID"]: _request(event) for event in _events(self._bytes_since(position), "ResponseComplete")}
+
     def _bytes_since(self, position: int) -> bytes:
         with self._path.open("rb") as log:
             log.seek(position)
             return log.read()
 
 
-def _parse(data: bytes) -> Iterator[Request]:
+def _events(data: bytes, stage: str) -> Iterator[dict[str, Any]]:
+    mark = f'"stage":"{stage}"'.encode()
     for line in data.split(b"\n")[:-1]:  # what follows the last newline is half a line
-        if b'"stage":"ResponseComplete"' in line:
-            yield _request(json.loads(line))
+        if mark in line:
+            yield json.loads(line)
 
 
 def _request(event: dict[str, Any]) -> Request:

@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 import yaml
 from kubernetes.client.exceptions import ApiException
-from on_server import FOREIGN, HOME, ROLES, OnServer, bind, may
+from on_server import FOREIGN, HOME, OnServer
 from rendering import CHART, ROOT, Helm, look
 from support.guide import snippets
 from support.manifests import tfcluster
 from support.objects import CRDS, TFCLUSTERS, Objects
+from support.rbac import bind, grant
 from support.waiting import eventually
 from value_sets import MINIMAL
 
@@ -297,9 +298,7 @@ def test_administrator_of_a_namespace_can_install(server: Objects, helm: Helm, b
     # Nobody can give rights away that they have not got: here, to TFClusters and to the Lease.
     rights = [*look(helm.render(), "Role:r-tfcluster-operator.rules")]
     rights.append({"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["*"]})
-    server.create(ROLES, HOME, {"metadata": {"name": "operators"}, "rules": rights})
-    bind(server, "tenant", HOME, "Role", "operators")
-    eventually(lambda: may(server, "tenant", HOME, ("coordination.k8s.io", "leases", "create")), what="it may")
+    grant(server, "tenant", HOME, rights)
     place = ("--kubeconfig", bare_server.kubeconfig_for("tenant"), "--namespace", HOME)
 
     for verb in (("install", "own", CHART), ("upgrade", "own", CHART)):

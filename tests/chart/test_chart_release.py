@@ -10,12 +10,12 @@ import shlex
 
 import pytest
 import yaml
-from on_server import FOREIGN, HOME, WATCHED, OnServer, bind, may
+from on_server import FOREIGN, HOME, WATCHED, OnServer
 from rendering import CHART, Helm, Object, look, of_kind
 from support.guide import snippets
 from support.manifests import tfcluster
 from support.objects import NAMESPACES, PODS, TFCLUSTERS, Kind, Objects
-from support.rbac import OPERATOR_RULES
+from support.rbac import OPERATOR_RULES, bind, may
 from support.waiting import eventually
 from value_sets import EVERYTHING, MINIMAL
 
@@ -224,8 +224,8 @@ def test_users_may_do_with_clusters_what_they_may_do_with_pods(server: Objects, 
         asked = ("create", "delete", "get", "list", "patch", "update", "watch")
         return {verb for verb in asked if may(server, user, HOME, ("tfcluster.dev", resource, verb))}
 
-    eventually(lambda: verbs("reader"), lambda found: found == {"get", "list", "watch"}, what="a reader may read")
-    eventually(lambda: len(verbs("writer")), lambda count: count == 7, what="a writer may do all")
+    assert verbs("reader") == {"get", "list", "watch"}
+    assert len(verbs("writer")) == 7
     assert verbs("writer", "tfclusters/scale") >= {"get", "patch", "update"}
     assert verbs("writer", "tfclusters/status") <= {"get", "list", "watch"}
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 from support.manifests import pod_template
-from support.objects import CONFIG_MAPS, TFCLUSTERS, Kind
+from support.objects import CONFIG_MAPS, TFCLUSTERS
+from support.rbac import grant
 from support.waiting import eventually
 
 from tfcluster_resolver import TFClusterResolver
@@ -27,8 +28,6 @@ from tfcluster_resolver.errors import (
     ViewError,
 )
 
-ROLES = Kind("rbac.authorization.k8s.io/v1", "roles")
-BINDINGS = Kind("rbac.authorization.k8s.io/v1", "rolebindings")
 GPU = pod_template(resources={"limits": {"nvidia.com/gpu": "2"}})
 FILTERED = {
     "chief": {},
@@ -58,11 +57,7 @@ def kubeconfig_with(control_plane, world):
         user = f"{user}-{world.namespace}"
         if rules:
             listed = [{"apiGroups": [group], "resources": [kind], "verbs": [verb]} for group, kind, verb in rules]
-            world.objects.create(ROLES, world.namespace, {"metadata": {"name": user}, "rules": listed})
-            reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": user}
-            subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}
-            body = {"metadata": {"name": user}, "roleRef": reference, "subjects": [subject]}
-            world.objects.create(BINDINGS, world.namespace, body)
+            grant(world.objects, user, world.namespace, listed)
         return Path(control_plane.kubeconfig_for(user))
 
     return make

@@ -9,13 +9,11 @@ import pytest
 from support.manifests import tfcluster
 from support.objects import NAMESPACES, SERVICE_ACCOUNTS, TFCLUSTERS, Kind, Object
 from support.operator_process import OperatorProcess
-from support.rbac import INSTALL_CHECK_RULES
+from support.rbac import INSTALL_CHECK_RULES, grant
 from support.world import World
 
 from tfcluster_operator import install_check
 
-ROLES = Kind("rbac.authorization.k8s.io/v1", "roles")
-ROLE_BINDINGS = Kind("rbac.authorization.k8s.io/v1", "rolebindings")
 NAME = "tfcluster-install-check"
 LEASES = Kind("coordination.k8s.io/v1", "leases")
 READ_LEASES = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get"]}
@@ -31,13 +29,8 @@ def check(world: World, control_plane, tmp_path: Path) -> Check:
     (tmp_path / "ca.crt").write_bytes(control_plane.authority.certificate.read_bytes())
 
     def run(rules: Sequence[Object] = (), *, seconds: int = 30, lease: str = "", also: str = "") -> int:
-        reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "tester"}
-        subject = {"kind": "ServiceAccount", "name": "tester", "namespace": world.namespace}
-        world.objects.create(
-            ROLES, world.namespace, {"metadata": {"name": "tester"}, "rules": list(rules or INSTALL_CHECK_RULES)}
-        )
-        binding = {"metadata": {"name": "tester"}, "roleRef": reference, "subjects": [subject]}
-        world.objects.create(ROLE_BINDINGS, world.namespace, binding)
+        tester = f"system:serviceaccount:{world.namespace}:tester"
+        grant(world.objects, tester, world.namespace, rules or INSTALL_CHECK_RULES)
         place = ["--namespace", world.namespace, "--server", control_plane.api.server]
         place += ["--lease", f"{world.namespace}/{lease}"] if lease else []
         place += ["--namespace", also] if also else []

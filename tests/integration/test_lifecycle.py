@@ -10,8 +10,8 @@ from support.audit import Request
 from support.fault_proxy import Fault
 from support.lives import await_another_pass
 from support.manifests import pod_template
-from support.objects import CONFIG_MAPS, EVENTS, NETWORK_POLICIES, PODS, ROLE_BINDINGS, SERVICES, TFCLUSTERS, Object
-from support.rbac import OPERATOR_RULES, OPERATOR_USER
+from support.objects import CONFIG_MAPS, EVENTS, NETWORK_POLICIES, PODS, SERVICES, TFCLUSTERS, Object
+from support.rbac import OPERATOR_RULES, OPERATOR_USER, bind
 from support.snapshot import snapshot
 from support.waiting import eventually
 from support.world import World, task_names
@@ -248,9 +248,7 @@ def test_scope_of_one_namespace(  # noqa: PLR0917 - fixtures, by name
     """With --namespace, and rights in that namespace only, clusters of it are made and others are not looked at."""
     elsewhere = World(objects, new_namespace())
     user = f"operator-{world.namespace}"
-    subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}
-    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": OPERATOR_USER}
-    objects.create(ROLE_BINDINGS, world.namespace, {"metadata": {"name": user}, "roleRef": role, "subjects": [subject]})
+    bind(objects, user, world.namespace, "ClusterRole", OPERATOR_USER)
     operator.kill()
     position = audit.position()
     operator.start(kubeconfig=control_plane.kubeconfig_for(user), arguments=["--namespace", world.namespace])

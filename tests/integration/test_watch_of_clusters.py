@@ -12,7 +12,7 @@ from kubernetes.client.exceptions import ApiException
 from support.manifests import tfcluster
 from support.objects import CLUSTER_ROLES, CRDS, NAMESPACES, ROLE_BINDINGS, SERVICE_ACCOUNTS, TFCLUSTERS, Objects
 from support.operator_process import OperatorProcess
-from support.rbac import OPERATOR_RULES
+from support.rbac import OPERATOR_RULES, bind
 from support.waiting import eventually
 from support.world import World
 
@@ -97,23 +97,15 @@ def test_the_definition_comes_late_goes_and_comes_again(things: Objects, process
 def test_a_closed_namespace_keeps_no_other_from_being_served(own_server, things: Objects, process: OperatorProcess):
     """With rights in one of two namespaces the operator is ready and serves it; it serves the other when it may."""
     define(things)
-    bind(things, "b")
+    bind(things, USER, "b", "ClusterRole", USER)
     process.start(kubeconfig=Path(own_server.kubeconfig_for(USER)), arguments=("--namespace", "a", "--namespace", "b"))
     create(things, "b", "open")
     eventually(lambda: "open-worker-0" in World(things, "b").pods(), what="the open namespace is served")
     create(things, "a", "closed")
-    bind(things, "a")
+    bind(things, USER, "a", "ClusterRole", USER)
     eventually(lambda: "closed-worker-0" in World(things, "a").pods(), what="the other one is served", within=40)
-    things.delete(ROLE_BINDINGS, "a", USER)
+    things.delete(ROLE_BINDINGS, "a", f"{USER}-{USER}")
     process.kill()
     process.start(kubeconfig=Path(own_server.kubeconfig_for(USER)), arguments=("--namespace", "a", "--namespace", "b"))
     create(things, "b", "later")
     eventually(lambda: "later-worker-0" in World(things, "b").pods(), what="it is served after a restart, too")
-
-
-def bind(objects: Objects, namespace: str) -> None:
-    """Give the operator's user its rights in a namespace."""
-    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": USER}
-    subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": USER}
-    body = {"metadata": {"name": USER}, "roleRef": reference, "subjects": [subject]}
-    objects.create(ROLE_BINDINGS, namespace, body)

@@ -1,12 +1,19 @@
-"""The rights of the operator, as a literal list, and the binding of them to a user."""
+"""The rights of the operator, as a literal list, and how users get rights.
+
+The authorizer hears of a Role a moment after it was created, so each function returns when the rights count.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from kubernetes.client.exceptions import ApiException
 
-from .objects import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, Objects
+from .objects import ACCESS_REVIEWS, CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES, Object, Objects
+from .waiting import eventually
+
+_GROUP: Final = "rbac.authorization.k8s.io"
 
 OPERATOR_USER: Final = "tfcluster-operator"
 
@@ -60,8 +67,8 @@ def grant_operator_rights(objects: Objects, *, user: str = OPERATOR_USER, gangs:
         {"apiGroups": [gangs if kind == "podgroups" else group], "resources": [kind], "verbs": list(verbs)}
         for group, kind, verbs in (*OPERATOR_RULES, *QUEUE_RULES)
     ]
-    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": user}
-    subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}
+    reference = {"apiGroup": _GROUP, "kind": "ClusterRole", "name": user}
+    subject = {"apiGroup": _GROUP, "kind": "User", "name": user}
     for kind, body in (
         (CLUSTER_ROLES, {**meta, "rules": rules}),
         (CLUSTER_ROLE_BINDINGS, {**meta, "roleRef": reference, "subjects": [subject]}),
@@ -71,3 +78,53 @@ def grant_operator_rights(objects: Objects, *, user: str = OPERATOR_USER, gangs:
         except ApiException as error:
             if error.status != 409:
                 raise
+    _await_rights(objects, user, "", rules)
+
+
+def grant(objects: Objects, user: str, namespace: str, rules: Sequence[Object]) -> None:
+    """Give a user the rights of some rules in a namespace.
+
+    Args:
+        objects: an administrator's access.
+        user: who gets them; "system:serviceaccount:NAMESPACE:NAME" for a ServiceAccount.
+        namespace: where.
+        rules: the rules of a Role.
+    """
+    role = f"{user}-{len(objects.list(ROLES, namespace))}"
+    objects.create(ROLES, namespace, {"metadata": {"name": role}, "rules": list(rules)})
+    bind(objects, user, namespace, "Role", role)
+
+
+def bind(objects: Objects, user: str, namespace: str, kind: str, role: str) -> None:
+    """Bind a user to a Role or ClusterRole in a namespace."""
+    subject = {"apiGroup": _GROUP, "kind": "User", "name": user}
+    reference = {"apiGroup": _GROUP, "kind": kind, "name": role}
+    body = {"metadata": {"name": f"{user}-{role}"}, "roleRef": reference, "subjects": [subject]}
+    objects.create(ROLE_BINDINGS, namespace, body)
+    found = objects.get(ROLES, namespace, role) if kind == "Role" else objects.get(CLUSTER_ROLES, "", role)
+    _await_rights(objects, user, namespace, found["rules"])
+
+
+def may(objects: Objects, user: str, namespace: str, right: tuple[str, str, str], *, name: str = "") -> bool:
+    """Ask the API server's authorizer whether a user has a right.
+
+    Args:
+        objects: an administrator's access.
+        user: whose right.
+        namespace: where; "" means in all.
+        right: group, resource and verb.
+        name: the object, where it is for one.
+    """
+    group, resource, verb = right
+    resource, _, subresource = resource.partition("/")
+    asked = {"group": group, "resource": resource, "subresource": subresource, "verb": verb, "namespace": namespace}
+    spec = {"user": user, "resourceAttributes": {**asked, "name": name}}
+    return objects.create(ACCESS_REVIEWS, "", {"spec": spec})["status"]["allowed"]
+
+
+def _await_rights(objects: Objects, user: str, namespace: str, rules: Sequence[Object]) -> None:
+    """Return when the first right of each rule counts: a Role is heard of as a whole."""
+    for rule in rules:
+        right = rule["apiGroups"][0], rule["resources"][0], rule["verbs"][0]
+        name = rule.get("resourceNames", [""])[0]
+        eventually(lambda r=right, n=name: may(objects, user, namespace, r, name=n), what=f"{user} may {right}")

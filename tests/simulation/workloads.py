@@ -531,7 +531,7 @@ def _workloads() -> tuple[Workload, ...]:
             (
                 Step("create two", actors.declare_two({"jobs": {"worker": job(1)}}), _two_are_ready),
                 Step("deleted", _delete("configmaps", dialect.RESOLVER), both(_two_are_ready, has_the_resolver)),
-                Step("forged", actors.forge_resolver, says("Ready", "False", "ResolverUntrusted")),
+                Step("forged", actors.forge_resolver, says("UpToDate", "False", "ResolverUntrusted")),
                 Step(
                     "scale", _edit({"worker": {"replicas": 2}}), both(says("Ready", "False"), pods_are_only("worker-0"))
                 ),

@@ -609,9 +609,8 @@ def test_finish_that_is_refused_is_told():
     refused = Finding(reasons.REFUSED, "Workload tfcluster-demo.0: denied by policy")
     status = status_of(world.roster(cluster), world.ledger, world.plan(cluster).views, (refused,), world.now)
 
-    ready = next(one for one in status["conditions"] if one["type"] == "Ready")
-    assert (ready["status"], ready["reason"]) == ("True", reasons.SUCCEEDED)
-    assert ready["message"].endswith("what is left to do waits: Workload tfcluster-demo.0: denied by policy")
+    told = {one["type"]: (one["status"], one["reason"]) for one in status["conditions"]}
+    assert (told["Ready"], told["UpToDate"]) == (("True", reasons.SUCCEEDED), ("False", reasons.REFUSED))
 
 
 def test_finish_waits_for_pods_that_still_run():

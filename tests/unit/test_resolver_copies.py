@@ -211,7 +211,7 @@ def test_forged_copy_is_left_alone_when_the_last_cluster_goes():
         assert await world.await_quiet(ready, SOON)
         forge_resolver(world)
         await world.await_silence(SOON)
-        assert said(world, "Ready") == ("False", "ResolverUntrusted")
+        assert said(world, "UpToDate") == ("False", "ResolverUntrusted")
 
         world.remove("tfclusters", CLUSTER)
         assert await world.await_quiet(lambda world: not world.pods(), SOON)
@@ -235,10 +235,13 @@ def test_copy_that_a_janitor_deletes_each_time_comes_back_ever_more_seldom():
             world.remove("configmaps", RESOLVER)
             await asyncio.sleep(0.5)
         assert 5 <= len(requests(world, "create")) - made <= 20
-        told = [dialect.condition(world.cluster(name), "Ready").get("reason") for name in names]
+        told = [dialect.condition(world.cluster(name), "UpToDate").get("reason") for name in names]
         assert told == ["Contended"] * len(names)
 
-        assert await world.await_quiet(lambda world: all(ready(world, name) for name in names), 310.0)
+        def settled(world: World) -> bool:
+            return all(dialect.condition(world.cluster(name), "UpToDate")["status"] == "True" for name in names)
+
+        assert await world.await_quiet(settled, 310.0)
         assert copy_of(world) is not None
 
     live(story)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -24,10 +25,12 @@ GPU_TEMPLATE = {
 }
 
 
-def report(cluster: TFCluster, world: InMemoryWorld, *more: Finding, now: float = NOW) -> dict[str, Any]:
+def report(
+    cluster: TFCluster, world: InMemoryWorld, *more: Finding, now: float = NOW, aside: Sequence[Finding] = ()
+) -> dict[str, Any]:
     """Give the status after one plan that is not carried out."""
     planned = world.plan(cluster)
-    return status_of(world.roster(cluster), world.ledger, planned.views, (*planned.findings, *more), now)
+    return status_of(world.roster(cluster), world.ledger, planned.views, (*planned.findings, *more), now, aside=aside)
 
 
 def condition(status: dict[str, Any], kind: str) -> tuple[str, str, str]:
@@ -170,10 +173,9 @@ def test_waiting_tasks_are_named_the_telling_ones_first():
 def test_the_gravest_finding_is_told():
     """Of several findings the one that stops the most is Ready's reason."""
     cluster = make_cluster({"worker": 2})
-    world = settled(cluster)
     grave, grace = Finding(reasons.NAME_TAKEN, "grave"), Finding(reasons.TASKS_NOT_READY, "light")
 
-    assert condition(report(cluster, world, grace, grave), "Ready") == ("False", "NameTaken", "grave")
+    assert condition(report(cluster, InMemoryWorld(), grace, grave), "Ready") == ("False", "NameTaken", "grave")
 
 
 @pytest.mark.parametrize(
@@ -187,14 +189,46 @@ def test_the_gravest_finding_is_told():
         reasons.TASKS_NOT_READY,
     ],
 )
-def test_every_finding_makes_the_cluster_unready(reason):
-    """Whatever is found is told as Ready's reason, though every pod be ready."""
-    cluster = make_cluster({"worker": 2})
-
-    status = report(cluster, settled(cluster), Finding(reason, "why"))
+def test_every_finding_tells_why_tasks_are_not_ready(reason):
+    """Whatever is found is told as Ready's reason where tasks are not ready."""
+    status = report(make_cluster({"worker": 2}), InMemoryWorld(), Finding(reason, "why"))
 
     assert ("False", reason, "why") == condition(status, "Ready")
     assert (reason == reasons.NAME_TAKEN) == (condition(status, "NameConflict")[0] == "True")
+
+
+@pytest.mark.parametrize("side", [True, False])
+def test_tasks_that_all_work_are_ready_whatever_is_found(side):
+    """What is wrong beside them is told by UpToDate."""
+    cluster, found = make_cluster({"worker": 2}), (Finding(reasons.REFUSED, "why"),)
+    world = settled(cluster)
+
+    status = report(cluster, world, aside=found) if side else report(cluster, world, *found)
+
+    assert condition(status, "Ready")[:2] == ("True", reasons.ALL_TASKS_READY)
+    assert condition(status, "UpToDate") == ("False", reasons.REFUSED, "why")
+
+
+def test_side_matter_does_not_say_why_tasks_are_not_ready():
+    """Ready tells what the tasks wait for, and UpToDate the rest."""
+    cluster = make_cluster({"worker": 2})
+    pending = Finding(reasons.WAITING_FOR_JOB, "job worker waits")
+
+    status = report(cluster, InMemoryWorld(), pending, aside=(Finding(reasons.REFUSED, "no budget"),))
+
+    assert condition(status, "Ready") == ("False", reasons.WAITING_FOR_JOB, "job worker waits")
+    assert condition(status, "UpToDate") == ("False", reasons.REFUSED, "no budget")
+
+
+def test_cluster_without_its_service_is_not_ready():
+    """No task finds another without it, though each be ready."""
+    cluster = make_cluster({"worker": 2})
+    world = settled(cluster)
+    world.delete("Service", "demo")
+
+    status = report(cluster, world, Finding(reasons.REFUSED, "Service demo: denied"))
+
+    assert condition(status, "Ready") == ("False", reasons.REFUSED, "Service demo: denied")
 
 
 def test_many_findings_of_one_reason_are_cut_short():
@@ -202,7 +236,7 @@ def test_many_findings_of_one_reason_are_cut_short():
     cluster = make_cluster({"worker": 1})
     found = [Finding(reasons.REFUSED, f"no {i}") for i in range(5)]
 
-    assert condition(report(cluster, settled(cluster), *found), "Ready")[2] == "no 0; no 1; no 2; and 2 more"
+    assert condition(report(cluster, settled(cluster), *found), "UpToDate")[2] == "no 0; no 1; no 2; and 2 more"
 
 
 def test_a_suspended_cluster_is_not_ready_and_says_why():

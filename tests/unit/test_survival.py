@@ -98,7 +98,7 @@ def test_old_definition_is_told_and_costs_no_evidence():
         async with _old_definition(world):
             world.declare({"jobs": {"worker": job(1)}, "failedPodsHistoryLimit": 0})
             await world.await_silence(_SOON)
-            assert said(world, "Ready") == ("False", "OutdatedDefinition")
+            assert said(world, "UpToDate") == ("False", "OutdatedDefinition")
             world.nodes.exit(f"{CLUSTER}-worker-0", 1)
             await world.await_silence(_SOON)
             assert deletions(world, f"{CLUSTER}-worker-0") == 0

@@ -551,7 +551,9 @@ async def _status_of(  # noqa: PLR0917 - as the function that it has paused
     now: float,
     changed: Mapping[str, str],
 ) -> dict[str, Any]:
-    working = status_in_turns(roster, known, planned.views, findings, now, changed=changed)
+    main = [one for one in findings if planned.holds_up_tasks(one)]
+    aside = [one for one in findings if not planned.holds_up_tasks(one)]
+    working = status_in_turns(roster, known, planned.views, main, now, changed=changed, aside=aside)
     return await _in_turns(working, roster.cluster)
 
 

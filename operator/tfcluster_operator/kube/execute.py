@@ -267,7 +267,7 @@ class Executor:
                 "that mounts it: exempt it from the webhook or policy that changes ConfigMaps, and delete it"
             )
             outcome.closed.add(step.gate)
-            outcome.refused[step.gate] = Finding(reasons.RESOLVER_UNTRUSTED, words)
+            outcome.refused[step.gate] = Finding(reasons.RESOLVER_UNTRUSTED, words, step.gate)
 
     async def _carry_out(self, action: Action, cluster: TFCluster, *, patience: float | None) -> None:
         match action:
@@ -402,7 +402,7 @@ def _refuse(outcome: Outcome, step: Step, reason: str, error: errors.KubeError) 
     kind, name = subject_of(step.action)
     words = error.message or str(error) if isinstance(error, errors.ApiError) else str(error)
     outcome.closed.add(step.gate)
-    outcome.refused[step.gate] = Finding(reason, f"{kind} {name}: {words}")
+    outcome.refused[step.gate] = Finding(reason, f"{kind} {name}: {words}", step.gate)
 
 
 async def look_up(client: Client, stores: Stores, resource: wire.Resource, name: tuple[str, str]) -> None:

@@ -198,16 +198,17 @@ Action = (
 )
 
 
+#: What one refusal holds up: the Service, the views or the pods of a job, a single object.
+Gate = str
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that keeps the cluster from being ready and that no action cures: a reason and a message."""
+    """Something that is not as it should be and that no action cures: a reason, a message, and the gate it closes."""
 
     reason: str
     message: str
-
-
-#: What one refusal holds up: the Service, the views or the pods of a job, a single object.
-Gate = str
+    gate: Gate = field(default="", compare=False)
 
 #: The steps of a pass, in this order.
 Phase = Literal["publish", "tell", "free", "replace", "create"]
@@ -246,12 +247,18 @@ class Plan:
     ``groups`` are carried out one after the other: views are published, running pods are told, what must go is freed,
     pods are replaced, missing ones are created.  Each prefix of them is a legal stopping point, and a refusal holds up
     nothing but what needs its gate.  ``wake_after`` is when to look again though nothing happens, in seconds.
+    ``needed`` are the gates that tasks wait for: what closes another one keeps no task from being ready.
     """
 
     groups: tuple[Group, ...] = ()
     findings: tuple[Finding, ...] = ()
     wake_after: float | None = None
     views: tuple[JobViews, ...] = field(default=())
+    needed: frozenset[Gate] = frozenset()
+
+    def holds_up_tasks(self, finding: Finding) -> bool:
+        """Tell whether a task waits for what a finding tells of."""
+        return not finding.gate or finding.gate in self.needed
 
     @property
     def partial(self) -> bool:

@@ -148,6 +148,7 @@ def _wait_in_line(roster: Roster, now: float, story: Story) -> None:
 
 def _create(roster: Roster, wanted: Wanted, story: Story) -> None:
     gate, held = object_gate("Workload", wanted.name), roster.claims.get(wanted.name)
+    story.needed.add(gate)
     if held is not None and held.holder is not Holder.NOBODY:
         story.close(gate, obstacle_of("Workload", held))
         return
@@ -159,6 +160,7 @@ def _create(roster: Roster, wanted: Wanted, story: Story) -> None:
 def _renew(claim: Claim, wanted: Wanted, now: float, story: Story) -> None:
     """Keep a claim that has no quota, or may not use it, as it should be."""
     workload = claim.workload
+    story.needed.add(object_gate("Workload", wanted.name))
     story.wait(_waits(workload))
     if workload.is_true("Finished"):
         _delete(claim, story)

@@ -17,9 +17,8 @@ from tfcluster_operator.model.policies.rollout import rollout_of
 from tfcluster_operator.model.roster import Place, Roster, Stage
 from tfcluster_operator.model.spec import EVALUATOR, Job, TFCluster
 
-#: Why a cluster is not ready: which finding is told first when there are several.
-GRAVITY: Final = (
-    reasons.INVALID_SPEC,
+#: Why something is not as declared, the gravest first: Ready tells it where a task waits for that, UpToDate otherwise.
+_NOT_AS_DECLARED: Final = (
     reasons.OUTDATED_DEFINITION,
     reasons.VIEW_TOO_LARGE,
     reasons.TF_CONFIG_TOO_LARGE,
@@ -30,6 +29,11 @@ GRAVITY: Final = (
     reasons.REFUSED,
     reasons.REQUEST_FAILED,
     reasons.CONTENDED,
+)
+#: Why a cluster is not ready: which finding is told first when there are several.
+GRAVITY: Final = (
+    reasons.INVALID_SPEC,
+    *_NOT_AS_DECLARED,
     reasons.WAITING_FOR_PREDECESSOR,
     reasons.STUCK_TERMINATING,
     reasons.WAITING_FOR_QUOTA,
@@ -48,10 +52,6 @@ _NAMED_TASKS: Final = 3
 KINDS: Final = frozenset(
     {"Ready", "Suspended", SUCCEEDED, FAILED, "Stalled", "MembershipPublished", "UpToDate", "NameConflict"}
 )
-#: What is told of single tasks only.
-_OF_ONE_TASK: Final = (reasons.BACKING_OFF, reasons.WAITING_FOR_JOB, reasons.STUCK_TERMINATING)
-#: Why what a finished cluster leaves behind is still there: its quota, too.
-_LEFT_UNDONE: Final = (reasons.REFUSED, reasons.REQUEST_FAILED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,20 +131,15 @@ def ready(roster: Roster, ledger: Ledger, findings: Sequence[Finding], counts: C
         also = f"; edits after generation {verdict.generation} have no effect" if late else ""
         # NB: kstatus, and with it Flux and Argo, waits for Ready=True for ever: what has succeeded is as it should be.
         reason = reasons.SUCCEEDED if succeeded else verdict.reason
-        if left := list(dict.fromkeys(one.message for one in findings if one.reason in _LEFT_UNDONE)):
-            also += f"; what is left to do waits: {shorten(left)}"
         return Says("Ready", status=succeeded, reason=reason, message=verdict.message + also)
     if cluster.gave_up and not findings:
         return Says("Ready", status=False, reason=reasons.GANG_TIMEOUT, message=cluster.gave_up)
     if roster.declared.suspend and not findings:
         return Says("Ready", status=False, reason=reasons.SUSPENDED, message="suspended by spec.suspend: no pods")
-    # NB: an evaluator gates nothing, but what keeps it from starting is told while all others are ready.
-    complete = counts.ready + counts.finished >= counts.desired
-    for reason in GRAVITY:
-        told = list(dict.fromkeys(finding.message for finding in findings if finding.reason == reason))
-        if told and not (complete and reason in _OF_ONE_TASK):
-            return Says("Ready", status=False, reason=reason, message=shorten(told))
-    if not complete:
+    # NB: tasks that all work are ready, whatever else is wrong; without the Service none finds another.
+    if counts.ready + counts.finished < counts.desired or roster.service.own is None:
+        if gravest := _gravest(findings, GRAVITY):
+            return Says("Ready", status=False, reason=gravest[0], message=gravest[1])
         waiting = sorted(
             (
                 (place.task, place.staying.trouble)
@@ -160,6 +155,14 @@ def ready(roster: Roster, ledger: Ledger, findings: Sequence[Finding], counts: C
     also = f", {counts.finished} finished" if counts.finished else ""
     message = f"{counts.ready} of {counts.desired} ready{also}"
     return Says("Ready", status=True, reason=reasons.ALL_TASKS_READY, message=message)
+
+
+def _gravest(findings: Sequence[Finding], reasons_in_order: Sequence[str]) -> tuple[str, str] | None:
+    """Give the gravest reason that was found and what to say of it."""
+    for reason in reasons_in_order:
+        if told := list(dict.fromkeys(finding.message for finding in findings if finding.reason == reason)):
+            return reason, shorten(told)
+    return None
 
 
 def stalled(cluster: TFCluster, ledger: Ledger) -> Says:
@@ -208,8 +211,15 @@ def _aim(cluster: TFCluster, kind: str) -> str:
     return f"waiting for {policy.tasks.lower()} tasks of {', '.join(policy.jobs)} to end with exit code 0"
 
 
-def up_to_date(roster: Roster, ledger: Ledger, changed: Mapping[str, str]) -> Says:
-    """Tell whether every pod is made from the present template, and which field differs where one is not."""
+def up_to_date(roster: Roster, ledger: Ledger, changed: Mapping[str, str], findings: Sequence[Finding] = ()) -> Says:
+    """Tell whether every pod is made from the present template, and what else is not as declared.
+
+    Args:
+        roster: what exists.
+        ledger: what is known of its life.
+        changed: the first field in which the template of a job differs from its outdated pods, by job.
+        findings: what Ready does not tell of.
+    """
     told: list[str] = []
     stalled = False
     cluster = roster.cluster
@@ -227,13 +237,17 @@ def up_to_date(roster: Roster, ledger: Ledger, changed: Mapping[str, str]) -> Sa
             message += f"; next when {', '.join(_few([str(place.task) for place in broken]))} is ready"
             message += f": {trouble}" if trouble else ""
         told.append(message)
-    if not told:
+    gravest = _gravest(findings, _NOT_AS_DECLARED)
+    if not told and gravest is None:
         message = "every pod is made from the present template"
         return Says("UpToDate", status=True, reason=reasons.ALL_CURRENT, message=message)
     reason = reasons.ROLLOUT_STALLED if stalled else reasons.ROLLING_OUT
     if cluster.update_strategy.type == "OnDelete":
         reason = reasons.WAITING_FOR_DELETE
         told.append("updateStrategy is OnDelete: delete the pods to replace them")
+    if gravest is not None:
+        reason = gravest[0]
+        told.insert(0, gravest[1])
     return Says("UpToDate", status=False, reason=reason, message="; ".join(told))
 
 

@@ -68,7 +68,7 @@ class Quarrel:
     def finding(self, name: str) -> Finding:
         """Say what is wrong with the object of this name."""
         message = f"{name} was put right {self.times} times and is changed back each time: find out who writes to it"
-        return Finding(reasons.CONTENDED, message)
+        return Finding(reasons.CONTENDED, message, gate=name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,6 +80,7 @@ def plan_in_turns(
         findings=tuple(story.findings),
         wake_after=min(story.wake_after, default=None),
         views=wanted,
+        needed=frozenset(story.needed),
     )
 
 

@@ -32,6 +32,7 @@ def status_of(
     now: float,
     *,
     changed: Mapping[str, str] | None = None,
+    aside: Sequence[Finding] = (),
 ) -> dict[str, Any]:
     """Work out the whole status.
 
@@ -43,11 +44,12 @@ def status_of(
         findings: what keeps the cluster from being ready.
         now: the time, in seconds since the epoch.
         changed: the first field in which the template of a job differs from its outdated pods, by job.
+        aside: what else is not as it should be, and holds up no task.
 
     Returns:
         The status object; writing it is needed only where it differs from the one that the cluster has.
     """
-    return at_once(status_in_turns(roster, ledger, wanted, findings, now, changed=changed))
+    return at_once(status_in_turns(roster, ledger, wanted, findings, now, changed=changed, aside=aside))
 
 
 def status_in_turns(
@@ -58,6 +60,7 @@ def status_in_turns(
     now: float,
     *,
     changed: Mapping[str, str] | None = None,
+    aside: Sequence[Finding] = (),
 ) -> Turns[dict[str, Any]]:
     """Work out the status as :func:`status_of` does, and pause now and then."""
     cluster = roster.cluster
@@ -67,14 +70,16 @@ def status_in_turns(
     counts = conditions.Counts(*(sum(status[name] for status in gating) for name in ("desired", "ready", "succeeded")))
     published = conditions.published(roster, ledger, wanted)
     yield
+    ready = conditions.ready(roster, ledger, findings, counts)
+    untold = [*aside, *(one for one in findings if one.reason != ready.reason)]
     said = (
-        conditions.ready(roster, ledger, findings, counts),
+        ready,
         conditions.suspended(roster, ledger),
         *conditions.ended(cluster, ledger),
         conditions.stalled(cluster, ledger),
         published,
-        conditions.up_to_date(roster, ledger, changed or {}),
-        conditions.conflict(findings),
+        conditions.up_to_date(roster, ledger, changed or {}, untold),
+        conditions.conflict((*findings, *aside)),
     )
     return {
         "observedGeneration": cluster.generation,
@@ -84,7 +89,7 @@ def status_in_turns(
         # NB: of a cluster without isolation nothing is told, so that an upgrade writes nothing.
         **_isolation(roster),
         **cluster_fields(ledger),
-        **_waiting(cluster, ledger, findings, now),
+        **_waiting(cluster, ledger, (*findings, *aside), now),
         "jobs": jobs,
         INTERNAL: {
             **internal_fields(ledger),

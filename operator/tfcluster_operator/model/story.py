@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from tfcluster_operator.model.actions import (
@@ -77,11 +78,15 @@ class Story:
         self._steps: dict[Phase, list[Step]] = {phase: [] for phase in PHASES}
         self._closed: set[Gate] = set()
         self._told: set[Gate] = set()
+        #: The gates that tasks wait for; without the Service no task finds another.
+        self.needed: set[Gate] = {SERVICE}
         self.findings: list[Finding] = []
         self.wake_after: list[float] = []
 
     def do(self, phase: Phase, action: Action, *, gate: Gate, needs: tuple[Gate, ...] = ()) -> None:
         """Plan one action, unless a refusal of a moment ago or a quarrel with another writer holds it up."""
+        if isinstance(action, CreatePod) or (isinstance(action, Delete) and action.kind == "Pod"):
+            self.needed.update((gate, *needs))
         if (hold := self._holds.closed(gate, self._now)) is not None:
             self._closed.add(gate)
             if gate not in self._told:
@@ -91,7 +96,7 @@ class Story:
             if not isinstance(action, Patch | Delete):
                 # What is not put back for now is not there.
                 self._closed.add(gate)
-            self.wait(truce[1], truce[0])
+            self.wait(replace(truce[1], gate=gate), truce[0])
         else:
             self._steps[phase].append(Step(action, gate, needs))
 
@@ -104,7 +109,7 @@ class Story:
     def close(self, gate: Gate, finding: Finding) -> None:
         """Note an obstacle, and hold up whatever needs this gate."""
         self._closed.add(gate)
-        self.findings.append(finding)
+        self.findings.append(replace(finding, gate=gate))
 
     def tried(self, gate: Gate) -> int:
         """Tell how often in a row a gate was closed by refusals."""

@@ -76,7 +76,8 @@ class JobRecord:
     together.  ``restart_at`` is when its pods are
     made again, in seconds since the epoch; ``in_row`` how often that happened without a long run between.  ``failing``
     says as much of single tasks.  ``lost`` are the tasks that ``replaced`` counts already and that have no new pod yet.
-    ``counted`` holds the UIDs of failed pods that are in the counts and not yet gone.
+    ``counted`` holds the UIDs of failed pods that are in the counts and not yet gone.  ``begun`` says that a job with a
+    startAfter has started, and waits no more, until all its pods are replaced together.
     """
 
     restarts: int = 0
@@ -84,6 +85,7 @@ class JobRecord:
     incarnation: int = 0
     in_row: int = 0
     restart_at: float = 0.0
+    begun: bool = False
     completed: frozenset[int] = _NONE
     started: frozenset[int] = _NONE
     counted: frozenset[str] = _NONE
@@ -253,6 +255,7 @@ def _job(told: Mapping[str, Any], internal: Mapping[str, Any]) -> JobRecord:
         incarnation=int(internal.get("incarnation") or 0),
         in_row=int(internal.get("restartsInRow") or 0),
         restart_at=_seconds(internal.get("restartTime")),
+        begun=internal.get("begun") is True,
         completed=read_indices(internal.get("completedIndexes")),
         started=read_indices(internal.get("startedIndexes")),
         counted=frozenset(internal.get("countedPods") or ()),
@@ -316,6 +319,8 @@ def _internal(record: JobRecord) -> dict[str, Any]:
         fields["restartsInRow"] = record.in_row
     if record.restart_at:
         fields["restartTime"] = timestamp(record.restart_at)
+    if record.begun:
+        fields["begun"] = True
     if record.completed:
         fields["completedIndexes"] = write_indices(record.completed)
     if record.started:

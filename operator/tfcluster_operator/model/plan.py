@@ -154,18 +154,18 @@ def _plan_surplus_pod(roster: Roster, pod: ObservedPod, now: float, story: Story
         return
     name, uid = pod.meta.name, pod.meta.uid
     job = job_of(roster.cluster, pod)
-    left = scale_down.seconds_to_drain(job, pod, now)
+    left, reason = scale_down.seconds_to_drain(job, pod, now), _why_surplus(roster, pod)
     gate = object_gate("Pod", name)
-    if job is None or left <= 0:
-        reason = _why_surplus(roster, pod)
+    # NB: the quota was taken back for somebody who waits for it.
+    if job is None or left <= 0 or reason == reasons.QUOTA_WITHDRAWN:
         story.do("free", Delete("Pod", name, uid, reason), gate=gate, needs=_what_an_end_needs(pod))
         return
     story.wake_after.append(left)
     since = scale_down.since_when(pod, now)
     labels = naming.task_labels(roster.cluster.name, job.name, naming.index_of(name))
     if change := drift.surplus_change(pod, labels=labels, since=int(since or now)):
-        reason = reasons.REPAIRED if since else reasons.DRAINING
-        story.do("free", Patch("Pod", name, uid, change, reason), gate=gate)
+        why = reasons.REPAIRED if since else reasons.DRAINING
+        story.do("free", Patch("Pod", name, uid, change, why), gate=gate)
 
 
 def _why_surplus(roster: Roster, pod: ObservedPod) -> str:

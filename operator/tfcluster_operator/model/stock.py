@@ -66,7 +66,7 @@ def take_stock(roster: Roster, ledger: Ledger, now: float) -> Ledger:
     for job in cluster.jobs:
         ledger = _take_in(roster, job, ledger, failures, now)
     # NB: in the order in which we saw them; the nodes' own times of two failures cannot be compared.
-    ledger = _judge(cluster, ledger, sorted(failures, key=lambda f: (f[0], f[1].job.name, f[1].index)), now)
+    ledger = _judge(roster, ledger, sorted(failures, key=lambda f: (f[0], f[1].job.name, f[1].index)), now)
     ledger = _with_gangs(roster, ledger, now)
     return ledger if ledger.verdict is None else _closed(ledger, now)
 
@@ -118,14 +118,15 @@ def _with_times_that_can_be(cluster: TFCluster, ledger: Ledger, now: float) -> L
 def _closed(ledger: Ledger, now: float) -> Ledger:
     """Close the ledger: nothing starts any more, so what only served the next start is dropped."""
     jobs = {
-        name: replace(record, started=frozenset(), failing={}, lost={}, counted=frozenset(), restart_at=0.0)
+        name: replace(record, begun=False, started=frozenset(), failing={}, lost={}, counted=frozenset(), restart_at=0.0)
         for name, record in ledger.jobs.items()
     }
     return replace(ledger, finished_at=now, jobs=jobs, gangs={}, gave_up=None)
 
 
-def _judge(cluster: TFCluster, ledger: Ledger, failures: Sequence[_Failure], now: float) -> Ledger:
-    if (verdict := judge_success(cluster, ledger)) is not None:
+def _judge(roster: Roster, ledger: Ledger, failures: Sequence[_Failure], now: float) -> Ledger:
+    cluster = roster.cluster
+    if (verdict := judge_success(roster.declared, ledger)) is not None:
         return replace(ledger, verdict=verdict)
     for _, task, pod in failures:
         if pod.incarnation != ledger.of(task.job.name).incarnation:
@@ -139,11 +140,12 @@ def _judge(cluster: TFCluster, ledger: Ledger, failures: Sequence[_Failure], now
 class _Taking:
     """One job's record while its pods are looked at, one after the other."""
 
-    def __init__(self, job: Job, record: JobRecord, failures: list[_Failure]) -> None:
+    def __init__(self, job: Job, declared: int, record: JobRecord, failures: list[_Failure]) -> None:
         self.job = job
         self._record = record
         self._failures = failures
-        self.completed = {index for index in record.completed if index < job.replicas}
+        #: NB: what has completed stays so while the queue grants fewer tasks than are declared.
+        self.completed = {index for index in record.completed if index < declared}
         self.started = {index for index in record.started if index < job.replicas}
         self.failing = {i: of for i, of in record.failing.items() if i < job.replicas}
         self.lost = {i: of for i, of in record.lost.items() if i < job.replicas}
@@ -196,7 +198,8 @@ def _is_counted(place: Place, record: JobRecord) -> bool:
 def _take_in(roster: Roster, job: Job, ledger: Ledger, failures: list[_Failure], now: float) -> Ledger:
     """Enter what one job's pods tell; the failures that are not counted yet are added to ``failures``."""
     record = ledger.of(job.name)
-    taking = _Taking(job, record, failures)
+    declared = next(one.replicas for one in roster.declared.jobs if one.name == job.name)
+    taking = _Taking(job, declared, record, failures)
     goes_on = taking.started - taking.failing.keys() - taking.lost.keys()
     for place in roster.of(job):
         # NB: of a pod at work that is known there is nothing to enter, and nearly all of thousands are so.
@@ -205,6 +208,7 @@ def _take_in(roster: Roster, job: Job, ledger: Ledger, failures: list[_Failure],
     completed = taking.completed
     return ledger.with_job(
         job.name,
+        begun=record.begun or bool(job.start_after and (record.started or taking.started)),
         completed=frozenset(completed),
         started=frozenset(taking.started),
         # NB: also those of a pod that is declared no more: it may be declared again before it is gone.
@@ -296,6 +300,7 @@ def enter_done(roster: Roster, ledger: Ledger, actions: Iterable[Action]) -> Led
     started = {name: set(record.started) for name, record in ledger.jobs.items()}
     failing = {name: dict(record.failing) for name, record in ledger.jobs.items()}
     lost = {name: dict(record.lost) for name, record in ledger.jobs.items()}
+    anew = set()
     for action in actions:
         match action:
             case CreatePod(task=task):
@@ -308,9 +313,13 @@ def enter_done(roster: Roster, ledger: Ledger, actions: Iterable[Action]) -> Led
                     if reason == reasons.TEMPLATE_CHANGED:
                         # The edit that should cure a failure is not made to wait for it.
                         failing.setdefault(deleted.job.name, {}).pop(deleted.index, None)
+                        if roster.cluster.update_strategy.type == "Recreate":
+                            anew.add(deleted.job.name)
             case _:
                 pass
     for name, indices in started.items():
+        if name in anew and not indices:
+            ledger = ledger.with_job(name, begun=False)
         changes = {"started": frozenset(indices), "failing": failing.get(name, {}), "lost": lost.get(name, {})}
         ledger = ledger.with_job(name, **changes)
     return ledger

@@ -86,6 +86,7 @@ def _started_over(ledger: Ledger, scope: Iterable[Job], *, in_row: int, at: floa
             incarnation=number,
             in_row=in_row,
             restart_at=at,
+            begun=False,
             completed=frozenset(),
             started=frozenset(),
             counted=frozenset(),

@@ -19,7 +19,7 @@ def awaited_jobs(roster: Roster, job: Job, ledger: Ledger) -> list[str]:
         Each job that is not ready yet as "ps (1 of 2 ready)"; empty where this job may start or has started.
     """
     record = ledger.of(job.name)
-    if record.started or record.failing:
+    if record.begun or record.started or record.failing:
         return []
     waiting = []
     for name in job.start_after:

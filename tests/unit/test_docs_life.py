@@ -8,11 +8,15 @@ from pathlib import Path
 from typing import Any, Final
 
 import life_scenarios
+import msgspec
 import pytest
 import yaml
 
+from tfcluster_operator.kube import wire
+from tfcluster_operator.model.observed import ObservedPod
 from tfcluster_operator.model.parse import parse
 from tfcluster_operator.model.policies import restart, termination
+from tfcluster_operator.model.policies.ending import Ending, ending_of, words_for
 
 #: What the table says of an event that cannot meet a state.
 NEVER: Final = "\N{EN DASH}"
@@ -210,3 +214,40 @@ def test_links_lead_somewhere(page):
     file = ROOT / page
     links = re.findall(r"\]\((?!https?:)([^)#]+)", file.read_text(encoding="utf-8"))
     assert [link for link in links if not (file.parent / link).exists()] == []
+
+
+#: What stands in the table of ends and is no end by itself.
+_REMARKS: Final = ("activeDeadlineSeconds", "OOMKilled")
+ENDS: Final = [
+    (word, row[0], row[1])
+    for row in table("what the pod reports")[1:]
+    for word in codes(row[0])
+    if word not in _REMARKS
+]
+
+
+@pytest.mark.parametrize(("word", "where", "meaning"), ENDS)
+def test_table_says_what_an_end_means(word, where, meaning):
+    """Each row decides whatever later ones say: the program has ended with 1, or with the code that the row names."""
+    code = int(word) if word.isdecimal() else 1
+    reason = word if where.startswith("reason of the container") else "Error"
+    ended = [{"name": "task", "state": {"terminated": {"exitCode": code, "reason": reason}}}]
+    status: dict[str, Any] = {"phase": "Failed", "containerStatuses": ended}
+    if "reason of the pod" in where:
+        status["reason"] = word
+    elif where.startswith("condition"):
+        status["conditions"] = [{"type": word, "status": "True"}]
+    body = {"metadata": {"name": "p", "uid": "u"}, "spec": {"containers": [{"name": "task"}]}, "status": status}
+    found = wire.PODS.read(msgspec.json.encode(body))
+    assert isinstance(found, ObservedPod)
+
+    assert (
+        ending_of(found)
+        == {
+            "success": Ending.SUCCEEDED,
+            "failure": Ending.FAILED,
+            "disruption": Ending.DISRUPTED,
+        }[meaning]
+    )
+    if word.isdecimal() and int(word) > 1:
+        assert ("killed by signal" in words_for(found)) == (129 <= int(word) <= 192)

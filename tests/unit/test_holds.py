@@ -94,6 +94,45 @@ def test_pauses_begin_again_after_what_may_let_things_pass():
 # --- in a plan
 
 
+@pytest.mark.parametrize(
+    ("words", "created"),
+    [
+        ("", ["demo-ps-0", "demo-worker-0", "demo-chief-0", "demo-ps-1", "demo-worker-1", "demo-worker-2"]),
+        (
+            "exceeded quota",
+            ["demo-ps-0", "demo-worker-0", "demo-chief-0", "demo-ps-1", "demo-worker-1", "demo-worker-2"],
+        ),
+        (
+            "denied by a webhook",
+            ["demo-worker-0", "demo-chief-0", "demo-ps-1", "demo-ps-0", "demo-worker-1", "demo-worker-2"],
+        ),
+    ],
+)
+def test_lost_pods_come_before_new_ones(words, created):
+    """Chief and ps first; only a refusal that may be about one pod alone lets others go first."""
+    world = settled(make_cluster({"ps": 1, "worker": 1}))
+    cluster = make_cluster({"worker": 3, "ps": 2, "chief": 1}, generation=2)
+    for name in ("demo-ps-0", "demo-worker-0"):
+        world.objects.pop(("Pod", name))
+    if words:
+        world.holds = refused(1, gate=pods_gate("ps"), finding=Finding(reasons.REFUSED, words)).lifted(world.now)
+
+    assert names(cluster, world) == created
+
+
+def test_new_pods_do_not_take_the_room_of_lost_ones():
+    """A quota has refused the ps: until it is there, or the refusal is another, no worker is added."""
+    world = settled(make_cluster({"ps": 1, "worker": 1}))
+    cluster = make_cluster({"ps": 1, "worker": 2}, generation=2)
+    world.objects.pop(("Pod", "demo-ps-0"))
+    world.now = NOW
+
+    world.holds = refused(1, gate=pods_gate("ps"))
+    assert names(cluster, world) == []
+    world.holds = refused(1, gate=pods_gate("ps"), finding=Finding(reasons.REFUSED, "denied by a webhook"))
+    assert names(cluster, world) == ["demo-worker-1"]
+
+
 def names(cluster: TFCluster, world: InMemoryWorld) -> list[str]:
     """Plan, and give the name of each created pod."""
     return [one.name for one in world.plan(cluster).actions if isinstance(one, CreatePod)]
@@ -115,7 +154,7 @@ def test_closed_gate_holds_up_what_needs_it_and_nothing_else():
     assert (created, deleted) == (["demo-chief-0"], {"demo-ps-0", "demo-ps"})
     assert (planned.findings, planned.wake_after) == ((QUOTA,), 4.0)
     world.now += 4.0
-    assert names(cluster, world) == ["demo-chief-0", "demo-worker-1", "demo-worker-0"]
+    assert names(cluster, world) == ["demo-chief-0", "demo-worker-0", "demo-worker-1"]
 
 
 @pytest.mark.parametrize(
@@ -145,7 +184,7 @@ def test_tried_gate_is_tried_carefully_and_with_another_task_first():
         world.objects.pop(("Pod", f"demo-worker-{index}"))
     world.now = NOW
     fresh = world.plan(cluster).groups
-    world.holds = refused(4).lifted(world.now)
+    world.holds = refused(4, finding=Finding(reasons.REFUSED, "denied by a webhook")).lifted(world.now)
     tried = world.plan(cluster).groups
 
     assert [group.careful for group in fresh] == [False]

@@ -7,6 +7,7 @@ from in_memory import InMemoryWorld, make_cluster, settled, timestamp
 
 from tfcluster_operator.model import naming, reasons
 from tfcluster_operator.model.actions import Delete, DeleteCluster, Patch
+from tfcluster_operator.model.spec import TFCluster
 
 
 def reasons_of(planned):
@@ -150,6 +151,29 @@ def test_pod_that_does_not_go_is_freed_where_the_user_says_so():
     assert (action.reason, action.force) == (reasons.FORCED, True)
     world.apply(action, cluster)
     assert reasons_of(world.plan(cluster)) == [reasons.POD_DISRUPTED]
+
+
+@pytest.mark.parametrize(("strategy", "waits"), [("", False), ("RollingUpdate", False), ("Recreate", True)])
+def test_a_job_that_has_started_waits_no_more(strategy, waits):
+    """Its last pod is drained or rolled while what it started after is down; only all pods together wait again."""
+
+    def declared(image: str) -> TFCluster:
+        template = {"spec": {"containers": [{"name": "task", "image": image}]}}
+        jobs = {"ps": 1, "worker": {"startAfter": ["ps"], "template": template}}
+        return make_cluster(jobs, updateStrategy={"type": strategy or "Recreate"})
+
+    world, cluster = settled(declared("image:1")), declared("image:2" if strategy else "image:1")
+    world.settle(declared("image:1"))
+    world.all_pods_run()
+    world.pod_ends("demo-ps-0", "Failed")
+    if not strategy:
+        world.delete("Pod", "demo-worker-0")
+    for _ in range(2):
+        world.settle(cluster)
+        world.end_graceful_deletions()
+    world.settle(cluster)
+
+    assert ("demo-worker-0" not in world.names("Pod")) == waits
 
 
 def test_start_order_is_told():

@@ -134,6 +134,9 @@ def test_end_and_deletion_that_are_first_seen_together_prove_nothing():
         (ended(128, reason="StartError"), "StartError", "exit code 128, StartError"),
         (ended(129), "KilledBySignal", "killed by signal 1 (exit code 129)"),
         (ended(137), "KilledBySignal", "killed by signal 9 (exit code 137)"),
+        (ended(192), "KilledBySignal", "killed by signal 64 (exit code 192)"),
+        (ended(193), "Error", "exit code 193"),
+        (ended(255), "Error", "exit code 255"),
         (ended(137, reason="OOMKilled"), "OOMKilled", "OOMKilled: it used more memory than its limit (exit code 137)"),
         (pod(phase="Failed"), "Failed", "no exit code is known"),
         (pod(phase="Failed", reason="DeadlineExceeded"), "DeadlineExceeded", "DeadlineExceeded"),
@@ -439,7 +442,9 @@ def test_completed_task_is_as_good_as_ready():
     assert _awaited(PS[0], known=Ledger(jobs={"ps": JobRecord(completed=frozenset({1}))})) == []
 
 
-@pytest.mark.parametrize("record", [JobRecord(started=frozenset({0})), JobRecord(failing={0: Failing(1, NOW)})])
+@pytest.mark.parametrize(
+    "record", [JobRecord(started=frozenset({0})), JobRecord(failing={0: Failing(1, NOW)}), JobRecord(begun=True)]
+)
 def test_job_that_has_started_is_not_held_back(record):
     """A ps that starts again later does not stop the workers, not even one that failed meanwhile."""
     assert _awaited(known=Ledger(jobs={"worker": record})) == []

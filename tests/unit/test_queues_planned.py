@@ -351,6 +351,52 @@ def test_growth_that_is_taken_back_costs_no_other_growth():
     assert pods(world) == {"demo-chief-0", "demo-ps-0", *of_workers(0, 1, 2)}
 
 
+def grown(**fields: Any) -> tuple[InMemoryWorld, TFCluster]:
+    """Make a cluster of two workers, with quota for two more since an edit."""
+    world = admitted(queued({"worker": {"replicas": 2, **fields}}))
+    cluster = queued({"worker": {"replicas": 4, **fields}}, generation=2)
+    world.settle(cluster)
+    world.quota_is_granted(SECOND)
+    run(world, cluster)
+    return world, cluster
+
+
+def test_cluster_succeeds_by_what_is_declared():
+    """Half of the tasks have ended, and the others have lost their quota: that is no success."""
+    world, cluster = grown()
+    world.quota_is_taken_back(SECOND)
+    world.settle(cluster)
+    for name in of_workers(0, 1):
+        world.pod_ends(name, "Succeeded")
+    world.settle(cluster)
+
+    assert told(world, cluster)["Succeeded"][:2] == ("False", reasons.NOT_FINISHED)
+
+
+def test_completed_task_does_not_run_again_when_its_quota_comes_back():
+    """What has ended well has ended, whatever is granted meanwhile."""
+    world, cluster = grown()
+    world.pod_ends("demo-worker-2", "Succeeded")
+    world.settle(cluster)
+    world.quota_is_taken_back(SECOND)
+    world.settle(cluster)
+
+    world.quota_is_granted(SECOND)
+    run(world, cluster)
+
+    assert pods(world) == of_workers(0, 1, 3)
+
+
+def test_quota_that_is_taken_back_is_given_at_once():
+    """Whoever the queue took it for does not wait for drainSeconds."""
+    world, cluster = grown(drainSeconds=3600)
+
+    world.quota_is_taken_back(SECOND)
+    world.settle(cluster)
+
+    assert pods(world) == of_workers(0, 1)
+
+
 def test_as_many_tasks_go_as_quota_was_taken_back():
     """The last ones by index, because a ClusterSpec has no gaps; what was added later has quota for the others."""
     world = admitted(queued({"worker": 1}))

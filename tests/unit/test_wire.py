@@ -162,6 +162,12 @@ def test_a_pod_is_ready_by_its_condition(value, ready):
     assert ready == pod({"phase": "Running", "conditions": [{"type": "Ready", "status": value}]}).ready
 
 
+ENDED_BY = {
+    reason: [{"name": "tensorflow", "state": {"terminated": {"exitCode": 137, "reason": reason}}}]
+    for reason in ("Error", "OOMKilled", "Unknown", "ContainerStatusUnknown")
+}
+
+
 @pytest.mark.parametrize(
     ("status", "disrupted"),
     [
@@ -170,14 +176,23 @@ def test_a_pod_is_ready_by_its_condition(value, ready):
         ({"phase": "Failed", "reason": "Preempting"}, True),
         ({"phase": "Failed", "reason": "NodeShutdown"}, True),
         ({"phase": "Failed", "reason": "OutOfmemory"}, True),
+        ({"phase": "Failed", "reason": "UnexpectedAdmissionError", "containerStatuses": ENDED_BY["Error"]}, True),
+        ({"phase": "Failed", "reason": "NodeAffinity", "containerStatuses": ENDED_BY["Error"]}, True),
         ({"phase": "Failed", "reason": "DeadlineExceeded"}, False),
+        ({"phase": "Failed", "containerStatuses": ENDED_BY["Unknown"]}, True),
+        ({"phase": "Failed", "containerStatuses": ENDED_BY["ContainerStatusUnknown"]}, True),
+        ({"phase": "Failed", "containerStatuses": ENDED_BY["Error"]}, False),
+        ({"phase": "Failed", "containerStatuses": ENDED_BY["OOMKilled"]}, False),
         ({"phase": "Failed", "conditions": [{"type": "DisruptionTarget", "status": "True"}]}, True),
         ({"phase": "Failed", "conditions": [{"type": "DisruptionTarget", "status": "False"}]}, False),
     ],
 )
 def test_a_disruption_is_told_by_reason_or_condition(status, disrupted):
-    """Somebody took the pod away, or its node never let it run: eviction, preemption, shutdown, no room."""
-    assert disrupted == pod(status).disrupted
+    """Somebody took the pod away, its node never let it run, or the runtime lost it; what its program did is a failure.
+
+    A reason of the pod decides before one of its container.
+    """
+    assert disrupted == pod(status, containers=[{"name": "tensorflow"}]).disrupted
 
 
 def test_the_main_containers_end_is_the_tasks_end():
@@ -189,6 +204,16 @@ def test_the_main_containers_end_is_the_tasks_end():
 
     assert pod({"phase": "Running", "containerStatuses": running}, **spec).exit == Exit(3, "Error", "last line")
     assert pod({"phase": "Running", "containerStatuses": other}, **spec).exit is None
+
+
+@pytest.mark.parametrize(("log", "told"), [("ValueError: x\n}\n  ])\n", "ValueError: x"), ("}\n", ""), ("", "")])
+def test_last_line_that_says_something_is_told(log, told):
+    """A log may end with brackets."""
+    ended = [{**container({"terminated": {"exitCode": 1, "message": log}}), "name": "tensorflow"}]
+
+    assert (
+        pod({"phase": "Failed", "containerStatuses": ended}, containers=[{"name": "tensorflow"}]).exit.message == told
+    )
 
 
 def test_a_container_with_rules_of_its_own_has_not_ended_while_the_pod_runs():

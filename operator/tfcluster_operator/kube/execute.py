@@ -43,13 +43,14 @@ from tfcluster_operator.model.actions import (
 from tfcluster_operator.model.observed import Child, ObservedConfigMap
 from tfcluster_operator.model.resolver_copies import is_genuine
 from tfcluster_operator.model.spec import TFCluster
+from tfcluster_operator.model.story import EXCEEDED_QUOTA
 
 #: NB: a field that the server does not know is refused by name.  Dropped in silence it would make another pod.
 _WRITER: Final = {"fieldManager": naming.FIELD_MANAGER, "fieldValidation": "Strict"}
 _AT_ONCE: Final = 32
 #: What says nothing of a template: a full quota, of which the pod that goes frees its part, and a webhook that
 #: cannot try.
-_NO_VERDICT: Final = ("exceeded quota", "does not support dry run")
+_NO_VERDICT: Final = (EXCEEDED_QUOTA, "does not support dry run")
 #: What the server says of a merge patch whose object has another UID.
 _OF_THE_UID: Final = "metadata.uid: Invalid value"
 

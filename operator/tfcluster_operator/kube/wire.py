@@ -58,10 +58,11 @@ from tfcluster_operator.model.view_files import read_file
 
 #: Waiting reasons that the kubelet gives to a container that is only on its way.
 _ORDINARY_WAITING: Final = ("ContainerCreating", "PodInitializing", "")
-#: Pod-level reasons that the pod brought on itself.
+#: Reasons of a pod that the kubelet gives when its program has ended it; all others say what the node, the kubelet or
+#: the scheduler did to it: UnexpectedAdmissionError, OutOfcpu, NodeAffinity, Evicted, Preempting, Terminated, NodeLost.
 _OWN_ENDS: Final = ("", "DeadlineExceeded")
-#: Pod-level reasons that mean that somebody took the pod away, not that its program failed.
-_DISRUPTIONS: Final = ("Evicted", "Preempting", "Preempted", "Shutdown", "NodeShutdown", "Terminated", "NodeLost")
+#: Reasons of a container whose end nobody has seen: its node or its container runtime was started again.
+_UNSEEN_ENDS: Final = ("Unknown", "ContainerStatusUnknown")
 
 
 #: A condition's message goes into ours up to so many characters.
@@ -300,15 +301,14 @@ def _pod(wire: Pod, group_of: Callable[[Pod], str] = _group_by_field) -> Child:
     conditions = {condition.type: condition for condition in status.conditions or ()}
     disruption = conditions.get("DisruptionTarget", Condition())
     ended = [one.state.terminated for one in status.container_statuses or () if one.state.terminated is not None]
-    # NB: a pod that the kubelet refused to start never had a container: it was no failure of its program.
-    rejected = status.phase == "Failed" and not status.container_statuses and status.reason not in _OWN_ENDS
     end = _exit(wire)
+    taken = status.reason not in _OWN_ENDS or disruption.status == "True"
     leaving = wire.metadata.deletion_timestamp is not None
     return ObservedPod(
         meta=_meta(wire.metadata),
         phase=status.phase,
         ready=conditions.get("Ready", Condition()).status == "True",
-        disrupted=rejected or status.reason in _DISRUPTIONS or disruption.status == "True",
+        disrupted=taken or (end is not None and end.reason in _UNSEEN_ENDS),
         reason=status.reason or disruption.reason,
         node=intern(wire.spec.node_name),
         devices=_devices(status),
@@ -398,8 +398,9 @@ def _exit(pod: Pod) -> Exit | None:
 
 
 def _as_exit(ended: Ended) -> Exit:
-    lines = ended.message.strip().splitlines()
-    return Exit(code=ended.exit_code, reason=ended.reason, message=lines[-1].strip()[:200] if lines else "")
+    # NB: the last line of a log may be a bracket.
+    lines = [line.strip() for line in ended.message.splitlines() if any(map(str.isalnum, line))]
+    return Exit(code=ended.exit_code, reason=ended.reason, message=lines[-1][:200] if lines else "")
 
 
 def _devices(status: PodStatus) -> Mapping[str, int] | None:

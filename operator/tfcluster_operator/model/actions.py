@@ -210,6 +210,7 @@ class Finding:
     message: str
     gate: Gate = field(default="", compare=False)
 
+
 #: The steps of a pass, in this order.
 Phase = Literal["publish", "tell", "free", "replace", "create"]
 PHASES: Final[tuple[Phase, ...]] = ("publish", "tell", "free", "replace", "create")

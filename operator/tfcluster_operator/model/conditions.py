@@ -46,6 +46,7 @@ GRAVITY: Final = (
 WAITS: Final = (reasons.WAITING_FOR_QUOTA, reasons.WAITING_FOR_GANG)
 #: A list of tasks in a message stops after this many.
 _NAMED_TASKS: Final = 3
+_LONGEST_MESSAGE: Final = 1_024
 
 
 #: The types of condition that this operator writes; those of any other type are somebody else's.
@@ -290,7 +291,8 @@ def conflict(findings: Sequence[Finding]) -> Says:
 
 
 def shorten(messages: Sequence[str]) -> str:
-    return "; ".join(_few(messages))
+    """Join the first few messages, each cut: what a webhook or a quota says may be as long as a status may be."""
+    return "; ".join(_few([message[:_LONGEST_MESSAGE] for message in messages]))
 
 
 def _few(items: Sequence[str]) -> list[str]:

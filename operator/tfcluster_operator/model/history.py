@@ -9,10 +9,10 @@ from tfcluster_operator.model.actions import EVIDENCE, Delete, Patch
 from tfcluster_operator.model.observed import ObservedPod
 from tfcluster_operator.model.roster import Place, Roster
 from tfcluster_operator.model.spec import Task
-from tfcluster_operator.model.story import Story, object_gate, pods_gate
+from tfcluster_operator.model.story import EXCEEDED_QUOTA, Story, object_gate, pods_gate
 
 #: What the API server says where a quota counts pods that have ended, too.
-_QUOTA_OF_ALL_PODS: Final = ("exceeded quota", "count/pods=")
+_QUOTA_OF_ALL_PODS: Final = (EXCEEDED_QUOTA, "count/pods=")
 
 
 def plan_history(roster: Roster, story: Story) -> None:

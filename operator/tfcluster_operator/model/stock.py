@@ -118,7 +118,9 @@ def _with_times_that_can_be(cluster: TFCluster, ledger: Ledger, now: float) -> L
 def _closed(ledger: Ledger, now: float) -> Ledger:
     """Close the ledger: nothing starts any more, so what only served the next start is dropped."""
     jobs = {
-        name: replace(record, begun=False, started=frozenset(), failing={}, lost={}, counted=frozenset(), restart_at=0.0)
+        name: replace(
+            record, begun=False, started=frozenset(), failing={}, lost={}, counted=frozenset(), restart_at=0.0
+        )
         for name, record in ledger.jobs.items()
     }
     return replace(ledger, finished_at=now, jobs=jobs, gangs={}, gave_up=None)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
+from tfcluster_operator.model import reasons
 from tfcluster_operator.model.actions import (
     MOST_STEPS,
     PHASES,
@@ -20,6 +21,7 @@ from tfcluster_operator.model.actions import (
     Step,
 )
 from tfcluster_operator.model.holds import Holds
+from tfcluster_operator.model.spec import CHIEF
 
 #: Closed while the cluster's Service is not ours.
 SERVICE: Final[Gate] = "Service"
@@ -78,6 +80,8 @@ class Story:
         self._steps: dict[Phase, list[Step]] = {phase: [] for phase in PHASES}
         self._closed: set[Gate] = set()
         self._told: set[Gate] = set()
+        #: The gates of lost pods that are made again: what is new waits for them, or it would take their room.
+        self._repairs: set[Gate] = set()
         #: The gates that tasks wait for; without the Service no task finds another.
         self.needed: set[Gate] = {SERVICE}
         self.findings: list[Finding] = []
@@ -87,6 +91,8 @@ class Story:
         """Plan one action, unless a refusal of a moment ago or a quarrel with another writer holds it up."""
         if isinstance(action, CreatePod) or (isinstance(action, Delete) and action.kind == "Pod"):
             self.needed.update((gate, *needs))
+        if _repairs(action) and (not self.refusal(gate) or self.lacks_quota(gate)):
+            self._repairs.add(gate)
         if (hold := self._holds.closed(gate, self._now)) is not None:
             self._closed.add(gate)
             if gate not in self._told:
@@ -120,6 +126,10 @@ class Story:
         hold = self._holds.gates.get(gate)
         return hold.finding.message if hold is not None else ""
 
+    def lacks_quota(self, gate: Gate) -> bool:
+        """Tell whether a quota closed a gate."""
+        return EXCEEDED_QUOTA in self.refusal(gate)
+
     @property
     def creates_pods(self) -> bool:
         """Whether a pod is to be created."""
@@ -129,7 +139,34 @@ class Story:
         """Give the steps that nothing holds up, in the order of the phases, as many as one pass carries out."""
         room = MOST_STEPS
         for phase in PHASES:
-            steps = tuple(step for step in self._steps[phase] if self._closed.isdisjoint(step.needs))[:room]
+            planned = self._steps[phase]
+            if phase == "create":
+                planned = sorted(map(self._after_repairs, planned), key=self._turn)
+            steps = tuple(step for step in planned if self._closed.isdisjoint(step.needs))[:room]
             room -= len(steps)
             if steps:
                 yield Group(phase, steps, careful=any(self._holds.tried(step.gate) for step in steps))
+
+    def _after_repairs(self, step: Step) -> Step:
+        """Have the pod of a new task wait for the lost pods of other jobs."""
+        others = self._repairs - {step.gate}
+        if not others or not isinstance(step.action, CreatePod) or _repairs(step.action):
+            return step
+        return replace(step, needs=(*step.needs, *others))
+
+    def _turn(self, step: Step) -> tuple[bool, int]:
+        """Give the place of a creation in the order: lost pods first, and those that the others cannot work without."""
+        action = step.action
+        if not isinstance(action, CreatePod):
+            return False, 0
+        return not (_repairs(action) and step.gate in self._repairs), _RANKS.get(action.task.job.name, len(_RANKS))
+
+
+#: What the API server says where a quota is full.
+EXCEEDED_QUOTA: Final = "exceeded quota"
+_RANKS: Final = {CHIEF: 0, "master": 0, "ps": 1}
+
+
+def _repairs(action: Action) -> bool:
+    """Tell whether an action makes the pod of a task that had one."""
+    return isinstance(action, CreatePod) and action.reason != reasons.CREATED

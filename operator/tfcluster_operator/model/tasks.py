@@ -144,7 +144,8 @@ def _plan_missing(  # noqa: PLR0917 - the seven are one case; a class for them w
         return
     gate, needs, group = pods_gate(job.name), _what_a_pod_needs(roster, job.name), _group_to_join(gang)
     # NB: where the last try was refused, another task is tried first: what is wrong with one must not stop the others.
-    first, room = story.tried(gate) % len(missing), MOST_STEPS
+    first = 0 if story.lacks_quota(gate) else story.tried(gate) % len(missing)
+    room = MOST_STEPS
     for place in (*missing[first:], *missing[:first]):
         index = place.task.index
         if history.gives_way(roster, place, story):

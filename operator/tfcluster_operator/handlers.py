@@ -31,8 +31,6 @@ _log = logging.getLogger(__name__)
 
 #: Seconds that the writes under way get to be answered, and then the parts to end.
 _FAREWELL: Final = 3.0
-#: Watches of one namespace: the TFClusters, and four kinds of children.
-_WATCHES: Final = 5
 
 
 def _access() -> connection.Access:
@@ -74,9 +72,7 @@ async def run(settings: Settings, *, timing: Timing | None = None) -> None:
     # NB: the lease has connections of its own, so that a renewal waits for nobody, and is never fenced.
     async with connection.open_session(access) as for_lease:
         standing = _standing(settings, OneShot(for_lease, access.server), timing)
-        async with connection.open_session(
-            access, under_way, fence=standing.fence, connections=_WATCHES * len(scopes)
-        ) as session:
+        async with connection.open_session(access, under_way, fence=standing.fence) as session:
             limiter = AdaptiveLimiter()
             client = Client(session, access.server, limiter, fence=standing.fence)
             engine = Engine(

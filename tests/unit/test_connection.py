@@ -93,6 +93,21 @@ def test_a_borrowed_session_leaves_the_lenders_connections_open():
     asyncio.run(run())
 
 
+def test_watches_leave_connections_to_requests():
+    """An operator of many namespaces has hundreds of watches open, and still writes."""
+
+    async def run() -> None:
+        server = SmallServer()
+        async with server, connection.open_session(connection.Access(server.url)) as session:
+            watches = await asyncio.gather(*(session.get(server.url + HANGS) for _ in range(100)))
+            async with asyncio.timeout(GUARD):
+                assert (await session.post(server.url + EVENTS, json={"a": 1})).status == 200
+            for watch in watches:
+                watch.close()
+
+    asyncio.run(run())
+
+
 def test_a_token_is_read_again_after_a_minute(tmp_path, monkeypatch):
     """Every request carries the token that the file held at most a minute ago."""
     token = tmp_path / "token"

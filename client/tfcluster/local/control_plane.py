@@ -61,7 +61,7 @@ async def run(
     await server.start()
     access = connection.Access(server=server.url, headers={"Authorization": f"Bearer {token}"})
     try:
-        async with connection.open_session(access, connections=8) as session:
+        async with connection.open_session(access) as session:
             # NB: the tasks' processes are on this machine, so there is nobody whom a NetworkPolicy could keep out.
             engine = Engine(Client(session, server.url, AdaptiveLimiter()), (), read_archive())
             watch = KopfWatch(access, session, None, engine, own_signals=own_signals)

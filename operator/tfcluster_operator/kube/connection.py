@@ -23,8 +23,6 @@ _log = logging.getLogger(__name__)
 SERVICE_ACCOUNT_TOKEN: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 
 _READ_AGAIN_AFTER: Final = 60.0
-#: More connections than this make one client slower, and each costs the server a TLS handshake.
-_CONNECTIONS: Final = 64
 _READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 #: The answers that somebody may still read.
 _ANSWERS: Final[WeakSet[aiohttp.ClientResponse]] = WeakSet()
@@ -122,7 +120,6 @@ def open_session(
     access: Access,
     *middlewares: aiohttp.ClientMiddlewareType,
     fence: Callable[[], None] | None = None,
-    connections: int = 0,
 ) -> aiohttp.ClientSession:
     """Open a session with a pool of connections of its own.
 
@@ -130,14 +127,13 @@ def open_session(
         access: where the server is and how it knows us.
         middlewares: what else sees each request, the outermost first.
         fence: raises NotLeadingError where nothing may be written any more; asked directly before a write is sent.
-        connections: how many stay open for watches, beside those for requests.
 
     Returns:
         The session; it must be closed.
     """
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(
-            limit=_CONNECTIONS + connections,
+            limit=0,  # each watch keeps one for ever; how many requests there are at once is the limiter's to say
             ssl=access.context or True,
             keepalive_timeout=90,
             socket_factory=_probed_socket,

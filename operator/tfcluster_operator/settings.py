@@ -69,7 +69,7 @@ def parse_arguments(arguments: Sequence[str]) -> Settings:
         description="Materialise TFClusters: pods, a headless Service and the views that tell each task of the others.",
     )
     parser.add_argument("--version", action="version", version=f"tfcluster-operator {__version__}")
-    scope = parser.add_mutually_exclusive_group(required="TFCLUSTER_NAMESPACES" not in os.environ)
+    scope = parser.add_mutually_exclusive_group(required=True)
     scope.add_argument("--namespace", action="append", default=[], help="work in this namespace; may be repeated")
     scope.add_argument("--all-namespaces", action="store_true", help="work in every namespace")
     parser.add_argument(
@@ -111,9 +111,8 @@ def parse_arguments(arguments: Sequence[str]) -> Settings:
     lease_namespace = options.lease_namespace or _own_namespace()
     if options.leader_election and not lease_namespace:
         parser.error("--leader-election needs --lease-namespace outside of a pod")
-    named = options.namespace or os.environ.get("TFCLUSTER_NAMESPACES", "").split()
     return Settings(
-        namespaces=() if options.all_namespaces else tuple(named),
+        namespaces=tuple(options.namespace),
         health_port=options.health_port,
         log_level=options.log_level,
         metrics_port=options.metrics_port,

@@ -221,11 +221,11 @@ def test_view_that_reaches_nobody_grows_old(world, kubelet, observed, fault_prox
     before = observed.scrape()
     with fault_proxy.fault(Fault("refuse", resource="pods", method="PATCH", status=403)) as fault:
         world.scale("untold", replicas=3)
-        world.await_condition("untold", "Ready", status="False", reason="Refused")
+        world.await_condition("untold", "UpToDate", status="False", reason="Refused")
         old = observed.until(
             lambda now: now.value("tfcluster_undelivered_view_oldest_seconds") >= 1, "the view grows old"
         )
-        assert old.not_zero("tfcluster_clusters_not_ready") == {("Refused",): 1}
+        assert old.not_zero("tfcluster_clusters_not_ready") == {("TasksNotReady",): 1}
         assert conditions_of(old, "MembershipPublished") == {"True": 0, "False": 1, "Unknown": 0}
     now = observed.until(
         lambda now: now.since(before, "tfcluster_view_delivery_seconds_count") == {(): 1}, "the view is delivered"

@@ -31,6 +31,7 @@ def pod(name="demo-worker-0", *, uid="uid-1", owner=CLUSTER_UID, annotations=Non
         annotations=annotations or {},
         terminating=leaving > 0,
         grace=grace if leaving else 0.0,
+        asked_to_go_at=leaving,
     )
     running = {
         "phase": "Running",
@@ -112,8 +113,20 @@ def test_end_after_the_deletion_was_not_first():
     leaving = pod(leaving=1.0, noted=Noted()).seen(None, 10.0)
 
     assert ended(1, leaving=1.0, noted=Noted()).seen(leaving, 20.0).noted == Noted(
-        since=10.0, ended_at=20.0, leaving_since=10.0
+        since=10.0, ended_at=20.0, leaving_since=1.0
     )
+
+
+@pytest.mark.parametrize(
+    ("asked", "known", "since"),
+    [(NOW - 60, False, NOW - 60), (NOW - 60, True, NOW), (NOW + 60, False, NOW), (NOW - 200_000, False, NOW)],
+    ids=["of another operator's time", "seen before", "in the future", "too long ago"],
+)
+def test_time_since_a_deletion_outlives_an_operator(asked, known, since):
+    """What is first seen to leave was asked to by the API server's clock, if that can be; else our own counts."""
+    before = pod(noted=Noted()).seen(None, NOW - 100) if known else None
+
+    assert pod(leaving=asked, noted=Noted()).seen(before, NOW).noted.leaving_since == since
 
 
 def test_end_and_deletion_that_are_first_seen_together_prove_nothing():

@@ -12,8 +12,7 @@ from tfcluster_operator.settings import parse_arguments
 @pytest.fixture(autouse=True)
 def outside_of_a_pod(monkeypatch, tmp_path):
     """No variable and no file says where the process runs."""
-    for name in ("POD_NAMESPACE", "TFCLUSTER_NAMESPACES"):
-        monkeypatch.delenv(name, raising=False)
+    monkeypatch.delenv("POD_NAMESPACE", raising=False)
     monkeypatch.setattr(settings, "_NAMESPACE_FILE", tmp_path / "namespace")
 
 

@@ -312,3 +312,14 @@ def test_what_vanished_of_a_cluster_that_is_gone_is_not_kept():
     pods.remove(child(2))
 
     assert pods.vanished == {}
+
+
+def test_names_that_others_hold_are_forgotten_with_the_cluster_that_needed_them():
+    """An operator that runs for months keeps nothing of clusters that are gone; those of others stay."""
+    stores = Stores(lambda *_: None)
+    for name in ("demo", "demo-worker-0", "tfcluster-demo.0", "demon"):
+        stores.note_unlabelled("Pod", child(1, name=name, label=""))
+
+    stores.forget_unlabelled_of(("ns", "demo"))
+
+    assert [name for _, (_, name) in stores.unlabelled] == ["demon"]

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
 from simulation import dialect
 from simulation.dialect import CLUSTER, NAMESPACE, OPERATOR
 from simulation.plans import Plan
@@ -16,7 +17,7 @@ from unit.http_world import HttpWorld
 from unit.in_memory import NOW, InMemoryWorld, make_body, make_cluster
 from unit.virtual_time import run_in_virtual_time
 
-from memory_kubernetes import Admission
+from memory_kubernetes import Admission, Answer
 from tfcluster_operator.engine.reconcile import Reconciler
 from tfcluster_operator.kube.client import Client
 from tfcluster_operator.kube.clock import Clock
@@ -218,3 +219,29 @@ def test_evidence_waits_for_no_other_cluster():
 
     settled.pod_ends("demo-worker-0", "Failed")
     assert run_in_virtual_time(pass_over(settled, body()))[0] == ("PATCH tfclusters demo status", True)
+
+
+@pytest.mark.parametrize(("method", "kind"), [("GET", "pods"), ("POST", "pods"), ("PATCH", "tfclusters")])
+def test_page_of_a_proxy_is_an_outage(method, kind):
+    """What answers with HTML is not the API server: it is asked again, and the operator does not end."""
+
+    async def story(world: World) -> None:
+        world.declare({"jobs": {"worker": job(1)}})
+        assert await world.await_quiet(ready, _SOON)
+        real, starts = world.faults.before, world.operator.starts
+
+        async def before(request: Any) -> Any:
+            if request.method == method and kind in request.path:
+                return Answer(status=200, body=b"<html>Maintenance</html>", headers={"Content-Type": "text/html"})
+            return await real(request)
+
+        world.faults.before = before
+        world.operator.lose_connections()
+        world.edit({"jobs": {"worker": {"replicas": 2}}})
+        await asyncio.sleep(60.0)
+        world.faults.before = real
+
+        assert await world.await_quiet(lambda world: ready(world) and len(world.pods()) == 2, 120.0)
+        assert (world.operator.starts, world.operator.deaths) == (starts, [])
+
+    live(story)

@@ -172,6 +172,7 @@ class Reconciler:
         body = self._parents.get(key)
         if body is None or not is_ours(body):
             self._memories.pop(key, None)
+            self._stores.forget_unlabelled_of(key)
             return None
         memory = self._memories.setdefault(key, _Memory(body["metadata"]["uid"]))
         memory.version = body["metadata"]["resourceVersion"]

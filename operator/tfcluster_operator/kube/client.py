@@ -113,7 +113,8 @@ class Client:
                     ) as response:
                         answer = await response.read()
                         status, retry_after = response.status, response.headers.get("Retry-After", "")
-            except (aiohttp.ClientError, TimeoutError) as error:
+                errors.check_answer(status, answer)
+            except (aiohttp.ClientError, TimeoutError, errors.UnreachableError) as error:
                 trouble: errors.KubeError = errors.UnreachableError(f"{method} {path}: {type(error).__name__}: {error}")
                 retry_after = ""
             else:

@@ -75,6 +75,16 @@ class ServerError(ApiError):
     """The server failed at a request, or had no room for it; what it says may be another program's words."""
 
 
+def check_answer(status: int, answer: bytes) -> None:
+    """Make sure that a successful answer is the API server's own, and not the page of a proxy on the way.
+
+    Raises:
+        UnreachableError: it is no JSON object.
+    """
+    if status < 400 and not answer.startswith(b"{"):
+        raise UnreachableError(f"the answer is not JSON: {answer[:100].decode(errors='replace')}")
+
+
 class _Status(msgspec.Struct):
     reason: str = ""
     message: str = ""

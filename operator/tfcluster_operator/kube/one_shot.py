@@ -74,4 +74,5 @@ class OneShot:
             raise errors.UnreachableError(f"{type(error).__name__}: {error}") from error
         if response.status >= 400:
             raise errors.from_response(response.status, answer)
+        errors.check_answer(response.status, answer)
         return answer

@@ -281,6 +281,14 @@ class Stores:
         if self.unlabelled.pop((kind, name), None) is not None:
             self.of[kind].changes += 1
 
+    def forget_unlabelled_of(self, cluster: Name) -> None:
+        """Note no more what holds the names of a cluster that is gone; who needs one of them meets it again."""
+        namespace, name = cluster
+        first_words = f"{name}-", naming.claim_name(name, 0).removesuffix("0")
+        for kind, (place, held) in list(self.unlabelled):
+            if place == namespace and (held == name or held.startswith(first_words)):
+                self.forget_unlabelled(kind, (place, held))
+
     @contextmanager
     def counted_as_gone(self, copy: Name) -> Iterator[None]:
         """Let no cluster count on a copy of the resolver while its deletion is under way."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from sys import intern
 from typing import Any, Final, Generic, TypeVar
@@ -140,6 +141,9 @@ def _meta(wire: Metadata) -> Meta:
         annotations={intern(k): intern(v) for k, v in (wire.annotations or {}).items() if k.startswith(_OUR_OWN)},
         terminating=wire.deletion_timestamp is not None,
         grace=float(wire.deletion_grace_period_seconds),
+        asked_to_go_at=0.0
+        if wire.deletion_timestamp is None
+        else datetime.fromisoformat(wire.deletion_timestamp).timestamp() - wire.deletion_grace_period_seconds,
         finalizers=tuple(wire.finalizers or ()),
     )
 

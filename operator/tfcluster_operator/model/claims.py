@@ -24,7 +24,9 @@ from tfcluster_operator.model.story import Story, object_gate, placement_gate
 #: How soon (seconds) a queue is looked for again that the API server does not serve.
 _LOOK_FOR_QUEUES_AGAIN: Final = 20.0
 #: How soon (seconds) Kueue judges what a claim asks for, where nobody is before it.
-_JUDGED_WITHIN: Final = 5.0
+_JUDGED_WITHIN: Final = 5
+#: The longest time (seconds) between two reminders.
+_LONGEST_PAUSE: Final = 300
 #: Why Kueue takes quota away so that the Workload should be queued again at once, by its own controllers.
 _QUEUED_AGAIN_AT_ONCE: Final = frozenset({"Preempted", "NodeFailures"})
 #: How long a condition's message may be (Kubernetes, metav1.Condition).
@@ -181,18 +183,25 @@ def _remind(claim: Claim, now: float, story: Story) -> None:
 
     NB: who changes one in the very moment in which Kueue looks at it is not heard until the next change of anything.
     """
-    asked_at = claim.workload.meta.annotations.get(naming.ANNOTATION_ASKED_AT, "")
-    waited = now - (int(asked_at) if asked_at.isascii() and asked_at.isdecimal() else 0)
-    if 0 <= waited < _JUDGED_WITHIN:
-        story.wake_after.append(_JUDGED_WITHIN - waited)
+    asked_at, _, pause_told = claim.workload.meta.annotations.get(naming.ANNOTATION_ASKED_AT, "").partition("/")
+    waited, pause = now - _number(asked_at, 0), _number(pause_told, _JUDGED_WITHIN)
+    if 0 <= waited < pause:
+        story.wake_after.append(pause - waited)
     else:
-        _patch(claim, _dated({}, now), story)
+        # NB: Kueue may be down for hours.
+        _patch(claim, _dated({}, now, pause=min(2 * pause, _LONGEST_PAUSE)), story)
 
 
-def _dated(change: Mapping[str, Any], now: float) -> dict[str, Any]:
+def _dated(change: Mapping[str, Any], now: float, *, pause: int = 0) -> dict[str, Any]:
+    """Note when a claim was written to, and how many seconds it is left alone after a reminder."""
     about: Mapping[str, Any] = change.get("metadata") or {}
-    annotations = {**(about.get("annotations") or {}), naming.ANNOTATION_ASKED_AT: str(int(now))}
+    noted = f"{int(now)}/{pause}" if pause else str(int(now))
+    annotations = {**(about.get("annotations") or {}), naming.ANNOTATION_ASKED_AT: noted}
     return {**change, "metadata": {**about, "annotations": annotations}}
+
+
+def _number(text: str, otherwise: int) -> int:
+    return int(text) if text.isascii() and text.isdecimal() else otherwise
 
 
 def _grow_or_shrink(roster: Roster, now: float, story: Story) -> None:

@@ -15,6 +15,8 @@ from tfcluster_operator.model import naming
 
 #: An annotation that anyone can write is believed to be a number only below this many digits.
 _LONGEST_NUMBER: Final = 12
+#: The API server's clock is believed no further back (seconds) than this.
+_BELIEVED: Final = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +24,9 @@ class Meta:
     """The identity of an object: whose it is, which incarnation, and whether it is on its way out.
 
     ``owner_uid`` is the UID of its controller, ``owner_name`` that controller's name if it is a TFCluster; "" if not.
-    ``grace`` is how many seconds its containers get to end, 0 while nobody asked for its deletion.  ``finalizers`` keep
-    an object whose deletion was asked for until somebody takes them away.
+    ``grace`` is how many seconds its containers get to end, 0 while nobody asked for its deletion; ``asked_to_go_at``
+    is when somebody did, by the API server's clock, in seconds since the epoch.  ``finalizers`` keep an object whose
+    deletion was asked for until somebody takes them away.
     """
 
     name: str
@@ -36,6 +39,7 @@ class Meta:
     annotations: Mapping[str, str]
     terminating: bool
     grace: float = 0.0
+    asked_to_go_at: float = 0.0
     finalizers: tuple[str, ...] = ()
 
 
@@ -269,11 +273,16 @@ class ObservedPod:
         noted = Noted(
             since=known.since or now,
             ended_at=(known.ended_at or now) if self.ended else 0.0,
-            leaving_since=(known.leaving_since or now) if self.meta.terminating else 0.0,
+            leaving_since=(known.leaving_since or self._asked_to_go(before, now)) if self.meta.terminating else 0.0,
             ended_first=ended_first or (self.ended and not self.meta.terminating),
             leaving_generation=leaving,
         )
         return self if noted == self.noted else replace(self, noted=noted)
+
+    def _asked_to_go(self, before: ObservedPod | None, now: float) -> float:
+        """Tell since when a pod that is seen to leave for the first time leaves; another operator may have seen it."""
+        asked = self.meta.asked_to_go_at
+        return asked if before is None and now - _BELIEVED < asked < now else now
 
     @property
     def told(self) -> str:

@@ -323,3 +323,20 @@ def test_names_that_others_hold_are_forgotten_with_the_cluster_that_needed_them(
     stores.forget_unlabelled_of(("ns", "demo"))
 
     assert [name for _, (_, name) in stores.unlabelled] == ["demon"]
+
+
+def test_labels_of_somebody_elses_policy_wake_nobody():
+    """Every cluster of a namespace depends on what it says, and on nothing else of it."""
+    told: list[Any] = []
+    store = ChildStore(lambda *of: told.append(of), lambda: 0.0)
+
+    def policy(version: int, app: str, **labels: str) -> Child:
+        metadata = {"name": "mine", "namespace": "ns", "uid": "u", "resourceVersion": str(version), "labels": labels}
+        body = {"metadata": metadata, "spec": {"podSelector": {"matchLabels": {"app": app}}}}
+        return wire.NETWORK_POLICIES.read(msgspec.json.encode(body))
+
+    for version, (one, expected) in enumerate(
+        [(policy(1, "web"), 1), (policy(2, "web", team="a"), 1), (policy(3, "db", team="a"), 2)]
+    ):
+        store.put(one)
+        assert len(told) == expected, version

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from sys import intern
@@ -179,8 +179,10 @@ def _archive_in(wire: ConfigMap) -> str:
 
 
 def _network_policy(wire: NetworkPolicy) -> Child:
+    meta = _meta(wire.metadata)
     return ObservedNetworkPolicy(
-        meta=_meta(wire.metadata),
+        # NB: every cluster of the namespace would be looked at for a label on somebody's policy.
+        meta=meta if naming.LABEL_CLUSTER in meta.labels else replace(meta, labels={}),
         digest=isolation.digest_of(wire.spec),
         pod_selector=wire.spec.get("podSelector") or {},
         ingress="Ingress" in wire.spec.get("policyTypes", ("Ingress",)),

@@ -126,6 +126,12 @@ def test_what_the_template_turns_on_stays_on(field):
     assert True is pod({"spec": {field: True, "containers": []}})["spec"][field]
 
 
+@pytest.mark.parametrize("field", ["serviceAccountName", "serviceAccount"])
+def test_named_account_gets_its_token_as_in_any_pod(field):
+    """Whether it is mounted is for Kubernetes, the account and the template to say."""
+    assert "automountServiceAccountToken" not in pod({"spec": {field: "robot", "containers": []}})["spec"]
+
+
 def test_our_names_win_over_the_templates():
     """A task's place is not the template's to choose: hostname, subdomain, labels and annotations are ours."""
     built = pod(

@@ -44,7 +44,8 @@ def build_pod(
 
     Returns:
         The pod.  What the template says stays as it is; our names, labels and environment come last and win.  A task
-        needs no API token and no Service environment, so both are off unless the template asks for them.
+        needs no API token and no Service environment, so both are off unless the template asks for them, or, for the
+        token, names a ServiceAccount.
     """
     template = task.job.template
     about: Mapping[str, Any] = template.get("metadata") or {}
@@ -86,7 +87,8 @@ def build_pod(
             },
         ),
         "spec": {
-            "automountServiceAccountToken": False,
+            # Who names a ServiceAccount wants its token.
+            **({} if _account_of(spec) else {"automountServiceAccountToken": False}),
             "enableServiceLinks": False,
             **spec,
             # The operator restarts, so that the delays and the counts are its own.
@@ -99,6 +101,11 @@ def build_pod(
             **_containers(cluster, task, inject=resolver is not None, tf_config=tf_config),
         },
     }
+
+
+def _account_of(spec: Mapping[str, Any]) -> str:
+    """Name the ServiceAccount that a template asks for; the second field is the older one."""
+    return spec.get("serviceAccountName") or spec.get("serviceAccount") or ""
 
 
 def _placed(spec: Mapping[str, Any], place: Placement) -> Mapping[str, Any]:

@@ -10,6 +10,14 @@ from simulation.plans import Line, Plan, Step, Write
 #: Grouped by the parts of the operator.
 MUTANTS: Final = (
     Mutant(
+        name="a job forgets that it has begun",
+        file="model/policies/start_order.py",
+        old="if record.begun or record.started or record.failing:",
+        new="if record.started or record.failing:",
+        why="Workers whose pods were drained wait for a ps that is down, though they had started.",
+        plan=Plan("start after"),
+    ),
+    Mutant(
         name="who leaves is told to nobody",
         file="model/views.py",
         old="leaving=self._leaving,",

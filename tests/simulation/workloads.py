@@ -88,6 +88,13 @@ def _exit(code: int, *pods: str) -> Act:
     return act
 
 
+def _drain_while_ps_is_down(world: World) -> None:
+    world.nodes.never_ready.add(f"{CLUSTER}-ps-0-r2")
+    world.nodes.exit(f"{CLUSTER}-ps-0-r1", 1)
+    for index in range(2):
+        world.remove("pods", f"{CLUSTER}-worker-{index}")
+
+
 def _delete(resource: str, *names: str) -> Act:
     def act(world: World) -> None:
         for name in names:
@@ -487,6 +494,11 @@ def _workloads() -> tuple[Workload, ...]:
             (
                 Step("create", _declare({"ps": job(1), "worker": job(2, startAfter=["ps"])}), ready),
                 Step("ps fails", _exit(1, "ps-0"), restarts(1)),
+                Step(
+                    "drained while ps is down",
+                    _drain_while_ps_is_down,
+                    both(says("Ready", "False"), pods_are_only("ps-0-r1", "ps-0-r2", "worker-0", "worker-1")),
+                ),
             ),
         ),
         Workload(

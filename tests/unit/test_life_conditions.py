@@ -125,9 +125,6 @@ def test_what_waits_is_told_unless_all_that_gate_are_ready(reason):
     assert told(said(cluster, world, findings=findings)["Ready"]) == ("True", "AllTasksReady")
     world.pod_runs("demo-chief-0", conditions=[])
     assert told(said(cluster, world, findings=findings)["Ready"]) == ("False", reason)
-    refused = [Finding(reasons.REFUSED, "quota")]
-    world.pod_runs("demo-chief-0")
-    assert told(said(cluster, world, findings=refused)["Ready"]) == ("False", "Refused")
 
 
 def test_evaluator_gates_nothing():

@@ -62,7 +62,7 @@ def test_a_pod_that_cannot_be_played_says_why(start: Start, tmp_path: Path) -> N
     run = start(spec)
 
     assert run.end() == 1
-    assert "chief-0 ended: CannotBePlayed: [Errno 20] Not a directory" in run.err
+    assert "chief-0 ended with exit code 128: [Errno 20] Not a directory" in run.err
 
 
 def test_a_report_that_cannot_be_written_is_refused_before_anything_runs(start: Start, tmp_path: Path) -> None:

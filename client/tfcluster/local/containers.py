@@ -76,6 +76,11 @@ class Container:
         """Say what it waits for."""
         self._become({"waiting": {"reason": reason, **({"message": message} if message else {})}})
 
+    def cannot_start(self, why: str) -> None:
+        """End it, if it has not run, as the kubelet does where the container runtime cannot start a container."""
+        if self._process is None:
+            self._end(128, "StartError", why)
+
     async def run(self, prepared: Prepared) -> int:
         """Run its program to its end.
 

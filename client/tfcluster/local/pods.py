@@ -12,7 +12,6 @@ from memory_kubernetes import MemoryKubernetes, Refusal
 from tfcluster.local.addresses import HOST, NoPortError
 from tfcluster.local.container_log import ContainerLog
 from tfcluster.local.containers import Container, Kind
-from tfcluster.local.story import UNPLAYABLE
 from tfcluster.local.surroundings import Surroundings
 from tfcluster.local.volumes import NotYetError
 from tfcluster_operator.model import naming
@@ -131,7 +130,8 @@ class PodPlayer:
                 await asyncio.gather(*(self._run(one) for one in self._main))
         except Exception as error:  # noqa: BLE001 - whatever it is, the pod must not stay without an end
             _log.exception("pod %s/%s cannot be played", *self.name)
-            self._reason, self._message = UNPLAYABLE, str(error)
+            for container in self._main:
+                container.cannot_start(str(error))
             self._kill_all()
         finally:
             if timer is not None:

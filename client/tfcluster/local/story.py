@@ -13,11 +13,10 @@ import click
 
 from memory_kubernetes import Change
 from tfcluster_operator.model import ledger, naming, reasons
+from tfcluster_operator.model.policies.ending import LAST_SIGNALLED, SIGNALLED
 
 Object = Mapping[str, Any]
 
-#: The reason of a pod that this machine cannot play; its message says why.
-UNPLAYABLE: Final = "CannotBePlayed"
 #: The colours of prefixes, in turn.
 _COLOURS: Final = ("cyan", "yellow", "green", "magenta", "blue", "bright_cyan", "bright_yellow", "bright_green")
 #: Events of which lines of ours tell, or that say what nobody on one machine wants to know.
@@ -180,7 +179,7 @@ def how_it_ended(pod: Object) -> str:
     """Say how a failed pod ended: the first of its containers that failed, its exit code and last line."""
     status = pod["status"]
     if status.get("reason"):
-        return f"ended: {status['reason']}" + (f": {status['message']}" if status["reason"] == UNPLAYABLE else "")
+        return f"ended: {status['reason']}"
     for one in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
         ended = one["state"].get("terminated") or {}
         if ended.get("exitCode"):
@@ -190,7 +189,7 @@ def how_it_ended(pod: Object) -> str:
 
 def _how(ended: Object) -> str:
     code: int = ended["exitCode"]
-    if code > 128:  # what it said last has nothing to do with it
-        return f"was killed by signal {code - 128}"
+    if SIGNALLED < code <= LAST_SIGNALLED:  # what it said last has nothing to do with it
+        return f"was killed by signal {code - SIGNALLED}"
     lines = (ended.get("message") or "").strip().splitlines()
     return f"ended with exit code {code}" + (f": {lines[-1].strip()[:200]}" if lines else "")

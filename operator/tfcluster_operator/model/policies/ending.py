@@ -9,7 +9,7 @@ from tfcluster_operator.model.observed import Exit, ObservedPod
 
 #: Above this an exit code tells the signal that killed the program, as shells and container runtimes have it.
 SIGNALLED: Final = 128
-_LAST_SIGNAL: Final = 64
+LAST_SIGNALLED: Final = SIGNALLED + 64
 
 
 #: What Kubernetes says of a pod that ran longer than its template's activeDeadlineSeconds.
@@ -55,7 +55,7 @@ def name_of(end: Exit | None, pod_reason: str = "") -> str:
         return pod_reason or "Failed"
     if end.reason == "OOMKilled":
         return end.reason
-    if SIGNALLED < end.code <= SIGNALLED + _LAST_SIGNAL:
+    if SIGNALLED < end.code <= LAST_SIGNALLED:
         return "KilledBySignal"
     return end.reason if end.reason not in {"", "Completed"} else "Error"
 

@@ -49,7 +49,7 @@ def change_leaders(
     eventually(world.uids, lambda now: now.get("c-worker-2") != old["c-worker-2"], what="the rollout has begun")
     end_the_leader(first.partition("_")[0])
     ended = time.monotonic()
-    eventually(release.leader, lambda who: who not in {"", first}, what="another operator leads", within=60)
+    eventually(release.leader, lambda who: who not in {"", first}, what="another operator leads")
     away = time.monotonic() - ended
     world.await_condition("c", "UpToDate", status="True")
     eventually(

@@ -57,7 +57,6 @@ def test_hpa_example_scales_the_workers(world: LiveWorld):
         lambda: world.cluster("digits-scaled")["spec"]["jobs"]["worker"]["replicas"],
         lambda replicas: replicas == 2,
         what="the autoscaler asks for two workers",
-        within=120,
     )
     able = {
         c["type"]: (c["status"], c["reason"])

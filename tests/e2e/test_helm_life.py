@@ -140,7 +140,7 @@ def test_life_of_a_release(alone, upgrade, helm, kubectl, world, objects):  # no
 
     definition = objects.get(CRDS, "", CRD)["metadata"]["uid"]
     helm("uninstall", RELEASE, "--wait")
-    eventually(alone.pods, lambda pods: not pods, what="the operator is gone", within=120)
+    eventually(alone.pods, lambda pods: not pods, what="the operator is gone")
     assert objects.get(CRDS, "", CRD)["metadata"]["uid"] == definition
     assert world.cluster("c")["metadata"].get("deletionTimestamp") is None
     assert tasks(world) == before

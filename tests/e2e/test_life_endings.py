@@ -20,7 +20,7 @@ def await_pods_left(world: LiveWorld, *names: str) -> None:
 
 def await_end(world: LiveWorld, kind: str, kubectl: Any) -> Object:
     """Return the condition that ended a cluster, once ``kubectl wait`` has seen it."""
-    waited = kubectl("-n", world.namespace, "wait", "tfc/c", f"--for=condition={kind}", "--timeout=90s")
+    waited = kubectl("-n", world.namespace, "wait", "tfc/c", f"--for=condition={kind}", "--timeout=120s")
     assert waited.returncode == 0, waited.stderr
     return world.condition("c", kind)
 

@@ -83,7 +83,7 @@ def test_rolling_update_goes_one_by_one_and_stops_at_a_broken_one(world, kubectl
 
     since = world.pods_version()
     world.edit("c", workers(pod_template(world.image, env=[{"name": "EDITED", "value": "yes"}])))
-    waited = kubectl("-n", world.namespace, "wait", "tfc/c", "--for=condition=UpToDate", "--timeout=90s")
+    waited = kubectl("-n", world.namespace, "wait", "tfc/c", "--for=condition=UpToDate", "--timeout=120s")
     assert waited.returncode == 0, waited.stderr
     world.await_ready("c")
 

@@ -73,7 +73,7 @@ def test_resumed_training_goes_on_from_its_checkpoint(training, kubectl):
     service = training.services()["digits"]["metadata"]["uid"]
 
     suspend(training, kubectl, wanted=True)
-    waited = kubectl("-n", training.namespace, "wait", "tfc/digits", "--for=condition=Suspended", "--timeout=60s")
+    waited = kubectl("-n", training.namespace, "wait", "tfc/digits", "--for=condition=Suspended", "--timeout=120s")
     assert waited.returncode == 0, waited.stderr
     eventually(training.pods, lambda pods: not pods, what="no pod is left")
     resting = training.await_status("digits", lambda s: "startTime" not in s, what="the start time is forgotten")

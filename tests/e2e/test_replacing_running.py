@@ -93,7 +93,7 @@ def test_drained_pod_waits_for_a_node_and_comes_back(schedulable, kubectl):
         schedulable.objects.patch(NODES, "", other, {"spec": {"unschedulable": True}})
     selector = "tfcluster.dev/cluster=c,tfcluster.dev/job=worker,tfcluster.dev/task-index=1"
 
-    drained = kubectl("drain", node, f"--pod-selector={selector}", "--timeout=60s")
+    drained = kubectl("drain", node, f"--pod-selector={selector}", "--timeout=120s")
     assert drained.returncode == 0, drained.stderr
     schedulable.await_status(
         "c",

@@ -146,7 +146,7 @@ def test_every_example_is_admitted_under_pod_security_restricted(kubectl: Callab
 
     assert len(EXAMPLES) == 11
     # An autoscaler may add to them.
-    eventually(lambda: world.pods().keys(), lambda names: names >= expected, what="every task has its pod", within=60)
+    eventually(lambda: world.pods().keys(), lambda names: names >= expected, what="every task has its pod")
 
 
 def tasks(manifest: Object) -> Iterator[str]:

@@ -277,7 +277,7 @@ def test_deleted_cluster_is_missing_at_the_next_call(world, ask):
     resolver = ask()
     world.remove("c")
     eventually(lambda: world.get(TFCLUSTERS, "c"), lambda found: found is None, what="the TFCluster is gone")
-    eventually(world.config_maps, lambda found: not found, what="its views are collected", within=90)
+    eventually(world.config_maps, lambda found: not found, what="its views are collected")
 
     with pytest.raises(NoSuchClusterError):
         resolver.cluster_spec()

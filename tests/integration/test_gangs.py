@@ -115,7 +115,7 @@ def test_gang_waits_until_the_server_has_pod_groups(home, server, request):
     assert home.pods_of("early") == {}
 
     request.getfixturevalue("with_gangs")
-    eventually(lambda: home.condition("early", "Ready")["status"], lambda s: s == "True", what="it runs", within=120)
+    eventually(lambda: home.condition("early", "Ready")["status"], lambda s: s == "True", what="it runs")
     assert groups(home) == {"early.0": 3}
 
 
@@ -318,7 +318,7 @@ def test_deleted_cluster_leaves_no_group(gangs):
     gangs.await_condition("c", "Ready", status="False", reason="WaitingForGang")
     gangs.remove("c")
 
-    eventually(lambda: groups(gangs), lambda found: not found, what="the PodGroup is gone", within=60)
+    eventually(lambda: groups(gangs), lambda found: not found, what="the PodGroup is gone")
 
 
 @pytest.mark.parametrize(

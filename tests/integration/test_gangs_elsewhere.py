@@ -211,7 +211,7 @@ def await_members(world: World, form: Form, cluster: str, wanted: dict[str, str]
         alive = {n: p for n, p in world.pods_of(cluster).items() if "deletionTimestamp" not in p["metadata"]}
         return {name: form.group_of(pod) for name, pod in alive.items()}
 
-    eventually(found, lambda members: members == wanted, what=f"the pods' groups are {wanted}", within=120)
+    eventually(found, lambda members: members == wanted, what=f"the pods' groups are {wanted}")
     return world.pods_of(cluster)
 
 

@@ -302,7 +302,6 @@ def test_edit_moves_the_tasks_by_the_rollout_strategy(home):
         lambda: {name: home.uid(name) for name in home.pods_of("c")},
         lambda now: now.keys() == before.keys() and not set(now.values()) & set(before.values()),
         what="each task has another pod",
-        within=120,
     )
     await_ready(home, "c")
     the_only(places(home, "c"), count=6)

@@ -76,9 +76,9 @@ def test_success_is_exactly_by_policy(world, kubelet):
 def test_success_can_be_waited_for(world, kubelet, kubectl):
     """``kubectl wait`` for Ready and for Succeeded returns when they come true."""
     launch_running(world, kubelet, "c", {"worker": {}})
-    ready = kubectl("wait", "tfc/c", "-n", world.namespace, "--for=condition=Ready", "--timeout=30s")
+    ready = kubectl("wait", "tfc/c", "-n", world.namespace, "--for=condition=Ready", "--timeout=120s")
     kubelet.succeed("c-worker-0")
-    done = kubectl("wait", "tfc/c", "-n", world.namespace, "--for=condition=Succeeded", "--timeout=30s")
+    done = kubectl("wait", "tfc/c", "-n", world.namespace, "--for=condition=Succeeded", "--timeout=120s")
 
     assert (ready.returncode, done.returncode) == (0, 0), ready.stderr + done.stderr
 

@@ -199,7 +199,6 @@ def test_upgrade_of_the_operator_first(stage):
         lambda: stage.world.condition("c", "Ready"),
         lambda ready: ready.get("reason") != "OutdatedDefinition",
         what="it notices that the definition is up to date",
-        within=90,
     )
     stage.world.await_pods_of("late", task_names("late", worker=1))
     stage.kubelet.run("late-worker-0")

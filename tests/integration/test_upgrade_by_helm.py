@@ -142,7 +142,7 @@ def stage(tmp_path: Path, helm: Path) -> Iterator[Stage]:
         )
         kubeconfig.write_text(json.dumps(as_service_account(objects, plane.kubeconfig)))
         plane.restart_apiserver()  # admission looks for new kinds of owners every 30 s, and at the start
-        eventually(lambda: knows_the_kind(objects), what="admission knows the kind of the owners", within=90)
+        eventually(lambda: knows_the_kind(objects), what="admission knows the kind of the owners")
         stage.start(older)
         try:
             yield stage

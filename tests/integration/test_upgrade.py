@@ -184,7 +184,7 @@ def test_upgrade_of_the_operator_first(stage):
     position = stage.audit.await_quiet(OPERATOR_USER, namespace=NAMESPACE)
 
     stage.newer.start()
-    told = stage.world.await_condition("c", "Ready", status="False", reason="OutdatedDefinition")
+    told = stage.world.await_condition("c", "UpToDate", status="False", reason="OutdatedDefinition")
     assert "apply the CRD" in told["message"]
     stage.kubelet.fail("c-chief-0", exit_code=3)
     for _ in range(3):

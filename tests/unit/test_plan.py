@@ -8,7 +8,7 @@ import pytest
 from unit.in_memory import CLUSTER_UID, NOW, TEMPLATE, InMemoryWorld, groups_of, make_cluster, settled
 
 from tfcluster_operator.model import naming, reasons, story, tasks
-from tfcluster_operator.model.actions import Action, CreateConfigMap, Delete, Finding, Patch
+from tfcluster_operator.model.actions import Action, CreateConfigMap, Delete, Finding, Patch, Plan
 from tfcluster_operator.model.ledger import Failing
 from tfcluster_operator.model.spec import TFCluster
 
@@ -43,6 +43,21 @@ def owned_by(uid: str, name: str, kind: str = naming.KIND) -> dict[str, Any]:
 
 
 # --- from nothing
+
+
+def test_plan_knows_what_tasks_wait_for():
+    """The views of a pod that is to come hold it up; a budget does not, nor the views of pods that run."""
+    cluster = make_cluster({"worker": {"replicas": 2, "disruptionBudget": {"minAvailable": 1}}})
+    new, running = InMemoryWorld().plan(cluster), settled(cluster).plan(cluster)
+
+    def holds_up(planned: Plan, gate: str) -> bool:
+        return planned.holds_up_tasks(Finding(reasons.REFUSED, "no", gate))
+
+    assert holds_up(new, story.views_gate("worker"))
+    assert holds_up(new, "")
+    assert not holds_up(new, story.object_gate("PodDisruptionBudget", "demo-worker"))
+    assert holds_up(running, story.SERVICE)
+    assert not holds_up(running, story.views_gate("worker"))
 
 
 def test_a_new_cluster_gets_foundations_first_and_then_pods():

@@ -239,6 +239,13 @@ def test_many_findings_of_one_reason_are_cut_short():
     assert condition(report(cluster, settled(cluster), *found), "UpToDate")[2] == "no 0; no 1; no 2; and 2 more"
 
 
+def test_long_words_of_others_are_cut():
+    """What a webhook says may be longer than a condition's message may be."""
+    status = report(make_cluster({"worker": 1}), InMemoryWorld(), Finding(reasons.REFUSED, "no " * 20_000))
+
+    assert len(condition(status, "Ready")[2]) < 2_000
+
+
 def test_a_suspended_cluster_is_not_ready_and_says_why():
     """Suspended is true, Ready false by the user's wish, and nothing is unpublished."""
     cluster = make_cluster({"worker": 2}, suspend=True)

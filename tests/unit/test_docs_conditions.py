@@ -113,6 +113,7 @@ def _found() -> Iterator[Mapping[str, Any]]:
         reasons.WAITING_FOR_PREDECESSOR,
         reasons.WAITING_FOR_JOB,
         reasons.WAITING_FOR_GANG,
+        reasons.WAITING_FOR_QUOTA,
         reasons.GANG_UNAVAILABLE,
         reasons.QUEUE_UNAVAILABLE,
     ):

@@ -209,6 +209,18 @@ def test_tasks_that_all_work_are_ready_whatever_is_found(side):
     assert condition(status, "UpToDate") == ("False", reasons.REFUSED, "why")
 
 
+@pytest.mark.parametrize(
+    "reason", [reasons.WAITING_FOR_QUOTA, reasons.WAITING_FOR_GANG, reasons.WAITING_FOR_PREDECESSOR]
+)
+def test_wait_of_an_evaluator_is_reported(reason):
+    """It does not count for Ready, and its wait has a reason all the same."""
+    cluster = make_cluster({"worker": 1, "evaluator": 1})
+
+    status = report(cluster, settled(cluster), Finding(reason, "it waits"))
+
+    assert (condition(status, "Ready")[0], condition(status, "UpToDate")) == ("True", ("False", reason, "it waits"))
+
+
 def test_side_matter_does_not_say_why_tasks_are_not_ready():
     """Ready tells what the tasks wait for, and UpToDate the rest."""
     cluster = make_cluster({"worker": 2})

@@ -44,6 +44,8 @@ GRAVITY: Final = (
 )
 #: For what a cluster may wait for days in the order of things: its turn with what others use.
 WAITS: Final = (reasons.WAITING_FOR_QUOTA, reasons.WAITING_FOR_GANG)
+#: What UpToDate reports where Ready does not: an evaluator does not count for Ready, and may wait all the same.
+_TOLD_BESIDE_READY: Final = (*_NOT_AS_DECLARED, reasons.WAITING_FOR_PREDECESSOR, *WAITS)
 #: A list of tasks in a message stops after this many.
 _NAMED_TASKS: Final = 3
 _LONGEST_MESSAGE: Final = 1_024
@@ -238,7 +240,7 @@ def up_to_date(roster: Roster, ledger: Ledger, changed: Mapping[str, str], findi
             message += f"; next when {', '.join(_few([str(place.task) for place in broken]))} is ready"
             message += f": {trouble}" if trouble else ""
         told.append(message)
-    gravest = _gravest(findings, _NOT_AS_DECLARED)
+    gravest = _gravest(findings, _TOLD_BESIDE_READY)
     if not told and gravest is None:
         message = "every pod is made from the present template"
         return Says("UpToDate", status=True, reason=reasons.ALL_CURRENT, message=message)

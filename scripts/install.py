@@ -31,7 +31,7 @@ def main() -> int:
         NAMESPACE,
         "--create-namespace",
         "--set",
-        f"clusterWide=true,image.repository={repository},image.tag={tag}",
+        f"image.repository={repository},image.tag={tag}",
         # What kubectl has applied before is helm's from now on.
         "--force-conflicts",
         "--wait",

@@ -79,7 +79,7 @@ class Resolver:
     """How programs get their view: whether the resolver is delivered into pods, and whether TF_CONFIG is set."""
 
     delivery: Literal["ConfigMap", "None"] | None = None
-    tf_config: Literal["None", "Environment"] | None = None
+    tf_config: Literal["None", "Environment", "TFJob"] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -152,6 +152,6 @@ def _first_field(cluster: TFCluster, place: Place, live: Mapping[str, Object]) -
         view_digest="",
         attempt=0,
         resolver=pod.resolver or None,
-        tf_config=tf_config_in(body) if cluster.tf_config else None,
+        tf_config=tf_config_in(body) if cluster.sets_tf_config else None,
     )
     return first_difference(wanted, body)

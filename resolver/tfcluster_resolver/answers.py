@@ -9,7 +9,7 @@ from typing import Any
 
 from tfcluster_resolver import _arguments, accelerators
 from tfcluster_resolver._tensorflow import tensorflow_api
-from tfcluster_resolver.cluster import EVALUATOR, Membership, Task
+from tfcluster_resolver.cluster import Membership, Task
 from tfcluster_resolver.cluster_spec import ClusterSpec
 from tfcluster_resolver.device_filters import ClusterDeviceFilters
 from tfcluster_resolver.errors import NoSuchTaskError
@@ -83,9 +83,9 @@ class ClusterAnswers:
     def cluster_spec(self) -> Any:
         """Give the tasks that this task sees, itself included; read at each call.
 
-        An evaluator sees the cluster and is not in it, as in TensorFlow.  TensorFlow's strategies demand TensorFlow's
-        own class, so this imports TensorFlow where it is installed; ``membership().jobs()`` gives the same as plain
-        values, and imports nothing.
+        An evaluator is in its own ClusterSpec and in no other.  TensorFlow's strategies demand TensorFlow's own class,
+        so this imports TensorFlow where it is installed; ``membership().jobs()`` gives the same as plain values, and
+        imports nothing.
 
         Returns:
             A new ``tf.train.ClusterSpec``, or our :class:`ClusterSpec` without TensorFlow.
@@ -123,8 +123,6 @@ class ClusterAnswers:
             raise NoSuchTaskError(
                 "no task is named and this process is none of the cluster's: give task_type and task_id"
             )
-        if job == EVALUATOR and EVALUATOR not in membership.view.jobs:
-            raise NoSuchTaskError("an evaluator is no task of the cluster, so it has no address there")
         layer = rpc_layer if rpc_layer is not None else self._rpc_layer
         layer = layer if layer is not None else membership.view.rpc_layer
         address = membership.address_of(job, index)

@@ -96,7 +96,7 @@ class Membership:
         """List the tasks in the form of ``tf.train.ClusterSpec.as_dict``.
 
         The own task is always among them, because TensorFlow's servers and strategies need it, even where its own
-        device filters hide it; only an evaluator never is.
+        device filters hide it, and also where it is an evaluator, which no other task sees.
 
         Returns:
             Each job's addresses: a list where the indices are dense, else a map from index to address.

@@ -37,7 +37,7 @@ ENV_ADDRESS: Final = "TFCLUSTER_ADDRESS"
 #: What programs read that know nothing of views, as ``tf.distribute.cluster_resolver.TFConfigClusterResolver`` does.
 ENV_TF_CONFIG: Final = "TF_CONFIG"
 
-#: TensorFlow's evaluator watches a cluster from outside: it is a task of no ClusterSpec.
+#: TensorFlow's evaluator watches a cluster from outside: no ClusterSpec but its own has it.
 EVALUATOR: Final = "evaluator"
 
 #: How many tasks the ranges of a view may name: readers spell them out.  A TFCluster has 10,000 tasks at most.
@@ -197,12 +197,12 @@ def load(text: str | bytes) -> View:
 def jobs_of(view: View, own: tuple[str, int, str] | None = None) -> dict[str, list[str] | dict[int, str]]:
     """List the tasks of a view, the own one among them.
 
-    TensorFlow's servers and strategies need the own task in the ClusterSpec, even where its device filters hide it;
-    only an evaluator never is.
+    TensorFlow's servers and strategies need the own task in the ClusterSpec, even where its device filters hide it,
+    and an evaluator's: MultiWorkerMirroredStrategy looks itself up there.
 
     Args:
         view: what the task sees.
-        own: its job, its index and its address; None where nobody in particular reads the view.
+        own: its job, its index and its address ("" where it has none); None where nobody in particular reads the view.
 
     Returns:
         Each job's addresses, in the form of ``tf.train.ClusterSpec.as_dict``: a list where the indices are dense, else
@@ -211,7 +211,7 @@ def jobs_of(view: View, own: tuple[str, int, str] | None = None) -> dict[str, li
     jobs: dict[str, list[str] | dict[int, str]] = {
         job: dict(tasks) if isinstance(tasks, Mapping) else list(tasks) for job, tasks in view.jobs.items()
     }
-    if own is None or own[0] == EVALUATOR:
+    if own is None or not own[2]:
         return jobs
     job, index, address = own
     listed = jobs.get(job, [])
@@ -235,11 +235,12 @@ def tf_config(view: View, *, job: str, index: int, address: str) -> str:
         address: its "host:port".
 
     Returns:
-        JSON without spaces: ``cluster``, the jobs of :func:`jobs_of`; ``task``; ``rpc_layer``.  An evaluator is the
-        task and in no job, which is how TensorFlow wants it.
+        JSON without spaces: ``cluster``, the jobs of :func:`jobs_of`; ``task``; ``rpc_layer``; and ``environment``,
+        which is "cloud", because the Estimators of TensorFlow 1 start no server without it.
     """
     jobs, task = jobs_of(view, (job, index, address)), {"type": job, "index": index}
-    return json.dumps({"cluster": jobs, "task": task, "rpc_layer": view.rpc_layer}, separators=(",", ":"))
+    told = {"cluster": jobs, "task": task, "rpc_layer": view.rpc_layer, "environment": "cloud"}
+    return json.dumps(told, separators=(",", ":"))
 
 
 def _view(document: Any) -> View:

@@ -93,7 +93,7 @@ def install_manifest(package: Path, *, version: str) -> str:
     Returns:
         The namespace, the definition of the kind and the operator's objects, in an order in which they can be created.
     """
-    options = ["--namespace", NAMESPACE, "--skip-tests", "--set", "clusterWide=true"]
+    options = ["--namespace", NAMESPACE, "--skip-tests"]
     rendered = list(_without_helm(yaml.safe_load_all(_helm("template", RELEASE, package, *options))))
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
     definition = (ROOT / "crds" / "tfcluster.yaml").read_text(encoding="utf-8").removeprefix("---\n")

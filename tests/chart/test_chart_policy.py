@@ -392,7 +392,7 @@ def test_large_clusters_can_be_judged(server: Objects, people: As):
 def test_policies_of_two_releases_live_side_by_side(server: Objects, people: As, on_server: OnServer):
     """A second release, cluster-wide and named alike in another namespace, has a policy of its own."""
     grant(server, "second", FOREIGN, CLUSTERS)
-    on_server("install", "first", CHART, values={"clusterWide": True}, namespace=FOREIGN)
+    on_server("install", "first", CHART, namespace=FOREIGN)
     eventually(lambda: refusal(lambda: dry(people("second"), FOREIGN)), what="its policy is in force everywhere")
     assert {found["metadata"]["name"] for found in server.list(POLICIES)} == {
         f"{place}.first-tfcluster-operator" for place in (HOME, FOREIGN)

@@ -171,7 +171,7 @@ def test_operator_has_its_rights_where_it_watches(server: Objects, install):
 @pytest.mark.exhaustive
 def test_operator_has_its_rights_everywhere(server: Objects, install):
     """Cluster-wide the operator has the same rights in all namespaces, and no further one."""
-    release = install({"clusterWide": True})
+    release = install({})
 
     eventually(lambda: granted(server, release, ""), lambda found: found == NEEDED, what="it has its rights")
 
@@ -179,7 +179,7 @@ def test_operator_has_its_rights_everywhere(server: Objects, install):
 @pytest.mark.exhaustive
 def test_upgrade_takes_rights_away(server: Objects, install, on_server):
     """When a cluster-wide release is upgraded to watch one namespace, its other rights are gone."""
-    release = install({"clusterWide": True})
+    release = install({})
     eventually(lambda: granted(server, release, FOREIGN), lambda found: found == NEEDED, what="it has its rights")
 
     # Given no value at all, helm would use those of the installation again.
@@ -305,7 +305,7 @@ def test_what_a_deleted_namespace_leaves_can_be_cleaned_up(server: Objects, on_s
     server.create(NAMESPACES, "", {"metadata": {"name": "careless"}})
     values = {"watchNamespaces": [WATCHED], "metrics": EVERYTHING["metrics"]}
     on_server("install", "lost", CHART, namespace="careless", values=values)
-    on_server("install", "lost-too", CHART, namespace="careless", values={"clusterWide": True})
+    on_server("install", "lost-too", CHART, namespace="careless")
     kinds = {found["kind"].lower() for found in manifest(on_server, "lost", namespace="careless")}
     kinds |= {found["kind"].lower() for found in manifest(on_server, "lost-too", namespace="careless")}
 
@@ -348,17 +348,17 @@ def test_notes_tell_who_else_works_there(install, on_server: OnServer):
 @pytest.mark.exhaustive
 def test_notes_tell_which_clusters_nobody_serves(server: Objects, install, on_server: OnServer):
     """The notes name TFClusters outside of the release's namespaces, unless another release works there."""
-    release = install({"clusterWide": True})
+    release = install({})
     server.create(TFCLUSTERS, FOREIGN, tfcluster("lonely").spec(suspend=True).job("worker").build())
     server.create(TFCLUSTERS, WATCHED, tfcluster("served").spec(suspend=True).job("worker").build())
     assert "NO RELEASE SERVES" not in on_server("get", "notes", release)
 
-    on_server("upgrade", release, CHART, values={"clusterWide": False, "watchNamespaces": [WATCHED]})
+    on_server("upgrade", release, CHART, values={"watchNamespaces": [WATCHED]})
     notes = on_server("get", "notes", release)
     assert f"  {FOREIGN}: lonely" in notes
     assert "served" not in notes.partition("NO RELEASE SERVES")[2]
 
-    on_server("install", "second", CHART, namespace=FOREIGN)
+    on_server("install", "second", CHART, namespace=FOREIGN, values={"clusterWide": False})
     assert "NO RELEASE SERVES" not in on_server("get", "notes", "second", namespace=FOREIGN)
     on_server("uninstall", "second", namespace=FOREIGN)
     for namespace, name in ((FOREIGN, "lonely"), (WATCHED, "served")):

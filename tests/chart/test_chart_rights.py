@@ -91,7 +91,7 @@ def test_rules_are_those_of_the_tests():
 @pytest.mark.parametrize(
     ("values", "namespaces"),
     [
-        pytest.param({}, ["home"], id="the release's own namespace"),
+        pytest.param({"clusterWide": False}, ["home"], id="the release's own namespace"),
         pytest.param({"watchNamespaces": ["one", "two"]}, ["one", "two"], id="the namespaces named"),
     ],
 )
@@ -111,7 +111,7 @@ def test_rights_are_given_per_namespace(helm: Helm, values, namespaces):
 
 def test_queues_of_namespaces_are_read_on_demand(helm: Helm):
     """Where the operator watches namespaces, it reads nothing outside of them unless somebody says so."""
-    objects = helm.render({"rbac": {"readQueues": True}, "aggregateRoles": False})
+    objects = helm.render({"clusterWide": False, "rbac": {"readQueues": True}, "aggregateRoles": False})
 
     role = the_only(objects, "ClusterRole")
     assert rights(role) == CLUSTER_WIDE
@@ -119,9 +119,9 @@ def test_queues_of_namespaces_are_read_on_demand(helm: Helm):
     assert [rights(one) for one in for_clusters(objects, "Role")] == [RULES]
 
 
-def test_rights_are_given_cluster_wide_on_demand(helm: Helm):
+def test_rights_are_given_cluster_wide_by_default(helm: Helm):
     """Cluster-wide, the operator has the same rules, in one ClusterRole."""
-    objects = helm.render({"clusterWide": True, "aggregateRoles": False})
+    objects = helm.render({"aggregateRoles": False})
 
     role = the_only(objects, "ClusterRole")
     assert rights(role) == RULES | CLUSTER_WIDE
@@ -131,7 +131,7 @@ def test_rights_are_given_cluster_wide_on_demand(helm: Helm):
     assert not for_clusters(objects, "RoleBinding")
 
 
-@pytest.mark.parametrize("values", [{}, {"clusterWide": True}])
+@pytest.mark.parametrize("values", [{}, {"clusterWide": False}])
 @pytest.mark.parametrize(
     ("scheduler", "group"),
     [
@@ -144,14 +144,14 @@ def test_rights_on_pod_groups_are_for_the_chosen_scheduler_alone(helm: Helm, val
     """The operator writes the PodGroups of one scheduler, and may touch no other's."""
     objects = helm.render({**values, "gangs": {"scheduler": scheduler}, "aggregateRoles": False})
 
-    role = the_only(objects, "ClusterRole") if values else for_clusters(objects, "Role")[0]
+    role = for_clusters(objects, "Role")[0] if values else the_only(objects, "ClusterRole")
     found = rights(role)
     assert [key for key in found if key[1] == "podgroups"] == [(group, "podgroups")]
     assert found.pop((group, "podgroups")) == RULES["scheduling.k8s.io", "podgroups"]
     assert found.items() <= (RULES | CLUSTER_WIDE).items()
 
 
-@pytest.mark.parametrize("values", [{}, {"clusterWide": True}, {"watchNamespaces": ["one"]}, {"replicas": 1}])
+@pytest.mark.parametrize("values", [{}, {"clusterWide": False}, {"watchNamespaces": ["one"]}, {"replicas": 1}])
 def test_rights_to_the_lease_are_those_of_the_release(helm: Helm, values):
     """Wherever the operator works, it may read and write its own Lease alone, in the release's namespace."""
     objects = helm.render(values)
@@ -181,7 +181,7 @@ def assert_binds(binding: Object, role: Object, objects: list[Object]) -> None:
 
 def test_users_rights_are_aggregated(helm: Helm):
     """The roles view and edit, and no other, gain rights on TFClusters."""
-    roles = of_kind(helm.render(), "ClusterRole")
+    roles = of_kind(helm.render({"clusterWide": False}), "ClusterRole")
 
     assert {tuple(aggregated_to(role)): rights(role) for role in roles} == {
         ("view",): VIEWER_RULES,
@@ -192,12 +192,12 @@ def test_users_rights_are_aggregated(helm: Helm):
 
 def test_accounts_need_no_right_where_nobody_asks_for_it(helm: Helm):
     """Without the admission policy the verb ``use`` on ServiceAccounts means nothing, and nobody is given it."""
-    roles = of_kind(helm.render({"admissionPolicy": {"enabled": False}}), "ClusterRole")
+    roles = of_kind(helm.render({"clusterWide": False, "admissionPolicy": {"enabled": False}}), "ClusterRole")
 
     assert {tuple(aggregated_to(role)) for role in roles} == {("view",), ("edit",)}
 
 
-@pytest.mark.parametrize("values", [{}, {"clusterWide": True}])
+@pytest.mark.parametrize("values", [{}, {"clusterWide": False}])
 def test_rights_can_be_left_to_others(helm: Helm, values):
     """With ``rbac.create: false`` the chart makes no role and no binding, and all else as before."""
     objects = helm.render({**values, "rbac": {"create": False}}, tests=True)
@@ -211,9 +211,9 @@ def test_rights_can_be_left_to_others(helm: Helm, values):
 @pytest.mark.parametrize(
     ("values", "namespaces", "creates_pods"),
     [
-        ({}, ["home"], True),
+        ({"clusterWide": False}, ["home"], True),
         ({"watchNamespaces": ["one", "two"]}, ["one", "two"], True),
-        ({"clusterWide": True, "admissionPolicy": {"enabled": False}}, ["home"], False),
+        ({"admissionPolicy": {"enabled": False}}, ["home"], False),
     ],
 )
 def test_rights_of_the_test_are_few(helm: Helm, values, namespaces, creates_pods):
@@ -258,7 +258,7 @@ def test_releases_share_no_role(helm: Helm):
     def names(namespace: str) -> set[str]:
         return {
             found["metadata"]["name"]
-            for found in helm.render({"clusterWide": True}, namespace=namespace)
+            for found in helm.render(namespace=namespace)
             if found["kind"].startswith("Cluster")
         }
 

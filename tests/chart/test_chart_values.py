@@ -62,15 +62,15 @@ EFFECTS: list[tuple[str, Any, str, Any]] = [
     ("image.pullPolicy", "Never", f"{CONTAINER}.imagePullPolicy", "Never"),
     ("imagePullSecrets", [{"name": "key"}], f"{POD}.spec.imagePullSecrets", [{"name": "key"}]),
     ("replicas", 3, "Deployment.spec.replicas", 3),
-    ("clusterWide", True, f"{CONTAINER}.args[0]", "--all-namespaces"),
+    ("clusterWide", False, f"{CONTAINER}.args[1]", "home"),
     ("watchNamespaces", ["research"], f"{CONTAINER}.args[1]", "research"),
     ("watchNamespaces", ["research"], "Role:r-tfcluster-operator.metadata.namespace", "research"),
-    ("logLevel", "debug", f"{CONTAINER}.args[7]", "debug"),
-    ("logFormat", "json", f"{CONTAINER}.args[9]", "json"),
-    ("defaultIsolation", "DeviceFilters", f"{CONTAINER}.args[11]", "DeviceFilters"),
-    ("gangs.scheduler", "Volcano", f"{CONTAINER}.args[18]", "Volcano"),
-    ("gangs.scheduler", "Volcano", "Role:r-tfcluster-operator.rules[8].apiGroups[0]", "scheduling.volcano.sh"),
-    ("gangs.schedulerName", "team", f"{CONTAINER}.args[20]", "team"),
+    ("logLevel", "debug", f"{CONTAINER}.args[6]", "debug"),
+    ("logFormat", "json", f"{CONTAINER}.args[8]", "json"),
+    ("defaultIsolation", "DeviceFilters", f"{CONTAINER}.args[10]", "DeviceFilters"),
+    ("gangs.scheduler", "Volcano", f"{CONTAINER}.args[17]", "Volcano"),
+    ("gangs.scheduler", "Volcano", "ClusterRole:home:r-tfcluster-operator.rules[8].apiGroups[0]", "scheduling.volcano.sh"),
+    ("gangs.schedulerName", "team", f"{CONTAINER}.args[19]", "team"),
     ("extraArgs", ["--log-level=error"], f"{CONTAINER}.args[-1]", "--log-level=error"),
     ("extraEnv", [{"name": "A", "value": "b"}], f"{CONTAINER}.env", [{"name": "A", "value": "b"}]),
     ("extraVolumes", [VOLUME], f"{POD}.spec.volumes", [VOLUME]),
@@ -87,7 +87,7 @@ EFFECTS: list[tuple[str, Any, str, Any]] = [
     ("crds.scaledJob", "data_worker", f"{SCALE}.labelSelectorPath", ".status.jobs.data_worker.selector"),
     ("serviceAccount.name", "robot", "ServiceAccount.metadata.name", "robot"),
     ("serviceAccount.name", "robot", f"{POD}.spec.serviceAccountName", "robot"),
-    ("serviceAccount.name", "robot", "RoleBinding:r-tfcluster-operator.subjects[0].name", "robot"),
+    ("serviceAccount.name", "robot", "ClusterRoleBinding:home:r-tfcluster-operator.subjects[0].name", "robot"),
     ("serviceAccount.name", "robot", "RoleBinding:r-tfcluster-operator-election.subjects[0].name", "robot"),
     ("serviceAccount.annotations", {"iam": "role"}, "ServiceAccount.metadata.annotations", {"iam": "role"}),
     ("admissionPolicy.enabled", False, "ValidatingAdmissionPolicy", None),
@@ -166,7 +166,6 @@ REFUSED: list[tuple[Object, str]] = [
     ({"imagePullSecrets": [{}]}, "/imagePullSecrets/0"),
     ({"imagePullSecrets": [{"name": "key", "namespace": "x"}]}, "/imagePullSecrets/0"),
     ({"clusterWide": "yes"}, "/clusterWide"),
-    ({"clusterWide": True, "watchNamespaces": ["a"]}, "/watchNamespaces"),
     ({"watchNamespaces": "a"}, "/watchNamespaces"),
     ({"watchNamespaces": ["A"]}, "/watchNamespaces/0"),
     ({"watchNamespaces": ["a", "a"]}, "/watchNamespaces"),
@@ -294,7 +293,7 @@ def test_chart_refuses_servers_that_lack_its_kinds(helm: Helm, version: str, wor
 
 def test_labels_of_all_reach_all(helm: Helm):
     """``commonLabels`` are on every object, also on those of ``helm test``, and choose no pods."""
-    objects = helm.render(EVERYTHING | {"clusterWide": False}, tests=True)
+    objects = helm.render(EVERYTHING, tests=True)
 
     assert all(found["metadata"]["labels"]["cost-center"] == "42" for found in objects)
     assert "cost-center" not in look(objects, "Deployment.spec.selector.matchLabels")
@@ -408,7 +407,6 @@ def test_bad_values_are_refused(helm: Helm, given, place):
     [
         ({"image": {"repository": "r.example/x:1.0"}}, "write a tag as image.tag"),
         ({"image": {"repository": f"r.example/x@{DIGEST}"}}, "a digest as image.digest"),
-        ({"clusterWide": True, "watchNamespaces": ["a"]}, "clusterWide already means every namespace"),
         (
             {"metrics": {"podMonitor": {"enabled": True}, "serviceMonitor": {"enabled": True}}},
             "both would scrape each operator twice",
@@ -463,7 +461,7 @@ CHOICES = {
 )
 @pytest.mark.parametrize(
     ("given", "namespaces"),
-    [({}, ("home",)), ({"watchNamespaces": ["a", "b"]}, ("a", "b")), ({"clusterWide": True}, ())],
+    [({"clusterWide": False}, ("home",)), ({"watchNamespaces": ["a", "b"]}, ("a", "b")), ({}, ())],
     ids=["own namespace", "two namespaces", "all namespaces"],
 )
 def test_operator_understands_its_arguments(helm: Helm, given, namespaces, chosen):

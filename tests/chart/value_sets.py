@@ -61,6 +61,7 @@ EVERYTHING: Final[Object] = {
 }
 #: For somebody who has the rights of a namespace and none beyond.
 MINIMAL: Final[Object] = {
+    "clusterWide": False,
     "replicas": 1,
     "crds": {"enabled": False},
     "admissionPolicy": {"enabled": False},

@@ -415,7 +415,7 @@ def test_defaults_within_what_is_said(objects: Objects) -> None:
 
     assert spec["successPolicy"] == {"jobs": ["worker"], "tasks": "All"}
     assert spec["updateStrategy"] == {"type": "Recreate"}
-    assert spec["resolver"] == {"delivery": "ConfigMap", "tfConfig": "None"}
+    assert spec["resolver"] == {"tfConfig": "None"}
     assert pace == {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}}
 
 

@@ -32,7 +32,7 @@ WORKER = {
         "terminationGracePeriodSeconds": 5,
     },
 }
-ASKS_FOR_A_TOKEN = pod_template(spec={"automountServiceAccountToken": True, "enableServiceLinks": True})
+ASKS_FOR_A_TOKEN = pod_template(spec={"automountServiceAccountToken": True})
 ENVIRONMENT = ("TFCLUSTER_JOB", "TFCLUSTER_TASK_INDEX", "TFCLUSTER_ADDRESS")
 COMMON_LABELS = {
     "app.kubernetes.io/name": "tfcluster",
@@ -246,16 +246,14 @@ def test_creation_pod_spec_is_left_as_declared(worker):
     assert WORKER["spec"]["tolerations"][0] in spec["tolerations"]
 
 
-def test_creation_no_token_and_no_service_links_by_default(worker):
-    """A task gets no API token and no Service environment unless its template asks for them."""
-    assert (worker["spec"]["automountServiceAccountToken"], worker["spec"]["enableServiceLinks"]) == (False, False)
+def test_creation_no_token_by_default(worker):
+    """A task gets no API token unless its template asks for it."""
+    assert worker["spec"]["automountServiceAccountToken"] is False
 
 
 def test_creation_template_may_ask_for_a_token(mnist):
-    """A template that asks for the token and the Service environment gets them."""
-    spec = mnist.demand(PODS, "mnist-chief-0")["spec"]
-
-    assert (spec["automountServiceAccountToken"], spec["enableServiceLinks"]) == (True, True)
+    """A template that asks for the token gets it."""
+    assert mnist.demand(PODS, "mnist-chief-0")["spec"]["automountServiceAccountToken"] is True
 
 
 def test_creation_delivers_one_copy_of_the_resolver(mnist, worker):

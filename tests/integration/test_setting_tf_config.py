@@ -39,7 +39,8 @@ def containers(*names: str, own: str, group: str = "containers") -> Object:
     [
         accepted("it is set", setting()),
         accepted("it is not", setting().spec(resolver={"tfConfig": "None"})),
-        accepted("without the resolver", setting().spec(resolver={"delivery": "None", **SET["resolver"]})),
+        accepted("in TFJob's layout", setting().spec(resolver={"tfConfig": "TFJob"})),
+        accepted("with the resolver", setting().spec(resolver={"delivery": "ConfigMap", **SET["resolver"]})),
         accepted("as many tasks as may be", setting(replicas=2, maxReplicas=999).job("ps")),
         accepted("more without it", setting(replicas=1001).spec(resolver={})),
         accepted("a sidecar's own", setting(template=containers("tensorflow", "own", own="own"))),
@@ -60,7 +61,7 @@ def test_tf_config_that_makes_sense_is_taken(objects: Objects, manifest: Object)
             "another value",
             setting().spec(resolver={"tfConfig": "File"}),
             "spec.resolver.tfConfig",
-            'supported values: "None", "Environment"',
+            'supported values: "None", "Environment", "TFJob"',
         ),
         refused(
             "a task too many",
@@ -219,11 +220,11 @@ def test_one_that_no_program_could_be_started_with_holds_up_its_job_alone(world)
 
 @pytest.mark.usefixtures("operator")
 def test_a_container_without_a_command_runs_its_images_program(world):
-    """An image's program reads TF_CONFIG; the task server, which would take its place, is for who asks for it."""
+    """An image's program reads TF_CONFIG, with the PYTHONPATH of its image; the task server is for who asks for it."""
     world.launch("set", {"worker": {}}, **SET)
     world.launch("unset", {"worker": {}})
     named = {name: world.await_pods_of(name, [f"{name}-worker-0"])[f"{name}-worker-0"] for name in ("set", "unset")}
 
     commands = {name: pod["spec"]["containers"][0].get("command") for name, pod in named.items()}
     assert commands == {"set": None, "unset": ["python3", "-m", "tfcluster_resolver", "serve"]}
-    assert "PYTHONPATH" in variables(named["set"])
+    assert ["PYTHONPATH" in variables(pod) for pod in named.values()] == [False, True]

@@ -60,7 +60,7 @@ def mutate(world: World) -> None:
         for container in spec["containers"]:
             container["image"] = f"mirror/{container['image']}"
         spec["containers"] = [{"name": "proxy", "image": "proxy:1"}, *spec["containers"]]
-        spec.pop("enableServiceLinks", None)
+        spec.pop("automountServiceAccountToken", None)
 
     world.kube.admission.append(admit)
 

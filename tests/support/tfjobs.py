@@ -21,7 +21,7 @@ _CONTAINER: Final = "{name: tensorflow, image: 'registry.example/train:1', comma
 #: By what is special about them.
 TFJOBS: Final = {
     "all roles": _of(
-        0,
+        3,
         f"""
 # The nightly training of the ranking model.
 apiVersion: kubeflow.org/v1   # of the training operator

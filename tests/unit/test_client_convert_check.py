@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.tfjobs import TFJOBS
 
-from tfcluster.convert.check import D5, D6, compare
+from tfcluster.convert.check import D5, D6, ITSELF, compare
 from tfcluster.convert.conversion import Conversion, convert
 from tfcluster.convert.documents import convert_text
 from tfcluster.convert.tf_configs import Seen, by_tfcluster, by_tfjob
@@ -62,11 +62,11 @@ def test_tfjob_tells_everybody_everything():
 
 @pytest.mark.parametrize("version", ["v1beta2", "v1beta1", "v1alpha2"])
 def test_older_tfjob_leaves_the_evaluator_out(version: str):
-    """Before the last form of v1 the evaluator was in nobody's cluster, so that nothing differs."""
+    """Before the last form of v1 the evaluator was in nobody's cluster; here it is in its own."""
     conversion = converted(version, Chief=1, Worker=1, Evaluator=1)
 
     assert by_tfjob(conversion.job)["chief", 0].cluster.keys() == {"chief", "worker"}  # type: ignore[union-attr]
-    assert compare(conversion.job, conversion.cluster).differences == ()
+    assert [one.wanted for one in compare(conversion.job, conversion.cluster).differences] == [ITSELF]
 
 
 def test_tfjob_tells_a_single_replica_nothing():

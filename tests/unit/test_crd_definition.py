@@ -198,7 +198,6 @@ def test_template_gets_no_defaults(schema: dict[str, Any]) -> None:
         "spec.updateStrategy.type",
         "spec.updateStrategy.rollingUpdate.maxUnavailable",
         "spec.resolver",
-        "spec.resolver.delivery",
         "spec.resolver.tfConfig",
         "spec.scheduling.colocate.whenUnsatisfiable",
         "spec.scheduling.spread[].maxSkew",

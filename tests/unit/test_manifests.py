@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -94,7 +95,6 @@ def test_a_pod_is_the_users_template_in_its_place():
         },
         "spec": {
             "automountServiceAccountToken": False,
-            "enableServiceLinks": False,
             "restartPolicy": "Never",
             "hostname": "demo-data-loader-1",
             "subdomain": "demo",
@@ -120,10 +120,26 @@ def test_a_pod_is_the_users_template_in_its_place():
     } == pod(template, job="data_loader", clusterDomain="cluster.local")
 
 
-@pytest.mark.parametrize("field", ["automountServiceAccountToken", "enableServiceLinks"])
-def test_what_the_template_turns_on_stays_on(field):
-    """The user may want an API token or the Services' environment."""
-    assert True is pod({"spec": {field: True, "containers": []}})["spec"][field]
+def test_what_a_pod_has_that_its_template_has_not_is_in_the_docs():
+    """Nothing is added in silence: the table in docs/concepts.md has each field, variable and volume."""
+    (container,) = given = [{"name": "task", "image": "image:1"}]
+    cluster = make_cluster({"worker": {"template": {"spec": {"containers": given}}}})
+    spec = build_pod(cluster, Task(cluster.jobs[0], 0), view_digest="", attempt=0, resolver="r", tf_config="{}")["spec"]
+    (main,) = spec["containers"]
+    added = spec.keys() - {"containers", "volumes"} | main.keys() - container.keys() - {"env", "volumeMounts"}
+    added |= {entry["name"] for entry in (*spec["volumes"], *main["env"])}
+    added |= {mount["mountPath"] for mount in main["volumeMounts"]}
+
+    page = (Path(__file__).parents[2] / "docs" / "concepts.md").read_text(encoding="utf-8")
+    table = page.partition("\n## Pod\n")[2].partition("\n## ")[0]
+    assert {"PYTHONPATH", "command", "terminationMessagePolicy"} <= added
+    assert [one for one in sorted(added) if f"`{one}" not in table] == []
+
+
+def test_token_that_the_template_turns_on_stays_on():
+    """The user may want an API token."""
+    spec = {"automountServiceAccountToken": True, "containers": []}
+    assert pod({"spec": spec})["spec"]["automountServiceAccountToken"] is True
 
 
 @pytest.mark.parametrize("field", ["serviceAccountName", "serviceAccount"])

@@ -295,6 +295,7 @@ def test_exec_gives_tf_config():
         "cluster": {"chief": ["c0:1"], "worker": ["w0:1", "w1:1"]},
         "task": {"type": "worker", "index": 1},
         "rpc_layer": "grpc",
+        "environment": "cloud",
     }
 
 
@@ -309,13 +310,14 @@ def test_exec_gives_index_maps_of_a_sparse_view(in_pod):
 
 
 @pytest.mark.usefixtures("in_pod")
-def test_exec_keeps_an_evaluator_out_of_the_cluster(monkeypatch):
-    """An evaluator is the task and in no job, which is how TensorFlow wants it."""
+def test_exec_shows_an_evaluator_itself(monkeypatch):
+    """An evaluator finds itself in its cluster, where MultiWorkerMirroredStrategy looks it up."""
     become(monkeypatch, "evaluator", 0, "e0:1")
 
     told = json.loads(environment_of_program()["TF_CONFIG"])
 
     assert told["task"] == {"type": "evaluator", "index": 0}
+    assert told["cluster"].pop("evaluator") == ["e0:1"]
     assert set(told["cluster"]) == {"chief", "worker"}
 
 
@@ -412,6 +414,7 @@ def test_tf_config_speaks_for_the_resolvers_task(task, told):
     assert json.loads(tf_config(resolver)) == {
         "cluster": {"worker": ["a:1", "b:2"]},
         "task": told,
+        "environment": "cloud",
         "rpc_layer": "grpc+verbs",
     }
 

@@ -51,17 +51,47 @@ def values_in(container: dict[str, Any]) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("resolver", "wanted"), [({}, False), ({"tfConfig": "None"}, False), ({"tfConfig": "Environment"}, True)]
+    ("resolver", "wanted"),
+    [
+        ({}, (False, True)),
+        ({"tfConfig": "None"}, (False, True)),
+        ({"tfConfig": "Environment"}, (True, False)),
+        ({"tfConfig": "TFJob"}, (True, False)),
+        ({"tfConfig": "Environment", "delivery": "ConfigMap"}, (True, True)),
+    ],
 )
 def test_it_is_set_where_it_is_asked_for(resolver, wanted):
-    """None is the default."""
-    assert make_cluster({"worker": 1}, resolver=resolver).tf_config is wanted
+    """None is the default; who has it gets the resolver, and so PYTHONPATH, only where that is asked for as well."""
+    cluster = make_cluster({"worker": 1}, resolver=resolver)
+    assert (cluster.sets_tf_config, cluster.inject) == wanted
+
+
+def test_evaluators_are_in_every_cluster_in_the_layout_of_tfjob():
+    """Elsewhere an evaluator is in its own cluster alone."""
+    jobs = {"chief": 1, "worker": 2, "evaluator": 2}
+
+    def told(layout: str) -> dict[str, Any]:
+        cluster = make_cluster(jobs, resolver={"tfConfig": layout})
+        clusters = {}
+        for views in views_for(cluster):
+            for index in range(views.job.replicas):
+                text = tf_config_of(cluster, Task(views.job, index), views.text_for(index))
+                clusters[f"{views.job.name}-{index}"] = json.loads(text)["cluster"].get("evaluator")
+        return clusters
+
+    first, second = (f"demo-evaluator-{index}.demo.default.svc:2222" for index in range(2))
+    assert told("Environment") == {
+        **dict.fromkeys(["chief-0", "worker-0", "worker-1"]),
+        "evaluator-0": [first],
+        "evaluator-1": {"1": second},
+    }
+    assert set(map(str, told("TFJob").values())) == {str([first, second])}
 
 
 def test_unknown_way_to_set_it_is_told():
     """Another value is one that this operator does not know."""
     told = problems({"worker": 1}, resolver={"tfConfig": "File"})
-    assert "resolver.tfConfig: it must be one of None, Environment" in told[0]
+    assert "resolver.tfConfig: it must be one of None, Environment, TFJob" in told[0]
 
 
 def test_bound_of_its_tasks():
@@ -71,7 +101,7 @@ def test_bound_of_its_tasks():
     assert make_cluster({"ps": 1, "worker": most}).jobs
     for worker in ({"replicas": most}, {"replicas": 1, "maxReplicas": most}):
         assert problems({"ps": 1, "worker": worker}, **SET) == (
-            "spec.resolver.tfConfig: Environment is for 1000 tasks at most, and maxReplicas add up to 1001",
+            "spec.resolver.tfConfig: TF_CONFIG is for 1000 tasks at most, and maxReplicas add up to 1001",
         )
 
 

@@ -62,9 +62,5 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 
 {{/* The namespaces that the operator works in, as a JSON list; an empty one means all. */}}
 {{- define "tfcluster-operator.namespaces" -}}
-{{- if .Values.clusterWide -}}
-[]
-{{- else -}}
-{{- .Values.watchNamespaces | default (list .Release.Namespace) | toJson -}}
-{{- end -}}
+{{- .Values.watchNamespaces | default (ternary list (list .Release.Namespace) .Values.clusterWide) | toJson -}}
 {{- end -}}

@@ -18,6 +18,7 @@ from tfcluster_operator.model.spec import EVALUATOR
 #: Why a difference is wanted: the defects as docs/tfjob.md numbers them.
 D5: Final = "D5: with dynamic workers TFJob gives it an empty or wrong cluster"
 D6: Final = "D6: TFJob puts the evaluator in everybody's cluster"
+ITSELF: Final = "an evaluator finds itself alone, which TensorFlow's strategies need"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,8 @@ def _of_task(job: TFJob, task: tuple[str, int], theirs: Seen | None, ours: Seen 
 
 
 def _defect(job: TFJob, own: str, other: str, theirs: Seen, after: Mapping[int, str]) -> str:
+    if own == other == EVALUATOR and after.keys() == {theirs.task[1]} and not job.dynamic:
+        return ITSELF
     if other == EVALUATOR and not after and job.api_version == tfjob.CURRENT and not job.dynamic:
         return D6
     if not job.dynamic:

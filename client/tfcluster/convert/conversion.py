@@ -166,7 +166,7 @@ def _spec(manifest: Mapping[str, Any], job: TFJob, findings: Findings) -> dict[s
 
 
 def _resolver(spec: dict[str, Any], job: TFJob, findings: Findings) -> None:
-    """Let programs find what they found: TF_CONFIG, or none, and their image's own command."""
+    """Let programs find what they found: TF_CONFIG or none, and the image's own program and PYTHONPATH."""
     tasks = sum(one.count for one in job.replicas)
     if job.distributed and tasks <= MOST_TASKS_WITH_TF_CONFIG:
         spec["resolver"] = {"tfConfig": "Environment"}
@@ -179,9 +179,12 @@ def _resolver(spec: dict[str, Any], job: TFJob, findings: Findings) -> None:
             "each command with `python3 -m tfcluster_resolver exec --`, which sets it from the view"
         )
         findings.remark(Outcome.LOSSY, ("spec", "tfReplicaSpecs"), words)
-    if any(_runs_its_image(one) for one in job.replicas):
+    if not job.distributed or any(_runs_its_image(one) for one in job.replicas):
         spec["resolver"] = {"delivery": "None"}
-        words = "the image's own program runs; with ConfigMap a container without a command serves TensorFlow"
+        words = (
+            "with ConfigMap the pods get PYTHONPATH, and a container without a command runs its task's TensorFlow "
+            "server in place of the image's program"
+        )
         findings.remark(Outcome.EXPLICIT, (), words, target="spec.resolver.delivery")
 
 
@@ -201,8 +204,11 @@ def _job(one: Replicas, job: TFJob, findings: Findings, copies: dict[int, dict[s
         findings.move((*path, "replicas"), (*target, "replicas"))
     found["restartPolicy"] = _restart_policy(one, job, path, target, findings)
     if one.job == "evaluator" and (job.api_version == tfjob.CURRENT):
-        words = "it is in nobody's cluster: TensorFlow's parameter server training waits for whoever is in it"
-        findings.remark(Outcome.NOTED, path, words, target="spec.jobs.evaluator")
+        words = (
+            "only its own TF_CONFIG has it in the cluster, because parameter server training waits for whoever is "
+            "there. If your program looks for the evaluator in every TF_CONFIG, set spec.resolver.tfConfig to TFJob"
+        )
+        findings.remark(Outcome.LOSSY, path, words, target="spec.jobs.evaluator")
     if one.job == "master":
         words = "it keeps its name, which TensorFlow 1 knows; a program of TensorFlow 2 asks for chief: rename the job"
         findings.remark(Outcome.NOTED, path, words, target="spec.jobs.master")

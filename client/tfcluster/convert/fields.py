@@ -123,8 +123,8 @@ def _replicas() -> Iterator[Field]:
     words = "There must be one. With more than 1,000 tasks the operator sets no TF_CONFIG."
     yield Field("spec.tfReplicaSpecs", "spec.jobs", (_REFUSED, _LOSSY), words)
     words = (
-        "The type in lower case: `chief`, `master`, `worker`, `ps`, `evaluator`. The evaluator is in nobody's cluster. "
-        "One type twice, in two spellings, is refused, as are Chief and Master together. Of a type that TFJob does not "
+        "The type in lower case: `chief`, `master`, `worker`, `ps`, `evaluator`. Only an evaluator's own "
+        "TF_CONFIG has it in the cluster; `resolver.tfConfig: TFJob` puts it into all. One type twice, in two spellings, is refused, as are Chief and Master together. Of a type that TFJob does not "
         "know a failure counts here."
     )
     yield Field(_R, _J, (_NOTED, _LOSSY, _REFUSED), words)
@@ -154,6 +154,13 @@ def _template() -> Iterator[Field]:
     for name in ("hostname", "subdomain"):
         yield Field(f"{spec}.{name}", "", (_LOSSY,), "The operator sets it for the DNS name of each task.")
     yield Field(f"{spec}.hostNetwork", "", (_REFUSED,), "`true` is refused: tasks have addresses of their own.")
+    words = (
+        "Pods that name no ServiceAccount get no token of an API server, as TFJob's pods do: write `true` where the "
+        "program calls it."
+    )
+    yield Field(f"{spec}.automountServiceAccountToken", f"{becomes}.spec.automountServiceAccountToken", (_NOTED,), words)
+    words = "Another scheduler is kept; the PodGroup that TFJob's operator creates for it is not: use `spec.scheduling.gang`."
+    yield Field(f"{spec}.schedulerName", f"{becomes}.spec.schedulerName", (_LOSSY,), words)
     yield Field(f"{spec}.ephemeralContainers", "", (_LOSSY,), "They are for running pods: use `kubectl debug`.")
     words = "Empty after a restart under OnFailure or Always: the task gets a new pod. Keep files on a volume claim."
     yield Field(f"{spec}.volumes[].emptyDir", f"{becomes}.spec.volumes[].emptyDir", (_LOSSY,), words)
@@ -186,7 +193,7 @@ def _unwritten() -> Iterator[Field]:
     yield Field("", "spec.updateStrategy.type", (_EXPLICIT,), words)
     words = "`Environment`, so that programs find TF_CONFIG. A single replica gets none, as with TFJob."
     yield Field("", "spec.resolver.tfConfig", (_EXPLICIT,), words)
-    words = "`None` where no TF_CONFIG is set and the image's own program runs."
+    words = "`None` where no TF_CONFIG is set, so that the image's own program and PYTHONPATH stay."
     yield Field("", "spec.resolver.delivery", (_EXPLICIT,), words)
     words = "Left out: by default only the tasks reach their ports. Let others in by `allowFrom`, or `mode: None`."
     yield Field("", "spec.isolation", (_NOTED,), words)

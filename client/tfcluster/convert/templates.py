@@ -113,6 +113,7 @@ def _tidy_spec(spec: dict[str, Any], path: Path, replicas: Replicas, findings: F
         if spec.pop(key, None) is not None:
             words = "the operator sets it, so that each task has its DNS name: use TFCLUSTER_ADDRESS in the program"
             findings.say(Outcome.LOSSY, (*path, key), words)
+    _tell_of_plain_pods(spec, path, replicas, findings)
     if spec.pop("ephemeralContainers", None):
         findings.say(Outcome.LOSSY, (*path, "ephemeralContainers"), "they are added to running pods: use kubectl debug")
     if spec.get("hostNetwork") is True:
@@ -124,6 +125,26 @@ def _tidy_spec(spec: dict[str, Any], path: Path, replicas: Replicas, findings: F
     if replicas.policy in ("OnFailure", "Always"):
         _tell_of_folders(spec, path, findings)
     _check_clashes(spec, path, findings)
+
+
+def _tell_of_plain_pods(spec: Mapping[str, Any], path: Path, replicas: Replicas, findings: Findings) -> None:
+    """Say what the operators around TFJob add to a pod, and ours does not."""
+    if not any(spec.get(key) for key in ("serviceAccountName", "serviceAccount")) and (
+        spec.get("automountServiceAccountToken") is None
+    ):
+        words = (
+            "TFJob's pods have the token of the ServiceAccount default, and these have none: write true here if the "
+            "program calls the API server"
+        )
+        findings.say(Outcome.NOTED, (*path, "automountServiceAccountToken"), words)
+    scheduler = spec.get("schedulerName")
+    if scheduler and scheduler != "default-scheduler":
+        words = (
+            f"nobody creates the PodGroup with which {scheduler} keeps tasks together: set spec.scheduling.gang if the "
+            f"operator is set up for {scheduler}, or create a PodGroup and name it in the template"
+        )
+        target = f"spec.jobs.{replicas.job}.template.spec.schedulerName"
+        findings.say(Outcome.LOSSY, (*path, "schedulerName"), words, target=target)
 
 
 def _tell_of_folders(spec: Mapping[str, Any], path: Path, findings: Findings) -> None:

@@ -105,7 +105,7 @@ def texts_of(document: Mapping[str, Any]) -> dict[tuple[str, int], str | None]:
         for index in range(views.job.replicas):
             file = views.files.get(contract.task_view_file(index)) or views.files.get(contract.VIEW_FILE)
             texts[views.job.name, index] = None
-            if cluster.tf_config and file is not None:
+            if cluster.sets_tf_config and file is not None:
                 texts[views.job.name, index] = tf_config_of(cluster, Task(views.job, index), file.text)
     return texts
 

@@ -142,7 +142,7 @@ def without_program(clusters: Sequence[Object], entry_points: Mapping[str, Seque
     for body in clusters:
         resolver = body["spec"].get("resolver") or {}
         # NB: as build_pod has it: who sets TF_CONFIG, or brings the resolver, has programs of their own.
-        injects = resolver.get("delivery", "ConfigMap") == "ConfigMap" and resolver.get("tfConfig", "None") == "None"
+        injects = resolver.get("delivery") != "None" and resolver.get("tfConfig", "None") == "None"
         for job, declared in body["spec"]["jobs"].items():
             template = declared.get("template") or {}
             main = main_container(template)

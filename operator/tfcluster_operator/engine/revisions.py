@@ -66,7 +66,7 @@ class Revisions:
                     incarnation=0,
                     resolver=pod.resolver or None,
                     # What it says is fixed when a pod is created: whether it is set is what an edit changes.
-                    tf_config=tf_config_in(live) if cluster.tf_config else None,
+                    tf_config=tf_config_in(live) if cluster.sets_tf_config else None,
                 )
                 if len(self._known) >= _KEPT:
                     self._known.clear()

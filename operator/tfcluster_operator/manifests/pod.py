@@ -44,8 +44,7 @@ def build_pod(
 
     Returns:
         The pod.  What the template says stays as it is; our names, labels and environment come last and win.  A task
-        needs no API token and no Service environment, so both are off unless the template asks for them, or, for the
-        token, names a ServiceAccount.
+        needs no API token, so it has none unless the template asks for it or names a ServiceAccount.
     """
     template = task.job.template
     about: Mapping[str, Any] = template.get("metadata") or {}
@@ -89,7 +88,6 @@ def build_pod(
         "spec": {
             # Who names a ServiceAccount wants its token.
             **({} if _account_of(spec) else {"automountServiceAccountToken": False}),
-            "enableServiceLinks": False,
             **spec,
             # The operator restarts, so that the delays and the counts are its own.
             "restartPolicy": "Never",
@@ -149,7 +147,7 @@ def _containers(
         groups = {group: [injection.mount_resolver(one) for one in found] for group, found in groups.items()}
     main = main_container(task.job.template)
     # Who sets TF_CONFIG has programs of their own: what names none runs its image's.
-    serve = inject and not cluster.tf_config
+    serve = inject and not cluster.sets_tf_config
     groups["containers"] = [
         _main(container, task, serve=serve, tf_config=tf_config) if container.get("name", "") == main else container
         for container in groups.get("containers", ())

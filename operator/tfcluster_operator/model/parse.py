@@ -82,8 +82,10 @@ def has_resolver_delivered(body: Mapping[str, Any]) -> bool:
     resolver = spec.get("resolver") if isinstance(spec, Mapping) else None
     if not isinstance(resolver, Mapping):
         return True
+    if "delivery" in resolver:
+        return resolver["delivery"] != "None"
     # NB: an older CRD spells it inject.
-    return resolver["delivery"] != "None" if "delivery" in resolver else resolver.get("inject") is not False
+    return resolver.get("tfConfig", "None") == "None" and resolver.get("inject") is not False
 
 
 def parse(
@@ -137,10 +139,10 @@ def _cluster(
 ) -> TFCluster:
     port, domain = spec.number("port", DEFAULT_PORT, least=1, most=_LAST_PORT), spec.text("clusterDomain")
     resolver, update = spec.inner("resolver"), spec.inner("updateStrategy")
-    # NB: an older CRD spells it inject.
-    delivered = "ConfigMap" if resolver.flag("inject", default=True) else "None"
+    tf_config = resolver.one_of(TFConfigDelivery, "tfConfig", "None")
+    # Who reads TF_CONFIG needs nothing else, and PYTHONPATH would hide the image's own.  NB: an older CRD says inject.
+    delivered = "ConfigMap" if tf_config == "None" and resolver.flag("inject", default=True) else "None"
     inject = resolver.one_of(ResolverDelivery, "delivery", delivered) == "ConfigMap"
-    tf_config = resolver.one_of(TFConfigDelivery, "tfConfig", "None") == "Environment"
     kept = None
     if spec.raw.get("failedPodsHistoryLimit") is not None:
         kept = spec.number("failedPodsHistoryLimit", DEFAULT_KEPT, most=MOST_KEPT)
@@ -298,7 +300,7 @@ def _job(
     port: int,
     domain: str,
     inject: bool,
-    tf_config: bool,
+    tf_config: TFConfigDelivery,
     kept: int | None,
     colocation: Colocation | None,
     spread: tuple[Spread, ...],
@@ -312,7 +314,7 @@ def _job(
     # NB: what is added here only where it is not the default leaves the pods of an older operator alone.
     made_from = [template.raw, own_port, domain, *([] if inject else ["inject: false"])]
     # NB: that TF_CONFIG is set, never what it says: a resize replaces no pod.
-    made_from += ["tfConfig: Environment"] if tf_config else []
+    made_from += [f"tfConfig: {tf_config}"] if tf_config != "None" else []
     made_from += places.made_from(colocation, spread)
     return Job(
         name=name,
@@ -429,19 +431,19 @@ def _excesses(cluster: TFCluster) -> Iterator[str]:
     if (entries := sum(len(job.task_filters) for job in cluster.jobs)) > MOST_TASK_FILTERS:
         yield f"spec.jobs: {entries} taskDeviceFilters are more than the {MOST_TASK_FILTERS} that a TFCluster may have"
 
-    if cluster.tf_config and (tasks := sum(job.max_replicas for job in cluster.jobs)) > MOST_TASKS_WITH_TF_CONFIG:
-        most = f"Environment is for {MOST_TASKS_WITH_TF_CONFIG} tasks at most"
+    if cluster.sets_tf_config and (tasks := sum(one.max_replicas for one in cluster.jobs)) > MOST_TASKS_WITH_TF_CONFIG:
+        most = f"TF_CONFIG is for {MOST_TASKS_WITH_TF_CONFIG} tasks at most"
         yield f"spec.resolver.tfConfig: {most}, and maxReplicas add up to {tasks}"
 
 
 def _own_tf_configs(cluster: TFCluster) -> Iterator[str]:
-    for job in cluster.jobs if cluster.tf_config else ():
+    for job in cluster.jobs if cluster.sets_tf_config else ():
         main = main_container(job.template)
         for container in (job.template.get("spec") or {}).get("containers") or ():
             names = {variable.get("name") for variable in container.get("env") or ()}
             if container.get("name", "") == main and contract.ENV_TF_CONFIG in names:
                 where = f"spec.jobs.{job.name}.template.spec.containers[{main}].env"
-                yield f"{where}: spec.resolver.tfConfig is Environment, which sets TF_CONFIG: remove one of the two"
+                yield f"{where}: spec.resolver.tfConfig is {cluster.tf_config}, which sets TF_CONFIG: remove one of the two"
 
 
 def _unknown_jobs(cluster: TFCluster, jobs: Mapping[str, Job]) -> Iterator[str]:

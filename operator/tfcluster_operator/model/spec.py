@@ -27,7 +27,7 @@ CleanPodPolicy = Literal["Running", "All", "None"]
 #: How the resolver gets into the pods: by a ConfigMap of the operator, or not by the operator.
 ResolverDelivery = Literal["ConfigMap", "None"]
 #: Whether the operator tells programs that read TF_CONFIG of the cluster, by that variable.
-TFConfigDelivery = Literal["None", "Environment"]
+TFConfigDelivery = Literal["None", "Environment", "TFJob"]
 #: Who reaches a task's port: everybody, the tasks of the cluster, or those that the device filters join.
 IsolationMode = Literal["None", "Cluster", "DeviceFilters"]
 #: Which ports of a pod the isolation closes: its task's, or all.
@@ -213,9 +213,9 @@ class TFCluster:
     """One TFCluster object: identity, declaration, and the status it had when it was read.
 
     Times are seconds; None means that there is no such limit, and that each pod is placed for itself without
-    ``gang``.  ``inject`` is whether the pods get the resolver,
-    ``tf_config`` whether their main containers get TF_CONFIG.  ``queue`` is the LocalQueue in which it waits for its
-    quota, "" if none, and ``priority_class`` the WorkloadPriorityClass with which it does.  ``regrants`` counts how
+    ``gang``.  ``inject`` is whether the pods get the resolver, ``tf_config`` how their main containers get TF_CONFIG.
+    ``queue`` is the LocalQueue in which it waits for its quota, "" if none, and ``priority_class`` the
+    WorkloadPriorityClass with which it does.  ``regrants`` counts how
     often a queue changed the number of its tasks, so that ``edition`` grows whenever its membership may change.
     ``gave_up`` says why it is suspended though nobody has asked for that, "" if it is not.
     """
@@ -238,7 +238,7 @@ class TFCluster:
     update_strategy: UpdateStrategy = field(default_factory=UpdateStrategy)
     terminating_grace: int | None = None
     inject: bool = True
-    tf_config: bool = False
+    tf_config: TFConfigDelivery = "None"
     isolation: Isolation = field(default_factory=Isolation)
     gang: Gang | None = None
     queue: str = ""
@@ -250,6 +250,11 @@ class TFCluster:
     def edition(self) -> int:
         """The number of the membership: it grows with each edit, and with each change by the queue."""
         return self.generation + self.regrants
+
+    @property
+    def sets_tf_config(self) -> bool:
+        """Whether the main containers get TF_CONFIG."""
+        return self.tf_config != "None"
 
     def chosen_scheduler(self, job: Job) -> str:
         """Tell which scheduler the operator chooses for a job's pods; "" where the template or Kubernetes does."""

@@ -190,7 +190,7 @@ def _what_a_member_needs(group: str) -> tuple[Gate, ...]:
 
 
 def _view_for(roster: Roster, job_views: JobViews, index: int) -> str:
-    return job_views.text_for(index) if roster.cluster.tf_config else ""
+    return job_views.text_for(index) if roster.cluster.sets_tf_config else ""
 
 
 def _next_try(what: str, at: float, known: ledger.Ledger) -> str:

@@ -6,10 +6,11 @@ It is no part of a template and no drift: the variable of a running pod says wha
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
-from tfcluster_operator.model.spec import Job, Task, TFCluster
+from tfcluster_operator.model.spec import EVALUATOR, Job, Task, TFCluster
 from tfcluster_resolver import contract
 
 #: Linux runs no program with a longer one: NAME=VALUE and its end take 32 pages at most (execve(2), MAX_ARG_STRLEN),
@@ -18,14 +19,18 @@ LARGEST_TF_CONFIG: Final = 32 * 4096 - len(f"{contract.ENV_TF_CONFIG}=") - 1
 
 
 def tf_config_of(cluster: TFCluster, task: Task, view: str) -> str:
-    """Spell what a task sees as TF_CONFIG.
+    """Spell what a task sees as TF_CONFIG; in TFJob's layout each task sees the evaluators, too.
 
     Args:
         cluster: the declaration.
         task: which task.
         view: the text of its view file.
     """
-    return contract.tf_config(_read(view), job=task.job.name, index=task.index, address=cluster.address_of(task))
+    seen, evaluator = _read(view), cluster.job(EVALUATOR) if cluster.tf_config == "TFJob" else None
+    if evaluator is not None and evaluator.replicas:
+        addresses = tuple(cluster.address_of(Task(evaluator, index)) for index in range(evaluator.replicas))
+        seen = replace(seen, jobs={**seen.jobs, EVALUATOR: addresses})
+    return contract.tf_config(seen, job=task.job.name, index=task.index, address=cluster.address_of(task))
 
 
 def largest_of(cluster: TFCluster, job: Job, view: str, readers: Iterable[int]) -> int:

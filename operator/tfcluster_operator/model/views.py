@@ -203,7 +203,7 @@ class _Builder:
                 self._built[key] = build_file(replace(view or self.view(job, texts), epoch=epoch), membership)
             files[file] = self._built[key]
         size = sum(len(file.text) for file in files.values())
-        return JobViews(job, name, files, size, self._tf_config_size(job, files) if self._cluster.tf_config else 0)
+        return JobViews(job, name, files, size, self._tf_config_size(job, files) if self._cluster.sets_tf_config else 0)
 
     def _tf_config_size(self, job: Job, files: Mapping[str, ViewFile]) -> int:
         readers: dict[str, list[int]] = {}

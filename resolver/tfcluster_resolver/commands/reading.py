@@ -70,7 +70,7 @@ def seen_by(resolver: TFClusterResolver | None) -> Membership:
         return Membership(view=view, own=None)
     if own is not None and (own.job, own.index) == (job, index):
         return Membership(view=view, own=own)
-    # An evaluator is in no ClusterSpec, and nobody connects to it.
+    # An evaluator is in no ClusterSpec but its own, and nobody connects to it.
     outside = job == EVALUATOR and EVALUATOR not in view.jobs
     return Membership(view=view, own=Task(job, index, "" if outside else membership.address_of(job, index)))
 

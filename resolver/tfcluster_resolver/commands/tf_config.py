@@ -33,7 +33,7 @@ def tf_config(resolver: TFClusterResolver | None = None) -> str:
 
     Returns:
         JSON without spaces: ``cluster``, the addresses of each job; ``task``, with ``type`` and ``index``;
-        ``rpc_layer``.  An evaluator is the task and in no job, which is how TensorFlow wants it.
+        ``rpc_layer``; ``environment``, which is "cloud".  An evaluator is in its own cluster and in nobody else's.
 
     Raises:
         TaskIdentityError: there is no task to name: the process is not in a TFCluster's pod, and no resolver speaks for

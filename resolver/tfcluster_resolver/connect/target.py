@@ -12,7 +12,7 @@ from typing import Any
 
 from tfcluster_resolver import _arguments
 from tfcluster_resolver._tensorflow import tensorflow_api
-from tfcluster_resolver.cluster import Task
+from tfcluster_resolver.cluster import EVALUATOR, Task
 from tfcluster_resolver.cluster_spec import ClusterSpec
 from tfcluster_resolver.device_filters import filters_by_task
 from tfcluster_resolver.errors import ArgumentTypeError, ConnectError, CoordinatorNotInClusterError, NoSuchTaskError
@@ -132,7 +132,9 @@ def _of_ours(
             "the task_type and task_id of a task whose address leads here, or, where no task needs to reach it, pass "
             f"job_name={LOCALHOST!r}"
         )
-    if job is None and (own_job not in spec.jobs or own_index not in spec.task_indices(own_job)):
+    # NB: an evaluator is in its own ClusterSpec and in no other.
+    seen = own_job in (view.jobs if own_job == EVALUATOR else spec.jobs)
+    if job is None and (not seen or own_index not in spec.task_indices(own_job)):
         raise CoordinatorNotInClusterError(
             f"/job:{own_job}/task:{own_index} is not in the ClusterSpec of {name}, so the other tasks could not reach "
             f"it: let a job such as chief connect (an evaluator never does), or pass job_name={LOCALHOST!r}"

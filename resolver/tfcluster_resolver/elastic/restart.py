@@ -43,7 +43,7 @@ class RestartOnResize:
         resolver: whose cluster and task, the pod's by default; that of a snapshot is followed from now on, too.
 
     Raises:
-        CoordinatorNotInClusterError: the resolver speaks for no task, or for an evaluator, which is in no ClusterSpec.
+        CoordinatorNotInClusterError: the resolver speaks for no task, or for an evaluator, which trains with nobody.
         ArgumentTypeError: it is no TFClusterResolver.
         ViewError: the view cannot be used.
     """

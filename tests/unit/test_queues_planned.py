@@ -491,6 +491,19 @@ def test_template_that_asks_for_more_waits_again():
     assert container["resources"] == {"requests": {"cpu": "8"}}
 
 
+@pytest.mark.parametrize("left", [{naming.ANNOTATION_ASKS: None}, {naming.ANNOTATION_ASKS: "{"}])
+def test_note_that_somebody_takes_away_ends_no_training(left):
+    """Without what its pods asked for a claim keeps its quota, and the note is written again."""
+    cluster = queued()
+    world = admitted(cluster)
+    before = pods(world), world.objects[KIND, FIRST]["metadata"]["annotations"][naming.ANNOTATION_ASKS]
+    world.edit(KIND, FIRST, {"metadata": {"annotations": left}})
+
+    world.settle(cluster)
+
+    assert before == (pods(world), world.objects[KIND, FIRST]["metadata"]["annotations"][naming.ANNOTATION_ASKS])
+
+
 def test_another_queue_takes_a_running_cluster_from_the_beginning():
     """It was granted by the one, and runs by the grace of that."""
     world = admitted(queued())

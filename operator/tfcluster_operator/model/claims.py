@@ -45,7 +45,7 @@ def plan_claims(roster: Roster, known: Ledger, now: float, story: Story) -> None
     standing = roster.standing
     claims, at_work = (*standing.holding, *standing.rest), bool(roster.at_work)
     for claim in claims:
-        _relabel(roster.cluster, claim, story)
+        _mark_again(roster.declared, claim, story)
     if known.verdict is not None:
         if not at_work:
             _finish(claims, known, now, story)
@@ -111,10 +111,18 @@ def claim_change(wanted: Wanted, existing: ObservedWorkload) -> dict[str, Any] |
     return change or None
 
 
-def _relabel(cluster: TFCluster, claim: Claim, story: Story) -> None:
+def _mark_again(cluster: TFCluster, claim: Claim, story: Story) -> None:
+    """Put back the labels of a claim, and, where it has quota, the note of what its pods ask for."""
     labels, known = naming.cluster_labels(cluster.name), claim.workload.meta.labels
+    change: dict[str, Any] = {}
     if wrong := {key: value for key, value in labels.items() if known.get(key) != value}:
-        _patch(claim, {"metadata": {"labels": wrong}}, story, reason=reasons.REPAIRED)
+        change["labels"] = wrong
+    if claim.workload.granted is not None and not queueing.read_asks(claim.workload):
+        jobs = [job for job in cluster.jobs if claim.count.get(job.name)]
+        if jobs:
+            change["annotations"] = {naming.ANNOTATION_ASKS: queueing.asks_annotation(jobs, {})}
+    if change:
+        _patch(claim, {"metadata": change}, story, reason=reasons.REPAIRED)
 
 
 def _finish(claims: Sequence[Claim], known: Ledger, now: float, story: Story) -> None:

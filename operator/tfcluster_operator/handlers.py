@@ -43,12 +43,12 @@ def _access() -> connection.Access:
     found = kopf.login_with_kubeconfig(settings=settings) or kopf.login_with_service_account(settings=settings)
     if found is None:
         raise kopf.LoginError("no credentials: set KUBECONFIG, or run in a pod with a service account token")
-    in_pod = found.token is not None and connection.SERVICE_ACCOUNT_TOKEN.exists() and found.ca_data is None
+    in_pod = found.token is not None and connection.SERVICE_ACCOUNT.exists() and found.ca_data is None
     return connection.Access(
         server=found.server,
         context=found.as_ssl_context() if found.server.startswith("https") else None,
         headers={} if in_pod else found.as_http_headers(),
-        token=connection.SERVICE_ACCOUNT_TOKEN if in_pod else None,
+        account=connection.SERVICE_ACCOUNT if in_pod else None,
     )
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import ssl
 
 import aiohttp
 import pytest
 import uvloop
+from local_kubernetes.certificates import Authority
 from support.small_server import SmallServer
 from support.waiting import GUARD
 
@@ -108,28 +110,45 @@ def test_watches_leave_connections_to_requests():
     asyncio.run(run())
 
 
-def test_a_token_is_read_again_after_a_minute(tmp_path, monkeypatch):
-    """Every request carries the token that the file held at most a minute ago."""
-    token = tmp_path / "token"
-    token.write_text("first\n", encoding="ascii")
-    seen: list[str] = []
+def test_credentials_are_read_again_after_a_minute(tmp_path, monkeypatch):
+    """A request carries the token that the folder held at most a minute ago, also while the folder cannot be read.
+
+    A server whose certificate is of a new authority is trusted then, too.
+    """
+    token, trusted = tmp_path / "token", tmp_path / "ca.crt"
+    authorities = []
+    for name in ("old", "new"):
+        authority = Authority(tmp_path / name)
+        authority.create()
+        authorities.append(authority.certificate.read_text(encoding="ascii"))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     now = 1000.0
     monkeypatch.setattr(connection.time, "monotonic", lambda: now)
 
-    async def run() -> None:
+    async def run() -> list[tuple[str, int]]:
         nonlocal now
-        read = connection._FreshToken(token)
+        seen: list[tuple[str, int]] = []
+        read = connection._FreshCredentials(tmp_path, context)
 
         async def handler(request):
-            seen.append(request.headers["Authorization"])
+            seen.append((request.headers["Authorization"], len(context.get_ca_certs())))
 
-        for text, passed in (("first", 0), ("second", 59), ("second", 2)):
-            token.write_text(text, encoding="ascii")
-            now += passed
+        async def ask() -> None:
             await read(type("Request", (), {"headers": {}})(), handler)
 
-    asyncio.run(run())
-    assert seen == ["Bearer first", "Bearer first", "Bearer second"]
+        with pytest.raises(aiohttp.ClientConnectionError, match="no credentials"):
+            await ask()
+        for text, authority, passed in (("first", 0, 0), ("second", 1, 59), ("second", 1, 2)):
+            token.write_text(f"{text}\n", encoding="ascii")
+            trusted.write_text(authorities[authority], encoding="ascii")
+            now += passed
+            await ask()
+        token.unlink()
+        now += 61
+        await ask()
+        return seen
+
+    assert asyncio.run(run()) == [("Bearer first", 1), ("Bearer first", 1), *[("Bearer second", 2)] * 2]
 
 
 @pytest.mark.parametrize("loop", [uvloop.new_event_loop, asyncio.new_event_loop], ids=["uvloop", "asyncio"])

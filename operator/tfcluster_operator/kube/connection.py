@@ -19,8 +19,8 @@ from tfcluster_operator.kube import errors
 
 _log = logging.getLogger(__name__)
 
-#: Where the kubelet keeps the service account's token; it is replaced before it expires.
-SERVICE_ACCOUNT_TOKEN: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
+#: Where the kubelet keeps the service account's token and the cluster's certificate authorities, and replaces them.
+SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 _READ_AGAIN_AFTER: Final = 60.0
 _READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -41,8 +41,8 @@ class Access:
     headers: Mapping[str, str] = field(default_factory=dict)
     """What every request carries."""
 
-    token: Path | None = None
-    """The file of a bearer token that is replaced from time to time, or None."""
+    account: Path | None = None
+    """The folder of a bearer token (``token``) and certificate authorities (``ca.crt``) that are replaced, or None."""
 
     observers: tuple[aiohttp.ClientMiddlewareType, ...] = ()
     """What sees every request of every session."""
@@ -160,10 +160,10 @@ def borrow_session(
 
 
 def _options(access: Access, middlewares: tuple[aiohttp.ClientMiddlewareType, ...]) -> dict[str, Any]:
-    token = () if access.token is None else (_FreshToken(access.token),)
+    fresh = () if access.account is None else (_FreshCredentials(access.account, access.context),)
     return {
         "headers": {"User-Agent": "tfcluster-operator", **access.headers},
-        "middlewares": (*middlewares, *access.observers, *token, _note_answer),
+        "middlewares": (*middlewares, *access.observers, *fresh, _note_answer),
         "read_bufsize": 2**18,
         "trust_env": False,
     }
@@ -197,19 +197,36 @@ def _fenced(fence: Callable[[], None]) -> type[aiohttp.ClientRequest]:
     return Fenced
 
 
-class _FreshToken:
-    """Gives every request the token that the file holds now."""
+class _FreshCredentials:
+    """Gives every request the token that the folder holds now, and trusts the authorities that it holds now."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, folder: Path, context: ssl.SSLContext | None) -> None:
+        self._folder = folder
+        self._context = context
         self._token = ""
+        self._authorities = ""
         self._read_at = float("-inf")
 
     async def __call__(
         self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
     ) -> aiohttp.ClientResponse:
         if time.monotonic() - self._read_at > _READ_AGAIN_AFTER:
-            self._token = self._path.read_text(encoding="ascii").strip()
-            self._read_at = time.monotonic()
+            self._read()
         request.headers["Authorization"] = f"Bearer {self._token}"
         return await handler(request)
+
+    def _read(self) -> None:
+        try:
+            token = (self._folder / "token").read_text(encoding="ascii").strip()
+            authorities = (self._folder / "ca.crt").read_text(encoding="ascii") if self._context is not None else ""
+            if self._context is not None and authorities != self._authorities:
+                # NB: those of before are trusted, too, until the process ends: a rotation has a time for both.
+                self._context.load_verify_locations(cadata=authorities)
+        except (OSError, ValueError) as error:
+            # The kubelet may be at it; what was read before may well do.
+            if not self._token:
+                raise aiohttp.ClientConnectionError(f"no credentials in {self._folder}: {error}") from error
+            _log.warning("the credentials in %s cannot be read, so the last ones are used: %s", self._folder, error)
+        else:
+            self._token, self._authorities = token, authorities
+        self._read_at = time.monotonic()

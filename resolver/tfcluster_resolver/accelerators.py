@@ -2,7 +2,9 @@
 
 The view says what was granted.  What can be used is looked for at TensorFlow where it is loaded, at the variables that
 a device plugin and a user set, and at the device files; nothing here imports TensorFlow or touches a device.  Of the
-own task the smaller number counts: a strategy that is told of more would put replicas where no device is.
+own task the smaller number counts: a strategy that is told of more would put replicas where no device is.  Where the
+view counts nothing, because the task has its devices by a claim, a share or a resource of another name, what the
+process can use counts.
 """
 
 from __future__ import annotations
@@ -139,7 +141,8 @@ def count_visible() -> defaultdict[str, int]:
 def count_usable(membership: Membership, own: Task) -> defaultdict[str, int]:
     """Count the accelerators of this process's own task: the granted ones, as far as the process can use them.
 
-    Where both numbers differ a warning names them, once for each pair.
+    Where both numbers differ a warning names them, once for each pair.  A task that asks for nothing that the view
+    counts has what the process can use.
 
     Args:
         membership: the cluster.
@@ -158,13 +161,21 @@ def count_usable(membership: Membership, own: Task) -> defaultdict[str, int]:
         if counts[0] == counts[1] or key in _warned:
             continue
         _warned.add(key)
+        which = (
+            "The smaller number counts. Fewer in the view: a device became unhealthy, or the node shows devices that "
+            "nobody asked for. Fewer in the process: look at CUDA_VISIBLE_DEVICES, at the pod's runtime class, and at "
+            "TensorFlow's build. `python -m tfcluster_resolver doctor` tells more"
+            if granted
+            else "Those count, because the pod's limits name no device that is known here: it may have a DRA claim, a "
+            "shared GPU or a resource of another name. If the devices are not this task's, set "
+            "NVIDIA_VISIBLE_DEVICES=void"
+        )
         warnings.warn(
             f"{own} has {counts[0]} healthy {device} devices by the view of {membership.view.namespace}/"
-            f"{membership.view.name}, and {counts[1]} can be used in this process. The smaller number counts. Fewer in "
-            "the view: a device became unhealthy, or the node shows devices that nobody asked for. Fewer in the "
-            "process: look at CUDA_VISIBLE_DEVICES, at the pod's runtime class, and at TensorFlow's build. "
-            "`python -m tfcluster_resolver doctor` tells more",
+            f"{membership.view.name}, and {counts[1]} can be used in this process. {which}",
             AcceleratorMismatchWarning,
             stacklevel=3,
         )
+    if not granted:
+        return defaultdict(int, visible)
     return defaultdict(int, {device: min(number, visible.get(device, 0)) for device, number in granted.items()})

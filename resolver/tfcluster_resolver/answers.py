@@ -134,7 +134,8 @@ class ClusterAnswers:
         """Count the accelerators of a task: the healthy ones that the device plugin granted it.
 
         Of the task that this process is only those count that the process can use, so that no strategy plans for a
-        device that is not there; a warning names both numbers where they differ.  TensorFlow's own resolvers match
+        device that is not there; a warning names both numbers where they differ.  If its pod's limits name no device
+        that is known here, such as with a DRA claim, what the process can use counts.  TensorFlow's own resolvers match
         tasks by substring (task 1 counts 10 too); here a task is matched exactly.
 
         Args:

@@ -249,11 +249,14 @@ def test_agreement_and_other_tasks_are_no_mismatch(speak_as, visible, task, aske
     assert mismatches(speak_as(task), *asked) == []
 
 
-def test_accelerator_that_nobody_granted_is_a_mismatch(speak_as, visible):
-    """A pod that shows devices without having asked for any is told."""
+def test_accelerators_that_no_limit_names_count_as_far_as_they_are_seen(speak_as, visible):
+    """A DRA claim or a share of a GPU is in no limit that is known here: what the process sees counts, and is told."""
     visible(GPU=8)
+    resolver = speak_as("chief-0")
 
-    assert ["has 0 healthy GPU" in one for one in mismatches(speak_as("chief-0"))] == [True]
+    assert ["has 0 healthy GPU" in one and "Those count" in one for one in mismatches(resolver)] == [True]
+    assert resolver.num_accelerators() == {"GPU": 8}
+    assert resolver.num_accelerators("worker", 10) == {"GPU": 0}
 
 
 def test_nothing_to_see_is_no_mismatch(speak_as):

@@ -169,7 +169,8 @@ def accelerators(membership: Membership) -> Check:
             Verdict.WARNING,
             message,
             "The container shows devices that it was not granted: ask for them in its limits, or set "
-            "NVIDIA_VISIBLE_DEVICES=void",
+            "NVIDIA_VISIBLE_DEVICES=void"
+            + ("" if requested else ". Until then they count, as a DRA claim's or a shared GPU's would"),
         )
     return Check("accelerators", Verdict.OK, message)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -115,6 +115,10 @@ class Applying:
 
 def _check(manifest: Manifest) -> None:
     missing = [key for key in ("apiVersion", "kind") if not isinstance(manifest.body.get(key), str)]
+    about = manifest.body.get("metadata")
+    if isinstance(about, Mapping) and about.get("generateName") and not about.get("name"):
+        words = f"{manifest.place()}: it has generateName: create it with kubectl create, or give it a name"
+        raise ManifestError("the object cannot be applied:", [words])
     missing += [] if manifest.name else ["metadata.name"]
     if missing:
         raise ManifestError("the object cannot be applied:", [f"{manifest.place()}: give it {', '.join(missing)}"])

@@ -9,7 +9,7 @@ from typing import Any, Final
 from memory_kubernetes.shaping import shape
 from tfcluster.definition import schema
 from tfcluster.errors import ManifestError
-from tfcluster.manifest_files import Manifest
+from tfcluster.manifest_files import Manifest, name_of
 from tfcluster.validation import Problem, problems, read_path, without_nulls
 from tfcluster_operator.model import naming
 from tfcluster_operator.model.parse import InvalidSpecError, parse
@@ -108,7 +108,7 @@ def complete(body: Mapping[str, Any], namespace: str, live: Mapping[str, Any] | 
     if "deletionTimestamp" in known:
         identity["deletionTimestamp"] = known["deletionTimestamp"]
     shaped = shape(schema(), without_nulls(schema(), {key: value for key, value in body.items() if key != "status"}))
-    shaped["metadata"] = {**about, "namespace": about.get("namespace") or namespace, **identity}
+    shaped["metadata"] = {**about, "name": name_of(about), "namespace": about.get("namespace") or namespace, **identity}
     if live is not None and "status" in live:
         shaped["status"] = live["status"]
     return shaped

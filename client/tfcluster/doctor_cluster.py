@@ -9,9 +9,9 @@ from tfcluster.checks import Check, Unknown, Verdict, unknown
 from tfcluster.facts import Surroundings
 from tfcluster.kubernetes_api import Object
 from tfcluster.picture import Picture
-from tfcluster.quantities import amount
 from tfcluster.remedies import GRAVE, remedy_for
 from tfcluster.task_picture import TaskPicture
+from tfcluster_operator.model.quantities import quantity, whole
 
 #: What is said of a pod that waits, and what to do about it: the first words that fit count.
 _WAITS: Final = (
@@ -156,7 +156,7 @@ def _device(resource: str, most: int, total: int, offered: list[int]) -> Check:
 def _allocatable(node: Object, resource: str) -> int:
     if (node.get("spec") or {}).get("unschedulable"):
         return 0
-    return int(amount(((node.get("status") or {}).get("allocatable") or {}).get(resource, 0)))
+    return whole(((node.get("status") or {}).get("allocatable") or {}).get(resource, 0)) or 0
 
 
 def _quotas(quotas: Any) -> Iterator[Check]:
@@ -170,7 +170,7 @@ def _quotas(quotas: Any) -> Iterator[Check]:
         full += [
             f"{resource} of {quota['metadata']['name']} ({used.get(resource, 0)} of {limit})"
             for resource, limit in sorted(hard.items())
-            if amount(used.get(resource, 0)) >= amount(limit)
+            if (quantity(used.get(resource, 0)) or 0) >= (quantity(limit) or 0)
         ]
     if full:
         remedy = "Raise the quota, or remove something, if pods are missing."

@@ -46,9 +46,9 @@ class Manifest:
 
     @property
     def name(self) -> str:
-        """Its name, "" where it says none."""
+        """Its name, or what stands in for one that the API server generates; "" where it says none."""
         about = self.body.get("metadata")
-        return _text(about.get("name")) if isinstance(about, Mapping) else ""
+        return name_of(about) if isinstance(about, Mapping) else ""
 
     @property
     def namespace(self) -> str | None:
@@ -70,6 +70,12 @@ class Manifest:
         """Give "FILE:LINE" of a value, for messages."""
         line = self.line_of(where)
         return f"{self.source}:{line}" if line else self.source
+
+
+def name_of(metadata: Mapping[str, Any]) -> str:
+    """Give an object's name by its metadata; one that is to be generated ends in x here, and "" is none."""
+    prefix = _text(metadata.get("generateName"))
+    return _text(metadata.get("name")) or (f"{prefix}xxxxx" if prefix else "")
 
 
 @dataclass(frozen=True, slots=True)

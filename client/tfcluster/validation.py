@@ -18,6 +18,7 @@ from jsonschema import Draft202012Validator, ValidationError, validators
 from memory_kubernetes.shaping import shape
 from tfcluster import rules
 from tfcluster.definition import Schema, schema
+from tfcluster.manifest_files import name_of
 from tfcluster.rules import Where
 from tfcluster_operator.model import naming
 
@@ -107,7 +108,7 @@ def _of_the_object(body: Mapping[str, Any]) -> Iterator[Problem]:
     name = about.get("name")
     if name is not None and not isinstance(name, str):
         yield Problem(("metadata", "name"), _wrong_type("string", name))
-    elif not name:
+    elif not name_of(about):
         yield Problem(("metadata", "name"), "give the cluster a name")
     namespace = about.get("namespace")
     if namespace is not None and not (isinstance(namespace, str) and _NAMESPACE.fullmatch(namespace)):

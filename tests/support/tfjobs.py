@@ -585,6 +585,21 @@ spec:
 
 #: What is refused, by why; with words of the message.
 REFUSED: Final = {
+    "a part of a device": (
+        """
+apiVersion: kubeflow.org/v1
+kind: TFJob
+metadata: {name: half}
+spec:
+  tfReplicaSpecs:
+    Worker:
+      template:
+        spec:
+          initContainers: [{name: before, image: i, resources: {limits: {nvidia.com/gpu: 500m}}}]
+          containers: [{name: tensorflow, image: i, resources: {limits: {nvidia.com/gpu: 0.5}}}]
+""",
+        "a device is granted whole",
+    ),
     "an older version": (
         """
 apiVersion: kubeflow.org/v1alpha1

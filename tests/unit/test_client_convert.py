@@ -152,6 +152,17 @@ def test_tf_config_is_set_where_tfjob_sets_it():
     assert "tfcluster_resolver exec" in words(many, Outcome.LOSSY, "spec.tfReplicaSpecs")
 
 
+def test_quantities_with_a_point_are_texts():
+    """The definition takes whole numbers and texts alone; the API server would refuse the rest."""
+    container = {"name": "tensorflow", "image": "i", "resources": {"limits": {"cpu": 0.5, "memory": 1.0, "a.b/gpu": 1}}}
+    volume = {"name": "v", "emptyDir": {"sizeLimit": 1e9}}
+    spec = {"containers": [container], "volumes": [volume], "overhead": {"cpu": 0.25}}
+
+    kept = spec_of(tfjob({"Worker": {"template": {"spec": spec}}}))["jobs"]["worker"]["template"]["spec"]
+    assert kept["containers"][0]["resources"]["limits"] == {"cpu": "0.5", "memory": "1", "a.b/gpu": 1}
+    assert (kept["volumes"][0]["emptyDir"], kept["overhead"]) == ({"sizeLimit": "1000000000"}, {"cpu": "0.25"})
+
+
 def test_ports_are_found_by_their_name():
     """The port tfjob-port of the container tensorflow is the job's, or the cluster's where all have the same."""
 

@@ -18,7 +18,6 @@ from tfcluster.doctor_inside import Answer
 from tfcluster.facts import RIGHTS, Installation, Leader, Surroundings, options_of
 from tfcluster.kubernetes_api import Executed
 from tfcluster.picture import picture_of
-from tfcluster.quantities import amount
 from tfcluster.references import references_of
 from tfcluster.remedies import GRAVE, REMEDIES
 from tfcluster_resolver import __version__
@@ -330,14 +329,6 @@ def test_everything_that_a_template_cannot_do_without_is_looked_for():
         ("ConfigMap", "part"),
         ("Secret", "half"),
     }
-
-
-@pytest.mark.parametrize(
-    ("text", "number"), [("1", 1), ("1000m", 1), ("2Gi", 2 * 2**30), ("1e3", 1000), ("3k", 3000), ("lots", 0), (4, 4)]
-)
-def test_amounts_are_read_as_kubernetes_spells_them(text, number):
-    """Also what is no amount."""
-    assert amount(text) == number
 
 
 def test_each_reason_that_can_be_told_has_a_remedy():

@@ -36,6 +36,7 @@ FILLED_IN = {
         "status",
         "metadata.generation",
         *(f"spec.{field}" for field in ("dnsPolicy", "nodeName", "schedulerName", "securityContext", "tolerations")),
+        "spec.enableServiceLinks",
         "spec.terminationGracePeriodSeconds",
         "spec.containers.imagePullPolicy",
         "spec.containers.terminationMessagePath",

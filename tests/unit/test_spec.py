@@ -286,7 +286,8 @@ def test_an_empty_key_of_the_template_is_as_good_as_none(template):
         ({"nvidia.com/gpu": "2"}, {"nvidia.com/gpu": 2}),
         ({"cpu": "4", "memory": "1Gi", "ephemeral-storage": "1Gi", "hugepages-2Mi": "2Mi"}, {}),
         ({"kubernetes.io/batch": 1, "attach.kubernetes.io/x": 1}, {}),
-        ({"nvidia.com/gpu": "1k"}, {}),
+        ({"nvidia.com/gpu": "1.0"}, {"nvidia.com/gpu": 1}),
+        ({"nvidia.com/gpu": "500m"}, {}),
         (None, {}),
     ],
 )

@@ -123,9 +123,9 @@ def _replicas() -> Iterator[Field]:
     words = "There must be one. With more than 1,000 tasks the operator sets no TF_CONFIG."
     yield Field("spec.tfReplicaSpecs", "spec.jobs", (_REFUSED, _LOSSY), words)
     words = (
-        "The type in lower case: `chief`, `master`, `worker`, `ps`, `evaluator`. Only an evaluator's own "
-        "TF_CONFIG has it in the cluster; `resolver.tfConfig: TFJob` puts it into all. One type twice, in two spellings, is refused, as are Chief and Master together. Of a type that TFJob does not "
-        "know a failure counts here."
+        "The type in lower case: `chief`, `master`, `worker`, `ps`, `evaluator`. Only an evaluator's own TF_CONFIG has "
+        "it in the cluster; `resolver.tfConfig: TFJob` puts it into all. One type twice, in two spellings, is refused, "
+        "as are Chief and Master together. Of a type that TFJob does not know a failure counts here."
     )
     yield Field(_R, _J, (_NOTED, _LOSSY, _REFUSED), words)
     yield Field(f"{_R}.replicas", f"{_J}.replicas", (_SAME, _REFUSED), "From 0 to 10,000. The default is 1 in both.")
@@ -159,7 +159,10 @@ def _template() -> Iterator[Field]:
         "program calls it."
     )
     yield Field(f"{spec}.automountServiceAccountToken", f"{becomes}.spec.automountServiceAccountToken", (_NOTED,), words)
-    words = "Another scheduler is kept; the PodGroup that TFJob's operator creates for it is not: use `spec.scheduling.gang`."
+    words = (
+        "Another scheduler is kept, but nobody creates the PodGroup that TFJob's operator creates for it: use "
+        "`spec.scheduling.gang`."
+    )
     yield Field(f"{spec}.schedulerName", f"{becomes}.spec.schedulerName", (_LOSSY,), words)
     yield Field(f"{spec}.ephemeralContainers", "", (_LOSSY,), "They are for running pods: use `kubectl debug`.")
     words = "Empty after a restart under OnFailure or Always: the task gets a new pod. Keep files on a volume claim."
@@ -172,6 +175,8 @@ def _template() -> Iterator[Field]:
         container = f"{spec}.{group}[]"
         for name in ("name", "image"):
             yield Field(f"{container}.{name}", f"{becomes}.spec.{group}[].{name}", (_REFUSED,), "There must be one.")
+        words = "A number with a point becomes a text. A part of a device is refused."
+        yield Field(f"{container}.resources", f"{becomes}.spec.{group}[].resources", (_REFUSED,), words)
         words = "`/etc/tfcluster` and `/opt/tfcluster-resolver` are the operator's."
         yield Field(f"{container}.volumeMounts[].mountPath", "", (_REFUSED,), words)
         words = "`TFCLUSTER_JOB`, `TFCLUSTER_TASK_INDEX` and `TFCLUSTER_ADDRESS` are the operator's."

@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from tfcluster.convert.tfjob import CONTAINER, Replicas, TFJob, containers
-from tfcluster.convert.verdicts import Findings, Outcome, Path
+from tfcluster.convert.verdicts import Findings, Outcome, Path, said
 from tfcluster_operator.model import naming
+from tfcluster_operator.model.quantities import whole
 from tfcluster_operator.model.spec import choose_main
 from tfcluster_resolver import contract
 
@@ -35,6 +36,9 @@ LABELS: Final = {
     "replica-index": naming.LABEL_TASK_INDEX,
     "job-role": "",
 }
+#: Fields that hold a quantity, and those that hold quantities by name (Kubernetes, PodSpec).
+_QUANTITIES: Final = ("sizeLimit", "divisor")
+_OF_QUANTITIES: Final = ("limits", "requests", "overhead")
 _SERVERS: Final = ("creationTimestamp", "name", "namespace", "generateName")
 
 
@@ -124,7 +128,23 @@ def _tidy_spec(spec: dict[str, Any], path: Path, replicas: Replicas, findings: F
         findings.say(Outcome.REFUSED, (*path, "hostNetwork"), words)
     if replicas.policy in ("OnFailure", "Always"):
         _tell_of_folders(spec, path, findings)
+    _write_quantities(spec, path, findings)
     _check_clashes(spec, path, findings)
+
+
+def _write_quantities(node: Any, path: Path, findings: Findings) -> None:
+    """Write quantities with a point as texts, which the definition of a TFCluster asks for."""
+    if isinstance(node, list):
+        for index, value in enumerate(node):
+            _write_quantities(value, (*path, index), findings)
+    for key, value in node.items() if isinstance(node, dict) else ():
+        where = (*path, key)
+        if isinstance(value, float) and (key in _QUANTITIES or path[-1] in _OF_QUANTITIES):
+            node[key] = str(value).removesuffix(".0")
+        if path[-1] == "limits" and "/" in str(key) and whole(value) is None:
+            words = f"it is {said(value)}, and a device is granted whole: ask for 1, or for a resource that is a share"
+            findings.say(Outcome.REFUSED, where, words)
+        _write_quantities(value, where, findings)
 
 
 def _tell_of_plain_pods(spec: Mapping[str, Any], path: Path, replicas: Replicas, findings: Findings) -> None:

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from tfcluster.convert import tfjob
 from tfcluster.convert.tfjob import TFJob
+from tfcluster.manifest_files import name_of
 from tfcluster_operator.model.observed import Observed
 from tfcluster_operator.model.parse import parse
 from tfcluster_operator.model.roster import call_roll
@@ -97,8 +98,7 @@ def texts_of(document: Mapping[str, Any]) -> dict[tuple[str, int], str | None]:
         InvalidSpecError: the operator would refuse it.
     """
     metadata = document["metadata"]
-    name = metadata.get("name") or f"{metadata['generateName']}xxxxx"
-    known = {"namespace": "default", "uid": _NOBODY, **metadata, "name": name}
+    known = {"namespace": "default", "uid": _NOBODY, **metadata, "name": name_of(metadata)}
     cluster = parse({**document, "metadata": known})
     texts: dict[tuple[str, int], str | None] = {}
     for views in views_of(call_roll(cluster, Observed())).of_jobs:

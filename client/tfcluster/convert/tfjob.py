@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tfcluster.convert.verdicts import Findings, Outcome, Path, said
+from tfcluster.manifest_files import name_of
 from tfcluster_operator.model.fields import is_whole
 
 KIND: Final = "TFJob"
@@ -104,7 +105,7 @@ def read(manifest: Mapping[str, Any], findings: Findings) -> TFJob:
         findings.say(Outcome.REFUSED, ("spec", "enableDynamicWorker"), f"it is {said(dynamic)}: write true or false")
     return TFJob(
         api_version=str(manifest.get("apiVersion")),
-        name=str(metadata.get("name") or f"{metadata.get('generateName') or ''}xxxxx"),
+        name=str(metadata.get("name") or name_of(metadata) or "xxxxx"),
         namespace=str(metadata.get("namespace") or "default"),
         replicas=_all_replicas(spec.get("tfReplicaSpecs"), findings),
         dynamic=dynamic is True,

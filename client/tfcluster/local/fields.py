@@ -9,15 +9,12 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, Final
 
+from tfcluster_operator.model.quantities import quantity
+
 Object = Mapping[str, Any]
 
 SINGULAR: Final = {"configmaps": "ConfigMap", "secrets": "Secret"}
 _KEYED: Final = re.compile(r"metadata\.(labels|annotations)\['(.+)'\]")
-_SUFFIXES: Final = {
-    **{suffix: Decimal(1000) ** power for power, suffix in enumerate(("", "k", "M", "G", "T", "P", "E"))},
-    **{f"{suffix}i": Decimal(1024) ** power for power, suffix in enumerate("KMGTPE", start=1)},
-    **{suffix: Decimal(1000) ** -power for power, suffix in enumerate(("m", "u", "n"), start=1)},
-}
 
 
 def value_of(pod: Object, source: Object) -> str:
@@ -59,21 +56,8 @@ def _resource(pod: Object, reference: Object) -> str:
     resources = next((one.get("resources") or {} for one in containers if one["name"] == wanted), {})
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
     text = (limits if kind == "limits" else {**limits, **requests}).get(name)
-    amount = quantity(str(text)) if text is not None else _of_this_machine(name)
-    return str(math.ceil(amount / (quantity(str(reference.get("divisor") or 1)) or 1)))
-
-
-def quantity(text: str) -> Decimal:
-    """Read an amount as Kubernetes spells it, such as 500m or 2Gi; raises ValueError."""
-    match = re.fullmatch(r"([+-]?[0-9.]+)([eE][+-]?[0-9]+|[a-zA-Z]*)", text)
-    if match is None:
-        raise ValueError(f"{text!r} is no quantity")
-    number, suffix = match[1], match[2]
-    if suffix[:1] in ("e", "E") and len(suffix) > 1:
-        return Decimal(number + suffix)
-    if suffix not in _SUFFIXES:
-        raise ValueError(f"{text!r} is no quantity")
-    return Decimal(number) * _SUFFIXES[suffix]
+    amount = (quantity(text) or Decimal(0)) if text is not None else _of_this_machine(name)
+    return str(math.ceil(amount / (quantity(reference.get("divisor")) or 1)))
 
 
 def _of_this_machine(resource: str) -> Decimal:

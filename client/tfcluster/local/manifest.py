@@ -46,8 +46,10 @@ def load(paths: Sequence[str | Path]) -> list[Object]:
         raise ManifestError("this cannot be played:", problems)
     for one in found.clusters:
         declare(one, NAMESPACE)
-    bodies = [one.body for one in (*found.others, *found.clusters)]
-    return [{**body, "metadata": {"namespace": NAMESPACE, **body["metadata"]}} for body in bodies]
+    every = (*found.others, *found.clusters)
+    return [
+        {**one.body, "metadata": {"namespace": NAMESPACE, **one.body["metadata"], "name": one.name}} for one in every
+    ]
 
 
 def _misfits(one: Manifest) -> Iterator[str]:

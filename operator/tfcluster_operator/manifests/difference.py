@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from tfcluster_operator.model import naming
+from tfcluster_operator.model.quantities import quantity
 
 #: Lists whose entries have names, and where an entry that nobody declared was taken out of the template.
 _NAMED_LISTS: Final = ("containers", "initContainers", "env", "volumes", "ports")
@@ -92,20 +93,4 @@ def _in_lists(wanted: Sequence[Any], live: Sequence[Any], path: str) -> Iterator
 
 def _same_quantity(wanted: Any, live: Any) -> bool:
     """Tell whether two spellings mean one quantity: the API server writes 1000m as 1 and 1024Mi as 1Gi."""
-    return (mine := _quantity(wanted)) is not None and mine == _quantity(live)
-
-
-_UNITS: Final = {
-    **{unit: 1000.0**power for power, unit in enumerate(("k", "M", "G", "T", "P", "E"), start=1)},
-    **{unit: 1024.0**power for power, unit in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), start=1)},
-    "m": 0.001,
-    "": 1.0,
-}
-
-
-def _quantity(text: Any) -> float | None:
-    digits = str(text).rstrip("kMGTPEim")
-    try:
-        return float(digits) * _UNITS[str(text)[len(digits) :]]
-    except (ValueError, KeyError):
-        return None
+    return (mine := quantity(wanted)) is not None and mine == quantity(live)

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from tfcluster_operator.model import naming
+from tfcluster_operator.model import naming, quantities
 from tfcluster_operator.model.gang_schedulers import KUBERNETES, GangScheduler, groups_of_template
 
-#: TensorFlow's rule: an evaluator sees the cluster and is not in it.
+#: TensorFlow's rule: an evaluator sees the cluster, and no other task sees it.
 EVALUATOR: Final = "evaluator"
 CHIEF: Final = "chief"
 WORKER: Final = "worker"
@@ -127,9 +127,9 @@ class Job:
         """Count the extended resources that one pod asks for: a device plugin grants them whole or not at all."""
         total: dict[str, int] = {}
         for container in (self.template.get("spec") or {}).get("containers") or ():
-            for resource, quantity in ((container.get("resources") or {}).get("limits") or {}).items():
-                if _is_extended(resource) and str(quantity).isdigit():
-                    total[resource] = total.get(resource, 0) + int(quantity)
+            for resource, limit in ((container.get("resources") or {}).get("limits") or {}).items():
+                if _is_extended(resource) and (count := quantities.whole(limit)) is not None:
+                    total[resource] = total.get(resource, 0) + count
         return total
 
 

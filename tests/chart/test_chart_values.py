@@ -65,6 +65,7 @@ EFFECTS: list[tuple[str, Any, str, Any]] = [
     ("clusterWide", False, f"{CONTAINER}.args[1]", "home"),
     ("watchNamespaces", ["research"], f"{CONTAINER}.args[1]", "research"),
     ("watchNamespaces", ["research"], "Role:r-tfcluster-operator.metadata.namespace", "research"),
+    ("leaderElection.createLease", False, "Lease", None),
     ("logLevel", "debug", f"{CONTAINER}.args[6]", "debug"),
     ("logFormat", "json", f"{CONTAINER}.args[8]", "json"),
     ("defaultIsolation", "DeviceFilters", f"{CONTAINER}.args[10]", "DeviceFilters"),

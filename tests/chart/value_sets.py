@@ -20,6 +20,7 @@ EVERYTHING: Final[Object] = {
     "imagePullSecrets": [{"name": "key"}],
     "replicas": 3,
     "watchNamespaces": [HOME, WATCHED],
+    "leaderElection": {"createLease": True},
     "logLevel": "debug",
     "logFormat": "json",
     "defaultIsolation": "DeviceFilters",

@@ -38,8 +38,7 @@ class LiveWorld(World):
         super().__init__(objects, namespace)
         self.image = image
         self._core = client.CoreV1Api(api)
-        # NB: stream() swaps the transport of its client while it runs, hence one of its own.
-        self._exec = client.CoreV1Api(client.ApiClient(api.configuration))
+        self._access = api.configuration
 
     def launch_listeners(self, name: str, jobs: dict[str, Object], *, program: str = LISTEN, **spec: Any) -> Object:
         """Create a TFCluster whose tasks listen on their ports; what ``jobs`` says of a job comes on top."""
@@ -68,8 +67,9 @@ class LiveWorld(World):
 
     def run(self, pod: str, *command: str) -> str:
         """Run a program in a pod's container and return what it printed; it must end with status 0."""
+        # NB: stream() swaps the transport of its client while it runs, and pods are asked from several threads.
         answer = stream.stream(
-            self._exec.connect_get_namespaced_pod_exec,
+            client.CoreV1Api(client.ApiClient(self._access)).connect_get_namespaced_pod_exec,
             pod,
             self.namespace,
             command=list(command),

@@ -194,6 +194,16 @@ def test_yaml_is_one_document_an_object():
     assert "tfcluster-resolver-" in shown.stderr
 
 
+def test_name_that_is_to_be_generated_has_a_stand_in():
+    """Each object's name begins as the API server's would."""
+    manifest = tfcluster("x").job("worker").build() | {"metadata": {"generateName": "run-"}}
+    shown = run("-f", "-", stdin=json.dumps(manifest))
+
+    assert shown.exit_code == 0, shown.output
+    names = [one["metadata"]["name"] for one in yaml.safe_load_all(shown.stdout)]
+    assert names == ["run-xxxxx", "run-xxxxx-worker", "run-xxxxx-worker-0"]
+
+
 def test_json_is_a_list_that_kubectl_takes():
     shown = run("-f", str(EXAMPLES / "parameter-server.yaml"), "-o", "json", "--resolver", "-n", "team")
 

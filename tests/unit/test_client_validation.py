@@ -98,6 +98,7 @@ spec:
     ("metadata", "problem"),
     [
         ({}, "metadata.name: give the cluster a name"),
+        ({"generateName": 7}, "metadata.name: give the cluster a name"),
         ({"name": 7}, "metadata.name: this must be a text, and is 7: put it in quotes"),
         ({"name": "a", "lables": {}}, "metadata.lables: there is no such field: do you mean labels?"),
         ({"name": "a", "labels": {"x": 1}}, "metadata.labels.x: this must be a text, and is 1: put it in quotes"),

@@ -70,7 +70,12 @@ EFFECTS: list[tuple[str, Any, str, Any]] = [
     ("logFormat", "json", f"{CONTAINER}.args[8]", "json"),
     ("defaultIsolation", "DeviceFilters", f"{CONTAINER}.args[10]", "DeviceFilters"),
     ("gangs.scheduler", "Volcano", f"{CONTAINER}.args[17]", "Volcano"),
-    ("gangs.scheduler", "Volcano", "ClusterRole:home:r-tfcluster-operator.rules[8].apiGroups[0]", "scheduling.volcano.sh"),
+    (
+        "gangs.scheduler",
+        "Volcano",
+        "ClusterRole:home:r-tfcluster-operator.rules[8].apiGroups[0]",
+        "scheduling.volcano.sh",
+    ),
     ("gangs.schedulerName", "team", f"{CONTAINER}.args[19]", "team"),
     ("extraArgs", ["--log-level=error"], f"{CONTAINER}.args[-1]", "--log-level=error"),
     ("extraEnv", [{"name": "A", "value": "b"}], f"{CONTAINER}.env", [{"name": "A", "value": "b"}]),

@@ -9,10 +9,10 @@ import ssl
 import aiohttp
 import pytest
 import uvloop
-from local_kubernetes.certificates import Authority
 from support.small_server import SmallServer
 from support.waiting import GUARD
 
+from local_kubernetes.certificates import Authority
 from tfcluster_operator.kube import connection, errors
 
 EVENTS = "/api/v1/namespaces/a/events"

@@ -11,7 +11,9 @@ from types import SimpleNamespace
 from typing import Any, Final
 
 import life_scenarios
+import lupa
 import pytest
+import yaml
 from in_memory import InMemoryWorld, make_cluster
 
 from tfcluster_operator.engine import reconcile
@@ -250,3 +252,40 @@ def test_text_names_no_other_field_or_reason():
     """What stands in backquotes outside the reasons' column is a reason, a condition, or no single CamelCase word."""
     words = set(re.findall(r"`([A-Z][A-Za-z]+)`", TEXT))
     assert words - set(REASONS.values()) <= sections().keys()
+
+
+# --- Argo CD
+
+
+def health(cluster: dict[str, Any]) -> tuple[str, str]:
+    """Judge a TFCluster by the page's script for Argo CD, in Lua as Argo CD runs it."""
+    (manifest,) = re.findall(r'```yaml title="argocd-cm.yaml"\n(.*?)```', TEXT, re.DOTALL)
+    (script,) = yaml.safe_load(manifest)["data"].values()
+    lua = lupa.LuaRuntime()
+    lua.globals().obj = lua.table_from(cluster, recursive=True)
+    verdict = lua.execute(script)
+    return verdict["status"], verdict["message"]
+
+
+@pytest.mark.parametrize(
+    ("true", "status"),
+    [
+        ((), "Progressing"),
+        (("Ready",), "Healthy"),
+        (("Ready", "Succeeded"), "Healthy"),
+        (("Suspended",), "Suspended"),
+        (("Failed", "Stalled"), "Degraded"),
+        (("Stalled", "Suspended"), "Degraded"),
+    ],
+)
+def test_argo_cd_shows_what_the_conditions_say(true, status):
+    """The words are those of the condition that decides."""
+    kinds = ("Failed", "Ready", "Stalled", "Succeeded", "Suspended")
+    conditions = [{"type": one, "status": "True" if one in true else "False", "message": f"why {one}"} for one in kinds]
+    cluster = {"metadata": {"generation": 2}, "status": {"observedGeneration": 2, "conditions": conditions}}
+    decides = {"Healthy": "Ready", "Suspended": "Suspended", "Degraded": "Stalled", "Progressing": "Ready"}[status]
+
+    assert health(cluster) == (status, f"why {decides}")
+    assert health({**cluster, "metadata": {"generation": 3}})[0] == "Progressing"
+    for unseen in ({}, {"status": {}}, {"status": {"observedGeneration": 2}}):
+        assert health({"metadata": {"generation": 2}, **unseen})[0] == "Progressing"

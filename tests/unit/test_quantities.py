@@ -35,7 +35,8 @@ def test_quantities_are_read_as_kubernetes_reads_them(value, number):
 
 
 @pytest.mark.parametrize(
-    ("value", "count"), [("1", 1), ("1.0", 1), (2.0, 2), ("1e0", 1), ("2000m", 2), ("0", 0), ("0.5", None), ("-1", None)]
+    ("value", "count"),
+    [("1", 1), ("1.0", 1), (2.0, 2), ("1e0", 1), ("2000m", 2), ("0", 0), ("0.5", None), ("-1", None)],
 )
 def test_devices_are_granted_whole(value, count):
     """However a whole number is spelled; a part of a device is none."""

@@ -110,8 +110,8 @@ def test_an_own_one_in_the_main_container_is_told():
     first, second = {"name": "first", "env": OWN}, {"name": "second", "env": OWN}
     (told,) = problems({"worker": with_containers(first, {"name": "b"})}, **SET)
     assert told == (
-        "spec.jobs.worker.template.spec.containers[first].env: spec.resolver.tfConfig is Environment, which sets "
-        "TF_CONFIG: remove one of the two"
+        "spec.jobs.worker.template.spec.containers[first].env: the operator sets TF_CONFIG: remove it, or set "
+        "spec.resolver.tfConfig to None"
     )
     assert make_cluster({"worker": with_containers({"name": "tensorflow"}, second)}, **SET).tf_config
     assert make_cluster({"worker": with_containers(first)}).jobs

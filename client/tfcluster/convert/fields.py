@@ -158,7 +158,9 @@ def _template() -> Iterator[Field]:
         "Pods that name no ServiceAccount get no token of an API server, as TFJob's pods do: write `true` where the "
         "program calls it."
     )
-    yield Field(f"{spec}.automountServiceAccountToken", f"{becomes}.spec.automountServiceAccountToken", (_NOTED,), words)
+    yield Field(
+        f"{spec}.automountServiceAccountToken", f"{becomes}.spec.automountServiceAccountToken", (_NOTED,), words
+    )
     words = (
         "Another scheduler is kept, but nobody creates the PodGroup that TFJob's operator creates for it: use "
         "`spec.scheduling.gang`."

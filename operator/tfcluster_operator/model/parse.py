@@ -83,7 +83,7 @@ def has_resolver_delivered(body: Mapping[str, Any]) -> bool:
     if not isinstance(resolver, Mapping):
         return True
     if "delivery" in resolver:
-        return resolver["delivery"] != "None"
+        return bool(resolver["delivery"] != "None")
     # NB: an older CRD spells it inject.
     return resolver.get("tfConfig", "None") == "None" and resolver.get("inject") is not False
 
@@ -443,7 +443,7 @@ def _own_tf_configs(cluster: TFCluster) -> Iterator[str]:
             names = {variable.get("name") for variable in container.get("env") or ()}
             if container.get("name", "") == main and contract.ENV_TF_CONFIG in names:
                 where = f"spec.jobs.{job.name}.template.spec.containers[{main}].env"
-                yield f"{where}: spec.resolver.tfConfig is {cluster.tf_config}, which sets TF_CONFIG: remove one of the two"
+                yield f"{where}: the operator sets TF_CONFIG: remove it, or set spec.resolver.tfConfig to None"
 
 
 def _unknown_jobs(cluster: TFCluster, jobs: Mapping[str, Job]) -> Iterator[str]:

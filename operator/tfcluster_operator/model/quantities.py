@@ -31,7 +31,7 @@ def quantity(value: Any) -> Decimal | None:
     if abs(power) > _LONGEST:
         return None
     if binary:
-        return number * 2 ** _BINARY[binary]
+        return number * Decimal(2 ** _BINARY[binary])
     return number.scaleb(_DECIMAL[unit] if unit else power)
 
 

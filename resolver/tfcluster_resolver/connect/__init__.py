@@ -76,7 +76,7 @@ def connect_to_cluster(  # noqa: PLR0917 - the signature of TensorFlow's functio
         SnapshotOutdatedError: a task of the snapshot is gone, and some have not answered.
         PortTakenError: another program listens on this task's port, such as the ``serve`` of the same pod.
         ServeError: this user may not listen on this task's port.
-        CoordinatorNotInClusterError: the resolver's task is not in the ClusterSpec of the others (an evaluator never is).
+        CoordinatorNotInClusterError: the resolver's task is not in the others' ClusterSpec (an evaluator never is).
         ClusterChangedError: the ClusterSpec or its device filters differ from those that this process is connected
             with, and an update or a reset was not asked for or is not possible.
         RestartNeededError: this TensorFlow's cluster cannot be updated in place.

@@ -114,7 +114,7 @@ EFFECTS: list[tuple[str, Any, str, Any]] = [
     ("podAnnotations", {"a.example/b": "c"}, f"{POD}.metadata.annotations", {"a.example/b": "c"}),
     ("podLabels", {"team": "vision"}, f"{POD}.metadata.labels.team", "vision"),
     ("fullnameOverride", "trainer", "Deployment.metadata.name", "trainer"),
-    ("fullnameOverride", "trainer", f"{CONTAINER}.args[14]", "trainer"),
+    ("fullnameOverride", "trainer", f"{CONTAINER}.args[13]", "trainer"),
     ("fullnameOverride", "trainer", "ValidatingAdmissionPolicy.metadata.name", "home.trainer"),
     ("commonLabels", {"team": "vision"}, "Deployment.metadata.labels.team", "vision"),
     ("commonLabels", {"team": "vision"}, f"{POD}.metadata.labels.team", "vision"),
@@ -333,15 +333,15 @@ def test_account_of_the_user_is_taken(helm: Helm):
 
     assert not of_kind(objects, "ServiceAccount")
     assert look(objects, f"{POD}.spec.serviceAccountName") == "robot"
-    assert look(objects, "RoleBinding:r-tfcluster-operator.subjects") == [
+    assert look(objects, "ClusterRoleBinding:home:r-tfcluster-operator.subjects") == [
         {"kind": "ServiceAccount", "name": "robot", "namespace": "home"}
     ]
 
 
 def test_roles_for_users_can_be_left_out(helm: Helm, default):
     """With ``aggregateRoles: false`` the roles of users stay as they were."""
-    assert len(of_kind(default, "ClusterRole")) == 3
-    assert not of_kind(helm.render({"aggregateRoles": False}), "ClusterRole")
+    assert len(of_kind(default, "ClusterRole")) == 4
+    assert len(of_kind(helm.render({"aggregateRoles": False}), "ClusterRole")) == 1
 
 
 def test_every_value_is_shown_to_have_an_effect(values):

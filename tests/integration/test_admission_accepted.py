@@ -262,7 +262,7 @@ def test_defaults_of_our_fields(objects: Objects, namespace: str) -> None:
         "suspend": False,
         "cleanPodPolicy": "Running",
         "updateStrategy": {"type": "Recreate"},
-        "resolver": {"delivery": "ConfigMap", "tfConfig": "None"},
+        "resolver": {"tfConfig": "None"},
         "jobs": {
             "worker": {
                 "replicas": 1,

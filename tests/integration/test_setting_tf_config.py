@@ -128,7 +128,7 @@ def workers_of(pods: Mapping[str, Object]) -> dict[str, int]:
 
 @pytest.mark.usefixtures("operator")
 def test_every_task_is_told_what_the_resolver_would_say(world):
-    """In each main container, also by filters and for an evaluator, which is in no job; in no other container."""
+    """In each main container, also by filters, and for an evaluator, which sees itself; in no other container."""
     seen = {"deviceFilters": ["/job:ps"], "taskDeviceFilters": {"2": ["/job:ps", "/job:worker/task:0"]}}
     beside = {"name": "beside", "image": IMAGE}
     template = pod_template(spec={"initContainers": [{**beside, "name": "before"}]})
@@ -149,10 +149,11 @@ def test_every_task_is_told_what_the_resolver_would_say(world):
         },
         "task": {"type": "worker", "index": 2},
         "rpc_layer": "grpcs",
+        "environment": "cloud",
     }
     assert (evaluator["task"], sorted(evaluator["cluster"])) == (
         {"type": "evaluator", "index": 0},
-        ["chief", "ps", "worker"],
+        ["chief", "evaluator", "ps", "worker"],
     )
     assert not any("TF_CONFIG" in variables(pods["c-worker-2"], name) for name in ("before", "beside"))
 

@@ -288,6 +288,8 @@ def test_texts_stay_texts():
         ("just words", "there is no TFJob in f"),
         ("- a\n- b\n", "there is no TFJob in f"),
         ("kind: Pod\n", "there is no TFJob in f"),
+        ('{"kind": "Workflow", "spec": [{"manifest": "kind: TFJob"}]}', "Workflow, spec[0].manifest: a TFJob in here"),
+        ("kind: Experiment\nspec: {trialSpec: {kind: TFJob}}\n", "Experiment, spec.trialSpec: a TFJob in here"),
         (f"kind: Pod\n---\n{JOB}\tx: y\n", "f:10: "),
         (f"{JOB}spec: {{}}\n", 'f:8: the key "spec" stands twice'),
         ('{"kind": "TFJob", "kind": "TFJob"}', 'f:1: the key "kind" stands twice'),
@@ -301,7 +303,7 @@ def test_what_is_no_manifest_is_said_with_its_line(text: str, words: str):
     with pytest.raises(ManifestError) as refused:
         convert_text(text, "f")
 
-    assert words in str(refused.value)
+    assert words in "\n".join([str(refused.value), *refused.value.problems])
     assert refused.value.hint
     assert ("tabs" in refused.value.hint) == ("\t" in text)
 

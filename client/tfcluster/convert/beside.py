@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from tfcluster.convert import tfjob
 from tfcluster.convert.templates import addresses_in, label_words, selected_labels
 from tfcluster.convert.tfjob import TFJob
 from tfcluster.convert.verdicts import Path, spelled
 from tfcluster_operator.model import naming
+
+#: A TFJob in a text of YAML or JSON.
+_IN_TEXT: Final = re.compile(r"\bkind[\"']?:\s*[\"']?TFJob\b", re.IGNORECASE)
 
 
 def remarks(document: Mapping[str, Any], jobs: list[TFJob]) -> Iterator[str]:
@@ -42,12 +46,12 @@ def remarks(document: Mapping[str, Any], jobs: list[TFJob]) -> Iterator[str]:
 def _inner(node: Any, path: Path) -> Iterator[Path]:
     """Find what names or holds a TFJob: a workflow, an experiment, a target of an autoscaler."""
     if isinstance(node, Mapping):
-        if path and node.get("kind") == tfjob.KIND:
+        if path and tfjob.is_tfjob(node):
             yield path
         for key, value in node.items():
             yield from _inner(value, (*path, key))
     elif isinstance(node, list):
         for index, value in enumerate(node):
             yield from _inner(value, (*path, index))
-    elif isinstance(node, str) and f"kind: {tfjob.KIND}" in node:
+    elif isinstance(node, str) and _IN_TEXT.search(node):
         yield path

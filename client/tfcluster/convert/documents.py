@@ -62,8 +62,10 @@ def convert_text(text: str, name: str) -> Stream:
         found += conversions
         written.append(new)
     if not found:
+        hidden = [words for other in others for words in beside.remarks(other, [])]
         raise ManifestError(
-            f"there is no TFJob in {name}",
+            f"there is no TFJob in {name}" + (", but:" if hidden else ""),
+            hidden,
             hint=f"Name a file with an object of kind {tfjob.KIND}, or - for standard input, or --from-cluster NAME.",
         )
     said = [words for other in others for words in beside.remarks(other, [one.job for one in found])]

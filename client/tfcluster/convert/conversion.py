@@ -205,7 +205,7 @@ def _job(one: Replicas, job: TFJob, findings: Findings, copies: dict[int, dict[s
     found["restartPolicy"] = _restart_policy(one, job, path, target, findings)
     if one.job == "evaluator" and (job.api_version == tfjob.CURRENT):
         words = (
-            "only its own TF_CONFIG has it in the cluster, because parameter server training waits for whoever is "
+            "only its own TF_CONFIG has it in the cluster, because parameter server training waits for every task "
             "there. If your program looks for the evaluator in every TF_CONFIG, set spec.resolver.tfConfig to TFJob"
         )
         findings.remark(Outcome.LOSSY, path, words, target="spec.jobs.evaluator")

@@ -155,14 +155,14 @@ def _template() -> Iterator[Field]:
         yield Field(f"{spec}.{name}", "", (_LOSSY,), "The operator sets it for the DNS name of each task.")
     yield Field(f"{spec}.hostNetwork", "", (_REFUSED,), "`true` is refused: tasks have addresses of their own.")
     words = (
-        "Pods that name no ServiceAccount get no token of an API server, as TFJob's pods do: write `true` where the "
-        "program calls it."
+        "If the template does not name a ServiceAccount, its pods are created without a token, unlike TFJob's: write "
+        "`true` if the program calls the API server."
     )
     yield Field(
         f"{spec}.automountServiceAccountToken", f"{becomes}.spec.automountServiceAccountToken", (_NOTED,), words
     )
     words = (
-        "Another scheduler is kept, but nobody creates the PodGroup that TFJob's operator creates for it: use "
+        "Another scheduler is kept, but the operator does not create a PodGroup for it, as TFJob's does: use "
         "`spec.scheduling.gang`."
     )
     yield Field(f"{spec}.schedulerName", f"{becomes}.spec.schedulerName", (_LOSSY,), words)
@@ -177,7 +177,7 @@ def _template() -> Iterator[Field]:
         container = f"{spec}.{group}[]"
         for name in ("name", "image"):
             yield Field(f"{container}.{name}", f"{becomes}.spec.{group}[].{name}", (_REFUSED,), "There must be one.")
-        words = "A number with a point becomes a text. A part of a device is refused."
+        words = "A decimal number is written as a string. A fraction of a device is refused."
         yield Field(f"{container}.resources", f"{becomes}.spec.{group}[].resources", (_REFUSED,), words)
         words = "`/etc/tfcluster` and `/opt/tfcluster-resolver` are the operator's."
         yield Field(f"{container}.volumeMounts[].mountPath", "", (_REFUSED,), words)

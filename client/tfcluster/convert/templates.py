@@ -133,7 +133,7 @@ def _tidy_spec(spec: dict[str, Any], path: Path, replicas: Replicas, findings: F
 
 
 def _write_quantities(node: Any, path: Path, findings: Findings) -> None:
-    """Write quantities with a point as texts, which the definition of a TFCluster asks for."""
+    """Write decimal quantities as strings, which the definition of a TFCluster asks for."""
     if isinstance(node, list):
         for index, value in enumerate(node):
             _write_quantities(value, (*path, index), findings)
@@ -153,15 +153,16 @@ def _tell_of_plain_pods(spec: Mapping[str, Any], path: Path, replicas: Replicas,
         spec.get("automountServiceAccountToken") is None
     ):
         words = (
-            "TFJob's pods have the token of the ServiceAccount default, and these have none: write true here if the "
-            "program calls the API server"
+            "TFJob's pods have the token of the ServiceAccount default, but a TFCluster's pods have none: write "
+            "true here if the program calls the API server"
         )
         findings.say(Outcome.NOTED, (*path, "automountServiceAccountToken"), words)
     scheduler = spec.get("schedulerName")
     if scheduler and scheduler != "default-scheduler":
         words = (
-            f"nobody creates the PodGroup with which {scheduler} keeps tasks together: set spec.scheduling.gang if the "
-            f"operator is set up for {scheduler}, or create a PodGroup and name it in the template"
+            f"the operator does not create the PodGroup that {scheduler} needs to start the tasks together: set "
+            f"spec.scheduling.gang if the operator is set up for {scheduler}, or create a PodGroup and name it in the "
+            "template"
         )
         target = f"spec.jobs.{replicas.job}.template.spec.schedulerName"
         findings.say(Outcome.LOSSY, (*path, "schedulerName"), words, target=target)

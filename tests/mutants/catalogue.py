@@ -44,8 +44,8 @@ MUTANTS: Final = (
     Mutant(
         name="what TF_CONFIG says is part of the template",
         file="model/parse.py",
-        old='made_from += ["tfConfig: Environment"] if tf_config else []',
-        new='made_from += ["tfConfig: Environment", *range(2, replicas)] if tf_config else []',
+        old='made_from += [f"tfConfig: {tf_config}"] if tf_config != "None" else []',
+        new='made_from += [f"tfConfig: {tf_config}", *range(2, replicas)] if tf_config != "None" else []',
         why="A resize replaces every pod, where it should cost none.",
         plan=Plan("TF_CONFIG"),
     ),

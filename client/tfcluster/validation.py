@@ -80,7 +80,9 @@ def misfits(body: Mapping[str, Any]) -> list[Problem]:
         body: the TFCluster, as its author wrote it.
     """
     kept = {key: value for key, value in body.items() if key != "status"}
-    return [*_of_the_object(body), *_structural(without_nulls(schema(), kept))]
+    found = [*_of_the_object(body), *_structural(without_nulls(schema(), kept))]
+    told = {one.where for one in found}
+    return [*found, *(one for one in _of_numbers(kept) if one.where not in told)]
 
 
 # --- what every object has
@@ -132,6 +134,18 @@ def _of_texts(where: Where, group: Any) -> Iterator[Problem]:
             yield Problem((*where, key), _wrong_type("string", value))
         elif where[-1] == "labels" and value and not (_NAME.fullmatch(value) and len(value) <= 63):
             yield Problem((*where, key), f"{_shown(value)} is no label: use at most 63 letters, digits and -_. inside")
+
+
+def _of_numbers(value: Any, where: Where = ()) -> Iterator[Problem]:
+    """Name the numbers that no API server reads as such, whatever the schema says of their places."""
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _of_numbers(inner, (*where, key))
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from _of_numbers(inner, (*where, index))
+    elif isinstance(value, int | float) and not -_INT64 <= value < _INT64:
+        yield Problem(where, f"{_out_of_range(value, _INT64)}, or put it in quotes")
 
 
 # --- the schema
@@ -197,13 +211,20 @@ def _properties(validator: Any, properties: Mapping[str, Schema], instance: Any,
             yield _error_at(key, _unknown(key, properties))
 
 
-_RANGES: Final = {"int32": 2**31, "int64": 2**63}
+_INT64: Final = 2**63
+_RANGES: Final = {"int32": 2**31, "int64": _INT64}
 
 
 def _format(validator: Any, name: str, instance: Any, of: Schema) -> _Errors:
     bound = _RANGES.get(name) if validator.is_type(instance, "integer") else None
-    if bound is not None and of.get("type") == "integer" and not -bound <= instance < bound:
-        yield ValidationError(f"{instance} is too large: a number of {name.removeprefix('int')} bits is wanted")
+    # NB: where the schema has bounds of its own, they say more.
+    bounded = bound is not None and of.get("minimum", instance) <= instance <= of.get("maximum", instance)
+    if bound is not None and bounded and of.get("type") == "integer" and not -bound <= instance < bound:
+        yield ValidationError(_out_of_range(instance, bound))
+
+
+def _out_of_range(value: int, bound: int) -> str:
+    return f"{_shown(value)} is out of range: write a number from {-bound} to {bound - 1}"
 
 
 def _list_type(validator: Any, kind: str, instance: Any, of: Schema) -> _Errors:

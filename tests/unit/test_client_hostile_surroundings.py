@@ -140,6 +140,23 @@ def test_a_namespace_that_can_be_none_is_refused(tmp_path):
     assert '"a/b" can name no namespace' in said.stderr
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["create", "a", "--image", "i", "--workers", "9" * 20, "--", "train"],
+        ["create", "a", "--image", "i", "--gpus", "9" * 20, "--", "train"],
+        ["local", "run", "-f", "a.yaml", "--gpus", "9" * 20],
+        ["wait", "a", "--timeout", "99999d"],
+    ],
+    ids=" ".join,
+)
+def test_number_of_many_digits_is_refused_in_words(words):
+    said = CliRunner().invoke(root, words)
+    assert said.exit_code in {1, 2}
+    assert isinstance(said.exception, SystemExit)
+    assert "write" in said.stderr or "is not in the range" in said.stderr
+
+
 @pytest.mark.parametrize("text", ["", "---\n---\n"])
 def test_applying_nothing_is_an_error(tmp_path, text):
     """A pipeline whose first command failed must not end well."""

@@ -121,7 +121,15 @@ def test_metadata_is_judged(metadata, problem):
         ({"env": [{"name": "N", "value": 1}]}, "env[0].value: this must be a text, and is 1: put it in quotes"),
         ({"resources": {"limits": {"memory": "4GB"}}}, "such as 500m or 4Gi"),
         ({"ports": [{"containerPort": 1}, {"containerPort": 1, "protocol": "TCP"}]}, ""),
-        ({"ports": [{"containerPort": 2**40}]}, "is too large"),
+        (
+            {"ports": [{"containerPort": 2**40}]},
+            "containerPort: 1099511627776 is out of range: write a number from -2147",
+        ),
+        (
+            {"resources": {"limits": {"example.com/gpu": 10**20}}},
+            "example.com/gpu: 100000000000000000000 is out of range",
+        ),
+        ({"resources": {"limits": {"example.com/gpu": -(2**64)}}}, "or put it in quotes"),
     ],
 )
 def test_words_say_what_to_write(container, words):
@@ -130,6 +138,15 @@ def test_words_say_what_to_write(container, words):
     found = "\n".join(map(str, problems(manifest)))
 
     assert words in found if words else found == ""
+
+
+@pytest.mark.parametrize("number", [2**63, -(2**63) - 1])
+@pytest.mark.parametrize("field", ["replicas", "port", "drainSeconds"])
+def test_number_that_no_server_reads_is_told(field, number):
+    """The rules are in CEL, which has no such number."""
+    manifest = tfcluster("a").job("worker", **{field: number}).build()
+
+    assert {one.where for one in problems(manifest)} == {("spec", "jobs", "worker", field)}
 
 
 def test_null_is_as_if_it_were_left_out():

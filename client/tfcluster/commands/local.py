@@ -30,7 +30,9 @@ def command() -> None:
     "-f", "--filename", "files", multiple=True, required=True, metavar="FILE", help="The manifest; - is standard input."
 )
 @click.option("--python", metavar="PATH", help="The interpreter for the tasks.  [default: the one that runs tfcluster]")
-@click.option("--gpus", type=click.IntRange(0), help="How many GPUs to grant.  [default: those of this machine]")
+@click.option(
+    "--gpus", type=click.IntRange(0, 10_000), help="How many GPUs to grant.  [default: those of this machine]"
+)
 @click.option(
     "--map",
     "maps",

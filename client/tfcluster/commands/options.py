@@ -110,17 +110,22 @@ class _Seconds(click.ParamType[float]):
 
     name = "duration"
     _units: Final = {"d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0}
+    #: A hundred years; the system's clocks go not much further.
+    _longest: Final = 100 * 365 * 86_400.0
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         if isinstance(value, float):
             return value
         text = str(value)
         parts = re.findall(r"(\d+(?:\.\d+)?)([dhms])", text)
-        if parts and "".join(number + unit for number, unit in parts) == text:
-            return sum(float(number) * self._units[unit] for number, unit in parts)
         if re.fullmatch(r"\d+(?:\.\d+)?", text):
-            return float(text)
-        raise click.BadParameter(f"{text} is no length of time: write 90s, 10m or 1h30m", ctx, param)
+            parts = [(text, "s")]
+        elif not parts or "".join(number + unit for number, unit in parts) != text:
+            raise click.BadParameter(f"{text} is no length of time: write 90s, 10m or 1h30m", ctx, param)
+        found = sum(float(number) * self._units[unit] for number, unit in parts)
+        if found > self._longest:
+            raise click.BadParameter(f"{text} is longer than a hundred years: write a shorter time", ctx, param)
+        return found
 
 
 #: The type of options that are a length of time; the value is in seconds.

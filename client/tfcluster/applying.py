@@ -63,7 +63,7 @@ class Applying:
             RefusedError: the API server said no; the words begin with the file and the line.
         """
         for manifest in (*manifests.others, *manifests.clusters):
-            _check(manifest)
+            check(manifest)
         for manifest in manifests.clusters:
             self._try(manifest)
         for manifest in (*_in_order(manifests.others), *manifests.clusters):
@@ -71,7 +71,7 @@ class Applying:
 
     def apply_one(self, manifest: Manifest) -> Applied:
         """Apply one object; raises the errors of apply."""
-        _check(manifest)
+        check(manifest)
         return self._apply(manifest, dry_run=self.dry_run)
 
     def _try(self, manifest: Manifest) -> None:
@@ -113,7 +113,8 @@ class Applying:
         raise _unknown(manifest)
 
 
-def _check(manifest: Manifest) -> None:
+def check(manifest: Manifest) -> None:
+    """Refuse what can name no object: raises ManifestError where it has no apiVersion, kind or name."""
     missing = [key for key in ("apiVersion", "kind") if not isinstance(manifest.body.get(key), str)]
     about = manifest.body.get("metadata")
     if isinstance(about, Mapping) and about.get("generateName") and not about.get("name"):

@@ -8,15 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Final, Literal
 
-from tfcluster.applying import Applying
+from tfcluster.applying import Applying, check
 from tfcluster.autoscalers import autoscalers_of
 from tfcluster.changes import Change, resumption, scaling, suspension
 from tfcluster.declaration import TFCluster
-from tfcluster.errors import (
-    ConflictError,
-    NotFoundError,
-    RefusedError,
-)
+from tfcluster.errors import ConflictError, ManifestError, NotFoundError, RefusedError
+from tfcluster.field_types import misfits
 from tfcluster.kubernetes_api import PODS, TFCLUSTERS, Object
 from tfcluster.live_cluster import RunningCluster
 from tfcluster.manifest_files import Manifest
@@ -60,7 +57,7 @@ class Client(ReadingClient):
             RefusedError: the API server said no; the words name the field.
         """
         applying = Applying(self.api, force=force, dry_run=dry_run)
-        return applying.apply_one(Manifest(_manifest_of(manifest), "the manifest")).body
+        return applying.apply_one(Manifest(_manifest_of(manifest), "the manifest", 0)).body
 
     def running(
         self,
@@ -93,6 +90,7 @@ class Client(ReadingClient):
         if keep not in (True, False, "on_error"):
             raise ValueError(f'keep is True, False or "on_error", not {keep!r}')
         manifest = _manifest_of(cluster)
+        check(Manifest(manifest, "the manifest", 0))
         return running(self, manifest, goal=goal, timeout=timeout, keep=keep, tell=tell)
 
     def scale(
@@ -292,4 +290,8 @@ def _reborn(name: str) -> ConflictError:
 
 
 def _manifest_of(cluster: TFCluster | Mapping[str, Any]) -> Object:
-    return cluster.to_manifest() if isinstance(cluster, TFCluster) else dict(cluster)
+    if isinstance(cluster, TFCluster):
+        return cluster.to_manifest()
+    if problems := [*misfits(cluster, Mapping[str, Any], "the manifest")]:
+        raise ManifestError("this is no manifest:", problems)
+    return dict(cluster)

@@ -16,6 +16,7 @@ from typing import Any, Final, Literal, Self
 
 from tfcluster.errors import ManifestError
 from tfcluster.field_names import BY_INDEX, LISTED, MADE_OF, PATH, from_api, to_api
+from tfcluster.field_types import misfits
 from tfcluster.job_template import TaskContainer, template_of
 from tfcluster_operator.model import naming
 from tfcluster_operator.model.spec import CHIEF, EVALUATOR, WORKER
@@ -203,15 +204,16 @@ class TFCluster:
         """Give it as the API takes it.
 
         Raises:
-            ManifestError: a job is named twice, or has no image.
+            ManifestError: a value has another type than declared, a job is named twice, or has no image.
         """
+        jobs = self.all_jobs()
         about = {"namespace": self.namespace, "labels": self.labels, "annotations": self.annotations}
         found = {key: copy.deepcopy(value) for key, value in about.items() if value is not None}
         return {
             "apiVersion": naming.API_VERSION,
             "kind": naming.KIND,
             "metadata": {"name": self.name, **found},
-            "spec": {**to_api(self), "jobs": {name: self._job(name, job) for name, job in self.all_jobs().items()}},
+            "spec": {**to_api(self), "jobs": {name: self._job(name, job) for name, job in jobs.items()}},
         }
 
     def to_yaml(self) -> str:
@@ -224,8 +226,10 @@ class TFCluster:
         """Give every job by its name.
 
         Raises:
-            ManifestError: a job is named twice.
+            ManifestError: a value has another type than declared, or a job is named twice.
         """
+        if problems := [*misfits(self, type(self))]:
+            raise ManifestError(f"{naming.KIND} {self.name} cannot be declared so:", problems)
         given = {CHIEF: self.chief, WORKER: self.workers, "ps": self.ps, EVALUATOR: self.evaluator}
         named: dict[str, Job | int] = {name: job for name, job in given.items() if job is not None}
         if twice := sorted({*named} & {*(self.jobs or {})}):
@@ -249,12 +253,12 @@ class TFCluster:
         if body.get("apiVersion") != naming.API_VERSION or body.get("kind") != naming.KIND:
             raise ManifestError(f"this is no {naming.KIND} of {naming.API_VERSION}")
         problems: list[str] = []
-        spec = dict(body.get("spec") or {})
-        jobs = {
-            name: from_api(Job, job, f"spec.jobs.{name}", problems)
-            for name, job in (spec.pop("jobs", None) or {}).items()
-        }
-        about = {key: value for key, value in (body.get("metadata") or {}).items() if key not in _OF_THE_SERVER}
+        spec = _object(body, "spec", "spec", problems)
+        of_jobs = _object(spec, "jobs", "spec.jobs", problems)
+        spec.pop("jobs", None)
+        jobs = {name: from_api(Job, job, f"spec.jobs.{name}", problems) for name, job in of_jobs.items()}
+        metadata = _object(body, "metadata", "metadata", problems)
+        about = {key: value for key, value in metadata.items() if key not in _OF_THE_SERVER}
         name = about.pop("name", "")
         given = {key: about.pop(key, None) for key in ("namespace", "labels", "annotations")}
         problems += [f"metadata.{key}: the client of this version does not know this field" for key in about]
@@ -280,3 +284,12 @@ class TFCluster:
     def with_changes(self, **changes: Any) -> Self:
         """Give the same with other values, such as ``cluster.with_changes(workers=8)``."""
         return dataclasses.replace(self, **changes)
+
+
+def _object(body: Mapping[str, Any], key: str, where: str, problems: list[str]) -> Object:
+    """Give a copy of an object within another, {} where there is none; notes what is no object."""
+    found = body.get(key) or {}
+    if isinstance(found, Mapping):
+        return dict(found)
+    problems.append(f"{where}: write an object")
+    return {}

@@ -38,7 +38,7 @@ def to_api(value: Any) -> dict[str, Any]:
         place = found
         for key in path[:-1]:
             place = place.setdefault(key, {})
-        place[path[-1]] = _spelt(inner)
+        place[path[-1]] = spelt(inner)
     return found
 
 
@@ -72,19 +72,20 @@ def from_api(kind: type[_T], body: Any, where: str, problems: list[str], **given
         elif inner is not None:
             found = from_api(inner, found, ".".join([where, *path]), problems)
         elif one.metadata.get(BY_INDEX) and isinstance(found, Mapping):
-            found = {int(key) if key.isdecimal() else key: value for key, value in found.items()}
+            found = {int(key) if str(key).isdecimal() else key: value for key, value in found.items()}
         values[one.name] = found
     problems += [f"{where}.{path}: the client of this version does not know this field" for path in _leaves(rest)]
     return kind(**values)
 
 
-def _spelt(value: Any) -> Any:
+def spelt(value: Any) -> Any:
+    """Give a value as JSON has it: dataclasses and mappings become dicts, sequences lists; all are copies."""
     if dataclasses.is_dataclass(value):
         return to_api(value)
     if isinstance(value, Mapping):
-        return {str(key): _spelt(inner) for key, inner in value.items()}
+        return {str(key): spelt(inner) for key, inner in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_spelt(inner) for inner in value]
+        return [spelt(inner) for inner in value]
     return value
 
 

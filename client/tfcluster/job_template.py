@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
 import shlex
 from collections.abc import Mapping, Sequence
@@ -10,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tfcluster.errors import ManifestError
-from tfcluster.field_names import PATH
+from tfcluster.field_names import PATH, spelt
+from tfcluster.field_types import misfits
 from tfcluster_operator.model.spec import MAIN_CONTAINER
 
 Object = dict[str, Any]
@@ -39,11 +39,11 @@ class TaskContainer:
     """
 
     image: str | None = field(default=None, metadata=_NOWHERE)
-    command: Sequence[str] | None = field(default=None, metadata=_NOWHERE)
-    args: Sequence[str] | None = field(default=None, metadata=_NOWHERE)
+    command: Sequence[str | float] | None = field(default=None, metadata=_NOWHERE)
+    args: Sequence[str | float] | None = field(default=None, metadata=_NOWHERE)
     env: Mapping[str, str | float | Mapping[str, Any]] | None = field(default=None, metadata=_NOWHERE)
     cpu: str | float | None = field(default=None, metadata=_NOWHERE)
-    memory: str | None = field(default=None, metadata=_NOWHERE)
+    memory: str | int | None = field(default=None, metadata=_NOWHERE)
     gpus: int | None = field(default=None, metadata=_NOWHERE)
     gpu_resource: str = field(default="nvidia.com/gpu", metadata=_NOWHERE)
     resources: Mapping[str, Mapping[str, Any]] | None = field(default=None, metadata=_NOWHERE)
@@ -60,13 +60,12 @@ def template_of(job: TaskContainer, image: str | None, where: str) -> Object:
         where: the cluster and the job, for messages.
 
     Raises:
-        ManifestError: there is no image.
+        ManifestError: there is no image, or the template has not the shape of one.
     """
-    template: Object = copy.deepcopy(dict(job.template or {}))
-    spec = template.setdefault("spec", {})
-    containers = spec.setdefault("containers", [])
-    if not containers:
-        containers.append({"name": MAIN_CONTAINER})
+    template: Object = spelt(job.template or {})
+    _check_shape(template, where)
+    spec = template["spec"] = template.get("spec") or {}
+    containers = spec["containers"] = spec.get("containers") or [{"name": MAIN_CONTAINER}]
     main = next((one for one in containers if one.get("name") == MAIN_CONTAINER), containers[0])
     if found := job.image or main.get("image") or image:
         main["image"] = found
@@ -75,10 +74,9 @@ def template_of(job: TaskContainer, image: str | None, where: str) -> Object:
     for key, words in (("command", job.command), ("args", job.args)):
         if words is not None:
             # NB: a text is a sequence, too, of its letters.
-            main[key] = shlex.split(words) if isinstance(words, str) else [str(word) for word in words]
+            main[key] = _split(words, f"{where}: {key}") if isinstance(words, str) else [str(word) for word in words]
     if job.env:
-        names = {one["name"] for one in main.get("env") or ()} & {*job.env}
-        kept = [one for one in main.get("env") or () if one["name"] not in names]
+        kept = [one for one in main.get("env") or () if one.get("name") not in job.env]
         main["env"] = [*kept, *(_variable(name, value) for name, value in job.env.items())]
     if resources := _resources(job, main.get("resources") or {}):
         main["resources"] = resources
@@ -86,14 +84,37 @@ def template_of(job: TaskContainer, image: str | None, where: str) -> Object:
     return template
 
 
+def _check_shape(template: Object, where: str) -> None:
+    """Refuse a template that lacks the places into which something is put."""
+    spec = template.get("spec") or {}
+    objects = Sequence[Mapping[str, Any]] | None
+    problems = [*misfits(spec, Mapping[str, Any], "template.spec")]
+    for key in ("containers", "volumes") if not problems else ():
+        problems += misfits(spec.get(key), objects, f"template.spec.{key}")
+    for index, one in enumerate(spec.get("containers") or ()) if not problems else ():
+        at = f"template.spec.containers[{index}]"
+        problems += misfits(one.get("env"), objects, f"{at}.env")
+        problems += misfits(one.get("volumeMounts"), objects, f"{at}.volumeMounts")
+        problems += misfits(one.get("resources"), Mapping[str, Any] | None, f"{at}.resources")
+    if problems:
+        raise ManifestError(f"{where}: this is no pod template:", problems)
+
+
+def _split(words: str, where: str) -> list[str]:
+    try:
+        return shlex.split(words)
+    except ValueError as error:
+        raise ManifestError(f"{where} cannot be split as a shell does: {error}: {words}") from error
+
+
 def _variable(name: str, value: Any) -> Object:
     if isinstance(value, Mapping):
-        return {"name": name, "valueFrom": copy.deepcopy(dict(value))}
+        return {"name": name, "valueFrom": spelt(value)}
     return {"name": name, "value": str(value)}
 
 
 def _resources(job: TaskContainer, declared: Mapping[str, Any]) -> Object:
-    requests = {} if job.cpu is None else {"cpu": str(job.cpu)}
+    requests: Object = {} if job.cpu is None else {"cpu": str(job.cpu)}
     limits: Object = {}
     if job.memory is not None:
         requests["memory"] = limits["memory"] = job.memory
@@ -110,13 +131,13 @@ def _joined(*values: Any) -> Any:
     there = [value for value in values if value]
     if all(isinstance(value, Mapping) for value in there):
         return {key: inner for value in there for key, inner in value.items()}
-    return copy.deepcopy(there[-1])
+    return spelt(there[-1])
 
 
 def _mount(volumes: Mapping[str, str | Mapping[str, Any]], spec: Object, main: Object) -> None:
     taken = {one.get("name") for one in spec.get("volumes") or ()}
     free = (name for number in itertools.count() if (name := f"volume-{number}") not in taken)
     for (path, source), name in zip(volumes.items(), free, strict=False):
-        what = {"persistentVolumeClaim": {"claimName": source}} if isinstance(source, str) else dict(source)
-        spec.setdefault("volumes", []).append({"name": name, **copy.deepcopy(what)})
-        main.setdefault("volumeMounts", []).append({"name": name, "mountPath": path})
+        what = {"persistentVolumeClaim": {"claimName": source}} if isinstance(source, str) else spelt(source)
+        spec["volumes"] = [*(spec.get("volumes") or ()), {"name": name, **what}]
+        main["volumeMounts"] = [*(main.get("volumeMounts") or ()), {"name": name, "mountPath": path}]

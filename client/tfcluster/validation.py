@@ -223,7 +223,7 @@ def _format(validator: Any, name: str, instance: Any, of: Schema) -> _Errors:
         yield ValidationError(_out_of_range(instance, bound))
 
 
-def _out_of_range(value: int, bound: int) -> str:
+def _out_of_range(value: float, bound: int) -> str:
     return f"{_shown(value)} is out of range: write a number from {-bound} to {bound - 1}"
 
 

@@ -148,6 +148,52 @@ def test_what_cannot_be_is_refused():
         TFCluster("digits", image="i", workers=2, jobs={"worker": 1}).to_manifest()
 
 
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ({"workers": "2"}, "workers: this must be a Job or a whole number of at most 64 bits or None, and is '2'"),
+        ({"workers": {"replicas": 2}}, "workers: this must be a Job or"),
+        ({"workers": True}, "workers: this must be a Job or"),
+        ({"workers": 2**63}, "and is 9223372036854775808"),
+        ({"jobs": ["data"]}, "jobs: this must be a mapping or None, and is ['data']"),
+        ({"jobs": {"data": None}}, "jobs['data']: this must be a Job or"),
+        ({"labels": {"a": 1}}, "labels['a']: this must be a text, and is 1"),
+        ({"backoff_limit": "3"}, "backoff_limit: this must be a whole number"),
+        ({"suspend": 1}, "suspend: this must be True or False or None"),
+        ({"spread": Spread(topology_key="zone")}, "spread: this must be a list or None"),
+        ({"success_policy": "All"}, "success_policy: this must be a SuccessPolicy or None"),
+        (
+            {"workers": Job(env={"A": None})},
+            "workers.env['A']: this must be a text or a number or a mapping, and is None",
+        ),
+        ({"workers": Job(env={1: "a"})}, "a key of workers.env: this must be a text, and is 1"),
+        ({"workers": Job(env=["A=1"])}, "workers.env: this must be a mapping"),
+        ({"workers": Job(command=["a", None])}, "workers.command[1]: this must be a text or a number, and is None"),
+        ({"workers": Job(command="echo 'a")}, "command cannot be split as a shell does: No closing quotation"),
+        ({"workers": Job(template="x")}, "workers.template: this must be a mapping"),
+        ({"workers": Job(template={"spec": {"a": {1, 2}}})}, "['a']: this must be a value of JSON, and is {1, 2}"),
+        ({"workers": Job(template={"spec": {"containers": ["x"]}})}, "template.spec.containers[0]: this must be a map"),
+        ({"workers": Job(template={"spec": "x"})}, "template.spec: this must be a mapping, and is 'x'"),
+    ],
+)
+def test_argument_of_another_type_is_named(arguments, problem):
+    """Python itself looks at no type, and an error of its own would name none of the user's words."""
+    with pytest.raises(ManifestError) as refused:
+        TFCluster("digits", image="i", **arguments).to_manifest()
+
+    assert problem in str(refused.value)
+
+
+@pytest.mark.parametrize("place", ["spec", "metadata", "spec.jobs"])
+def test_manifest_of_another_shape_is_refused(place):
+    *around, key = place.split(".")
+    body = TFCluster("digits", image="i", workers=1).to_manifest()
+    (body[around[0]] if around else body)[key] = ["x"]
+
+    with pytest.raises(ManifestError, match=f"{place}: write an object"):
+        TFCluster.from_manifest(body)
+
+
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.name)
 def test_every_example_can_be_read_and_written(path):
     """Nothing of a manifest is lost on the way to Python and back."""

@@ -1,0 +1,84 @@
+"""Whether values have the types that annotations declare: Python itself does not look, and the API takes JSON alone."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import types
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
+
+#: What JSON has; it stands for Any.
+_JSON: Final = (str, float, bool, type(None), Mapping, Sequence)
+_NAMES: Final[Mapping[Any, str]] = {
+    Any: "a value of JSON",
+    Mapping: "a mapping",
+    Sequence: "a list",
+    bool: "True or False",
+    float: "a number",
+    int: "a whole number of at most 64 bits",
+    str: "a text",
+    type(None): "None",
+}
+_SHOWN: Final = 60
+
+
+def misfits(value: Any, hint: Any, where: str = "") -> Iterator[str]:
+    """Name the values that have another type than declared.
+
+    Args:
+        value: what is looked at, with all that is in it.
+        hint: its type, as an annotation has it; Any is what can be written as JSON.
+        where: its name, for messages; "" names each field of a dataclass by itself.
+
+    Yields:
+        "NAME: this must be X, and is Y" each.
+    """
+    if not any(_is(value, kind) for kind in _kinds(hint)):
+        shown = repr(value)
+        wanted = " or ".join(dict.fromkeys(map(_name, _kinds(hint))))
+        yield f"{where}: this must be {wanted}, and is {shown if len(shown) <= _SHOWN else f'{shown[:_SHOWN]}…'}"
+    elif dataclasses.is_dataclass(value):
+        hints = get_type_hints(type(value))
+        for one in dataclasses.fields(value):
+            yield from misfits(getattr(value, one.name), hints[one.name], f"{where}.{one.name}".removeprefix("."))
+    elif isinstance(value, Mapping):
+        of_keys, of_values = _inner(hint, Mapping)
+        for key, inner in value.items():
+            yield from misfits(key, of_keys, f"a key of {where}")
+            yield from misfits(inner, of_values, f"{where}[{key!r}]")
+    elif isinstance(value, Sequence) and not isinstance(value, str):
+        for index, inner in enumerate(value):
+            yield from misfits(inner, _inner(hint, Sequence)[0], f"{where}[{index}]")
+
+
+def _kinds(hint: Any) -> tuple[Any, ...]:
+    """Take a union apart."""
+    return get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+
+
+def _is(value: Any, kind: Any) -> bool:
+    kind = get_origin(kind) or kind
+    if kind is Any:
+        return any(_is(value, one) for one in _JSON)
+    if kind is Literal:  # NB: a newer operator may know more words.
+        return isinstance(value, str)
+    if isinstance(value, bool):
+        return kind is bool
+    if isinstance(value, int):
+        return kind in (int, float) and -(2**63) <= value < 2**63
+    if isinstance(value, float):
+        return kind is float and math.isfinite(value)
+    return isinstance(value, kind) and not isinstance(value, bytes | bytearray)
+
+
+def _inner(hint: Any, kind: Any) -> tuple[Any, ...]:
+    """Give the types of a mapping's keys and values, or of a list's elements."""
+    return next((get_args(one) for one in _kinds(hint) if get_origin(one) is kind), (Any, Any))
+
+
+def _name(kind: Any) -> str:
+    if get_origin(kind) is Literal:
+        return " or ".join(map(repr, get_args(kind)))
+    kind = get_origin(kind) or kind
+    return _NAMES.get(kind) or f"a {kind.__name__}"

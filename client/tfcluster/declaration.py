@@ -218,9 +218,9 @@ class TFCluster:
 
     def to_yaml(self) -> str:
         """Give it as YAML, for ``tfcluster apply -f`` or a repository."""
-        import yaml  # noqa: PLC0415 - whoever applies it from Python needs none
+        from tfcluster import yaml_writing  # noqa: PLC0415 - whoever applies it from Python needs none
 
-        return yaml.safe_dump(self.to_manifest(), sort_keys=False, allow_unicode=True)
+        return yaml_writing.write(self.to_manifest())
 
     def all_jobs(self) -> dict[str, Job]:
         """Give every job by its name.

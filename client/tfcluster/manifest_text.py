@@ -107,6 +107,15 @@ def _no_constant(word: str) -> Any:
 # --- YAML
 
 
+def reads_as_text(text: str) -> bool:
+    """Tell whether a text stays one without quotes, for Kubernetes' reader and for others of YAML 1.1 and 1.2."""
+    return not any(
+        pattern.match(text)
+        for loader in (_Loader, yaml.SafeLoader)
+        for _, pattern in loader.yaml_implicit_resolvers.get(text[:1], ())
+    )
+
+
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # libyaml's is there, or not
     """Reads scalars as go-yaml's second version does."""
 

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
-from ruamel.yaml.scalarstring import LiteralScalarString
+from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 
+from tfcluster.convert.notation import scalar
 from tfcluster.rules import Where
+
+#: A text that may stand between brackets: readers differ in what they take there without quotes.
+_WORD: Final = re.compile(r"[\w./-][\w./=+@ -]*")
 
 
 def write_yaml(body: Mapping[str, Any], comments: Mapping[Where, str], *, head: str = "") -> str:
@@ -38,22 +43,16 @@ def _commented(value: Any, comments: Mapping[Where, str], where: Where) -> Any:
     if isinstance(value, Mapping):
         made = CommentedMap()
         for key, inner in value.items():
-            made[key] = _commented(inner, comments, (*where, key))
+            made[scalar(key)] = _commented(inner, comments, (*where, key))
             if (words := comments.get((*where, key))) is not None:
                 made.yaml_set_comment_before_after_key(key, before=words, indent=2 * len(where))
         return made
     if isinstance(value, list):
-        listed = CommentedSeq(_commented(inner, comments, (*where, index)) for index, inner in enumerate(value))
         if value and all(isinstance(inner, str) for inner in value):
+            listed = CommentedSeq(
+                scalar(inner) if _WORD.fullmatch(inner) else DoubleQuotedScalarString(inner) for inner in value
+            )
             listed.fa.set_flow_style()
-        return listed
-    if isinstance(value, str) and "\n" in value and _can_stand(value):
-        return LiteralScalarString(value)
-    return value
-
-
-def _can_stand(text: str) -> bool:
-    """Tell whether YAML's literal style gives a text back as it is."""
-    return all(one.isprintable() or one == "\n" for one in text) and not any(
-        line != line.rstrip() for line in text.split("\n")
-    )
+            return listed
+        return CommentedSeq(_commented(inner, comments, (*where, index)) for index, inner in enumerate(value))
+    return scalar(value)

@@ -11,10 +11,8 @@ from functools import partial
 from importlib import metadata
 from typing import Any, Final
 
-import yaml
-
 import tfcluster_resolver
-from tfcluster import doctor, looking
+from tfcluster import doctor, looking, yaml_writing
 from tfcluster.checks import Check, Unknown
 from tfcluster.checks import document_of as checks_of
 from tfcluster.client import Client
@@ -292,9 +290,7 @@ class Report:
     def _objects(self, path: str, bodies: Sequence[Object], *, files: bool = False) -> None:
         if bodies:
             redacted = [self._redaction.object(one, files=files) for one in bodies]
-            dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-            text = yaml.dump_all(redacted, Dumper=dumper, sort_keys=False, allow_unicode=True)
-            self._files[path] = text.encode()
+            self._files[path] = yaml_writing.write(*redacted).encode()
 
     def _json(self, path: str, document: Any) -> None:
         # NB: by its values, not as a text: what looks like a secret must not end a string too early.

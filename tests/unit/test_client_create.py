@@ -7,6 +7,7 @@ import json
 import pytest
 import yaml
 from click.testing import CliRunner
+from support.odd_texts import ODD_TEXTS, readings
 
 from tfcluster import manifest_files, recipes
 from tfcluster.commands.root import root
@@ -192,6 +193,22 @@ def test_comments_say_why_and_what_is_missing(data):
     assert "# The chief runs the program" in shown
     assert "#   kubectl apply -f FILE\n" in shown
     assert ("Nothing outlives a pod" in shown) == (not data)
+
+
+@pytest.mark.parametrize("file", ["y", "1e3", "0o7"])
+def test_texts_stay_texts(tmp_path, file):
+    """Whoever reads what is printed: Kubernetes, or a tool that knows YAML 1.1 or 1.2."""
+    (tmp_path / file).write_text("print()\n")
+    told = [*ODD_TEXTS, "a" * 200 + " " + "b" * 200]
+    env = [word for index, text in enumerate(told) for word in ("--env", f"V{index}={text}")]
+
+    shown = run("y", "--image", "i", "--script", str(tmp_path / file), *env, "--", *told).stdout
+
+    for cluster, program in readings(shown):
+        one = container(cluster, "worker")
+        assert [cluster["metadata"]["name"], program["data"]] == ["y", {file: "print()\n"}]
+        assert [variable["value"] for variable in one["env"]] == told
+        assert one["command"][2:] == told
 
 
 def test_what_is_printed_can_be_read_again(tmp_path, script):

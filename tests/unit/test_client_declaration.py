@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from support.odd_texts import ODD_TEXTS, readings
 from support.waiting import GUARD
 
 from tfcluster import (
@@ -146,6 +147,15 @@ def test_what_cannot_be_is_refused():
         TFCluster("digits", workers=2).to_manifest()
     with pytest.raises(ManifestError, match="worker is given twice"):
         TFCluster("digits", image="i", workers=2, jobs={"worker": 1}).to_manifest()
+
+
+def test_texts_stay_texts_in_yaml():
+    """Whoever reads it: Kubernetes, or a tool that knows YAML 1.1 or 1.2."""
+    labels = {word: word for word in ("y", "on", "1e3", "0o7")}
+    job = Job(command=ODD_TEXTS, env={f"V{index}": text for index, text in enumerate(ODD_TEXTS)})
+    cluster = TFCluster("y", image="i", workers=job, labels=labels)
+
+    assert all(read == [cluster.to_manifest()] for read in readings(cluster.to_yaml()))
 
 
 @pytest.mark.parametrize(

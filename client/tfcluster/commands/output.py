@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
-import yaml
 from rich.console import Console
 from rich.text import Text
 
+from tfcluster import yaml_writing
 from tfcluster.errors import TFClusterError
 from tfcluster.standing import printable
 
@@ -49,7 +49,7 @@ def data(document: Any, kind: str) -> None:
     if kind == "json":
         click.echo(json.dumps(document, indent=2, ensure_ascii=False))
     else:
-        click.echo(yaml.safe_dump(document, sort_keys=False, allow_unicode=True), nl=False)
+        click.echo(yaml_writing.write(document), nl=False)
 
 
 def write_file(path: Path, text: str) -> None:

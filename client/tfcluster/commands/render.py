@@ -103,10 +103,9 @@ def _listed(documents: list[dict[str, Any]], *, views: bool) -> Mapping[str, Any
 
 
 def _as_yaml(document: Mapping[str, Any]) -> str:
-    import yaml
+    from tfcluster import yaml_writing
 
-    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-    return "---\n" + yaml.dump(document, Dumper=dumper, sort_keys=False, allow_unicode=True, width=120)
+    return "---\n" + yaml_writing.write(document, width=120)
 
 
 def _write(documents: list[dict[str, Any]], folder: Path, output: str) -> None:

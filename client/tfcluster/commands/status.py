@@ -164,9 +164,9 @@ def _live(seen: Iterator[_Sight]) -> None:
 
 
 def _yaml(document: Any) -> str:
-    import yaml
+    from tfcluster import yaml_writing
 
-    return f"---\n{yaml.safe_dump(document, sort_keys=False, allow_unicode=True)}".rstrip()
+    return f"---\n{yaml_writing.write(document)}".rstrip()
 
 
 def _paper() -> Paper:

@@ -16,14 +16,16 @@ from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.error import YAMLError
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString, LiteralScalarString, PlainScalarString, ScalarString
 
-from tfcluster.manifest_text import ProblemError, documents
+from tfcluster.manifest_text import ProblemError, documents, reads_as_text
 
 #: A list under its key, and how far it is indented.
 _LIST: Final = re.compile(
     r"^( *)(?:- +)?[\w.\"'-]+:[ \t]*(?:&\w+[ \t]*)?(?:#.*)?\n(?: *(?:#.*)?\n)*( *)- ", re.MULTILINE
 )
-#: Texts that may read as something else: numbers, yes and no, null.
-_AMBIGUOUS: Final = re.compile(r"[-+~.\w:<=]{0,40}")
+#: What must be escaped: not even all readers agree on what ends a line.
+_ODD: Final = re.compile(r"[^\n\t\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
+#: Spaces that a block would lose, or take for its indentation.
+_NO_BLOCK: Final = re.compile(r"[ \t](?:\n|\Z)|\A\n*[ \t]")
 
 
 def as_written(text: str, value: Any) -> Any:
@@ -124,7 +126,7 @@ class _Plain:
             if id(node) not in self._known:
                 self._known[id(node)] = self._collection(node)
             return self._known[id(node)]
-        return self._scalar(node)
+        return scalar(node)
 
     def _collection(self, node: dict[str, Any] | list[Any]) -> Any:
         found: Any = CommentedMap() if isinstance(node, dict) else CommentedSeq()
@@ -137,30 +139,23 @@ class _Plain:
             elif anchor is not None:
                 self._anchors.add(anchor.value)
         if isinstance(node, dict):
-            found.update({key: self.of(value) for key, value in node.items()})
+            found.update({scalar(key): self.of(value) for key, value in node.items()})
         else:
             found.extend(self.of(value) for value in node)
         return found
 
-    @staticmethod
-    def _scalar(node: Any) -> Any:
-        """Quote texts that would read as something else, write longer ones as blocks, and drop anchors."""
-        if isinstance(node, PlainScalarString) or (isinstance(node, str) and not isinstance(node, ScalarString)):
-            text = str(node)
-            if "\n" in text and not re.search(r"[ \t]\n|[^\n\t\x20-\x7e\xa0-\ud7ff]", text):
-                return LiteralScalarString(text)
-            return DoubleQuotedScalarString(text) if _AMBIGUOUS.fullmatch(text) and not _reads_as_text(text) else text
-        if isinstance(node, ScalarString):
-            return node if node.yaml_anchor() is None else type(node)(str(node))
-        return int(node) if isinstance(node, int) and not isinstance(node, bool) else node
 
-
-def _reads_as_text(text: str) -> bool:
-    try:
-        found = documents(f"x: {text}\n".encode())
-    except ProblemError:
-        return False
-    return bool(found) and found[0].value == {"x": text}
+def scalar(node: Any) -> Any:
+    """Quote a text that would read as something else, write one of lines as a block, and drop an anchor."""
+    if isinstance(node, PlainScalarString) or (isinstance(node, str) and not isinstance(node, ScalarString)):
+        text = str(node)
+        odd = _ODD.search(text)
+        if "\n" in text and not odd and not _NO_BLOCK.search(text):
+            return LiteralScalarString(text)
+        return DoubleQuotedScalarString(text) if odd or not reads_as_text(text) else text
+    if isinstance(node, ScalarString):
+        return node if node.yaml_anchor() is None else type(node)(str(node))
+    return int(node) if isinstance(node, int) and not isinstance(node, bool) else node
 
 
 def _plain(node: Any) -> Any:

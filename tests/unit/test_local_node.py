@@ -397,8 +397,11 @@ def test_tasks_meet_on_ports_of_this_machine(play) -> None:
             "import json, os, sys\n"
             "seen = json.load(open(os.environ['TFCLUSTER_DIR'] + '/cluster.json'))['jobs']['worker'][0]\n"
             "print(seen, os.environ['TFCLUSTER_ADDRESS'], *sys.argv[1:])",
-            args=[f"at={name}", "--port", "2222", "--grpc_port=2222", "--steps", "2222", "0.0.0.0:2222"],
-            env=[{"name": "TFCLUSTER_ADDRESS", "value": name}],
+            args=[
+                *(f"at={name}", "--port", "2222", "--grpc_port=2222", "--steps", "2222", "0.0.0.0:2222"),
+                *("$(PORT)", "serve --at :$(PORT)", "c-worker-0.c:$(PORT)"),
+            ],
+            env=[{"name": "TFCLUSTER_ADDRESS", "value": name}, {"name": "PORT", "value": "2222"}],
             volumeMounts=[{"name": "tfcluster-view", "mountPath": "/etc/tfcluster"}],
         )
         volumes = [{"name": "tfcluster-view", "configMap": {"name": "c-worker"}}]
@@ -408,7 +411,8 @@ def test_tasks_meet_on_ports_of_this_machine(play) -> None:
         port = here.removeprefix("127.0.0.1:")
         assert port.isdecimal()
         told = [f"at={here}", "--port", port, f"--grpc_port={port}", "--steps", "2222", f"0.0.0.0:{port}"]
-        assert rest == [here, *told]
+        of_variables = [port, "serve", "--at", f":{port}", here]
+        assert rest == [here, *told, *of_variables]
 
     play(story)
 

@@ -226,6 +226,10 @@ class Addresses:
             host = _Host(name, service, namespace)
             if not any(host == known for known, _ in self._local):
                 return match[0]
-            return HOST if port is None else f"{HOST}:{self._local.get((host, int(port)), port)}"
+            return HOST if port is None else f"{HOST}:{self._local.get((host, self._declared(int(port))), port)}"
 
         return re.sub(pattern, here, text)
+
+    def _declared(self, port: int) -> int:
+        """Give the declared port for which one of this machine stands: all tasks may have the same, as $(PORT) says."""
+        return next((declared for (_, declared), here in self._local.items() if here == port), port)

@@ -151,7 +151,7 @@ def arguments(
 
     Args:
         container: the container, or what has a command of its own in it, such as a probe.
-        variables: what the container's manifest declares.
+        variables: what the container's manifest declares, with this machine's ports.
         rewriting: where paths and addresses of the container are on this machine.
         python: what stands for the image's python.
         entry_point: what stands for the image's entry point where the container has no command.

@@ -53,10 +53,12 @@ class Rewriting:
         return told
 
     def variables(self, variables: Mapping[str, str]) -> dict[str, str]:
-        """Rewrite the values of variables; a number is the own port where the name says that it is a port."""
-        return {
-            name: self.text(self._number(value) if _PORT.search(name) else value) for name, value in variables.items()
-        }
+        """Rewrite the values of variables."""
+        return {name: self.text(value) for name, value in self.with_ports(variables).items()}
+
+    def with_ports(self, variables: Mapping[str, str]) -> dict[str, str]:
+        """Rewrite numbers alone: a number is the own port where the name of its variable says that it is a port."""
+        return {name: self._number(value) if _PORT.search(name) else value for name, value in variables.items()}
 
     def port(self, port: int) -> int:
         """Give the port on this machine that stands for one of the pod's."""

@@ -124,7 +124,8 @@ class Surroundings:
             env[contract.ENV_DIRECTORY] = rewriting.text(contract.DEFAULT_DIRECTORY)
         cwd = self._working_directory(pod, container.spec, rewriting)
         entry_point = self.entry_points.get(container.name) or self.entry_points.get("") or ()
-        argv = environment.arguments(container.spec, variables, rewriting, python=self.python, entry_point=entry_point)
+        known = rewriting.with_ports(variables)
+        argv = environment.arguments(container.spec, known, rewriting, python=self.python, entry_point=entry_point)
 
         def command(words: Sequence[str]) -> Command:
             told = environment.arguments({"command": words}, {}, rewriting, python=self.python)

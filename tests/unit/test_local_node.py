@@ -352,6 +352,36 @@ def test_volumes_are_folders_and_their_paths_are_rewritten(play, tmp_path: Path)
     play(story)
 
 
+def test_files_of_volumes_have_their_modes(play) -> None:
+    """A script in a ConfigMap can be run, and a key is readable by nobody else, as ssh wants it."""
+
+    async def story(world: NodeWorld) -> None:
+        world.kube.create("configmaps", NAMESPACE, {"metadata": {"name": "c"}, "data": {"a": "echo ran", "b": ""}})
+        world.kube.create("secrets", NAMESPACE, {"metadata": {"name": "s"}, "stringData": {"t": "", "u": ""}})
+        name = {"path": "n", "fieldRef": {"fieldPath": "metadata.name"}}
+        volumes = [
+            {"name": "m1", "configMap": {"name": "c", "defaultMode": 0o755}},
+            {"name": "m2", "secret": {"secretName": "s", "defaultMode": 0o400, "items": [
+                {"key": "t", "path": "t"}, {"key": "u", "path": "in/u", "mode": 0o640}]}},
+            {"name": "m3", "projected": {"defaultMode": 0o444, "sources": [
+                {"configMap": {"name": "c"}}, {"downwardAPI": {"items": [{**name, "mode": 0o600}]}}]}},
+            {"name": "m4", "downwardAPI": {"defaultMode": 0o660, "items": [name]}},
+            {"name": "m5", "secret": {"secretName": "s"}},
+        ]  # fmt: skip
+        files = ["/m1/a", "/m2/t", "/m2/in/u", "/m3/b", "/m3/n", "/m4/n", "/m5/t"]
+        one = container(
+            "import os, subprocess, sys; subprocess.run(sys.argv[1], shell=True);"
+            "print(*(oct(os.stat(file).st_mode & 0o777)[2:] for file in sys.argv[1:]))",
+            args=files,
+            volumeMounts=[{"name": f"m{number}", "mountPath": f"/m{number}"} for number in range(1, 6)],
+        )
+        world.pod(containers=[one], volumes=volumes)
+        await world.ended()
+        assert world.said() == ["ran", "755 400 640 444 600 660 644"]
+
+    play(story)
+
+
 def test_a_running_program_sees_a_changed_config_map(play) -> None:
     """The files are swapped at once and whole, as the kubelet does it; what is missing is awaited."""
 

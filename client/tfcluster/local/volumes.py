@@ -17,10 +17,14 @@ from typing import Any, Final
 from tfcluster.local import fields
 
 Object = Mapping[str, Any]
+#: A file's content and mode.
+File = tuple[bytes, int]
 #: Gives an object by its plural and name; None where there is none.
 Lookup = Callable[[str, str], Object | None]
 
 _DATA: Final = "..data"
+#: What a file has whose volume says nothing of it.
+_MODE: Final = 0o644
 #: The kinds of volumes whose content comes from objects.
 _WRITTEN: Final = ("configMap", "secret", "projected", "downwardAPI")
 
@@ -48,7 +52,7 @@ class Volumes:
         self._lookup = lookup
         self._rewrite = rewrite
         self._view_volume = view_volume
-        self._written: dict[str, Mapping[str, bytes]] = {}
+        self._written: dict[str, Mapping[str, File]] = {}
         self._paths: dict[str, Path] = {}
 
     def make(self, pod: Object) -> None:
@@ -109,24 +113,26 @@ class Volumes:
             own.mkdir(parents=True, exist_ok=True)
         self._paths[name] = own
 
-    def _files(self, pod: Object, volume: Object) -> Iterator[tuple[str, bytes]]:
-        if "projected" in volume:
-            for source in volume["projected"].get("sources") or ():
-                yield from self._of_source(pod, source, volume["name"])
+    def _files(self, pod: Object, volume: Object) -> Iterator[tuple[str, File]]:
+        if (projected := volume.get("projected")) is not None:
+            for source in projected.get("sources") or ():
+                yield from self._of_source(pod, source, volume["name"], projected.get("defaultMode"))
         else:
             yield from self._of_source(pod, volume, volume["name"])
 
-    def _of_source(self, pod: Object, source: Object, volume: str) -> Iterator[tuple[str, bytes]]:
+    def _of_source(
+        self, pod: Object, source: Object, volume: str, mode: int | None = None
+    ) -> Iterator[tuple[str, File]]:
         if (config_map := source.get("configMap")) is not None:
             found = self._find("configmaps", config_map)
-            for path, content in _chosen(config_files(found), config_map, volume):
-                yield path, self._rewritten(volume, content)
+            for path, (content, bits) in _chosen(config_files(found), config_map, volume, mode):
+                yield path, (self._rewritten(volume, content), bits)
         if (secret := source.get("secret")) is not None:
             named = {**secret, "name": secret.get("name") or secret.get("secretName")}
-            yield from _chosen(secret_values(self._find("secrets", named)), secret, volume)
+            yield from _chosen(secret_values(self._find("secrets", named)), secret, volume, mode)
         if (downward := source.get("downwardAPI")) is not None:
             for item in downward.get("items") or ():
-                yield item["path"], fields.value_of(pod, item).encode()
+                yield item["path"], (fields.value_of(pod, item).encode(), _mode(item, downward, mode))
 
     def _rewritten(self, volume: str, content: bytes) -> bytes:
         return self._rewrite(content.decode()).encode() if volume == self._view_volume else content
@@ -137,27 +143,28 @@ class Volumes:
             raise NotYetError(f"{fields.SINGULAR[plural]} {source['name']} does not exist")
         return found or {}
 
-    def _write(self, folder: Path, name: str, files: Mapping[str, bytes]) -> None:
+    def _write(self, folder: Path, name: str, files: Mapping[str, File]) -> None:
         if self._written.get(name) == files:
             return
         write_atomically(folder, files)
         self._written[name] = files
 
 
-def write_atomically(folder: Path, files: Mapping[str, bytes]) -> None:
+def write_atomically(folder: Path, files: Mapping[str, File]) -> None:
     """Write a folder's files so that a reader sees all of the old ones or all of the new.
 
     Args:
         folder: the folder; it need not exist.
-        files: the content by path below the folder.
+        files: content and mode by path below the folder.
     """
     folder.mkdir(parents=True, exist_ok=True)
     before = os.readlink(folder / _DATA) if (folder / _DATA).is_symlink() else ""  # noqa: PTH115 - the link's text
     number = int(before.rpartition("_")[2] or 0) + 1
     new = folder / f"..data_{number}"
-    for path, content in files.items():
+    for path, (content, mode) in files.items():
         (new / path).parent.mkdir(parents=True, exist_ok=True)
         (new / path).write_bytes(content)
+        (new / path).chmod(mode)
     new.mkdir(exist_ok=True)
     link = folder / "..data_tmp"
     link.unlink(missing_ok=True)
@@ -186,13 +193,19 @@ def secret_values(secret: Object) -> dict[str, bytes]:
     return encoded | {key: text.encode() for key, text in (secret.get("stringData") or {}).items()}
 
 
-def _chosen(files: Mapping[str, bytes], source: Object, volume: str) -> Iterator[tuple[str, bytes]]:
+def _chosen(files: Mapping[str, bytes], source: Object, volume: str, mode: int | None) -> Iterator[tuple[str, File]]:
     items: Sequence[Object] | None = source.get("items")
     if not items:
-        yield from files.items()
+        yield from ((path, (content, _mode({}, source, mode))) for path, content in files.items())
         return
     for item in items:
         if item["key"] in files:
-            yield item["path"], files[item["key"]]
+            yield item["path"], (files[item["key"]], _mode(item, source, mode))
         elif not source.get("optional"):
             raise NotYetError(f"volume {volume} names the key {item['key']}, which is not there")
+
+
+def _mode(item: Object, source: Object, of_volume: int | None) -> int:
+    """Give the mode of a file: its own, or that of its volume."""
+    told = (item.get("mode"), source.get("defaultMode"), of_volume)
+    return next((int(mode) for mode in told if mode is not None), _MODE)

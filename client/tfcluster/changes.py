@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tfcluster.errors import ManifestError, NotRunningError
+from tfcluster.task_names import spell
 from tfcluster_operator.model import conditions, reasons
 from tfcluster_operator.model.ledger import FAILED, SUCCEEDED
 from tfcluster_operator.model.parse import is_ours
@@ -175,7 +176,7 @@ def about_manager(body: Mapping[str, Any]) -> Iterator[str]:
 
 def _named(job: str, indices: Iterable[int]) -> str:
     """Name tasks; of many the first and the last."""
-    found = [f"{job}/{index}" for index in indices]
+    found = [spell(job, index) for index in indices]
     if len(found) > _MOST_NAMED:
         return f"{found[0]} … {found[-1]} ({len(found)} tasks)"
     return " and ".join([*([", ".join(found[:-1])] if found[1:] else []), *found[-1:]])

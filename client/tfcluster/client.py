@@ -174,7 +174,7 @@ class Client(ReadingClient):
 
         Args:
             name: the TFCluster.
-            tasks: JOB for a whole job, JOB/INDEX for one task; none means every job.
+            tasks: JOB for a whole job, JOB-INDEX for one task; none means every job.
             namespace: its namespace, if not the client's.
             uid: restart it only if it still is this one.
             wait: come back when the new pods are ready.

@@ -23,7 +23,7 @@ class Event:
         time: when it happened last, in seconds since the epoch.
         type: "Normal" or "Warning".
         reason: in one word; of a TFCluster, docs/conditions.md explains it.
-        about: the task, such as "worker/0", or "" where it is about the TFCluster.
+        about: the task, such as "worker-0", or "" where it is about the TFCluster.
         object: the name of the object that it is about.
         message: what happened, in words.
         count: how often.
@@ -94,9 +94,7 @@ def _task(name: str, jobs: Mapping[str, str], pod: str, *, gone: bool) -> str:
     if parts is None or not parts["stem"].startswith(f"{name}-"):
         return ""
     job = parts["stem"].removeprefix(f"{name}-")
-    if job in jobs:
-        return f"{jobs[job]}/{parts['index']}"
-    return f"{job}/{parts['index']}" if gone else ""
+    return f"{job}-{parts['index']}" if job in jobs or gone else ""
 
 
 def _event(body: Mapping[str, Any], about: str) -> Event:

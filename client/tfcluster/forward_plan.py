@@ -8,7 +8,7 @@ from typing import Final
 
 from tfcluster.errors import TFClusterError
 from tfcluster.kubernetes_api import Object
-from tfcluster.task_names import NoTaskError, TaskName, declared
+from tfcluster.task_names import NoTaskError, TaskName, declared, listed, read
 from tfcluster_operator.model.parse import DEFAULT_PORT
 from tfcluster_operator.model.spec import CHIEF, WORKER
 
@@ -116,14 +116,14 @@ def task_port(cluster: Object, job: str) -> int:
 
 
 def plan_forwards(
-    cluster: Object, wishes: Sequence[Wish], task: TaskName | None, titles: Sequence[str] = ()
+    cluster: Object, wishes: Sequence[Wish], word: str | None, titles: Sequence[str] = ()
 ) -> list[Forward]:
     """Decide what is forwarded.
 
     Args:
         cluster: the TFCluster.
         wishes: ports that the user named.
-        task: the task that the user named.
+        word: the task that the user named, such as ``worker-0``.
         titles: TENSORBOARD or JUPYTER, where the user asked for them.
 
     Returns:
@@ -134,9 +134,10 @@ def plan_forwards(
         TFClusterError: there is no such port; the words list those that there are.
     """
     name, jobs = cluster["metadata"]["name"], declared(cluster)
-    if task is not None and task.index >= jobs.get(task.job, 0):
-        spans = ", ".join(f"{job}/0" + (f" to {job}/{count - 1}" if count > 1 else "") for job, count in jobs.items())
-        raise NoTaskError(f"{name} has no task {task}; it has {spans}", hint="Name a task, such as --task worker/0.")
+    task = None if word is None else read(word, jobs)
+    if word is not None and (task is None or task.index >= jobs[task.job]):
+        words = f"{name} has no task {word}; it has {listed(jobs)}"
+        raise NoTaskError(words, hint="Name a task, such as --task worker-0.")
     found = [port for port in ports_of(cluster) if jobs.get(port.job) and (task is None or port.job == task.job)]
     forwards = [_named(wish, found, task, jobs) for wish in wishes]
     for title in titles:
@@ -145,7 +146,7 @@ def plan_forwards(
             number = next(number for number, known in _NUMBERS.items() if known == title)
             raise TFClusterError(
                 f"no template of {name} has a container port named {title.lower()}, or {number}{_which(found)}",
-                hint=f"Name its task and port: --task JOB/INDEX --port {number}.",
+                hint=f"Name its task and port: --task JOB-INDEX --port {number}.",
             )
         forwards.append(_discovered(fitting, task))
     if not wishes and not titles:
@@ -153,7 +154,7 @@ def plan_forwards(
         if not forwards:
             raise TFClusterError(
                 f"no template of {name} has a container port for TensorBoard, Jupyter or HTTP{_which(found)}",
-                hint="Name a task and its port: --task JOB/INDEX --port 6006.",
+                hint="Name a task and its port: --task JOB-INDEX --port 6006.",
             )
     return list(dict.fromkeys(forwards))
 

@@ -10,6 +10,7 @@ from tfcluster.event_log import Event
 from tfcluster.kubernetes_api import Object
 from tfcluster.log_lines import LogLine
 from tfcluster.picture import picture_of
+from tfcluster.task_names import spell
 from tfcluster.task_picture import TaskPicture
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class ClusterStatus:
         for one in self.tasks:
             if (one.job, one.index) == (job, index):
                 return one
-        raise KeyError(f"{job}/{index}")
+        raise KeyError(spell(job, index))
 
 
 def status_of(body: Mapping[str, Any], pods: Sequence[Mapping[str, Any]] | None, now: float) -> ClusterStatus:

@@ -122,7 +122,7 @@ class _Director:
         if count > limit:
             raise TFClusterError(
                 f"{count} logs are too many to follow at once: the limit is {limit}",
-                hint=f"Name jobs or tasks, such as worker/0, or allow more with --max-log-requests {count}.",
+                hint=f"Name jobs or tasks, such as worker-0, or allow more with --max-log-requests {count}.",
             )
 
     def _note_states(self, pods: list[LogPod]) -> None:

@@ -27,7 +27,7 @@ class LogRequest:
     """Which logs are wanted.
 
     Attributes:
-        tasks: JOB or JOB/INDEX each; none means all tasks.
+        tasks: JOB or JOB-INDEX each; none means all tasks.
         follow: go on until the TFCluster has finished.
         previous: the failed pods of the tasks that are kept, and earlier containers of their pods.
         container: the container; "" means the one that speaks for the task.

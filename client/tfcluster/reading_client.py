@@ -151,7 +151,7 @@ class ReadingClient:
 
         Args:
             name: the TFCluster's name.
-            tasks: JOB for all tasks of a job, JOB/INDEX for one; none means all.
+            tasks: JOB for all tasks of a job, JOB-INDEX for one; none means all.
             namespace: its namespace, if not the client's.
             follow: go on until the TFCluster has finished or is deleted, with tasks that are added.
             previous: instead, the failed pods of the tasks that are kept, and earlier containers of their pods.

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from tfcluster import task_names
 from tfcluster.declared import Declared
 from tfcluster.errors import ManifestError
 from tfcluster_operator.manifests.of_actions import Creation, build, delivered_resolver
@@ -159,14 +160,13 @@ def _notes(declared: Declared, wanted: tuple[JobViews, ...]) -> Iterator[str]:
             )
 
 
-def only_of(rendered: Rendered, cluster: TFCluster, job: str, index: int) -> Rendered:
+def only_of(rendered: Rendered, cluster: TFCluster, word: str) -> Rendered:
     """Leave nothing but one task's pod and what it sees.
 
     Args:
         rendered: everything.
         cluster: the cluster.
-        job: the task's job.
-        index: its index.
+        word: the task, such as ``worker-0``.
 
     Returns:
         Its pod and its view.
@@ -174,12 +174,11 @@ def only_of(rendered: Rendered, cluster: TFCluster, job: str, index: int) -> Ren
     Raises:
         ManifestError: the cluster declares no such task.
     """
-    declared = cluster.job(job)
-    if declared is None or index >= declared.replicas:
-        tasks = [f"{one.name}/0 to {one.name}/{one.replicas - 1}" for one in cluster.jobs if one.replicas]
-        raise ManifestError(
-            f"{cluster.name} declares no task {job}/{index}", hint=f"It has {', '.join(tasks) or 'no tasks'}."
-        )
+    jobs = {one.name: one.replicas for one in cluster.jobs}
+    task = task_names.read(word, jobs)
+    if task is None or task.index >= jobs[task.job]:
+        raise ManifestError(f"{cluster.name} declares no task {word}", hint=f"It has {task_names.listed(jobs)}.")
+    job, index = task.job, task.index
     name = naming.pod_name(cluster.name, job, index)
     pods = (one for one in rendered.objects if one["kind"] == "Pod" and one["metadata"]["name"] == name)
     views = (replace(one, tasks=(index,)) for one in rendered.views if one.job == job and index in one.tasks)

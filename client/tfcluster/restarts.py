@@ -9,7 +9,7 @@ from typing import Any, Final
 from tfcluster.changes import Change, about_manager, check_alive, count
 from tfcluster.errors import NotRunningError, TFClusterError
 from tfcluster.picture import picture_of
-from tfcluster.task_names import TaskName
+from tfcluster.task_names import TaskName, spell
 from tfcluster.task_picture import TaskPicture
 from tfcluster_operator.model.ledger import timestamp
 from tfcluster_operator.model.parse import InvalidSpecError, parse
@@ -81,7 +81,7 @@ def _how(cluster: TFCluster, job: str, name: str) -> str:
     if strategy.type == "OnDelete":
         return (
             "updateStrategy is OnDelete, so each pod stays until somebody deletes it: "
-            f"tfcluster restart {name} {job}/0, and so on."
+            f"tfcluster restart {name} {spell(job, 0)}, and so on."
         )
     if strategy.type == "RollingUpdate":
         return (

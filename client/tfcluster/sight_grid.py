@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, Literal
 
+from tfcluster.task_names import spell
 from tfcluster_operator.model.spec import TFCluster
 from tfcluster_operator.model.views import whole_view
 from tfcluster_resolver.cluster import Membership
@@ -26,8 +27,8 @@ class Group:
     stop: int
 
     def __str__(self) -> str:
-        """Spell it, such as ``worker/0-3``."""
-        return f"{self.job}/{self.start}" + (f"-{self.stop - 1}" if self.stop > self.start + 1 else "")
+        """Spell it, such as ``worker-0..3``."""
+        return spell(self.job, self.start, self.stop - 1)
 
 
 @dataclass(frozen=True, slots=True)

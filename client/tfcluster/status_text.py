@@ -139,8 +139,7 @@ def _heading(picture: Picture, paper: Paper, now: float) -> Iterator[Text]:
         words = f"last restart {when} ago: {last.get('task')} {last.get('reason')}{code}: {last.get('message', '')}"
         yield from wrap(Text(clean(words).rstrip(": ")), paper, "  ")
         if last.get("pod"):
-            job, _, index = str(last.get("task")).rpartition("-")
-            words = f"its log: tfcluster logs {picture.name} {job}/{index} --previous -n {picture.namespace}"
+            words = f"its log: tfcluster logs {picture.name} {last.get('task')} --previous -n {picture.namespace}"
             yield from wrap(Text(clean(words)), paper, "  ")
 
 

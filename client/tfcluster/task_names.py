@@ -1,13 +1,16 @@
-"""How a user names tasks: JOB for all tasks of a job, JOB/INDEX for one."""
+"""How a user names tasks: JOB for all tasks of a job, JOB-INDEX or JOB/INDEX for one; and how they are printed."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from tfcluster.errors import TFClusterError
 from tfcluster_operator.model import naming
+
+_TASK: Final = re.compile(r"(?P<job>.+)[-/](?P<index>[0-9]{1,9})")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -18,8 +21,30 @@ class TaskName:
     index: int
 
     def __str__(self) -> str:
-        """Spell it as users do: ``worker/0``."""
-        return f"{self.job}/{self.index}"
+        """Spell it as its pod is named: ``worker-0``."""
+        return spell(self.job, self.index)
+
+
+def spell(job: str, index: int, last: int | None = None) -> str:
+    """Spell a task as its pod is named, such as ``worker-0``; those up to ``last`` as ``worker-0..3``."""
+    return f"{naming.dns_job(job)}-{index}" + (f"..{last}" if last is not None and last > index else "")
+
+
+def names_one(word: str) -> bool:
+    """Tell whether a word looks as if it named one task."""
+    return _TASK.fullmatch(word) is not None
+
+
+def read(word: str, jobs: Iterable[str]) -> TaskName | None:
+    """Read a task, ``worker-0`` or ``worker/0``; None where the word names no task of one of the jobs."""
+    match = _TASK.fullmatch(word)
+    job = None if match is None else _job_of(match["job"], jobs)
+    return None if match is None or job is None else TaskName(job, int(match["index"]))
+
+
+def _job_of(word: str, jobs: Iterable[str]) -> str | None:
+    """Find a job by its name, or as names of pods spell it."""
+    return next((job for job in jobs if word in (job, naming.dns_job(job))), None)
 
 
 class NoTaskError(TFClusterError):
@@ -69,7 +94,7 @@ def choose(words: Sequence[str], jobs: Mapping[str, int], others: Iterable[TaskN
     """Read which tasks a user named.
 
     Args:
-        words: JOB or JOB/INDEX each; none means all tasks.
+        words: JOB, JOB-INDEX or JOB/INDEX each; none means all tasks.
         jobs: the number of declared tasks by job.
         others: tasks that are not declared and have pods still.
         cluster: the TFCluster's name, for messages.
@@ -83,24 +108,25 @@ def choose(words: Sequence[str], jobs: Mapping[str, int], others: Iterable[TaskN
     if not words:
         return Selection()
     left = set(others)
+    known = [*jobs, *sorted({one.job for one in left})]
     whole, single = set(), set()
     for word in words:
-        job, slash, number = word.partition("/")
-        if not slash and (job in jobs or any(one.job == job for one in left)):
+        task, job = read(word, known), _job_of(word, known)
+        if task is not None and (task.index < jobs.get(task.job, 0) or task in left):
+            single.add(task)
+        elif job is not None:
             whole.add(job)
-            continue
-        if slash and number.isascii() and number.isdecimal():
-            task = TaskName(job, int(number))
-            if task.index < jobs.get(job, 0) or task in left:
-                single.add(task)
-                continue
-        raise NoTaskError(
-            f"{cluster} has no {'task' if slash else 'job'} {word}; it has {_listed(jobs)}",
-            hint="Name a job, such as worker, or a task, such as worker/0.",
-        )
+        else:
+            raise NoTaskError(
+                f"{cluster} has no {'task' if names_one(word) else 'job'} {word}; it has {listed(jobs)}",
+                hint="Name a job, such as worker, or a task, such as worker-0.",
+            )
     return Selection(frozenset(whole), frozenset(single), everything=False)
 
 
-def _listed(jobs: Mapping[str, int]) -> str:
-    spans = [f"{job}/0" + (f" to {job}/{count - 1}" if count > 1 else "") for job, count in jobs.items() if count]
+def listed(jobs: Mapping[str, int]) -> str:
+    """Name all tasks, given the number of tasks by job, such as ``ps-0, worker-0 to worker-3``."""
+    spans = [
+        spell(job, 0) + (f" to {spell(job, count - 1)}" if count > 1 else "") for job, count in jobs.items() if count
+    ]
     return ", ".join(spans) or "no tasks"

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tfcluster.standing import clean
+from tfcluster.task_names import spell
 from tfcluster_operator.model import ledger as ledgers
 from tfcluster_operator.model import naming, reasons
 from tfcluster_operator.model.gangs import Gang, awaited
@@ -82,8 +83,8 @@ class TaskPicture:
 
     @property
     def name(self) -> str:
-        """The task as conditions and events spell it, such as worker-3."""
-        return f"{self.job}-{self.index}"
+        """The task as its pod is named, such as worker-3."""
+        return spell(self.job, self.index)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from tfcluster.rendering import TaskView
+from tfcluster.task_names import spell
 from tfcluster_resolver import contract
 
 Tasks = tuple[tuple[str, int], ...]
@@ -98,7 +99,7 @@ def _filters(view: contract.View) -> Iterator[tuple[tuple[str, int], tuple[str, 
 
 
 def spell_tasks(tasks: Tasks) -> str:
-    """Spell tasks in short, such as ``ps/0, worker/2-5``.
+    """Spell tasks in short, such as ``ps-0, worker-2..5``.
 
     Args:
         tasks: jobs and indices, in any order.
@@ -109,4 +110,4 @@ def spell_tasks(tasks: Tasks) -> str:
             runs[-1] = (job, runs[-1][1], index)
         else:
             runs.append((job, index, index))
-    return ", ".join(f"{job}/{first}" + (f"-{last}" if last > first else "") for job, first, last in runs)
+    return ", ".join(spell(*run) for run in runs)

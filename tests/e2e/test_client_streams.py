@@ -131,7 +131,7 @@ def test_logs_and_connections_go_on_while_pods_come_and_go(world: LiveWorld, tfc
     session = tfcluster("session", "c", "--port", "0:8000")
     world.await_ready("c")
     first = ask(session).decode()
-    await_line(logs, "worker/0", f"{first} 3")
+    await_line(logs, "worker-0", f"{first} 3")
 
     # A pod that is deleted: both go on in the next.
     uid = world.uids()["c-worker-0"]
@@ -139,19 +139,19 @@ def test_logs_and_connections_go_on_while_pods_come_and_go(world: LiveWorld, tfc
     eventually(lambda: [one for one in session.err if "was deleted" in one], what="the session says that the pod goes")
     second = ask(session).decode()
     world.await_replaced("c-worker-0", uid)
-    await_line(logs, "worker/0", f"{second} 3")
+    await_line(logs, "worker-0", f"{second} 3")
     assert first != second
 
     # A task that is added.
     world.scale("c", replicas=2)
-    await_line(logs, "worker/1", r"\S+ 3")
+    await_line(logs, "worker-1", r"\S+ 3")
 
     # A task that fails: its pod is kept, and the next has another name.
     world.end("c-worker-0", 1)
     eventually(lambda: world.get(PODS, "c-worker-0-r1"), what="the failed pod has a successor")
     third = eventually(lambda: ask(session).decode(), lambda name: name != second, what="the session leads to it")
-    await_line(logs, "worker/0", f"{third} 3")
-    previous = tfcluster("logs", "c", "worker/0", "--previous")
+    await_line(logs, "worker-0", f"{third} 3")
+    previous = tfcluster("logs", "c", "worker-0", "--previous")
     assert previous.end() == 0
     assert previous.out[-1] == f"{second} ends with 1\n"
     assert len(ask(session, "/3000000")) == 3000000
@@ -163,7 +163,7 @@ def test_logs_and_connections_go_on_while_pods_come_and_go(world: LiveWorld, tfc
     assert session.end() == 1, "none of the pods that it leads to runs any more"
     assert "TFCluster c has succeeded" in session.err[-2]
 
-    found = counts(logs.out, "worker/0")
+    found = counts(logs.out, "worker-0")
     assert list(found) == [first, second, third], "a pod's lines came before the end of the one before it"
     lasts = {first: "stops", second: "ends with 1", third: "ends with 0"}
     for name, said in found.items():
@@ -172,5 +172,5 @@ def test_logs_and_connections_go_on_while_pods_come_and_go(world: LiveWorld, tfc
         assert numbers == [str(number) for number in range(len(numbers))], f"lines of {name} are lost or doubled"
     assert any("c-worker-0 was deleted; the task goes on in a new pod of that name" in line for line in logs.err)
     assert any("failed with exit code 1; the task goes on in c-worker-0-r1" in line for line in logs.err)
-    assert any("worker/1 joins" in line for line in logs.err)
+    assert any("worker-1 joins" in line for line in logs.err)
     assert logs.err[-1].startswith("TFCluster c has succeeded")

@@ -34,7 +34,7 @@ def test_scaling_up_names_who_comes():
     assert change.patch == {"spec": {"jobs": {"worker": {"replicas": 5}}}}
     assert change.words == (
         "worker: from 3 to 5 tasks.",
-        "New: worker/3 and worker/4; no pod that runs is replaced.",
+        "New: worker-3 and worker-4; no pod that runs is replaced.",
     )
 
 
@@ -43,7 +43,7 @@ def test_scaling_down_names_who_goes_first():
     change = scaling(cluster(), "worker", 1)
 
     assert change.words[0] == "worker: from 3 to 1 task."
-    assert change.words[1].startswith("To go: worker/2 and worker/1, 30 s (drainSeconds) after")
+    assert change.words[1].startswith("To go: worker-2 and worker-1, 30 s (drainSeconds) after")
 
 
 def test_a_long_list_of_tasks_is_folded():
@@ -51,7 +51,7 @@ def test_a_long_list_of_tasks_is_folded():
     body = cluster()
     del body["spec"]["jobs"]["worker"]["maxReplicas"]
 
-    assert "New: worker/3 … worker/999 (997 tasks);" in scaling(body, "worker", 1000).words[1]
+    assert "New: worker-3 … worker-999 (997 tasks);" in scaling(body, "worker", 1000).words[1]
 
 
 def test_an_autoscaler_is_named():
@@ -136,7 +136,7 @@ def test_scale_says_what_will_happen_and_waits(client_world):
     shown = client_world.cli("scale", "digits", "3", "--wait", "--timeout", f"{GUARD:g}s")
 
     assert (shown.exit_code, shown.stdout) == (0, "digits scaled\n")
-    assert "New: worker/1 and worker/2;" in shown.stderr
+    assert "New: worker-1 and worker-2;" in shown.stderr
     assert client_world.cluster("digits")["status"]["ready"] == "3/3"
 
 
@@ -233,7 +233,7 @@ def rolling(kind, **fields):
             rolling("RollingUpdate", rollingUpdate={"maxUnavailable": 2}),
             "from the highest index down, 2 tasks at a time",
         ),
-        (rolling("OnDelete"), "until somebody deletes it: tfcluster restart digits worker/0"),
+        (rolling("OnDelete"), "until somebody deletes it: tfcluster restart digits worker-0"),
     ],
 )
 def test_restart_of_a_job_is_left_to_the_update_strategy(body, words):
@@ -263,7 +263,7 @@ def test_restart_leaves_a_task_that_pauses_to_the_operator():
     found = restart_of_task(body, [], TaskName("worker", 1), now)
 
     assert found.pod == ""
-    assert found.words == ("worker/1: it has failed, and is started again by itself (next try at 00:01:00 UTC).",)
+    assert found.words == ("worker-1: it has failed, and is started again by itself (next try at 00:01:00 UTC).",)
 
 
 def uids(client_world):
@@ -277,10 +277,10 @@ def test_restart_of_a_task_replaces_its_pod_alone(client_world):
     client_world.await_condition("digits", "Ready")
     before = uids(client_world)
 
-    shown = client_world.cli("restart", "digits", "worker/1", "--wait", "--timeout", f"{GUARD:g}s")
+    shown = client_world.cli("restart", "digits", "worker-1", "--wait", "--timeout", f"{GUARD:g}s")
 
     assert (shown.exit_code, shown.stdout) == (0, "digits restarted\n")
-    assert "worker/1: pod digits-worker-1 is deleted" in shown.stderr
+    assert "worker-1: pod digits-worker-1 is deleted" in shown.stderr
     after = uids(client_world)
     assert [name for name in before if before[name] != after[name]] == ["digits-worker-1"]
     client_world.await_that(lambda: client_world.cluster("digits")["status"]["jobs"]["worker"]["replaced"] == 1)
@@ -313,11 +313,11 @@ def test_restart_of_a_complete_task_is_refused(client_world):
         return jobs["worker"]["succeeded"] == 1 and jobs["worker"]["restarts"] == 1
 
     client_world.await_that(ended)
-    shown = client_world.cli("restart", "digits", "worker/0")
-    assert (shown.exit_code, "worker/0 is complete" in shown.stderr) == (1, True)
+    shown = client_world.cli("restart", "digits", "worker-0")
+    assert (shown.exit_code, "worker-0 is complete" in shown.stderr) == (1, True)
     assert "tfcluster resume digits" in shown.stderr
-    assert client_world.cli("restart", "digits", "worker/7").exit_code == 1
+    assert client_world.cli("restart", "digits", "worker-7").exit_code == 1
     kept = uids(client_world)["digits-worker-1"]
-    client_world.cli("restart", "digits", "worker/1", "--dry-run")
-    client_world.cli("restart", "digits", "worker/1")
+    client_world.cli("restart", "digits", "worker-1", "--dry-run")
+    client_world.cli("restart", "digits", "worker-1")
     assert uids(client_world)["digits-worker-1"] == kept

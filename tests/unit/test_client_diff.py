@@ -203,7 +203,7 @@ def test_exit_codes_are_those_of_kubectl_diff(client_world):
         {
             "what": "replace",
             "job": "worker",
-            "tasks": ["worker/0", "worker/1", "worker/2"],
+            "tasks": ["worker-0", "worker-1", "worker-2"],
             "reason": "TemplateChanged",
             "words": "all at once (updateStrategy Recreate)",
             "field": "containers[tensorflow].image",

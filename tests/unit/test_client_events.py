@@ -49,8 +49,8 @@ def test_events_are_those_of_the_cluster_and_its_pods():
 
     assert [(one.about, one.uid, one.count) for one in found] == [
         ("", "e2", 1),
-        ("ps/0", "e3", 4),
-        ("my_job/1", "e4", 1),
+        ("ps-0", "e3", 4),
+        ("my-job-1", "e4", 1),
     ]
 
 

@@ -39,7 +39,7 @@ def test_the_next_pod_of_a_task_waits_until_the_log_of_the_one_before_is_out():
     found = steps(ended, SECOND, progress=progress)
 
     assert found.open == (SECOND,)
-    words = "worker/0: pod mnist-worker-0 failed with exit code 1; the task goes on in mnist-worker-0-r1"
+    words = "worker-0: pod mnist-worker-0 failed with exit code 1; the task goes on in mnist-worker-0-r1"
     assert list(found.say.values()) == [words]
 
 
@@ -65,7 +65,7 @@ def test_no_more_logs_are_open_than_may_be_and_the_rest_is_named_once():
     found = steps(*pods, progress=progress, limit=2)
 
     assert found.open == tuple(pods[:2])
-    assert "worker/2, worker/3, worker/4, worker/5 and 2 more: not followed yet" in found.say["crowd"]
+    assert "worker-2, worker-3, worker-4, worker-5 and 2 more: not followed yet" in found.say["crowd"]
     progress.told |= set(found.say)
     assert "crowd" not in steps(*pods, progress=progress, limit=2).say
 
@@ -99,7 +99,7 @@ def test_a_wait_is_told_once_and_again_where_it_needs_help():
     waiting = replace(FIRST, state="waiting", words="its container is being created")
     progress = Progress()
     found = steps(waiting, progress=progress)
-    assert list(found.say.values()) == ["worker/0: not started: its container is being created"]
+    assert list(found.say.values()) == ["worker-0: not started: its container is being created"]
 
     progress.begun, progress.tasks = True, {W0}
     progress.told |= set(found.say)
@@ -107,7 +107,7 @@ def test_a_wait_is_told_once_and_again_where_it_needs_help():
     assert steps(replace(waiting, uid="next"), progress=progress).say == {}
     stuck = replace(waiting, words="ImagePullBackOff: no such image", stuck=True)
     assert list(steps(stuck, progress=progress).say.values()) == [
-        "worker/0: not started: ImagePullBackOff: no such image"
+        "worker-0: not started: ImagePullBackOff: no such image"
     ]
 
 
@@ -118,7 +118,7 @@ def test_pods_that_wait_for_the_same_share_a_line():
     ]
     said = [words for words in steps(*pods, progress=Progress()).say.values() if words]
 
-    assert said == ["worker/0, worker/1, worker/2, worker/3 and 2 more: not started: it has no node yet"]
+    assert said == ["worker-0, worker-1, worker-2, worker-3 and 2 more: not started: it has no node yet"]
 
 
 def test_a_suspended_cluster_says_how_to_go_on():
@@ -221,18 +221,25 @@ def test_pods_of_another_cluster_of_the_name_are_left_out():
     [
         ([], [W0, TaskName("ps", 7)], []),
         (["worker"], [W0, TaskName("worker", 99)], [TaskName("ps", 0)]),
-        (["worker/1", "ps"], [W1, TaskName("ps", 0)], [W0]),
-        (["worker/5"], [TaskName("worker", 5)], [W0]),
+        (["worker-1", "ps"], [W1, TaskName("ps", 0)], [W0]),
+        (["worker-5"], [TaskName("worker", 5)], [W0]),
+        (["worker/1", "ps/0"], [W1, TaskName("ps", 0)], [W0]),
+        (["my-data-1"], [TaskName("my_data", 1)], [TaskName("my_data", 0)]),
+        (["my_data-1", "my_data/0"], [TaskName("my_data", 1), TaskName("my_data", 0)], [W0]),
+        (["my-data"], [TaskName("my_data", 1)], [W0]),
     ],
 )
 def test_tasks_are_chosen_by_job_and_index(words, inside, outside):
-    chosen = choose(words, {"ps": 1, "worker": 2}, [TaskName("worker", 5)], "mnist")
+    chosen = choose(words, {"my_data": 2, "ps": 1, "worker": 2}, [TaskName("worker", 5)], "mnist")
 
     assert all(task in chosen for task in inside)
     assert not any(task in chosen for task in outside)
+    assert str(TaskName("my_data", 1)) == "my-data-1"
 
 
-@pytest.mark.parametrize("word", ["worker/2", "worker/-1", "worker/", "worker/0/1", "nobody", "worker/٣", ""])
+@pytest.mark.parametrize(
+    "word", ["worker-2", "worker/-1", "worker/", "worker-" + "9" * 5000, "worker-0/1", "nobody", "worker-٣", ""]
+)
 def test_what_names_no_task_is_refused(word):
-    with pytest.raises(NoTaskError, match="it has worker/0 to worker/1"):
+    with pytest.raises(NoTaskError, match="it has worker-0 to worker-1"):
         choose([word], {"worker": 2}, [], "mnist")

@@ -48,7 +48,7 @@ class Followed:
         self._api.close()
 
     def texts(self, task: str = "") -> list[str]:
-        return [line.text for line in self.lines if not task or f"{line.job}/{line.index}" == task]
+        return [line.text for line in self.lines if not task or f"{line.job}-{line.index}" == task]
 
     def await_texts(self, *texts: str, task: str = "") -> None:
         end = time.monotonic() + GUARD
@@ -103,12 +103,12 @@ def test_logs_of_all_tasks_one_after_the_other(client_world):
 
     assert done.exit_code == 0, done.output
     assert done.stdout.splitlines() == [
-        "ps/0 | hello from mnist-ps-0",
-        "ps/0 | bye",
-        "worker/0 | hello from mnist-worker-0",
-        "worker/0 | bye",
-        "worker/1 | hello from mnist-worker-1",
-        "worker/1 | bye",
+        "ps-0 | hello from mnist-ps-0",
+        "ps-0 | bye",
+        "worker-0 | hello from mnist-worker-0",
+        "worker-0 | bye",
+        "worker-1 | hello from mnist-worker-1",
+        "worker-1 | bye",
     ]
 
 
@@ -193,9 +193,9 @@ def test_follow_takes_the_next_pod_of_a_failed_task_and_previous_reads_the_kept_
     followed.await_texts("first try", "Traceback", "second try")
     assert [line.pod for line in followed.lines] == ["mnist-worker-0"] * 2 + ["mnist-worker-0-r1"]
     assert any("failed with exit code 1; the task goes on in mnist-worker-0-r1" in words for words in followed.told)
-    previous = client_world.cli("logs", "mnist", "worker/0", "--previous")
+    previous = client_world.cli("logs", "mnist", "worker-0", "--previous")
     assert previous.stdout == "first try\nTraceback\n"
-    present = client_world.cli("logs", "mnist", "worker/0")
+    present = client_world.cli("logs", "mnist", "worker-0")
     assert present.stdout == "second try\n"
 
 
@@ -209,13 +209,13 @@ def test_tasks_join_and_leave_by_scaling(client_world, follow):
     client_world.await_that(lambda: uid(client_world, "mnist-worker-1"))
     client_world.await_condition("mnist", "Ready")
     write(client_world, "mnist-worker-1", "joined")
-    followed.await_texts("joined", task="worker/1")
-    followed.await_told("worker/1 joins")
+    followed.await_texts("joined", task="worker-1")
+    followed.await_told("worker-1 joins")
 
     scale(client_world, 1)
-    followed.await_told("worker/1 is no longer declared: worker has 1 tasks now")
+    followed.await_told("worker-1 is no longer declared: worker has 1 tasks now")
     write(client_world, "mnist-worker-0", "alone again")
-    followed.await_texts("alone", "alone again", task="worker/0")
+    followed.await_texts("alone", "alone again", task="worker-0")
 
 
 def test_follow_waits_for_pods_that_have_not_started(client_world, follow):
@@ -227,7 +227,7 @@ def test_follow_waits_for_pods_that_have_not_started(client_world, follow):
 
     followed.await_texts("at last")
     assert followed.told, "nothing said that it waits"
-    assert len([words for words in followed.told if words.startswith("worker/0")]) <= 2
+    assert len([words for words in followed.told if words.startswith("worker-0")]) <= 2
 
 
 def test_follow_ends_when_the_cluster_is_deleted(client_world, follow):
@@ -271,7 +271,7 @@ def test_without_the_right_to_read_logs_it_ends(client_world, follow):
     ("arguments", "words"),
     [
         (["other"], "there is no TFCluster other in namespace default"),
-        (["mnist", "worker/2"], "mnist has no task worker/2; it has ps/0, worker/0 to worker/1"),
+        (["mnist", "worker-2"], "mnist has no task worker-2; it has ps-0, worker-0 to worker-1"),
         (["mnist", "wrong"], "mnist has no job wrong"),
         (["mnist", "-c", "wrong"], "no task of mnist has a container wrong; there are tensorflow"),
     ],
@@ -288,12 +288,12 @@ def test_options_reach_the_log(client_world):
     launch(client_world)
     write(client_world, "mnist-worker-0", *(f"line {number}" for number in range(10)))
 
-    assert client_world.cli("logs", "mnist", "--tail", "2").stdout == "worker/0 | line 8\nworker/0 | line 9\n"
+    assert client_world.cli("logs", "mnist", "--tail", "2").stdout == "worker-0 | line 8\nworker-0 | line 9\n"
     assert client_world.cli("logs", "mnist", "--tail", "1", "--no-prefix").stdout == "line 9\n"
-    assert client_world.cli("logs", "mnist", "worker/0", "--tail", "1", "--prefix").stdout == "worker/0 | line 9\n"
+    assert client_world.cli("logs", "mnist", "worker-0", "--tail", "1", "--prefix").stdout == "worker-0 | line 9\n"
     client_world.cli("logs", "mnist", "--since", "1h30m")
     assert client_world.at_once(lambda: client_world.played.requests[-1]["sinceSeconds"]) == "5400"
-    stamped = client_world.cli("logs", "mnist", "worker/0", "--tail", "1", "--timestamps").stdout
+    stamped = client_world.cli("logs", "mnist", "worker-0", "--tail", "1", "--timestamps").stdout
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT[\d:.]+Z line 9\n", stamped)
     assert client_world.cli("logs", "mnist", "--since", "soon").exit_code == 2
     assert client_world.cli("logs", "mnist", "-f", "--previous").exit_code == 2

@@ -58,11 +58,11 @@ def test_grid_is_what_the_views_say():
     read = {}
     for one in views:
         shown = {
-            f"{job}/{index}"
+            f"{job}-{index}"
             for job, tasks in one.view.jobs.items()
             for index in (tasks if isinstance(tasks, Mapping) else range(len(tasks)))
         }
-        read |= {f"{one.job}/{index}": shown | {f"{one.job}/{index}"} for index in one.tasks}
+        read |= {f"{one.job}-{index}": shown | {f"{one.job}-{index}"} for index in one.tasks}
 
     assert seen(grid(filtered())) == read
 
@@ -72,12 +72,12 @@ def test_text_draws_and_says_why():
 
     assert drawn == [
         "           1 2 3 4 5 6",
-        "chief/0  1 — ● ● ● ● ●",
-        "ps/0     2 · — ✕ ● ● ●",
-        "ps/1     3 · ✕ — ● ● ●",
-        "worker/0 4 · · ● — ✕ ✕",
-        "worker/1 5 · ● ● ✕ — ✕",
-        "worker/2 6 · ● ● ✕ ✕ —",
+        "chief-0  1 — ● ● ● ● ●",
+        "ps-0     2 · — ✕ ● ● ●",
+        "ps-1     3 · ✕ — ● ● ●",
+        "worker-0 4 · · ● — ✕ ✕",
+        "worker-1 5 · ● ● ✕ — ✕",
+        "worker-2 6 · ● ● ✕ ✕ —",
         "● sees, · hidden by device filters, ✕ hidden, and blocked by network policy, — itself",
     ]
     assert all(line.isascii() for line in grid_lines(grid(filtered()), fancy=False))
@@ -106,9 +106,9 @@ def test_large_clusters_are_folded(most, groups):
 
     assert len(found.groups) == groups
     if groups == 5:
-        assert seen(found)["worker/1-29"] == {"ps/0", "ps/1"}
+        assert seen(found)["worker-1..29"] == {"ps-0", "ps-1"}
     if groups == 3:
-        assert {str(one) for one in found.groups} == {"chief/0", "ps/0-1", "worker/0-29"}
+        assert {str(one) for one in found.groups} == {"chief-0", "ps-0..1", "worker-0..29"}
         assert [cell.sees for cell in found.cells[2]] == ["hidden", "partly", "blocked"]
 
 
@@ -120,10 +120,10 @@ def test_picture_shows_the_grid_and_can_be_read_aloud():
     cells = [one.get("class") for group in drawn.findall(f"{SVG}g") for one in group.findall(f"{SVG}rect")]
     assert cells == [f"cell {cell.sees}" for row in found.cells for cell in row]
     assert drawn.findtext(f"{SVG}title") == "Who sees <whom>"
-    assert "worker/0 sees ps/1." in str(drawn.findtext(f"{SVG}desc"))
+    assert "worker-0 sees ps-1." in str(drawn.findtext(f"{SVG}desc"))
     assert "prefers-color-scheme: dark" in str(drawn.findtext(f"{SVG}style"))
     told = [group.findtext(f"{SVG}title") for group in drawn.findall(f"{SVG}g")]
-    assert "worker/0, ps/1: sees (by /job:ps/task:1)" in told
+    assert "worker-0, ps-1: sees (by /job:ps/task:1)" in told
 
 
 def test_nothing_in_the_picture_overlaps_or_leaves_it():

@@ -215,29 +215,32 @@ def test_json_is_a_list_that_kubectl_takes():
 
 
 def test_one_task_is_its_pod_and_its_view():
-    shown = run("-f", str(EXAMPLES / "parameter-server.yaml"), "--task", "worker/1")
+    shown, *others = (
+        run("-f", str(EXAMPLES / "parameter-server.yaml"), "--task", word) for word in ("worker-1", "worker/1")
+    )
+    assert shown.stdout == others[0].stdout
 
     pod, seen = yaml.safe_load_all(shown.stdout)
 
     assert pod["metadata"]["name"] == "digits-worker-1"
-    assert (seen["tasks"], sorted(seen["view"]["jobs"])) == (["worker/1"], ["chief", "ps"])
+    assert (seen["tasks"], sorted(seen["view"]["jobs"])) == (["worker-1"], ["chief", "ps"])
 
 
 def test_views_alone_are_printed():
     shown = run("-f", str(EXAMPLES / "parameter-server.yaml"), "--views", "-o", "json")
 
     assert [one["tasks"] for one in json.loads(shown.stdout)["views"]] == [
-        ["chief/0"],
-        ["ps/0"],
-        ["worker/0", "worker/1"],
+        ["chief-0"],
+        ["ps-0"],
+        ["worker-0", "worker-1"],
     ]
 
 
 def test_a_task_that_is_not_declared_is_refused():
-    shown = run("-f", str(EXAMPLES / "parameter-server.yaml"), "--task", "worker/2")
+    shown = run("-f", str(EXAMPLES / "parameter-server.yaml"), "--task", "worker-2")
 
     assert shown.exit_code == 1
-    assert "worker/0 to worker/1" in shown.stderr
+    assert "worker-0 to worker-1" in shown.stderr
 
 
 def test_files_are_written_to_a_folder(tmp_path):
@@ -314,4 +317,4 @@ def test_folder_that_cannot_be_written_is_told():
 def test_cluster_without_tasks_says_so():
     manifest = json.dumps(tfcluster("none").job("worker", replicas=0).build())
 
-    assert "It has no tasks." in run("-f", "-", "--task", "worker/0", stdin=manifest).stderr
+    assert "It has no tasks." in run("-f", "-", "--task", "worker-0", stdin=manifest).stderr

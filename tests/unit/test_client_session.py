@@ -184,7 +184,7 @@ def test_connections_lead_to_the_pod_and_after_it_is_replaced_to_the_next(client
     assert forwarding.ask() == "second: bye"
 
     assert uid(client_world) not in {"", before}
-    assert forwarding.told[-1] == "chief/0: connections go to pod mnist-chief-0"
+    assert forwarding.told[-1] == "chief-0: connections go to pod mnist-chief-0"
     assert set(kubelet.asked) == {"6006"}
 
 
@@ -340,16 +340,16 @@ def spelled(forwards: list[Forward]) -> list[str]:
 @pytest.mark.parametrize(
     ("jobs", "wishes", "found"),
     [
-        ({"chief": job(("tensorboard", 7007))}, [], ["chief/0 7007:7007 TensorBoard"]),
+        ({"chief": job(("tensorboard", 7007))}, [], ["chief-0 7007:7007 TensorBoard"]),
         (
             {"chief": job(("", 6006)), "worker": job(("", 8888))},
             [],
-            ["chief/0 6006:6006 TensorBoard", "worker/0 8888:8888 Jupyter"],
+            ["chief-0 6006:6006 TensorBoard", "worker-0 8888:8888 Jupyter"],
         ),
-        ({"chief": job(), "worker": job(("metrics", 9000))}, ["0:9000"], ["worker/0 0:9000"]),
-        ({"ps": job(), "worker": job()}, ["80", ":81"], ["worker/0 80:80", "worker/0 0:81"]),
-        ({"chief": job(replicas=0), "worker": job()}, ["6006"], ["worker/0 6006:6006 TensorBoard"]),
-        ({"a": job(("", 2222)), "b": job(("http", 80))}, [], ["b/0 80:80 HTTP"]),
+        ({"chief": job(), "worker": job(("metrics", 9000))}, ["0:9000"], ["worker-0 0:9000"]),
+        ({"ps": job(), "worker": job()}, ["80", ":81"], ["worker-0 80:80", "worker-0 0:81"]),
+        ({"chief": job(replicas=0), "worker": job()}, ["6006"], ["worker-0 6006:6006 TensorBoard"]),
+        ({"a": job(("", 2222)), "b": job(("http", 80))}, [], ["b-0 80:80 HTTP"]),
     ],
 )
 def test_ports_are_found_in_the_templates(jobs, wishes, found):
@@ -361,7 +361,7 @@ def test_what_is_not_there_is_told_with_what_is():
     words = r"a container port for TensorBoard, .*; the templates name worker 9000 \(metrics\)"
     with pytest.raises(TFClusterError, match=words) as raised:
         plan_forwards(jobs, [], None)
-    assert "--task JOB/INDEX --port 6006" in raised.value.hint
+    assert "--task JOB-INDEX --port 6006" in raised.value.hint
     with pytest.raises(TFClusterError, match="named jupyter, or 8888") as raised:
         plan_forwards(jobs, [], None, ["Jupyter"])
     assert "--port 8888" in raised.value.hint

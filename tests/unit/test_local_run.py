@@ -92,9 +92,9 @@ def test_a_killed_task_heals_at_its_address(start: Start) -> None:
     run = start(cluster(jobs={"worker": job(program, replicas=2)}))
     first = run.await_line("worker-1 | at")
 
-    killed = run.tfcluster("local", "kill", "worker/1")
+    killed = run.tfcluster("local", "kill", "worker-1")
 
-    assert "killed worker/1: process" in killed.stderr
+    assert "killed worker-1: process" in killed.stderr
     told = eventually(lambda: run.out, lambda out: out.count("worker-1 | at") == 2, what="worker 1 starts again")
     assert {line for line in told.splitlines() if "worker-1" in line} == {first}
     assert "worker-1 was killed by signal 9" in run.err

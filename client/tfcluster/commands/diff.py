@@ -13,6 +13,7 @@ from tfcluster import exit_codes
 from tfcluster.commands import options
 from tfcluster.commands.output import console, data, say, styled
 from tfcluster.errors import TFClusterError
+from tfcluster.task_names import spell
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -134,8 +135,8 @@ def _ordered(job: str, tasks: tuple[int, ...]) -> str:
     first, last = tasks[0], tasks[-1]
     steps = {later - earlier for earlier, later in pairwise(tasks)}
     if len(tasks) > 2 and steps in ({1}, {-1}):
-        return f"{job}/{first} to {job}/{last}"
-    return ", ".join(f"{job}/{index}" for index in tasks)
+        return f"{spell(job, first)} to {spell(job, last)}"
+    return ", ".join(spell(job, index) for index in tasks)
 
 
 def _as_document(edit: Edit) -> dict[str, Any]:
@@ -145,8 +146,8 @@ def _as_document(edit: Edit) -> dict[str, Any]:
     for view in document["views"]:
         view["epochs"] = [*view["epochs"]]
         for key in ("added", "removed", "moved", "filters"):
-            view[key] = [f"{job}/{index}" for job, index in view[key]]
-        view["tasks"] = [f"{view['job']}/{index}" for index in view["tasks"]]
+            view[key] = [spell(*task) for task in view[key]]
+        view["tasks"] = [spell(view["job"], index) for index in view["tasks"]]
     for pods in document["pods"]:
-        pods["tasks"] = [f"{pods['job']}/{index}" for index in pods["tasks"]]
+        pods["tasks"] = [spell(pods["job"], index) for index in pods["tasks"]]
     return {"differs": edit.differs, **document}

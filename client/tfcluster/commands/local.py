@@ -151,12 +151,11 @@ def kill(*, tasks: tuple[str, ...], session: str | None) -> None:
 
 def _processes(pods: list[dict[str, Any]], task: str) -> Any:
     """Give the pod and the process ID of each main process of a task."""
-    from tfcluster_operator.model import naming
+    from tfcluster.task_names import read, task_of
 
     for pod in pods:
-        labels = pod["metadata"].get("labels") or {}
-        job, index = labels.get(naming.LABEL_JOB), labels.get(naming.LABEL_TASK_INDEX)
-        if task in (f"{job}-{index}", f"{job}/{index}", pod["metadata"]["name"]):
+        own = task_of(pod)
+        if task == pod["metadata"]["name"] or (own is not None and read(task, [own.job]) == own):
             for status in pod.get("status", {}).get("containerStatuses") or ():
                 if "running" in status["state"]:
                     yield pod["metadata"]["name"], int(status["containerID"].removeprefix("process://"))

@@ -16,6 +16,7 @@ from tfcluster.commands.options import examples, place, seconds
 from tfcluster.log_batches import log_batches
 from tfcluster.log_lines import LogLine
 from tfcluster.log_stream import MOST_FOLLOWED, LogRequest
+from tfcluster.task_names import names_one, spell
 
 #: Colours that can be told apart on dark and on light ground.
 _COLOURS = ("cyan", "yellow", "green", "magenta", "blue", "bright_red", "bright_cyan", "bright_magenta")
@@ -23,7 +24,7 @@ _COLOURS = ("cyan", "yellow", "green", "magenta", "blue", "bright_red", "bright_
 
 @click.command()
 @click.argument("name", type=ClusterName())
-@click.argument("tasks", nargs=-1, metavar="[JOB[/INDEX]]...", type=TaskName(jobs=True))
+@click.argument("tasks", nargs=-1, metavar="[JOB[-INDEX]]...", type=TaskName(jobs=True))
 @click.option("-f", "--follow", is_flag=True, help="Go on until the cluster has finished.")
 @click.option("-p", "--previous", is_flag=True, help="The failed pods that are kept, and earlier containers of pods.")
 @click.option("--since", type=seconds, help="Only lines that are younger, such as 30s, 5m or 1h.")
@@ -43,14 +44,14 @@ _COLOURS = ("cyan", "yellow", "green", "magenta", "blue", "bright_red", "bright_
 @place
 @examples("""
     $ tfcluster logs digits                       # all tasks, one after the other
-    $ tfcluster logs digits worker/0 --tail 20
+    $ tfcluster logs digits worker-0 --tail 20
     $ tfcluster logs digits worker --previous     # why did they fail?
     $ tfcluster logs digits -f --since 1m         # ends when digits has finished
 """)
 def command(
     client: Client,
     name: str,
-    tasks: tuple[tuple[str, int | None], ...],
+    tasks: tuple[str, ...],
     *,
     follow: bool,
     previous: bool,
@@ -63,16 +64,15 @@ def command(
 ) -> None:
     """Print what tasks say, many tasks in one stream.
 
-    A task is JOB/INDEX, such as worker/0; JOB alone means all its tasks; without any it is the whole cluster. A task
+    A task is JOB-INDEX, such as worker-0; JOB alone means all its tasks; without any it is the whole cluster. A task
     whose pod is replaced goes on in the next pod; a line on stderr says why. Exit code 1: there is no such cluster or
     task, or a log could not be read.
     """
     if follow and previous:
         raise click.UsageError("--previous reads what has ended: leave out -f")
-    words = [job if index is None else f"{job}/{index}" for job, index in tasks]
-    request = LogRequest(words, follow, previous, container, tail, math.ceil(since or 0) or None, max_log_requests)
+    request = LogRequest(tasks, follow, previous, container, tail, math.ceil(since or 0) or None, max_log_requests)
     if prefix is None:
-        prefix = not (len(tasks) == 1 and tasks[0][1] is not None)
+        prefix = not (len(tasks) == 1 and names_one(tasks[0]))
     coloured = output.is_terminal() and "NO_COLOR" not in os.environ
     printed = _Printed(prefix=prefix, timestamps=timestamps, coloured=coloured)
     stream = sys.stdout.buffer
@@ -100,7 +100,7 @@ class _Printed:
         return f"{start}{text}\n".encode("utf-8", "replace")
 
     def _start(self, line: LogLine) -> str:
-        task = f"{line.job}/{line.index}"
+        task = spell(line.job, line.index)
         if not self._coloured:
             return f"{task} | "
         # NB: a task has the same colour in every run, and its neighbours have others.

@@ -13,6 +13,8 @@ from typing import Any, Final, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
+from tfcluster.task_names import names_one, spell
+
 _Found = TypeVar("_Found")
 
 #: How long (seconds) a shell waits.
@@ -32,31 +34,27 @@ class ClusterName(click.ParamType[str]):
         return [CompletionItem(one) for one in _soon(lambda: _clusters(ctx)) or () if one.startswith(incomplete)]
 
 
-class TaskName(click.ParamType["tuple[str, int | None]"]):
-    """A task as JOB/INDEX, such as ``worker/0``; the command gets the pair.
+class TaskName(click.ParamType[str]):
+    """A task as JOB-INDEX or JOB/INDEX, such as ``worker-0``; the command gets the word.
 
     It completes the tasks of the TFCluster in the argument ``name``, or of the manifests in the option ``files``.
 
     Args:
-        jobs: whether JOB alone is taken, too; its index is None.
+        jobs: whether JOB alone is taken, too.
     """
 
-    name = "JOB/INDEX"
+    name = "JOB-INDEX"
 
     def __init__(self, *, jobs: bool = False) -> None:
         self._jobs = jobs
-        self.name = "JOB[/INDEX]" if jobs else "JOB/INDEX"
+        self.name = "JOB[-INDEX]" if jobs else "JOB-INDEX"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, int | None]:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Read what was typed; fails as click does."""
-        if isinstance(value, tuple):
-            return value
-        job, slash, index = str(value).partition("/")
-        if job and not slash and self._jobs:
-            return job, None
-        if job and index.isascii() and index.isdecimal():
-            return job, int(index)
-        wanted = "a job and an index, such as worker/0" + (", or a job" if self._jobs else "")
+        word = str(value)
+        if names_one(word) or (self._jobs and word and "/" not in word):
+            return word
+        wanted = "a job and an index, such as worker-0" + (", or a job" if self._jobs else "")
         return self.fail(f"write {wanted}, not {value}", param, ctx)
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -71,7 +69,7 @@ def _spellings(replicas: Mapping[str, int], *, jobs: bool) -> Iterator[str]:
     if jobs:
         yield from sorted(replicas)
     for job in sorted(replicas):
-        yield from (f"{job}/{index}" for index in range(replicas[job]))
+        yield from (spell(job, index) for index in range(replicas[job]))
 
 
 def _soon(ask: Callable[[], _Found]) -> _Found | None:

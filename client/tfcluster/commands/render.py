@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 )
 @options.examples("""
     $ tfcluster render -f digits.yaml
-    $ tfcluster render -f digits.yaml --views --task worker/0
+    $ tfcluster render -f digits.yaml --views --task worker-0
     $ tfcluster render -f digits.yaml --output-dir objects
 """)
 def command(
@@ -42,7 +42,7 @@ def command(
     namespace: str,
     output: str,
     views: bool,
-    task: tuple[str, int] | None,
+    task: str | None,
     resolver: bool,
     output_dir: Path | None,
     default_isolation: Any,
@@ -64,7 +64,7 @@ def command(
         for note in rendered.notes:
             say(f"{manifest.name}: {note}.")
         if task is not None:
-            rendered = only_of(rendered, declared.cluster, *task)
+            rendered = only_of(rendered, declared.cluster, task)
         if not views:
             copy = (declared.cluster.namespace, rendered.resolver)
             shown = [one for one in rendered.objects if one["metadata"]["name"] != rendered.resolver]
@@ -90,9 +90,10 @@ def command(
 
 
 def _as_document(cluster: str, seen: TaskView) -> dict[str, Any]:
+    from tfcluster.task_names import spell
     from tfcluster_resolver import contract
 
-    tasks = [f"{seen.job}/{index}" for index in seen.tasks]
+    tasks = [spell(seen.job, index) for index in seen.tasks]
     return {"cluster": cluster, "tasks": tasks, "file": seen.file, "view": json.loads(contract.dump(seen.view))}
 
 
@@ -121,5 +122,4 @@ def _names(documents: list[dict[str, Any]]) -> Iterator[str]:
         if "kind" in document:
             yield f"{document['kind'].lower()}-{document['metadata']['name']}"
         else:
-            first = document["tasks"][0].replace("/", "-")
-            yield f"view-{document['cluster']}-{first}"
+            yield f"view-{document['cluster']}-{document['tasks'][0]}"

@@ -12,14 +12,12 @@ import click
 
 from tfcluster.client import Client
 from tfcluster.commands import output
-from tfcluster.commands.names import ClusterName
-from tfcluster.commands.names import TaskName as TaskType
+from tfcluster.commands.names import ClusterName, TaskName
 from tfcluster.commands.options import examples, place
 from tfcluster.forward_plan import JUPYTER, TENSORBOARD, Forward, Wish, plan_forwards, read_wish, task_port
 from tfcluster.kubernetes_api import Object
 from tfcluster.local.session import states
 from tfcluster.port_forwards import HOST, PortForwards
-from tfcluster.task_names import TaskName
 
 
 class PortType(click.ParamType[Wish]):
@@ -40,7 +38,7 @@ class PortType(click.ParamType[Wish]):
 @click.command()
 @click.argument("name", type=ClusterName())
 @click.option("--port", "ports", type=PortType(), multiple=True, help="A port; 0:REMOTE takes a free one here.")
-@click.option("--task", type=TaskType(), help="The task.  [default: the first of the job that names the port]")
+@click.option("--task", type=TaskName(), help="The task.  [default: the first of the job that names the port]")
 @click.option("--tensorboard", is_flag=True, help="The port of TensorBoard.")
 @click.option("--jupyter", is_flag=True, help="The port of Jupyter.")
 @click.option("--open", "open_", is_flag=True, help="Open a browser.")
@@ -48,14 +46,14 @@ class PortType(click.ParamType[Wish]):
 @examples("""
     $ tfcluster session digits                                   # TensorBoard, Jupyter and HTTP ports of the templates
     $ tfcluster session digits --tensorboard --open
-    $ tfcluster session digits --task worker/1 --port 18000:8000
+    $ tfcluster session digits --task worker-1 --port 18000:8000
 """)
 def command(
     client: Client,
     name: str,
     *,
     ports: tuple[Wish, ...],
-    task: tuple[str, int] | None,
+    task: str | None,
     tensorboard: bool,
     jupyter: bool,
     open_: bool,
@@ -66,10 +64,9 @@ def command(
     for container ports named tensorboard, jupyter or http, and for 6006 and 8888.
     """
     titles = [title for title, wanted in ((TENSORBOARD, tensorboard), (JUPYTER, jupyter)) if wanted]
-    chosen = None if task is None else TaskName(*task)
 
     def choose(cluster: Object) -> Sequence[Forward]:
-        forwards = plan_forwards(cluster, ports, chosen, titles)
+        forwards = plan_forwards(cluster, ports, task, titles)
         for one in forwards:
             if one.remote == task_port(cluster, one.task.job):
                 output.say(

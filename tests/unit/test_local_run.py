@@ -131,6 +131,15 @@ for change in resolver.watch():
     assert stat.S_IMODE(api.kubeconfig.parent.stat().st_mode) == 0o700
     assert stat.S_IMODE(api.kubeconfig.stat().st_mode) == 0o600
 
+    # A port is shown where the task listens; one that is no task's stays as it is.
+    run.await_line("worker-1 | waits")
+    at = run.tfcluster("session", "small", "--local", "--task", "worker-1", "--port", "2222", "--port", "6006")
+    assert [line.split()[0].rpartition(":")[2] for line in at.stdout.splitlines()] == [
+        run.err.partition("worker-1 starts at 127.0.0.1:")[2].split()[0],
+        "6006",
+    ]
+    assert "TensorFlow's own" not in at.stderr
+
     api.patch({"jobs": {"worker": {"replicas": 4}}})
     run.await_line("epoch 2 added 2")
     run.await_line("worker-3 | waits")

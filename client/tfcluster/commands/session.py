@@ -14,10 +14,14 @@ from tfcluster.client import Client
 from tfcluster.commands import output
 from tfcluster.commands.names import ClusterName, TaskName
 from tfcluster.commands.options import examples, place
+from tfcluster.errors import NotRunningError
 from tfcluster.forward_plan import JUPYTER, TENSORBOARD, Forward, Wish, plan_forwards, read_wish, task_port
-from tfcluster.kubernetes_api import Object
+from tfcluster.kubernetes_api import PODS, Object
+from tfcluster.local.addresses import LOCAL_PORTS
 from tfcluster.local.session import states
 from tfcluster.port_forwards import HOST, PortForwards
+from tfcluster.task_names import task_of
+from tfcluster_operator.model import naming
 
 
 class PortType(click.ParamType[Wish]):
@@ -65,6 +69,12 @@ def command(
     """
     titles = [title for title, wanted in ((TENSORBOARD, tensorboard), (JUPYTER, jupyter)) if wanted]
 
+    if client.api.source and Path(client.api.source).is_relative_to(states()):
+        found = plan_forwards(client.get(name), ports, task, titles)
+        _began([(one, _local_port(client, name, one)) for one in found], open_=open_)
+        output.say("Nothing is forwarded: the tasks listen at these ports themselves.")
+        return
+
     def choose(cluster: Object) -> Sequence[Forward]:
         forwards = plan_forwards(cluster, ports, task, titles)
         for one in forwards:
@@ -75,11 +85,6 @@ def command(
                 )
         return forwards
 
-    if client.api.source and Path(client.api.source).is_relative_to(states()):
-        bound = [(one, one.remote) for one in choose(client.get(name))]
-        _began(bound, open_=open_)
-        output.say("These are the tasks' own ports: there is nothing to forward.")
-        return
     forwards = PortForwards(
         client.api,
         name,
@@ -89,6 +94,16 @@ def command(
         tell=output.say,
     )
     asyncio.run(forwards.run())
+
+
+def _local_port(client: Client, name: str, forward: Forward) -> int:
+    """Find the port of this machine at which a task of a local run listens."""
+    for pod in client.api.list(PODS, client.namespace, labels=f"{naming.LABEL_CLUSTER}={name}").items:
+        if task_of(pod) == forward.task and pod["status"].get("phase") == "Running":
+            return int(pod["status"].get(LOCAL_PORTS, {}).get(str(forward.remote), forward.remote))
+    raise NotRunningError(
+        f"{forward.task} does not run, so nothing listens there", hint=f"See why: tfcluster status {name} --local"
+    )
 
 
 def _began(bound: Sequence[tuple[Forward, int]], *, open_: bool) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import logging
+import os
+import pty
 import subprocess
 import sys
 
@@ -164,6 +166,21 @@ def test_applying_nothing_is_an_error(tmp_path, text):
     said = CliRunner().invoke(root, ["apply", "--kubeconfig", str(at), "-f", "-"], input=text)
     assert (said.exit_code, said.stdout) == (1, "")
     assert "nothing to apply" in said.stderr
+
+
+@pytest.mark.parametrize(("no_color", "coloured"), [("", True), ("1", False), ("false", False)])
+def test_a_terminal_has_colours_unless_its_user_wants_none(tmp_path, no_color, coloured):
+    """The words of an error, the story and the tables of a run: whatever NO_COLOR is set to, but to nothing."""
+    table = "import tfcluster.commands.output as o; o.console().print(o.styled('a', 'waiting'))"
+    story = "from tfcluster.local.story import Story; s = Story(['a'], str, broken=str, python='');"
+    story += " s.say('b', colour='red'); s.line('a-worker-0', '', b'c')"
+    for words in (["-m", "tfcluster", "render", "-f", str(tmp_path / "none")], ["-c", table], ["-c", story]):
+        mine, theirs = pty.openpty()
+        env = {**os.environ, "NO_COLOR": no_color, "TERM": "xterm-256color"}
+        subprocess.run([sys.executable, *words], stdin=theirs, stdout=theirs, stderr=theirs, env=env, check=False)
+        os.close(theirs)
+        assert (b"\x1b[3" in os.read(mine, 1 << 16)) == coloured
+        os.close(mine)
 
 
 def test_a_closed_pipe_is_no_failure_for_tables():

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import os
 import sys
 import zlib
 
 import click
 
+from tfcluster import colours
 from tfcluster.client import Client
 from tfcluster.commands import output
 from tfcluster.commands.names import ClusterName, TaskName
@@ -73,7 +73,7 @@ def command(
     request = LogRequest(tasks, follow, previous, container, tail, math.ceil(since or 0) or None, max_log_requests)
     if prefix is None:
         prefix = not (len(tasks) == 1 and names_one(tasks[0]))
-    coloured = output.is_terminal() and "NO_COLOR" not in os.environ
+    coloured = colours.wanted(sys.stdout)
     printed = _Printed(prefix=prefix, timestamps=timestamps, coloured=coloured)
     stream = sys.stdout.buffer
     for batch in log_batches(client.api, name, None, request, output.say):

@@ -10,7 +10,7 @@ from typing import Any, Final
 import click
 
 import tfcluster_resolver
-from tfcluster import exit_codes
+from tfcluster import colours, exit_codes
 from tfcluster.errors import TFClusterError
 
 #: The commands in the order in which one meets them; each is the ``command`` of the module of that name.
@@ -55,7 +55,7 @@ class _Root(click.Group):
             # NB: it quotes the API server, and so whoever wrote an object there: it must not steer the terminal.
             from tfcluster.standing import printable
 
-            click.secho(printable(f"Error: {error}"), err=True, fg="red" if sys.stderr.isatty() else None)
+            click.secho(printable(f"Error: {error}"), err=True, fg="red" if colours.wanted(sys.stderr) else None)
             if error.hint:
                 click.echo(printable(error.hint), err=True)
             ctx.exit(error.exit_code)

@@ -12,6 +12,7 @@ from typing import Any, Final
 import click
 
 from memory_kubernetes import Change
+from tfcluster import colours
 from tfcluster_operator.model import ledger, naming, reasons
 from tfcluster_operator.model.policies.ending import LAST_SIGNALLED, SIGNALLED
 
@@ -87,7 +88,7 @@ class Story:
         self._width = max(self._width, len(who))
         colour = self._colours.setdefault(who, _COLOURS[len(self._colours) % len(_COLOURS)])
         prefix = f"{who.ljust(self._width)} | "
-        if sys.stdout.isatty():
+        if colours.wanted(sys.stdout):
             prefix = click.style(prefix, fg=colour)
         try:
             click.echo(prefix + text.decode("utf-8", "replace"))
@@ -105,7 +106,7 @@ class Story:
         """Tell something that is no line of a log."""
         if not self._silent:
             with contextlib.suppress(OSError):
-                click.secho(f"* {words}", err=True, fg=colour if sys.stderr.isatty() else None)
+                click.secho(f"* {words}", err=True, fg=colour if colours.wanted(sys.stderr) else None)
 
     def once(self, words: str) -> None:
         """Tell something that may come up often, once."""

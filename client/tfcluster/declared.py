@@ -9,7 +9,8 @@ from typing import Any, Final
 from memory_kubernetes.shaping import shape
 from tfcluster.definition import schema
 from tfcluster.errors import ManifestError
-from tfcluster.manifest_files import Manifest, name_of
+from tfcluster.manifest_files import Manifest
+from tfcluster.task_names import name_of
 from tfcluster.validation import Problem, problems, read_path, without_nulls
 from tfcluster_operator.model import naming
 from tfcluster_operator.model.parse import InvalidSpecError, parse

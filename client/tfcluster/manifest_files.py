@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from tfcluster.errors import ManifestError
 from tfcluster.manifest_text import Document, ProblemError, documents
+from tfcluster.task_names import name_of
 from tfcluster_operator.model import naming
 
 Object = dict[str, Any]
@@ -70,12 +71,6 @@ class Manifest:
         """Give "FILE:LINE" of a value, for messages."""
         line = self.line_of(where)
         return f"{self.source}:{line}" if line else self.source
-
-
-def name_of(metadata: Mapping[str, Any]) -> str:
-    """Give an object's name by its metadata; one that is to be generated ends in x here, and "" is none."""
-    prefix = _text(metadata.get("generateName"))
-    return _text(metadata.get("name")) or (f"{prefix}xxxxx" if prefix else "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,7 @@
-"""How a user names tasks: JOB for all tasks of a job, JOB-INDEX or JOB/INDEX for one; and how they are printed."""
+"""How a user names tasks: JOB for all tasks of a job, JOB-INDEX or JOB/INDEX for one; and how they are printed.
+
+A cluster that has no name yet gets a stand-in here.
+"""
 
 from __future__ import annotations
 
@@ -130,3 +133,11 @@ def listed(jobs: Mapping[str, int]) -> str:
         spell(job, 0) + (f" to {spell(job, count - 1)}" if count > 1 else "") for job, count in jobs.items() if count
     ]
     return ", ".join(spans) or "no tasks"
+
+
+def name_of(metadata: Mapping[str, Any]) -> str:
+    """Give an object's name by its metadata; a generated name ends in x here, and "" means that there is none."""
+    name, prefix = metadata.get("name"), metadata.get("generateName")
+    if isinstance(name, str) and name:
+        return name
+    return f"{prefix}xxxxx" if isinstance(prefix, str) and prefix else ""

@@ -18,8 +18,8 @@ from jsonschema import Draft202012Validator, ValidationError, validators
 from memory_kubernetes.shaping import shape
 from tfcluster import rules
 from tfcluster.definition import Schema, schema
-from tfcluster.manifest_files import name_of
 from tfcluster.rules import Where
+from tfcluster.task_names import name_of
 from tfcluster_operator.model import naming
 
 #: A step of a path such as spec.jobs.worker.template.spec.containers[0].env.

@@ -118,8 +118,12 @@ class Session:
 
     def serve_late(self) -> None:
         """Serve a connection that was accepted before the end, and that nobody looked at until now."""
-        local = LocalEnd(asyncio.StreamReader(), Mock(asyncio.StreamWriter))
-        asyncio.run(asyncio.wait_for(self._forwards._serve(self.bound[0][0], local), GUARD))
+
+        async def serve() -> None:
+            local = LocalEnd(asyncio.StreamReader(), Mock(asyncio.StreamWriter))
+            await asyncio.wait_for(self._forwards._serve(self.bound[0][0], local), GUARD)
+
+        asyncio.run(serve())
 
     def connect(self) -> socket.socket:
         assert self._began.wait(GUARD)

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from tfcluster.convert import tfjob
 from tfcluster.convert.tfjob import TFJob
-from tfcluster.manifest_files import name_of
+from tfcluster.task_names import name_of
 from tfcluster_operator.model.observed import Observed
 from tfcluster_operator.model.parse import parse
 from tfcluster_operator.model.roster import call_roll

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tfcluster.convert.verdicts import Findings, Outcome, Path, said
-from tfcluster.manifest_files import name_of
+from tfcluster.task_names import name_of
 from tfcluster_operator.model.fields import is_whole
 
 KIND: Final = "TFJob"

@@ -18,6 +18,8 @@ from tfcluster_operator.model.spec import IsolationMode, TFCluster
 
 Object = dict[str, Any]
 
+#: How the chart, and the operator by itself, are set up for clusters that say nothing of it.
+USUAL_ISOLATION: Final[IsolationMode] = "Cluster"
 #: What stands where only the API server can give a value.
 UNKNOWN_UID: Final = "<uid>"
 
@@ -42,7 +44,7 @@ def declare(
     namespace: str,
     *,
     live: Mapping[str, Any] | None = None,
-    default_isolation: IsolationMode = "None",
+    default_isolation: IsolationMode = USUAL_ISOLATION,
 ) -> Declared:
     """Read a manifest as the operator will.
 
@@ -73,7 +75,9 @@ def refuse(manifest: Manifest, found: Sequence[Problem]) -> None:
     raise ManifestError(f"{what} is not valid:", [f"{manifest.place(one.where)}: {one}" for one in told])
 
 
-def read(manifest: Manifest, body: Mapping[str, Any], *, default_isolation: IsolationMode = "None") -> TFCluster:
+def read(
+    manifest: Manifest, body: Mapping[str, Any], *, default_isolation: IsolationMode = USUAL_ISOLATION
+) -> TFCluster:
     """Read a TFCluster as the operator does.
 
     Args:

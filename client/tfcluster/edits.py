@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from tfcluster.declared import complete, read, refuse
+from tfcluster.declared import USUAL_ISOLATION, complete, read, refuse
 from tfcluster.errors import RefusedError
 from tfcluster.field_changes import FieldChange, changes
 from tfcluster.kubernetes_api import (
@@ -35,7 +35,7 @@ from tfcluster_operator.model.observed import Observed
 from tfcluster_operator.model.parse import InvalidSpecError, is_ours, parse
 from tfcluster_operator.model.queueing import Turn
 from tfcluster_operator.model.roster import Roster, call_roll
-from tfcluster_operator.model.spec import TFCluster
+from tfcluster_operator.model.spec import IsolationMode, TFCluster
 from tfcluster_operator.model.views import JobViews, views_of
 
 Object = dict[str, Any]
@@ -87,12 +87,13 @@ class Edit:
         return not self.exists or bool(self.fields)
 
 
-def edit_of(api: KubernetesApi, manifest: Manifest) -> Edit:
+def edit_of(api: KubernetesApi, manifest: Manifest, *, default_isolation: IsolationMode = USUAL_ISOLATION) -> Edit:
     """Find out what applying a manifest would do.
 
     Args:
         api: the connection.
         manifest: the TFCluster.
+        default_isolation: the isolation of a cluster that says nothing of it, as the operator is set up.
 
     Returns:
         What it would do; nothing is changed by asking.
@@ -116,8 +117,9 @@ def edit_of(api: KubernetesApi, manifest: Manifest) -> Edit:
     children, bodies = found
     after_body = _with_identity(merged.body, live, namespace, edited=any(one.where[0] == "spec" for one in fields))
     known = ledger.read((live or {}).get("status") or {})
-    before = None if live is None else _before(live, children, known)
-    after = call_roll(read(manifest, after_body), children).completed_by(known)
+    before = None if live is None else _before(live, children, known, default_isolation)
+    new = read(manifest, after_body, default_isolation=default_isolation)
+    after = call_roll(new, children).completed_by(known)
     asleep = not is_ours(after_body) or "deletionTimestamp" in after_body["metadata"]
     wanted = views_of(after).of_jobs
     notes += [*_of_the_life(after.declared, known, live is not None), *_of_the_queue(after), *_too_large(wanted)]
@@ -134,9 +136,9 @@ def edit_of(api: KubernetesApi, manifest: Manifest) -> Edit:
     )
 
 
-def _before(live: Object, children: Observed, known: ledger.Ledger) -> Roster | None:
+def _before(live: Object, children: Observed, known: ledger.Ledger, isolation: IsolationMode) -> Roster | None:
     try:
-        return call_roll(parse(live), children).completed_by(known)
+        return call_roll(parse(live, default_isolation=isolation), children).completed_by(known)
     except InvalidSpecError:
         return None  # the operator could not read it either, so that nothing comes of it
 

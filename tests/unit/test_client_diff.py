@@ -297,6 +297,16 @@ def test_who_applies_with_kubectl_gets_what_kubectl_would_make(client_world):
     assert "kubectl apply" in edit.how
 
 
+def test_isolation_is_that_of_the_operator_where_the_manifest_has_none(client_world):
+    manifest = digits().build()
+    del manifest["spec"]["isolation"]
+    text = json.dumps(manifest)
+
+    asked = [client_world.cli("diff", "-f", "-", *words, stdin=text) for words in ((), ("--default-isolation", "None"))]
+
+    assert ["NetworkPolicy" in shown.stdout for shown in asked] == [True, False]
+
+
 def test_other_objects_in_the_file_are_said_to_be_left_out(client_world):
     both = yaml.safe_dump_all([digits().build(), {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "x"}}])
 

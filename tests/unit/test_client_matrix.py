@@ -177,7 +177,8 @@ def test_evaluator_and_the_network_have_words():
     shown = run("-f", "-", stdin=manifest).stdout
 
     assert "The evaluator sees what /job:chief show" in shown
-    assert "No isolation" in shown
+    assert "Isolation Cluster" in shown
+    assert "No isolation" in run("-f", "-", "--default-isolation", "None", stdin=manifest).stdout
     assert "ask a task without device" not in shown
 
 

@@ -33,6 +33,7 @@ _IN_A_PICTURE: Final = 60
     help="A manifest instead of a cluster that runs.",
 )
 @click.option("--svg", type=click.Path(dir_okay=False, path_type=Path, allow_dash=True), help="Draw it into this file.")
+@options.default_isolation
 @options.place_if_needed
 @options.output("table", "json", "yaml")
 @options.examples("""
@@ -47,11 +48,12 @@ def command(
     name: str | None,
     files: tuple[str, ...],
     svg: Path | None,
+    default_isolation: Any,
     output: str,
 ) -> None:
     """Show which task sees which, by which device filter, and whom network policies keep apart.
 
-    It tells of the whole cluster, as the device filters and the isolation in its spec have it; what a single task sees
+    It tells of the whole cluster, as the device filters and the isolation of its spec have it; what a single task sees
     now, `python -m tfcluster_resolver matrix` tells in its pod.
     """
     from tfcluster.sight_grid import grid_of, membership_of
@@ -59,7 +61,11 @@ def command(
 
     if bool(name) == bool(files):
         raise click.UsageError("name a TFCluster, or a manifest with -f")
-    cluster = _of_a_file(files, namespace) if files else _of_a_cluster(str(name), connect)
+    cluster = (
+        _of_a_file(files, namespace, default_isolation)
+        if files
+        else _of_a_cluster(str(name), connect, default_isolation)
+    )
     membership = membership_of(cluster)
     if svg is not None:
         from tfcluster.sight_picture import picture_of
@@ -86,21 +92,21 @@ def command(
         click.echo(note)
 
 
-def _of_a_file(files: tuple[str, ...], namespace: str | None) -> TFCluster:
+def _of_a_file(files: tuple[str, ...], namespace: str | None, isolation: Any) -> TFCluster:
     from tfcluster import manifest_files
     from tfcluster.declared import declare
 
-    return declare(manifest_files.read(files).only(), namespace or "default").cluster
+    return declare(manifest_files.read(files).only(), namespace or "default", default_isolation=isolation).cluster
 
 
-def _of_a_cluster(name: str, connect: Callable[[], Client]) -> TFCluster:
+def _of_a_cluster(name: str, connect: Callable[[], Client], isolation: Any) -> TFCluster:
     from tfcluster.errors import ManifestError
     from tfcluster_operator.model.parse import InvalidSpecError, parse
 
     with connect() as client:
         body: Any = client.get(name)
     try:
-        return parse(body)
+        return parse(body, default_isolation=isolation)
     except InvalidSpecError as error:
         raise ManifestError(f"the operator can make nothing of {name}:", error.problems) from error
 

@@ -92,6 +92,17 @@ def api_of(
     return KubernetesApi.connect(kubeconfig=kubeconfig, context=context, namespace=namespace)
 
 
+def default_isolation(function: _Function) -> _Function:
+    """Add ``--default-isolation``; the command gets ``default_isolation``, a mode of isolation."""
+    return click.option(
+        "--default-isolation",
+        type=click.Choice(["None", "Cluster", "DeviceFilters"]),
+        default="Cluster",
+        show_default=True,
+        help="What the operator is set up with, for clusters that do not say it.",
+    )(function)
+
+
 def files(function: _Function) -> _Function:
     """Add ``-f``, which must be given once at least; the command gets ``files``, a tuple of paths."""
     return click.option(

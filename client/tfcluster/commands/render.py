@@ -24,13 +24,7 @@ if TYPE_CHECKING:
 @click.option("--task", type=names.TaskName(), help="Print one task's pod and view alone.")
 @click.option("--resolver", is_flag=True, help="Print the ConfigMap that delivers the resolver, too.")
 @click.option("--output-dir", type=click.Path(file_okay=False, path_type=Path), help="Write a file for each object.")
-@click.option(
-    "--default-isolation",
-    type=click.Choice(["None", "Cluster", "DeviceFilters"]),
-    default="None",
-    show_default=True,
-    help="What the operator is set up with, for clusters that do not say it.",
-)
+@options.default_isolation
 @options.examples("""
     $ tfcluster render -f digits.yaml
     $ tfcluster render -f digits.yaml --views --task worker-0

@@ -109,7 +109,8 @@ def read(paths: Sequence[str | Path]) -> Manifests:
         The objects; a ``kind: List`` is taken apart.
 
     Raises:
-        ManifestError: a file cannot be read, or holds no objects; it tells all problems of all files.
+        ManifestError: a file cannot be read, holds no objects, or an object occurs twice; it tells all problems of all
+            files.
     """
     found: list[Manifest] = []
     problems: list[str] = []
@@ -118,6 +119,8 @@ def read(paths: Sequence[str | Path]) -> Manifests:
             found += _documents(source, text, problems)
     if problems:
         raise ManifestError("the manifest cannot be read:", problems)
+    if twice := [*_twice(found)]:
+        raise ManifestError("an object occurs twice in the input: take one out, or give it another name", twice)
     clusters = tuple(one for one in found if _is_cluster(one))
     return Manifests(clusters, tuple(one for one in found if not _is_cluster(one)))
 
@@ -128,6 +131,20 @@ def read_clusters(paths: Sequence[str | Path]) -> Manifests:
     if not found.clusters:
         raise _no_cluster(found.others)
     return found
+
+
+def _twice(manifests: Sequence[Manifest]) -> Iterator[str]:
+    seen: dict[tuple[str, ...], Manifest] = {}
+    for one in manifests:
+        about = one.body.get("metadata")
+        if not (isinstance(about, Mapping) and _text(about.get("name"))):
+            continue
+        # NB: versions of one group show the same objects.
+        group, slash, _ = _text(one.body.get("apiVersion")).rpartition("/")
+        first = seen.setdefault((group + slash, one.kind, one.namespace or "", one.name), one)
+        if first is not one:
+            where = f" in namespace {one.namespace}" if one.namespace else ""
+            yield f"{one.place()}: {one.kind} {one.name}{where} is at {first.place()} already"
 
 
 def _is_cluster(manifest: Manifest) -> bool:

@@ -170,6 +170,19 @@ def test_problems_of_all_files_are_told_at_once(tmp_path):
     ]
 
 
+def test_object_that_occurs_twice_is_refused_by_name(read):
+    """Of one name are objects of another kind, group or namespace, too; and names that the API server makes."""
+    one = "apiVersion: {}\nkind: {}\nmetadata: {{name: web, namespace: {}}}\n---\n"
+    fine = [("apps/v1", "A", "a"), ("apps/v1", "A", "b"), ("v1", "A", "a"), ("apps/v1", "B", "a")]
+    text = "".join(one.format(*row) for row in fine) + "kind: C\nmetadata: {generateName: c-}\n---\n" * 2
+    assert len(read(text).others) == 6
+
+    with pytest.raises(ManifestError, match="occurs twice") as refused:
+        read(text + one.format("apps/v1beta1", "A", "b"))
+    assert refused.value.problems[0].count("cluster.yaml:23: A web in namespace b is at ") == 1
+    assert refused.value.problems[0].endswith("cluster.yaml:5 already")
+
+
 def test_url_and_empty_folder_are_told_apart(tmp_path):
     with pytest.raises(ManifestError, match="pipe it in") as refused:
         manifest_files.read(["https://example.test/cluster.yaml", tmp_path])

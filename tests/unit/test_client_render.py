@@ -249,6 +249,7 @@ def test_files_are_written_to_a_folder(tmp_path):
     assert shown.stdout == ""
     assert sorted(one.name for one in (tmp_path / "new").iterdir()) == [
         "configmap-digits-tf-config-worker.yaml",
+        "networkpolicy-digits-tf-config.yaml",
         "pod-digits-tf-config-worker-0.yaml",
         "pod-digits-tf-config-worker-1.yaml",
         "service-digits-tf-config.yaml",
@@ -303,6 +304,22 @@ def test_default_isolation_is_what_the_operator_is_set_up_with():
     asked = [run("-f", "-", *words, stdin=manifest).stdout for words in ((), ("--default-isolation", "None"))]
 
     assert ["NetworkPolicy" in shown for shown in asked] == [True, False]
+
+
+@pytest.mark.parametrize("more", [[], ["--views"]])
+def test_clusters_of_one_name_in_two_namespaces_are_files_of_their_own(tmp_path, more):
+    both = [tfcluster("digits").job("worker").build() for _ in range(2)]
+    for namespace, one in zip("ab", both, strict=True):
+        one["metadata"]["namespace"] = namespace
+    options = ["--default-isolation", "None", "--output-dir", str(tmp_path), *more]
+
+    shown = run("-f", "-", *options, stdin=yaml.safe_dump_all(both))
+
+    names = {one.name for one in tmp_path.iterdir()}
+    assert shown.stderr.endswith(f"{len(names)} files are in {tmp_path}.\n")
+    assert {name.removeprefix("a-") for name in names if name.startswith("a-")} == {
+        name.removeprefix("b-") for name in names if name.startswith("b-")
+    }
 
 
 def test_folder_that_cannot_be_written_is_told():

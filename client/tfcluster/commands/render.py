@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ import click
 
 from tfcluster.commands import names, options
 from tfcluster.commands.output import data, say, write_file
+from tfcluster.errors import ManifestError
 
 if TYPE_CHECKING:
     from tfcluster.rendering import TaskView
@@ -105,6 +107,8 @@ def _as_yaml(document: Mapping[str, Any]) -> str:
 
 def _write(documents: list[dict[str, Any]], folder: Path, output: str) -> None:
     found = [*_names(documents)]
+    if twice := sorted(name for name, number in Counter(found).items() if number > 1):
+        raise ManifestError("two objects would be one file; render them one by one, or rename a TFCluster:", twice)
     for name, document in zip(found, documents, strict=True):
         text = json.dumps(document, indent=2, ensure_ascii=False) + "\n" if output == "json" else _as_yaml(document)
         write_file(folder / f"{name}.{output}", text)
@@ -112,8 +116,11 @@ def _write(documents: list[dict[str, Any]], folder: Path, output: str) -> None:
 
 
 def _names(documents: list[dict[str, Any]]) -> Iterator[str]:
-    for document in documents:
+    namespaces = [(document.get("metadata") or document["view"]["cluster"])["namespace"] for document in documents]
+    several = len({*namespaces}) > 1
+    for document, namespace in zip(documents, namespaces, strict=True):
         if "kind" in document:
-            yield f"{document['kind'].lower()}-{document['metadata']['name']}"
+            stem = f"{document['kind'].lower()}-{document['metadata']['name']}"
         else:
-            yield f"view-{document['cluster']}-{document['tasks'][0]}"
+            stem = f"view-{document['cluster']}-{document['tasks'][0]}"
+        yield f"{namespace}-{stem}" if several else stem

@@ -11,19 +11,23 @@ from typing import Final
 
 import yaml
 from kubernetes import client, config
+from kubernetes.config import kube_config
 
 from tfcluster.errors import UnreachableError
 
 _OF_THE_CLIENT: Final = Path(config.__file__).parent
 
 
-def load(configuration: client.Configuration, file: str | None, context: str | None) -> None:
+def load(configuration: client.Configuration, file: str | None, context: str | None) -> str:
     """Fill a configuration from a kubeconfig.
 
     Args:
         configuration: is filled.
         file: the kubeconfig; None is the usual one.
         context: the context in it, if not the current one.
+
+    Returns:
+        The context's namespace, "" where it names none.
 
     Raises:
         ConfigException: there is none, or it lacks what is needed.
@@ -37,6 +41,10 @@ def load(configuration: client.Configuration, file: str | None, context: str | N
             f"the kubeconfig gives no credentials: {said[-1]}",
             hint="Log in again, and see that the program that it names for it can be run.",
         )
+    # NB: the official client lists contexts only where there is a current one.
+    read = kube_config.KubeConfigMerger(file or config.KUBE_CONFIG_DEFAULT_LOCATION).config
+    chosen = kube_config.KubeConfigLoader(read, active_context=context).current_context
+    return str(chosen["context"].get("namespace") or "")
 
 
 def brief(error: Exception) -> str:

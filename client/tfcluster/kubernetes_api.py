@@ -114,10 +114,7 @@ class KubernetesApi:
         # NB: the official client reads KUBECONFIG when it is imported, and a notebook sets it later.
         file = own or os.environ.get("KUBECONFIG") or None
         try:
-            _, current = config.list_kube_config_contexts(config_file=file)
-            if context is None and current is None and own is None and "KUBERNETES_SERVICE_HOST" in os.environ:
-                return cls._in_pod(configuration, namespace)
-            kubeconfig_credentials.load(configuration, file, context)
+            of_context = kubeconfig_credentials.load(configuration, file, context)
         except ConfigException as error:
             if own is None and context is None and "KUBERNETES_SERVICE_HOST" in os.environ:
                 return cls._in_pod(configuration, namespace)
@@ -130,10 +127,7 @@ class KubernetesApi:
                 f"the kubeconfig cannot be read: {kubeconfig_credentials.brief(error)}",
                 hint=f"It is {file or '~/.kube/config'}; name another one with --kubeconfig or KUBECONFIG.",
             ) from error
-        contexts, current = config.list_kube_config_contexts(config_file=file)
-        chosen = current if context is None else next((one for one in contexts if one["name"] == context), current)
-        found = namespace or (chosen or {}).get("context", {}).get("namespace") or "default"
-        return cls(configuration, found, file or "~/.kube/config")
+        return cls(configuration, namespace or of_context or "default", file or "~/.kube/config")
 
     @classmethod
     def _in_pod(cls, configuration: client.Configuration, namespace: str | None) -> KubernetesApi:

@@ -78,6 +78,21 @@ def test_a_file_that_is_no_kubeconfig_is_refused_in_words(tmp_path, text, words)
     assert caught.value.hint
 
 
+def test_a_context_that_is_named_needs_no_current_one(tmp_path):
+    """As kubectl has it; its namespace counts, and a context that is not there is told."""
+    file = kubeconfig(tmp_path / "config", {"token": "t"})
+    document = yaml.safe_load(file.read_text())
+    del document["current-context"]
+    document["contexts"].append({"name": "d", "context": {"cluster": "c", "user": "c", "namespace": "team"}})
+    file.write_text(yaml.safe_dump(document))
+
+    found = [KubernetesApi.connect(kubeconfig=file, context=name) for name in "cd"]
+
+    assert [one.namespace for one in found] == ["default", "team"]
+    with pytest.raises(UnreachableError, match="name e in"):
+        KubernetesApi.connect(kubeconfig=file, context="e")
+
+
 @pytest.mark.parametrize("program", ["no-such-program", "false"])
 def test_a_plugin_that_gives_no_credentials_is_named(tmp_path, capfd, program):
     """The official client logs it and goes on as nobody; the user is told, and nothing else is printed."""

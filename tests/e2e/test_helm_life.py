@@ -149,7 +149,7 @@ def test_life_of_a_release(alone, upgrade, helm, kubectl, world, objects):  # no
 
 def test_release_keeps_to_its_namespaces(alone, upgrade, world, foreign):
     """A TFCluster where the release does not watch gets no pod, until the release is told to watch there too."""
-    upgrade("install")
+    upgrade("install", "clusterWide=false")
     launch(foreign, "c", workers=1)
     launch(world, "c", workers=1)
     world.await_ready("c")

@@ -17,10 +17,10 @@ from tfcluster.local import manifest
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def read(tmp_path: Path, *objects: Any) -> list[Any]:
+def read(tmp_path: Path, *objects: Any, **options: Any) -> list[Any]:
     file = tmp_path / "manifest.yaml"
     file.write_text(yaml.safe_dump_all(objects), encoding="utf-8")
-    return manifest.load([file])
+    return manifest.load([file], **options)
 
 
 @pytest.mark.parametrize(
@@ -39,8 +39,8 @@ def test_what_is_wrong_is_named_with_its_line(tmp_path: Path, change: Any, words
     assert words in str(refusal.value)
 
 
-def test_other_kinds_are_refused(tmp_path: Path) -> None:
-    """What has no meaning on this machine must not look as if it had; what pods use is taken, from lists too."""
+def test_other_kinds_are_refused_or_skipped(tmp_path: Path) -> None:
+    """What runs programs must not look as if it ran; what pods use is taken, from lists too; the rest is named."""
     config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}}
     whole = {"apiVersion": "v1", "kind": "List", "items": [cluster(jobs={"worker": job("pass")}), config_map]}
     deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}}
@@ -48,6 +48,29 @@ def test_other_kinds_are_refused(tmp_path: Path) -> None:
     assert [one["kind"] for one in read(tmp_path, whole)] == ["ConfigMap", "TFCluster"]
     with pytest.raises(ManifestError, match="Deployment: leave it out"):
         read(tmp_path, whole, deployment)
+    policy = {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": "net"}}
+    told: list[str] = []
+    assert [one["kind"] for one in read(tmp_path, whole, policy, tell=told.append)] == ["ConfigMap", "TFCluster"]
+    assert told == ["skipped, because it means nothing on this machine: NetworkPolicy net"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "field", "value", "words"),
+    [
+        ("ConfigMap", "data", {"a": "x", "b": 5}, "manifest.yaml:4: ConfigMap c: data.b must be a text: put it in"),
+        ("ConfigMap", "data", {"b": None}, "data.b must be a text"),
+        ("ConfigMap", "binaryData", 5, "manifest.yaml:2: ConfigMap c: binaryData must be an object"),
+        ("ConfigMap", "binaryData", {"b": "#"}, "binaryData.b is no base64: encode it, or write it into data"),
+        ("Secret", "data", {"b": "secret"}, "data.b is no base64: encode it, or write it into stringData"),
+        ("Secret", "stringData", {"b": {}}, "stringData.b must be a text"),
+    ],
+)
+def test_data_that_is_no_text_is_refused(tmp_path: Path, kind: str, field: str, value: Any, words: str) -> None:
+    broken = {"apiVersion": "v1", field: value, "kind": kind, "metadata": {"name": "c"}}
+
+    with pytest.raises(ManifestError, match="this cannot be played") as refusal:
+        read(tmp_path, broken, cluster(jobs={"worker": job("pass")}))
+    assert words in str(refusal.value)
 
 
 def test_a_container_whose_program_nobody_knows_is_refused(tmp_path: Path) -> None:
@@ -82,14 +105,10 @@ def test_files_of_the_image_are_named_unless_they_are_here(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda path: path.name)
 def test_every_example_can_be_read(example: Path) -> None:
-    """The examples are valid, but for kinds that have no meaning here."""
-    if example.name == "hpa.yaml":
-        with pytest.raises(ManifestError, match="HorizontalPodAutoscaler: leave it out"):
-            manifest.load([example])
-    else:
-        objects = manifest.load([example])
-        manifest.check_programs(objects, {})
-        assert "image" in manifest.unplayed(manifest.clusters_of(objects))
+    """The examples are valid; what has no meaning here is skipped."""
+    objects = manifest.load([example])
+    manifest.check_programs(objects, {})
+    assert "image" in manifest.unplayed(manifest.clusters_of(objects))
 
 
 @pytest.mark.parametrize(

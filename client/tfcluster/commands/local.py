@@ -85,7 +85,7 @@ def run(
 
     mapped = [Mapping(there, here) for there, here in map(_mapping, maps)]
     programs = dict(map(_entry_point, entry_points))
-    objects = manifest.load(files)
+    objects = manifest.load(files, printing.say)
     manifest.check_programs(objects, programs)
     clusters = manifest.clusters_of(objects)
     options = running.Options(

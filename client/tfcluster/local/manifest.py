@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import base64
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from tfcluster.declared import declare
 from tfcluster.errors import ManifestError
 from tfcluster.local.environment import is_python
-from tfcluster.manifest_files import Manifest, read_clusters
+from tfcluster.manifest_files import Manifest, Manifests, read_clusters
 from tfcluster_operator.model import naming
 from tfcluster_operator.model.spec import main_container
 
@@ -23,17 +24,27 @@ SERVED: Final = {
     "Service": ("v1", "services"),
     "PersistentVolumeClaim": ("v1", "persistentvolumeclaims"),
 }
+#: What runs programs, which nobody here plays.
+_PROGRAMS: Final = frozenset(
+    {
+        *("Pod", "Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "ReplicationController", "Job", "CronJob"),
+        *("TFJob", "PyTorchJob", "MPIJob", "JobSet", "TrainJob", "RayJob", "RayCluster"),
+    }
+)
+#: What the fields of data hold, by kind: whether it is base64.
+_DATA: Final = {"ConfigMap": {"data": False, "binaryData": True}, "Secret": {"data": True, "stringData": False}}
 #: The namespace of what names none.
 NAMESPACE: Final = "default"
 #: A path that stands in an argument.
 _PATH: Final = re.compile(r"(?<![\w./~$)}\]:-])(/[\w.+-]+(?:/[\w.+-]+)+)")
 
 
-def load(paths: Sequence[str | Path]) -> list[Object]:
+def load(paths: Sequence[str | Path], tell: Callable[[str], None] = lambda _: None) -> list[Object]:
     """Read manifests, and judge the TFClusters as the API server and the operator would.
 
     Args:
         paths: files, as kubectl takes them.
+        tell: is told what is skipped.
 
     Returns:
         The objects, each with a namespace; what TFClusters may refer to comes first.
@@ -41,9 +52,7 @@ def load(paths: Sequence[str | Path]) -> list[Object]:
     Raises:
         ManifestError: they cannot be read or played, or something in them is wrong; every problem is named.
     """
-    found = read_clusters(paths)
-    if problems := [problem for one in found.others for problem in _misfits(one)]:
-        raise ManifestError("this cannot be played:", problems)
+    found = playable(read_clusters(paths), tell)
     for one in found.clusters:
         declare(one, NAMESPACE)
     every = (*found.others, *found.clusters)
@@ -52,13 +61,60 @@ def load(paths: Sequence[str | Path]) -> list[Object]:
     ]
 
 
+def playable(manifests: Manifests, tell: Callable[[str], None]) -> Manifests:
+    """Skip what means nothing on this machine.
+
+    Args:
+        manifests: what files hold.
+        tell: is told what is skipped.
+
+    Returns:
+        The TFClusters, and what is served besides them.
+
+    Raises:
+        ManifestError: an object would run programs and is no TFCluster, or is none that the API server would take.
+    """
+    if problems := [problem for one in manifests.others for problem in _misfits(one)]:
+        raise ManifestError("this cannot be played:", problems)
+    skipped = [f"{one.kind} {one.name}" for one in manifests.others if one.kind not in SERVED]
+    if skipped:
+        tell(f"skipped, because it means nothing on this machine: {', '.join(skipped)}")
+    return Manifests(manifests.clusters, tuple(one for one in manifests.others if one.kind in SERVED))
+
+
 def _misfits(one: Manifest) -> Iterator[str]:
     served = SERVED.get(one.kind)
-    if served is None or one.body.get("apiVersion") != served[0]:
+    if not one.kind or one.kind in _PROGRAMS or (served and one.body.get("apiVersion") != served[0]):
         kinds = ", ".join([naming.KIND, *SERVED])
         yield f"{one.place()}: {one.kind or 'an object without a kind'}: leave it out; what is played here is {kinds}"
     elif not one.name:
         yield f"{one.place()}: {one.kind}: metadata.name is missing"
+    else:
+        for field, encoded in _DATA.get(one.kind, {}).items():
+            yield from _of_data(one, field, encoded=encoded)
+
+
+def _of_data(one: Manifest, field: str, *, encoded: bool) -> Iterator[str]:
+    """Name the values of a ConfigMap or a Secret that are no texts, or no base64 where they are encoded."""
+    data = one.body.get(field)
+    if data is not None and not isinstance(data, Mapping):
+        yield f"{one.place((field,))}: {one.kind} {one.name}: {field} must be an object: write KEY: TEXT"
+        return
+    for key, value in (data or {}).items():
+        where = f"{one.place((field, key))}: {one.kind} {one.name}: {field}.{key}"
+        if not isinstance(value, str):
+            yield f"{where} must be a text: put it in quotes"
+        elif encoded and not _is_base64(value):
+            plain = "stringData" if one.kind == "Secret" else "data"
+            yield f"{where} is no base64: encode it, or write it into {plain}"
+
+
+def _is_base64(text: str) -> bool:
+    try:
+        base64.b64decode("".join(text.split()), validate=True)
+    except ValueError:
+        return False
+    return True
 
 
 def clusters_of(objects: Sequence[Object]) -> list[Object]:

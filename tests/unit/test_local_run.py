@@ -13,6 +13,7 @@ from typing import Any
 from xml.etree import ElementTree  # noqa: ICN001 - its name says what it is
 
 import pytest
+import yaml
 from support.waiting import GUARD, eventually
 from unit.local_world import Api, Run, answer, cluster, job, processes_with
 
@@ -139,6 +140,14 @@ for change in resolver.watch():
         "6006",
     ]
     assert "TensorFlow's own" not in at.stderr
+
+    # What is applied is judged as by a real API server, and what means nothing here is skipped.
+    wrong, policy = run.folder / "wrong.yaml", {"apiVersion": "policy/v1", "kind": "X", "metadata": {"name": "x"}}
+    wrong.write_text(yaml.safe_dump_all([cluster(jobs={"worker": job(WAITS, replicas=-1)}), policy]))
+    refused = run.tfcluster("apply", "--local", "-f", str(wrong))
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert "skipped, because it means nothing on this machine: X x" in refused.stderr
+    assert "spec.jobs.worker.replicas: -1 is too little: write 0 at least" in refused.stderr
 
     api.patch({"jobs": {"worker": {"replicas": 4}}})
     run.await_line("epoch 2 added 2")

@@ -45,8 +45,11 @@ def command(
     diff` tells.
     """
     from tfcluster import manifest_files
-    from tfcluster.commands.output import data
+    from tfcluster.commands.output import data, say
+    from tfcluster.edits import edit_of
     from tfcluster.goals import Goal
+    from tfcluster.local.manifest import playable
+    from tfcluster.local.session import is_of_a_run
 
     try:
         wanted = None if goal is None else Goal.of(goal)
@@ -55,6 +58,11 @@ def command(
     found = manifest_files.read(files)
     if not (found.others or found.clusters):
         raise ManifestError("there is nothing to apply: the input is empty", hint="Name another file with -f.")
+    if is_of_a_run(client.api.source):
+        found = playable(found, say)
+        for manifest in found.clusters:
+            # NB: its API server has no rules of its own; this refuses as a real one does.
+            edit_of(client.api, manifest)
     _check_namespaces((*found.others, *found.clusters))
     bodies: list[Any] = []
     waited: list[Any] = []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import webbrowser
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import click
@@ -18,7 +17,7 @@ from tfcluster.errors import NotRunningError
 from tfcluster.forward_plan import JUPYTER, TENSORBOARD, Forward, Wish, plan_forwards, read_wish, task_port
 from tfcluster.kubernetes_api import PODS, Object
 from tfcluster.local.addresses import LOCAL_PORTS
-from tfcluster.local.session import states
+from tfcluster.local.session import is_of_a_run
 from tfcluster.port_forwards import HOST, PortForwards
 from tfcluster.task_names import task_of
 from tfcluster_operator.model import naming
@@ -69,7 +68,7 @@ def command(
     """
     titles = [title for title, wanted in ((TENSORBOARD, tensorboard), (JUPYTER, jupyter)) if wanted]
 
-    if client.api.source and Path(client.api.source).is_relative_to(states()):
+    if is_of_a_run(client.api.source):
         found = plan_forwards(client.get(name), ports, task, titles)
         _began([(one, _local_port(client, name, one)) for one in found], open_=open_)
         output.say("Nothing is forwarded: the tasks listen at these ports themselves.")

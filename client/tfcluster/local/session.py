@@ -150,6 +150,11 @@ def tell(session: Session, kubeconfig: str, **about: Any) -> None:
     _write_private(session.kubeconfig, kubeconfig)
 
 
+def is_of_a_run(kubeconfig: str) -> bool:
+    """Tell whether a kubeconfig reaches a run on this machine."""
+    return bool(kubeconfig) and Path(kubeconfig).is_relative_to(states())
+
+
 def kubeconfig_of(name: str | None) -> Path:
     """Give the kubeconfig of a run.
 

@@ -183,7 +183,7 @@ def test_two_runs_share_no_port_and_one_name_is_taken_once(start: Start, tmp_pat
 
 
 def test_what_a_killed_run_left_is_cleaned(start: Start) -> None:
-    """The folder of a run that was killed is no run, and goes at the next look."""
+    """The folder of a run that was killed is no run, and goes when the next one begins; looking deletes nothing."""
     run = start(cluster(jobs={"worker": job(WAITS)}))
     run.await_line("waits")
     folder = run.state / "tfcluster" / "local" / "small"
@@ -194,6 +194,9 @@ def test_what_a_killed_run_left_is_cleaned(start: Start) -> None:
     assert folder.is_dir()
     listed = run.tfcluster("local", "list")
     assert "nothing runs here" in listed.stderr
+    assert folder.is_dir()
+    other = start(cluster("other", jobs={"worker": job("pass")}))
+    assert other.end() == 0
     assert not folder.exists()
 
 

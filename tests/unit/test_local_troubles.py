@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import resource
 import signal
 from collections.abc import Callable, Iterator
@@ -122,6 +123,26 @@ def test_a_user_without_a_home_is_told_what_to_set(monkeypatch: pytest.MonkeyPat
     with pytest.raises(TFClusterError) as caught:
         session.states()
     assert "XDG_STATE_HOME" in str(caught.value.hint)
+
+
+def test_a_run_that_is_starting_is_left_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Between making its folder and locking it, whoever looks, and whoever cleans up after killed runs."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    lock, waiting = fcntl.flock, ["one"]
+
+    def late(descriptor: int, how: int) -> None:
+        if waiting and how & fcntl.LOCK_EX:
+            waiting.pop()
+            assert session.running() == []
+            with session.begin("other"):
+                pass
+        lock(descriptor, how)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with session.begin("one") as own:
+        assert own.folder.is_dir()
+        assert [one.name for one in session.running()] == ["one"]
+    assert not own.folder.exists()
 
 
 def test_a_stopped_run_is_named_and_not_waited_for(start: Start) -> None:

@@ -1,7 +1,7 @@
 """Where a ``tfcluster local run`` keeps its state, and how the other commands find it.
 
-A run has a folder of its own that nobody else can read.  What a killed run left is recognised by the process that is no
-more, and deleted by the next that looks.
+A run has a folder of its own that nobody else can read.  What a killed run left is recognised by its lock, which nobody
+holds any more, and deleted by the next run.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import fcntl
 import json
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,8 @@ _KUBECONFIG: Final = "kubeconfig"
 _STATE: Final = "run.json"
 #: Held while a run lives: the system lets it go when the process ends, however it ends.
 _LOCK: Final = "lock"
+#: How long a lock may be held by whoever only looks at it, or cleans up, in seconds.
+_PATIENCE: Final = 1.0
 #: Left by ``--keep``: the folder outlives its run.
 _KEPT: Final = "kept"
 #: Where the runs of one user tell each other which ports they hold.
@@ -80,17 +83,13 @@ def ports() -> Path:
 
 
 def running() -> list[Session]:
-    """List what runs, in the order of the names; what a killed run left is deleted."""
-    found = []
-    for folder in sorted(states().glob("*/")) if states().is_dir() else ():
-        session = Session(folder.name, folder)
-        if folder.name.startswith("."):
-            continue
-        if session.runs:
-            found.append(session)
-        else:
-            _clean(session)
-    return found
+    """List what runs, in the order of the names."""
+    return [session for session in _sessions() if session.runs]
+
+
+def _sessions() -> list[Session]:
+    folders = sorted(states().glob("*/")) if states().is_dir() else ()
+    return [Session(folder.name, folder) for folder in folders if not folder.name.startswith(".")]
 
 
 @contextlib.contextmanager
@@ -108,24 +107,24 @@ def begin(name: str, *, keep: bool = False) -> Iterator[Session]:
         TFClusterError: a run of that name is there already, or no folder can be made.
     """
     folder = states() / name
+    for left in _sessions():
+        _clean(left)
+    session = Session(name, folder)
+    until = time.monotonic() + _PATIENCE
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        while (descriptor := _new_lock(folder)) is None and time.monotonic() < until:
+            time.sleep(0.01)
     except OSError as error:
         raise TFClusterError(
             f"the run needs a folder for its state, and {folder} cannot be made: {error.strerror}",
             hint="Set XDG_STATE_HOME to a folder in which you may write.",
         ) from error
-    session = Session(name, folder)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
+    if descriptor is None:
         pid = session.about().get("pid", "?")
         raise TFClusterError(
             f"a run named {name} is there already (process {pid})",
             hint="End it with Ctrl-C, or give this one another name: --name NAME.",
-        ) from None
+        )
     try:
         _empty(folder)
         if keep:
@@ -194,7 +193,7 @@ def _is_locked(path: Path) -> bool:
     except OSError:
         return False
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
     finally:
@@ -202,9 +201,35 @@ def _is_locked(path: Path) -> bool:
     return False
 
 
+def _new_lock(folder: Path) -> int | None:
+    """Lock a folder, which is made if need be; None where somebody holds it or deletes it at this moment."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with contextlib.suppress(FileNotFoundError):
+        return _lock(folder / _LOCK, os.O_CREAT)
+    return None
+
+
+def _lock(path: Path, how: int = 0) -> int | None:
+    """Lock a file that is there, and give its descriptor; None where somebody else holds it, or it was replaced."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | how, 0o600)
+    with contextlib.suppress(BlockingIOError, FileNotFoundError):
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # NB: its folder may have been deleted between our opening and our locking it.
+        if os.path.samestat(os.fstat(descriptor), path.stat()):
+            return descriptor
+    os.close(descriptor)
+    return None
+
+
 def _clean(session: Session) -> None:
-    if (session.folder / _LOCK).exists() and not (session.folder / _KEPT).exists():
-        shutil.rmtree(session.folder, ignore_errors=True)
+    """Delete what a killed run left, but for what it was to keep."""
+    with contextlib.suppress(OSError):
+        if (session.folder / _KEPT).exists() or (descriptor := _lock(session.folder / _LOCK)) is None:
+            return
+        # NB: away at once, so that a run of that name need not wait.
+        gone = session.folder.rename(session.folder.with_name(f".{session.name}.{os.getpid()}"))
+        os.close(descriptor)
+        shutil.rmtree(gone, ignore_errors=True)
 
 
 def _empty(folder: Path) -> None:

@@ -15,23 +15,36 @@ _WORDS_OF_SECRETS: Final = (
     r"(?:passw(?:or)?d|passphrase|pwd|token(?!iz)|secret|credential|signature|cookie|authorization"
     r"|(?:api|access|private|account|encryption|signing|ssh|auth)[-_.]?key)"
 )
+#: Words that say so alone, or between hyphens and underscores: a keyboard has no secret, and what passes none.
+_WHOLE_WORDS: Final = r"(?<![^\W_])(?:pass|pw|key|auth|dsn|sas|sig|creds?)(?:[_.-]?\d{1,4})?(?![^\W_])"
 #: The length is bounded, so that no text takes long: a program may have written anything.
-_SPELLED: Final = rf"[\w.-]{{0,60}}{_WORDS_OF_SECRETS}[\w.-]{{0,60}}"
-_NAMED: Final = re.compile(rf"(?i){_WORDS_OF_SECRETS}|(?:^|_)(?:pass|auth|key|dsn|sas|cred|creds)(?:$|_)")
-_QUOTED: Final = r"\"[^\"]*\"|'[^']*'"
+_SPELLED: Final = rf"[\w.-]{{0,60}}(?:{_WORDS_OF_SECRETS}|{_WHOLE_WORDS})[\w.-]{{0,60}}"
+_NAMED: Final = re.compile(rf"(?i){_WORDS_OF_SECRETS}|{_WHOLE_WORDS}")
+#: In quotes, or in the escaped quotes of JSON within JSON.
+_QUOTED: Final = r"\"(?:[^\"\\]|\\.)*\"|'[^']*'|\\\"[^\"\\]*\\\""
+#: A value, after the scheme that an HTTP header may begin with; a quote may lack its end where a text was cut.
+_VALUE: Final = rf"(?:{_QUOTED}|\\?[\"']?(?:(?:bearer|basic|token|digest|negotiate|apikey)\s+)?[^\s\"',;&|)}}\]]+)"
+#: What stands between a name and its value: of a name in quotes, a field of JSON, the end of the quotes, too.
+_IS: Final = r"(?:\\?[\"'])?\s*(?:=>?|:(?!/))\s*"
+_FIELD: Final = r"(?:\\?[\"']\s*(?:=>?|:(?!/))|\s*=>?)\s*"
 #: What looks like a secret in any text; the first group, where there is one, is kept.
 _PATTERNS: Final = (
     re.compile(r"()-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,30}PRIVATE KEY-----|\Z)", re.DOTALL),
-    re.compile(r"([a-zA-Z][\w+.-]{0,20}://)[^\s/@'\"]{1,400}(?=@)"),
+    re.compile(r"([a-zA-Z][\w+.-]{0,20}://)[^\s/'\"]{1,400}(?=@)"),
+    re.compile(rf"(?i)(authorization{_IS}\\?[\"']?)(?:[\w-]{{1,30}}[ \t]+)?[^\s\"',;\\]+"),
     re.compile(r"(?i)\b((?:bearer|basic)\s+)[\w.~+/=-]{6,}"),
-    re.compile(
-        rf"(?i)({_WORDS_OF_SECRETS}[\w.-]{{0,60}}[\"']?\s*(?:=|:(?!/))\s*)(?:{_QUOTED}|(?:(?:bearer|basic)\s+)?[^\s\"',;&|)}}\]]+)"
-    ),
+    re.compile(rf"(?i)({_WORDS_OF_SECRETS}[\w.-]{{0,60}}{_IS}){_VALUE}"),
+    re.compile(rf"(?i)({_WHOLE_WORDS}{_FIELD}){_VALUE}"),
+    re.compile(rf"(?i)((?<![^\W_])pw:\s*){_VALUE}"),
     re.compile(rf"(?i)((?:^|\s)--?{_SPELLED}\s+)(?:{_QUOTED}|[^\s\"'-][^\s\"';|&]*)"),
+    re.compile(rf"(?i)([\"']--?{_SPELLED}[\"'],\s*)(?:{_QUOTED})"),
     re.compile(r"((?:^|\s)(?:-u|--(?:proxy-)?user)[\s=]\s*[\"']?[\w.@-]{1,100}:)[^\s\"';|&]+"),
+    # The forms of tokens: JWT, AWS, Google, Azure, and those of services that give theirs a beginning.
     re.compile(r"()\beyJ[\w-]{8,200}\.[\w-]{8,4000}\.[\w-]*"),
     re.compile(r"()\b(?:AKIA|ASIA)[0-9A-Z]{16}\b"),
-    re.compile(r"()\b(?:gh[pousr]_|github_pat_|glpat-|hf_|sk-|xox[abpr]-)[\w-]{16,}"),
+    re.compile(r"()\b(?:AIza[\w-]{35}|ya29\.[\w.-]{16,}|GOCSPX-[\w-]{16,}|1//0[\w-]{30,})"),
+    re.compile(r"()\b\w{3}8Q~[\w.~-]{31,40}"),
+    re.compile(r"()\b(?:gh[pousr]_|github_pat_|glpat-|hf_|sk-|xox[abpr]-|pypi-|npm_|dckr_pat_|hvs\.)[\w-]{16,}"),
 )
 #: Whose annotations say what Kubernetes and we define; except for the one that holds a whole object once more.
 _KNOWN_ANNOTATIONS: Final = re.compile(r"(?:[\w.-]+\.)?(?:kubernetes\.io|k8s\.io|tfcluster\.dev)/.*")

@@ -236,7 +236,7 @@ def test_a_user_and_password_of_curl_are_no_part_of_a_report():
     redaction = Redaction()
     told = [
         redaction.text("curl -u bob:private-1 x; curl --user='bob:private-2' x; wget --proxy-user bob:private-3"),
-        str(redaction.object({"command": ["curl", "-u", "bob:private-4", "-x", "http"]})),
+        str(redaction.object({"command": ["curl", "-u", "bob:private-4", "-x", "http", "--db-pass", "private-5"]})),
     ]
     assert not [one for one in told if "private" in one]
     assert [one.count("bob:") for one in told] == [3, 1]

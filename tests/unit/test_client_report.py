@@ -295,7 +295,31 @@ def test_the_same_files_give_the_same_archive():
         ("AKIAABCDEFGHIJKLMNOP", LEFT_OUT),
         ("hf_abcdefghijklmnopqrst", LEFT_OUT),
         ("eyJhbGciOiJSUzI1.eyJzdWIiOiIx.c2ln", LEFT_OUT),
+        ("Authorization: Token hunter2", f"Authorization: {LEFT_OUT}"),
+        ("-H 'Authorization: ApiKey hunter2' x", f"-H 'Authorization: {LEFT_OUT}' x"),
+        ('{"Authorization": "Basic aHVudGVyMg=="}', f'{{"Authorization": {LEFT_OUT}}}'),
+        ('{"pass":"hunter2"}', f'{{"pass":{LEFT_OUT}}}'),
+        ('{"password": "hun\\"ter2", "x": 1}', f'{{"password": {LEFT_OUT}, "x": 1}}'),
+        (r'"{\"password\": \"hunter2\"}"', rf'"{{\"password\": {LEFT_OUT}}}"'),
+        ("run --db-pass hunter2 -x", f"run --db-pass {LEFT_OUT} -x"),
+        ("run --db-pass=hunter2 -x", f"run --db-pass={LEFT_OUT} -x"),
+        ("['--key', 'hunter2']", f"['--key', {LEFT_OUT}]"),
+        ("pw=hunter2 key=hunter2&a=1", f"pw={LEFT_OUT} key={LEFT_OUT}&a=1"),
+        ("pw: hunter2", f"pw: {LEFT_OUT}"),
+        ("DB_PASS=hunter2 db_pwd: hunter2", f"DB_PASS={LEFT_OUT} db_pwd: {LEFT_OUT}"),
+        ("aws_credential=hunter2 passwd='hunter2'", f"aws_credential={LEFT_OUT} passwd={LEFT_OUT}"),
+        ('password="hunter2', f"password={LEFT_OUT}"),
+        ("https://me:hunt@er2@host/x", f"https://{LEFT_OUT}@host/x"),
+        ("https://a.example/c?sv=1&sig=hunter2%3D&x=1", f"https://a.example/c?sv=1&sig={LEFT_OUT}&x=1"),
+        ("AccountName=a;AccountKey=hunter2==;Endpoint=b", f"AccountName=a;AccountKey={LEFT_OUT};Endpoint=b"),
+        ("at AIza" + "Sy0123456789abcdefghijklmnopqrstuvw.", f"at {LEFT_OUT}."),
+        ("ya29.a0AfH6SMBx-0123456789", LEFT_OUT),
+        ("abc8Q~0123456789abcdefghijklmnopqrstuvwx", LEFT_OUT),
+        ("ghp_abcdefghijklmnopqrstuvwxyz0123456789", LEFT_OUT),
         # What is not secret is kept.
+        ("keyboard=us --keyboard us monkey=1 key frames", "keyboard=us --keyboard us monkey=1 key frames"),
+        ("step 5 passed: 3 passes=2, a first pass: 0.5", "step 5 passed: 3 passes=2, a first pass: 0.5"),
+        ("tokenizer: bert; author=me; signal=9", "tokenizer: bert; author=me; signal=9"),
         ('secret "registry" not found', 'secret "registry" not found'),
         ("tokenizer=bert loss: 0.5", "tokenizer=bert loss: 0.5"),
         ("grpc://worker-0.mnist:2222 assigned=3", "grpc://worker-0.mnist:2222 assigned=3"),
@@ -310,7 +334,28 @@ def test_what_looks_like_a_secret_is_left_out_of_a_text(text, kept):
     assert redaction.text(kept) == kept
 
 
-@pytest.mark.parametrize("piece", ["a", "a.", "-a", " --a", "token", "token=", "://", "a://", "'", "basic ", "eyJ-"])
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "a",
+        "a.",
+        "-a",
+        " --a",
+        "token",
+        "token=",
+        "://",
+        "a://",
+        "'",
+        "basic ",
+        "eyJ-",
+        "pw:",
+        "key ",
+        "\\",
+        '"\\',
+        "--key",
+        "a@",
+    ],
+)
 def test_no_text_takes_long_to_look_through(piece):
     """Half a megabyte of one thing, as a hostile program could write it: what takes the square of it never ends."""
     assert Redaction().text(piece * (500_000 // len(piece)))

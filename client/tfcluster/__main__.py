@@ -3,8 +3,21 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
+
+from tfcluster import exit_codes
+
+
+def _end(*_: object) -> None:
+    os._exit(exit_codes.INTERRUPTED)
+
+
+_HEEDS_CTRL_C = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+if _HEEDS_CTRL_C:
+    # NB: the imports take a while, in which Ctrl-C would end in a traceback.
+    signal.signal(signal.SIGINT, _end)
 
 from tfcluster.commands.root import root
 
@@ -19,6 +32,8 @@ def main() -> None:
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - for as long as the process
     name = Path(sys.argv[0]).name
+    if _HEEDS_CTRL_C:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     root(prog_name="kubectl tfcluster" if name == _PLUGIN else "tfcluster")
 
 

@@ -31,7 +31,7 @@ _FIELD: Final = r"(?:\\?[\"']\s*(?:=>?|:(?!/))|\s*=>?)\s*"
 _PATTERNS: Final = (
     re.compile(r"()-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,30}PRIVATE KEY-----|\Z)", re.DOTALL),
     re.compile(r"([a-zA-Z][\w+.-]{0,20}://)[^\s/'\"]{1,400}(?=@)"),
-    re.compile(rf"(?i)(authorization{_IS}\\?[\"']?)(?:[\w-]{{1,30}}[ \t]+)?[^\s\"',;\\]+"),
+    re.compile(rf"(?i)(authorization{_IS}\\?[\"']?)(?:[\w-]{{1,30}}[ \t]+)?[^\s\"',;&|)}}\]\\]+"),
     re.compile(r"(?i)\b((?:bearer|basic)\s+)[\w.~+/=-]{6,}"),
     re.compile(rf"(?i)({_WORDS_OF_SECRETS}[\w.-]{{0,60}}{_IS}){_VALUE}"),
     re.compile(rf"(?i)({_WHOLE_WORDS}{_FIELD}){_VALUE}"),

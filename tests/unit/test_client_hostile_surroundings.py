@@ -218,10 +218,30 @@ def run(*command, redirection):
     )
 
 
-def test_a_full_disk_is_told_in_one_line():
+@pytest.mark.parametrize("words", [["completion", "bash"], ["--help"], ["--version"], ["status", "--help"]])
+def test_a_full_disk_is_told_in_one_line(words):
     """No traceback, and no second complaint when Python ends."""
-    ended = run("-m", "tfcluster", "completion", "bash", redirection=">/dev/full")
+    ended = run("-m", "tfcluster", *words, redirection=">/dev/full")
     assert (ended.returncode, ended.stderr) == (1, "Error: the output cannot be written: No space left on device\n")
+
+
+@pytest.mark.parametrize(
+    "begun",
+    [
+        "import tfcluster.__main__; os.kill(os.getpid(), signal.SIGINT)",  # while it imports
+        "import click, tfcluster.__main__ as m; click.Context.get_help = press; m.main()",
+        "import tfcluster.commands.create as c, tfcluster.__main__ as m; c.command.callback = press; m.main()",
+    ],
+)
+def test_ctrl_c_ends_without_a_traceback(begun):
+    """At any time, with the exit code that shells have for it."""
+    words = "create x --image i" if "create" in begun else "--help"
+    program = (
+        f"import os, signal, sys; sys.argv = ['tfcluster', *{words!r}.split()]\n"
+        f"def press(*_, **__): os.kill(os.getpid(), signal.SIGINT)\n{begun}"
+    )
+    ended = run("-c", program, redirection="")
+    assert (ended.returncode, ended.stderr) == (130, "")
 
 
 def test_a_stdout_that_the_shell_closed_takes_what_is_written():

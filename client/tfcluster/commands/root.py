@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import importlib
 import sys
+from collections.abc import Iterator
 from typing import Any, Final
 
 import click
@@ -48,29 +50,40 @@ class _Root(click.Group):
             with formatter.section(title):
                 formatter.write_dl(rows)
 
-    def invoke(self, ctx: click.Context) -> Any:
-        try:
-            return super().invoke(ctx)
-        except TFClusterError as error:
-            # NB: it quotes the API server, and so whoever wrote an object there: it must not steer the terminal.
-            from tfcluster.standing import printable
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        with _told():
+            return super().make_context(*args, **kwargs)
 
-            click.secho(printable(f"Error: {error}"), err=True, fg="red" if colours.wanted(sys.stderr) else None)
-            if error.hint:
-                click.echo(printable(error.hint), err=True)
-            ctx.exit(error.exit_code)
-        except BrokenPipeError:
-            # NB: what is piped into `head` must not end in a traceback; Python would complain at its exit again.
-            sys.stdout = None
-            ctx.exit(exit_codes.OK)
-        except OSError as error:
-            if error.errno not in _NO_ROOM:
-                raise
-            sys.stdout = None  # NB: what is still to be written would fail again at the exit
-            click.echo(f"Error: the output cannot be written: {error.strerror}", err=True)
-            ctx.exit(exit_codes.FAILED)
-        except KeyboardInterrupt:
-            ctx.exit(exit_codes.INTERRUPTED)
+    def invoke(self, ctx: click.Context) -> Any:
+        with _told():
+            return super().invoke(ctx)
+
+
+@contextlib.contextmanager
+def _told() -> Iterator[None]:
+    """Tell an error in words, and end with its exit code."""
+    try:
+        yield
+    except TFClusterError as error:
+        # NB: it quotes the API server, and so whoever wrote an object there: it must not steer the terminal.
+        from tfcluster.standing import printable
+
+        click.secho(printable(f"Error: {error}"), err=True, fg="red" if colours.wanted(sys.stderr) else None)
+        if error.hint:
+            click.echo(printable(error.hint), err=True)
+        raise click.exceptions.Exit(error.exit_code) from error
+    except BrokenPipeError as error:
+        # NB: what is piped into `head` must not end in a traceback; Python would complain at its exit again.
+        sys.stdout = None
+        raise click.exceptions.Exit(exit_codes.OK) from error
+    except OSError as error:
+        if error.errno not in _NO_ROOM:
+            raise
+        sys.stdout = None  # NB: what is still to be written would fail again at the exit
+        click.echo(f"Error: the output cannot be written: {error.strerror}", err=True)
+        raise click.exceptions.Exit(exit_codes.FAILED) from error
+    except KeyboardInterrupt as error:
+        raise click.exceptions.Exit(exit_codes.INTERRUPTED) from error
 
 
 @click.group(cls=_Root, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})

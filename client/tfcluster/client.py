@@ -293,5 +293,5 @@ def _manifest_of(cluster: TFCluster | Mapping[str, Any]) -> Object:
     if isinstance(cluster, TFCluster):
         return cluster.to_manifest()
     if problems := [*misfits(cluster, Mapping[str, Any], "the manifest")]:
-        raise ManifestError("this is no manifest:", problems)
+        raise ManifestError("this is not a manifest:", problems)
     return dict(cluster)

@@ -97,7 +97,7 @@ def _check_shape(template: Object, where: str) -> None:
         problems += misfits(one.get("volumeMounts"), objects, f"{at}.volumeMounts")
         problems += misfits(one.get("resources"), Mapping[str, Any] | None, f"{at}.resources")
     if problems:
-        raise ManifestError(f"{where}: this is no pod template:", problems)
+        raise ManifestError(f"{where}: this is not a pod template:", problems)
 
 
 def _split(words: str, where: str) -> list[str]:

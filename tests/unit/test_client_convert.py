@@ -163,6 +163,26 @@ def test_quantities_with_a_point_are_texts():
     assert (kept["volumes"][0]["emptyDir"], kept["overhead"]) == ({"sizeLimit": "1000000000"}, {"cpu": "0.25"})
 
 
+@pytest.mark.parametrize(
+    ("annotations", "scheduler", "lost"),
+    [
+        ({"scheduling.k8s.io/group-name": "mnist"}, None, True),
+        ({"scheduling.k8s.io/group-name": "mine"}, None, False),
+        ({}, "volcano", True),
+        ({}, "yunikorn", False),
+        (["scheduling.k8s.io/group-name"], [], False),
+    ],
+)
+def test_a_pod_group_that_tfjobs_operator_makes_is_lost(annotations, scheduler, lost):
+    """By its name or by its scheduler; one of the user's own, and a scheduler without any, are carried over."""
+    template = {
+        "metadata": {"annotations": annotations},
+        "spec": {"schedulerName": scheduler, "containers": [{"name": "tensorflow", "image": "i"}]},
+    }
+    told = [one for one in convert(tfjob({"Worker": {"template": template}})).verdicts if "PodGroup" in one.words]
+    assert [one.outcome for one in told] == [Outcome.LOSSY] * lost
+
+
 def test_ports_are_found_by_their_name():
     """The port tfjob-port of the container tensorflow is the job's, or the cluster's where all have the same."""
 

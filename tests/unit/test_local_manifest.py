@@ -60,8 +60,8 @@ def test_other_kinds_are_refused_or_skipped(tmp_path: Path) -> None:
         ("ConfigMap", "data", {"a": "x", "b": 5}, "manifest.yaml:4: ConfigMap c: data.b must be a text: put it in"),
         ("ConfigMap", "data", {"b": None}, "data.b must be a text"),
         ("ConfigMap", "binaryData", 5, "manifest.yaml:2: ConfigMap c: binaryData must be an object"),
-        ("ConfigMap", "binaryData", {"b": "#"}, "binaryData.b is no base64: encode it, or write it into data"),
-        ("Secret", "data", {"b": "secret"}, "data.b is no base64: encode it, or write it into stringData"),
+        ("ConfigMap", "binaryData", {"b": "#"}, "binaryData.b is not base64: encode it, or write it into data"),
+        ("Secret", "data", {"b": "secret"}, "data.b is not base64: encode it, or write it into stringData"),
         ("Secret", "stringData", {"b": {}}, "stringData.b must be a text"),
     ],
 )

@@ -99,7 +99,7 @@ def default_isolation(function: _Function) -> _Function:
         type=click.Choice(["None", "Cluster", "DeviceFilters"]),
         default="Cluster",
         show_default=True,
-        help="What the operator is set up with, for clusters that do not say it.",
+        help="The isolation of clusters that do not set one, as the operator is installed.",
     )(function)
 
 
@@ -132,7 +132,7 @@ class _Seconds(click.ParamType[float]):
         if re.fullmatch(r"\d+(?:\.\d+)?", text):
             parts = [(text, "s")]
         elif not parts or "".join(number + unit for number, unit in parts) != text:
-            raise click.BadParameter(f"{text} is no length of time: write 90s, 10m or 1h30m", ctx, param)
+            raise click.BadParameter(f"{text} is not a duration: write 90s, 10m or 1h30m", ctx, param)
         found = sum(float(number) * self._units[unit] for number, unit in parts)
         if found > self._longest:
             raise click.BadParameter(f"{text} is longer than a hundred years: write a shorter time", ctx, param)

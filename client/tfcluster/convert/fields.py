@@ -162,8 +162,8 @@ def _template() -> Iterator[Field]:
         f"{spec}.automountServiceAccountToken", f"{becomes}.spec.automountServiceAccountToken", (_NOTED,), words
     )
     words = (
-        "Another scheduler is kept, but the operator does not create a PodGroup for it, as TFJob's does: use "
-        "`spec.scheduling.gang`."
+        "Kept, but for Volcano, kube-batch and scheduler-plugins the operator does not create a PodGroup, as TFJob's "
+        "does: use `spec.scheduling.gang`."
     )
     yield Field(f"{spec}.schedulerName", f"{becomes}.spec.schedulerName", (_LOSSY,), words)
     yield Field(f"{spec}.ephemeralContainers", "", (_LOSSY,), "They are for running pods: use `kubectl debug`.")

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from tfcluster.convert.tfjob import CONTAINER, Replicas, TFJob, containers
-from tfcluster.convert.verdicts import Findings, Outcome, Path, said
+from tfcluster.convert.verdicts import Findings, Outcome, Path, said, spelled
 from tfcluster_operator.model import naming
 from tfcluster_operator.model.quantities import whole
 from tfcluster_operator.model.spec import choose_main
@@ -36,6 +36,17 @@ LABELS: Final = {
     "replica-index": naming.LABEL_TASK_INDEX,
     "job-role": "",
 }
+#: Schedulers for which TFJob's operator creates a PodGroup, and what names that in a pod.
+_SCHEDULERS: Final = ("volcano", "kube-batch", "scheduler-plugins-scheduler")
+_POD_GROUPS: Final = (
+    "scheduling.k8s.io/group-name",
+    "scheduling.x-k8s.io/pod-group",
+    "pod-group.scheduling.sigs.k8s.io/name",
+)
+_NO_POD_GROUP: Final = (
+    "TFJob's operator creates the PodGroup, and this one does not: set spec.scheduling.gang if the operator is set up "
+    "for this scheduler, or create a PodGroup and name it in the template"
+)
 #: Fields that hold a quantity, and those that hold quantities by name (Kubernetes, PodSpec).
 _QUANTITIES: Final = ("sizeLimit", "divisor")
 _OF_QUANTITIES: Final = ("limits", "requests", "overhead")
@@ -58,6 +69,7 @@ def tidy(template: dict[str, Any], path: Path, job: TFJob, replicas: Replicas, f
     _tidy_metadata(template, (*path, "metadata"), findings)
     spec = template.get("spec")
     if isinstance(spec, dict):
+        _tell_of_pod_groups(template, path, job, replicas, findings)
         _tidy_spec(spec, (*path, "spec"), replicas, findings)
         _tidy_variables(spec, (*path, "spec"), job, findings)
         _tell_of_labels(spec, (*path, "spec"), findings)
@@ -117,7 +129,7 @@ def _tidy_spec(spec: dict[str, Any], path: Path, replicas: Replicas, findings: F
         if spec.pop(key, None) is not None:
             words = "the operator sets it, so that each task has its DNS name: use TFCLUSTER_ADDRESS in the program"
             findings.say(Outcome.LOSSY, (*path, key), words)
-    _tell_of_plain_pods(spec, path, replicas, findings)
+    _tell_of_token(spec, path, findings)
     if spec.pop("ephemeralContainers", None):
         findings.say(Outcome.LOSSY, (*path, "ephemeralContainers"), "they are added to running pods: use kubectl debug")
     if spec.get("hostNetwork") is True:
@@ -147,8 +159,8 @@ def _write_quantities(node: Any, path: Path, findings: Findings) -> None:
         _write_quantities(value, where, findings)
 
 
-def _tell_of_plain_pods(spec: Mapping[str, Any], path: Path, replicas: Replicas, findings: Findings) -> None:
-    """Say what the operators around TFJob add to a pod, and ours does not."""
+def _tell_of_token(spec: Mapping[str, Any], path: Path, findings: Findings) -> None:
+    """Say that a pod has no token of an API server."""
     if not any(spec.get(key) for key in ("serviceAccountName", "serviceAccount")) and (
         spec.get("automountServiceAccountToken") is None
     ):
@@ -157,15 +169,21 @@ def _tell_of_plain_pods(spec: Mapping[str, Any], path: Path, replicas: Replicas,
             "true here if the program calls the API server"
         )
         findings.say(Outcome.NOTED, (*path, "automountServiceAccountToken"), words)
-    scheduler = spec.get("schedulerName")
-    if scheduler and scheduler != "default-scheduler":
-        words = (
-            f"the operator does not create the PodGroup that {scheduler} needs to start the tasks together: set "
-            f"spec.scheduling.gang if the operator is set up for {scheduler}, or create a PodGroup and name it in the "
-            "template"
-        )
-        target = f"spec.jobs.{replicas.job}.template.spec.schedulerName"
-        findings.say(Outcome.LOSSY, (*path, "schedulerName"), words, target=target)
+
+
+def _tell_of_pod_groups(
+    template: Mapping[str, Any], path: Path, job: TFJob, replicas: Replicas, findings: Findings
+) -> None:
+    """Say where the pods would wait for a PodGroup that TFJob's operator creates."""
+    spec, metadata = template.get("spec") or {}, template.get("metadata") or {}
+    found: list[Path] = [("spec", "schedulerName")] if spec.get("schedulerName") in _SCHEDULERS else []
+    for group in ("labels", "annotations"):
+        held = metadata.get(group)
+        named = [key for key in _POD_GROUPS if isinstance(held, Mapping) and held.get(key) == job.name]
+        found += [("metadata", group, key) for key in named]
+    for where in found:
+        target = spelled(("spec", "jobs", replicas.job, "template", *where))
+        findings.say(Outcome.LOSSY, (*path, *where), _NO_POD_GROUP, target=target)
 
 
 def _tell_of_folders(spec: Mapping[str, Any], path: Path, findings: Findings) -> None:

@@ -106,7 +106,7 @@ def _of_data(one: Manifest, field: str, *, encoded: bool) -> Iterator[str]:
             yield f"{where} must be a text: put it in quotes"
         elif encoded and not _is_base64(value):
             plain = "stringData" if one.kind == "Secret" else "data"
-            yield f"{where} is no base64: encode it, or write it into {plain}"
+            yield f"{where} is not base64: encode it, or write it into {plain}"
 
 
 def _is_base64(text: str) -> bool:

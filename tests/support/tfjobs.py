@@ -331,6 +331,8 @@ spec:
           volumes:
             - {name: scratch, emptyDir: {}}
             - {name: shm, emptyDir: {medium: Memory}}
+            - {name: data, hostPath: {path: /data}}
+            - {name: cache, ephemeral: {volumeClaimTemplate: {spec: {accessModes: [ReadWriteOnce]}}}}
           containers:
             - name: tensorflow
               image: i
@@ -733,7 +735,7 @@ spec:
   tfReplicaSpecs:
     Worker: {template: {spec: {containers: [{name: tensorflow, image: i, env: {A: b}}]}}}
 """,
-        "the API server refuses",
+        "and must be of type array",
     ),
     "our own folder": (
         """

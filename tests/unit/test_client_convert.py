@@ -163,6 +163,22 @@ def test_quantities_with_a_point_are_texts():
     assert (kept["volumes"][0]["emptyDir"], kept["overhead"]) == ({"sizeLimit": "1000000000"}, {"cpu": "0.25"})
 
 
+@pytest.mark.parametrize(("policy", "outcomes"), [("OnFailure", {0: "lossy", 1: "lossy", 3: "noted"}), ("Never", {})])
+def test_folders_that_a_restart_changes_are_named(policy: str, outcomes: dict[int, str]):
+    """A restarted task gets a new pod: volumes of a pod are empty then, and a hostPath is another node's."""
+    volumes = [
+        {"name": "a", "emptyDir": {}},
+        {"name": "b", "ephemeral": {"volumeClaimTemplate": {}}},
+        {"name": "c", "emptyDir": {"medium": "Memory"}},
+        {"name": "d", "hostPath": {"path": "/data"}},
+    ]
+    spec = {"containers": [{"name": "tensorflow", "image": "i"}], "volumes": volumes}
+    verdicts = convert(tfjob({"Worker": {"restartPolicy": policy, "template": {"spec": spec}}})).verdicts
+
+    found = {one.path[6]: one.outcome for one in verdicts if one.path[5:6] == ("volumes",)}
+    assert found == outcomes
+
+
 @pytest.mark.parametrize(
     ("annotations", "scheduler", "lost"),
     [
@@ -333,7 +349,9 @@ def test_labels_and_services_of_tfjob_are_named():
     """What finds pods by TFJob's labels or Services finds nothing any more, and is told what to write."""
     selector = {"matchExpressions": [{"key": "training.kubeflow.org/replica-type", "operator": "Exists"}]}
     spread = {"labelSelector": selector, "matchLabelKeys": ["job-name"]}
-    container = {"name": "tensorflow", "image": "i", "args": ["--ps=mnist-ps-0.default:2222", "mnist-psx-0"]}
+    field = {"fieldRef": {"fieldPath": "metadata.labels['tf-replica-index']"}}
+    args = ["--ps=mnist-ps-0.default:2222", "mnist-psx-0", "kubectl get pods -l training.kubeflow.org/job-name=x"]
+    container = {"name": "tensorflow", "image": "i", "args": args, "env": [{"name": "INDEX", "valueFrom": field}]}
     spec = {"topologySpreadConstraints": [spread], "containers": [container]}
     manifest = tfjob({"PS": {}, "Worker": {"template": {"spec": spec}}})
 
@@ -342,6 +360,8 @@ def test_labels_and_services_of_tfjob_are_named():
     assert "tfcluster.dev/cluster" in lost["spec.topologySpreadConstraints[0].matchLabelKeys[0]"]
     assert "mnist-ps-0.mnist.default here" in lost["spec.containers[0].args[0]"]
     assert "spec.containers[0].args[1]" not in lost
+    assert "use tfcluster.dev/cluster" in lost["spec.containers[0].args[2]"]
+    assert "use tfcluster.dev/task-index" in lost["spec.containers[0].env[0].valueFrom.fieldRef.fieldPath"]
 
 
 def test_own_tf_config_gives_way_as_with_tfjob():

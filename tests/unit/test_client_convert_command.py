@@ -74,7 +74,7 @@ def test_misspelt_fields_of_pods_are_named():
     """What is carried over and no pod has is told, since the API server drops it."""
     stderr = run("-f", "-", text=TFJOBS["fields out of place"].text).stderr
 
-    assert "spec.jobs.worker.template.spec.containers[0].comand: no pod has this field" in stderr
+    assert "spec.tfReplicaSpecs.Worker.template.spec.containers[0].comand: no pod has this field" in stderr
 
 
 def test_objects_beside_make_it_lossy():

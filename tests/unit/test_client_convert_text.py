@@ -192,7 +192,7 @@ def test_other_documents_stay_letter_by_letter():
         ("kind: ConfigMap\nmetadata: {name: mnist-worker}\n", "ConfigMap mnist-worker: the TFCluster needs this name"),
         (
             "kind: Service\nmetadata: {name: board}\nspec: {selector: {training.kubeflow.org/job-name: mnist}}\n",
-            "select by tfcluster.dev/cluster",
+            "use tfcluster.dev/cluster",
         ),
         (
             "kind: ConfigMap\nmetadata: {name: c}\ndata: {board: 'http://mnist-worker-0.default.svc:6006/'}\n",
@@ -200,9 +200,21 @@ def test_other_documents_stay_letter_by_letter():
         ),
         (
             "kind: HorizontalPodAutoscaler\nmetadata: {name: h}\nspec: {scaleTargetRef: {kind: TFJob, name: mnist}}\n",
-            "spec.scaleTargetRef: a TFJob in here is not converted",
+            "spec.scaleTargetRef: write TFCluster of tfcluster.dev",
         ),
         ("kind: Workflow\nmetadata: {name: w}\nspec: {manifest: 'kind: TFJob'}\n", "a TFJob in here is not converted"),
+        ("kind: Workflow\nspec: {successCondition: status.replicaStatuses.PS.failed > 0}\n", "write status.jobs.ps"),
+        ("kind: Experiment\nspec: {trialSpec: {kind: TFJob, spec: {}}}\n", "TFCluster.v1alpha1.tfcluster.dev among"),
+        ("kind: Experiment\nspec: {primaryPodLabels: {training.kubeflow.org/job-role: master}}\n", "who leads"),
+        (
+            "kind: Template\nobjects: [{kind: TFJob, spec: {}}]\n",
+            "a TFJob in here is not converted: run oc",
+        ),
+        ("kind: Role\nrules: [{resources: [pods]}, {resources: [tfjobs/status]}]\n", "rules[1]: write tfclusters of"),
+        (
+            "kind: PodMonitor\nspec: {regex: __meta_kubernetes_pod_label_training_kubeflow_org_replica_type}\n",
+            "spec.regex: a TFCluster's pods do not have the label training.kubeflow.org/replica-type: use tf",
+        ),
     ],
 )
 def test_what_must_change_beside_it_is_named(other: str, words: str):
@@ -273,7 +285,7 @@ def test_texts_stay_texts():
         ("- a\n- b\n", "there is no TFJob in f"),
         ("kind: Pod\n", "there is no TFJob in f"),
         ('{"kind": "Workflow", "spec": [{"manifest": "kind: TFJob"}]}', "Workflow, spec[0].manifest: a TFJob in here"),
-        ("kind: Experiment\nspec: {trialSpec: {kind: TFJob}}\n", "Experiment, spec.trialSpec: a TFJob in here"),
+        ("kind: Experiment\nspec: {trialSpec: {kind: TFJob, spec: }}\n", "Experiment, spec.trialSpec: a TFJob in here"),
         (f"kind: Pod\n---\n{JOB}\tx: y\n", "f:10: "),
         (f"{JOB}spec: {{}}\n", 'f:8: the key "spec" stands twice'),
         ('{"kind": "TFJob", "kind": "TFJob"}', 'f:1: the key "kind" stands twice'),
@@ -290,6 +302,22 @@ def test_what_is_no_manifest_is_said_with_its_line(text: str, words: str):
     assert words in "\n".join([str(refused.value), *refused.value.problems])
     assert refused.value.hint
     assert ("tabs" in refused.value.hint) == ("\t" in text)
+    assert ("{{…}}" in refused.value.hint) == ("{{" in text)
+
+
+def test_what_is_said_twice_is_said_once():
+    """Objects without a kind and a name look the same."""
+    other = "---\nspec: {scaleTargetRef: {kind: TFJob}}\n"
+
+    assert len(convert_text(JOB + other + other, "f").beside) == 1
+
+
+def test_what_the_api_server_refuses_is_named_where_it_stands_in_the_tfjob():
+    (conversion,) = convert_text(JOB.replace("image: i}", "image: i, args: [7]}"), "f").conversions
+
+    told = [str(one) for one in conversion.verdicts if one.outcome == "refused"]
+    path = "template.spec.containers[0].args[0]: it is 7, and must be of type string"
+    assert told == [f"spec.tfReplicaSpecs.{key}.{path}" for key in ("Chief", "Worker")]
 
 
 def test_a_tfjob_without_a_spec_is_refused():

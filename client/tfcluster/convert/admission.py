@@ -29,7 +29,7 @@ def judged(conversion: Conversion) -> Conversion:
         It with those verdicts, and without the TFCluster if it is refused.
     """
     findings = Findings()
-    _judge(conversion.cluster or {}, findings)
+    _judge(conversion.cluster or {}, conversion.moved, findings)
     refused = any(one.outcome is Outcome.REFUSED for one in findings.verdicts)
     return replace(
         conversion,
@@ -38,23 +38,32 @@ def judged(conversion: Conversion) -> Conversion:
     )
 
 
-def _judge(cluster: Mapping[str, Any], findings: Findings) -> None:
+def _judge(cluster: Mapping[str, Any], moved: Mapping[Path, Path], findings: Findings) -> None:
     schema = _schema()
     plain = _without_nulls(cluster)
     for error in jsonschema.Draft202012Validator(schema).iter_errors(plain):
         words = f"the API server refuses {said(error.instance)} ({error.validator}: {said(error.validator_value)})"
-        findings.remark(Outcome.REFUSED, (), words, target=spelled(tuple(error.absolute_path)))
+        if error.validator == "type":
+            words = f"it is {said(error.instance)}, and must be of type {error.validator_value}"
+        findings.remark(Outcome.REFUSED, (), words, target=spelled(_origin(tuple(error.absolute_path), moved)))
     if any(one.outcome is Outcome.REFUSED for one in findings.verdicts):
         return
     for path in _unknown(plain, schema, ()):
         words = "no pod has this field: the API server drops it, as it does from a TFJob. Correct it, or remove it"
-        findings.remark(Outcome.NOTED, (), words, target=spelled(path))
+        findings.remark(Outcome.NOTED, (), words, target=spelled(_origin(path, moved)))
     metadata = {"namespace": "default", "uid": "", "name": "x", **plain["metadata"]}
     try:
         parse({**plain, "metadata": metadata})
     except InvalidSpecError as error:
         for problem in error.problems:
             findings.remark(Outcome.REFUSED, (), problem)
+
+
+def _origin(path: Path, moved: Mapping[Path, Path]) -> Path:
+    """Give where a node of the TFCluster stands in the TFJob, as far as it stands there."""
+    known = [(source, target) for source, target in moved.items() if path[: len(target)] == target]
+    source, target = max(known, key=lambda pair: len(pair[1]), default=((), ()))
+    return (*source, *path[len(target) :])
 
 
 @cache

@@ -2,18 +2,37 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from tfcluster.convert import tfjob
-from tfcluster.convert.templates import addresses_in, label_words, selected_labels
+from tfcluster.convert.templates import addresses_in, labels_in, texts
 from tfcluster.convert.tfjob import TFJob
 from tfcluster.convert.verdicts import Path, spelled
 from tfcluster_operator.model import naming
 
 #: A TFJob in a text of YAML or JSON.
 _IN_TEXT: Final = re.compile(r"\bkind[\"']?:\s*[\"']?TFJob\b", re.IGNORECASE)
+#: A count of TFJob's status, as workflow engines read it.
+_COUNTS: Final = re.compile(r"\bstatus\.replicaStatuses\.(\w+)")
+_CONVERT: Final = "a TFJob in here is not converted: "
+_BY_ITSELF: Final = (
+    "convert it by itself, and put the result in its place; whoever creates it needs permission for tfclusters of "
+    f"the API group {naming.GROUP}"
+)
+#: What to do with a TFJob, by the kind that holds it.
+_HOLDERS: Final = {
+    "Template": "run oc process first, and convert what it writes",
+    **dict.fromkeys(
+        ("Experiment", "Trial"),
+        f"{_BY_ITSELF}. Katib needs {naming.KIND}.{naming.VERSION}.{naming.GROUP} among the trialResources of its "
+        "KatibConfig, and, since its defaults are for Kubeflow's kinds, successCondition, failureCondition and "
+        f"primaryPodLabels in the trialTemplate: conditions have the same names, and {naming.LABEL_JOB} and "
+        f"{naming.LABEL_TASK_INDEX} name one pod",
+    ),
+}
 
 
 def remarks(document: Mapping[str, Any], jobs: list[TFJob]) -> Iterator[str]:
@@ -36,22 +55,37 @@ def remarks(document: Mapping[str, Any], jobs: list[TFJob]) -> Iterator[str]:
             yield f"{who}: the TFCluster needs this name for its own {kind}: rename one of them"
         for path, words in addresses_in(document, (), job):
             yield f"{who}, {spelled(path)}: {words}"
-    for path, label in selected_labels(document, ()):
-        yield f"{who}, {spelled(path)}: {label_words(label)}"
-    for path in _inner(document, ()):
-        words = "a TFJob in here is not converted: convert it by itself, and put the result in its place"
+    others = (labels_in(document, ()), _inner(document, (), str(kind)), _counts(document), _permissions(document))
+    for path, words in itertools.chain(*others):
         yield f"{who}, {spelled(path)}: {words}"
 
 
-def _inner(node: Any, path: Path) -> Iterator[Path]:
+def _counts(document: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
+    for path, text in texts(document, ()):
+        for found in dict.fromkeys(match[0] for match in _COUNTS.finditer(text)):
+            job = found.rpartition(".")[2].lower()
+            yield path, f"a TFCluster has no {found}: write status.jobs.{job}"
+
+
+def _permissions(document: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
+    rules = document.get("rules")
+    for index, rule in enumerate(rules) if isinstance(rules, list) else ():
+        named = rule.get("resources") if isinstance(rule, Mapping) else None
+        if isinstance(named, list) and any(str(one).partition("/")[0] == "tfjobs" for one in named):
+            yield ("rules", index), f"write {naming.PLURAL} of the API group {naming.GROUP} in place of tfjobs"
+
+
+def _inner(node: Any, path: Path, holder: str) -> Iterator[tuple[Path, str]]:
     """Find what names or holds a TFJob: a workflow, an experiment, a target of an autoscaler."""
+    words = _CONVERT + _HOLDERS.get(holder, _BY_ITSELF)
     if isinstance(node, Mapping):
         if path and tfjob.is_tfjob(node):
-            yield path
+            target = f"write {naming.KIND} of {naming.API_VERSION} in place of TFJob"
+            yield path, words if "spec" in node else target
         for key, value in node.items():
-            yield from _inner(value, (*path, key))
+            yield from _inner(value, (*path, key), holder)
     elif isinstance(node, list):
         for index, value in enumerate(node):
-            yield from _inner(value, (*path, index))
+            yield from _inner(value, (*path, index), holder)
     elif isinstance(node, str) and _IN_TEXT.search(node):
-        yield path
+        yield path, words

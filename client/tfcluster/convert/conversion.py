@@ -80,7 +80,8 @@ def convert(manifest: Mapping[str, Any]) -> Conversion:
 def _metadata(manifest: Mapping[str, Any], job: TFJob, findings: Findings) -> dict[str, Any]:
     raw = manifest.get("metadata")
     if not isinstance(raw, Mapping) or not (raw.get("name") or raw.get("generateName")):
-        findings.say(Outcome.REFUSED, ("metadata",), "there is no name: write metadata.name")
+        words = "there is no name: write metadata.name (for a trial of Katib any name)"
+        findings.say(Outcome.REFUSED, ("metadata",), words)
         return {}
     findings.moved["metadata",] = ("metadata",)
     _check_name(raw, job, findings)
@@ -117,7 +118,7 @@ def _words(held: Any, path: Path, findings: Findings) -> Any:
             findings.say(Outcome.LEFT_OUT, (*path, key), "it holds the TFJob")
         elif path[-1] == "labels" and str(key).startswith(_QUEUE):
             words = "it waits in this queue if the operator may read Kueue's objects: see docs/how-to/queues.md"
-            findings.move((*path, key), (*path, key), words, outcome=Outcome.LOSSY)
+            findings.move((*path, key), (*path, key), words, outcome=Outcome.NOTED)
         else:
             findings.move((*path, key), (*path, key))
     return kept

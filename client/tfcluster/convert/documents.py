@@ -18,7 +18,11 @@ from tfcluster.manifest_text import ProblemError, documents
 _SEPARATOR: Final = re.compile(r"^---(?=\s|$)", re.MULTILINE)
 _HEAD: Final = re.compile(r"---[^\n]*\n")
 _TABS: Final = "YAML takes no tabs for indentation: use spaces."
-_TEMPLATES: Final = "Correct it there. A template of Helm is to be rendered first, by `helm template`."
+_CORRECT: Final = "Correct it there."
+_TEMPLATES: Final = (
+    "Run `helm template` first if this is a template of Helm. Elsewhere write a value in place of {{…}}, convert, and "
+    "put it back."
+)
 _LISTS: Final = ("List", "TFJobList")
 
 
@@ -62,14 +66,14 @@ def convert_text(text: str, name: str) -> Stream:
         found += conversions
         written.append(new)
     if not found:
-        hidden = [words for other in others for words in beside.remarks(other, [])]
+        hidden = list(dict.fromkeys(words for other in others for words in beside.remarks(other, [])))
         raise ManifestError(
             f"there is no TFJob in {name}" + (", but:" if hidden else ""),
             hidden,
             hint=f"Name a file with an object of kind {tfjob.KIND}, or - for standard input, or --from-cluster NAME.",
         )
     said = [words for other in others for words in beside.remarks(other, [one.job for one in found])]
-    return Stream("".join(written), tuple(found), tuple(said))
+    return Stream("".join(written), tuple(found), tuple(dict.fromkeys(said)))
 
 
 def convert_object(manifest: Mapping[str, Any]) -> Stream:
@@ -99,7 +103,7 @@ def _parts(text: str, name: str) -> Iterator[_Part]:
         except ProblemError as error:
             line = text.count("\n", 0, first) + error.line
             wrong = part.splitlines()[error.line - 1 : error.line]
-            hint = _TABS if any("\t" in one for one in wrong) else _TEMPLATES
+            hint = _TABS if any("\t" in one for one in wrong) else _TEMPLATES if "{{" in part else _CORRECT
             raise ManifestError(f"{name}:{line}: {error.words}", hint=hint) from error
         if len(found) == 1:
             yield _Part(part, found[0].value, found[0].node is not None)

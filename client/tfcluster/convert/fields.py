@@ -72,7 +72,7 @@ def _fields() -> Iterator[Field]:
     yield Field("metadata.generateName", "metadata.generateName", (_SAME, _REFUSED), "As the name.")
     yield Field("metadata.namespace", "metadata.namespace", (_SAME,), "")
     words = "Those of Kueue (`kueue.x-k8s.io/…`) are kept: a TFCluster waits in a queue, too."
-    yield Field("metadata.labels", "metadata.labels", (_SAME, _LOSSY, _REFUSED), words)
+    yield Field("metadata.labels", "metadata.labels", (_SAME, _NOTED, _REFUSED), words)
     words = "All but what `kubectl apply` keeps there of the TFJob."
     yield Field("metadata.annotations", "metadata.annotations", (_SAME, _LEFT_OUT, _REFUSED), words)
     for name in ("finalizers", "ownerReferences"):
@@ -168,7 +168,10 @@ def _template() -> Iterator[Field]:
     yield Field(f"{spec}.schedulerName", f"{becomes}.spec.schedulerName", (_LOSSY,), words)
     yield Field(f"{spec}.ephemeralContainers", "", (_LOSSY,), "They are for running pods: use `kubectl debug`.")
     words = "Empty after a restart under OnFailure or Always: the task gets a new pod. Keep files on a volume claim."
-    yield Field(f"{spec}.volumes[].emptyDir", f"{becomes}.spec.volumes[].emptyDir", (_LOSSY,), words)
+    for name in ("emptyDir", "ephemeral"):
+        yield Field(f"{spec}.volumes[].{name}", f"{becomes}.spec.volumes[].{name}", (_LOSSY,), words)
+    words = "Under OnFailure or Always a restart can move the task to another node."
+    yield Field(f"{spec}.volumes[].hostPath", f"{becomes}.spec.volumes[].hostPath", (_NOTED,), words)
     words = "`tfcluster-view` and `tfcluster-resolver` are the operator's."
     yield Field(f"{spec}.volumes[].name", f"{becomes}.spec.volumes[].name", (_REFUSED,), words)
     words = "There must be one. Without one named tensorflow the first counts."
@@ -189,8 +192,8 @@ def _template() -> Iterator[Field]:
     )
     yield Field(f"{spec}.containers[].env[]", f"{becomes}.spec.containers[].env[]", (_LEFT_OUT, _LOSSY), words)
     words = (
-        "What selects pods by TFJob's labels, and texts with the name of a replica's Service, are kept and named: "
-        "they find nothing here."
+        "TFJob's labels in selectors and texts, and the names of replicas' Services, are kept and reported: a "
+        "TFCluster has neither."
     )
     yield Field(spec, f"{becomes}.spec", (_LOSSY,), words)
 

@@ -36,6 +36,15 @@ LABELS: Final = {
     "replica-index": naming.LABEL_TASK_INDEX,
     "job-role": "",
 }
+_LABEL_PREFIX: Final = "training.kubeflow.org/"
+#: Fields that hold a selector of pods. primaryPodLabels is Katib's.
+_SELECTORS: Final = ("matchLabels", "selector", "primaryPodLabels")
+#: How a text reads a label: by the downward API, by its name, by its name in Prometheus.
+_READS: Final = (
+    re.compile(r"metadata\.labels\['([^']+)'\]"),
+    re.compile(rf"({re.escape(_LABEL_PREFIX)}[-a-z]+)"),
+    re.compile(r"label_training_kubeflow_org_([_a-z]+)"),
+)
 #: Schedulers for which TFJob's operator creates a PodGroup, and what names that in a pod.
 _SCHEDULERS: Final = ("volcano", "kube-batch", "scheduler-plugins-scheduler")
 _POD_GROUPS: Final = (
@@ -72,8 +81,8 @@ def tidy(template: dict[str, Any], path: Path, job: TFJob, replicas: Replicas, f
         _tell_of_pod_groups(template, path, job, replicas, findings)
         _tidy_spec(spec, (*path, "spec"), replicas, findings)
         _tidy_variables(spec, (*path, "spec"), job, findings)
-        _tell_of_labels(spec, (*path, "spec"), findings)
-        _tell_of_addresses(spec, (*path, "spec"), job, findings)
+        for where, words in (*labels_in(spec, (*path, "spec")), *addresses_in(spec, (*path, "spec"), job)):
+            findings.say(Outcome.LOSSY, where, words)
         _tell_of_main_container(template, (*path, "spec", "containers"), findings)
     findings.say(Outcome.SAME, path, target=f"spec.jobs.{replicas.job}.template")
 
@@ -188,14 +197,16 @@ def _tell_of_pod_groups(
 
 def _tell_of_folders(spec: Mapping[str, Any], path: Path, findings: Findings) -> None:
     """Say what a restart loses: TFJob leaves it to the kubelet, which starts containers of the same pod again."""
+    keep = "keep what must survive on a PersistentVolumeClaim"
     for index, volume in _objects(spec, "volumes"):
         folder = volume.get("emptyDir", False)
-        if folder is None or (isinstance(folder, Mapping) and folder.get("medium") != "Memory"):
-            words = (
-                "it is empty after a restart, since the task gets a new pod and not only new containers: keep what "
-                "must survive on a PersistentVolumeClaim"
-            )
-            findings.say(Outcome.LOSSY, (*path, "volumes", index, "emptyDir"), words)
+        on_disk = folder is None or (isinstance(folder, Mapping) and folder.get("medium") != "Memory")
+        for kind in (["emptyDir"] if on_disk else []) + (["ephemeral"] if "ephemeral" in volume else []):
+            words = f"it is empty after a restart, since the task gets a new pod and not only new containers: {keep}"
+            findings.say(Outcome.LOSSY, (*path, "volumes", index, kind), words)
+        if "hostPath" in volume:
+            words = f"a restarted task gets a new pod, maybe on a node with another folder: {keep}"
+            findings.say(Outcome.NOTED, (*path, "volumes", index, "hostPath"), words)
 
 
 def _check_clashes(spec: Mapping[str, Any], path: Path, findings: Findings) -> None:
@@ -253,47 +264,41 @@ def _renamed(path: Path, job: TFJob) -> Path:
     return ("spec", "jobs", name, *path[3:])
 
 
-def _tell_of_labels(spec: Mapping[str, Any], path: Path, findings: Findings) -> None:
-    for where, key in selected_labels(spec, path):
-        findings.say(Outcome.LOSSY, where, label_words(key))
-
-
-def label_words(key: str) -> str:
-    """Say what to select by in place of a label of TFJob's."""
-    ours = LABELS[key]
-    words = f"a TFCluster's pods do not have the label {key}: "
-    return words + (f"select by {ours}, which has the same values" if ours else "no label here says who leads")
-
-
-def selected_labels(node: Any, path: Path) -> Iterator[tuple[Path, str]]:
-    """Find the labels of TFJob's that something selects pods by.
+def labels_in(node: Any, path: Path) -> Iterator[tuple[Path, str]]:
+    """Find the labels of TFJob's that something selects pods by, or reads.
 
     Args:
         node: any part of an object.
         path: where it stands.
 
     Yields:
-        Where the label is named, and the label.
+        Where the label is named, and what to write instead.
     """
     if isinstance(node, Mapping):
         for key, value in node.items():
             where = (*path, key)
-            if key in ("matchLabels", "selector") and isinstance(value, Mapping):
-                yield from (((*where, label), label) for label in value if label in LABELS)
+            if key in _SELECTORS and isinstance(value, Mapping):
+                yield from (((*where, label), _label_words(label)) for label in value if label in LABELS)
             if key == "matchLabelKeys" and isinstance(value, list):
-                yield from (((*where, i), label) for i, label in enumerate(value) if label in LABELS)
-            if key == "matchExpressions" and isinstance(value, list):
+                yield from (((*where, i), _label_words(label)) for i, label in enumerate(value) if label in LABELS)
+            elif key == "matchExpressions" and isinstance(value, list):
                 named = ((i, one.get("key")) for i, one in enumerate(value) if isinstance(one, Mapping))
-                yield from (((*where, i, "key"), str(label)) for i, label in named if label in LABELS)
-            yield from selected_labels(value, where)
+                yield from (((*where, i, "key"), _label_words(str(label))) for i, label in named if label in LABELS)
+            else:
+                yield from labels_in(value, where)
     elif isinstance(node, list):
         for index, value in enumerate(node):
-            yield from selected_labels(value, (*path, index))
+            yield from labels_in(value, (*path, index))
+    elif isinstance(node, str):
+        read = {one for pattern in _READS for one in pattern.findall(node)}
+        known = {_LABEL_PREFIX + one.replace("_", "-") if one not in LABELS else one for one in read}
+        yield from ((path, _label_words(label)) for label in sorted(known & LABELS.keys()))
 
 
-def _tell_of_addresses(spec: Mapping[str, Any], path: Path, job: TFJob, findings: Findings) -> None:
-    for where, words in addresses_in(spec, path, job):
-        findings.say(Outcome.LOSSY, where, words)
+def _label_words(key: str) -> str:
+    ours = LABELS[key]
+    words = f"a TFCluster's pods do not have the label {key}: "
+    return words + (f"use {ours}, which has the same values" if ours else "no label here says who leads")
 
 
 def addresses_in(node: Any, path: Path, job: TFJob) -> Iterator[tuple[Path, str]]:
@@ -311,7 +316,7 @@ def addresses_in(node: Any, path: Path, job: TFJob) -> Iterator[tuple[Path, str]
     service = re.compile(rf"(?<![-.\w])({re.escape(job.name)}-(?:{types})-\d+)((?:[.][-\w]+)*)(?=:\d|/|[.\s,\"']|$)")
     if not types:
         return
-    for where, value in _texts(node, path):
+    for where, value in texts(node, path):
         found = service.search(value)
         if found is None:
             continue
@@ -323,13 +328,14 @@ def addresses_in(node: Any, path: Path, job: TFJob) -> Iterator[tuple[Path, str]
         yield where, words
 
 
-def _texts(node: Any, path: Path) -> Iterator[tuple[Path, str]]:
+def texts(node: Any, path: Path) -> Iterator[tuple[Path, str]]:
+    """Give every text in a part of an object, and where it stands."""
     if isinstance(node, Mapping):
         for key, value in node.items():
-            yield from _texts(value, (*path, key))
+            yield from texts(value, (*path, key))
     elif isinstance(node, list):
         for index, value in enumerate(node):
-            yield from _texts(value, (*path, index))
+            yield from texts(value, (*path, index))
     elif isinstance(node, str):
         yield path, node
 

@@ -165,7 +165,20 @@ def grant(pods: int) -> Callable[[World], None]:
 def preempt(world: World) -> None:
     """Let the queue take back all that it granted, and have nothing more."""
     world.queue.quota = 0
-    world.queue.take_back()
+    world.queue.take_back(growth_only=False)
+
+
+def preempt_growth(world: World) -> None:
+    """Let the queue take back what it granted to tasks that were added, and have nothing more."""
+    world.queue.quota = 0
+    world.queue.take_back(growth_only=True)
+
+
+def strip_notes(world: World) -> None:
+    """Take the annotations off all Workloads."""
+    for found in world.kube.list("workloads", NAMESPACE):
+        change = {"metadata": {"annotations": dict.fromkeys(found["metadata"]["annotations"])}}
+        world.kube.patch("workloads", NAMESPACE, found["metadata"]["name"], change, user="somebody")
 
 
 def strip_labels(world: World) -> None:
@@ -234,6 +247,14 @@ def swap_pod(world: World) -> None:
     world.edit(
         {"jobs": {"worker": {"template": {"spec": {"containers": [{"name": "tensorflow", "image": "image:2"}]}}}}}
     )
+
+
+def swap_budget(world: World) -> None:
+    """Put a stranger's budget in the place of the workers'."""
+    world.faults.see_late("poddisruptionbudgets", 3.0)
+    world.kube.delete("poddisruptionbudgets", NAMESPACE, f"{CLUSTER}-worker", user="somebody")
+    stranger = {"metadata": {"name": f"{CLUSTER}-worker", **_FOREIGN}, "spec": {"maxUnavailable": 0}}
+    world.kube.create("poddisruptionbudgets", NAMESPACE, stranger, user="somebody")
 
 
 # --- what strikes at a step

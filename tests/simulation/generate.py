@@ -40,7 +40,7 @@ def plans_of(clean: Outcome) -> Iterator[Plan]:
     """
     workload = WORKLOADS[clean.plan.workload]
     yield Plan(workload.name)
-    if workload.heavy or clean.unfinished or clean.error:
+    if workload.undisturbed or clean.unfinished or clean.error:
         return  # what does not come to its end undisturbed is complained of once
     for plan in (*_at_writes(clean), *_at_lines(clean), *_at_steps(clean, len(workload.steps))):
         if not (workload.crashes and plan.action in dialect.ELECTED):

@@ -40,10 +40,10 @@ class Queue:
         self.quota = pods
         self.look()
 
-    def take_back(self) -> None:
-        """Evict every Workload that has quota."""
+    def take_back(self, *, growth_only: bool) -> None:
+        """Evict every Workload that has quota, or those of tasks that were added."""
         for one in self._kube.list("workloads", NAMESPACE):
-            if has_quota(one):
+            if has_quota(one) and not (growth_only and one["metadata"]["name"].endswith(".0")):
                 said = {"Evicted": ("True", "Preempted", "for another")}
                 self._tell(one, said, {})
 

@@ -42,7 +42,7 @@ class Workload:
         steps: what happens.
         setup: what there is before the operator starts.
         namespaces: what the operator is told to watch; none means all.
-        heavy: it costs seconds: it is run undisturbed only.
+        undisturbed: no fault strikes in it: it costs seconds, or a fault may change its end.
         crashes: the operator crashes in it anyway: no plan has a leader die besides.
     """
 
@@ -50,7 +50,7 @@ class Workload:
     steps: tuple[Step, ...]
     setup: Act = lambda _: None
     namespaces: tuple[str, ...] = ()
-    heavy: bool = False
+    undisturbed: bool = False
     crashes: bool = False
 
 
@@ -588,6 +588,8 @@ def _workloads() -> tuple[Workload, ...]:
                 ),
                 Step("edited", actors.protect_everybody, both(ready, budgets_are(ps=2, worker=1))),
                 Step("deleted", _delete("poddisruptionbudgets", "c-ps"), budgets_are(ps=2, worker=1)),
+                Step("taken", actors.swap_budget, both(ready, says("UpToDate", "False"))),
+                Step("freed", _delete("poddisruptionbudgets", "c-worker"), both(ready, budgets_are(ps=2, worker=1))),
                 Step("scale", _edit({"ps": {"replicas": 3}}), both(ready, budgets_are(ps=3, worker=1))),
                 Step("one ends", _exit(0, "ps-0"), budgets_are(ps=2, worker=1)),
                 Step("no more", _edit({"worker": {"disruptionBudget": None}}), budgets_are(ps=2)),
@@ -662,6 +664,21 @@ def _workloads() -> tuple[Workload, ...]:
             setup=actors.leave_no_quota,
         ),
         Workload(
+            "queue in part",
+            (
+                Step("create", _declare_queued({"worker": job(2, drainSeconds=3600)}), ready),
+                Step("stripped", actors.strip_notes, both(ready, _has_notes)),
+                Step("grows", _edit({"worker": {"replicas": 4}}), both(_waits_for_quota, has_claims(2))),
+                Step("one ends", _exit(0, "worker-0"), _has_succeeded(1)),
+                Step("granted", actors.grant(4), both(ready, _is_running("worker-1", "worker-2", "worker-3"))),
+                Step("some end", _exit(0, "worker-1", "worker-2"), both(ready, _has_succeeded(3))),
+                Step("preempted", actors.preempt_growth, both(_waits_for_quota, _is_running())),
+                Step("again", actors.grant(4), both(ready, _is_running("worker-3"), _has_succeeded(3))),
+                Step("the last ends", _exit(0, "worker-3"), over("Succeeded", "TasksSucceeded")),
+            ),
+            setup=actors.grant(2),
+        ),
+        Workload(
             "swapped pod",
             (
                 Step("create", _declare({"worker": job(2)}), ready),
@@ -696,6 +713,21 @@ def _workloads() -> tuple[Workload, ...]:
                 ),
             ),
             setup=actors.set_quota(4),
+        ),
+        Workload(
+            "lost under quota",
+            (
+                Step("create", _declare({"ps": job(1), "worker": job(1)}), ready),
+                Step("grows", _edit({"ps": {"replicas": 2}}), says("Ready", "False", "Refused")),
+                Step(
+                    "lost",
+                    _delete("pods", "c-worker-0"),
+                    both(_counts_as_lost("worker", 1), pods_are("ps-0", "worker-0")),
+                ),
+                Step("shrinks", _edit({"ps": {"replicas": 1}}), ready),
+            ),
+            setup=actors.set_quota(2),
+            undisturbed=True,
         ),
         Workload(
             "lost namespace",
@@ -735,7 +767,7 @@ def _workloads() -> tuple[Workload, ...]:
                 Step("huge one", actors.declare_huge, actors.huge_is_made, within=600.0),
                 Step("create", _declare({"worker": job(2)}), ready),
             ),
-            heavy=True,
+            undisturbed=True,
         ),
     )
 
@@ -767,6 +799,22 @@ def _is_replaced(pod: str, *, counted: int) -> Until:
     return until
 
 
+def _counts_as_lost(job: str, count: int) -> Until:
+    return lambda world: (current(world) or {}).get("jobs", {}).get(job, {}).get("replaced") == count
+
+
+def _has_succeeded(workers: int) -> Until:
+    return lambda world: (current(world) or {}).get("jobs", {}).get("worker", {}).get("succeeded") == workers
+
+
+def _is_running(*names: str) -> Until:
+    """Make a test of which pods of the first cluster run."""
+    wanted = {f"{CLUSTER}-{name}" for name in names}
+    return lambda world: (
+        wanted == {one["metadata"]["name"] for one in world.pods() if one["status"].get("phase") == "Running"}
+    )
+
+
 def _waits_for_quota(world: World) -> bool:
     return says("Ready", "False", "WaitingForQuota")(world)
 
@@ -784,6 +832,10 @@ def _quota_used(pods: int) -> Until:
 def has_claims(count: int) -> Until:
     """Make a test of how many Workloads there are."""
     return lambda world: len(world.kube.list("workloads", NAMESPACE)) == count
+
+
+def _has_notes(world: World) -> bool:
+    return all(one["metadata"].get("annotations") for one in world.kube.list("workloads", NAMESPACE))
 
 
 def claims_are(**wanted: Mapping[str, int]) -> Until:

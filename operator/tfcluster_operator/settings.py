@@ -1,4 +1,4 @@
-"""What the operator is started with: the command line and, for each option, an environment variable."""
+"""What the operator is started with: its command line."""
 
 from __future__ import annotations
 
@@ -108,6 +108,9 @@ def parse_arguments(arguments: Sequence[str]) -> Settings:
     options = parser.parse_args(arguments)
     if options.metrics_port == options.health_port != 0:
         parser.error("--metrics-port and --health-port must differ")
+    if not all(options.namespace):
+        # NB: to the API server the empty name means all namespaces.
+        parser.error("--namespace needs a name: use --all-namespaces for all of them")
     lease_namespace = options.lease_namespace or _own_namespace()
     if options.leader_election and not lease_namespace:
         parser.error("--leader-election needs --lease-namespace outside of a pod")

@@ -33,6 +33,13 @@ def test_a_pod_elects_in_its_own_namespace(monkeypatch, tmp_path):
     assert parse_arguments(["--all-namespaces", "--no-leader-election"]).leader_election is False
 
 
+def test_a_namespace_without_a_name_is_refused(capsys):
+    """To the API server it would mean all namespaces."""
+    with pytest.raises(SystemExit):
+        parse_arguments(["--namespace", "team", "--namespace", ""])
+    assert "--all-namespaces" in capsys.readouterr().err
+
+
 def test_new_clusters_are_closed_unless_the_operator_is_told_otherwise():
     """Who says nothing of isolation gets the default of the operator."""
     assert parse_arguments(["--all-namespaces"]).default_isolation == "Cluster"

@@ -74,7 +74,7 @@ layers: .venv
 CLIENT := $(shell grep -lE 'client_world|local_world' tests/unit/test_*.py)
 
 unit: .venv
-	PYTHONHASHSEED=0 $(PYTEST) $(PARALLEL) tests/unit tests/properties tests/simulation $(CLIENT:%=--ignore %)
+	PYTHONHASHSEED=0 $(PYTEST) $(PARALLEL) tests/unit tests/properties tests/life tests/simulation $(CLIENT:%=--ignore %)
 
 fuzz: .venv ## a hundred thousand odd inputs for the resolver: half a minute
 	TFCLUSTER_FUZZ=100000 $(BIN)/python -m pytest --numprocesses 2 tests/unit/test_resolver_fuzz.py
@@ -112,19 +112,20 @@ local-tests: .venv $(TENSORFLOW)/.complete ## training by tfcluster local run, w
 	TFCLUSTER_TENSORFLOW_PYTHON=$(TENSORFLOW)/bin/python $(PYTEST) tests/local
 
 # They wait more than they work: four control planes keep two cores busy.
-integration: .venv $(OPERATOR)/.complete ## tests on real API servers, without nodes
-	TFCLUSTER_OPERATOR_PYTHON=$(OPERATOR)/bin/python $(PYTEST) $(PARALLEL) --numprocesses 4 tests/integration
+integration: .venv $(OPERATOR)/.complete ## tests on real API servers, without nodes, the lives of tests/life among them
+	$(ON_A_SERVER) $(PYTEST) $(PARALLEL) --numprocesses 4 tests/integration tests/life
+ON_A_SERVER := TFCLUSTER_WORLD=server TFCLUSTER_OPERATOR_PYTHON=$(OPERATOR)/bin/python
 
 # What differs between minors of Kubernetes: admission, defaults, what pods and their status hold, garbage collection.
-CORE := $(wildcard $(patsubst %,tests/integration/test_%.py,admission_accepted admission_life admission_refused backup creation \
+CORE := $(wildcard $(foreach folder,integration life,$(patsubst %,tests/$(folder)/test_%.py,admission_accepted admission_life admission_refused backup creation \
   isolation* kubernetes_version kstatus lifecycle other_actors published_views replacing reported_status restarting \
-  rollouts scaling success_and_failure suspending tampering terminating upgrade upgrade_by_helm watch_of_clusters)) \
+  rollouts scaling success_and_failure suspending tampering terminating upgrade upgrade_by_helm watch_of_clusters))) \
   tests/chart/test_chart_definition.py tests/chart/test_chart_policy.py
 MINORS := $(patsubst local_kubernetes/older/%.mod,%,$(wildcard local_kubernetes/older/1.*.mod))
 
 test-versions: .venv $(OPERATOR)/.complete ## the core of the integration tests on older Kubernetes; MINORS=1.36 chooses
 	for minor in $(MINORS); do echo "== Kubernetes $$minor" && TFCLUSTER_KUBERNETES_MINOR=$$minor \
-	  TFCLUSTER_OPERATOR_PYTHON=$(OPERATOR)/bin/python $(PYTEST) $(PARALLEL) $(CORE) || exit 1; done
+	  $(ON_A_SERVER) $(PYTEST) $(PARALLEL) $(CORE) || exit 1; done
 
 test-sharing: .venv $(OPERATOR)/.complete ## TFClusters in the queues of the real Kueue, and gangs on the real scheduler-plugins, on simulated nodes
 	$(BIN)/python -m local_kubernetes build hyperkube kwok kueue scheduler-plugins

@@ -173,6 +173,10 @@ def _fill_in_again(resource: Resource, old: Object, new: Object) -> None:
                 spec[kind] = [dict(container) for container in spec[kind]]
         _fill_in_pod_spec(spec)
         new["spec"] = spec
+    elif resource.plural == "configmaps" and not resource.group:
+        for key in ("data", "binaryData"):
+            if not new.get(key):
+                new.pop(key, None)
 
 
 def errors_in_update(resource: Resource, old: Object, new: Object) -> Errors:

@@ -12,15 +12,11 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import pytest
-import yaml
 from hypothesis import HealthCheck, settings
-from kubernetes import client, config
-from kubernetes.client.exceptions import ApiException
+from kubernetes import client
 
 ROOT = Path(__file__).resolve().parent.parent
 # The test cluster tool is a folder of the repository, not an installed package.
@@ -28,27 +24,21 @@ sys.path.insert(0, str(ROOT))
 
 from support import prometheus  # noqa: E402 - after the path
 from support.audit import AuditLog  # noqa: E402 - after the path
+from support.control_planes import (  # noqa: E402 - after the path
+    client_of,
+    create_namespace,
+    delete_namespace,
+    install_crd,
+    no_traceback,
+)
 from support.fault_proxy import FaultProxy  # noqa: E402 - after the path
 from support.manifests import tfcluster  # noqa: E402 - after the path
-from support.objects import (  # noqa: E402 - after the path
-    CONFIG_MAPS,
-    CRDS,
-    NAMESPACES,
-    PODS,
-    SERVICE_ACCOUNTS,
-    TFCLUSTERS,
-    Kind,
-    Object,
-    Objects,
-)
+from support.objects import CONFIG_MAPS, TFCLUSTERS, Objects  # noqa: E402 - after the path
 from support.operator_process import OperatorProcess  # noqa: E402 - after the path
 from support.pods import StandInKubelet  # noqa: E402 - after the path
 from support.rbac import OPERATOR_USER, grant_operator_rights  # noqa: E402 - after the path
 from support.waiting import eventually  # noqa: E402 - after the path
 from support.world import World  # noqa: E402 - after the path
-
-if TYPE_CHECKING:
-    from local_kubernetes.control_plane import ControlPlane
 
 pytest_plugins = ["support.skips"]
 
@@ -62,8 +52,6 @@ settings.load_profile(os.environ.get("HYPOTHESIS", "same"))
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # NB: whoever runs the tests in the background of a script has Ctrl-C ignored, and so has every program they start.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-
-TRACEBACK = "Traceback (most recent call last)"
 
 
 def has_tensorflow() -> bool:
@@ -116,55 +104,6 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory):
 def admin(control_plane) -> client.ApiClient:
     """The official client as an administrator, on a server that knows the TFCluster kind."""
     return client_of(control_plane)
-
-
-def client_of(plane: ControlPlane) -> client.ApiClient:
-    """Return the official client as an administrator of a server."""
-    configuration = client.Configuration()
-    config.load_kube_config(str(plane.kubeconfig), client_configuration=configuration)
-    return client.ApiClient(configuration)
-
-
-def install_crd(objects: Objects) -> None:
-    """Create the CRD and return when the server serves it."""
-    definition = yaml.safe_load((ROOT / "crds" / "tfcluster.yaml").read_text(encoding="utf-8"))
-    name = definition["metadata"]["name"]
-    if objects.get(CRDS, "", name) is None:
-        objects.create(CRDS, "", definition)
-
-    def conditions() -> dict[str, str]:
-        found: Object = objects.get(CRDS, "", name) or {}
-        return {c["type"]: c["status"] for c in found.get("status", {}).get("conditions") or []}
-
-    eventually(conditions, lambda c: c.get("Established") == "True", what="the CRD is established")
-    await_served(objects, TFCLUSTERS)
-
-
-def await_served(objects: Objects, kind: Kind) -> None:
-    """Return when the server serves a kind whose definition it has."""
-    eventually(lambda: _is_served(objects, kind), what=f"{kind} is served")
-
-
-def _is_served(objects: Objects, kind: Kind) -> bool:
-    try:
-        objects.list(kind)
-    except ApiException as error:
-        if error.status not in {404, 429}:  # not known yet, or its storage is being set up
-            raise
-        return False
-    return True
-
-
-def create_namespace(objects: Objects, name: str) -> None:
-    """Create a namespace and return when pods can be made in it: before its service account exists they are refused."""
-    objects.create(NAMESPACES, "", {"metadata": {"name": name}})
-    eventually(lambda: objects.get(SERVICE_ACCOUNTS, name, "default"), what=f"namespace {name} can hold pods")
-
-
-def delete_namespace(objects: Objects, name: str) -> None:
-    """Delete a namespace, its TFClusters first: else an operator mends what the namespace controller takes apart."""
-    objects.request("DELETE", TFCLUSTERS.path(name))
-    objects.delete(NAMESPACES, "", name)
 
 
 @pytest.fixture(scope="session")
@@ -286,15 +225,6 @@ def lied_to(operator_process: OperatorProcess, fault_proxy: FaultProxy) -> Itera
         yield operator_process
 
 
-@contextmanager
-def no_traceback(process: OperatorProcess) -> Iterator[None]:
-    """Fail if the operator logs a traceback in the ``with`` block."""
-    position = process.log.stat().st_size
-    yield
-    said = process.log.read_bytes()[position:].decode(errors="replace")
-    assert TRACEBACK not in said, said[max(0, said.index(TRACEBACK) - 500) :][:5000]
-
-
 @pytest.fixture(scope="module")
 def shared_world(
     operator_process: OperatorProcess, objects: Objects, new_namespace: Callable[[], str]
@@ -312,43 +242,3 @@ def fault_proxy(operator_kubeconfig: Path, tmp_path_factory: pytest.TempPathFact
     proxy = FaultProxy(operator_kubeconfig, tmp_path_factory.mktemp("fault-proxy"))
     yield proxy
     proxy.close()
-
-
-def administrator_of(plane: ControlPlane, **rights: Any) -> Objects:
-    """Give an administrator's access to a server of a test's own, which knows the TFCluster kind from here on.
-
-    Args:
-        plane: the server.
-        rights: of the operator: see ``grant_operator_rights``.
-    """
-    objects = Objects(client_of(plane))
-    install_crd(objects)
-    grant_operator_rights(objects, **rights)
-    return objects
-
-
-@contextmanager
-def operator_on(plane: ControlPlane, folder: Path, **options: Any) -> Iterator[OperatorProcess]:
-    """Run the operator on a server of a test's own for the length of a ``with`` block; a traceback in its log fails it.
-
-    Args:
-        plane: the server.
-        folder: where its log is kept.
-        options: of ``OperatorProcess.start``.
-    """
-    process = OperatorProcess(kubeconfig=Path(plane.kubeconfig_for(OPERATOR_USER)), log=folder / "operator.log")
-    process.start(**options)
-    with no_traceback(process):
-        yield process
-    process.stop()
-
-
-@contextmanager
-def namespace_on(objects: Objects) -> Iterator[World]:
-    """Make a namespace for the length of a ``with`` block, and await that the nodes are free of its pods afterwards."""
-    name = f"test-{uuid.uuid4().hex[:8]}"
-    create_namespace(objects, name)
-    yield World(objects, name)
-    delete_namespace(objects, name)
-    # NB: the nodes are everybody's, and what is left there would take the next one's room.
-    eventually(lambda: objects.list(PODS, name), lambda left: not left, what="the nodes are free again", within=60)

@@ -8,7 +8,7 @@ import traceback
 
 from gates.workloads import play
 from gates.world import Counts, World, calibrate
-from unit.virtual_time import run_in_virtual_time
+from support.virtual_time import run_in_virtual_time
 
 #: What each phase of a workload costs, by its name.
 Phases = dict[str, Counts]

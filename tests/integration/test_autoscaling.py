@@ -14,7 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from conftest import await_served, client_of, create_namespace, delete_namespace, install_crd, no_traceback
+from support.control_planes import (
+    await_served,
+    client_of,
+    create_namespace,
+    delete_namespace,
+    install_crd,
+    no_traceback,
+)
 from support.guide import snippets
 from support.objects import CRDS, PODS, Kind, Object, Objects
 from support.operator_process import OperatorProcess

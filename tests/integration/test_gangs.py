@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from conftest import administrator_of, namespace_on, operator_on
 from kubernetes import client
 from support.audit import AuditLog, Request
+from support.control_planes import administrator_of, namespace_on, operator_on
 from support.metrics import Scrape
 from support.objects import POD_GROUPS, PODS, PRIORITY_CLASSES, Object, Objects
 from support.operator_process import OperatorProcess

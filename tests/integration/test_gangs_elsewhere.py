@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from conftest import client_of, create_namespace, install_crd, no_traceback
 from support.audit import AuditLog, Request
+from support.control_planes import client_of, create_namespace, install_crd, no_traceback
 from support.objects import (
     CRDS,
     POD_GROUPS_OF_PLUGINS,

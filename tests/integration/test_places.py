@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
-from conftest import administrator_of, namespace_on, operator_on
 from kubernetes import client
+from support.control_planes import administrator_of, namespace_on, operator_on
 from support.objects import NODES, PODS, Object, Objects
 from support.operator_process import OperatorProcess
 from support.waiting import eventually

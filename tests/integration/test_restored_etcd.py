@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import install_crd
 from kubernetes import client, config
+from support.control_planes import install_crd
 from support.manifests import tfcluster
 from support.objects import PODS, TFCLUSTERS, Objects
 from support.operator_process import OperatorProcess

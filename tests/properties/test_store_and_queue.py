@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from unit.virtual_time import run_in_virtual_time
+from support.virtual_time import run_in_virtual_time
 
 from tfcluster_operator.engine.work_queue import RetryLater, WorkQueue
 from tfcluster_operator.kube import wire

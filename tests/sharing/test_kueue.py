@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from conftest import administrator_of, namespace_on, operator_on
 from support.audit import AuditLog, Request
+from support.control_planes import administrator_of, namespace_on, operator_on
 from support.manifests import tfcluster
 from support.objects import (
     CLUSTER_QUEUES,

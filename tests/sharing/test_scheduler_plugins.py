@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
-from conftest import administrator_of, namespace_on, operator_on
+from support.control_planes import administrator_of, namespace_on, operator_on
 from support.objects import POD_GROUPS_OF_PLUGINS, PODS, Object, Objects
 from support.operator_process import ALL_NAMESPACES, OperatorProcess
 from support.waiting import eventually

@@ -135,8 +135,9 @@ class Operator:
         self._over = True
         self._end("stops")
 
-    async def restart(self) -> None:
-        """Obey SIGTERM as the process does, and start again."""
+    async def end(self) -> None:
+        """Obey SIGTERM as the process does."""
+        self._over = True
         self.tell("is asked to end")
         task, self._task = self._task, None
         if self.standing is not None:
@@ -146,6 +147,11 @@ class Operator:
             await asyncio.wait([task], timeout=3.0)
         if self.standing is not None:
             await self.standing.release()
+
+    async def restart(self) -> None:
+        """Obey SIGTERM as the process does, and start again."""
+        await self.end()
+        self._over = False
         self.start()
 
     def lose_connections(self) -> None:

@@ -18,7 +18,7 @@ from simulation.plans import Plan, Step
 from simulation.workloads import WORKLOADS, Workload
 from simulation.workloads import Step as Act
 from simulation.world import World
-from unit.virtual_time import run_in_virtual_time
+from support.virtual_time import run_in_virtual_time
 
 #: How long nothing may be written once all is done, and after a restart, in seconds.
 _SILENCE: Final = 60.0

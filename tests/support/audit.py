@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from . import clock
 from .objects import NAMESPACES, Objects
 from .waiting import GUARD, eventually
 
@@ -109,13 +109,13 @@ class AuditLog:
         Returns:
             The position of the end of the log.
         """
-        position, since = self.position(), time.monotonic()
+        position, since = self.position(), clock.monotonic()
 
         def quiet_for() -> float:
             nonlocal position, since
             if self.writes(position, user=user, namespace=namespace):
-                position, since = self.position(), time.monotonic()
-            return time.monotonic() - since
+                position, since = self.position(), clock.monotonic()
+            return clock.monotonic() - since
 
         what = f"{user} writes nothing for {seconds} s"
         eventually(quiet_for, lambda quiet: quiet >= seconds, what=what, within=within)

@@ -165,6 +165,8 @@ def steps(cluster: Object) -> Sequence[Step]:
         # Server-side apply: what a manager no longer applies goes, what another one set stays.
         _apply("applied to nothing", CONFIG_MAPS, "n", _config_map("n", data={"a": "1", "b": "1"})),
         merge("set by another one", CONFIG_MAPS, "n", {"data": {"c": "1"}}),
+        merge("a binary key", CONFIG_MAPS, "n", {"binaryData": {"d": "/w=="}}),
+        merge("no binary key is left", CONFIG_MAPS, "n", {"binaryData": {"d": None}}),
         _apply("applied without a key", CONFIG_MAPS, "n", _config_map("n", data={"a": "2"})),
         _apply("applied with the same", CONFIG_MAPS, "n", _config_map("n", data={"a": "2"})),
         _apply("a TFCluster is applied", TFCLUSTERS, "d", _with_jobs(cluster, "worker", "ps")),

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from simulation.operator_process import Operator
-from unit.virtual_time import run_in_virtual_time
+from support.virtual_time import run_in_virtual_time
 
 from memory_kubernetes import Interceptor, MemoryKubernetes, Refusal
 

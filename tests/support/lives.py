@@ -6,9 +6,9 @@ They drive the stand-in kubelet and wait for what the operator makes of it; what
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
 from typing import Any
 
+from . import clock
 from .objects import PODS, TFCLUSTERS, Object
 from .pods import StandInKubelet
 from .waiting import eventually
@@ -111,7 +111,7 @@ def note_failures_in_a_row(world: World, cluster: str, count: int, *, index: int
         count: how often.
         index: the worker that failed alone; None where all of them started again together.
     """
-    now = datetime.now(UTC).isoformat(timespec="milliseconds")
+    now = clock.now().isoformat(timespec="milliseconds")
     alone = {"failing": {str(index): {"inRow": count, "retryTime": now}}}
     job = {"restartsInRow": count, "restartTime": now} if index is None else alone
     body = {"status": {"internal": {"jobs": {"worker": job}}}}

@@ -7,9 +7,9 @@ first whatever shall terminate visibly.  It writes what a kubelet writes (bindin
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
+from . import clock
 from .objects import NAMESPACES, NODES, PODS, STRATEGIC, TFCLUSTERS, Object, Objects
 
 #: What the device plugin says of each device: its ID and "Healthy", "Unhealthy" or "Unknown".
@@ -160,4 +160,4 @@ def _ended(exit_code: int, reason: str = "Error", message: str = "") -> dict[str
 
 
 def _now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")

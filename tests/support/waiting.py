@@ -5,10 +5,11 @@ It decides how a test waits; a deadline here is only a guard against hanging, ne
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pprint import pformat
 from typing import TypeVar
+
+from . import clock
 
 State = TypeVar("State")
 
@@ -38,7 +39,7 @@ def eventually(
     Raises:
         AssertionError: the deadline passed; the message holds the last state.
     """
-    end = time.monotonic() + within
+    end = clock.monotonic() + within
     while True:
         state = probe()
         refusal = ""
@@ -47,12 +48,12 @@ def eventually(
                 return state
         except AssertionError as error:
             refusal = f"\nlast refusal: {error}"
-        if time.monotonic() >= end:
+        if clock.monotonic() >= end:
             raise AssertionError(
                 f"within {within:g} s it never came true that {what}; last state:\n"
                 f"{_shortened(pformat(_without_managers(state), width=140, compact=True))}{refusal}"
             )
-        time.sleep(_POLL_SECONDS)
+        clock.sleep(_POLL_SECONDS)
 
 
 def _shortened(text: str) -> str:

@@ -117,6 +117,6 @@ def test_parameter_servers_of_tensorflow_2(tfjob: Callable[..., Converted]) -> N
 
     said = running.said("chief")
     assert "chief of 1 workers and 2 ps, ['chief', 'ps', 'worker']\nweight 3.00, kept by ps 0 and 1\ndone\n" in said
-    assert "evaluator of ['chief', 'ps', 'worker']\ndone\n" in running.said("evaluator")
+    assert "evaluator of ['chief', 'evaluator', 'ps', 'worker']\ndone\n" in running.said("evaluator")
     seen = json.loads(running.texts["worker", 0] or "")["cluster"]
     assert {job: len(tasks) for job, tasks in seen.items()} == {"ps": 2, "worker": 1}

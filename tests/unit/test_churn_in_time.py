@@ -12,7 +12,7 @@ from simulation.dialect import CLUSTER, NAMESPACE
 from simulation.plans import Plan, Step
 from simulation.workloads import job, ready, says
 from simulation.world import World
-from unit.virtual_time import run_in_virtual_time
+from support.virtual_time import run_in_virtual_time
 
 from memory_kubernetes import Refusal
 

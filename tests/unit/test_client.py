@@ -8,8 +8,8 @@ from typing import Any, Self
 
 import aiohttp
 import pytest
+from support.virtual_time import run_in_virtual_time
 from unit.in_memory import NOW
-from unit.virtual_time import run_in_virtual_time
 
 from tfcluster_operator.kube import errors, wire
 from tfcluster_operator.kube.client import Client

@@ -8,9 +8,9 @@ from typing import Any
 
 import aiohttp
 import pytest
+from support.virtual_time import run_in_virtual_time
 from unit.http_world import HttpWorld, Refusal, Request
 from unit.in_memory import NOW, TEMPLATE, InMemoryWorld, make_body, make_cluster, merge_patch, settled
-from unit.virtual_time import run_in_virtual_time
 
 from tfcluster_operator.engine.reconcile import Reconciler
 from tfcluster_operator.engine.work_queue import NextPart, RetryLater

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from support.virtual_time import run_in_virtual_time
 from unit.http_world import HttpWorld
 from unit.test_execute import QUOTA, Operator, declared, ready, when
-from unit.virtual_time import run_in_virtual_time
 
 STATUS = "PATCH tfclusters demo status"
 

@@ -6,10 +6,10 @@ import asyncio
 from typing import Any
 
 import pytest
+from support.virtual_time import run_in_virtual_time
 from unit.http_world import HttpWorld, Request
 from unit.in_memory import make_cluster, settled
 from unit.test_execute import Operator, declared, ready
-from unit.virtual_time import run_in_virtual_time
 
 from tfcluster_operator.model import actions, story, tasks
 

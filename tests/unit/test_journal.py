@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 from support.metrics import Scrape
+from support.virtual_time import run_in_virtual_time
 from unit.http_world import HttpWorld, Refusal
 from unit.in_memory import make_body, timestamp
 from unit.test_execute import JOBS, KEY, QUOTA, Operator, declared, when
-from unit.virtual_time import run_in_virtual_time
 
 from tfcluster_operator.engine.figures import figures_of
 from tfcluster_operator.engine.journal import Journal

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 from support.small_server import SmallServer
+from support.virtual_time import run_in_virtual_time
 from support.waiting import GUARD
-from unit.virtual_time import run_in_virtual_time
 
 from tfcluster_operator import kopf_watch
 from tfcluster_operator.kopf_watch import KopfWatch

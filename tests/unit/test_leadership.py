@@ -12,7 +12,7 @@ from typing import Any, Self
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from unit.virtual_time import run_in_virtual_time
+from support.virtual_time import run_in_virtual_time
 
 from tfcluster_operator.kube import errors
 from tfcluster_operator.kube.clock import Clock

@@ -6,7 +6,7 @@ import asyncio
 from types import SimpleNamespace
 
 import pytest
-from unit.virtual_time import run_in_virtual_time
+from support.virtual_time import run_in_virtual_time
 
 from tfcluster_operator.kube.limiter import AdaptiveLimiter
 

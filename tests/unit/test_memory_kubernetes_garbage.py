@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+from support.virtual_time import run_in_virtual_time
 from unit.memory_world import make_kube, named, owned, pod, refusal_of
-from unit.virtual_time import run_in_virtual_time
 
 from memory_kubernetes import Refusal
 

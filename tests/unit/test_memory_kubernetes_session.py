@@ -10,8 +10,8 @@ from pathlib import Path
 import aiohttp
 import kopf
 import pytest
+from support.virtual_time import run_in_virtual_time
 from unit.memory_world import PODS, SERVER, Watcher, ask, make_kube, named, pod
-from unit.virtual_time import run_in_virtual_time
 
 import memory_kubernetes
 from memory_kubernetes import Answer, ConnectionLost, Interceptor, MemorySession, Record, Refusal

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from support.virtual_time import run_in_virtual_time
 from unit.memory_world import PODS, Watcher, ask, make_kube, named, pod, refusal_of
-from unit.virtual_time import run_in_virtual_time
 
 from memory_kubernetes import MemorySession
 from memory_kubernetes.resources import TFCLUSTERS

@@ -13,9 +13,9 @@ from simulation.dialect import CLUSTER, NAMESPACE, OPERATOR
 from simulation.plans import Plan
 from simulation.workloads import job, ready
 from simulation.world import World
+from support.virtual_time import run_in_virtual_time
 from unit.http_world import HttpWorld
 from unit.in_memory import NOW, InMemoryWorld, make_body, make_cluster
-from unit.virtual_time import run_in_virtual_time
 
 from memory_kubernetes import Admission, Answer
 from tfcluster_operator.engine.reconcile import Reconciler

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from unit.virtual_time import run_in_virtual_time
+from support.virtual_time import run_in_virtual_time
 
 from tfcluster_operator.engine import work_queue
 from tfcluster_operator.engine.work_queue import NextPart, RetryLater, WorkQueue

@@ -12,7 +12,7 @@ from support.pods import StandInKubelet
 from support.rbac import OPERATOR_USER
 from support.world import World, task_names
 
-pytestmark = [pytest.mark.usefixtures("operator"), pytest.mark.exhaustive]
+pytestmark = pytest.mark.usefixtures("operator")
 
 POLICIES = ("OnFailure", "Always", "ExitCode", "Never")
 GPU = pod_template(resources={"limits": {"nvidia.com/gpu": "2"}})
@@ -109,6 +109,7 @@ def test_defect_06_the_evaluator_is_in_nobodys_cluster(world, kubelet):
     assert world.status("d06")["ready"].endswith("/3")
 
 
+@pytest.mark.server
 def test_defect_07_a_request_a_replica(world, audit):
     """A hundred workers cost one request each to start and one each to suspend, many of them under way at once."""
     position = audit.position()
@@ -159,6 +160,7 @@ INVALID = {
 }
 
 
+@pytest.mark.server
 @pytest.mark.parametrize("fact", INVALID)
 def test_defect_09_what_cannot_be_is_refused(objects, fact):
     """A spec that cannot be carried out is refused when it is created, with the path of what is wrong."""

@@ -349,6 +349,7 @@ def test_suspend_while_pods_still_terminate_resumes_cleanly(world, kubelet):
     assert not set(uids(world).values()) & set(old.values())
 
 
+@pytest.mark.server
 def test_edit_while_a_scale_subresource_would_break_a_filter_is_refused(world):
     """/scale is validated by the same rules as an edit: it cannot exceed maxReplicas."""
     from kubernetes.client.exceptions import ApiException

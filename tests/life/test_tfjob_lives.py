@@ -16,7 +16,7 @@ from support.pods import StandInKubelet
 from support.rbac import OPERATOR_USER
 from support.world import World, task_names
 
-pytestmark = [pytest.mark.usefixtures("operator"), pytest.mark.exhaustive]
+pytestmark = pytest.mark.usefixtures("operator")
 
 
 @pytest.fixture
@@ -83,6 +83,7 @@ def test_behaviour_32_suspended_while_running(world, kubelet):
     assert world.status("b32")["startTime"] > before
 
 
+@pytest.mark.server
 def test_behaviour_33_managed_by_another(world, audit):
     """Managed by another it is neither made, reported on, nor cleaned up, and the field cannot be changed."""
     position = audit.position()
@@ -147,6 +148,7 @@ def test_behaviour_40_names_of_pods(world):
     world.await_pods_of("b40", ["b40-worker-0", "b40-worker-1", "b40-parameter-server-0"])
 
 
+@pytest.mark.server
 def test_behaviour_41_invalid_spec(world):
     """An invalid spec is refused when it is created, with the path and the remedy, and no object is left behind."""
     with pytest.raises(ApiException) as refusal:

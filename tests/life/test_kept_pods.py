@@ -164,6 +164,7 @@ def test_job_that_reads_its_pods_names_keeps_them(world, kubelet):
     fail(world, kubelet, "c-worker-0", ["c-worker-0", "c-worker-0-r1"])
 
 
+@pytest.mark.server
 @pytest.mark.usefixtures("operator")
 def test_kept_pods_give_way_to_a_quota_that_counts_them(world, kubelet):
     """A quota of pods does not count what has ended; one of count/pods does, and the task comes first."""

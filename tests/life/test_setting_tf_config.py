@@ -54,6 +54,7 @@ def test_tf_config_that_makes_sense_is_taken(objects: Objects, manifest: Object)
     taken(objects, manifest)
 
 
+@pytest.mark.server
 @pytest.mark.parametrize(
     ("manifest", "path", "remedy"),
     [

@@ -142,6 +142,7 @@ def quota(world: World, pods: int) -> None:
     )
 
 
+@pytest.mark.server
 def test_conflict_with_a_quota_is_a_reason_and_heals(world):
     """A quota that refuses pods shows as Ready=False/Refused with the server's words; raising it heals the cluster."""
     quota(world, 2)
@@ -156,6 +157,7 @@ def test_conflict_with_a_quota_is_a_reason_and_heals(world):
     world.await_condition("c", "Ready", status="False", reason="TasksNotReady")
 
 
+@pytest.mark.server
 def test_conflict_with_pod_security_is_a_reason(world, objects):
     """Pods that Pod Security refuses show as Ready=False/Refused."""
     objects.patch(
@@ -168,6 +170,7 @@ def test_conflict_with_pod_security_is_a_reason(world, objects):
     assert "PodSecurity" in condition["message"]
 
 
+@pytest.mark.server
 def test_conflict_with_the_api_server_over_a_template_is_a_reason(world):
     """A template that only the API server can judge (a volume that no container declares) shows as Refused."""
     broken = pod_template(volumeMounts=[{"name": "nowhere", "mountPath": "/data"}])

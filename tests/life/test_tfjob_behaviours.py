@@ -15,7 +15,7 @@ from support.pods import StandInKubelet
 from support.rbac import OPERATOR_USER
 from support.world import World, task_names
 
-pytestmark = [pytest.mark.usefixtures("operator"), pytest.mark.exhaustive]
+pytestmark = pytest.mark.usefixtures("operator")
 
 FOUR_AND_TWO = {"worker": {"replicas": 4}, "ps": {"replicas": 2}}
 NEVER = {"restartPolicy": "Never"}

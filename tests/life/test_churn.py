@@ -1,8 +1,6 @@
-"""Churn against a real API server: labels that go together, and a deleted pod that somebody edits."""
+"""Labels that go together, and a deleted pod that somebody edits."""
 
 from __future__ import annotations
-
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from support.lives import await_another_pass, launch_running
@@ -20,15 +18,15 @@ def test_suspended_cluster_whose_pods_lost_their_labels_has_no_pods(world):
     world.await_pods(names)
     world.await_settled("c")
 
-    with ThreadPoolExecutor(16) as pool:
-        list(pool.map(lambda n: world.patch(PODS, n, {"metadata": {"labels": {"tfcluster.dev/cluster": None}}}), names))
-        world.edit("c", {"suspend": True})
+    for name in names:
+        world.patch(PODS, name, {"metadata": {"labels": {"tfcluster.dev/cluster": None}}})
+    world.edit("c", {"suspend": True})
     world.await_condition("c", "Suspended", status="True")
 
     eventually(lambda: sorted(world.pods()), lambda found: found == [], what="no pod is left")
 
 
-@pytest.mark.parametrize("how", ["ephemeral container", "toleration"])
+@pytest.mark.parametrize("how", [pytest.param("ephemeral container", marks=pytest.mark.server), "toleration"])
 @pytest.mark.parametrize("exit_code", [143, 0])
 def test_pod_that_was_deleted_and_then_edited_has_neither_failed_nor_succeeded(world, kubelet, how, exit_code):
     """It ended by the SIGTERM of its deletion; the edit counts its generation up, and proves nothing."""

@@ -5,9 +5,10 @@ Times are read from the objects and from the API server's audit log, never from 
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import pytest
+from support import clock
 from support.lives import await_another_pass, await_pods_left, launch_running, uids_of
 from support.objects import TFCLUSTERS, Object
 from support.rbac import OPERATOR_USER
@@ -40,14 +41,14 @@ def set_deadline(world, *names: str, spare: int = 3) -> dict[str, int]:
     """Give running clusters a deadline that passes so many seconds from now, and return it by name."""
     limits = {}
     for name in names:
-        ran = datetime.now(UTC) - at(world.status(name)["startTime"])
+        ran = clock.now() - at(world.status(name)["startTime"])
         limits[name] = int(ran.total_seconds()) + spare
         world.edit(name, {"activeDeadlineSeconds": limits[name]})
     return limits
 
 
 def await_time(moment: datetime) -> None:
-    eventually(lambda: datetime.now(UTC), lambda now: now > moment, what=f"it is later than {moment}")
+    eventually(clock.now, lambda now: now > moment, what=f"it is later than {moment}")
 
 
 def test_deadline_fires_by_itself(world, kubelet):

@@ -222,6 +222,7 @@ def test_restart_catches_up_with_what_was_missed(world, operator):
     assert len(world.view("c", "ps")["jobs"]["worker"]) == 5
 
 
+@pytest.mark.server
 def test_stop_is_clean(operator):
     """SIGTERM ends the operator with status 0."""
     assert operator.stop() == 0
@@ -242,6 +243,7 @@ def test_health_answers(world, lied_to, fault_proxy, resource):
     world.await_pods(["c-worker-0"])
 
 
+@pytest.mark.server
 def test_scope_of_one_namespace(  # noqa: PLR0917 - fixtures, by name
     world, operator, new_namespace, objects, control_plane, audit
 ):
@@ -286,6 +288,7 @@ IMPLIED = {("tfclusters/finalizers", "update")}
 OF_SHARING = {"scheduling.k8s.io", "kueue.x-k8s.io"}
 
 
+@pytest.mark.server
 def test_rights_used_are_the_rights_granted(world, operator, audit, kubelet):
     """A life with every kind of event uses each right that the operator has, and asks for none that it lacks."""
     operator.kill()

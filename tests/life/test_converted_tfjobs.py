@@ -76,6 +76,7 @@ def within(written: object, stored: object) -> bool:
     return written == stored
 
 
+@pytest.mark.server
 def test_tfjob_of_the_server_becomes_a_tfcluster(control_plane, objects: Objects, new_namespace):
     """--from-cluster reads a TFJob with all that the server adds, and the result can be created beside it."""
     if objects.get(CRDS, "", "tfjobs.kubeflow.org") is None:

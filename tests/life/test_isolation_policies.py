@@ -91,6 +91,7 @@ def test_scaling_changes_no_policy(world):
     assert {name: one["metadata"]["resourceVersion"] for name, one in world.network_policies().items()} == before
 
 
+@pytest.mark.server
 def test_no_pod_runs_without_its_policy(world):
     """Where NetworkPolicies are refused, no pod is created, and the condition says why; then all comes by itself."""
     quota = {"metadata": {"name": "q"}, "spec": {"hard": {"count/networkpolicies.networking.k8s.io": "0"}}}

@@ -1,0 +1,71 @@
+"""The lives of clusters, told once: on an API server in memory, or with TFCLUSTER_WORLD=server on a real one.
+
+In memory they run in virtual time, without what only a real API server shows: tests that are marked ``server``, or ask
+for kubectl or the fault proxy.  On a real server those are the quick ones, and the others are exhaustive.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+from support import clock
+from support.memory_world import MemoryAudit, MemoryObjects, MemoryOperator, Plane
+
+_HERE: Final = Path(__file__).parent
+_IN_MEMORY: Final = os.environ.get("TFCLUSTER_WORLD", "memory") == "memory"
+_ON_A_SERVER: Final = frozenset({"fault_proxy", "kubectl"})
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Take out what this world cannot show, or mark what another one has shown."""
+    lives = [item for item in items if _HERE in item.path.parents]
+    others = [one for one in lives if not one.get_closest_marker("server") and _ON_A_SERVER.isdisjoint(_fixtures(one))]
+    if _IN_MEMORY:
+        left_out = {item for item in lives if item not in set(others)}
+        config.hook.pytest_deselected(items=list(left_out))
+        items[:] = [item for item in items if item not in left_out]
+        return
+    for item in others:
+        item.add_marker("exhaustive")
+
+
+def _fixtures(item: pytest.Item) -> list[str]:
+    return getattr(item, "fixturenames", [])
+
+
+if _IN_MEMORY:
+
+    @pytest.fixture(scope="session")
+    def plane() -> Iterator[Plane]:
+        found = Plane()
+        yield found
+        found.close()
+
+    @pytest.fixture(scope="package", autouse=True)
+    def virtual_time(plane: Plane) -> Iterator[None]:
+        """Have the tests of this folder live in the time of their API server."""
+        with clock.instead(plane):
+            yield
+
+    @pytest.fixture(scope="session")
+    def objects(plane: Plane) -> MemoryObjects:
+        return MemoryObjects(plane)
+
+    @pytest.fixture(scope="session")
+    def audit(plane: Plane) -> MemoryAudit:
+        return MemoryAudit(plane)
+
+    @pytest.fixture(scope="session")
+    def operator_process(plane: Plane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MemoryOperator]:
+        found = MemoryOperator(plane, tmp_path_factory.mktemp("operator") / "operator.log")
+        yield found
+        found.close()
+
+    @pytest.fixture(scope="session")
+    def garbage_collector() -> None:
+        """It is there from the beginning."""

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from support.fault_proxy import Fault
 from support.lives import await_another_pass, launch_running
 from support.manifests import pod_template, tfcluster
 from support.objects import PODS, RESOURCE_QUOTAS, Object
@@ -14,15 +13,6 @@ from support.waiting import eventually
 from support.world import World, task_names
 
 KEPT = "tfcluster.dev/kept"
-#: Where the operator dies on its way from a failure to the new pod.
-CRASH_POINTS = (
-    ("call-before", "PATCH", "tfclusters"),
-    ("call-after", "PATCH", "tfclusters"),
-    ("call-before", "PATCH", "pods"),
-    ("call-after", "PATCH", "pods"),
-    ("call-before", "POST", "pods"),
-    ("call-after", "POST", "pods"),
-)
 
 
 def kept(world: World) -> set[str]:
@@ -71,25 +61,6 @@ def test_failed_pod_is_kept_and_the_next_one_takes_its_place(world, kubelet):
     world.await_pods_of("c", ["c-worker-0", "c-worker-1-r1", "c-worker-1-r2"])
     assert kept(world) == {"c-worker-1-r1"}
     assert world.await_event("c", "FailedPodsHistoryLimit")
-
-
-def test_failure_is_counted_once_and_its_pod_kept_wherever_the_operator_dies(world, kubelet, lied_to, fault_proxy):
-    """Killed before and after each write that a failure leads to, it loses no count and no log."""
-    workers = task_names("c", worker=len(CRASH_POINTS))
-    launch_running(world, kubelet, "c", {"worker": {"replicas": len(workers)}}, failedPodsHistoryLimit=1)
-    world.await_condition("c", "Ready", status="True")
-
-    for number, (then, method, resource) in enumerate(CRASH_POINTS, start=1):
-        with fault_proxy.fault(Fault(then, method=method, resource=resource, times=1, action=lied_to.kill)):
-            kubelet.fail(workers[number - 1])
-            eventually(lambda: not lied_to.running, what=f"the operator dies at {then} {method} {resource}")
-        lied_to.start(kubeconfig=fault_proxy.kubeconfig, wait=False)
-        world.await_pods_of("c", [*workers, *(f"{name}-r1" for name in workers[:number])])
-        kubelet.run(f"{workers[number - 1]}-r1")
-        world.await_condition("c", "Ready", status="True")
-        assert kept(world) == set(workers[:number])
-        status = world.await_status("c", lambda s, n=number: s["restarts"] >= n, what=f"{number} are counted")
-        assert (status["restarts"], status["jobs"]["worker"]["replaced"]) == (number, 0), (then, method, resource)
 
 
 @pytest.mark.usefixtures("operator")

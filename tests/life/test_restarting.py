@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from support.fault_proxy import Fault
 from support.lives import (
     await_all_replaced,
     await_another_pass,
@@ -28,52 +27,6 @@ def restarts(world: World, cluster: str) -> int:
 
 def await_restarts(world: World, cluster: str, count: int) -> dict:
     return world.await_status(cluster, lambda s: s.get("restarts") == count, what=f"{count} restarts are counted")
-
-
-#: Where the operator dies on its way from a failure to the new pod.
-CRASH_POINTS: tuple[tuple[str, str, str], ...] = (
-    ("call-before", "PATCH", "tfclusters"),
-    ("call-after", "PATCH", "tfclusters"),
-    ("call-before", "DELETE", "pods"),
-    ("call-after", "DELETE", "pods"),
-    ("call-after", "POST", "pods"),
-)
-
-
-def test_restart_is_counted_once_wherever_the_operator_dies(world, kubelet, lied_to, fault_proxy):
-    """Killed before and after each write that a failure leads to, the operator has counted it once, and no pod more."""
-    names = task_names("c", worker=len(CRASH_POINTS))
-    uids = launch_running(world, kubelet, "c", {"worker": {"replicas": len(CRASH_POINTS)}}, backoffLimit=100)
-    world.await_condition("c", "Ready", status="True")
-
-    for number, (then, method, resource) in enumerate(CRASH_POINTS, start=1):
-        name = names[number - 1]
-        fault = Fault(then, method=method, resource=resource, times=1, action=lied_to.kill)
-        with fault_proxy.fault(fault):
-            kubelet.fail(name)
-            eventually(lambda: not lied_to.running, what=f"the operator dies at {then} {method} {resource}")
-        lied_to.start(kubeconfig=fault_proxy.kubeconfig, wait=False)
-        world.await_replaced(name, uids[name])
-        kubelet.run(name)
-        world.await_condition("c", "Ready", status="True")
-        status = world.status("c")
-        assert (status["restarts"], status["jobs"]["worker"]["restarts"]) == (number, number), (then, method, resource)
-
-
-def test_restart_of_a_scope_is_counted_once_wherever_the_operator_dies(world, kubelet, lied_to, fault_proxy):
-    """Killed in the middle of restarting all workers, the operator ends it as the one restart that it is."""
-    uids = launch_running(world, kubelet, "c", {"worker": {"replicas": 3, "restartScope": "Job"}})
-    for number, skip in enumerate((0, 1, 2), start=1):
-        with fault_proxy.fault(
-            Fault("call-after", method="DELETE", resource="pods", times=1, skip=skip, action=lied_to.kill)
-        ):
-            kubelet.fail("c-worker-1")
-            eventually(lambda: not lied_to.running, what="the operator dies while it deletes pods")
-        lied_to.start(kubeconfig=fault_proxy.kubeconfig, wait=False)
-        uids = await_all_replaced(world, kubelet, "c", uids)
-        kubelet.run(*uids)
-        world.await_condition("c", "Ready", status="True")
-        assert restarts(world, "c") == number
 
 
 @pytest.mark.usefixtures("operator")

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kubernetes.client.exceptions import ApiException
 from support.admission import accepted, message_of, refusal, refused, taken
+from support.examples import examples
 from support.manifests import TFClusterBuilder, pod_template, tfcluster
 from support.objects import TFCLUSTERS, Object, Objects
 
@@ -393,7 +394,7 @@ ORDERS = st.integers(min_value=2, max_value=16).flatmap(
 
 
 @given(order=ORDERS)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_orders_are_refused_exactly_where_no_start_is_possible(objects: Objects, order: dict[str, list[str]]) -> None:
     """Whatever the order, it is taken if the jobs can be sorted, and refused if they cannot."""
     declared = {job: [before for before in order.get(job, []) if before != job] for job in JOBS}

@@ -11,13 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from properties.strategies import clusters
 from properties.test_visibility import sees
+from support.examples import examples
 
 from tfcluster_operator.model import naming
 from tfcluster_operator.model.isolation import Policy, policies_of
 from tfcluster_operator.model.spec import Isolation, Task, TFCluster
 
-MANY = settings(max_examples=2_000, deadline=None)
-SOME = settings(max_examples=400, deadline=None)
+MANY = settings(max_examples=examples(2_000), deadline=None)
+SOME = settings(max_examples=examples(400), deadline=None)
 
 _LABELS_OF_ANOTHER = {naming.LABEL_CLUSTER: "demo2", naming.LABEL_JOB: "worker", naming.LABEL_TASK_INDEX: "0"}
 

@@ -165,7 +165,7 @@ def grant(pods: int) -> Callable[[World], None]:
 def preempt(world: World) -> None:
     """Let the queue take back all that it granted, and have nothing more."""
     world.queue.quota = 0
-    world.queue.take_back(growth_only=False)
+    world.queue.take_back()
 
 
 def preempt_growth(world: World) -> None:

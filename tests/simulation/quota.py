@@ -40,7 +40,7 @@ class Queue:
         self.quota = pods
         self.look()
 
-    def take_back(self, *, growth_only: bool) -> None:
+    def take_back(self, *, growth_only: bool = False) -> None:
         """Evict every Workload that has quota, or those of tasks that were added."""
         for one in self._kube.list("workloads", NAMESPACE):
             if has_quota(one) and not (growth_only and one["metadata"]["name"].endswith(".0")):

@@ -53,11 +53,6 @@ threading.Thread(target=end, daemon=True).start()
 {LISTEN}
 """
 
-#: Fails at once.
-FAIL: Final = """
-import sys
-sys.exit("this program fails")
-"""
 
 #: Listens, and ends with the exit code that appears in /tmp/end, or takes more and more memory where that says "eat".
 END_ON_DEMAND: Final = f"""

@@ -43,41 +43,6 @@ def test_task_that_uses_too_much_memory_is_named_and_restarted(world):
     assert status["jobs"]["worker"]["replaced"] == 0
 
 
-def test_exit_codes_decide_under_exit_code(world, kubectl):
-    """Exit code 143 is tried again, exit code 3 fails the cluster; the failed pod's log stays, the ps goes."""
-    worker = {"template": pod_template(world.image, END_ON_DEMAND), "restartPolicy": "ExitCode"}
-    world.launch("c", {"worker": worker, "ps": {"template": pod_template(world.image, LISTEN)}})
-    world.await_ready("c")
-    uid = world.uids()["c-worker-0"]
-
-    world.end("c-worker-0", 143)
-    world.await_replaced("c-worker-0", uid)
-    world.end("c-worker-0", 3)
-    failed = await_end(world, "Failed", kubectl)
-
-    status = world.status("c")
-    assert failed["reason"] == "PermanentExitCode"
-    assert "worker-0" in failed["message"]
-    assert (status["restarts"], status["lastRestart"]["exitCode"]) == (1, 143)
-    assert status["lastRestart"]["reason"] == "KilledBySignal"
-    assert world.condition("c", "Succeeded")["status"] == "False"
-    await_pods_left(world, "c-worker-0")
-    assert world.logs("c-worker-0") == "ends with 3\n"
-
-
-def test_deadline_ends_running_pods(world, kubectl):
-    """A cluster that runs past its deadline is Failed, and its running pods are deleted."""
-    world.launch_listeners("c", {"worker": {"replicas": 2}}, activeDeadlineSeconds=6)
-    world.await_ready("c")
-
-    failed = await_end(world, "Failed", kubectl)
-
-    assert failed["reason"] == "DeadlineExceeded"
-    await_pods_left(world)
-    assert world.condition("c", "Ready")["reason"] == "DeadlineExceeded"
-    assert world.status("c")["restarts"] == 0
-
-
 def test_chief_that_ends_well_ends_the_cluster(world, kubectl):
     """The chief's end is the cluster's: its log stays readable, the ps goes, and the TTL takes the rest."""
     chief = {"template": pod_template(world.image, FINISH), "startAfter": ["ps"]}

@@ -9,8 +9,7 @@ import pytest
 from live_world import LiveWorld, restarts
 from support.objects import EVENTS, NODES, PODS, Object
 from support.waiting import eventually
-from support.world import task_names
-from task_programs import CRASH_ONCE, FAIL, OVERFILL_ON_DEMAND, pod_template, with_scratch
+from task_programs import CRASH_ONCE, OVERFILL_ON_DEMAND, pod_template, with_scratch
 
 OTHERS = ("c-chief-0", "c-worker-0")
 JOBS = {"chief": {}, "worker": {"replicas": 2}}
@@ -109,29 +108,6 @@ def test_drained_pod_waits_for_a_node_and_comes_back(schedulable, kubectl):
     assert {name: uid for name, uid in schedulable.uids().items() if uid != uids[name]}.keys() == {"c-worker-1"}
 
 
-def test_failing_task_is_tried_again_until_its_template_is_cured(running):
-    """A task that fails is made anew again and again, each failure counted once; a corrected template brings it up."""
-    uids, start = running.uids(), running.pods_version()
-
-    running.edit("c", {"jobs": {"ps": {"template": pod_template(running.image, FAIL)}}})
-    status = running.await_status(
-        "c", lambda s: failures_in_row(s, "ps") >= 3, what="the status tells of three failures in a row"
-    )
-    history = running.pod_history(start, gone=["c-ps-0"], times=2)
-    running.edit("c", {"jobs": {"ps": {"template": pod_template(running.image)}}})
-    running.await_ready("c")
-
-    assert len({pod["metadata"]["uid"] for pod in history if pod["status"]["phase"] == "Failed"}) == 2
-    assert status["restarts"] == status["jobs"]["ps"]["restarts"] == failures_in_row(status, "ps")
-    assert "this program fails" in status["lastRestart"]["message"]
-    assert running.status("c")["jobs"]["ps"]["failed"] == 0
-    assert {pod: running.uids()[pod] for pod in uids} == uids
-
-
-def failures_in_row(status: Object, job: str) -> int:
-    return status.get("internal", {}).get("jobs", {}).get(job, {}).get("failing", {}).get("0", {}).get("inRow", 0)
-
-
 def test_container_that_the_kubelet_restarts_keeps_its_pod(world):
     """Where the container's own restartPolicy lets the kubelet restart it, the operator leaves the pod to it."""
     template = with_scratch(pod_template(world.image, CRASH_ONCE, restartPolicy="OnFailure"))
@@ -173,18 +149,3 @@ def test_evicted_pods_are_replaced_and_count_no_failure(world):
     assert evicted == {"c-worker-0", "c-ps-0"}
     assert status["restarts"] == 0
     assert world.uids()["c-chief-0"] == uids["c-chief-0"]
-
-
-def test_edited_template_replaces_that_jobs_pods_at_their_addresses(running):
-    """A template edit makes the job's pods anew where they were, and leaves the other jobs' pods running."""
-    uids = running.uids()
-    template = pod_template(running.image, env=[{"name": "EDITED", "value": "yes"}])
-
-    running.edit("c", {"jobs": {"worker": {"template": template}}})
-    for pod in task_names("c", worker=2):
-        running.await_replaced(pod, uids[pod])
-        running.await_answer("c-chief-0", pod)
-
-    assert running.run("c-worker-0", "printenv", "EDITED").strip() == "yes"
-    chief = running.demand(PODS, "c-chief-0")
-    assert (chief["metadata"]["uid"], restarts(chief)) == (uids["c-chief-0"], 0)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from live_world import VIEW, LiveWorld
-from support.objects import PODS, Object
+from live_world import LiveWorld
 from support.waiting import eventually
 from support.world import task_names
 from task_programs import LEAVE
@@ -28,16 +27,6 @@ def running(world: LiveWorld) -> LiveWorld:
     return world
 
 
-def file_identity(world: LiveWorld, pod: str) -> str:
-    """Tell a pod's view file apart from any later one: the kubelet swaps a link when it writes anew."""
-    return world.run(pod, "readlink", "-f", VIEW)
-
-
-def view_told(pod: Object) -> str:
-    """Give the digest of the view that a pod was last told of."""
-    return pod["metadata"]["annotations"]["tfcluster.dev/view"]
-
-
 def test_scale_up_reaches_running_pods(running, kubectl):
     """After ``kubectl scale`` chief and ps read the new worker, with the generation of the edit as its epoch."""
     scaled = kubectl("-n", running.namespace, "scale", "tfcluster/c", "--replicas=3")
@@ -50,57 +39,6 @@ def test_scale_up_reaches_running_pods(running, kubectl):
     running.await_ready("c")
 
     assert running.call("c-chief-0", [running.address("c-worker-2")]) == {running.address("c-worker-2"): "c-worker-2"}
-
-
-def test_scale_up_leaves_running_pods_in_place(running):
-    """Scaling up restarts nobody: chief and ps are only told, and the workers' pods and files are not even touched."""
-    uids, declared = running.uids(), running.declared(*WORKERS)
-    files = {pod: file_identity(running, pod) for pod in WORKERS}
-
-    generation = running.scale("c", replicas=3)
-    for pod in TOLD:
-        running.await_epoch(pod, generation)
-    running.await_ready("c")
-
-    assert {name: uid for name, uid in running.uids().items() if name in uids} == uids
-    assert running.declared(*WORKERS) == declared
-    assert {pod: file_identity(running, pod) for pod in WORKERS} == files
-    assert {running.view("c", "worker")["epoch"], running.await_epoch("c-worker-0", 1)["epoch"]} == {1}
-
-
-def test_scale_down_removes_the_highest_indices(running):
-    """Scaling down ends the workers of the highest indices, and the survivors read a view without them."""
-    uids = running.uids()
-    generation = running.scale("c", replicas=1)
-
-    for pod in TOLD:
-        assert running.await_epoch(pod, generation)["jobs"]["worker"] == [running.address("c-worker-0")]
-    after = running.await_pods(["c-chief-0", "c-ps-0", "c-worker-0"])
-
-    assert {name: pod["metadata"]["uid"] for name, pod in after.items()} == {name: uids[name] for name in after}
-    assert running.await_ready("c")["status"]["ready"] == "3/3"
-
-
-def test_scale_down_tells_survivors_before_pods_go(running):
-    """Every survivor whose view changes is told of it before the first pod is asked to go."""
-    running.scale("c", replicas=4)
-    running.await_ready("c")
-    start = running.pods_version()
-
-    running.scale("c", replicas=1)
-    running.await_pods(["c-chief-0", "c-ps-0", "c-worker-0"])
-    told_last = {pod: view_told(running.demand(PODS, pod)) for pod in TOLD}
-    asked: dict[str, int] = {}
-    told: dict[str, int] = {}
-    for pod in running.pod_history(start, gone=task_names("c", worker=4)[1:]):
-        name, version = pod["metadata"]["name"], int(pod["metadata"]["resourceVersion"])
-        if "deletionTimestamp" in pod["metadata"]:
-            asked.setdefault(name, version)
-        if view_told(pod) == told_last.get(name):
-            told.setdefault(name, version)
-
-    assert (sorted(asked), sorted(told)) == (task_names("c", worker=4)[1:], sorted(TOLD))
-    assert max(told.values()) < min(asked.values())
 
 
 def test_changed_filters_reach_running_pods(running):

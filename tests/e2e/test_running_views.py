@@ -9,7 +9,7 @@ import yaml
 from live_world import VIEW, LiveWorld
 from support.objects import Object
 from support.world import task_names
-from task_programs import PORT, pod_template
+from task_programs import pod_template
 
 JOBS = {
     "chief": {},
@@ -22,7 +22,6 @@ JOBS = {
     "ps": {"deviceFilters": ["/job:worker", "/job:chief"]},
 }
 TASKS = task_names("c", chief=1, ps=1, worker=2)
-OWN_FILE = "/etc/tfcluster/task-1.json"
 
 
 @pytest.fixture(scope="module")
@@ -111,50 +110,6 @@ print(json.dumps([pathlib.Path("/var/run/secrets/kubernetes.io").exists(), "C_SE
     assert running.python("c-chief-0", program) == [False, False]
 
 
-def test_chief_without_filters_sees_every_task(running):
-    """A task without device filters reads all jobs, each as a dense list in the order of the indices."""
-    assert json.loads(running.read("c-chief-0"))["jobs"] == {
-        "chief": addresses(running, "c-chief-0"),
-        "ps": addresses(running, "c-ps-0"),
-        "worker": addresses(running, "c-worker-0", "c-worker-1"),
-    }
-
-
-def test_worker_sees_what_its_filters_let_through(running):
-    """A worker filtered to ps and chief reads these jobs only: not its own, whose other tasks it shall not see."""
-    assert json.loads(running.read("c-worker-0"))["jobs"] == {
-        "chief": addresses(running, "c-chief-0"),
-        "ps": addresses(running, "c-ps-0"),
-    }
-
-
-def test_ps_sees_what_its_filters_let_through(running):
-    """A ps filtered to worker and chief reads these jobs only."""
-    assert json.loads(running.read("c-ps-0"))["jobs"] == {
-        "chief": addresses(running, "c-chief-0"),
-        "worker": addresses(running, "c-worker-0", "c-worker-1"),
-    }
-
-
-def test_task_with_filters_of_its_own_has_a_file_of_its_own(running):
-    """The filters of one task replace its job's: its file shows ps and one worker, and no chief."""
-    assert json.loads(running.read("c-worker-1", OWN_FILE))["jobs"] == {
-        "ps": addresses(running, "c-ps-0"),
-        "worker": {"0": running.address("c-worker-0")},
-    }
-
-
-def test_view_declares_the_filters_of_tasks_that_may_come(running):
-    """Filters are declared up to maxReplicas: TensorFlow keeps the first list that it is given for a task."""
-    declared = json.loads(running.read("c-chief-0"))["deviceFilters"]["worker"]
-
-    assert declared == [
-        {"tasks": [0, 1], "filters": ["/job:ps", "/job:chief"]},
-        {"tasks": [1, 2], "filters": ["/job:ps", "/job:worker/task:0"]},
-        {"tasks": [2, 4], "filters": ["/job:ps", "/job:chief"]},
-    ]
-
-
 def test_file_in_the_pod_is_the_config_maps(running):
     """What a pod reads is what the job's ConfigMap holds, byte for byte."""
     published = running.config_maps()["c-worker"]["data"]
@@ -189,10 +144,3 @@ def test_resolver_in_the_pod_says_who_it_is(running):
 
     assert told["task"] == {"job": "ps", "index": 0, "address": running.address("c-ps-0")}
     assert told["epoch"] == json.loads(running.read("c-ps-0", VIEW))["epoch"] == 1
-
-
-def test_every_address_has_the_declared_port(running):
-    """The port of every address is the one that the spec declares by default."""
-    jobs = json.loads(running.read("c-chief-0"))["jobs"]
-
-    assert {address.rpartition(":")[2] for tasks in jobs.values() for address in tasks} == {str(PORT)}

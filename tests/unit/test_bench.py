@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 from math import comb
-from xml.etree import ElementTree as ET
 
 import pytest
 
 from bench import book, catalogue, page, pairs, picture, soak
-from bench.__main__ import chosen, parse
+from bench.__main__ import parse
 from bench.bare_client import bare_declarations, bare_requests
 from bench.book import Provenance, Result
-from bench.goals import Goal, never_more, rate, ratio
+from bench.goals import rate, ratio
 from bench.intervals import judge_every, judge_median, median_interval
 from bench.observer import Register
 from bench.shapes import Shape
@@ -71,7 +70,6 @@ GOALS = {
     ("delivery-30", 0.8, False),
     ("soak", 0, False),
 }
-SVG = "{http://www.w3.org/2000/svg}"
 ABOUT = Provenance("2026-01-02", "1 core", "abc")
 WORDS = {"introduction": "Words.", "how to read it": "So.", "pairs": "In pairs."}
 
@@ -145,61 +143,6 @@ def test_every_goal_has_its_measurement() -> None:
     assert len(catalogue.BY_NAME) == len(catalogue.ALL)
 
 
-def test_there_are_enough_runs_for_a_proof() -> None:
-    """A goal of a median has at least six runs; a pair that takes a second is repeated fifteen times."""
-    of_medians = [each for each in catalogue.ALL if any(goal.of == "median" for goal in each.goals)]
-
-    assert min(each.runs for each in of_medians) == 6
-    assert {catalogue.BY_NAME[f"create-{shape}"].runs for shape in ("1x100", "1x300", "100x2")} == {15}
-
-
-def test_a_new_run_leaves_the_figures_of_others_alone() -> None:
-    """The book takes in what was measured, each with its own day and commit."""
-    old = {
-        "create-1x100": Result("create-1x100", {"ours_s": [1.0]}, {"tasks": 100}, ABOUT),
-        "told-200": Result("told-200", {"ours_s": [2.0]}, {}, ABOUT),
-    }
-    new = Result("told-200", {"ours_s": [3.0]}, {}, Provenance("2026-02-03", "2 cores", "def"))
-
-    merged = book.merged(old, [new])
-
-    assert merged == {"create-1x100": old["create-1x100"], "told-200": new}
-    assert old["told-200"].series == {"ours_s": [2.0]}
-
-
-def test_a_book_is_read_as_it_was_written(tmp_path) -> None:
-    """Nothing but digits beyond the fifth is lost in the file, and a book that is not there is empty."""
-    written = {"rest-10000": Result("rest-10000", {"rss_mib": [101.2345678]}, {"pods": 10000}, ABOUT)}
-    path = tmp_path / "figures.json"
-    path.write_text(book.dump(written), encoding="utf-8")
-
-    assert book.load(path) == {"rest-10000": Result("rest-10000", {"rss_mib": [101.23]}, {"pods": 10000}, ABOUT)}
-    assert book.load(tmp_path / "none.json") == {}
-
-
-def test_the_reasons_survive_a_new_run() -> None:
-    """The page has the words of the texts beside whatever the figures are, also beside none."""
-    words = {**WORDS, "create-100x2": "because of the schema"}
-    figures = {"ours_s": [2.0] * 6, "bare_s": [1.0] * 6, "calls_beyond": [2.2] * 6}
-
-    before = page.page({}, words)
-    after = page.page({"create-100x2": Result("create-100x2", figures, {}, ABOUT)}, words)
-
-    for made in (before, after):
-        assert "* **create-100x2**: because of the schema" in made
-    assert "not measured yet" in before
-    assert "| 2 (2 to 2) | 6 | **missed** |" in after
-    assert "| 2.2 | 6 | **missed** |" in after
-
-
-def test_texts_are_read_by_their_headings() -> None:
-    """A heading names the measurement; what stands above the first one is for who edits the file."""
-    assert page.texts("# For editors\n\nwords\n\n## a\n\nfirst\n\nmore\n\n## b c\nlast\n") == {
-        "a": "first\n\nmore",
-        "b c": "last",
-    }
-
-
 def test_every_text_is_of_a_measurement_or_of_the_page() -> None:
     """A text under a name that nobody asks for would be lost in silence."""
     found = page.texts(page.TEXTS.read_text(encoding="utf-8"))
@@ -212,29 +155,6 @@ def test_the_page_is_made_of_the_book() -> None:
     words = page.texts(page.TEXTS.read_text(encoding="utf-8"))
 
     assert page.PAGE.read_text(encoding="utf-8") == page.page(book.load(), words)
-
-
-@pytest.mark.parametrize(
-    ("value", "spelled"),
-    [(0, "0"), (1.1, "1.1"), (0.04567, "0.0457"), (123.4, "123"), (12345.6, "12300"), (0.00001234, "0.0000123")],
-)
-def test_numbers_have_three_digits(value: float, spelled: str) -> None:
-    """No figure pretends to more, and none is written with an exponent."""
-    assert page.number(value) == spelled
-
-
-def test_what_takes_hours_or_a_node_is_measured_by_name_only() -> None:
-    """Without a name everything else is measured."""
-    unasked = {each.name for each in chosen(parse([]).only)}
-
-    assert set(catalogue.BY_NAME) - unasked == {
-        "delivery-30",
-        "soak",
-        "tfjob-1x100",
-        "tfjob-1x300",
-        "tfjob-100x2",
-    }
-    assert [each.name for each in chosen(parse(["--only", "soak", "create-1x100"]).only)] == ["create-1x100", "soak"]
 
 
 @pytest.mark.parametrize(
@@ -305,25 +225,6 @@ def test_each_pair_has_both_sides_in_either_order() -> None:
     assert set(order[::2]) == {"ours", "bare"}
 
 
-def test_other_sides_take_turns_with_the_pair() -> None:
-    """Each has its series, and chance decides when it runs, so that what is periodic favours nobody."""
-    order: list[str] = []
-
-    def side(name: str):
-        async def run() -> pairs.Run:
-            order.append(name)
-            return pairs.Run(1.0, 0.5, 0.25, 0.1)
-
-        return run
-
-    result = Result("x")
-    asyncio.run(pairs.take_pairs(result, side("ours"), side("bare"), pairs=64, watched=side("watched")))
-
-    assert result.series["watched_s"] == [1.0] * 64
-    assert result.series["watched_idle"] == [0.1] * 64
-    assert set(order[::3]) == {"ours", "bare", "watched"}
-
-
 def test_what_any_controller_takes_stands_beside_what_the_operator_takes() -> None:
     """The ratio of a bare client that is watched is that of its own pairs; where it was not measured there is none."""
     result = Result("create-1x100")
@@ -349,30 +250,10 @@ def test_the_bare_client_gets_its_own_best_concurrency() -> None:
     assert taken == {16: [], 32: [], 64: []}
 
 
-def test_a_smaller_scale_keeps_what_a_shape_is_about() -> None:
-    """One large cluster stays one, many small ones stay small."""
-    assert Shape(1, 2000).scaled(0.02) == Shape(1, 40)
-    assert Shape(100, 2).scaled(0.1) == Shape(10, 2)
-    assert Shape(1000, 10).scaled(1) == Shape(1000, 10)
-
-
 def test_growth_leaves_out_the_start() -> None:
     """What caches take in the first quarter is no leak; what grows afterwards is seen."""
     assert soak.growth([10, 20, 30, 40, 40, 40, 40, 40, 40, 40, 40, 40]) == 1
     assert soak.growth([40, 40, 40, 40, 40, 40, 60, 60, 80, 80, 80, 80]) == 2
-
-
-def test_a_goal_names_its_limit_and_figure() -> None:
-    """People read the sign, the unit, and whether it is the median or every run."""
-    goal = Goal("time", "s", 1.5, "s")
-    every = never_more("writes", "writes", 0)
-    result = Result("x", {"s": [1.0, 2.0, 1.0], "writes": [0.0, 3.0]})
-
-    assert page.limit_of(goal) == "time ≤ 1.5 s"
-    assert page.limit_of(rate(0.9)).endswith("≥ 0.9")
-    assert page.limit_of(every) == "writes ≤ 0 in every run"
-    assert page.figure_of(goal, result) == "1 s (no interval)"
-    assert page.figure_of(every, result) == "0 to 3"
 
 
 def sample_book() -> dict[str, Result]:
@@ -390,47 +271,6 @@ def sample_book() -> dict[str, Result]:
     made["create-100x2"] = Result("create-100x2", {"ours_s": [2.0] * 6, "bare_s": [1.0] * 6}, {"tasks": 200}, ABOUT)
     made["ready-100x100"] = Result("ready-100x100", {"ours_s": [60.0] * 6, "bare_s": [61.0] * 6}, {"tasks": 9}, ABOUT)
     return made
-
-
-def test_the_pictures_show_what_is_in_the_book() -> None:
-    """Each series of times has a line with its name, each ratio a row with its verdict; both are sound SVG."""
-    drawn = picture.pictures(sample_book())
-
-    assert set(drawn) == {"bench-time.svg", "bench-ratio.svg"} == set(page._ALT)
-    time, ratios = (ET.fromstring(drawn[name]) for name in ("bench-time.svg", "bench-ratio.svg"))  # noqa: S314 - ours
-    words = [text.text for text in time.iter(f"{SVG}text")]
-    assert {"operator", "bare client", "TFJob, tuned", "TFJob, default", "5,000"} <= set(words)
-    assert [len(line.get("points").split()) for line in time.iter(f"{SVG}polyline")] == [4, 4, 2, 2]
-    rows = [text.text for text in ratios.iter(f"{SVG}text")]
-    assert rows[-2:] == ["ready-100x100", "0.98, met"]
-    assert {"create-100x2", "2.00, missed", "1.09, not proven"} <= set(rows)
-
-
-def test_a_goal_of_a_rate_is_drawn_as_one_of_a_time() -> None:
-    """At least 0.9 times the rate is at most 1.11 times the time: a little to the right of 1.10."""
-    root = ET.fromstring(picture.pictures(sample_book())["bench-ratio.svg"])  # noqa: S314 - what our own code has written
-    strokes = [path.get("d") for path in root.iter(f"{SVG}path") if path.get("stroke-width") == "2"]
-    places = [float(stroke.removeprefix("M").split()[0]) for stroke in strokes]
-
-    assert len(places) == 6
-    assert 0 < places[-1] - places[0] < 10
-
-
-def test_nothing_leaves_a_picture() -> None:
-    """Every coordinate lies within the picture, however large the figures are."""
-    for drawn in picture.pictures(sample_book()).values():
-        root = ET.fromstring(drawn)  # noqa: S314 - what our own code has written
-        _, _, width, height = (float(each) for each in root.get("viewBox").split())
-        for text in root.iter(f"{SVG}text"):
-            assert 0 <= float(text.get("x")) < width
-            assert 0 < float(text.get("y")) < height
-
-
-def test_a_book_without_figures_has_no_pictures() -> None:
-    """Nothing is drawn of nothing, and the page names no picture."""
-    assert picture.pictures({}) == {}
-    assert "bench-time.svg" not in page.page({}, WORDS)
-    assert "(images/bench-time.svg)" in page.page(sample_book(), WORDS)
 
 
 def test_the_pictures_of_the_docs_are_of_the_book() -> None:

@@ -97,22 +97,6 @@ def test_current_cluster_has_no_fake_devices(local, monkeypatch, capsys):  # noq
     assert "no fake devices run there" in capsys.readouterr().err
 
 
-def test_current_cluster_decides_about_network_policies(local, monkeypatch, capsys):  # noqa: ARG001 - likewise
-    """On the user's own cluster nothing is started or ended for NetworkPolicies, and the command says who decides."""
-    monkeypatch.setenv(choice.VARIABLE, "current")
-
-    assert command_line.main(["network-policies", "enforce"]) == 0
-    assert "the cluster's own network" in capsys.readouterr().err
-
-
-def test_device_must_exist(capsys):
-    """A device that no node has is refused before anything is asked."""
-    with pytest.raises(SystemExit):
-        command_line.main(["device", "unhealthy", "GPU-0008"])
-
-    assert "GPU-0007" in capsys.readouterr().err
-
-
 def test_kind_cluster_is_created_with_devices(local, record, monkeypatch):
     """A first `up` creates the cluster and starts the device plugin in its node."""
     monkeypatch.delenv("TFCLUSTER_KIND_IMAGE", raising=False)
@@ -126,29 +110,6 @@ def test_kind_cluster_is_created_with_devices(local, record, monkeypatch):
         "docker exec tfcluster-control-plane pgrep -f /usr/local/bin/fake-gpu-plugin",
         f"docker exec --detach tfcluster-control-plane {kind.PLUGIN} --unhealthy-dir={kind.UNHEALTHY}",
     ]
-
-
-def test_kind_cluster_is_created_from_the_image_that_is_named(local, record, monkeypatch):
-    """A variable chooses the node's image, and so the version of Kubernetes."""
-    monkeypatch.setenv("TFCLUSTER_KIND_IMAGE", "kindest/node:v1.2.3@sha256:ab")
-
-    kind.up()
-
-    assert (
-        "kind create cluster --wait=3m --image=kindest/node:v1.2.3@sha256:ab --name=tfcluster "
-        f"--kubeconfig={local}/kubeconfig"
-    ) in record.read_text().splitlines()
-
-
-def test_kind_cluster_is_found(local, record, monkeypatch):
-    """A second `up` only asks for the kubeconfig again."""
-    monkeypatch.setenv("KIND_CLUSTERS", "other\ntfcluster\n")
-
-    kind.up()
-
-    commands = record.read_text().splitlines()
-    assert f"kind export kubeconfig --name=tfcluster --kubeconfig={local}/kubeconfig" in commands
-    assert not any("create" in command for command in commands)
 
 
 def test_kind_node_gets_the_image_under_its_name(local, record, tmp_path):  # noqa: ARG001 - likewise
@@ -204,20 +165,6 @@ def test_current_cluster_without_kubectl_is_an_error_that_says_what_to_do(local,
 
     with pytest.raises(LocalKubernetesError, match="no kubectl on PATH: install it"):
         checkout.link_users_tools()
-
-
-def test_kubeconfig_that_is_the_same_stays_untouched(local, tmp_path):
-    """The file's time tells one cluster from the next: finding the same cluster again does not change it."""
-    source = tmp_path / "source"
-    source.write_text("one")
-    checkout.leave_kubeconfig(source)
-    before = (local / "kubeconfig").stat()
-    checkout.leave_kubeconfig(source)
-
-    assert (local / "kubeconfig").stat() == before
-    source.write_text("another")
-    checkout.leave_kubeconfig(source)
-    assert (local / "kubeconfig").read_text() == "another"
 
 
 def test_doctor_names_the_package_of_a_missing_command(monkeypatch, tmp_path):

@@ -13,12 +13,8 @@ from support.waiting import eventually
 
 from local_kubernetes import processes
 from local_kubernetes.control_plane import PortTakenError, check_alive, stop_orphans
-from local_kubernetes.progress import LocalKubernetesError
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the programs are found in /proc")
-
-#: It starts no program of its own: each child would carry the mark too.
-STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready', flush=True); signal.pause()"
 
 
 @pytest.fixture
@@ -53,29 +49,6 @@ def test_processes_finds_what_it_launched_and_nothing_else(state):
         processes.stop(processes.running(state / "other"))
 
 
-def test_processes_outlive_the_process_that_launched_them(state):
-    """A launched program is no child of ours, so it neither dies with us nor becomes a zombie of ours."""
-    processes.launch(["sleep", "1000"], name="one", state=state)
-    started(state, "one")
-
-    [program] = processes.running(state)
-
-    parent = int(Path(f"/proc/{program.pid}/stat").read_text().rpartition(")")[2].split()[1])
-    assert parent != os.getpid()
-
-
-def test_processes_stop_kills_what_ignores_sigterm(state):
-    """After the time of grace a program that ignores SIGTERM is killed; stop returns when it is gone."""
-    processes.launch([sys.executable, "-c", STUBBORN], name="stubborn", state=state)
-    log = state / "log" / "stubborn.log"
-    eventually(log.read_text, lambda text: text == "ready\n", what="the trap is set")
-    [program] = processes.running(state)
-
-    processes.stop([program], grace=0.2)
-
-    assert processes.identity(program.pid) == ""
-
-
 def test_processes_stop_spares_a_process_that_has_only_the_number(state):
     """A process that took over the number of an ended program is left alone."""
     stranger = subprocess.Popen(["sleep", "1000"])
@@ -86,19 +59,6 @@ def test_processes_stop_spares_a_process_that_has_only_the_number(state):
     finally:
         stranger.kill()
         stranger.wait()
-
-
-def test_processes_identity_is_empty_for_the_dead():
-    """A living process has an identity that stays the same; an ended or unburied one has none."""
-    child = subprocess.Popen(["sleep", "1000"])
-    alive = processes.identity(child.pid)
-    assert alive.startswith(f"{child.pid}:")
-    assert alive == processes.identity(child.pid)
-
-    child.kill()
-    eventually(lambda: processes.identity(child.pid), lambda found: found == "", what="the zombie counts as dead")
-    child.wait()
-    assert processes.identity(child.pid) == ""
 
 
 def test_processes_of_a_dead_owner_are_orphans(state):
@@ -115,30 +75,6 @@ def test_processes_of_a_dead_owner_are_orphans(state):
     stop_orphans()
 
     assert names(state) == ["child", "free"]
-
-
-def test_processes_get_none_of_the_users_variables(state, monkeypatch):
-    """A proxy or kubeconfig of the user's does not reach the programs."""
-    monkeypatch.setenv("HTTPS_PROXY", "http://192.0.2.1:1")
-    monkeypatch.setenv("KUBECONFIG", "/nowhere")
-    processes.launch(["env"], name="env", state=state)
-
-    log = state / "log" / "env.log"
-    text = eventually(log.read_text, lambda text: "PATH=" in text, what="the variables are printed")
-
-    assert "HTTPS_PROXY" not in (text or log.read_text())
-    assert "KUBECONFIG" not in log.read_text()
-
-
-def test_processes_death_is_told_with_the_log(state):
-    """A program that died is named together with the end of its log."""
-    processes.launch(["sh", "-c", "echo cannot work"], name="broken", state=state)
-    eventually(lambda: names(state), lambda found: found == [], what="the program has ended")
-
-    with pytest.raises(LocalKubernetesError, match=r"(?s)broken has died.*cannot work") as raised:
-        check_alive(state)
-
-    assert not isinstance(raised.value, PortTakenError)
 
 
 def test_processes_death_by_a_taken_port_is_told_apart(state):

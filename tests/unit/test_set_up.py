@@ -5,15 +5,13 @@ from __future__ import annotations
 import io
 import os
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from rich.console import Console
-from rich.status import Status
 
 from scripts import set_up
-from scripts.steps import Run, Step, StepError, span
+from scripts.steps import Run, Step, StepError
 
 #: Parts of programs: leave the process's number in a file, at once; wait until a file is there.
 LEAVE = "import os, time; open('{0}.part', 'w').write(str(os.getpid())); os.rename('{0}.part', '{0}')\n"
@@ -94,35 +92,6 @@ def test_every_step_can_be_done(cluster, tmp_path, told):
     Run(steps, lambda _: (), tmp_path, Console(file=told))
 
 
-def test_steps_run_at_the_same_time_and_after_their_predecessors(go, tmp_path):
-    """Two steps that wait for each other both end; the third finds what both have left."""
-    a, b, c = (str(tmp_path / name) for name in "abc")
-
-    go(
-        [Step("one", "One"), Step("two", "Two"), Step("three", "Three", after=("one", "two"))],
-        one=f"{LEAVE.format(a)}{AWAIT.format(b)}",
-        two=f"{LEAVE.format(b)}{AWAIT.format(a)}",
-        three=f"import os; os.rename({a!r}, {c!r}); os.rename({b!r}, {a!r})",
-    )
-
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "c", "logs"]
-
-
-def test_step_tells_its_time_and_the_processor_time_of_its_children(go, told):
-    """One line a step, at its end, with what its children and theirs have worked."""
-    child = "import time\nwhile time.process_time() < 1: pass"
-
-    done = go(
-        [Step("work", "Work is done")],
-        work=f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])",
-    )
-
-    line = told.getvalue()
-    assert line.startswith("  Work is done  ")
-    assert line.count("\n") == 1
-    assert done.cpu >= 1
-
-
 def test_failed_step_ends_those_beside_it_and_says_its_last_words(go, told, tmp_path):
     """What the step wrote last is in the message; one that runs is ended, and one that would come later never runs."""
     running, later = str(tmp_path / "running"), str(tmp_path / "later")
@@ -141,34 +110,9 @@ def test_failed_step_ends_those_beside_it_and_says_its_last_words(go, told, tmp_
     assert told.getvalue() == ""
 
 
-def test_waiting_costs_nothing(go, monkeypatch):
-    """While one step runs after another has ended, the line of progress changes once a second and when a step ends."""
-    updates = []
-    monkeypatch.setattr(Status, "update", lambda *_: updates.append(time.monotonic()))
-
-    go([Step("quick", "Quick"), Step("slow", "Slow", after=("quick",))], quick="", slow="import time; time.sleep(.3)")
-
-    assert 2 <= len(updates) <= 3 + updates[-1] - updates[0]
-
-
-def test_step_after_one_that_is_not_there_is_refused(tmp_path, told):
-    """A misspelt predecessor would be waited for until the end of days."""
-    with pytest.raises(ValueError, match="step b is after c, which no step before it is"):
-        Run([Step("a", "A"), Step("b", "B", after=("a", "c"))], lambda _: (), tmp_path, Console(file=told))
-
-
 def test_unknown_kind_of_cluster_is_refused_in_words(monkeypatch, capsys):
     """A misspelt TFCLUSTER_KUBERNETES ends the set-up with the values that there are, and without a traceback."""
     monkeypatch.setenv("TFCLUSTER_KUBERNETES", "minikube")
 
     assert set_up.main([]) == 1
     assert "TFCLUSTER_KUBERNETES=minikube: known are node, kind, current" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("seconds", "expected"),
-    [(0.04, "0.0 s"), (9.94, "9.9 s"), (9.96, "10 s"), (99.4, "99 s"), (99.6, "1 min 40 s"), (605, "10 min 05 s")],
-)
-def test_span_is_as_people_say_it(seconds, expected):
-    """Tenths below ten seconds, minutes from a hundred on."""
-    assert span(seconds) == expected

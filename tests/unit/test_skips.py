@@ -96,17 +96,6 @@ def test_skips_of_workers_count_in_the_whole_run(run):
     result.stdout.fnmatch_lines(["*4 skipped: 0 expected, 4 not*"])
 
 
-def test_names_count_from_the_folder_of_the_list(run):
-    """A run whose root is a folder inside that of the list names its tests as every run does."""
-    assert run(ROOT, SOME, root="tests/unit").ret == pytest.ExitCode.OK
-
-
-def test_line_without_a_reason_is_refused():
-    """A line that does not say why is no excuse."""
-    with pytest.raises(ValueError, match=r"'unit/\*' has no reason"):
-        read_expected("unit/*\n")
-
-
 def test_committed_list_names_tests_that_exist():
     """Every line of the list still means a file, so that what runs again leaves the list."""
     expected = read_expected((TESTS / "expected_skips.txt").read_text(encoding="utf-8"))

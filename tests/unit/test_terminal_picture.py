@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -17,7 +17,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 def test_pictures_of_the_documents_are_small_and_need_nothing_else(name):
     """A page stays quick, and a reader's machine asks nobody for a font, a script or a picture."""
     text = (PICTURES / name).read_text(encoding="utf-8")
-    root = ElementTree.fromstring(text)  # noqa: S314 - what our own code has written
+    root = ET.fromstring(text)  # noqa: S314 - what our own code has written
 
     assert len(text.encode()) < 150_000
     assert {element.tag.removeprefix(SVG) for element in root.iter()} <= TAGS

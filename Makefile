@@ -96,7 +96,7 @@ mutants: .venv ## seed bugs of one line, each of which its plan of the simulatio
 
 tensorflow-tests: $(TENSORFLOW)/.complete $(PROTOBUFS:=/.complete) $(TF_KERAS)/.complete
 	TFCLUSTER_PROTOBUFS="$(PROTOBUFS)" TFCLUSTER_TF_KERAS=$(TF_KERAS) PYTHONPATH=resolver \
-	  $(TENSORFLOW)/bin/python -m pytest $(if $(TESTS),-m '$(TESTS)') tests/tensorflow
+	  $(TENSORFLOW)/bin/python -m pytest $(if $(TESTS),-m '$(TESTS)') --numprocesses 2 --dist loadfile tests/tensorflow
 
 # What touches TensorFlow's private names.
 ELASTIC := tests/tensorflow/test_tensorflow_classes.py tests/tensorflow/test_connect_targets.py \

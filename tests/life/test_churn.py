@@ -1,4 +1,4 @@
-"""Labels that go together, and a deleted pod that somebody edits."""
+"""Many pods lose their labels at once; somebody edits a deleted pod."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ def made_from(workload: str) -> tuple[list[Plan], int]:
     if clean.error:
         print(clean.error)
     made = list(generate.plans_of(clean))
-    # NB: a workload that does not come to its end, or is to be undisturbed, has one plan: the clean run.
+    # NB: an unfinished or undisturbed workload has one plan: the clean run.
     return made, 2 * len(clean.writes) if len(made) > 1 else 0
 
 

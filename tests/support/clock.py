@@ -10,7 +10,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """What can be asked of a time."""
+    """A source of time."""
 
     def monotonic(self) -> float:
         """Give seconds from some moment on, which never go back."""

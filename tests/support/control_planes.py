@@ -1,4 +1,4 @@
-"""What the tests do with a control plane: make a client, install the definition, make namespaces, run the operator."""
+"""Helpers for tests with a control plane: its client, the definition, namespaces, the operator."""
 
 from __future__ import annotations
 

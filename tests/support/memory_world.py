@@ -1,6 +1,6 @@
 """The world of tests/life in memory: an API server, its controllers, and the operator, in virtual time.
 
-What is here has the words of what tests/conftest.py makes of a real control plane, so that a life is told once.
+The classes have the methods of those that tests/conftest.py uses with a real control plane: each life is written once.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from .virtual_time import VirtualTimeLoop
 
 _EPOCH: Final = 1_800_000_000.0
 _DEFINITION: Final = Path(__file__).resolve().parents[2] / "crds" / "tfcluster.yaml"
-#: Seconds that a request of a test takes, and those until the operator has done what it does at once.
+#: Seconds of a request of a test, of a short wait for the operator, and of its start.
 _REQUEST: Final = 0.002
 _AT_ONCE: Final = 0.05
 _START: Final = 0.5
-#: The keys by which a strategic merge patch of a pod's status merges lists.
+#: The merge keys of the lists in a pod's status (strategic merge patch).
 _MERGE_KEYS: Final = {"conditions": "type", "containerStatuses": "name"}
 
 
@@ -68,7 +68,7 @@ class Plane:
             self.kube.create("serviceaccounts", name, {"metadata": {"name": "default"}}, user="controller")
 
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
-        """Let the world go on until a piece of work is done."""
+        """Run a coroutine to its end. The operator and the controllers run meanwhile."""
         return self._loop.run_until_complete(work)
 
     def monotonic(self) -> float:
@@ -125,7 +125,7 @@ def _strategic(old: Any, change: Any) -> Any:
 
 
 class MemoryAudit(AuditLog):
-    """What the API server in memory was asked; nothing is logged late."""
+    """The requests to the API server in memory. None is logged late."""
 
     def __init__(self, plane: Plane) -> None:
         self._plane = plane
@@ -158,7 +158,7 @@ def _audited(request: Any) -> Audited:
 
 
 class MemoryOperator:
-    """The operator in the words of :class:`~.operator_process.OperatorProcess`: the same engine, in virtual time.
+    """The same engine with the methods of :class:`~.operator_process.OperatorProcess`, in virtual time.
 
     Args:
         plane: the API server.

@@ -162,14 +162,6 @@ def kubelet(objects: Objects, namespace: str) -> Iterator[StandInKubelet]:
     stand_in.close()
 
 
-@pytest.fixture(scope="module")
-def shared_kubelet(objects: Objects, shared_world: World) -> Iterator[StandInKubelet]:
-    """Plays the kubelet for the pods of the module's shared namespace."""
-    stand_in = StandInKubelet(objects, shared_world.namespace)
-    yield stand_in
-    stand_in.close()
-
-
 @pytest.fixture(scope="session")
 def kubectl(control_plane, admin) -> Callable[..., subprocess.CompletedProcess[str]]:  # noqa: ARG001 - wants the CRD
     """Runs kubectl as an administrator; the caller judges the exit status."""

@@ -353,6 +353,15 @@ def test_creation_replicas_default_to_one(world, operator):  # noqa: ARG001 - it
     world.await_pods(["c-chief-0"])
 
 
+def test_creation_of_the_longest_name(world, operator):  # noqa: ARG001 - it must run
+    """A cluster whose pods' names have all 63 letters gets its pods, its Service and its status."""
+    name = "c" * (63 - len("-worker-0"))
+    world.launch(name, {"worker": {}})
+    world.await_settled(name)
+
+    assert (list(world.pods_of(name)), list(world.services())) == ([f"{name}-worker-0"], [name])
+
+
 def test_creation_of_an_empty_job(world, operator):  # noqa: ARG001 - it must run
     """A job of 0 tasks has its ConfigMap and no pod, and the cluster is ready."""
     world.launch("c", {"chief": {}, "worker": {"replicas": 0}})

@@ -398,3 +398,25 @@ def test_large_cluster_is_whole(world):
 
     assert len(world.pods()) == 300
     assert len(world.view("c", "chief")["jobs"]["worker"]) == 299
+
+
+@pytest.mark.server
+@pytest.mark.usefixtures("operator")
+def test_a_pod_costs_one_request_to_make_and_one_to_delete(world, audit):
+    """A hundred workers cost one request each to start and one each to suspend, many of them under way at once."""
+    position = audit.position()
+    world.launch("c", {"worker": {"replicas": 100}})
+    world.await_settled("c")
+    position, started = audit.position(), audit.writes(position, user=OPERATOR_USER, namespace=world.namespace)
+    world.edit("c", {"suspend": True})
+    world.await_pods_of("c", [])
+    audit.await_quiet(OPERATOR_USER, namespace=world.namespace)  # a pod is gone before its deletion is logged
+    stopped = audit.since(position, user=OPERATOR_USER, namespace=world.namespace)
+
+    created = [w for w in started if (w.verb, w.target) == ("create", "pods")]
+    deleted = [r for r in stopped if (r.verb, r.target) == ("delete", "pods")]
+    assert (len(created), len(deleted)) == (100, 100)
+    assert len(started) <= 100 + 15, "Service, views, resolver, status and events are a handful together"
+    assert [str(r) for r in stopped if r.verb == "get"] == [], "nothing is read again before it is deleted"
+    at_once = max(sum(w.received <= one.received < w.finished for w in created) for one in created)
+    assert at_once > 1, "creates wait for each other"

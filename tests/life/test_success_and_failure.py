@@ -13,6 +13,7 @@ from support.lives import (
 )
 from support.manifests import pod_template
 from support.objects import PODS
+from support.rbac import OPERATOR_USER
 from support.waiting import eventually
 from support.world import World, task_names
 
@@ -144,6 +145,16 @@ def test_failure_is_final_though_others_succeed(world, kubelet):
     }
 
 
+def test_failure_of_the_chief_outweighs_workers_that_succeeded(world, kubelet):
+    """A chief that fails for ever ends the cluster, although all workers have ended well before."""
+    launch_running(world, kubelet, "c", {"chief": {"restartPolicy": "Never"}, "worker": {"replicas": 2}})
+    kubelet.succeed(*task_names("c", worker=2))
+    world.await_status("c", lambda s: s["jobs"]["worker"]["succeeded"] == 2, what="both workers are complete")
+    kubelet.fail("c-chief-0")
+
+    world.await_ended("c", "Failed", "TaskFailed")
+
+
 def test_edit_after_the_end_has_no_effect_and_says_so(world, kubelet, operator):
     """Scaling, a new template and suspend do nothing to a finished cluster, and Ready and Suspended say so."""
     uids = launch_running(world, kubelet, "c", {"chief": {}, "worker": {"replicas": 2, "maxReplicas": 5}})
@@ -194,6 +205,7 @@ def test_clean_pod_policy_after_success(world, kubelet):
         assert sorted(world.pods_of(name)) == sorted(f"{name}-{task}" for task in left)
         jobs = world.status(name)["jobs"]
         assert (jobs["chief"]["succeeded"], jobs["worker"]["succeeded"]) == (1, 1), "it is told truly"
+        assert jobs["worker"]["ready"] == (policy == "None"), "who still runs is ready, and no success"
 
 
 def test_clean_pod_policy_keeps_a_pod_whose_phase_is_late(world, kubelet):
@@ -271,6 +283,24 @@ def test_managed_by_this_operator_is_made(world):
     """Naming this operator is the same as naming none."""
     world.launch("c", {"worker": {}}, managedBy="tfcluster.dev/tfcluster-operator")
     world.await_settled("c")
+
+
+@pytest.mark.server
+def test_managed_by_another_is_left_alone(world, audit):
+    """A cluster that names another controller is neither made, reported on, nor cleaned up."""
+    position = audit.position()
+    jobs = {"worker": {"replicas": 2}}
+    world.launch("c", jobs, managedBy="kueue.x-k8s.io/multikueue", suspend=True, ttlSecondsAfterFinished=0)
+    world.edit("c", {"suspend": False})
+    assert (world.pods_of("c"), world.status("c")) == ({}, {"observedGeneration": 0})
+    world.remove("c")
+    world.launch("c", jobs)  # ours, of the same name: once it is settled, what came before has been looked at
+    world.await_settled("c")
+
+    requests = audit.since(position, namespace=world.namespace)
+    ours = max(i for i, r in enumerate(requests) if (r.verb, r.target) == ("create", "tfclusters"))
+    assert [str(r) for r in requests[:ours] if r.user == OPERATOR_USER and r.is_write] == []
+    assert [r.name for r in requests[ours:] if (r.verb, r.target) == ("create", "pods")] != []
 
 
 def test_pods_of_a_finished_cluster_may_be_deleted(world, kubelet):

@@ -21,9 +21,9 @@ def helm(tmp_path_factory: pytest.TempPathFactory) -> Helm:
     return Helm(binaries.helm(), tmp_path_factory.mktemp("helm"))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def bare_server(tmp_path_factory: pytest.TempPathFactory):
-    """A control plane of its own: that of the session knows the TFCluster kind already."""
+    """A control plane of the chart's own, which knows no TFCluster; what a file installs, it takes away."""
     from local_kubernetes.control_plane import start
 
     plane = start(Path(tmp_path_factory.mktemp("bare-server")))
@@ -31,7 +31,7 @@ def bare_server(tmp_path_factory: pytest.TempPathFactory):
     plane.stop()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def server(bare_server) -> Objects:
     """A server with three namespaces, all of which take restricted pods only."""
     objects = access(bare_server.kubeconfig)
@@ -40,7 +40,7 @@ def server(bare_server) -> Objects:
     return objects
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def on_server(helm: Helm, server: Objects, bare_server) -> OnServer:  # noqa: ARG001 - wants the namespaces
     """Runs helm on the server, and wants it to succeed."""
 
@@ -53,7 +53,7 @@ def on_server(helm: Helm, server: Objects, bare_server) -> OnServer:  # noqa: AR
     return run
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def kubectl(bare_server) -> Callable[..., str]:
     """Runs kubectl as an administrator."""
     from local_kubernetes.binaries import hyperkube

@@ -8,10 +8,13 @@ from typing import Any, Final
 
 from kubernetes import client, config
 from support import rbac
-from support.objects import Objects
+from support.objects import CRDS, Kind, Objects
+from support.waiting import eventually
 
 #: The namespace of the releases, one that they watch, and one that is none of their business.
 HOME, WATCHED, FOREIGN = "home", "watched", "foreign"
+CRD: Final = "tfclusters.tfcluster.dev"
+DEPLOYMENTS: Final = Kind("apps/v1", "deployments")
 RESTRICTED: Final = {"pod-security.kubernetes.io/enforce": "restricted"}
 
 OnServer = Callable[..., Any]
@@ -26,7 +29,19 @@ def access(kubeconfig: Path) -> Objects:
     return Objects(client.ApiClient(configuration))
 
 
-def grant(server: Objects, user: str, namespace: str, rights: Rights, *, name: str = "") -> None:
+def forget_definition(server: Objects) -> None:
+    """Make the server one that knows no TFCluster: an earlier test's release has left the definition."""
+    server.delete(CRDS, "", CRD)
+    eventually(lambda: server.get(CRDS, "", CRD), lambda found: found is None, what="the definition is gone")
+    # NB: for a moment the server still names the group, and helm fails where it looks for a kind in it.
+    eventually(
+        lambda: {group["name"] for group in server.request("GET", "/apis")["groups"]},
+        lambda names: "tfcluster.dev" not in names,
+        what="the kind is unknown",
+    )
+
+
+def grant(server: Objects, user: str, namespace: str, rights: Rights, *, names: Sequence[str] = ()) -> None:
     """Give a user rights in a namespace, and return when they count.
 
     Args:
@@ -34,9 +49,9 @@ def grant(server: Objects, user: str, namespace: str, rights: Rights, *, name: s
         user: who gets them.
         namespace: where.
         rights: the rights.
-        name: the one object that they are for, if they are not for all.
+        names: the objects that they are for, if they are not for all.
     """
-    limit = {"resourceNames": [name]} if name else {}
+    limit = {"resourceNames": list(names)} if names else {}
     rules = [
         {"apiGroups": [group], "resources": [resource], "verbs": list(verbs), **limit}
         for (group, resource), verbs in rights.items()

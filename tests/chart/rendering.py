@@ -20,8 +20,19 @@ CHART: Final = ROOT / "charts" / "tfcluster-operator"
 
 Object = dict[str, Any]
 
-#: The C library's where PyYAML has it: the definition of the kind alone takes the other one over a second.
-_LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """YAML in which a key may be there only once; by the C library: the definition alone takes PyYAML over a second."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> Any:
+        keys = [key.value for key, _ in node.value]
+        assert len(set(keys)) == len(keys), f"a key is there twice: {keys}"
+        return super().construct_mapping(node, deep=deep)
+
+
+def read_yaml(text: str) -> list[Object]:
+    """Read the objects of a YAML stream."""
+    return [found for found in yaml.load_all(text, _Loader) if found]
 
 
 class Helm:
@@ -37,14 +48,10 @@ class Helm:
         places = {f"HELM_{kind}_HOME": str(home / kind.lower()) for kind in ("CACHE", "CONFIG", "DATA")}
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(("HELM_", "KUBE"))}
         self._environment = {**inherited, **places}
+        self._rendered: dict[str, list[Object]] = {}
 
     def run(self, *arguments: str | Path, values: Mapping[str, Any] | None = None) -> subprocess.CompletedProcess[str]:
-        """Run one command; the caller judges the exit status.
-
-        Args:
-            arguments: the command line.
-            values: what the user sets, as a values file.
-        """
+        """Run one command with these values of the user; the caller judges the exit status."""
         given = [] if values is None else ["--values", "-"]
         return subprocess.run(
             [self._program, *arguments, *given],
@@ -59,23 +66,42 @@ class Helm:
     def render(
         self,
         values: Mapping[str, Any] | None = None,
-        *,
+        *options: str,
         release: str = "r",
         namespace: str = "home",
         tests: bool = False,
     ) -> list[Object]:
-        """Give all objects of a release.
+        """Give all objects of a release; nobody may change them, as the same values are rendered only once.
 
         Args:
-            values: what the user sets.
+            values: what the user sets. Where it says nothing of ``crds``, the definition of the kind, whose rendering
+                takes longer than all the rest, is left out: ``{"crds": {}}`` has it.
+            options: of ``helm template``.
             release: its name.
             namespace: where it is installed.
             tests: whether with what is there for the time of ``helm test`` alone.
         """
+        given = {"crds": {"enabled": False}, **(values or {})}
         without = () if tests else ("--skip-tests",)
-        answer = self.run("template", release, CHART, "--namespace", namespace, *without, values=values or {})
-        assert answer.returncode == 0, answer.stderr
-        return [found for found in yaml.load_all(answer.stdout, _LOADER) if found]
+        command = ("template", release, str(CHART), "--namespace", namespace, *without, *options)
+        key = json.dumps([command, given])
+        if key not in self._rendered:
+            answer = self.run(*command, values=given)
+            assert answer.returncode == 0, answer.stderr
+            self._rendered[key] = read_yaml(answer.stdout)
+        return self._rendered[key]
+
+    def refusal(self, values: Mapping[str, Any]) -> dict[str, str]:
+        """Have values refused by the schema, before anything is made; give what is said of each place."""
+        answer = self.run("template", "r", CHART, values=values)
+        assert answer.returncode != 0
+        assert answer.stdout == ""
+        assert "don't meet the specifications of the schema" in answer.stderr
+        told: dict[str, str] = {}
+        for place, words in re.findall(r"^ *- at '(.*?)': (.+)$", answer.stderr, re.MULTILINE):
+            if words != "validation failed":  # which only says that more is said of its parts
+                told[place] = f"{told.get(place, '')} {words}".strip()
+        return told
 
 
 def of_kind(objects: Sequence[Object], kind: str) -> list[Object]:
@@ -91,15 +117,12 @@ def the_only(objects: Sequence[Object], kind: str) -> Object:
 
 
 def look(objects: Sequence[Object], where: str) -> Any:
-    """Look into the rendered objects.
+    """Give what is at a place of the objects; None where it, its object, or a part of the way to it is missing.
 
     Args:
         objects: all of them.
         where: ``Kind`` or ``Kind.path.to.a[0].field``, for a kind of which there is at most one; or
             ``Kind:name.path``, for one of several.
-
-    Returns:
-        What is there; None where it, its object, or a part of the way to it is missing.
     """
     kind, *steps = re.findall(r"[^.\[\]]+", where)
     kind, _, name = kind.partition(":")
@@ -109,12 +132,13 @@ def look(objects: Sequence[Object], where: str) -> Any:
     for step in steps:
         if here is None:
             return None
-        here = _item(here, int(step)) if isinstance(here, list) else here.get(step)
+        here = next(iter(here[int(step) :]), None) if isinstance(here, list) else here.get(step)
     return here
 
 
-def _item(items: Sequence[Any], index: int) -> Any:
-    return items[index] if index < len(items) else None
+def selects(selector: Object, labels: Object) -> bool:
+    """Say whether ``matchLabels`` pass these labels."""
+    return bool(selector) and selector.items() <= labels.items()
 
 
 def leaves(values: Mapping[str, Any], prefix: str = "", *, whole: Collection[str] = ()) -> Iterator[tuple[str, Any]]:
@@ -128,7 +152,23 @@ def leaves(values: Mapping[str, Any], prefix: str = "", *, whole: Collection[str
 
 
 def nest(path: str, value: Any) -> Object:
-    """Build the values that set one leaf: ``nest("image.tag", 1)`` is ``{"image": {"tag": 1}}``."""
-    for name in reversed(path.split(".")):
-        value = {name: value}
+    """Build the values that set one leaf: ``nest("image.tag", 1)`` is ``{"image": {"tag": 1}}``.
+
+    Args:
+        path: the leaf, ``watchNamespaces.0`` for an item; or with slashes, as helm tells where a wrong value is.
+        value: what it is set to.
+    """
+    steps = path[1:].split("/") if path.startswith("/") else path.split(".")
+    for step in reversed(steps):
+        value = [value] if step.isdigit() else {step.replace("~1", "/"): value}
     return value
+
+
+def merge(*given: Mapping[str, Any]) -> Object:
+    """Give values as one; the later ones win."""
+    merged: Object = {}
+    for values in given:
+        for name, value in values.items():
+            both = isinstance(value, Mapping) and isinstance(merged.get(name), Mapping)
+            merged[name] = merge(merged[name], value) if both else value
+    return merged

@@ -8,10 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import yaml
-from kubernetes.client.exceptions import ApiException
-from on_server import FOREIGN, HOME, OnServer
-from rendering import CHART, ROOT, Helm, look
+from on_server import CRD, FOREIGN, HOME, OnServer, forget_definition
+from rendering import CHART, ROOT, Helm, look, read_yaml, the_only
+from support.control_planes import await_served
 from support.guide import snippets
 from support.manifests import tfcluster
 from support.objects import CRDS, TFCLUSTERS, Objects
@@ -19,66 +18,56 @@ from support.rbac import bind, grant
 from support.waiting import eventually
 from value_sets import MINIMAL
 
-CRD = "tfclusters.tfcluster.dev"
 PATH = ("files", "tfcluster.yaml")
 
 
 @pytest.fixture(autouse=True)
 def unknown(server: Objects) -> None:
-    """The server knows no TFCluster: an earlier test's release has left the definition."""
-    server.delete(CRDS, "", CRD)
-    eventually(lambda: server.get(CRDS, "", CRD), lambda found: found is None, what="the definition is gone")
-    # NB: for a moment the server still names the group, and helm fails where it looks for a kind in it.
-    eventually(
-        lambda: {group["name"] for group in server.request("GET", "/apis")["groups"]},
-        lambda names: "tfcluster.dev" not in names,
-        what="the kind is unknown",
-    )
+    """The server knows no TFCluster."""
+    forget_definition(server)
+
+
+def chart_with(short_name: str, folder: Path) -> Path:
+    """Copy the chart, and give its definition another short name."""
+    chart = shutil.copytree(CHART, folder)
+    path = chart.joinpath(*PATH)
+    text = path.read_text(encoding="utf-8")
+    assert "shortNames:\n    - tfc\n" in text
+    path.write_text(text.replace("    - tfc\n", f"    - {short_name}\n"), encoding="utf-8")
+    return chart
 
 
 @pytest.fixture
 def newer(tmp_path: Path) -> Path:
-    """The chart of a later version, whose definition has another short name."""
-    chart = shutil.copytree(CHART, tmp_path / "newer")
-    path = chart.joinpath(*PATH)
-    text = path.read_text(encoding="utf-8")
-    path.write_text(text.replace("shortNames:\n    - tfc\n", "shortNames:\n    - tfnew\n"), encoding="utf-8")
-    assert path.read_text(encoding="utf-8") != text
-    return chart
+    """The chart of a later version."""
+    return chart_with("tfnew", tmp_path / "newer")
 
 
 @pytest.fixture
 def older(tmp_path: Path) -> Path:
     """The chart as it once was: the definition lies in the folder crds, and helm installs it once, without a mark."""
-    chart = shutil.copytree(CHART, tmp_path / "older")
+    chart = chart_with("tfold", tmp_path / "older")
     (chart / "templates" / "crd.yaml").unlink()
-    (chart / "crds").mkdir(exist_ok=True)
-    path = (chart / "crds" / "tfcluster.yaml").resolve()
-    text = chart.joinpath(*PATH).read_text(encoding="utf-8")
-    path.write_text(text.replace("shortNames:\n    - tfc\n", "shortNames:\n    - tfold\n"), encoding="utf-8")
+    (chart / "crds").mkdir()
+    chart.joinpath(*PATH).rename(chart / "crds" / "tfcluster.yaml")
     return chart
 
 
 def short_names(server: Objects) -> list[str]:
-    found = server.get(CRDS, "", CRD)
-    assert found is not None
-    return found["spec"]["names"]["shortNames"]
+    return server.get(CRDS, "", CRD)["spec"]["names"]["shortNames"]
 
 
-def creates_a_cluster(server: Objects) -> bool:
-    try:
-        server.request("POST", f"{TFCLUSTERS.path(HOME)}?dryRun=All", tfcluster("c").job("worker").build())
-    except ApiException as error:
-        if error.status not in {404, 429}:  # not known yet, or its storage is being set up
-            raise
-        return False
-    return True
+def uid_of_the_definition(server: Objects) -> str:
+    return server.get(CRDS, "", CRD)["metadata"]["uid"]
 
 
-def store_a_cluster(server: Objects) -> str:
-    """Store a TFCluster and give its UID."""
-    eventually(lambda: creates_a_cluster(server), what="a TFCluster can be created")
-    return server.create(TFCLUSTERS, HOME, tfcluster("stays").job("worker").build())["metadata"]["uid"]
+def store_a_cluster(server: Objects, name: str = "stays", **replicas: int) -> str:
+    """Store a TFCluster as soon as there can be one, and give its UID."""
+    body = tfcluster(name)
+    for job, count in (replicas or {"worker": 1}).items():
+        body.job(job, replicas=count)
+    await_served(server, TFCLUSTERS)
+    return server.create(TFCLUSTERS, HOME, body.build())["metadata"]["uid"]
 
 
 def hand_over(kubectl: Callable[..., str], notes: str) -> None:
@@ -91,39 +80,33 @@ def hand_over(kubectl: Callable[..., str], notes: str) -> None:
 
 def test_chart_has_the_definition(helm: Helm):
     """What the chart renders is the generated definition, and no more but labels and helm's word to keep it."""
-    definition = yaml.safe_load((ROOT / "crds" / "tfcluster.yaml").read_text(encoding="utf-8"))
-    rendered = look(helm.render(), "CustomResourceDefinition")
-    metadata = rendered.pop("metadata")
+    (definition,) = read_yaml((ROOT / "crds" / "tfcluster.yaml").read_text(encoding="utf-8"))
+    rendered = the_only(helm.render({"crds": {}}), "CustomResourceDefinition")
 
-    assert rendered == {name: value for name, value in definition.items() if name != "metadata"}
-    assert metadata["name"] == CRD
-    assert metadata["annotations"] == {"helm.sh/resource-policy": "keep"}
-    assert look(helm.render({"crds": {"keep": False}}), "CustomResourceDefinition.metadata.annotations") is None
-    assert look(helm.render({"crds": {"enabled": False}}), "CustomResourceDefinition") is None
+    assert {**rendered, "metadata": {}} == {**definition, "metadata": {}}
+    assert rendered["metadata"]["name"] == CRD
+    assert rendered["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
 
 
-def test_install_brings_the_definition(server: Objects, install):
-    """``helm install`` on a server that knows no TFCluster makes the kind usable."""
-    install({})
-
-    found = eventually(
-        lambda: server.get(CRDS, "", CRD),
-        lambda crd: any(c["type"] == "Established" and c["status"] == "True" for c in crd["status"]["conditions"]),
-        what="the kind is established",
-    )
-    assert set(found["spec"]["names"]["shortNames"]) == {"tfc"}
-    eventually(lambda: creates_a_cluster(server), what="a TFCluster can be created")
-
-
-def test_upgrade_brings_the_new_definition(server: Objects, install, on_server: OnServer, newer: Path):
-    """``helm upgrade`` brings the definition up to date, and back at a rollback, and every TFCluster stays."""
+def test_definition_lives_through_upgrade_rollback_and_uninstallation(
+    server: Objects, install, on_server: OnServer, newer: Path
+):
+    """Releases bring the kind and keep it up to date, and back at a rollback; it and every TFCluster outlive them."""
     release = install({})
-    uid = store_a_cluster(server)
+    uid, definition = store_a_cluster(server), uid_of_the_definition(server)
+    assert short_names(server) == ["tfc"]
 
     on_server("upgrade", release, newer)
     assert short_names(server) == ["tfnew"]
     on_server("rollback", release)
     assert short_names(server) == ["tfc"]
+
+    on_server("uninstall", release)
+    assert uid_of_the_definition(server) == definition
+    # Installed again, the release has the definition again.
+    on_server("install", release, newer)
+    assert short_names(server) == ["tfnew"]
+    assert uid_of_the_definition(server) == definition
     assert server.get(TFCLUSTERS, HOME, "stays")["metadata"]["uid"] == uid
 
 
@@ -131,8 +114,7 @@ def test_upgrade_brings_the_new_definition(server: Objects, install, on_server: 
 def test_upgrade_chooses_the_scaled_job(server: Objects, install, on_server: OnServer, kubectl: Callable[..., str]):
     """After ``helm upgrade`` with another job, ``kubectl scale`` changes that one; after a rollback the workers."""
     release = install({})
-    eventually(lambda: creates_a_cluster(server), what="a TFCluster can be created")
-    server.create(TFCLUSTERS, HOME, tfcluster("served").job("worker", replicas=2).job("trainer", replicas=3).build())
+    store_a_cluster(server, "served", worker=2, trainer=3)
 
     def served() -> int:
         return server.get(TFCLUSTERS, HOME, "served", "scale")["spec"]["replicas"]
@@ -202,7 +184,7 @@ def test_definition_of_an_older_chart_can_be_taken_on(  # noqa: PLR0917 - fixtur
     on_server("install", release, older)
     if applied:
         kubectl("apply", "-f", ROOT / "crds" / "tfcluster.yaml")
-    before, uid = short_names(server), server.get(CRDS, "", CRD)["metadata"]["uid"]
+    before, uid = short_names(server), uid_of_the_definition(server)
 
     on_server("upgrade", release, CHART)
     notes = on_server("get", "notes", release)
@@ -217,54 +199,27 @@ def test_definition_of_an_older_chart_can_be_taken_on(  # noqa: PLR0917 - fixtur
     on_server("upgrade", release, CHART)
     assert short_names(server) == ["tfc"]
     on_server("uninstall", release)
-    assert server.get(CRDS, "", CRD)["metadata"]["uid"] == uid
+    assert uid_of_the_definition(server) == uid
 
 
 @pytest.mark.exhaustive
 def test_definition_of_another_release_is_left_alone(server: Objects, install, on_server: OnServer, kubectl, newer):
-    """A second release installs beside the first, leaves its definition as it is, and takes it on when told to."""
+    """A second release leaves the first one's definition as it is, and takes it on when told to, for good."""
     first = install({})
-    on_server("install", "second", newer, namespace=FOREIGN, values={"aggregateRoles": False})
+    uid = uid_of_the_definition(server)
+    on_server("install", "second", newer, namespace=FOREIGN)
     notes = on_server("get", "notes", "second", namespace=FOREIGN)
     assert f"it is release {first} in namespace home" in notes
+    on_server("upgrade", first, CHART, values={"logLevel": "debug"})
     assert short_names(server) == ["tfc"]
 
-    on_server("upgrade", first, CHART, values={"logLevel": "debug"})
-    on_server("uninstall", first)
     hand_over(kubectl, notes)
+    on_server("upgrade", first, CHART)
+    on_server("uninstall", first)
+    assert uid_of_the_definition(server) == uid
     on_server("upgrade", "second", newer, namespace=FOREIGN, values={"logLevel": "debug"})
     assert short_names(server) == ["tfnew"]
     on_server("uninstall", "second", namespace=FOREIGN)
-
-
-@pytest.mark.exhaustive
-def test_given_away_definition_outlives_its_first_release(server: Objects, install, on_server: OnServer, kubectl):
-    """The first release, upgraded after its definition was given to a second one, does not delete it."""
-    first = install({})
-    uid = server.get(CRDS, "", CRD)["metadata"]["uid"]
-    on_server("install", "second", CHART, namespace=FOREIGN)
-    hand_over(kubectl, on_server("get", "notes", "second", namespace=FOREIGN))
-
-    on_server("upgrade", first, CHART)
-    on_server("uninstall", first)
-    assert server.get(CRDS, "", CRD)["metadata"]["uid"] == uid
-    on_server("uninstall", "second", namespace=FOREIGN)
-
-
-def test_uninstall_leaves_the_users_things(server: Objects, install, on_server: OnServer, newer: Path):
-    """``helm uninstall`` leaves the kind and every TFCluster; installed again, the release has the definition again."""
-    release = install({})
-    uid = store_a_cluster(server)
-    definition = server.get(CRDS, "", CRD)["metadata"]["uid"]
-
-    on_server("uninstall", release)
-    assert server.get(CRDS, "", CRD)["metadata"]["uid"] == definition
-    install({})
-    on_server("upgrade", release, newer)
-
-    assert short_names(server) == ["tfnew"]
-    assert server.get(CRDS, "", CRD)["metadata"]["uid"] == definition
-    assert server.get(TFCLUSTERS, HOME, "stays")["metadata"]["uid"] == uid
 
 
 @pytest.mark.exhaustive
@@ -281,14 +236,14 @@ def test_definition_can_go_with_the_release(server: Objects, install, on_server:
 def test_release_can_leave_the_definition_to_others(server: Objects, install, on_server: OnServer):
     """Told so later, the release lets go of the definition, and it stays."""
     release = install({})
-    definition = server.get(CRDS, "", CRD)["metadata"]["uid"]
+    definition = uid_of_the_definition(server)
 
     on_server("upgrade", release, CHART, values={"crds": {"enabled": False, "scaledJob": "trainer"}})
 
     notes = on_server("get", "notes", release)
     assert "crds.enabled=false" in notes
     assert "crds.scaledJob=trainer has NO EFFECT" in notes
-    assert server.get(CRDS, "", CRD)["metadata"]["uid"] == definition
+    assert uid_of_the_definition(server) == definition
 
 
 @pytest.mark.exhaustive
@@ -301,8 +256,6 @@ def test_administrator_of_a_namespace_can_install(server: Objects, helm: Helm, b
     grant(server, "tenant", HOME, rights)
     place = ("--kubeconfig", bare_server.kubeconfig_for("tenant"), "--namespace", HOME)
 
-    for verb in (("install", "own", CHART), ("upgrade", "own", CHART)):
-        answer = helm.run(*verb, *place, values=MINIMAL)
+    for command in (("install", "own", CHART), ("upgrade", "own", CHART), ("uninstall", "own")):
+        answer = helm.run(*command, *place, values=None if "uninstall" in command else MINIMAL)
         assert answer.returncode == 0, answer.stderr
-    answer = helm.run("uninstall", "own", *place)
-    assert answer.returncode == 0, answer.stderr

@@ -2,40 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from scripts.chart_lint import EXCEPTIONS, Exempted, Finding, judge, read_exceptions
 
 LIMIT = Finding("CKV_K8S_11", "CPU limits should be set", "Deployment.home.r", "default")
 EXCEPTED = Exempted("CKV_K8S_11", r"Deployment\.home\..*", "It throttles.")
+OTHERS = [
+    replace(LIMIT, check="CKV_K8S_12"),
+    replace(LIMIT, resource="Pod.home.r"),
+    replace(LIMIT, resource="Other.Deployment.home.r"),
+]
 
 
-def test_nothing_is_said_where_each_finding_is_excepted():
-    """One exception covers the findings of its check in the objects that it names, with all sets of values."""
-    assert judge([LIMIT, Finding("CKV_K8S_11", "", "Deployment.home.s", "minimal")], [EXCEPTED]) == []
-
-
-@pytest.mark.parametrize(
-    "finding",
-    [
-        Finding("CKV_K8S_12", "Memory requests should be set", "Deployment.home.r", "default"),
-        Finding("CKV_K8S_11", "CPU limits should be set", "Pod.home.r", "default"),
-        Finding("CKV_K8S_11", "CPU limits should be set", "Other.Deployment.home.r", "default"),
-    ],
-    ids=["another check", "another object", "a name that ends alike"],
-)
-def test_other_findings_are_told(finding: Finding):
-    """What no exception covers is told, with the check, the object and the values."""
-    assert judge([LIMIT, finding], [EXCEPTED]) == [
-        f"{finding.check} of {finding.resource} with default values: {finding.title}"
-    ]
-
-
-def test_exceptions_that_are_not_needed_are_told():
-    """An exception that covers nothing must go."""
-    assert judge([], [EXCEPTED]) == [
-        r"lint-exceptions.yaml: CKV_K8S_11 of Deployment\.home\..* excepts nothing: remove it"
-    ]
+def test_what_no_exception_covers_is_told():
+    """An exception covers its check in the objects that it names, and must cover something; all else is told."""
+    assert judge([LIMIT, replace(LIMIT, resource="Deployment.home.s"), *OTHERS], [EXCEPTED]) == [*map(str, OTHERS)]
+    assert str(OTHERS[0]) == "CKV_K8S_12 of Deployment.home.r with default values: CPU limits should be set"
+    told = r"lint-exceptions.yaml: CKV_K8S_11 of Deployment\.home\..* excepts nothing: remove it"
+    assert judge([], [EXCEPTED]) == [told]
 
 
 def test_each_exception_has_a_reason():

@@ -9,21 +9,18 @@ import json
 import shlex
 
 import pytest
-import yaml
-from on_server import FOREIGN, HOME, WATCHED, OnServer
-from rendering import CHART, Helm, Object, look, of_kind
+from on_server import DEPLOYMENTS, FOREIGN, HOME, WATCHED, OnServer
+from rendering import CHART, Helm, Object, look, read_yaml, selects, the_only
 from support.guide import snippets
 from support.manifests import tfcluster
-from support.objects import NAMESPACES, PODS, TFCLUSTERS, Kind, Objects
+from support.objects import NAMESPACES, PODS, TFCLUSTERS, Objects
 from support.rbac import OPERATOR_RULES, bind, may
 from support.waiting import eventually
 from value_sets import EVERYTHING, MINIMAL
 
-from tfcluster_operator.settings import parse_arguments
-
-DEPLOYMENTS = Kind("apps/v1", "deployments")
-
-
+POD = "Deployment.spec.template.spec"
+CONTAINER = f"{POD}.containers[0]"
+SELECTOR = {"matchLabels": {"app.kubernetes.io/name": "tfcluster-operator", "app.kubernetes.io/instance": "r"}}
 NEEDED = [(group, resource, verb) for group, resource, verbs in OPERATOR_RULES for verb in verbs]
 FORBIDDEN = [
     ("", "secrets", "get"),
@@ -38,6 +35,42 @@ FORBIDDEN = [
     ("rbac.authorization.k8s.io", "rolebindings", "create"),
     ("apiextensions.k8s.io", "customresourcedefinitions", "patch"),
 ]
+#: What is where, if the user sets nothing.
+DEFAULT = {
+    "Deployment.spec.selector": SELECTOR,
+    # Two operators run, one of which leads; an upgrade adds a new one before it takes an old one away.
+    "Deployment.spec.replicas": 2,
+    "Deployment.spec.strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
+    # They prefer two nodes, and an eviction takes one of them at most.
+    f"{POD}.topologySpreadConstraints": [
+        {
+            "maxSkew": 1,
+            "topologyKey": "kubernetes.io/hostname",
+            "whenUnsatisfiable": "ScheduleAnyway",
+            "labelSelector": SELECTOR,
+        }
+    ],
+    "PodDisruptionBudget.spec": {
+        "maxUnavailable": 1,
+        "unhealthyPodEvictionPolicy": "AlwaysAllow",
+        "selector": SELECTOR,
+    },
+    # Less than the Pod Security Standard "restricted" allows.
+    # NB: no user: the image's is 65532, and OpenShift chooses one for each namespace.
+    f"{POD}.securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
+    f"{CONTAINER}.securityContext": {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    },
+    f"{POD}.containers[1]": None,
+    **{f"{POD}.{field}": None for field in ("initContainers", "volumes", "hostNetwork", "hostPID", "hostIPC")},
+    # Another pod that runs as the operator's account gets no token unless it asks.
+    f"{POD}.automountServiceAccountToken": True,
+    "ServiceAccount.automountServiceAccountToken": False,
+    f"{CONTAINER}.livenessProbe.httpGet": {"path": "/healthz", "port": "health"},
+    f"{CONTAINER}.readinessProbe.httpGet": {"path": "/readyz", "port": "health"},
+}
 
 
 def granted(server: Objects, release: str, namespace: str) -> list[tuple[str, str, str]]:
@@ -53,79 +86,28 @@ def test_chart_passes_lint(helm: Helm):
         assert answer.returncode == 0, answer.stdout + answer.stderr
 
 
-def test_pod_is_restricted_in_every_field(helm: Helm):
-    """The operator's pod asks for less than the Pod Security Standard "restricted" allows."""
-    pod = look(helm.render(), "Deployment.spec.template.spec")
-    (container,) = pod["containers"]
-
-    # NB: no user: the image's is 65532, and OpenShift chooses one for each namespace.
-    assert pod["securityContext"] == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
-    assert container["securityContext"] == {
-        "allowPrivilegeEscalation": False,
-        "readOnlyRootFilesystem": True,
-        "capabilities": {"drop": ["ALL"]},
-    }
-    assert "volumes" not in pod
-    assert not {"hostNetwork", "hostPID", "hostIPC", "initContainers"} & pod.keys()
-    assert not any("hostPort" in port for port in container["ports"])
+@pytest.mark.parametrize("where", DEFAULT)
+def test_operators_are_restricted_and_kept(helm: Helm, where: str):
+    """Unless somebody chooses otherwise, the operator's pods have no more than they need, and one is always there."""
+    assert look(helm.render(), where) == DEFAULT[where]
 
 
-def test_a_new_operator_is_ready_before_an_old_one_ends(helm: Helm):
-    """Two operators run, one of which leads; an upgrade adds a new one before it takes an old one away."""
-    objects = helm.render()
-    assert look(objects, "Deployment.spec.replicas") == 2
-    assert look(objects, "Deployment.spec.strategy") == {
-        "type": "RollingUpdate",
-        "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0},
-    }
+def test_selector_of_the_operators_finds_them(helm: Helm):
+    """The operator's pods have the labels by which the Deployment, the budget and the NetworkPolicy choose them."""
+    assert selects(SELECTOR["matchLabels"], look(helm.render(), "Deployment.spec.template.metadata.labels"))
 
 
-def test_operators_elect_their_leader_by_the_releases_lease(helm: Helm):
-    """The operator's settings name the Lease that its Role names, in the release's namespace."""
-    objects = helm.render()
-
-    settings = parse_arguments(look(objects, "Deployment.spec.template.spec.containers[0].args"))
-    assert (settings.leader_election, settings.lease_namespace) == (True, "home")
-    rules = look(objects, "Role:r-tfcluster-operator-election.rules")
-    assert rules[0]["resourceNames"] == [settings.lease_name]
-
-
-def test_several_operators_are_spread_and_kept(helm: Helm):
-    """Two operators prefer two nodes, and an eviction takes one of them at most; a single one binds nobody."""
-    objects = helm.render()
-    selector = look(objects, "Deployment.spec.selector")
-    (spread,) = look(objects, "Deployment.spec.template.spec.topologySpreadConstraints")
-    assert spread == {
-        "maxSkew": 1,
-        "topologyKey": "kubernetes.io/hostname",
-        "whenUnsatisfiable": "ScheduleAnyway",
-        "labelSelector": selector,
-    }
-    assert look(objects, "PodDisruptionBudget.spec") == {
-        "maxUnavailable": 1,
-        "unhealthyPodEvictionPolicy": "AlwaysAllow",
-        "selector": selector,
-    }
-
+def test_single_operator_binds_nobody(helm: Helm):
+    """One operator alone is spread over no nodes, and holds up no eviction."""
     alone = helm.render({"replicas": 1})
     assert look(alone, "PodDisruptionBudget") is None
-    assert look(alone, "Deployment.spec.template.spec.topologySpreadConstraints") is None
-
-
-def test_probes_ask_the_operators_health(helm: Helm):
-    """The kubelet asks /healthz whether the operator lives, and /readyz whether it is ready."""
-    container = look(helm.render(), "Deployment.spec.template.spec.containers[0]")
-    assert container["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": "health"}
-    assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "health"}
+    assert look(alone, f"{POD}.topologySpreadConstraints") is None
 
 
 def test_network_policy_opens_what_the_operator_needs(helm: Helm):
     """With ``networkPolicy`` the operator's pod takes connections to its two ports, and opens them to API and DNS."""
-    objects = helm.render({"networkPolicy": {"enabled": True}})
-
-    selector = look(objects, "Deployment.spec.selector")
-    assert look(objects, "NetworkPolicy.spec") == {
-        "podSelector": selector,
+    assert look(helm.render({"networkPolicy": {"enabled": True}}), "NetworkPolicy.spec") == {
+        "podSelector": SELECTOR,
         "policyTypes": ["Ingress", "Egress"],
         "ingress": [{"ports": [{"protocol": "TCP", "port": port}]} for port in ("health", "metrics")],
         "egress": [
@@ -133,54 +115,36 @@ def test_network_policy_opens_what_the_operator_needs(helm: Helm):
             {"ports": [{"protocol": "UDP", "port": 53}, {"protocol": "TCP", "port": 53}]},
         ],
     }
-    assert selector["matchLabels"].items() <= look(objects, "Deployment.spec.template.metadata.labels").items()
 
 
-def test_token_is_mounted_in_the_operators_pod_alone(helm: Helm):
-    """Another pod that runs as the operator's account gets no token unless it asks."""
-    objects = helm.render()
-    assert look(objects, "ServiceAccount.automountServiceAccountToken") is False
-    assert look(objects, "Deployment.spec.template.spec.automountServiceAccountToken") is True
-
-
-def test_numeric_release_name_is_a_string(helm: Helm):
-    """A release may be called 1: labels stay strings."""
-    for found in helm.render(release="1"):
+@pytest.mark.parametrize("name", ["1", "r" * 53])
+def test_any_name_of_a_release_will_do(helm: Helm, name: str):
+    """A release may be called 1, and labels stay strings; the longest name gives names that are not too long."""
+    for found in helm.render({"crds": {}, "metrics": {"serviceMonitor": {"enabled": True}}}, release=name):
         assert all(isinstance(value, str) for value in found["metadata"]["labels"].values())
-
-
-def test_long_release_name_fits(helm: Helm):
-    """The longest name that helm allows gives names that a Deployment can bear."""
-    name = look(helm.render(release="r" * 53), "Deployment.metadata.name")
-    assert len(name) <= 63
-    assert name[-1].isalnum()
+        if found["kind"] in {"Deployment", "Service"}:
+            assert len(found["metadata"]["name"]) <= 63
+            assert found["metadata"]["name"][-1].isalnum()
 
 
 def test_operator_has_its_rights_where_it_watches(server: Objects, install):
-    """In the namespaces that it watches the operator has the rights that it needs, and none elsewhere."""
+    """A "restricted" namespace takes the operator's pods; it has the rights that it needs where it watches alone."""
     release = install({"watchNamespaces": [WATCHED]})
 
     eventually(lambda: granted(server, release, WATCHED), lambda found: found == NEEDED, what="it has its rights")
-    assert {namespace: granted(server, release, namespace) for namespace in (HOME, FOREIGN, "")} == {
-        HOME: [],
-        FOREIGN: [],
-        "": [],
-    }
-
-
-@pytest.mark.exhaustive
-def test_operator_has_its_rights_everywhere(server: Objects, install):
-    """Cluster-wide the operator has the same rights in all namespaces, and no further one."""
-    release = install({})
-
-    eventually(lambda: granted(server, release, ""), lambda found: found == NEEDED, what="it has its rights")
+    assert [granted(server, release, namespace) for namespace in (HOME, FOREIGN, "")] == [[], [], []]
+    eventually(
+        lambda: server.list(PODS, HOME, selector=f"app.kubernetes.io/instance={release}"),
+        lambda found: len(found) == 2,
+        what="the operator's pods are admitted",
+    )
 
 
 @pytest.mark.exhaustive
 def test_upgrade_takes_rights_away(server: Objects, install, on_server):
-    """When a cluster-wide release is upgraded to watch one namespace, its other rights are gone."""
+    """Cluster-wide the operator has its rights everywhere; upgraded to watch one namespace, it has them there alone."""
     release = install({})
-    eventually(lambda: granted(server, release, FOREIGN), lambda found: found == NEEDED, what="it has its rights")
+    eventually(lambda: granted(server, release, ""), lambda found: found == NEEDED, what="it has its rights")
 
     # Given no value at all, helm would use those of the installation again.
     on_server("upgrade", release, CHART, values={"clusterWide": False})
@@ -230,27 +194,13 @@ def test_users_may_do_with_clusters_what_they_may_do_with_pods(server: Objects, 
     assert verbs("writer", "tfclusters/status") <= {"get", "list", "watch"}
 
 
-def test_restricted_namespace_takes_the_operators_pod(server: Objects, install):
-    """Pod Security admission lets the operator's pods into a namespace that enforces "restricted"."""
-    release = install({})
-
-    selector = f"app.kubernetes.io/instance={release}"
-    pods = eventually(
-        lambda: server.list(PODS, HOME, selector=selector),
-        lambda found: len(found) == 2,
-        what="the operator's pods are admitted",
-    )
-    for pod in pods:
-        assert pod["metadata"]["labels"]["app.kubernetes.io/name"] == "tfcluster-operator"
-
-
-def test_server_accepts_every_value(server: Objects, install, on_server):
+def test_server_accepts_every_value(helm: Helm, server: Objects, install, on_server):
     """With every value set, the server knows each field and keeps it."""
-    release = install(EVERYTHING)
+    made = manifest(on_server, install(EVERYTHING))
 
-    (rendered,) = of_kind(list(yaml.safe_load_all(on_server("get", "manifest", release))), "Deployment")
-    wanted = rendered["spec"]["template"]["spec"]
-    found = server.get(DEPLOYMENTS, HOME, "trainer")["spec"]["template"]
+    wanted = the_only(made, "Deployment")["spec"]["template"]["spec"]
+    template = server.get(DEPLOYMENTS, HOME, "trainer")["spec"]["template"]
+    found = template["spec"]
     for field in (
         "imagePullSecrets",
         "nodeSelector",
@@ -259,29 +209,16 @@ def test_server_accepts_every_value(server: Objects, install, on_server):
         "priorityClassName",
         "securityContext",
     ):
-        assert found["spec"][field] == wanted[field]
+        assert found[field] == wanted[field]
     for field in ("volumeMounts", "securityContext", "image"):
-        assert found["spec"]["containers"][0][field] == wanted["containers"][0][field]
-    assert found["metadata"]["annotations"] == EVERYTHING["podAnnotations"]
-    assert {entry["kind"] for entry in manifest(on_server, release)} == {
-        "ValidatingAdmissionPolicy",
-        "ValidatingAdmissionPolicyBinding",
-        "ConfigMap",
-        "ServiceAccount",
-        "ClusterRole",
-        "Role",
-        "RoleBinding",
-        "Deployment",
-        "NetworkPolicy",
-        "PodDisruptionBudget",
-        "Lease",
-    }
+        assert found["containers"][0][field] == wanted["containers"][0][field]
+    assert template["metadata"]["annotations"] == EVERYTHING["podAnnotations"]
+    assert {entry["kind"] for entry in made} == {entry["kind"] for entry in helm.render(EVERYTHING)}
 
 
 def manifest(on_server: OnServer, release: str, namespace: str = HOME) -> list[Object]:
     """Give what belongs to a release; the definition belongs to the first one that a test has installed."""
-    text = on_server("get", "manifest", release, namespace=namespace)
-    found = [found for found in yaml.safe_load_all(text) if found]
+    found = read_yaml(on_server("get", "manifest", release, namespace=namespace))
     return [one for one in found if one["kind"] != "CustomResourceDefinition"]
 
 

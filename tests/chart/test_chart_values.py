@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from collections import Counter, defaultdict
 from typing import Any, get_args
 
 import pytest
-import yaml
-from rendering import CHART, Helm, Object, leaves, look, nest, of_kind
+from rendering import CHART, Helm, Object, leaves, look, merge, nest, of_kind, read_yaml
 from value_sets import EVERYTHING
 
 from scripts import chart_values
@@ -22,13 +22,7 @@ from tfcluster_resolver import __version__
 POD = "Deployment.spec.template"
 CONTAINER = f"{POD}.spec.containers[0]"
 SCALE = "CustomResourceDefinition.spec.versions[0].subresources.scale"
-TOLERATION = {
-    "key": "gpu",
-    "operator": "Equal",
-    "value": "a",
-    "effect": "NoExecute",
-    "tolerationSeconds": 60,
-}
+NETWORK = "NetworkPolicy.spec"
 AFFINITY = {
     "nodeAffinity": {
         "requiredDuringSchedulingIgnoredDuringExecution": {
@@ -36,195 +30,185 @@ AFFINITY = {
         }
     }
 }
-
+TOLERATION = {"key": "gpu", "operator": "Equal", "value": "a", "effect": "NoExecute", "tolerationSeconds": 60}
 DIGEST = f"sha256:{64 * 'a'}"
 VOLUME = {"name": "scratch", "emptyDir": {}}
 MOUNT = {"name": "scratch", "mountPath": "/scratch"}
 SPREAD = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
 RULE = {"ports": [{"protocol": "TCP", "port": 9}]}
 PEER = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
-#: The values of the NetworkPolicy, which is there only where it is enabled.
-OF_THE_NETWORK: dict[str, tuple[Any, str, Any]] = {
-    "networkPolicy.apiServer.cidrs": (["10.0.0.1/32"], "egress[0].to", [{"ipBlock": {"cidr": "10.0.0.1/32"}}]),
-    "networkPolicy.apiServer.ports": ([6443], "egress[0].ports", [{"protocol": "TCP", "port": 6443}]),
-    "networkPolicy.dnsPorts": ([5353], "egress[1].ports[1]", {"protocol": "TCP", "port": 5353}),
-    "networkPolicy.metricsFrom": ([PEER], "ingress[1].from", [PEER]),
-    "networkPolicy.extraIngress": ([RULE], "ingress[2]", RULE),
-    "networkPolicy.extraEgress": ([RULE], "egress[2]", RULE),
-}
+PROBE = {"initialDelaySeconds": 11, "periodSeconds": 12, "timeoutSeconds": 13, "failureThreshold": 14}
+RESOURCES = {"requests": {"cpu": 2, "memory": "1Gi"}, "limits": {"cpu": "1500m", "memory": "2Gi"}}
+RUNBOOK = "PrometheusRule.spec.groups[0].rules[0].annotations.runbook_url"
 
-#: A value, what the user sets it to, where that shows, and what is there then.
-EFFECTS: list[tuple[str, Any, str, Any]] = [
-    ("image.registry", "registry.example:5000", f"{CONTAINER}.image", "registry.example:5000/tfcluster-operator:0.1.0"),
-    ("image.repository", "registry.example:5000/x/tf", f"{CONTAINER}.image", "registry.example:5000/x/tf:0.1.0"),
-    ("image.tag", "v2", f"{CONTAINER}.image", "tfcluster-operator:v2"),
-    ("image.digest", DIGEST, f"{CONTAINER}.image", f"tfcluster-operator@{DIGEST}"),
-    ("image.pullPolicy", "Never", f"{CONTAINER}.imagePullPolicy", "Never"),
-    ("imagePullSecrets", [{"name": "key"}], f"{POD}.spec.imagePullSecrets", [{"name": "key"}]),
-    ("replicas", 3, "Deployment.spec.replicas", 3),
-    ("clusterWide", False, f"{CONTAINER}.args[1]", "home"),
-    ("watchNamespaces", ["research"], f"{CONTAINER}.args[1]", "research"),
-    ("watchNamespaces", ["research"], "Role:r-tfcluster-operator.metadata.namespace", "research"),
-    ("leaderElection.createLease", False, "Lease", None),
-    ("logLevel", "debug", f"{CONTAINER}.args[6]", "debug"),
-    ("logFormat", "json", f"{CONTAINER}.args[8]", "json"),
-    ("defaultIsolation", "DeviceFilters", f"{CONTAINER}.args[10]", "DeviceFilters"),
-    ("gangs.scheduler", "Volcano", f"{CONTAINER}.args[17]", "Volcano"),
-    (
-        "gangs.scheduler",
-        "Volcano",
-        "ClusterRole:home:r-tfcluster-operator.rules[8].apiGroups[0]",
-        "scheduling.volcano.sh",
-    ),
-    ("gangs.schedulerName", "team", f"{CONTAINER}.args[19]", "team"),
-    ("extraArgs", ["--log-level=error"], f"{CONTAINER}.args[-1]", "--log-level=error"),
-    ("extraEnv", [{"name": "A", "value": "b"}], f"{CONTAINER}.env", [{"name": "A", "value": "b"}]),
-    ("extraVolumes", [VOLUME], f"{POD}.spec.volumes", [VOLUME]),
-    ("extraVolumeMounts", [MOUNT], f"{CONTAINER}.volumeMounts", [MOUNT]),
-    *(
-        (f"{probe}.{field}", 7, f"{CONTAINER}.{probe}.{field}", 7)
-        for probe in ("livenessProbe", "readinessProbe")
-        for field in ("initialDelaySeconds", "periodSeconds", "timeoutSeconds", "failureThreshold")
-    ),
-    ("crds.enabled", False, "CustomResourceDefinition", None),
-    ("crds.keep", False, "CustomResourceDefinition.metadata.annotations", None),
-    ("crds.scaledJob", "data_worker", f"{SCALE}.specReplicasPath", ".spec.jobs.data_worker.replicas"),
-    ("crds.scaledJob", "data_worker", f"{SCALE}.statusReplicasPath", ".status.jobs.data_worker.created"),
-    ("crds.scaledJob", "data_worker", f"{SCALE}.labelSelectorPath", ".status.jobs.data_worker.selector"),
-    ("serviceAccount.name", "robot", "ServiceAccount.metadata.name", "robot"),
-    ("serviceAccount.name", "robot", f"{POD}.spec.serviceAccountName", "robot"),
-    ("serviceAccount.name", "robot", "ClusterRoleBinding:home:r-tfcluster-operator.subjects[0].name", "robot"),
-    ("serviceAccount.name", "robot", "RoleBinding:r-tfcluster-operator-election.subjects[0].name", "robot"),
-    ("serviceAccount.annotations", {"iam": "role"}, "ServiceAccount.metadata.annotations", {"iam": "role"}),
-    ("admissionPolicy.enabled", False, "ValidatingAdmissionPolicy", None),
-    ("admissionPolicy.actions", ["Audit"], "ValidatingAdmissionPolicyBinding.spec.validationActions", ["Audit"]),
-    ("networkPolicy.enabled", True, "NetworkPolicy.spec.policyTypes", ["Ingress", "Egress"]),
-    ("resources.requests.cpu", 2, f"{CONTAINER}.resources.requests.cpu", 2),
-    ("resources.requests.memory", "1Gi", f"{CONTAINER}.resources.requests.memory", "1Gi"),
-    ("resources.limits.memory", "2Gi", f"{CONTAINER}.resources.limits.memory", "2Gi"),
-    ("resources.limits.cpu", "1500m", f"{CONTAINER}.resources.limits.cpu", "1500m"),
-    ("podSecurityContext", {"runAsUser": 7}, f"{POD}.spec.securityContext.runAsUser", 7),
-    ("podSecurityContext", {"runAsNonRoot": None}, f"{POD}.spec.securityContext.runAsNonRoot", None),
-    ("containerSecurityContext", {"runAsUser": 7}, f"{CONTAINER}.securityContext.runAsUser", 7),
-    ("nodeSelector", {"disk": "ssd"}, f"{POD}.spec.nodeSelector", {"disk": "ssd"}),
-    ("tolerations", [TOLERATION], f"{POD}.spec.tolerations", [TOLERATION]),
-    ("affinity", AFFINITY, f"{POD}.spec.affinity", AFFINITY),
-    ("topologySpreadConstraints", [SPREAD], f"{POD}.spec.topologySpreadConstraints[0].topologyKey", "zone"),
-    ("priorityClassName", "high", f"{POD}.spec.priorityClassName", "high"),
-    ("podAnnotations", {"a.example/b": "c"}, f"{POD}.metadata.annotations", {"a.example/b": "c"}),
-    ("podLabels", {"team": "vision"}, f"{POD}.metadata.labels.team", "vision"),
-    ("fullnameOverride", "trainer", "Deployment.metadata.name", "trainer"),
-    ("fullnameOverride", "trainer", f"{CONTAINER}.args[13]", "trainer"),
-    ("fullnameOverride", "trainer", "ValidatingAdmissionPolicy.metadata.name", "home.trainer"),
-    ("commonLabels", {"team": "vision"}, "Deployment.metadata.labels.team", "vision"),
-    ("commonLabels", {"team": "vision"}, f"{POD}.metadata.labels.team", "vision"),
+#: A value, what the user sets it to, and what is then where.
+EFFECTS: list[tuple[str, Any, dict[str, Any]]] = [
+    ("image.registry", "r.example:5000", {f"{CONTAINER}.image": f"r.example:5000/tfcluster-operator:{__version__}"}),
+    ("image.repository", "r.example:5000/x/tf", {f"{CONTAINER}.image": f"r.example:5000/x/tf:{__version__}"}),
+    ("image.tag", "v2", {f"{CONTAINER}.image": "tfcluster-operator:v2"}),
+    ("image.digest", DIGEST, {f"{CONTAINER}.image": f"tfcluster-operator@{DIGEST}"}),
+    ("image.pullPolicy", "Never", {f"{CONTAINER}.imagePullPolicy": "Never"}),
+    ("imagePullSecrets", [{"name": "key"}], {f"{POD}.spec.imagePullSecrets": [{"name": "key"}]}),
+    ("replicas", 3, {"Deployment.spec.replicas": 3}),
+    ("leaderElection.createLease", False, {"Lease": None}),
+    ("extraArgs", ["--log-level=error"], {f"{CONTAINER}.args[-1]": "--log-level=error"}),
+    ("extraEnv", [{"name": "A", "value": "b"}], {f"{CONTAINER}.env": [{"name": "A", "value": "b"}]}),
+    ("extraVolumes", [VOLUME], {f"{POD}.spec.volumes": [VOLUME]}),
+    ("extraVolumeMounts", [MOUNT], {f"{CONTAINER}.volumeMounts": [MOUNT]}),
+    ("livenessProbe", PROBE, {f"{CONTAINER}.livenessProbe.{field}": set_to for field, set_to in PROBE.items()}),
+    ("readinessProbe", PROBE, {f"{CONTAINER}.readinessProbe.{field}": set_to for field, set_to in PROBE.items()}),
+    ("crds.enabled", False, {"CustomResourceDefinition": None}),
+    ("crds.keep", False, {"CustomResourceDefinition.metadata.annotations": None}),
+    ("crds.scaledJob", "data_worker", {f"{SCALE}.specReplicasPath": ".spec.jobs.data_worker.replicas"}),
+    ("crds.scaledJob", "data_worker", {f"{SCALE}.statusReplicasPath": ".status.jobs.data_worker.created"}),
+    ("crds.scaledJob", "data_worker", {f"{SCALE}.labelSelectorPath": ".status.jobs.data_worker.selector"}),
+    ("serviceAccount.name", "robot", {"ServiceAccount.metadata.name": "robot"}),
+    ("serviceAccount.name", "robot", {f"{POD}.spec.serviceAccountName": "robot"}),
+    ("serviceAccount.name", "robot", {"ClusterRoleBinding:home:r-tfcluster-operator.subjects[0].name": "robot"}),
+    ("serviceAccount.name", "robot", {"RoleBinding:r-tfcluster-operator-election.subjects[0].name": "robot"}),
+    ("serviceAccount.annotations", {"iam": "role"}, {"ServiceAccount.metadata.annotations": {"iam": "role"}}),
+    ("admissionPolicy.enabled", False, {"ValidatingAdmissionPolicy": None, "ValidatingAdmissionPolicyBinding": None}),
+    ("admissionPolicy.actions", ["Audit"], {"ValidatingAdmissionPolicyBinding.spec.validationActions": ["Audit"]}),
+    ("networkPolicy.enabled", True, {f"{NETWORK}.policyTypes": ["Ingress", "Egress"]}),
+    ("networkPolicy.apiServer.cidrs", ["fd00::/64"], {f"{NETWORK}.egress[0].to": [{"ipBlock": {"cidr": "fd00::/64"}}]}),
+    ("networkPolicy.apiServer.ports", [6443], {f"{NETWORK}.egress[0].ports": [{"protocol": "TCP", "port": 6443}]}),
+    ("networkPolicy.dnsPorts", [5353], {f"{NETWORK}.egress[1].ports[1]": {"protocol": "TCP", "port": 5353}}),
+    ("networkPolicy.metricsFrom", [PEER], {f"{NETWORK}.ingress[1].from": [PEER]}),
+    ("networkPolicy.extraIngress", [RULE], {f"{NETWORK}.ingress[2]": RULE}),
+    ("networkPolicy.extraEgress", [RULE], {f"{NETWORK}.egress[2]": RULE}),
+    ("resources", RESOURCES, {f"{CONTAINER}.resources": RESOURCES}),
+    ("podSecurityContext", {"runAsUser": 7}, {f"{POD}.spec.securityContext.runAsUser": 7}),
+    ("podSecurityContext", {"runAsNonRoot": None}, {f"{POD}.spec.securityContext.runAsNonRoot": None}),
+    ("containerSecurityContext", {"runAsUser": 7}, {f"{CONTAINER}.securityContext.runAsUser": 7}),
+    ("nodeSelector", {"disk": "ssd"}, {f"{POD}.spec.nodeSelector": {"disk": "ssd"}}),
+    ("tolerations", [TOLERATION], {f"{POD}.spec.tolerations": [TOLERATION]}),
+    ("affinity", AFFINITY, {f"{POD}.spec.affinity": AFFINITY}),
+    ("topologySpreadConstraints", [SPREAD], {f"{POD}.spec.topologySpreadConstraints[0].topologyKey": "zone"}),
+    ("priorityClassName", "high", {f"{POD}.spec.priorityClassName": "high"}),
+    ("podAnnotations", {"a.example/b": "c"}, {f"{POD}.metadata.annotations": {"a.example/b": "c"}}),
+    ("podLabels", {"team": "vision"}, {f"{POD}.metadata.labels.team": "vision"}),
+    ("fullnameOverride", "trainer", {"Deployment.metadata.name": "trainer", f"{CONTAINER}.args[13]": "trainer"}),
+    ("fullnameOverride", "trainer", {"ValidatingAdmissionPolicy.metadata.name": "home.trainer"}),
+    ("commonLabels", {"team": "vision"}, {"Deployment.metadata.labels.team": "vision"}),
+    ("commonLabels", {"team": "vision"}, {f"{POD}.metadata.labels.team": "vision"}),
+    ("metrics.podMonitor.labels", {"release": "p"}, {"PodMonitor.metadata.labels.release": "p"}),
+    ("metrics.podMonitor.interval", "15s", {"PodMonitor.spec.podMetricsEndpoints[0].interval": "15s"}),
+    ("metrics.podMonitor.scrapeTimeout", "5s", {"PodMonitor.spec.podMetricsEndpoints[0].scrapeTimeout": "5s"}),
+    ("metrics.serviceMonitor.labels", {"release": "p"}, {"ServiceMonitor.metadata.labels.release": "p"}),
+    ("metrics.serviceMonitor.interval", "15s", {"ServiceMonitor.spec.endpoints[0].interval": "15s"}),
+    ("metrics.serviceMonitor.scrapeTimeout", "5s", {"ServiceMonitor.spec.endpoints[0].scrapeTimeout": "5s"}),
+    ("metrics.rules.labels", {"release": "p"}, {"PrometheusRule.metadata.labels.release": "p"}),
+    ("metrics.rules.runbooks", "http://wiki/", {RUNBOOK: "http://wiki/TFClusterNotReady.md"}),
+    ("metrics.dashboard.labels", {"grafana_dashboard": "yes"}, {"ConfigMap.metadata.labels.grafana_dashboard": "yes"}),
+    ("metrics.dashboard.annotations", {"folder": "ML"}, {"ConfigMap.metadata.annotations": {"folder": "ML"}}),
 ]
-#: Values whose effect is that objects come or go, or that needs another value; a test of their own shows it.
-OTHER_EFFECTS = {"serviceAccount.create", "aggregateRoles", "rbac.create", "rbac.readQueues", *OF_THE_NETWORK}
-
+#: Values whose effect is that objects come or go; other tests show it.
+OF_OBJECTS = {"serviceAccount.create", "aggregateRoles", "rbac.create", "rbac.readQueues"} | {
+    f"metrics.{part}.enabled" for part in ("podMonitor", "serviceMonitor", "rules", "dashboard")
+}
+#: Values that the operator reads from its arguments.
+OF_THE_OPERATOR = {
+    "clusterWide": [True, False],
+    "watchNamespaces": [[], ["a"], ["a", "b"]],
+    "logLevel": ["debug", "info", "warning", "error"],
+    "logFormat": list(logs.FORMATS),
+    "defaultIsolation": list(get_args(IsolationMode)),
+    "gangs.scheduler": list(get_args(GangSchedulerKind)),
+    "gangs.schedulerName": ["", "team.scheduler-1"],
+}
 #: Objects that are one value each: Kubernetes' own fields, with defaults.
 WHOLE = chart_values.WHOLE
 
-#: Values that must be refused, and the place that the message names.
-REFUSED: list[tuple[Object, str]] = [
-    ({"replicas": 0}, "/replicas"),
-    ({"replicas": 6}, "/replicas"),
-    ({"replicas": "2"}, "/replicas"),
-    ({"replica": 2}, "replica"),
-    ({"image": {"digest": "sha256:1"}}, "/image/digest"),
-    ({"image": {"digest": f"md5:{64 * 'a'}"}}, "/image/digest"),
-    ({"image": {"registry": "https://registry.example/"}}, "/image/registry"),
-    ({"image": {"sha": "x"}}, "/image"),
-    ({"gangs": {"scheduler": "Kueue"}}, "/gangs/scheduler"),
-    ({"gangs": {"schedulerName": "Not A Name"}}, "/gangs/schedulerName"),
-    ({"gangs": {"queue": "x"}}, "/gangs"),
-    ({"extraArgs": "--x"}, "/extraArgs"),
-    ({"extraEnv": [{"value": "x"}]}, "/extraEnv/0"),
-    ({"extraVolumes": {"a": {}}}, "/extraVolumes"),
-    ({"extraVolumeMounts": [{"name": "a"}]}, "/extraVolumeMounts/0"),
-    ({"livenessProbe": {"periodSeconds": 0}}, "/livenessProbe/periodSeconds"),
-    ({"readinessProbe": {"httpGet": {}}}, "/readinessProbe"),
-    ({"crds": {"keep": "yes"}}, "/crds/keep"),
-    ({"crds": {"install": True}}, "/crds"),
-    ({"crds": {"scaledJob": "data-worker"}}, "/crds/scaledJob"),
-    ({"crds": {"scaledJob": "a.b"}}, "/crds/scaledJob"),
-    ({"crds": {"scaledJob": ""}}, "/crds/scaledJob"),
-    ({"crds": {"scaledJob": 64 * "a"}}, "/crds/scaledJob"),
-    ({"rbac": True}, "/rbac"),
-    ({"admissionPolicy": {"actions": []}}, "/admissionPolicy/actions"),
-    ({"admissionPolicy": {"actions": ["Deny", "Warn"]}}, "/admissionPolicy/actions"),
-    ({"admissionPolicy": {"actions": ["Log"]}}, "/admissionPolicy/actions/0"),
-    ({"topologySpreadConstraints": [{"maxSkew": 1}]}, "/topologySpreadConstraints/0"),
-    ({"podSecurityContext": "restricted"}, "/podSecurityContext"),
-    ({"fullnameOverride": "Trainer"}, "/fullnameOverride"),
-    ({"fullnameOverride": 54 * "a"}, "/fullnameOverride"),
-    ({"commonLabels": {"helm.sh/chart": "mine"}}, "/commonLabels"),
-    ({"image": {"repository": ""}}, "/image/repository"),
-    ({"image": {"repository": "Upper/case"}}, "/image/repository"),
-    ({"image": {"repository": 7}}, "/image/repository"),
-    ({"image": {"repository": "r.example/x:1.0"}}, "/image/repository"),
-    ({"image": {"repository": "r.example:5000/x:1.0"}}, "/image/repository"),
-    ({"image": {"repository": f"r.example/x@{DIGEST}"}}, "/image/repository"),
-    ({"image": {"tag": 1.0}}, "/image/tag"),
-    ({"image": {"tag": "a b"}}, "/image/tag"),
-    ({"image": {"pullPolicy": "Sometimes"}}, "/image/pullPolicy"),
-    ({"imagePullSecrets": ["key"]}, "/imagePullSecrets/0"),
-    ({"imagePullSecrets": [{}]}, "/imagePullSecrets/0"),
-    ({"imagePullSecrets": [{"name": "key", "namespace": "x"}]}, "/imagePullSecrets/0"),
-    ({"clusterWide": "yes"}, "/clusterWide"),
-    ({"watchNamespaces": "a"}, "/watchNamespaces"),
-    ({"watchNamespaces": ["A"]}, "/watchNamespaces/0"),
-    ({"watchNamespaces": ["a", "a"]}, "/watchNamespaces"),
-    ({"watchNamespaces": ["*"]}, "/watchNamespaces/0"),
-    ({"watchNamespaces": ["a" * 64]}, "/watchNamespaces/0"),
-    ({"logLevel": "loud"}, "/logLevel"),
-    ({"logFormat": "xml"}, "/logFormat"),
-    ({"defaultIsolation": "Namespace"}, "/defaultIsolation"),
-    ({"serviceAccount": {"create": False}}, "/serviceAccount/name"),
-    ({"serviceAccount": {"create": False, "name": "x", "annotations": {"a": "b"}}}, "/serviceAccount/annotations"),
-    ({"serviceAccount": {"annotations": {"a": 1}}}, "/serviceAccount/annotations/a"),
-    ({"serviceAccount": {"token": "x"}}, "/serviceAccount"),
-    ({"aggregateRoles": 1}, "/aggregateRoles"),
-    ({"networkPolicy": {"ingress": []}}, "/networkPolicy"),
-    ({"networkPolicy": {"apiServer": {"cidrs": ["10.0.0.1"]}}}, "/networkPolicy/apiServer/cidrs/0"),
-    ({"networkPolicy": {"apiServer": {"ports": []}}}, "/networkPolicy/apiServer/ports"),
-    ({"networkPolicy": {"metricsFrom": [{}]}}, "/networkPolicy/metricsFrom/0"),
-    ({"networkPolicy": {"metricsFrom": [{"pods": {}}]}}, "/networkPolicy/metricsFrom/0"),
-    ({"networkPolicy": {"dnsPorts": [70000]}}, "/networkPolicy/dnsPorts/0"),
-    ({"resources": {"requests": {"memory": "much"}}}, "/resources/requests/memory"),
-    ({"resources": {"limits": {"cpu": -1}}}, "/resources/limits/cpu"),
-    ({"resources": {"claims": []}}, "/resources"),
-    ({"nodeSelector": {"gpu": True}}, "/nodeSelector/gpu"),
-    ({"tolerations": [{"keys": "a"}]}, "/tolerations/0"),
-    ({"tolerations": [{"operator": "In"}]}, "/tolerations/0/operator"),
-    ({"affinity": {"zone": {}}}, "/affinity"),
-    ({"priorityClassName": "High Priority"}, "/priorityClassName"),
-    ({"podAnnotations": {"a": 1}}, "/podAnnotations/a"),
-    ({"podLabels": {"a": None, "b": 1}}, "/podLabels/b"),
-    ({"podLabels": {"app.kubernetes.io/name": "mine"}}, "/podLabels"),
-    ({"podLabels": {"app.kubernetes.io/instance": "mine"}}, "/podLabels"),
-]
-
-
-#: test_chart_monitoring.py shows the effects of these.
-MONITORING = ("metrics.podMonitor.", "metrics.serviceMonitor.", "metrics.rules.", "metrics.dashboard.")
-OTHER_EFFECTS |= {
-    path
-    for path, _ in leaves(yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8")))
-    if path.startswith(MONITORING)
+#: Values that must be refused, by the place that the message names.
+REFUSED: dict[str, list[Any]] = {
+    "/replicas": [0, 6, "2"],
+    "/image/digest": ["sha256:1", f"md5:{64 * 'a'}"],
+    "/image/registry": ["https://registry.example/"],
+    "/image/repository": ["", "Upper/case", 7, "r.example/x:1.0", "r.example:5000/x:1.0", f"r.example/x@{DIGEST}"],
+    "/image/tag": [1.0, "a b"],
+    "/image/pullPolicy": ["Sometimes"],
+    "/imagePullSecrets/0": ["key", {}, {"name": "key", "namespace": "x"}],
+    "/clusterWide": ["yes"],
+    "/watchNamespaces": ["a", ["a", "a"]],
+    "/watchNamespaces/0": ["A", "*", 64 * "a"],
+    "/logLevel": ["loud"],
+    "/logFormat": ["xml"],
+    "/defaultIsolation": ["Namespace"],
+    "/gangs/scheduler": ["Kueue"],
+    "/gangs/schedulerName": ["Not A Name"],
+    "/extraArgs": ["--x"],
+    "/extraEnv/0": [{"value": "x"}],
+    "/extraVolumes": [{"a": {}}],
+    "/extraVolumeMounts/0": [{"name": "a"}],
+    "/livenessProbe/periodSeconds": [0],
+    "/crds/keep": ["yes"],
+    "/crds/scaledJob": ["data-worker", "a.b", "", 64 * "a"],
+    "/rbac": [True],
+    "/serviceAccount/annotations/a": [1],
+    "/aggregateRoles": [1],
+    "/admissionPolicy/actions": [[], ["Deny", "Warn"]],
+    "/admissionPolicy/actions/0": ["Log"],
+    "/networkPolicy/apiServer/cidrs/0": ["10.0.0.1"],
+    "/networkPolicy/apiServer/ports": [[]],
+    "/networkPolicy/metricsFrom/0": [{}],
+    "/networkPolicy/dnsPorts/0": [70000],
+    "/resources/requests/memory": ["much"],
+    "/resources/limits/cpu": [-1],
+    "/podSecurityContext": ["restricted"],
+    "/nodeSelector/gpu": [True],
+    "/tolerations/0/operator": ["In"],
+    "/topologySpreadConstraints/0": [{"maxSkew": 1}],
+    "/priorityClassName": ["High Priority"],
+    "/podAnnotations/a": [1],
+    "/podLabels/b": [1],
+    "/podLabels/app.kubernetes.io~1name": ["mine"],
+    "/podLabels/app.kubernetes.io~1instance": ["mine"],
+    "/fullnameOverride": ["Trainer", 54 * "a"],
+    "/commonLabels/helm.sh~1chart": ["mine"],
+    "/metrics/podMonitor/enabled": ["yes"],
+    "/metrics/podMonitor/interval": [15, "15"],
+    "/metrics/podMonitor/labels/app.kubernetes.io~1name": ["mine"],
+    "/metrics/serviceMonitor/scrapeTimeout": ["0s"],
+    "/metrics/rules/runbooks": ["", 'https://a/"b'],
+    "/metrics/dashboard/labels/grafana_dashboard": [1],
 }
-
-
-@pytest.fixture(scope="module")
-def default(helm: Helm) -> list[Object]:
-    """What the chart renders when the user sets nothing."""
-    return helm.render()
+#: Values that there are not, and where.
+UNKNOWN = {
+    "": "replica",
+    "/image": "sha",
+    "/gangs": "queue",
+    "/readinessProbe": "httpGet",
+    "/crds": "install",
+    "/serviceAccount": "token",
+    "/networkPolicy": "ingress",
+    "/networkPolicy/metricsFrom/0": "pods",
+    "/resources": "claims",
+    "/tolerations/0": "keys",
+    "/affinity": "zone",
+    "/metrics/podMonitor": "timeout",
+}
+#: Values that are wrong together, the place that the message names, and what it says.
+WRONG_TOGETHER: list[tuple[Object, str, str]] = [
+    ({"serviceAccount": {"create": False}}, "/serviceAccount/name", "minLength"),
+    (
+        {"serviceAccount": {"create": False, "name": "x", "annotations": {"a": "b"}}},
+        "/serviceAccount/annotations",
+        "maxProperties",
+    ),
+    (
+        {"metrics": {"podMonitor": {"enabled": True}, "serviceMonitor": {"enabled": True}}},
+        "/metrics/serviceMonitor/enabled",
+        "both would scrape each operator twice",
+    ),
+    ({"image": {"repository": "r.example/x:1.0"}}, "/image/repository", "write a tag as image.tag"),
+    ({"image": {"repository": f"r.example/x@{DIGEST}"}}, "/image/repository", "a digest as image.digest"),
+]
 
 
 @pytest.fixture(scope="module")
 def values() -> Object:
     """The defaults."""
-    return yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
+    return read_yaml((CHART / "values.yaml").read_text(encoding="utf-8"))[0]
 
 
 @pytest.fixture(scope="module")
@@ -232,30 +216,74 @@ def schema() -> Object:
     return json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("effect", EFFECTS, ids=[f"{path} in {where}" for path, _, where, _ in EFFECTS])
-def test_value_has_its_effect(helm: Helm, default, effect):
+def prepared(path: str) -> Object:
+    """Give the values without which a value has no effect: its part must be there."""
+    part = re.match(r"networkPolicy(?=\.)|metrics\.\w+(?=\.)", path)
+    if part and not path.endswith(".enabled"):
+        return nest(f"{part[0]}.enabled", True)
+    return {"crds": {}} if path.startswith("crds.") else {}
+
+
+@pytest.mark.parametrize(("path", "value", "effects"), EFFECTS, ids=[path for path, *_ in EFFECTS])
+def test_value_has_its_effect(helm: Helm, path: str, value: Any, effects: dict[str, Any]):
     """What the user sets shows in the rendered objects, and only because it was set."""
-    path, value, where, expected = effect
-    assert look(default, where) != expected
+    default, objects = helm.render(prepared(path)), helm.render(merge(prepared(path), nest(path, value)))
 
-    assert look(helm.render(nest(path, value)), where) == expected
-
-
-@pytest.mark.parametrize("path", OF_THE_NETWORK)
-def test_value_of_the_network_policy_has_its_effect(helm: Helm, path: str):
-    """What the user sets shows in the NetworkPolicy where there is one, and makes none where there is none."""
-    value, where, expected = OF_THE_NETWORK[path]
-    set_to = nest(path, value)
-    assert look(helm.render(set_to), "NetworkPolicy") is None
-    enabled = {"networkPolicy": {**set_to["networkPolicy"], "enabled": True}}
-    default = helm.render({"networkPolicy": {"enabled": True}})
-    assert look(default, f"NetworkPolicy.spec.{where}") != expected
-
-    assert look(helm.render(enabled), f"NetworkPolicy.spec.{where}") == expected
+    for where, expected in effects.items():
+        assert look(default, where) != expected
+        assert look(objects, where) == expected
 
 
-def test_tag_and_digest_can_both_be_told(helm: Helm):
-    """With a tag and a digest the reference has both: the digest decides, and the tag is for people."""
+def test_values_of_a_part_that_is_not_enabled_have_none(helm: Helm):
+    """What is set for the NetworkPolicy or for monitoring makes no object where these are not enabled."""
+    given = [nest(path, value) for path, value, _ in EFFECTS if prepared(path).keys() & {"networkPolicy", "metrics"}]
+
+    assert helm.render(merge(*given)) == helm.render()
+
+
+def test_every_value_is_shown_to_have_an_effect(values):
+    """No value is without a test of its effect."""
+    known = dict(leaves(values, whole=WHOLE)).keys()
+    of_the_table = {path for at, value, _ in EFFECTS for path, _ in leaves(nest(at, value), whole=known)}
+    assert (of_the_table | OF_OBJECTS | OF_THE_OPERATOR.keys()) - {"resources.limits.cpu"} == known
+
+
+@pytest.mark.parametrize("turn", range(6))
+def test_operator_understands_its_arguments(helm: Helm, turn: int):
+    """The operator reads from its arguments what the user has set, and serves its health where the probes ask."""
+    chosen = {path: choices[turn % len(choices)] for path, choices in OF_THE_OPERATOR.items()}
+    objects = helm.render(merge(*(nest(path, value) for path, value in chosen.items())))
+
+    settings = parse_arguments(look(objects, f"{CONTAINER}.args"))
+    assert settings == Settings(
+        namespaces=tuple(chosen["watchNamespaces"] or ([] if chosen["clusterWide"] else ["home"])),
+        health_port=8080,
+        metrics_port=8081,
+        log_level=chosen["logLevel"],
+        log_format=chosen["logFormat"],
+        default_isolation=chosen["defaultIsolation"],
+        leader_election=True,
+        lease_name="r-tfcluster-operator",
+        lease_namespace="home",
+        gang_scheduler=chosen["gangs.scheduler"],
+        gang_scheduler_name=chosen["gangs.schedulerName"],
+    )
+    assert look(objects, f"{CONTAINER}.ports") == [
+        {"name": "health", "containerPort": 8080},
+        {"name": "metrics", "containerPort": 8081},
+    ]
+
+
+def test_schema_knows_the_operators_choices(schema):
+    """What the schema lets a user choose from is what the operator does."""
+    described = {**schema["properties"], "gangs.scheduler": schema["properties"]["gangs"]["properties"]["scheduler"]}
+    chosen = ("logLevel", "logFormat", "defaultIsolation", "gangs.scheduler")
+    assert {path: described[path]["enum"] for path in chosen} == {path: OF_THE_OPERATOR[path] for path in chosen}
+
+
+def test_image_has_a_tag_and_a_digest(helm: Helm):
+    """Unless told otherwise the image is of the project's version; told both, the digest decides, the tag is for us."""
+    assert look(helm.render(), f"{CONTAINER}.image") == f"tfcluster-operator:{__version__}"
     image = {"registry": "r.example", "repository": "a/b", "tag": "v2", "digest": DIGEST}
     assert look(helm.render({"image": image}), f"{CONTAINER}.image") == f"r.example/a/b:v2@{DIGEST}"
 
@@ -280,18 +308,18 @@ def test_spread_is_of_the_operators_pods_unless_it_says_otherwise(helm: Helm):
 )
 def test_policy_is_there_where_the_server_knows_it(helm: Helm, kinds: list[str], is_there: bool):
     """A server whose admission policies are switched off gets none, and neither does its test the right for them."""
-    asked = [f"--api-versions={kind}" for kind in kinds]
-    answer = helm.run("template", "r", CHART, *asked, values={})
-    assert answer.returncode == 0, answer.stderr
+    objects = helm.render({}, *(f"--api-versions={kind}" for kind in kinds), tests=True)
 
-    assert ("kind: ValidatingAdmissionPolicy" in answer.stdout) == is_there
-    assert ("aggregate-to-admin" in answer.stdout) == is_there
+    assert bool(of_kind(objects, "ValidatingAdmissionPolicy")) == is_there
+    assert any("use" in rule["verbs"] for role in of_kind(objects, "ClusterRole") for rule in role["rules"]) == is_there
+    of_the_test = look(objects, "Role:r-tfcluster-operator-test.rules")
+    assert any(rule["resources"] == ["pods"] for rule in of_the_test) == is_there
 
 
 @pytest.mark.parametrize(("version", "works"), [("v1.29.9", False), ("v1.30.0-eks-1", True), ("v1.37.1", True)])
 def test_chart_refuses_servers_that_lack_its_kinds(helm: Helm, version: str, works: bool):
     """Helm refuses to install on a server that is too old, in words that say so."""
-    answer = helm.run("template", "r", CHART, "--kube-version", version, values={})
+    answer = helm.run("template", "r", CHART, "--kube-version", version, values={"crds": {"enabled": False}})
 
     assert (answer.returncode == 0) == works
     assert ("requires kubeVersion" in answer.stderr) != works
@@ -299,32 +327,24 @@ def test_chart_refuses_servers_that_lack_its_kinds(helm: Helm, version: str, wor
 
 def test_labels_of_all_reach_all(helm: Helm):
     """``commonLabels`` are on every object, also on those of ``helm test``, and choose no pods."""
-    objects = helm.render(EVERYTHING, tests=True)
+    objects = helm.render({**EVERYTHING, "crds": {}}, tests=True)
 
     assert all(found["metadata"]["labels"]["cost-center"] == "42" for found in objects)
     assert "cost-center" not in look(objects, "Deployment.spec.selector.matchLabels")
 
 
-def test_label_of_one_object_wins_over_that_of_all(helm: Helm):
+@pytest.mark.parametrize("parts", [["podMonitor", "rules", "dashboard"], ["serviceMonitor"]])
+def test_label_of_one_object_wins_over_that_of_all(helm: Helm, parts: list[str]):
     """Where ``commonLabels`` and the labels of one object have a key in common, that object has its own value, once."""
-    own, further = {"release": "own"}, {"enabled": True, "labels": {"release": "own"}}
-    monitors = [
-        {"podMonitor": further, "rules": further, "dashboard": further},
-        {"serviceMonitor": further, "podMonitor": {"enabled": False}},
-    ]
-    for metrics in monitors:
-        given = {"commonLabels": {"release": "all"}, "podLabels": own, "metrics": metrics}
-        objects = helm.render(given)
+    own = {"release": "own"}
+    metrics = {part: {"enabled": True, "labels": own} for part in parts}
+    objects = helm.render({"commonLabels": {"release": "all"}, "podLabels": own, "metrics": metrics})
 
-        assert look(objects, "Deployment.metadata.labels.release") == "all"
-        assert look(objects, f"{POD}.metadata.labels.release") == "own"
-        answer = helm.run("template", "r", CHART, "--show-only", "templates/deployment.yaml", values=given)
-        assert answer.stdout.count("release: all") + answer.stdout.count("release: own") == 2
-        for kind in ("PodMonitor", "ServiceMonitor", "PrometheusRule", "ConfigMap"):
-            assert look(objects, f"{kind}.metadata.labels.release") in {"own", None}
-        assert [found["metadata"]["labels"]["release"] for found in objects].count("own") == len(
-            [one for one in metrics.values() if one["enabled"]]
-        )
+    assert look(objects, "Deployment.metadata.labels.release") == "all"
+    assert look(objects, f"{POD}.metadata.labels.release") == "own"
+    for kind in ("PodMonitor", "ServiceMonitor", "PrometheusRule", "ConfigMap"):
+        assert look(objects, f"{kind}.metadata.labels.release") in {"own", None}
+    assert [found["metadata"]["labels"]["release"] for found in objects].count("own") == len(parts)
 
 
 def test_account_of_the_user_is_taken(helm: Helm):
@@ -336,18 +356,6 @@ def test_account_of_the_user_is_taken(helm: Helm):
     assert look(objects, "ClusterRoleBinding:home:r-tfcluster-operator.subjects") == [
         {"kind": "ServiceAccount", "name": "robot", "namespace": "home"}
     ]
-
-
-def test_roles_for_users_can_be_left_out(helm: Helm, default):
-    """With ``aggregateRoles: false`` the roles of users stay as they were."""
-    assert len(of_kind(default, "ClusterRole")) == 4
-    assert len(of_kind(helm.render({"aggregateRoles": False}), "ClusterRole")) == 1
-
-
-def test_every_value_is_shown_to_have_an_effect(values):
-    """No value is without a test of its effect."""
-    tested = {path for path, *_ in EFFECTS} | OTHER_EFFECTS
-    assert tested - {"resources.limits.cpu"} == dict(leaves(values, whole=WHOLE)).keys()
 
 
 def test_schema_describes_every_value_and_no_other(values, schema):
@@ -375,142 +383,64 @@ def test_schema_is_strict(schema):
                     assert part["$comment"], path
                     open_ended.append(path)
             for name, inner in part.items():
-                visit(inner, f"{path}/{name}")
+                visit(inner, f"{path}/{name}" if name not in {"properties", "items"} else path)
 
     visit(schema, "")
-    affinity = "/properties/affinity/properties"
-    network = "/properties/networkPolicy/properties"
     assert open_ended == [
-        "/properties/extraEnv/items",
-        "/properties/extraVolumes/items",
-        "/properties/extraVolumeMounts/items",
-        *(f"{network}/metricsFrom/items/properties/{peer}" for peer in ("podSelector", "namespaceSelector", "ipBlock")),
-        f"{network}/extraIngress/items",
-        f"{network}/extraEgress/items",
-        "/properties/podSecurityContext",
-        "/properties/containerSecurityContext",
-        f"{affinity}/nodeAffinity",
-        f"{affinity}/podAffinity",
-        f"{affinity}/podAntiAffinity",
-        "/properties/topologySpreadConstraints/items",
-        "/properties/global",
+        "/extraEnv",
+        "/extraVolumes",
+        "/extraVolumeMounts",
+        *(f"/networkPolicy/metricsFrom/{peer}" for peer in ("podSelector", "namespaceSelector", "ipBlock")),
+        "/networkPolicy/extraIngress",
+        "/networkPolicy/extraEgress",
+        "/podSecurityContext",
+        "/containerSecurityContext",
+        *(f"/affinity/{kind}" for kind in ("nodeAffinity", "podAffinity", "podAntiAffinity")),
+        "/topologySpreadConstraints",
+        "/global",
     ]
 
 
-@pytest.mark.parametrize(("given", "place"), REFUSED, ids=[json.dumps(given)[:60] for given, _ in REFUSED])
-def test_bad_values_are_refused(helm: Helm, given, place):
-    """A value that cannot work is refused before anything is sent, and the message names its place."""
-    answer = helm.run("template", "r", CHART, values=given)
+def in_turns() -> list[dict[str, Any]]:
+    """Share out what must be refused: of each part of the values one in a turn, as one error could hide another."""
+    turns: dict[int, dict[str, Any]] = defaultdict(dict)
+    before: Counter[tuple[str, ...]] = Counter()
+    for place, wrong in REFUSED.items():
+        part = tuple(name for name in place.split("/") if not name.isdigit())[:3]
+        for value in wrong:
+            turns[before[part]][place] = value
+            before[part] += 1
+    return list(turns.values())
 
-    assert answer.returncode != 0
-    assert answer.stdout == ""
-    assert "don't meet the specifications of the schema" in answer.stderr
-    assert place in answer.stderr
+
+@pytest.mark.parametrize("wrong", in_turns(), ids=lambda wrong: f"{len(wrong)} values")
+def test_bad_values_are_refused(helm: Helm, wrong: dict[str, Any]):
+    """A value that cannot work is refused before anything is sent, and the message names the place of each."""
+    assert helm.refusal(merge(*(nest(place, value) for place, value in wrong.items()))).keys() == wrong.keys()
 
 
-@pytest.mark.parametrize(
-    ("given", "told"),
-    [
-        ({"image": {"repository": "r.example/x:1.0"}}, "write a tag as image.tag"),
-        ({"image": {"repository": f"r.example/x@{DIGEST}"}}, "a digest as image.digest"),
-        (
-            {"metrics": {"podMonitor": {"enabled": True}, "serviceMonitor": {"enabled": True}}},
-            "both would scrape each operator twice",
-        ),
-    ],
-)
-def test_refusal_says_what_to_write(helm: Helm, given, told):
-    """Where the rule alone would not tell, the message says what to write instead."""
-    answer = helm.run("template", "r", CHART, values=given)
+def test_unknown_values_are_refused(helm: Helm):
+    """A value that there is not is refused, wherever it stands, and named."""
+    told = helm.refusal(merge(*(nest(f"{place}/{name}", {}) for place, name in UNKNOWN.items())))
 
-    assert answer.returncode != 0
-    assert told in answer.stderr
+    assert told == {place: f"additional properties '{name}' not allowed" for place, name in UNKNOWN.items()}
+
+
+@pytest.mark.parametrize(("given", "place", "words"), WRONG_TOGETHER, ids=[place for _, place, _ in WRONG_TOGETHER])
+def test_refusal_says_what_to_write(helm: Helm, given: Object, place: str, words: str):
+    """Where values are wrong together, or the rule alone would not tell, the message says what to write instead."""
+    told = helm.refusal(given)
+    assert told.keys() == {place}
+    assert words in told[place]
 
 
 def test_readme_describes_the_values(values):
-    """The README's tables are those that values.yaml gives: every value with its default, in its order."""
+    """The README has the tables that values.yaml gives: every value with its default and its comment, in its order."""
     text = (CHART / "README.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `([\w.]+)` \| `(.*?)` \| (.+) \|$", text, flags=re.MULTILINE)
 
     assert [(path, json.loads(default)) for path, default, _ in rows] == list(leaves(values, whole=WHOLE))
-    assert chart_values.main(["--check"]) == 0
-
-
-def test_stale_readme_is_found(tmp_path, capsys):
-    """A value whose comment was edited, one that has none, and a README without the marks are each found and named."""
-    chart = shutil.copytree(CHART, tmp_path / "chart")
-    path = chart / "values.yaml"
-    text = path.read_text(encoding="utf-8")
-    path.write_text(text.replace("# Its tag;", "# The tag;"), encoding="utf-8")
-    assert chart_values.main(["--check", "--chart", str(chart)]) == 1
-    assert "README.md is not what values.yaml says: run `make chart-docs`" in capsys.readouterr().out
-    assert chart_values.main(["--chart", str(chart)]) == 0
-    assert chart_values.main(["--check", "--chart", str(chart)]) == 0
-    assert "| The tag; empty" in (chart / "README.md").read_text(encoding="utf-8")
-
-    lines = [line for line in text.splitlines(keepends=True) if "# Its tag;" not in line]
-    path.write_text("".join(lines), encoding="utf-8")
-    with pytest.raises(SystemExit, match=r"image\.tag: no comment"):
-        chart_values.main(["--chart", str(chart)])
-
-
-#: Choices of the operator's options, by the value that sets them.
-CHOICES = {
-    "logLevel": ["debug", "info", "warning", "error"],
-    "logFormat": list(logs.FORMATS),
-    "defaultIsolation": list(get_args(IsolationMode)),
-}
-
-
-@pytest.mark.parametrize(
-    "chosen", [{value: choices[n % len(choices)] for value, choices in CHOICES.items()} for n in range(4)], ids=str
-)
-@pytest.mark.parametrize(
-    ("given", "namespaces"),
-    [({"clusterWide": False}, ("home",)), ({"watchNamespaces": ["a", "b"]}, ("a", "b")), ({}, ())],
-    ids=["own namespace", "two namespaces", "all namespaces"],
-)
-def test_operator_understands_its_arguments(helm: Helm, given, namespaces, chosen):
-    """The operator reads from its arguments what the user has set, and serves its health where the probes ask."""
-    objects = helm.render({**given, **chosen})
-
-    settings = parse_arguments(look(objects, f"{CONTAINER}.args"))
-    assert settings == Settings(
-        namespaces=namespaces,
-        health_port=8080,
-        metrics_port=8081,
-        log_level=chosen["logLevel"],
-        log_format=chosen["logFormat"],
-        default_isolation=chosen["defaultIsolation"],
-        leader_election=True,
-        lease_name="r-tfcluster-operator",
-        lease_namespace="home",
-    )
-    assert look(objects, f"{CONTAINER}.ports") == [
-        {"name": "health", "containerPort": 8080},
-        {"name": "metrics", "containerPort": 8081},
-    ]
-
-
-def test_schema_knows_the_operators_choices(schema):
-    """What the schema lets a user choose from is what the operator does."""
-    assert {value: schema["properties"][value]["enum"] for value in CHOICES} == CHOICES
-    assert schema["properties"]["gangs"]["properties"]["scheduler"]["enum"] == list(get_args(GangSchedulerKind))
-
-
-@pytest.mark.parametrize("scheduler", get_args(GangSchedulerKind))
-@pytest.mark.parametrize("name", ["", "team.scheduler-1"])
-def test_operator_is_told_who_places_gangs(helm: Helm, scheduler, name):
-    """Whose PodGroups, and the name of the scheduler, where one is given."""
-    objects = helm.render({"gangs": {"scheduler": scheduler, "schedulerName": name}})
-
-    settings = parse_arguments(look(objects, f"{CONTAINER}.args"))
-    assert (settings.gang_scheduler, settings.gang_scheduler_name) == (scheduler, name)
-
-
-def test_tag_is_the_version_of_the_project(default):
-    """Unless told otherwise the chart runs the image of its own version, which is the project's."""
-    assert look(default, f"{CONTAINER}.image") == f"tfcluster-operator:{__version__}"
+    assert chart_values.tables((CHART / "values.yaml").read_text(encoding="utf-8")) in text
 
 
 def test_chart_can_be_part_of_another(helm: Helm, tmp_path):
@@ -518,10 +448,8 @@ def test_chart_can_be_part_of_another(helm: Helm, tmp_path):
     parent = tmp_path / "parent"
     shutil.copytree(CHART, parent / "charts" / CHART.name)
     (parent / "Chart.yaml").write_text("{apiVersion: v2, name: parent, version: 1.0.0}")
-    answer = helm.run(
-        "template", "r", parent, values={"global": {"a": 1}, CHART.name: {"image": {"tag": "of-the-parent"}}}
-    )
+    given = {"image": {"tag": "of-the-parent"}, "crds": {"enabled": False}}
+    answer = helm.run("template", "r", parent, values={"global": {"a": 1}, CHART.name: given})
 
     assert answer.returncode == 0, answer.stderr
-    objects = list(yaml.safe_load_all(answer.stdout))
-    assert look(objects, f"{CONTAINER}.image") == "tfcluster-operator:of-the-parent"
+    assert look(read_yaml(answer.stdout), f"{CONTAINER}.image") == "tfcluster-operator:of-the-parent"

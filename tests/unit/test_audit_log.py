@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from support import waiting
+from support import clock
 from support.audit import AuditLog
 
 
@@ -35,7 +35,7 @@ def test_write_is_waited_for_until_its_answer_is_logged(log, monkeypatch):
     audit = AuditLog(log.path, log)
     position = audit.position()
     log.add("RequestReceived", "late")
-    monkeypatch.setattr(waiting.time, "sleep", lambda _: log.add("ResponseComplete", "late"))
+    monkeypatch.setattr(clock, "sleep", lambda _: log.add("ResponseComplete", "late"))
 
     assert [write.name for write in audit.writes(position, user="operator")] == ["late"]
 

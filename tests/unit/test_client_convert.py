@@ -350,8 +350,10 @@ def test_labels_and_services_of_tfjob_are_named():
     selector = {"matchExpressions": [{"key": "training.kubeflow.org/replica-type", "operator": "Exists"}]}
     spread = {"labelSelector": selector, "matchLabelKeys": ["job-name"]}
     field = {"fieldRef": {"fieldPath": "metadata.labels['tf-replica-index']"}}
+    own = {"fieldRef": {"fieldPath": "metadata.labels['replica_index']"}}
+    env = [{"name": "INDEX", "valueFrom": field}, {"name": "OWN", "valueFrom": own}]
     args = ["--ps=mnist-ps-0.default:2222", "mnist-psx-0", "kubectl get pods -l training.kubeflow.org/job-name=x"]
-    container = {"name": "tensorflow", "image": "i", "args": args, "env": [{"name": "INDEX", "valueFrom": field}]}
+    container = {"name": "tensorflow", "image": "i", "args": args, "env": env}
     spec = {"topologySpreadConstraints": [spread], "containers": [container]}
     manifest = tfjob({"PS": {}, "Worker": {"template": {"spec": spec}}})
 
@@ -361,6 +363,7 @@ def test_labels_and_services_of_tfjob_are_named():
     assert "mnist-ps-0.mnist.default here" in lost["spec.containers[0].args[0]"]
     assert "spec.containers[0].args[1]" not in lost
     assert "use tfcluster.dev/cluster" in lost["spec.containers[0].args[2]"]
+    assert "spec.containers[0].env[1].valueFrom.fieldRef.fieldPath" not in lost, "a label of the user's own"
     assert "use tfcluster.dev/task-index" in lost["spec.containers[0].env[0].valueFrom.fieldRef.fieldPath"]
 
 

@@ -202,13 +202,16 @@ def test_other_documents_stay_letter_by_letter():
             "kind: HorizontalPodAutoscaler\nmetadata: {name: h}\nspec: {scaleTargetRef: {kind: TFJob, name: mnist}}\n",
             "spec.scaleTargetRef: write TFCluster of tfcluster.dev",
         ),
-        ("kind: Workflow\nmetadata: {name: w}\nspec: {manifest: 'kind: TFJob'}\n", "a TFJob in here is not converted"),
-        ("kind: Workflow\nspec: {successCondition: status.replicaStatuses.PS.failed > 0}\n", "write status.jobs.ps"),
-        ("kind: Experiment\nspec: {trialSpec: {kind: TFJob, spec: {}}}\n", "TFCluster.v1alpha1.tfcluster.dev among"),
+        ("kind: Workflow\nmetadata: {name: w}\nspec: {manifest: 'kind: TFJob'}\n", "this TFJob is not converted"),
+        (
+            "kind: Workflow\nspec: {successCondition: status.replicaStatuses.PS.active > 0}\n",
+            "write status.jobs.ps.ready",
+        ),
+        ("kind: Experiment\nspec: {trialSpec: {kind: TFJob, spec: {}}}\n", "Add TFCluster.v1alpha1.tfcluster.dev"),
         ("kind: Experiment\nspec: {primaryPodLabels: {training.kubeflow.org/job-role: master}}\n", "who leads"),
         (
             "kind: Template\nobjects: [{kind: TFJob, spec: {}}]\n",
-            "a TFJob in here is not converted: run oc",
+            "this TFJob is not converted: run oc",
         ),
         ("kind: Role\nrules: [{resources: [pods]}, {resources: [tfjobs/status]}]\n", "rules[1]: write tfclusters of"),
         (
@@ -284,8 +287,14 @@ def test_texts_stay_texts():
         ("just words", "there is no TFJob in f"),
         ("- a\n- b\n", "there is no TFJob in f"),
         ("kind: Pod\n", "there is no TFJob in f"),
-        ('{"kind": "Workflow", "spec": [{"manifest": "kind: TFJob"}]}', "Workflow, spec[0].manifest: a TFJob in here"),
-        ("kind: Experiment\nspec: {trialSpec: {kind: TFJob, spec: }}\n", "Experiment, spec.trialSpec: a TFJob in here"),
+        (
+            '{"kind": "Workflow", "spec": [{"manifest": "kind: TFJob"}]}',
+            "spec[0].manifest: this TFJob is not",
+        ),
+        (
+            "kind: Experiment\nspec: {trialSpec: {kind: TFJob, spec: }}\n",
+            "spec.trialSpec: this TFJob is not",
+        ),
         (f"kind: Pod\n---\n{JOB}\tx: y\n", "f:10: "),
         (f"{JOB}spec: {{}}\n", 'f:8: the key "spec" stands twice'),
         ('{"kind": "TFJob", "kind": "TFJob"}', 'f:1: the key "kind" stands twice'),

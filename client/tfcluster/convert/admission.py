@@ -41,7 +41,9 @@ def judged(conversion: Conversion) -> Conversion:
 def _judge(cluster: Mapping[str, Any], moved: Mapping[Path, Path], findings: Findings) -> None:
     schema = _schema()
     plain = _without_nulls(cluster)
-    for error in jsonschema.Draft202012Validator(schema).iter_errors(plain):
+    errors = jsonschema.Draft202012Validator(schema).iter_errors(plain)
+    # The validator walks through sets, in an order that differs from process to process.
+    for error in sorted(errors, key=lambda one: [str(part) for part in one.absolute_path]):
         words = f"the API server refuses {said(error.instance)} ({error.validator}: {said(error.validator_value)})"
         if error.validator == "type":
             words = f"it is {said(error.instance)}, and must be of type {error.validator_value}"

@@ -16,21 +16,22 @@ from tfcluster_operator.model import naming
 #: A TFJob in a text of YAML or JSON.
 _IN_TEXT: Final = re.compile(r"\bkind[\"']?:\s*[\"']?TFJob\b", re.IGNORECASE)
 #: A count of TFJob's status, as workflow engines read it.
-_COUNTS: Final = re.compile(r"\bstatus\.replicaStatuses\.(\w+)")
-_CONVERT: Final = "a TFJob in here is not converted: "
+_COUNTS: Final = re.compile(r"\bstatus\.replicaStatuses\.(\w+)(?:\.(\w+))?")
+#: The field of a TFCluster where its name or meaning differs.
+_COUNTED_AS: Final = {"active": "ready", "failed": "failed, which also counts tasks that will be restarted"}
+_CONVERT: Final = "this TFJob is not converted: "
 _BY_ITSELF: Final = (
-    "convert it by itself, and put the result in its place; whoever creates it needs permission for tfclusters of "
-    f"the API group {naming.GROUP}"
+    "convert it separately and put the result here. The account that creates it needs permission for "
+    f"{naming.PLURAL}.{naming.GROUP}"
 )
 #: What to do with a TFJob, by the kind that holds it.
 _HOLDERS: Final = {
     "Template": "run oc process first, and convert what it writes",
     **dict.fromkeys(
         ("Experiment", "Trial"),
-        f"{_BY_ITSELF}. Katib needs {naming.KIND}.{naming.VERSION}.{naming.GROUP} among the trialResources of its "
-        "KatibConfig, and, since its defaults are for Kubeflow's kinds, successCondition, failureCondition and "
-        f"primaryPodLabels in the trialTemplate: conditions have the same names, and {naming.LABEL_JOB} and "
-        f"{naming.LABEL_TASK_INDEX} name one pod",
+        f"{_BY_ITSELF}. Add {naming.KIND}.{naming.VERSION}.{naming.GROUP} to trialResources in KatibConfig. Set "
+        "successCondition and failureCondition in trialTemplate (the conditions have the same names), and "
+        f"primaryPodLabels ({naming.LABEL_JOB} and {naming.LABEL_TASK_INDEX} select one pod)",
     ),
 }
 
@@ -62,9 +63,9 @@ def remarks(document: Mapping[str, Any], jobs: list[TFJob]) -> Iterator[str]:
 
 def _counts(document: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
     for path, text in texts(document, ()):
-        for found in dict.fromkeys(match[0] for match in _COUNTS.finditer(text)):
-            job = found.rpartition(".")[2].lower()
-            yield path, f"a TFCluster has no {found}: write status.jobs.{job}"
+        for match in _COUNTS.finditer(text):
+            field = f".{_COUNTED_AS.get(match[2], match[2])}" if match[2] else ""
+            yield path, f"write status.jobs.{match[1].lower()}{field}"
 
 
 def _permissions(document: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
@@ -72,7 +73,7 @@ def _permissions(document: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
     for index, rule in enumerate(rules) if isinstance(rules, list) else ():
         named = rule.get("resources") if isinstance(rule, Mapping) else None
         if isinstance(named, list) and any(str(one).partition("/")[0] == "tfjobs" for one in named):
-            yield ("rules", index), f"write {naming.PLURAL} of the API group {naming.GROUP} in place of tfjobs"
+            yield ("rules", index), f"write {naming.PLURAL} of the API group {naming.GROUP} instead of tfjobs"
 
 
 def _inner(node: Any, path: Path, holder: str) -> Iterator[tuple[Path, str]]:
@@ -80,7 +81,7 @@ def _inner(node: Any, path: Path, holder: str) -> Iterator[tuple[Path, str]]:
     words = _CONVERT + _HOLDERS.get(holder, _BY_ITSELF)
     if isinstance(node, Mapping):
         if path and tfjob.is_tfjob(node):
-            target = f"write {naming.KIND} of {naming.API_VERSION} in place of TFJob"
+            target = f"write {naming.KIND} of {naming.API_VERSION} instead of TFJob"
             yield path, words if "spec" in node else target
         for key, value in node.items():
             yield from _inner(value, (*path, key), holder)

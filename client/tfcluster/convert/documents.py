@@ -20,8 +20,7 @@ _HEAD: Final = re.compile(r"---[^\n]*\n")
 _TABS: Final = "YAML takes no tabs for indentation: use spaces."
 _CORRECT: Final = "Correct it there."
 _TEMPLATES: Final = (
-    "Run `helm template` first if this is a template of Helm. Elsewhere write a value in place of {{…}}, convert, and "
-    "put it back."
+    "If this is a Helm template, run `helm template` first. Otherwise write a value for {{…}}, convert, and restore it."
 )
 _LISTS: Final = ("List", "TFJobList")
 
@@ -66,14 +65,18 @@ def convert_text(text: str, name: str) -> Stream:
         found += conversions
         written.append(new)
     if not found:
-        hidden = list(dict.fromkeys(words for other in others for words in beside.remarks(other, [])))
+        hidden = _remarks(others, [])
         raise ManifestError(
             f"there is no TFJob in {name}" + (", but:" if hidden else ""),
             hidden,
             hint=f"Name a file with an object of kind {tfjob.KIND}, or - for standard input, or --from-cluster NAME.",
         )
-    said = [words for other in others for words in beside.remarks(other, [one.job for one in found])]
-    return Stream("".join(written), tuple(found), tuple(dict.fromkeys(said)))
+    return Stream("".join(written), tuple(found), tuple(_remarks(others, [one.job for one in found])))
+
+
+def _remarks(others: list[Mapping[str, Any]], jobs: list[tfjob.TFJob]) -> list[str]:
+    """Say each remark once: objects without a name look the same."""
+    return list(dict.fromkeys(words for other in others for words in beside.remarks(other, jobs)))
 
 
 def convert_object(manifest: Mapping[str, Any]) -> Stream:

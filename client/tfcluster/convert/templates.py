@@ -39,12 +39,10 @@ LABELS: Final = {
 _LABEL_PREFIX: Final = "training.kubeflow.org/"
 #: Fields that hold a selector of pods. primaryPodLabels is Katib's.
 _SELECTORS: Final = ("matchLabels", "selector", "primaryPodLabels")
-#: How a text reads a label: by the downward API, by its name, by its name in Prometheus.
-_READS: Final = (
-    re.compile(r"metadata\.labels\['([^']+)'\]"),
-    re.compile(rf"({re.escape(_LABEL_PREFIX)}[-a-z]+)"),
-    re.compile(r"label_training_kubeflow_org_([_a-z]+)"),
-)
+#: How a text reads a label: the downward API, the name itself, the name in Prometheus.
+_BY_DOWNWARD_API: Final = re.compile(r"metadata\.labels\['([^']+)'\]")
+_BY_NAME: Final = re.compile(rf"{re.escape(_LABEL_PREFIX)}[-a-z]+")
+_BY_PROMETHEUS: Final = re.compile(r"label_training_kubeflow_org_([_a-z]+)")
 #: Schedulers for which TFJob's operator creates a PodGroup, and what names that in a pod.
 _SCHEDULERS: Final = ("volcano", "kube-batch", "scheduler-plugins-scheduler")
 _POD_GROUPS: Final = (
@@ -201,11 +199,11 @@ def _tell_of_folders(spec: Mapping[str, Any], path: Path, findings: Findings) ->
     for index, volume in _objects(spec, "volumes"):
         folder = volume.get("emptyDir", False)
         on_disk = folder is None or (isinstance(folder, Mapping) and folder.get("medium") != "Memory")
-        for kind in (["emptyDir"] if on_disk else []) + (["ephemeral"] if "ephemeral" in volume else []):
+        if kind := "ephemeral" if "ephemeral" in volume else "emptyDir" if on_disk else "":
             words = f"it is empty after a restart, since the task gets a new pod and not only new containers: {keep}"
             findings.say(Outcome.LOSSY, (*path, "volumes", index, kind), words)
         if "hostPath" in volume:
-            words = f"a restarted task gets a new pod, maybe on a node with another folder: {keep}"
+            words = f"a restarted task gets a new pod, which can be on another node: {keep}"
             findings.say(Outcome.NOTED, (*path, "volumes", index, "hostPath"), words)
 
 
@@ -290,9 +288,9 @@ def labels_in(node: Any, path: Path) -> Iterator[tuple[Path, str]]:
         for index, value in enumerate(node):
             yield from labels_in(value, (*path, index))
     elif isinstance(node, str):
-        read = {one for pattern in _READS for one in pattern.findall(node)}
-        known = {_LABEL_PREFIX + one.replace("_", "-") if one not in LABELS else one for one in read}
-        yield from ((path, _label_words(label)) for label in sorted(known & LABELS.keys()))
+        read = {*_BY_DOWNWARD_API.findall(node), *_BY_NAME.findall(node)}
+        read |= {_LABEL_PREFIX + one.replace("_", "-") for one in _BY_PROMETHEUS.findall(node)}
+        yield from ((path, _label_words(label)) for label in sorted(read & LABELS.keys()))
 
 
 def _label_words(key: str) -> str:

@@ -111,10 +111,11 @@ elastic-tests-%:
 local-tests: .venv $(TENSORFLOW)/.complete ## training by tfcluster local run, with real TensorFlow: half a minute
 	TFCLUSTER_TENSORFLOW_PYTHON=$(TENSORFLOW)/bin/python $(PYTEST) tests/local
 
-# They wait more than they work: four control planes keep two cores busy.
+ON_A_SERVER := TFCLUSTER_WORLD=server TFCLUSTER_OPERATOR_PYTHON=$(OPERATOR)/bin/python
+
+# Four control planes keep two cores busy.
 integration: .venv $(OPERATOR)/.complete ## tests on real API servers, without nodes, the lives of tests/life among them
 	$(ON_A_SERVER) $(PYTEST) $(PARALLEL) --numprocesses 4 tests/integration tests/life
-ON_A_SERVER := TFCLUSTER_WORLD=server TFCLUSTER_OPERATOR_PYTHON=$(OPERATOR)/bin/python
 
 # What differs between minors of Kubernetes: admission, defaults, what pods and their status hold, garbage collection.
 CORE := $(wildcard $(foreach folder,integration life,$(patsubst %,tests/$(folder)/test_%.py,admission_accepted admission_life admission_refused backup creation \

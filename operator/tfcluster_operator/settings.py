@@ -1,4 +1,4 @@
-"""What the operator is started with: its command line."""
+"""The command line of the operator."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def parse_arguments(arguments: Sequence[str]) -> Settings:
     if options.metrics_port == options.health_port != 0:
         parser.error("--metrics-port and --health-port must differ")
     if not all(options.namespace):
-        # NB: to the API server the empty name means all namespaces.
+        # For the API server an empty name means all namespaces.
         parser.error("--namespace needs a name: use --all-namespaces for all of them")
     lease_namespace = options.lease_namespace or _own_namespace()
     if options.leader_election and not lease_namespace:

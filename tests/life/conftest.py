@@ -24,18 +24,18 @@ _ON_A_SERVER: Final = frozenset({"fault_proxy", "kubectl"})
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Take out what this world cannot show, or mark what another one has shown."""
     lives = [item for item in items if _HERE in item.path.parents]
-    others = [one for one in lives if not one.get_closest_marker("server") and _ON_A_SERVER.isdisjoint(_fixtures(one))]
+    of_a_server = {item for item in lives if _needs_a_server(item)}
     if _IN_MEMORY:
-        left_out = {item for item in lives if item not in set(others)}
-        config.hook.pytest_deselected(items=list(left_out))
-        items[:] = [item for item in items if item not in left_out]
+        config.hook.pytest_deselected(items=list(of_a_server))
+        items[:] = [item for item in items if item not in of_a_server]
         return
-    for item in others:
-        item.add_marker("exhaustive")
+    for item in lives:
+        if item not in of_a_server:
+            item.add_marker("exhaustive")
 
 
-def _fixtures(item: pytest.Item) -> list[str]:
-    return getattr(item, "fixturenames", [])
+def _needs_a_server(item: pytest.Item) -> bool:
+    return bool(item.get_closest_marker("server")) or not _ON_A_SERVER.isdisjoint(getattr(item, "fixturenames", ()))
 
 
 if _IN_MEMORY:

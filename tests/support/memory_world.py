@@ -41,6 +41,8 @@ _DEFINITION: Final = Path(__file__).resolve().parents[2] / "crds" / "tfcluster.y
 _REQUEST: Final = 0.002
 _AT_ONCE: Final = 0.05
 _START: Final = 0.5
+_NODES: Final = Resource(plural="nodes", kind="Node", namespaced=False, status=True, returns_deleted=True)
+_SERVICE_ACCOUNTS: Final = Resource(plural="serviceaccounts", kind="ServiceAccount")
 #: The merge keys of the lists in a pod's status (strategic merge patch).
 _MERGE_KEYS: Final = {"conditions": "type", "containerStatuses": "name"}
 
@@ -51,11 +53,8 @@ class Plane:
     def __init__(self) -> None:
         self._loop = VirtualTimeLoop()
         defined = resource_of_definition(yaml.safe_load(_DEFINITION.read_text(encoding="utf-8")))
-        known = [one for one in DEFAULT_RESOURCES if one.plural != defined.plural]
-        more = [Resource(plural="nodes", kind="Node", namespaced=False, status=True, returns_deleted=True)]
-        more.append(Resource(plural="serviceaccounts", kind="ServiceAccount"))
-        plurals = {one.plural for one in known}
-        self.kube = MemoryKubernetes(self.time, [*known, defined, *(one for one in more if one.plural not in plurals)])
+        others = [one for one in DEFAULT_RESOURCES if one.plural != defined.plural]
+        self.kube = MemoryKubernetes(self.time, [*others, defined, _NODES, _SERVICE_ACCOUNTS])
         self.kube.subscribers.append(self._serve_namespace)
         self.run(self._begin())
 
@@ -190,8 +189,15 @@ class MemoryOperator:
             namespaces=namespaces,
             default_isolation="Cluster",
         )
+        self._operator.tell = self._log_deaths
         self._plane.run(_call(self._operator.start))
         self._plane.sleep(_START)
+
+    def _log_deaths(self, _: str) -> None:
+        """Log an error that ended the operator, as its process would: the simulation starts it again."""
+        assert self._operator is not None
+        while self._operator.deaths:
+            logging.getLogger(__name__).error("the operator ended", exc_info=self._operator.deaths.pop())
 
     def restore(self) -> None:
         """Have it run for all namespaces, whatever was done to it before."""

@@ -46,14 +46,14 @@ ROOT = "unit/test_1.py::test_that_needs_root* | needs root  # not everybody is\n
 def run(pytester: pytest.Pytester):
     """Runs test files in tests/unit against a list of expected skips."""
 
-    def run(expected: str, *programs: str, root: str = ".", workers: int = 0) -> pytest.RunResult:
+    def run(expected: str, *programs: str, workers: int = 0) -> pytest.RunResult:
         folder = pytester.mkdir("tests")
         (folder / "unit").mkdir()
         (folder / "conftest.py").write_text(CONFTEST, encoding="utf-8")
         (folder / "expected_skips.txt").write_text(expected, encoding="utf-8")
         for number, program in enumerate(programs, start=1):
             (folder / "unit" / f"test_{number}.py").write_text(program, encoding="utf-8")
-        arguments = (f"--rootdir={root}", "tests/unit")
+        arguments = ("--rootdir=.", "tests/unit")
         if workers:
             return pytester.runpytest_subprocess(*arguments, f"--numprocesses={workers}")
         return pytester.runpytest_inprocess(*arguments)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from memory_kubernetes import managed_fields, names, refusals, rules
+from memory_kubernetes import names, refusals, rules
 from memory_kubernetes.admission import check_quota
 from memory_kubernetes.core import Actor, Core
 from memory_kubernetes.resources import Resource
@@ -48,10 +48,6 @@ def create(core: Core, storage: Storage, namespace: str, body: Object, actor: Ac
     metadata = body["metadata"]
     if resource.generation:
         metadata["generation"] = 1
-    if resource.plural == "pods" and not resource.group:
-        owned = managed_fields.at_creation(body, actor.manager, metadata["creationTimestamp"])
-        if owned:
-            metadata["managedFields"] = owned
     return Version(body) if actor.dry_run else core.state.commit(storage, "ADDED", body, None)
 
 
@@ -116,10 +112,6 @@ def update(core: Core, storage: Storage, version: Version, new: Object, *, subre
     metadata = new["metadata"]
     if rules.counts_a_generation(resource, old, new):
         metadata["generation"] = old["metadata"]["generation"] + 1
-    if resource.plural == "pods" and not resource.group:
-        owned = managed_fields.after_update(old, new, actor.manager, core.timestamp())
-        if owned is not None:
-            metadata["managedFields"] = owned
     if actor.dry_run:
         return Version(new)
     if _is_released(old["metadata"], metadata):

@@ -10,7 +10,6 @@ import socket
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import pytest
 from kubernetes.client.exceptions import ApiException
@@ -133,70 +132,6 @@ def test_mutated_pods_speak_by_their_own_program(mutated, kubelet):
     )
     assert (status["lastRestart"]["task"], status["lastRestart"]["exitCode"]) == ("worker-2", 7)
     assert mutated.uid("c-worker-0") == uids["c-worker-0"]
-
-
-def set_image(kubectl: Callable[..., Any], world: World, pod: str) -> None:
-    answer = kubectl("-n", world.namespace, "set", "image", f"pod/{pod}", "train=registry.test/other:1")
-    assert answer.returncode == 0, answer.stderr
-
-
-def edit_by_json_patch(_: Callable[..., Any], world: World, pod: str) -> None:
-    index = list(containers(world.demand(PODS, pod))).index("train")
-    path = f"/spec/containers/{index}/image"
-    world.json_patch(PODS, pod, {"op": "replace", "path": path, "value": "registry.test/other:1"})
-
-
-def apply_server_side(
-    kubectl: Callable[..., Any], world: World, pod: str, image: str = "registry.test/other:1"
-) -> None:
-    manifest = f"""
-apiVersion: v1
-kind: Pod
-metadata: {{name: {pod}}}
-spec: {{containers: [{{name: train, image: "{image}"}}]}}
-"""
-    arguments = ("apply", "--server-side", "--force-conflicts", "--field-manager=somebody", "-f", "-")
-    answer = kubectl("-n", world.namespace, *arguments, stdin=manifest)
-    assert answer.returncode == 0, answer.stderr
-
-
-@pytest.mark.parametrize("edit", [set_image, edit_by_json_patch, apply_server_side])
-@pytest.mark.parametrize("policy", ["mutated", "world"])
-def test_edited_image_is_put_right_once(  # noqa: PLR0917 - fixtures, by name
-    request, kubelet, kubectl, audit, edit, policy
-):
-    """A pod whose image somebody edits later is replaced once, where a policy changes new pods and where none does."""
-    world: World = request.getfixturevalue(policy)
-    uids = launch_running(world, kubelet, "c", {"worker": {"replicas": 2, "template": TRAIN}})
-    world.await_condition("c", "Ready", status="True")
-    position = audit.position()
-
-    edit(kubectl, world, "c-worker-1")
-    await_asked_to_go(world, "c-worker-1")
-    kubelet.stop("c-worker-1")
-    new = world.await_replaced("c-worker-1", uids["c-worker-1"])
-    kubelet.run("c-worker-1")
-    await_another_pass(world, "c")
-
-    assert containers(new)["train"] == (MIRROR + IMAGE if policy == "mutated" else IMAGE)
-    assert world.await_event("c", "PodEdited")
-    assert pods_written(audit, world, position) == {("delete", "c-worker-1"): 1, ("create", "c-worker-1"): 1}
-    assert world.uid("c-worker-0") == uids["c-worker-0"]
-    assert world.status("c")["restarts"] == 0
-
-
-def test_images_that_somebody_merely_claims_are_not_edited(world, kubelet, kubectl, audit):
-    """Who applies the image that a pod has becomes an owner of the field, and has edited nothing."""
-    launch_running(world, kubelet, "c", {"worker": {"replicas": 2, "template": TRAIN}})
-    world.await_condition("c", "Ready", status="True")
-    position = audit.position()
-
-    apply_server_side(kubectl, world, "c-worker-1", IMAGE)
-    owners = {one["manager"] for one in world.demand(PODS, "c-worker-1")["metadata"]["managedFields"]}
-    assert "somebody" in owners
-    await_another_pass(world, "c")
-
-    assert pods_written(audit, world, position) == {}
 
 
 def test_quota_lets_a_cluster_change_its_shape(world, kubelet):

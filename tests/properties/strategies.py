@@ -254,12 +254,7 @@ def _spoil_pod(world: InMemoryWorld, spoiling: Spoiling) -> None:
             world.delete("Pod", name)
         case "edit an image":
             edited = [{**one, "image": "image:edited"} for one in world.objects[key]["spec"]["containers"]]
-            images = {f'k:{{"name":"{one["name"]}"}}': {"f:image": {}} for one in edited}
-            written = [
-                {"manager": naming.FIELD_MANAGER, "fieldsV1": {"f:spec": {}}},
-                {"manager": "somebody", "fieldsV1": {"f:spec": {"f:containers": images}}},
-            ]
-            world.edit("Pod", name, {"metadata": {"managedFields": written}, "spec": {"containers": edited}})
+            world.edit("Pod", name, {"spec": {"containers": edited}})
 
 
 def _spoil_service(world: InMemoryWorld, spoiling: Spoiling) -> None:

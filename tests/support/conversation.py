@@ -302,15 +302,9 @@ def comparable(answer: Any, namespace: str) -> Any:
         kept["spec"] = {key: spec.get(key) for key in ("nodeName", "hostname", "terminationGracePeriodSeconds")}
         kept["status"] = {key: status.get(key) for key in ("phase", "qosClass")}
         kept["conditions"] = [(one["type"], one["status"]) for one in status.get("conditions") or ()]
-        kept["managed"] = {one["manager"]: path for one in metadata["managedFields"] for path in _images(one)}
     else:
         kept |= {key: value for key, value in answer.items() if key != "metadata"}
     return kept
-
-
-def _images(entry: Object) -> list[str]:
-    containers = entry["fieldsV1"].get("f:spec", {}).get("f:containers", {})
-    return [key for key, fields in containers.items() if "f:image" in fields]
 
 
 def _without_diff(status: Object) -> Object:

@@ -7,8 +7,7 @@ plans come from the real planner, manifests from the real builders, observations
 from __future__ import annotations
 
 import copy
-import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -132,13 +131,7 @@ class InMemoryWorld:
     def edit(self, kind: Kind, name: str, change: Mapping[str, Any], *, uid: str | None = None) -> None:
         """Merge a change into an object by RFC 7386; with ``uid`` only into that incarnation."""
         known = self._get(kind, name, uid)
-        edited = merge_patch(known, change)
-        if kind == "Pod" and (images := _changed_images(known, edited)):
-            edited["metadata"]["managedFields"] = [
-                *edited["metadata"].get("managedFields", ()),
-                {"manager": "kubectl-edit", "operation": "Update", "fieldsV1": {"f:spec": images}},
-            ]
-        self._store(kind, edited)
+        self._store(kind, merge_patch(known, change))
 
     def delete(self, kind: Kind, name: str, *, uid: str | None = None, force: bool = False) -> None:
         """Delete an object; a pod that a node runs terminates first."""
@@ -408,20 +401,3 @@ def views_for(cluster: TFCluster, observed: Observed | None = None) -> tuple[Job
 def groups_of(planned: Plan) -> list[tuple[Action, ...]]:
     """Give the actions of each group of a plan."""
     return [tuple(step.action for step in group.steps) for group in planned.groups]
-
-
-def _changed_images(before: Object, after: Object) -> dict[str, Any]:
-    """Spell, as managed fields do, the containers whose image differs."""
-    was = {(group, one["name"]): one.get("image") for group, one in _containers(before)}
-    fields: dict[str, Any] = {}
-    for group, one in _containers(after):
-        if (group, one["name"]) in was and was[group, one["name"]] != one.get("image"):
-            key = "k:" + json.dumps({"name": one["name"]}, separators=(",", ":"))
-            fields.setdefault(f"f:{group}", {})[key] = {"f:image": {}}
-    return fields
-
-
-def _containers(pod: Object) -> Iterator[tuple[str, Object]]:
-    for group in ("initContainers", "containers"):
-        for one in pod.get("spec", {}).get(group) or ():
-            yield group, one

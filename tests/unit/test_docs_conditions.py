@@ -229,7 +229,6 @@ ACTIONS_OF_OTHER_CAUSES: Final = {
     reasons.CLAIM_CHANGED,
     reasons.READINESS_TOLD,
     reasons.QUOTA_WITHDRAWN,
-    reasons.POD_EDITED,
     reasons.RECREATED,
     reasons.DRAINING,
     reasons.JOB_REMOVED,

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from unit.in_memory import make_cluster, settled, views_for
 
 from tfcluster_operator.model import drift, naming
-from tfcluster_operator.model.spec import Job
 
 PORT = {"name": "tf-2222", "port": 2222, "targetPort": 2222, "protocol": "TCP"}
 
@@ -125,26 +122,3 @@ def test_a_label_of_a_config_map_is_put_right_alone():
     change, _ = _config_map_change({"metadata": {"labels": {naming.LABEL_JOB: None}}})
 
     assert change == {"metadata": {"labels": {naming.LABEL_JOB: "worker"}}}
-
-
-@pytest.mark.parametrize(
-    ("declared", "edited", "named"),
-    [
-        ({"containers": [{"name": "a", "image": "i:1"}]}, (), None),
-        ({"containers": [{"name": "a", "image": "i:1"}]}, ("containers[a].image",), "containers[a].image"),
-        ({"containers": [{"name": "a", "image": "i:1"}]}, ("containers[sidecar].image",), None),
-        ({"containers": [{"name": "a", "image": "i:1"}]}, ("initContainers[a].image",), None),
-        (
-            {"containers": [{"name": "a", "image": "i"}], "initContainers": [{"name": "b", "image": "i"}]},
-            ("containers[sidecar].image", "initContainers[b].image", "containers[a].image"),
-            "initContainers[b].image",
-        ),
-        ({"containers": None, "initContainers": None}, ("containers[a].image",), None),
-    ],
-)
-def test_an_edited_image_is_named(declared, edited, named):
-    """The first of the template's images that somebody edited is named; what others injected is theirs."""
-    job = Job("worker", 1, 1, 2222, (), {}, {"spec": declared}, "hash")
-    pod = replace(settled(make_cluster({"worker": 1})).read("Pod", "demo-worker-0"), edited=edited)
-
-    assert named == drift.edited_image(job, pod)

@@ -232,18 +232,6 @@ def test_memory_kubernetes_scale_is_a_view_of_the_workers(kube):
     assert refusal_of(kube.patch, "configmaps", "default", "x", {}, "scale").status == 404
 
 
-def test_memory_kubernetes_images_have_owners(kube):
-    """The managed fields name who wrote an image last; whoever created the pod keeps the rest of its container."""
-    kube.create("pods", "default", pod(), user="one")
-    change = {"spec": {"containers": [{"name": "main", "image": "image:2"}]}}
-
-    entries = kube.patch("pods", "default", "p", change, user="two")["metadata"]["managedFields"]
-
-    owned = {one["manager"]: one["fieldsV1"]["f:spec"]["f:containers"]['k:{"name":"main"}'] for one in entries}
-    assert owned["two"] == {"f:image": {}}
-    assert owned["one"] == {".": {}, "f:name": {}}
-
-
 def test_memory_kubernetes_immutable_fields_stay(kube):
     """A pod's spec but for images, an immutable ConfigMap's data and a Service's address cannot change."""
     kube.create("pods", "default", pod())

@@ -265,19 +265,6 @@ def test_an_edit_of_the_membership_costs_no_pod(edit):
     assert [one for one in planned.actions if isinstance(one, Delete)] == []
 
 
-def test_a_pod_whose_image_was_edited_is_replaced():
-    """An image that somebody set in the running pod is not what was declared."""
-    cluster = make_cluster()
-    world = settled(cluster)
-    edited = [{**world.objects["Pod", "demo-chief-0"]["spec"]["containers"][0], "image": "image:mine"}]
-    image = {"f:spec": {"f:containers": {'k:{"name":"task"}': {"f:image": {}}}}}
-    written = [{"manager": naming.FIELD_MANAGER, "fieldsV1": {"f:spec": {}}}, {"manager": "me", "fieldsV1": image}]
-    change = {"spec": {"containers": edited}, "metadata": {"managedFields": written}}
-    world.edit("Pod", "demo-chief-0", change)
-
-    assert groups(cluster, world) == [["Delete Pod demo-chief-0 PodEdited"]]
-
-
 @pytest.mark.parametrize("label", [*naming.task_labels("demo", "worker", 1)])
 @pytest.mark.parametrize("value", [None, "other"], ids=["removed", "altered"])
 def test_each_label_of_a_pod_is_put_right(label, value):

@@ -380,7 +380,7 @@ def test_edit_that_may_cure_a_failure_does_not_wait_for_it():
     known = Ledger(jobs={"worker": JobRecord(failing=failing)})
 
     assert _done(known, Delete("Pod", "demo-worker-1", "uid", reasons.TEMPLATE_CHANGED)).failing == {0: failing[0]}
-    assert _done(known, Delete("Pod", "demo-worker-1", "uid", reasons.POD_EDITED)).failing == failing
+    assert _done(known, Delete("Pod", "demo-worker-1", "uid", reasons.RESTARTED_TOGETHER)).failing == failing
 
 
 # --- crashes

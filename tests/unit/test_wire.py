@@ -247,63 +247,6 @@ def test_the_node_of_a_pod_is_known():
     assert pod(nodeName="node").node == "node"
 
 
-# --- what somebody made of a pod
-
-
-def written(manager: str, fields: dict[str, Any], **more: str) -> dict[str, Any]:
-    """Make an entry of the server's record of who wrote what."""
-    return {"manager": manager, "operation": "Update", "fieldsType": "FieldsV1", "fieldsV1": fields, **more}
-
-
-def image_of(container: str, group: str = "containers") -> dict[str, Any]:
-    """Spell the image of one container as the server's record does."""
-    key = 'k:{"name":"' + container + '"}'
-    return {"f:spec": {f"f:{group}": {key: {".": {}, "f:image": {}, "f:name": {}}}}}
-
-
-OURS = written("tfcluster-operator", {"f:spec": {"f:containers": {'k:{"name":"task"}': {".": {}, "f:name": {}}}}})
-
-
-@pytest.mark.parametrize(
-    ("entries", "edited"),
-    [
-        ([], ()),
-        ([written("tfcluster-operator", image_of("task"))], ()),
-        ([OURS, written("kubectl-edit", image_of("task"))], ("containers[task].image",)),
-        ([OURS, written("kubectl-set", image_of("warm", "initContainers"))], ("initContainers[warm].image",)),
-        ([written("tfcluster-operator", image_of("task")), written("kubectl", image_of("task"))], ()),
-        ([written("velero", image_of("task"))], ()),
-        ([written("velero", image_of("task")), written("kubectl-edit", image_of("task"))], ()),
-        ([written("kubelet", image_of("task"), subresource="status")], ()),
-        ([written("kubectl-edit", {"f:metadata": {"f:labels": {"f:image": {}}}})], ()),
-        ([written("kubectl-edit", {"f:spec": {"f:containers": {'k:{"name":"task"}': {"f:resources": {}}}}})], ()),
-        (
-            [written("tfcluster-operator", image_of("task")), written("kubectl-edit", image_of("side"))],
-            ("containers[side].image",),
-        ),
-    ],
-    ids=[
-        "no record",
-        "we wrote it, and a policy with us",
-        "somebody wrote it later",
-        "an init container",
-        "somebody applied the image that is there",
-        "a backup was restored",
-        "a backup was restored, and edited",
-        "a subresource",
-        "a label of that name",
-        "other fields",
-        "one of two",
-    ],
-)
-def test_an_image_that_another_wrote_after_the_creation_is_an_edit(entries, edited):
-    """What a policy made of our pod at its creation the server enters under our name: that is the truth of the pod."""
-    containers = [{"name": "task", "image": "mirror.example.test/image:1"}]
-    body = {"metadata": {**METADATA, "managedFields": entries}, "spec": {"containers": containers}}
-
-    assert edited == wire.PODS.read(msgspec.json.encode(body)).edited
-
-
 def test_the_main_container_is_the_one_that_was_noted():
     """A policy may put its own container first, and its end says nothing of the task."""
     noted = {**METADATA, "annotations": {naming.ANNOTATION_MAIN_CONTAINER: "task"}}

@@ -26,7 +26,7 @@ from tfcluster_operator.model.status import waiting_since
 _log = logging.getLogger(__name__)
 
 #: Why a pod that is to have a successor is deleted; the successor is then made because there is none.
-_REPLACED_BY_DELETION: Final = (reasons.TEMPLATE_CHANGED, reasons.POD_EDITED, reasons.RESTARTED_TOGETHER)
+_REPLACED_BY_DELETION: Final = (reasons.TEMPLATE_CHANGED, reasons.RESTARTED_TOGETHER)
 
 
 @dataclass(slots=True)

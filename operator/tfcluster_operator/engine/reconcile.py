@@ -496,7 +496,6 @@ _TAKEN: Final = (reasons.NAME_TAKEN, reasons.RESOLVER_UNTRUSTED)
 _WARNINGS: Final = (
     reasons.POD_FAILED,
     reasons.POD_DISRUPTED,
-    reasons.POD_EDITED,
     reasons.RECREATED,
     reasons.RESTARTED_TOGETHER,
     reasons.QUOTA_WITHDRAWN,

@@ -42,7 +42,6 @@ REPLACEMENTS: Final = (
     reasons.POD_DISRUPTED,
     reasons.RESTARTED_TOGETHER,
     reasons.TEMPLATE_CHANGED,
-    reasons.POD_EDITED,
 )
 PASSES: Final = ("done", "retried", "failed")
 STATUS_WRITES: Final = ("written", "conflict", "gone", "refused", "unanswered")

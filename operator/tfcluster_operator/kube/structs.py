@@ -14,12 +14,6 @@ class Reference(msgspec.Struct):
     controller: bool | None = None
 
 
-class ManagedFields(msgspec.Struct, rename="camel"):
-    manager: str = ""
-    subresource: str = ""
-    fields: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name="fieldsV1")
-
-
 class Metadata(msgspec.Struct, rename="camel"):
     name: str = ""
     namespace: str = ""
@@ -262,11 +256,7 @@ class PodStatus(msgspec.Struct, rename="camel"):
     init_container_statuses: list[ContainerStatus] | None = None
 
 
-class PodMetadata(Metadata, rename="camel"):
-    managed_fields: list[ManagedFields] | None = None
-
-
 class Pod(msgspec.Struct):
-    metadata: PodMetadata
+    metadata: Metadata
     spec: PodSpec = msgspec.field(default_factory=PodSpec)
     status: PodStatus = msgspec.field(default_factory=PodStatus)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -18,7 +18,6 @@ from tfcluster_operator.kube.structs import (
     ConfigMap,
     CountedPodGroup,
     Ended,
-    ManagedFields,
     Metadata,
     NetworkPolicy,
     Pod,
@@ -322,56 +321,10 @@ def _pod(wire: Pod, group_of: Callable[[Pod], str] = _group_by_field) -> Child:
         exit=end,
         at_rest=status.phase in ("Succeeded", "Failed") or 0 < len(ended) == len(wire.spec.containers),
         resolver=_resolver(wire.spec.volumes or ()),
-        edited=tuple(_edited_images(wire.metadata.managed_fields or ())),
         group=intern(group_of(wire)),
         generation=wire.metadata.generation if leaving else 0,
         told_of=_generation_told_of(wire, conditions) if leaving else 0,
     )
-
-
-class _Containers(msgspec.Struct):
-    containers: dict[str, dict[str, msgspec.Raw]] = msgspec.field(default_factory=dict, name="f:containers")
-    init: dict[str, dict[str, msgspec.Raw]] = msgspec.field(default_factory=dict, name="f:initContainers")
-
-
-class _Fields(msgspec.Struct):
-    spec: _Containers = msgspec.field(default_factory=_Containers, name="f:spec")
-
-
-class _ContainerKey(msgspec.Struct):
-    name: str = ""
-
-
-_fields: Final = msgspec.json.Decoder(_Fields)
-_container_key: Final = msgspec.json.Decoder(_ContainerKey)
-
-
-def _edited_images(written: Sequence[ManagedFields]) -> Iterator[str]:
-    """Name the containers whose image somebody else than us wrote, by the server's record of who wrote what.
-
-    What an admission plug-in made of our pod at its creation is no edit, and the server enters it under no other name.
-    Who applies the image that is there becomes an owner of it beside us, and has edited nothing.
-    A pod that we did not create (a backup was restored) is all another's: nothing in it was edited.
-    """
-    of_the_spec = [one for one in written if not one.subresource and b'"f:spec"' in bytes(one.fields)]
-    ours = [one for one in of_the_spec if one.manager == naming.FIELD_MANAGER]
-    theirs = [path for one in of_the_spec if one.manager != naming.FIELD_MANAGER for path in _images_in(one)]
-    if ours and theirs:
-        kept = {path for one in ours for path in _images_in(one)}
-        yield from (path for path in theirs if path not in kept)
-
-
-def _images_in(entry: ManagedFields) -> Iterator[str]:
-    if b'"f:image"' not in bytes(entry.fields):
-        return
-    try:
-        spec = _fields.decode(entry.fields).spec
-    except msgspec.DecodeError:
-        return
-    for group, found in (("initContainers", spec.init), ("containers", spec.containers)):
-        for key, fields in found.items():
-            if "f:image" in fields and key.startswith("k:"):
-                yield f"{group}[{_container_key.decode(key[2:]).name}].image"
 
 
 def _generation_told_of(wire: Pod, conditions: Mapping[str, Condition]) -> int:

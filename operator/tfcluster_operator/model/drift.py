@@ -24,7 +24,7 @@ from tfcluster_operator.model.observed import (
     ObservedPodGroup,
     ObservedService,
 )
-from tfcluster_operator.model.spec import Job, TFCluster
+from tfcluster_operator.model.spec import TFCluster
 
 
 def service_ports(cluster: TFCluster) -> list[dict[str, Any]]:
@@ -182,20 +182,6 @@ def unhiding(child: ObservedPod | ObservedConfigMap, cluster: str) -> dict[str, 
     if naming.LABEL_CLUSTER in child.meta.labels:
         return None
     return {"metadata": {"labels": {naming.LABEL_CLUSTER: cluster}}}
-
-
-def edited_image(job: Job, pod: ObservedPod) -> str | None:
-    """Name the first of the template's images that somebody edited in the pod, as ``containers[NAME].image``.
-
-    What an admission plug-in made of the image when the pod was created is the truth about that pod, and no edit.
-    """
-    spec = job.template.get("spec") or {}
-    declared = {
-        f"{group}[{container.get('name')}].image"
-        for group in ("initContainers", "containers")
-        for container in spec.get(group) or ()
-    }
-    return next((path for path in pod.edited if path in declared), None)
 
 
 def _metadata_change(meta: Meta, *, labels: Mapping[str, str], annotations: Mapping[str, str]) -> dict[str, Any]:

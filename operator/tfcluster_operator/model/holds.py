@@ -32,7 +32,6 @@ _REPAIRS: Final = frozenset(
         reasons.REPAIRED,
         reasons.VIEW_CHANGED,
         reasons.ISOLATION_CHANGED,
-        reasons.POD_EDITED,
         reasons.RECREATED,
         reasons.READINESS_TOLD,
     }

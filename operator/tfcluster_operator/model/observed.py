@@ -230,8 +230,7 @@ class Noted:
 class ObservedPod:
     """A pod, in the fields that a decision or the status reads.
 
-    ``edited`` names the containers whose image somebody else than us wrote after the creation, as
-    ``containers[NAME].image``.  ``devices`` counts the healthy devices that the kubelet's device plugin manager
+    ``devices`` counts the healthy devices that the kubelet's device plugin manager
     granted, by resource, or is None where the server does not tell.  ``trouble`` is the most telling cause that the pod
     is not ready, in words.  ``resolver`` is the ConfigMap from which it has the resolver, "" if from none.  ``exit`` is
     how the task's program ended, None while it runs or where nobody can tell; ``disrupted`` says that somebody took the
@@ -253,7 +252,6 @@ class ObservedPod:
     exit: Exit | None = None
     resolver: str = ""
     at_rest: bool = False
-    edited: tuple[str, ...] = ()
     group: str = ""
     generation: int = 0
     told_of: int = 0

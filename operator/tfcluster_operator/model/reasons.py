@@ -128,8 +128,6 @@ DRAINING: Final = "Draining"
 JOB_REMOVED: Final = "JobRemoved"
 #: The job's template, port or the cluster domain changed.
 TEMPLATE_CHANGED: Final = "TemplateChanged"
-#: A container's image of a running pod was edited.
-POD_EDITED: Final = "PodEdited"
 #: The pod was evicted, preempted, deleted by somebody, or its node was lost: it is replaced and counts as no failure.
 POD_DISRUPTED: Final = "PodDisrupted"
 #: The pod failed by itself and is replaced.

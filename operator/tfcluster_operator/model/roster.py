@@ -379,7 +379,7 @@ def _places(
 
 def _is_settled(place: Place, labels: Mapping[str, str]) -> bool:
     pod = place.pod
-    if pod is None or place.stage not in _AT_WORK or place.outdated or pod.edited or pod.surplus_since:
+    if pod is None or place.stage not in _AT_WORK or place.outdated or pod.surplus_since:
         return False
     has, has_place = pod.meta.labels, pod.node or pod.phase != "Pending"
     if not has_place or naming.LABEL_KEPT in has or has.get(naming.LABEL_TASK_INDEX) != str(place.task.index):

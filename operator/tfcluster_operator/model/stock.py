@@ -285,7 +285,7 @@ def enter_deletions(roster: Roster, ledger: Ledger, planned: Iterable[Action]) -
 
 
 #: Why we delete the pod of a task that is to go on, without a failure of its job's tasks.
-_OUR_REPLACEMENTS: Final = frozenset({reasons.TEMPLATE_CHANGED, reasons.POD_EDITED, reasons.GANG_CHANGED})
+_OUR_REPLACEMENTS: Final = frozenset({reasons.TEMPLATE_CHANGED, reasons.GANG_CHANGED})
 
 
 def enter_done(roster: Roster, ledger: Ledger, actions: Iterable[Action]) -> Ledger:

@@ -233,13 +233,6 @@ def _replace_a_pod_of_an_old_template(case: _Case) -> bool:
     return outdated and _delete(case, reasons.TEMPLATE_CHANGED, *gates, toward=job.template_hash)
 
 
-def _replace_an_edited_pod(case: _Case) -> bool:
-    # NB: a pod of an older template is not judged by the present one.
-    if not case.pod.edited or case.place.outdated or drift.edited_image(case.place.task.job, case.pod) is None:
-        return False
-    return _delete(case, reasons.POD_EDITED)
-
-
 def _replace_a_pod_that_waits_with_others(case: _Case) -> bool:
     """Replace a pod that no node has yet, where it should get its place with another gang, or for itself."""
     pod = case.pod
@@ -354,7 +347,6 @@ _POLICIES: Final[tuple[Callable[[_Case], bool], ...]] = (
     _show_it_again,
     _replace_with_its_scope,
     _replace_a_pod_of_an_old_template,
-    _replace_an_edited_pod,
     _replace_a_pod_that_waits_with_others,
     _replace_an_ended_pod,
     _tell_and_relabel,

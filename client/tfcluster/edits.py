@@ -113,8 +113,7 @@ def edit_of(api: KubernetesApi, manifest: Manifest, *, default_isolation: Isolat
     queued = any(
         naming.LABEL_QUEUE in (one["metadata"].get("labels") or {}) for one in (live or {}, merged.body) if one
     )
-    found = _children(api, manifest.name, namespace, notes, queued=queued) if live is not None else (Observed(), {})
-    children, bodies = found
+    children = Observed() if live is None else _children(api, manifest.name, namespace, notes, queued=queued)
     after_body = _with_identity(merged.body, live, namespace, edited=any(one.where[0] == "spec" for one in fields))
     known = ledger.read((live or {}).get("status") or {})
     before = None if live is None else _before(live, children, known, default_isolation)
@@ -130,7 +129,7 @@ def edit_of(api: KubernetesApi, manifest: Manifest, *, default_isolation: Isolat
         how=merged.how,
         notes=tuple(notes),
         fields=fields,
-        pods=() if asleep or (live is not None and not fields) else tuple(pod_changes(before, after, known, bodies)),
+        pods=() if asleep or (live is not None and not fields) else tuple(pod_changes(before, after, known)),
         views=() if asleep or before is None else tuple(_views(before, wanted)),
         objects=() if asleep else tuple(_objects(before, after)),
     )
@@ -160,9 +159,7 @@ def _declared(body: Mapping[str, Any]) -> Object:
     return {"metadata": {**about, "annotations": kept}, "spec": body["spec"]}
 
 
-def _children(
-    api: KubernetesApi, name: str, namespace: str, notes: list[str], *, queued: bool
-) -> tuple[Observed, Mapping[str, Object]]:
+def _children(api: KubernetesApi, name: str, namespace: str, notes: list[str], *, queued: bool) -> Observed:
     """Look at what exists; what this user may not read is noted."""
     unread: dict[str, str] = {}
 
@@ -180,8 +177,7 @@ def _children(
     pods, workloads = listed(PODS), listed(WORKLOADS) if queued else []
     no_workloads = unread.get(WORKLOADS.plural, "")
     found = services, maps, policies, pods
-    observed = observe(*found, time.time(), workloads=workloads, no_workloads=no_workloads)
-    return observed, {pod["metadata"]["name"]: pod for pod in pods}
+    return observe(*found, time.time(), workloads=workloads, no_workloads=no_workloads)
 
 
 def _notes(live: Object | None, after: Object) -> Iterator[str]:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
-from tfcluster_operator.manifests.difference import first_difference
-from tfcluster_operator.manifests.pod import build_pod, tf_config_in
 from tfcluster_operator.model import naming, reasons
+from tfcluster_operator.model.edited import edited_field
 from tfcluster_operator.model.ledger import Ledger
 from tfcluster_operator.model.observed import ObservedPod
 from tfcluster_operator.model.policies.rollout import rollout_of
 from tfcluster_operator.model.roster import Place, Roster, Stage
-from tfcluster_operator.model.spec import Job, Task, TFCluster
-
-Object = Mapping[str, Any]
+from tfcluster_operator.model.spec import Job, TFCluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +25,7 @@ class PodChange:
         tasks: the indices, in the order in which it is done.
         reason: the reason that the operator's events will carry.
         words: why and how, for people.
-        field: of a replacement, the first field of the pod that differs; "" otherwise.
+        field: of a replacement, the first field that the edit changes; "" otherwise.
     """
 
     what: Literal["create", "replace", "delete", "keep"]
@@ -39,14 +36,13 @@ class PodChange:
     field: str = ""
 
 
-def pod_changes(before: Roster | None, after: Roster, known: Ledger, live: Mapping[str, Object]) -> list[PodChange]:
+def pod_changes(before: Roster | None, after: Roster, known: Ledger) -> list[PodChange]:
     """Work out what an edit does to pods.
 
     Args:
         before: what the TFCluster is now, and what exists; None where there is no TFCluster yet.
         after: the TFCluster after the edit, and what exists.
         known: what the operator remembers of its life.
-        live: the pods as the API server has them, by name.
 
     Returns:
         The changes, those first that come first.
@@ -58,7 +54,7 @@ def pod_changes(before: Roster | None, after: Roster, known: Ledger, live: Mappi
     found = [*_deleted(after)]
     resumed = before is not None and before.cluster.suspend
     for job in after.cluster.jobs:
-        found += _replaced(before, after, job, live)
+        found += _replaced(before, after, job)
     for job in after.cluster.jobs:
         was = None if before is None or resumed else before.cluster.job(job.name)
         declared = 0 if was is None else was.replicas
@@ -110,13 +106,13 @@ def _by_job(pods: Iterator[ObservedPod] | Sequence[ObservedPod]) -> Iterator[tup
         yield job, tuple(sorted(set(found[job]), reverse=True))
 
 
-def _replaced(before: Roster | None, after: Roster, job: Job, live: Mapping[str, Object]) -> Iterator[PodChange]:
+def _replaced(before: Roster | None, after: Roster, job: Job) -> Iterator[PodChange]:
     old = rollout_of(after, job).old
     if not old:
         return
     was = () if before is None or (former := before.cluster.job(job.name)) is None else rollout_of(before, former).old
     under_way = {place.name for place in was}
-    field = _first_field(after.cluster, old[0], live)
+    field = edited_field(None if before is None else before.declared, after.declared, job.name) or "template"
     for late, places in (
         (True, [p for p in old if p.name in under_way]),
         (False, [p for p in old if p.name not in under_way]),
@@ -139,19 +135,3 @@ def _replacement(cluster: TFCluster, job: Job, indices: list[int], field: str, *
     most = strategy.within(job.replicas)
     words = f"{most} at a time, the highest index first (updateStrategy RollingUpdate){now}"
     return PodChange("replace", job.name, tuple(reversed(indices)), reason, words, field)
-
-
-def _first_field(cluster: TFCluster, place: Place, live: Mapping[str, Object]) -> str:
-    pod = place.pod
-    body = None if pod is None else live.get(pod.meta.name)
-    if pod is None or body is None:
-        return "template"
-    wanted = build_pod(
-        cluster,
-        Task(place.task.job, place.task.index),
-        view_digest="",
-        attempt=0,
-        resolver=pod.resolver or None,
-        tf_config=tf_config_in(body) if cluster.sets_tf_config else None,
-    )
-    return first_difference(wanted, body)

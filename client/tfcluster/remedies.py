@@ -23,8 +23,6 @@ REMEDIES: Final = {
     reasons.REFUSED: "Fix what the API server's words name: a quota, Pod Security, a policy, or a field.",
     reasons.REQUEST_FAILED: "Repair what the API server's words name, such as a webhook that does not answer.",
     reasons.CONTENDED: "Find the program that writes to the object (its metadata.managedFields), and stop it.",
-    reasons.OUTDATED_DEFINITION: "Bring the definition up to date with the operator: upgrade the chart, or apply its "
-    "crds/tfcluster.yaml by `kubectl apply --server-side --force-conflicts -f`.",
     reasons.BEING_DELETED: "Find out who put its finalizers there; `kubectl get tfc NAME -o yaml` shows them.",
     reasons.VIEW_TOO_LARGE: "Declare deviceFilters, so that each task sees fewer others, or fewer tasks.",
     reasons.TF_CONFIG_TOO_LARGE: "Declare deviceFilters, so that each task sees fewer others, or fewer tasks.",
@@ -45,7 +43,6 @@ GRAVE: Final = frozenset(
         reasons.REFUSED,
         reasons.REQUEST_FAILED,
         reasons.CONTENDED,
-        reasons.OUTDATED_DEFINITION,
         reasons.VIEW_TOO_LARGE,
         reasons.TF_CONFIG_TOO_LARGE,
         reasons.INVALID_SPEC,

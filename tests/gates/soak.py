@@ -23,7 +23,6 @@ _MAY_STAY: Final = {
     "_parents._deleted": 5_000,
     "_store._gone": 20_000 * 4,
     # What is compared once and remembered; swept when there is more.
-    "_revisions._known": 1_000,
     "_queue._rest_until": 1_000,
     "_queue._rest_until[]": 2_000,
 }

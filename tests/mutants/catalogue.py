@@ -167,7 +167,7 @@ MUTANTS: Final = (
         old="raise RetryLater(str(error)) from error",
         new="return None",
         why="The API server fails once at a write and the cluster is left half made.",
-        plan=Plan("upgrade", Write("patch", "tfclusters/status", "c", 0), "500"),
+        plan=Plan("create", Write("patch", "tfclusters/status", "c", 0), "500"),
     ),
     Mutant(
         name="a lost race is not planned again",
@@ -472,14 +472,6 @@ MUTANTS: Final = (
         new="pass",
         why="Every pod waits for a ConfigMap that nobody makes.",
         plan=Plan("create"),
-    ),
-    Mutant(
-        name="an older operator's copy of the resolver goes while a pod mounts it",
-        file="model/foundations.py",
-        old="if copy.meta.name not in roster.mounted:",
-        new="if True:",
-        why="An upgrade of the operator takes the resolver from running pods.",
-        plan=Plan("upgrade"),
     ),
     Mutant(
         name="whatever has the resolver's name is mounted",

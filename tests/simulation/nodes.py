@@ -247,15 +247,6 @@ class Nodes:
                 self._tell(name, conditions=_with(pod, "Ready", "False", spell(self._now())))
         self.changed()
 
-    def take_over(self, pod: Mapping[str, Any]) -> None:
-        """Take over a pod as it was when its status was told last."""
-        name = (dialect.NAMESPACE, pod["metadata"]["name"])
-        found = self._pod(name)
-        assert found is not None
-        fact = self._begin(name, found)
-        fact.began_at, fact.ready = self._now(), pod["status"].get("phase") == "Running"
-        self._kube.patch("pods", *name, {"status": pod["status"]}, subresource="status", user=_USER)
-
     def _tell(self, name: Name, **status: Any) -> None:
         self._kube.patch("pods", *name, {"status": status}, subresource="status", user=_USER)
 

@@ -38,15 +38,6 @@ class Truth:
         self.lives: dict[str, Known] = {}
         nodes.changed = self.look
 
-    def restore(self, uid: str, status: dict[str, Any]) -> None:
-        """Take over a life as its status told it."""
-        life = self.lives[uid].life
-        life.total = status.get("restarts", 0)
-        for job in status.get("jobs") or {}:
-            record = dialect.record_of(status, job)
-            life.restarts[job] = record.get("restarts", 0)
-            life.done |= {(job, index) for index in dialect.completed(record)}
-
     def look(self) -> None:
         """Take in what is true now."""
         for cluster in self._clusters():

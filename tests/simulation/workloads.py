@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from simulation import actors, dialect, older
+from simulation import actors, dialect
 from simulation.dialect import CLUSTER, NAMESPACE
 from simulation.quota import granted
 from simulation.world import World
@@ -749,17 +749,6 @@ def _workloads() -> tuple[Workload, ...]:
                 Step("create again", _declare({"worker": job(1)}), ready),
             ),
             setup=actors.uninstall_crd,
-        ),
-        Workload(
-            "upgrade",
-            (
-                Step("adopt", lambda _: None, both(ready, older.is_untouched)),
-                Step(
-                    "scale", _edit({"worker": {"replicas": 3}}), both(ready, pods_are("chief-0", "ps-0", *_workers(3)))
-                ),
-                Step("fails", _exit(1, "worker-0"), restarts(2)),
-            ),
-            setup=older.restore,
         ),
         Workload(
             "neighbour",

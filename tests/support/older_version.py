@@ -1,4 +1,4 @@
-"""The last version before the election and before `status.internal`, out of the repository's history."""
+"""An earlier version of the project, out of the repository's history."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-COMMIT = "6ef3058833c117c4d4659f3cd7ebe239eed47c3d"
+COMMIT = "838ee09e65f7d9964890f15ec3f5308073f5a4f3"
 
 
 def unpack(folder: Path, *wanted: str) -> Path:

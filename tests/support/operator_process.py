@@ -29,12 +29,12 @@ class OperatorProcess:
     Args:
         kubeconfig: what the operator connects with unless a start says otherwise.
         log: the file for its output.
-        older: the sources of an operator that knows no election yet, to run that one.
+        sources: the folder of its sources.
     """
 
-    def __init__(self, *, kubeconfig: Path, log: Path, older: Path | None = None) -> None:
+    def __init__(self, *, kubeconfig: Path, log: Path, sources: Path = _ROOT) -> None:
         self.log = log
-        self._older = older
+        self._sources = sources
         self.kubeconfig = kubeconfig
         self._process: subprocess.Popen[bytes] | None = None
         self._port, self._metrics_port = free_ports(2)
@@ -56,7 +56,6 @@ class OperatorProcess:
         kubeconfig: Path | None = None,
         arguments: Sequence[str] = ALL_NAMESPACES,
         wait: bool = True,
-        sources: Path | None = None,
     ) -> None:
         """Start the operator.
 
@@ -64,19 +63,16 @@ class OperatorProcess:
             kubeconfig: what it connects with, if not the usual one.
             arguments: its scope; with ``--leader-election`` and its like, it needs the rights to its Lease.
             wait: whether to return only when it says that it is ready.
-            sources: the folder of its sources, if not this checkout; it takes the same options.
         """
         assert not self.running, "the operator runs already"
         self._start_as = (kubeconfig or self.kubeconfig, tuple(arguments))
-        election = () if self._older or "--leader-election" in arguments else ("--no-leader-election",)
-        metrics = () if self._older else ("--metrics-port", str(self._metrics_port))
-        ports = ("--health-port", str(self._port), *metrics)
+        election = () if "--leader-election" in arguments else ("--no-leader-election",)
+        ports = ("--health-port", str(self._port), "--metrics-port", str(self._metrics_port))
         command = [PYTHON, "-m", "tfcluster_operator", *arguments, *election, *ports]
-        root = sources or self._older or _ROOT
         environment = {
             **os.environ,
             "KUBECONFIG": str(self._start_as[0]),
-            "PYTHONPATH": os.pathsep.join(str(root / folder) for folder in ("operator", "resolver")),
+            "PYTHONPATH": os.pathsep.join(str(self._sources / folder) for folder in ("operator", "resolver")),
             "PYTHONUNBUFFERED": "1",
         }
         with self.log.open("ab") as log:

@@ -137,7 +137,7 @@ def test_finished_cluster_protects_no_pod():
 
 @pytest.mark.parametrize("value", ["0%", "101%", "half", "-1%", True, [], {}])
 def test_wrong_number_is_told_by_its_path(value):
-    """An older CRD lets it through."""
+    """The CRD refuses it; another CRD may let it through."""
     body = make_body({"worker": {"disruptionBudget": {"minAvailable": value}}})
     with pytest.raises(InvalidSpecError) as refused:
         parse(body)

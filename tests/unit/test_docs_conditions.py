@@ -109,7 +109,6 @@ def _found() -> Iterator[Mapping[str, Any]]:
         reasons.REFUSED,
         reasons.REQUEST_FAILED,
         reasons.CONTENDED,
-        reasons.OUTDATED_DEFINITION,
         reasons.VIEW_TOO_LARGE,
         reasons.TF_CONFIG_TOO_LARGE,
         reasons.WAITING_FOR_PREDECESSOR,

@@ -31,10 +31,6 @@ def world_with(*pods: str, cluster=None) -> InMemoryWorld:
         labels = {**first["metadata"]["labels"], **({naming.LABEL_KEPT: "true"} if "+" in text else {})}
         world.create("Pod", {**first, "metadata": {**first["metadata"], "name": name, "labels": labels}})
         (world.pod_ends if "!" in text else world.pod_runs)(name, *(["Failed"] if "!" in text else []))
-        if "+" in text:
-            world.edit(
-                "Pod", name, {"metadata": {"annotations": {naming.ANNOTATION_INCARNATION: naming.NO_INCARNATION}}}
-            )
         if "~" in text:
             world.edit("Pod", name, {"metadata": {"deletionTimestamp": "2027-01-15T08:00:00Z"}})
     return world

@@ -62,30 +62,6 @@ def test_what_never_happened_is_not_written():
     assert ledger.internal_fields(Ledger(jobs={"worker": JobRecord(restarts=3)})) == {"jobs": {}}
 
 
-def test_status_for_a_definition_that_drops_what_is_internal_keeps_what_was_known_before():
-    """What an older operator wrote beside the counts is read as before, whatever is told over it."""
-    older = write(FULL)
-    internal = older.pop(ledger.INTERNAL)["jobs"]
-    older["jobs"] = {name: {**fields, **internal.get(name, {})} for name, fields in older["jobs"].items()}
-    told = {**write(FULL), "ready": "1/2"}
-
-    status = ledger.without_internal(told, older)
-
-    assert ledger.INTERNAL not in status
-    assert ledger.read(status) == FULL
-    assert (status["ready"], status["jobs"]) == ("1/2", older["jobs"])
-    assert ledger.without_internal({"ready": "1/2"}, older) == {"ready": "1/2"}
-
-
-def test_ledger_of_an_older_operator_is_read():
-    """Before version 0.2 the internal fields stood beside the public ones."""
-    status = write(FULL)
-    internal = status.pop(ledger.INTERNAL)
-    status["jobs"] = {name: {**fields, **internal["jobs"].get(name, {})} for name, fields in status["jobs"].items()}
-
-    assert ledger.read(status) == FULL
-
-
 def test_public_fields_decide_nothing_where_there_are_internal_ones():
     """What somebody writes beside the public counts is no evidence."""
     status = write(Ledger(jobs={"worker": JobRecord(restarts=1)}))

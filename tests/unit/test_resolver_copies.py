@@ -107,8 +107,6 @@ def test_copy_that_cannot_be_ours_is_never_deleted():
         ({}, True),
         ({"delivery": "ConfigMap"}, True),
         ({"delivery": "None"}, False),
-        ({"inject": False}, False),
-        ({"inject": False, "delivery": "ConfigMap"}, True),
     ],
 )
 def test_who_needs_a_copy_is_read_as_the_spec_is(resolver, delivered):

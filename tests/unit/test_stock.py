@@ -383,6 +383,34 @@ def test_edit_that_may_cure_a_failure_does_not_wait_for_it():
     assert _done(known, Delete("Pod", "demo-worker-1", "uid", reasons.RESTARTED_TOGETHER)).failing == failing
 
 
+@pytest.mark.parametrize("edit", ["none", "ephemeral container", "resize"])
+def test_pod_that_was_deleted_and_then_edited_has_not_failed(edit: str):
+    """It ended by the SIGTERM of its deletion, and the operator saw it terminate while its program ran.
+
+    A finalizer, or a slow neighbour of its main container, keeps it while somebody debugs or resizes it: that counts
+    its generation up, and the kubelet's word of its end is of the generation before.
+    """
+    cluster = make_cluster({"worker": {"replicas": 2, "restartPolicy": "Never"}}, resolver={"delivery": "None"})
+    world = settled(cluster)
+    world.plan(cluster)
+    world.delete("Pod", "demo-worker-1")
+    world.plan(cluster)  # the operator sees it terminate, and its program runs
+    assert world.objects["Pod", "demo-worker-1"]["metadata"]["generation"] == 2
+    ended = {"name": "task", "state": {"terminated": {"exitCode": 143, "reason": "Error"}}}
+    neighbour = {"name": "proxy", "state": {"running": {}}}
+    told = {"phase": "Running", "observedGeneration": 2, "containerStatuses": [ended, neighbour]}
+    world.edit("Pod", "demo-worker-1", {"status": told})
+    world.plan(cluster)
+    assert world.ledger.verdict is None
+    if edit != "none":
+        change = {"spec": {"ephemeralContainers": [{"name": "debug"}]}} if edit.startswith("eph") else {"spec": {}}
+        world.edit("Pod", "demo-worker-1", {"metadata": {"generation": 3}, **change})
+
+    world.plan(cluster)
+
+    assert world.ledger.verdict is None
+
+
 # --- crashes
 
 

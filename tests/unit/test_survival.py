@@ -17,7 +17,7 @@ from support.virtual_time import run_in_virtual_time
 from unit.http_world import HttpWorld
 from unit.in_memory import NOW, InMemoryWorld, make_body, make_cluster
 
-from memory_kubernetes import Admission, Answer
+from memory_kubernetes import Answer
 from tfcluster_operator.engine.reconcile import Reconciler
 from tfcluster_operator.kube.client import Client
 from tfcluster_operator.kube.clock import Clock
@@ -75,62 +75,6 @@ def test_resolver_name_that_somebody_held_is_taken_when_it_is_free():
         world.kube.delete("configmaps", NAMESPACE, name, user="somebody")
         assert await world.await_quiet(ready, _SOON)
         assert (world.operator.starts, said(world, "Ready")) == (1, ("True", "AllTasksReady"))
-
-    live(story)
-
-
-@asynccontextmanager
-async def _old_definition(world: World) -> AsyncIterator[None]:
-    """Let the API server drop what a definition without status.internal does not know."""
-
-    def prune(asked: Admission) -> None:
-        if asked.resource == "tfclusters" and asked.object is not None:
-            asked.object.get("status", {}).pop("internal", None)
-
-    world.kube.admission.append(prune)
-    yield
-    world.kube.admission.remove(prune)
-
-
-def test_old_definition_is_told_and_costs_no_evidence():
-    """While it drops what must be remembered, a failed pod stays; with the new one the failure is counted once."""
-
-    async def story(world: World) -> None:
-        async with _old_definition(world):
-            world.declare({"jobs": {"worker": job(1)}, "failedPodsHistoryLimit": 0})
-            await world.await_silence(_SOON)
-            assert said(world, "UpToDate") == ("False", "OutdatedDefinition")
-            world.nodes.exit(f"{CLUSTER}-worker-0", 1)
-            await world.await_silence(_SOON)
-            assert deletions(world, f"{CLUSTER}-worker-0") == 0
-
-        assert await world.await_quiet(ready, _NEXT_LOOK)
-        cluster = world.cluster()
-        assert cluster is not None
-        assert (cluster["status"]["restarts"], deletions(world, f"{CLUSTER}-worker-0")) == (1, 1)
-
-    live(story)
-
-
-def test_old_definition_that_drops_the_first_that_is_written_costs_no_evidence():
-    """A pod that fails before its cluster was reported on stays until the failure is counted."""
-    pod = f"{CLUSTER}-worker-0"
-
-    async def story(world: World) -> None:
-        async with _old_definition(world):
-            world.nodes.never_ready.add(pod)
-            world.declare({"jobs": {"worker": job(1)}, "failedPodsHistoryLimit": 0})
-            await world.await_silence(0.7)
-            assert "status" not in (world.cluster() or {})
-            world.nodes.exit(pod, 1)
-            await world.await_silence(_SOON)
-            assert (said(world, "Ready"), deletions(world, pod)) == (("False", "OutdatedDefinition"), 0)
-
-        world.nodes.never_ready.clear()
-        assert await world.await_quiet(ready, _NEXT_LOOK)
-        cluster = world.cluster()
-        assert cluster is not None
-        assert (cluster["status"]["restarts"], deletions(world, pod)) == (1, 1)
 
     live(story)
 

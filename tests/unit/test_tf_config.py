@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from unit.in_memory import InMemoryWorld, make_body, make_cluster, settled, views_for
 
-from tfcluster_operator.manifests.pod import build_pod, tf_config_in
+from tfcluster_operator.manifests.pod import build_pod
 from tfcluster_operator.model import foundations, reasons
 from tfcluster_operator.model.actions import CreatePod, Delete, Patch, TryPod
 from tfcluster_operator.model.parse import MOST_TASKS_WITH_TF_CONFIG, InvalidSpecError, parse
@@ -150,16 +150,6 @@ def test_container_that_names_no_program_runs_its_images():
     assert "PYTHONPATH" in {entry["name"] for entry in container["env"]}
 
 
-@pytest.mark.parametrize(("tf_config", "found"), [("{1}", "{1}"), (None, "")])
-def test_what_a_pod_was_made_with_is_read_back(tf_config, found):
-    """From the main container, or nothing."""
-    pod = {
-        "metadata": {"annotations": {"tfcluster.dev/main-container": "tensorflow"}},
-        "spec": built({"name": "a", "env": OWN}, {"name": "tensorflow"}, tf_config=tf_config),
-    }
-    assert tf_config_in(pod) == found
-
-
 # --- its size
 
 
@@ -265,7 +255,11 @@ def test_a_resize_replaces_no_pod():
     world.delete("Pod", "demo-worker-1", force=True)
     world.settle(larger)
 
-    pods = {name: json.loads(tf_config_in(pod)) for (kind, name), pod in world.objects.items() if kind == "Pod"}
+    pods = {
+        name: json.loads(values_in(pod["spec"]["containers"][0])[0])
+        for (kind, name), pod in world.objects.items()
+        if kind == "Pod"
+    }
     assert {name: len(told["cluster"]["worker"]) for name, told in pods.items()} == {
         "demo-worker-0": 2,
         "demo-worker-1": 3,

@@ -13,7 +13,6 @@ from typing import Any, Final, TypeVar
 
 from tfcluster_operator.engine.journal import Account, Journal
 from tfcluster_operator.engine.resolver_copies import ResolverCopies
-from tfcluster_operator.engine.revisions import Revisions
 from tfcluster_operator.engine.work_queue import NextPart, RetryLater
 from tfcluster_operator.kube import errors, events, wire
 from tfcluster_operator.kube.client import Client
@@ -25,6 +24,7 @@ from tfcluster_operator.manifests.resolver_archive import ResolverArchive
 from tfcluster_operator.model import ledger, naming, reasons
 from tfcluster_operator.model.actions import EVIDENCE, Action, DeleteCluster, Finding, Kind, Plan
 from tfcluster_operator.model.conditions import WAITS, with_others
+from tfcluster_operator.model.edited import edited_field
 from tfcluster_operator.model.gang_schedulers import KUBERNETES, GangScheduler
 from tfcluster_operator.model.gangs import names_of
 from tfcluster_operator.model.holds import Holds
@@ -32,6 +32,7 @@ from tfcluster_operator.model.ledger import Ledger
 from tfcluster_operator.model.parse import InvalidSpecError, is_ours, parse
 from tfcluster_operator.model.plan import plan_in_turns
 from tfcluster_operator.model.policies import termination
+from tfcluster_operator.model.policies.rollout import rollout_of
 from tfcluster_operator.model.queueing import Standing
 from tfcluster_operator.model.roster import Roster, roll_in_turns
 from tfcluster_operator.model.spec import IsolationMode, TFCluster
@@ -51,8 +52,6 @@ _LOOK_AT_STUCK_AGAIN: Final = 60.0
 _LOOKED_AT_ONCE: Final = 10
 #: How many of the objects that left a watch are looked at side by side.
 _LOOKS_AT_ONCE: Final = 16
-#: How often (seconds) a CRD that is too old is tried again.
-_LOOK_AT_DEFINITION_AGAIN: Final = 20.0
 #: A cluster of more tasks gives the others a turn between the parts of its pass.
 _LARGE: Final = 500
 #: So many turns of the loop: in the first the bytes of a request are read, in the next ones it is answered.
@@ -84,15 +83,14 @@ class _Memory:
     generation: int = 0
     pods: frozenset[str] = frozenset()
     views: Views | None = None
+    #: What was declared in the pass before, and the last field of each job that an edit changed since.
+    declared: TFCluster | None = None
+    edited: Mapping[str, str] = field(default_factory=dict)
     #: Of a large cluster, the newest roster and the changes of the stores that it takes in.
     roll: Roster | None = None
     rolled_at: int = -1
     #: Why the status could not be written, where an event told so.
     refusal: str = ""
-    #: Until then the installed CRD is known to drop what we write.
-    outdated_until: float = float("-inf")
-    #: Whether it is taken to drop it in this pass.
-    outdated: bool = False
     status_written_at: float = float("-inf")
     #: When a cluster that is on its way to be ready is reported on all the same, None where none is or all is told.
     told_by: float | None = None
@@ -134,7 +132,6 @@ class Reconciler:
         self._looked_at: dict[tuple[Kind, Name], float] = {}
         self._default_isolation = default_isolation
         self._gang_scheduler = gang_scheduler
-        self._revisions = Revisions(client)
         self._clock = client.clock.wall
         self._memories: dict[Key, _Memory] = {}
 
@@ -191,21 +188,10 @@ class Reconciler:
             memory.account.tasks = {}
             status = deleting_status(cluster.status, generation=cluster.generation, now=self._clock())
             return await self._report(key, cluster, status, memory)
-        if (again := await self._move_what_is_known(key, cluster, memory)) is not None:
-            return again
-        return await self._pass(key, replace(cluster, status=self._durable(key)), memory)
-
-    async def _move_what_is_known(self, key: Key, cluster: TFCluster, memory: _Memory) -> float | None:
-        """Write what an earlier operator knew to where we keep it, before anything is decided on the strength of it.
-
-        A definition that is older than this operator drops it: then what was known stays where it is.
-        """
-        known = cluster.status
-        memory.outdated = memory.outdated_until > self._clock()
-        if memory.outdated or not known.get("observedGeneration") or ledger.INTERNAL in known:
-            return None
-        moved = {**known, ledger.INTERNAL: ledger.internal_fields(ledger.read(known))}
-        return await self._write(key, cluster, moved, memory, urgent=True)
+        edited = {job.name: edited_field(memory.declared, cluster, job.name) for job in cluster.jobs}
+        memory.edited = {name: field or memory.edited.get(name, "") for name, field in edited.items()}
+        memory.declared = cluster
+        return await self._pass(key, cluster, memory)
 
     async def _pass(self, key: Key, cluster: TFCluster, memory: _Memory) -> float | None:
         written = ledger.read(cluster.status)
@@ -220,19 +206,17 @@ class Reconciler:
         doubtful = planned.creates and (memory.visited or known.tells_more_than(written))
         known_to_exist = planned.only_amends or (memory.heard_of and not doubtful)
         memory.heard_of, memory.visited = False, True
-        changed = await self._revisions.changed_fields(roster, known)
-        closed, unwritten = [EVIDENCE] if memory.outdated else [], False
+        changed = _outdated_by(roster, known, memory.edited)
+        closed, unwritten = [], False
         entered = enter_deletions(roster, known, planned.actions)
         first = entered is not known or must_be_written_first(roster, known, written, planned.actions, self._clock())
-        if first and not memory.outdated:
+        if first:
             # A failure is counted before its pod goes; the plan is carried out on what the API server has.
             known = entered
             try:
-                # NB: a definition that drops what is internal would keep a count, and not which pods are in it.
-                for told in [known] if ledger.INTERNAL in self._durable(key) else [written, known]:
-                    status = await _status_of(roster, told, planned, planned.findings, self._clock(), changed)
-                    if (again := await self._write(key, cluster, status, memory, urgent=True)) is not None:
-                        return again
+                status = await _status_of(roster, known, planned, planned.findings, self._clock(), changed)
+                if (again := await self._write(key, cluster, status, memory, urgent=True)) is not None:
+                    return again
                 self._journal.failures_counted(cluster, known)
                 # NB: the status of one that is no more, is being deleted, or has another's name is not written so.
                 known_to_exist = True
@@ -253,13 +237,12 @@ class Reconciler:
         if any(isinstance(action, DeleteCluster) for action in done):
             await self._tell(cluster, done)
             return None
-        # NB: what cannot be kept is not counted, or it would be counted again in each pass.
-        known = written if memory.outdated else enter_done(roster, known, done)
+        known = enter_done(roster, known, done)
         # NB: what a queue grants meanwhile is for the next pass: these views, and this ledger, are not of that.
         roster = (await self._call_roll(cluster, memory, roster.standing)).completed_by(known)
         doubts = tuple(memory.holds.doubts(now))
         refused = memory.holds.told(outcome.refused)
-        findings = (*planned.findings, *refused, *_outdated(memory), *(finding for _, finding in doubts))
+        findings = (*planned.findings, *refused, *(finding for _, finding in doubts))
         status = await _status_of(roster, known, planned, findings, now, changed)
         self._journal.pass_ends(memory.account, roster, known, status, now)
         memory.untold += done
@@ -267,8 +250,7 @@ class Reconciler:
         due = await self._report(key, cluster, status, memory)
         _demand_another_pass(planned, outcome, unwritten=unwritten)
         stuck_again = _LOOK_AT_STUCK_AGAIN if stuck else None
-        definition_again = memory.outdated_until - now if memory.outdated else None
-        waits = (due, planned.wake_after, stuck_again, definition_again, *_next_tries(outcome, memory, now))
+        waits = (due, planned.wake_after, stuck_again, *_next_tries(outcome, memory, now))
         waits = (*waits, *(seconds for seconds, _ in doubts))
         # NB: who holds a name may be another TFCluster's object, whose events wake that one and not us.
         blocked = blocked or any(finding.reason in _TAKEN for finding in planned.findings)
@@ -379,8 +361,6 @@ class Reconciler:
 
     async def _report(self, key: Key, cluster: TFCluster, status: Mapping[str, Any], memory: _Memory) -> float | None:
         """Write the status if it differs and it is time, then tell what was done; or say when to come back."""
-        if memory.outdated:
-            status = ledger.without_internal(status, self._durable(key))
         if self._durable(key) != status:
             if (due_in := self._report_due_in(key, status, memory)) > 0:
                 memory.pending = status
@@ -445,13 +425,6 @@ class Reconciler:
         self._journal.written(cluster, before, status)
         memory.pending, memory.refusal, memory.told_by = None, "", None
         await self._tell_conditions(cluster, before, status)
-        if ledger.INTERNAL in status and ledger.INTERNAL not in self._durable(key):
-            _log.error("the CustomResourceDefinition is older than this operator: apply the CRD of its release")
-            known_before, now = memory.outdated_until > float("-inf"), self._clock()
-            memory.outdated, memory.outdated_until = True, now + _LOOK_AT_DEFINITION_AGAIN
-            if urgent or not known_before:
-                # NB: what had to be written down is not kept: the next pass destroys no evidence, and says why.
-                return 0.0
         return None
 
     async def _report_invalid(
@@ -516,7 +489,6 @@ _OBSTACLES: Final = (
     reasons.WAITING_FOR_GANG,
     reasons.GANG_TIMEOUT,
     reasons.CONTENDED,
-    reasons.OUTDATED_DEFINITION,
     reasons.WAITING_FOR_PREDECESSOR,
     reasons.STUCK_TERMINATING,
     reasons.ROLLOUT_STALLED,
@@ -557,6 +529,14 @@ async def _status_of(  # noqa: PLR0917 - as the function that it has paused
     return await _in_turns(working, roster.cluster)
 
 
+def _outdated_by(roster: Roster, known: Ledger, edited: Mapping[str, str]) -> dict[str, str]:
+    """Name the field whose edit made the pods of a job outdated, by the job's name."""
+    if known.verdict is not None or roster.cluster.suspend:
+        return {}
+    outdated = (job.name for job in roster.cluster.jobs if edited.get(job.name) and rollout_of(roster, job).old)
+    return {name: edited[name] for name in outdated}
+
+
 def _demand_another_pass(planned: Plan, outcome: Outcome, *, unwritten: bool) -> None:
     """Raise what the queue is to make of a pass that could not do everything: wait, or go on with the next part."""
     if outcome.cut_off or unwritten:
@@ -570,14 +550,6 @@ def _next_tries(outcome: Outcome, memory: _Memory, now: float) -> Iterator[float
     for gate in outcome.refused:
         if (hold := memory.holds.gates.get(gate)) is not None:
             yield hold.until - now
-
-
-def _outdated(memory: _Memory) -> Iterator[Finding]:
-    if memory.outdated:
-        message = (
-            "the installed CustomResourceDefinition drops status.internal: apply the CRD of the operator's release"
-        )
-        yield Finding(reasons.OUTDATED_DEFINITION, message)
 
 
 def _merge_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:

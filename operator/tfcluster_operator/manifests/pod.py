@@ -117,23 +117,6 @@ def _placed(spec: Mapping[str, Any], place: Placement) -> Mapping[str, Any]:
     return placed
 
 
-def tf_config_in(pod: Mapping[str, Any]) -> str:
-    """Give the TF_CONFIG that a pod was made with.
-
-    Args:
-        pod: a pod of ours, as the API server has it.
-
-    Returns:
-        The value in its main container; "" where that has none.
-    """
-    main = pod["metadata"].get("annotations", {}).get(naming.ANNOTATION_MAIN_CONTAINER)
-    for container in pod["spec"]["containers"]:
-        for variable in container.get("env") or () if container["name"] == main else ():
-            if variable["name"] == contract.ENV_TF_CONFIG:
-                return str(variable.get("value", ""))
-    return ""
-
-
 def _containers(
     cluster: TFCluster, task: Task, *, inject: bool, tf_config: str | None
 ) -> dict[str, list[dict[str, Any]]]:

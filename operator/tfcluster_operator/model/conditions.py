@@ -19,7 +19,6 @@ from tfcluster_operator.model.spec import EVALUATOR, Job, TFCluster
 
 #: Why something is not as declared, the gravest first: Ready tells it where a task waits for that, UpToDate otherwise.
 _NOT_AS_DECLARED: Final = (
-    reasons.OUTDATED_DEFINITION,
     reasons.VIEW_TOO_LARGE,
     reasons.TF_CONFIG_TOO_LARGE,
     reasons.NAME_TAKEN,

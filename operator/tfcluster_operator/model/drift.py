@@ -171,13 +171,11 @@ def surplus_change(pod: ObservedPod, *, labels: Mapping[str, str], since: int) -
 
 def keeping(pod: ObservedPod, *, labels: Mapping[str, str]) -> dict[str, Any] | None:
     """Give the patch that marks a failed pod as kept, or None where it is."""
-    # NB: an operator that knows of no kept pods must not count the failure again, or take the pod for its task's.
-    marks = {naming.ANNOTATION_INCARNATION: naming.NO_INCARNATION}
-    metadata = _metadata_change(pod.meta, labels={**labels, naming.LABEL_KEPT: "true"}, annotations=marks)
+    metadata = _metadata_change(pod.meta, labels={**labels, naming.LABEL_KEPT: "true"}, annotations={})
     return {"metadata": metadata} if metadata else None
 
 
-def unhiding(child: ObservedPod | ObservedConfigMap, cluster: str) -> dict[str, Any] | None:
+def unhiding(child: ObservedPod, cluster: str) -> dict[str, Any] | None:
     """Give the patch that makes a child visible to our watch again, or None where it is: the watch selects by label."""
     if naming.LABEL_CLUSTER in child.meta.labels:
         return None

@@ -251,15 +251,9 @@ def plan_resolver(roster: Roster, story: Story) -> None:
 
 
 def plan_surplus_objects(roster: Roster, story: Story) -> None:
-    """Delete what is no longer needed; an older operator's copy of the resolver stays while a pod mounts it."""
+    """Delete what is no longer needed."""
     for one in roster.unneeded:
         _free("Service" if isinstance(one, ObservedService) else "ConfigMap", one, reasons.JOB_REMOVED, story)
-    for copy in roster.copies:
-        if copy.meta.name not in roster.mounted:
-            _free("ConfigMap", copy, reasons.UNUSED, story)
-        elif change := drift.unhiding(copy, roster.cluster.name):
-            patch = Patch("ConfigMap", copy.meta.name, copy.meta.uid, change, reasons.REPAIRED)
-            story.do("publish", patch, gate=object_gate("ConfigMap", copy.meta.name))
 
 
 def _free(kind: Kind, one: ObservedService | ObservedConfigMap, reason: str, story: Story) -> None:

@@ -165,37 +165,6 @@ class Ledger:
         )
 
 
-def without_internal(status: Mapping[str, Any], written: Mapping[str, Any]) -> dict[str, Any]:
-    """Give a status without the internal fields, for a definition that drops them.
-
-    Args:
-        status: what is to be told.
-        written: what the API server has; what an operator before version 0.2 kept there is all that is known: it stays.
-    """
-    known = written.get("jobs") or {}
-    told = {field: value for field, value in status.items() if field != INTERNAL}
-    if "jobs" in told:
-        told["jobs"] = {
-            name: {**{field: value for field, value in (known.get(name) or {}).items() if field in _ONCE_PUBLIC}, **job}
-            for name, job in told["jobs"].items()
-        }
-    return told
-
-
-#: The internal fields of a job that stood beside the public ones before version 0.2.
-_ONCE_PUBLIC: Final = frozenset(
-    {
-        "incarnation",
-        "restartsInRow",
-        "restartTime",
-        "completedIndexes",
-        "startedIndexes",
-        "countedPods",
-        "failing",
-    }
-)
-
-
 def read(status: Mapping[str, Any]) -> Ledger:
     """Read the ledger from a TFCluster's status; what is missing or malformed there counts as never happened."""
     verdict = None
@@ -243,8 +212,7 @@ def _of_the_whole(status: Mapping[str, Any]) -> dict[str, Any]:
 
 def _jobs(status: Mapping[str, Any]) -> dict[str, JobRecord]:
     told: Mapping[str, Any] = status.get("jobs") or {}
-    # NB: before version 0.2 these fields stood beside the public ones.
-    internal = status[INTERNAL].get("jobs") or {} if isinstance(status.get(INTERNAL), Mapping) else told
+    internal = status[INTERNAL].get("jobs") or {} if isinstance(status.get(INTERNAL), Mapping) else {}
     return {name: _job(told.get(name) or {}, internal.get(name) or {}) for name in {**told, **internal}}
 
 

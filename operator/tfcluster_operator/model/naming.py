@@ -51,8 +51,6 @@ ANNOTATION_REPLACEMENT: Final = f"{GROUP}/replacement"
 ANNOTATION_MAIN_CONTAINER: Final = f"{GROUP}/main-container"
 #: How often the job had been restarted as a whole when the pod was made; a pod of an earlier number is replaced.
 ANNOTATION_INCARNATION: Final = f"{GROUP}/incarnation"
-#: What stands there in a failed pod that is kept: no restart has this number.
-NO_INCARNATION: Final = "99999999999"
 #: When a pod that is no longer declared was first found to be surplus, in seconds since the epoch: it may drain.
 ANNOTATION_SURPLUS_SINCE: Final = f"{GROUP}/surplus-since"
 #: The epoch of a ConfigMap's files, as {file: epoch} in JSON: a file edited by hand cannot fake it.

@@ -1,6 +1,6 @@
 """From the API object to the values of a TFCluster.
 
-The CRD's validation has refused what it can see; what still reaches us malformed (an older CRD is installed, say) is
+The CRD's validation has refused what it can see; what still reaches us malformed (another CRD is installed, say) is
 told as an InvalidSpecError with every problem in it, never as a crash.
 """
 
@@ -82,10 +82,12 @@ def has_resolver_delivered(body: Mapping[str, Any]) -> bool:
     resolver = spec.get("resolver") if isinstance(spec, Mapping) else None
     if not isinstance(resolver, Mapping):
         return True
-    if "delivery" in resolver:
-        return bool(resolver["delivery"] != "None")
-    # NB: an older CRD spells it inject.
-    return resolver.get("tfConfig", "None") == "None" and resolver.get("inject") is not False
+    return bool(resolver.get("delivery", _delivery(resolver.get("tfConfig", "None"))) != "None")
+
+
+def _delivery(tf_config: str) -> ResolverDelivery:
+    # Who reads TF_CONFIG needs nothing else, and PYTHONPATH would hide the image's own.
+    return "ConfigMap" if tf_config == "None" else "None"
 
 
 def parse(
@@ -140,9 +142,7 @@ def _cluster(
     port, domain = spec.number("port", DEFAULT_PORT, least=1, most=_LAST_PORT), spec.text("clusterDomain")
     resolver, update = spec.inner("resolver"), spec.inner("updateStrategy")
     tf_config = resolver.one_of(TFConfigDelivery, "tfConfig", "None")
-    # Who reads TF_CONFIG needs nothing else, and PYTHONPATH would hide the image's own.  NB: an older CRD says inject.
-    delivered = "ConfigMap" if tf_config == "None" and resolver.flag("inject", default=True) else "None"
-    inject = resolver.one_of(ResolverDelivery, "delivery", delivered) == "ConfigMap"
+    inject = resolver.one_of(ResolverDelivery, "delivery", _delivery(tf_config)) == "ConfigMap"
     kept = None
     if spec.raw.get("failedPodsHistoryLimit") is not None:
         kept = spec.number("failedPodsHistoryLimit", DEFAULT_KEPT, most=MOST_KEPT)
@@ -311,7 +311,7 @@ def _job(
     _check_template(template)
     if kept is None:
         kept = 0 if _reads_its_name(template.raw) else DEFAULT_KEPT
-    # NB: what is added here only where it is not the default leaves the pods of an older operator alone.
+    # What is not the default is added, so that the pods stay when an upgrade of the operator brings a new field.
     made_from = [template.raw, own_port, domain, *([] if inject else ["inject: false"])]
     # NB: that TF_CONFIG is set, never what it says: a resize replaces no pod.
     made_from += [f"tfConfig: {tf_config}"] if tf_config != "None" else []
@@ -406,10 +406,7 @@ def _success_policy(policy: Fields, declared: Sequence[str]) -> SuccessPolicy:
 
 
 def _max_unavailable(update: Fields) -> int | str:
-    # NB: an older CRD has it beside the type.
-    rolling = update.inner("rollingUpdate")
-    holder = rolling if rolling.raw.get("maxUnavailable") is not None else update
-    return _tasks_or_share(holder, "maxUnavailable") or 1
+    return _tasks_or_share(update.inner("rollingUpdate"), "maxUnavailable") or 1
 
 
 def _tasks_or_share(holder: Fields, name: str) -> int | str | None:

@@ -28,8 +28,6 @@ REQUEST_FAILED: Final = "RequestFailed"
 RESOLVER_UNTRUSTED: Final = "ResolverUntrusted"
 #: Something of ours is put right again and again because another writer undoes it.
 CONTENDED: Final = "Contended"
-#: The installed CustomResourceDefinition is older than the operator and drops what it writes.
-OUTDATED_DEFINITION: Final = "OutdatedDefinition"
 #: The TFCluster is being deleted, and a finalizer keeps it for now: nothing is created or repaired any more.
 BEING_DELETED: Final = "BeingDeleted"
 #: A task failed and its next try waits for its pause.

@@ -34,9 +34,6 @@ from tfcluster_operator.model.spec import Job, Task, TFCluster
 from tfcluster_operator.model.succession import Succession, is_kept, succession_of
 from tfcluster_operator.model.turns import AT_ONCE, Turns, at_once
 
-#: What follows the name of a cluster in the name of the copy of the resolver that an older operator made for it alone.
-_OF_THE_RESOLVER: Final = ".resolver-"
-
 
 class Holder(Enum):
     """Who holds a name that the cluster needs."""
@@ -142,15 +139,14 @@ class Roster:
     how it stands in the queue, ``claims`` are the Workloads by their names, and ``at_work`` the pods of a cluster in a
     queue that take resources.
 
-    ``places`` has every declared task by job, in the order of the indices.  ``surplus`` are our pods that no declared
+    ``places`` has every declared task by job, in the order of the indices. ``surplus`` are our pods that no declared
     task has a claim to; ``leaving`` are the pods that are being deleted and are ours, or hold a name of ours for a
-    predecessor.  ``policies`` are the NetworkPolicies that the isolation needs, and who holds their names;
-    ``unsettled`` names those of them that are not there, or not as they should be.  ``unneeded`` are our Services
-    and ConfigMaps of names that nothing declared needs; copies of the resolver that an older operator made for this
-    cluster alone are in ``copies``.  ``resolver`` is the copy for the whole namespace: OURS if its bytes are right.
-    ``unneeded_policies`` are our NetworkPolicies that the isolation does not need.  ``budgets`` tell, by job, who holds
-    the name of its PodDisruptionBudget; ``unneeded_budgets`` are ours that no job declares.  ``groups`` are the
-    PodGroups, by name; ``no_groups`` says why there can be none, "" where there can.  ``mounted`` names the copies that
+    predecessor. ``policies`` are the NetworkPolicies that the isolation needs, and who holds their names; ``unsettled``
+    names those of them that are not there, or not as they should be. ``unneeded`` are our Services and ConfigMaps of
+    names that nothing declared needs. ``resolver`` is the copy for the whole namespace: OURS if its bytes are right.
+    ``unneeded_policies`` are our NetworkPolicies that the isolation does not need. ``budgets`` tell, by job, who holds
+    the name of its PodDisruptionBudget; ``unneeded_budgets`` are ours that no job declares. ``groups`` are the
+    PodGroups, by name; ``no_groups`` says why there can be none, "" where there can. ``mounted`` names the copies that
     a pod of ours mounts.
     """
 
@@ -173,7 +169,6 @@ class Roster:
     no_groups: str = ""
     claims: Mapping[str, Holding[ObservedWorkload]] = field(default_factory=dict)
     at_work: tuple[ObservedPod, ...] = ()
-    copies: tuple[ObservedConfigMap, ...] = ()
     mounted: frozenset[str] = frozenset()
     uids: frozenset[str] = frozenset()
 
@@ -279,7 +274,6 @@ def roll_in_turns(
         for one in _ours(cluster, observed.config_maps.values())
         if one.meta.name not in needed and not naming.is_of_the_resolver(one.meta.name)
     ]
-    copies = [one for one in config_maps if one.meta.name.startswith(cluster.name + _OF_THE_RESOLVER)]
     services = [one for one in _ours(cluster, observed.services.values()) if one.meta.name != service.name]
     policies = tuple(
         (one, _hold(cluster, one.name, observed.network_policies))
@@ -308,7 +302,7 @@ def roll_in_turns(
         unsettled=tuple(one.name for one, held in policies if held.own is None or held.own.digest != one.digest),
         surplus=tuple(surplus),
         leaving=tuple(leaving),
-        unneeded=(*services, *(one for one in config_maps if one not in copies)),
+        unneeded=(*services, *config_maps),
         unneeded_policies=tuple(not_isolating),
         budgets=budgets,
         unneeded_budgets=tuple(
@@ -320,7 +314,6 @@ def roll_in_turns(
         at_work=tuple(
             pod for pod in observed.pods.values() if queued and pod.meta.owner_uid == cluster.uid and is_at_work(pod)
         ),
-        copies=tuple(copies),
         mounted=frozenset(mounted),
         uids=frozenset(uids),
     )

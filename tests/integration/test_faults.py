@@ -61,7 +61,7 @@ def test_watch_gap_does_not_resurrect_a_deleted_cluster(launched, fault_proxy, a
         eventually(lambda: len(gap.met), lambda met: met >= 1, what="the operator has missed the deletion")
 
     eventually(
-        lambda: [*launched.pods(), *launched.config_maps(), *launched.services(), *launched.resolver_copies()],
+        lambda: [*launched.pods(), *launched.config_maps(), *launched.services()],
         lambda left: not left,
         what="nothing is left of the deleted cluster",
     )

@@ -202,7 +202,7 @@ def test_ttl_takes_everything_along(world, kubelet):
 
     await_pods_left(world, kubelet, "c", [])
     eventually(
-        lambda: [*world.services(), *world.config_maps(), *world.resolver_copies()],
+        lambda: [*world.services(), *world.config_maps()],
         lambda left: not left,
         what="nothing is left",
     )

@@ -26,12 +26,12 @@ FILTERED = {
 
 
 def everything(world: World) -> list[str]:
-    return sorted([*world.pods(), *world.config_maps(), *world.resolver_copies(), *world.services()])
+    return sorted([*world.pods(), *world.config_maps(), *world.services()])
 
 
 @pytest.mark.usefixtures("operator")
 def test_delete_removes_everything(world):
-    """Deleting a TFCluster removes its pods, ConfigMaps and Service, and the last one the resolver, too."""
+    """Deleting a TFCluster removes its pods, ConfigMaps and Service."""
     world.launch("c", FILTERED)
     world.await_settled("c")
 
@@ -56,16 +56,13 @@ def test_delete_leaves_other_clusters_alone(world):
 
 
 def test_delete_without_an_operator_removes_everything(world, operator):
-    """Owner references do the clean-up: no finalizer is needed, and an operator for the shared resolver alone."""
+    """Owner references do the clean-up: no finalizer is needed, and no operator."""
     world.launch("c", FILTERED)
     world.await_settled("c")
-    (copy,) = world.resolver_copies()
     operator.stop()
 
     world.remove("c")
 
-    eventually(lambda: everything(world), lambda left: left == [copy], what="nothing but the resolver is left")
-    operator.start()
     eventually(lambda: everything(world), lambda left: not left, what="nothing is left")
 
 

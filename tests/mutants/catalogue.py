@@ -482,22 +482,6 @@ MUTANTS: Final = (
         plan=Plan("resolver"),
     ),
     Mutant(
-        name="the resolver goes while a cluster needs it",
-        file="model/resolver_copies.py",
-        old="in_use = copy.meta.name in mounted or (needed and copy.meta.name == current)",
-        new="in_use = copy.meta.name in mounted",
-        why="Each time a cluster is suspended, the copy goes, and it is made again.",
-        plan=Plan("suspend"),
-    ),
-    Mutant(
-        name="nobody looks whether the resolver is needed still",
-        file="engine/assembly.py",
-        old='self._queue.mark((one, ""))',
-        new="pass",
-        why="The copy stays in the namespace when the last TFCluster is gone.",
-        plan=Plan("create"),
-    ),
-    Mutant(
         name="pods do not wait for the resolver",
         file="model/tasks.py",
         old="return SERVICE, ISOLATION, *map(policy_gate, roster.unsettled), *of_job, RESOLVER, EVIDENCE",

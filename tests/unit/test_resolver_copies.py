@@ -16,6 +16,7 @@ from simulation.world import World
 from unit.in_memory import InMemoryWorld, groups_of, make_body, make_cluster, settled
 from unit.test_survival import live, said
 
+from memory_kubernetes import Admission, Refusal
 from tfcluster_operator.kube import wire
 from tfcluster_operator.manifests import ResolverArchive, build_resolver_config_map
 from tfcluster_operator.model import naming, reasons
@@ -154,6 +155,11 @@ def requests(world: World, verb: str) -> list[Any]:
     ]
 
 
+def copies(world: World) -> list[str]:
+    found = world.kube.list("configmaps", NAMESPACE)
+    return [one["metadata"]["name"] for one in found if naming.is_of_the_resolver(one["metadata"]["name"])]
+
+
 def copy_of(world: World) -> dict[str, Any] | None:
     return world.kube.get("configmaps", NAMESPACE, RESOLVER)
 
@@ -170,19 +176,11 @@ def test_many_clusters_declared_at_once_cost_one_copy():
         told = [one["message"] for one in world.kube.list("events", NAMESPACE) if RESOLVER in one["message"]]
         assert len(told) == 1
 
-        for name in names[1:]:
-            world.remove("tfclusters", name)
-        assert await world.await_quiet(lambda world: len(world.pods()) == 1, SOON)
-        assert requests(world, "delete") == []
-        world.remove("tfclusters", CLUSTER)
-        assert await world.await_quiet(lambda world: copy_of(world) is None, SOON)
-        assert len(requests(world, "delete")) == 1
-
     live(story)
 
 
 def test_copy_that_is_right_is_used_whoever_made_it():
-    """A backup brought it back without its labels: it gets them, and goes with the last cluster."""
+    """A backup brought it back without its labels: it gets them."""
 
     async def story(world: World) -> None:
         found = build_resolver_config_map(NAMESPACE, ResolverArchive(dialect.ARCHIVE))
@@ -194,9 +192,6 @@ def test_copy_that_is_right_is_used_whoever_made_it():
         assert kept is not None
         assert kept["metadata"]["labels"] == naming.resolver_labels()
         assert len(requests(world, "patch")) == 1
-
-        world.remove("tfclusters", CLUSTER)
-        assert await world.await_quiet(lambda world: copy_of(world) is None, SOON)
 
     live(story)
 
@@ -221,25 +216,17 @@ def test_forged_copy_is_left_alone_when_the_last_cluster_goes():
 
 
 def test_copy_that_a_janitor_deletes_each_time_comes_back_ever_more_seldom():
-    """Whichever of the clusters puts it back, it is one quarrel: all of them say so."""
-    names = [CLUSTER, *(f"c{number}" for number in range(5))]
-
     async def story(world: World) -> None:
-        for name in names:
-            world.declare({"jobs": {"worker": job(1)}}, name=name)
-        assert await world.await_quiet(lambda world: all(ready(world, name) for name in names), SOON)
+        world.declare({"jobs": {"worker": job(1)}})
+        assert await world.await_quiet(ready, SOON)
         made = len(requests(world, "create"))
         for _ in range(600):
             world.remove("configmaps", RESOLVER)
             await asyncio.sleep(0.5)
         assert 5 <= len(requests(world, "create")) - made <= 20
-        told = [dialect.condition(world.cluster(name), "UpToDate").get("reason") for name in names]
-        assert told == ["Contended"] * len(names)
+        assert said(world, "UpToDate") == ("False", "Contended")
 
-        def settled(world: World) -> bool:
-            return all(dialect.condition(world.cluster(name), "UpToDate")["status"] == "True" for name in names)
-
-        assert await world.await_quiet(settled, 310.0)
+        assert await world.await_quiet(lambda world: said(world, "UpToDate")[0] == "True", 310.0)
         assert copy_of(world) is not None
 
     live(story)
@@ -264,18 +251,154 @@ def test_copy_that_is_being_deleted_is_made_again_when_it_is_gone():
     live(story)
 
 
-def test_copy_that_was_left_behind_goes_when_an_operator_starts():
-    """The last cluster went while no operator ran."""
+def mounts(pod: dict[str, Any]) -> str:
+    volumes = {one["name"]: one for one in pod["spec"].get("volumes") or ()}
+    return volumes.get("tfcluster-resolver", {}).get("configMap", {}).get("name", "")
+
+
+def homeless(world: World) -> list[str]:
+    """Pods that mount a copy that is not there."""
+    there = copies(world)
+    return [p["metadata"]["name"] for p in world.pods() if mounts(p) and mounts(p) not in there]
+
+
+def test_admission_that_changes_the_new_copy_lets_no_pod_mount_it():
+    """security.md: with other content, or if it is not immutable, it makes no pod."""
+
+    async def story(world: World) -> None:
+        def admit(asked: Any) -> None:
+            if asked.resource == "configmaps" and asked.verb == "create":
+                asked.object.setdefault("data", {})["ca.crt"] = "injected"
+
+        world.kube.admission.append(admit)
+        world.declare({"jobs": {"worker": job(2)}})
+        await world.await_silence(SOON)
+        made = len(world.pods())
+        assert made == 0
+
+    live(story)
+
+
+def owned_by(world: World, name: str) -> dict[str, Any]:
+    cluster = world.cluster(name)
+    assert cluster is not None
+    owner = {
+        "apiVersion": "tfcluster.dev/v1alpha1",
+        "kind": "TFCluster",
+        "name": name,
+        "uid": cluster["metadata"]["uid"],
+        "controller": True,
+    }
+    return {"metadata": {"ownerReferences": [owner]}}
+
+
+def test_copy_that_got_an_owner_is_not_deleted_under_other_clusters_pods():
+    """A policy adds the TFCluster as its owner; that TFCluster needs it no more, another's pods mount it."""
 
     async def story(world: World) -> None:
         world.declare({"jobs": {"worker": job(1)}})
-        assert await world.await_quiet(ready, SOON)
-        await world.operator.restart()
-        assert await world.await_quiet(ready, SOON)
-        assert copy_of(world) is not None
+        world.declare({"jobs": {"worker": job(1)}, "resolver": {"delivery": "None"}}, name="d")
+        assert await world.await_quiet(lambda w: ready(w) and ready(w, "d"), SOON)
+        for _ in range(5):
+            world.kube.patch("configmaps", NAMESPACE, RESOLVER, owned_by(world, "d"), user="policy")
+            await world.await_silence(5.0)
+        assert not requests(world, "delete")
 
-        world.crash()
+    live(story)
+
+
+def test_finalizer_that_somebody_set_on_the_copy_does_not_stop_the_next_cluster_without_a_word():
+    async def story(world: World) -> None:
+        world.declare({"jobs": {"worker": job(1)}})
+        assert await world.await_quiet(ready, SOON)
+        keep = {"metadata": {"finalizers": ["example.com/keep"]}}
+        world.kube.patch("configmaps", NAMESPACE, RESOLVER, keep, user="somebody")
         world.remove("tfclusters", CLUSTER)
-        assert await world.await_quiet(lambda world: copy_of(world) is None, SOON)
+        await world.await_silence(60.0)
+        world.declare({"jobs": {"worker": job(1)}}, name="e")
+        await world.await_silence(600.0)
+        told = dialect.condition(world.cluster("e"), "Ready")
+        assert told["reason"] != "TasksNotReady" or "finalizer" in told["message"]
+
+    live(story)
+
+
+def test_suspended_cluster_gets_its_copy_back_only_when_it_goes_on():
+    """Deleted while it is suspended, with quotas: nothing is written until a pod is made, and then all is well."""
+
+    async def story(world: World) -> None:
+        world.declare({"jobs": {"worker": job(2)}})
+        assert await world.await_quiet(ready, SOON)
+        world.edit({"suspend": True})
+        assert await world.await_quiet(lambda w: not w.pods(), 60.0)
+        assert copies(world) == [RESOLVER]
+        world.remove("configmaps", RESOLVER)
+        await world.await_silence(60.0)
+        assert copies(world) == []
+        world.edit({"suspend": False})
+        assert await world.await_quiet(lambda w: ready(w) and len(w.pods()) == 2, 60.0)
+        assert copies(world) == [RESOLVER]
+
+    live(story)
+
+
+def test_delivery_off_and_on_again_and_again_ends_well():
+    async def story(world: World) -> None:
+        world.declare({"jobs": {"worker": job(3)}})
+        for number in range(60):
+            world.edit({"resolver": {"delivery": "None" if number % 2 else "ConfigMap"}})
+            await asyncio.sleep(0.37)
+        world.edit({"resolver": {"delivery": "ConfigMap"}})
+        assert await world.await_quiet(lambda w: ready(w) and not homeless(w), 300.0)
+        assert copies(world) == [RESOLVER]
+
+    live(story)
+
+
+def test_copies_that_nobody_needs_go_once_an_hour():
+    """One that a pod mounts, one that cannot be ours and one whose deletion is refused stay."""
+    archives = [ResolverArchive(f"version {number}".encode()) for number in range(4)]
+    mounted, protected, *unused = (naming.resolver_name(one.digest) for one in archives)
+    forged = naming.resolver_name("0" * 64)
+
+    async def story(world: World) -> None:
+        def admit(asked: Admission) -> None:
+            if asked.verb == "delete" and asked.old is not None and asked.old["metadata"]["name"] == protected:
+                raise Refusal(403, "Forbidden", "protected")
+
+        world.kube.admission.append(admit)
+        world.operator.archive = archives[0]
+        await world.operator.restart()
+        world.declare({"jobs": {"worker": job(1)}})
+        assert await world.await_quiet(ready, SOON)
+        world.operator.archive = None
+        await world.operator.restart()
+        for one in archives[1:]:
+            world.kube.create("configmaps", NAMESPACE, build_resolver_config_map(NAMESPACE, one), user="older")
+        body = build_resolver_config_map(NAMESPACE, archives[0])
+        body["metadata"]["name"] = forged
+        world.kube.create("configmaps", NAMESPACE, body, user="somebody")
+        await world.await_silence(1800.0)
+        assert set(unused) < set(copies(world))
+
+        await world.await_silence(2000.0)
+        assert set(copies(world)) == {mounted, protected, forged}
+        world.remove("tfclusters", CLUSTER)
+        await world.await_silence(3700.0)
+        assert set(copies(world)) == {protected, forged}
+
+    live(story)
+
+
+def test_copy_of_the_last_cluster_goes_within_the_hour():
+    async def story(world: World) -> None:
+        world.declare({"jobs": {"worker": job(1)}})
+        assert await world.await_quiet(ready, SOON)
+        world.remove("tfclusters", CLUSTER)
+        await world.await_silence(SOON)
+        assert copies(world) == [RESOLVER]
+
+        await world.await_silence(3700.0)
+        assert copies(world) == []
 
     live(story)

@@ -10,14 +10,17 @@ from typing import Any, Final
 from tfcluster_operator.engine.figures import figures_of
 from tfcluster_operator.engine.journal import Journal
 from tfcluster_operator.engine.reconcile import Reconciler
+from tfcluster_operator.engine.resolver_sweep import ResolverSweep
 from tfcluster_operator.engine.work_queue import WorkQueue
 from tfcluster_operator.kube import errors, wire
 from tfcluster_operator.kube.client import Client
+from tfcluster_operator.kube.execute import Executor
 from tfcluster_operator.kube.informer import Informer
 from tfcluster_operator.kube.metrics import Figures, Metrics
 from tfcluster_operator.kube.parents import Key, Parents
 from tfcluster_operator.kube.store import Name, Stores
 from tfcluster_operator.manifests.resolver_archive import ResolverArchive
+from tfcluster_operator.model import naming
 from tfcluster_operator.model.gang_schedulers import KUBERNETES, GangScheduler
 from tfcluster_operator.model.spec import IsolationMode
 
@@ -64,6 +67,8 @@ class Engine:
             gang_scheduler=gang_scheduler,
             journal=journal,
         )
+        executor = Executor(client, self._stores, archive)
+        self._sweep = ResolverSweep(self._parents, self._stores, executor, naming.resolver_name(archive.digest))
         self._queue: WorkQueue[Key] = WorkQueue(self._reconcile, clock=client.clock.elapsed, took=journal.pass_took)
         resources = wire.resources_for(gang_scheduler).values()
         self._scopes: Mapping[str | None, tuple[Informer, ...]] = {
@@ -76,8 +81,6 @@ class Engine:
             Informer(client, one, self._stores.of[one.kind], None) for one in resources if one.cluster_wide
         )
         self._synced: set[str | None] = set()
-        #: The UIDs of the TFClusters that are listed and that no event has told of yet, of each scope that was listed.
-        self._unheard: dict[str | None, set[str]] = {}
 
     @property
     def informers(self) -> tuple[Informer, ...]:
@@ -109,6 +112,7 @@ class Engine:
                     tasks.create_task(self._open(scope))
                 await lead.wait()
                 tasks.create_task(self._queue.run(_CLUSTERS_AT_ONCE))
+                tasks.create_task(self._sweep.run(lambda namespace: self._scope_of((namespace, "")) in self._synced))
         except* errors.HistoryLostError as lost:
             raise lost.exceptions[0] from None
 
@@ -120,22 +124,15 @@ class Engine:
         for key in self._parents.known():
             if self._scope_of(key) == scope:
                 self._queue.mark(key, urgent=True)
-        self._look_at_copies(scope)
 
     def _scope_of(self, key: Key) -> str | None:
         return key[0] if key[0] in self._scopes else None
 
     async def _reconcile(self, key: Key) -> float | None:
         scope = self._scope_of(key)
-        if scope not in self._synced or (not key[1] and self._unheard.get(scope, True)):
+        if scope not in self._synced:
             return None  # what is not known yet would be taken for gone
         return await self._reconciler.reconcile(key)
-
-    def _look_at_copies(self, namespace: str | None) -> None:
-        """Have somebody look at the copies of the resolver in a namespace, or (None) in all, if one may have to go."""
-        for one in self._stores.namespaces_with_copies() if namespace is None else (namespace,):
-            if self._stores.has_idle_copies(one):
-                self._queue.mark((one, ""))
 
     def cluster_event(self, kind: str | None, body: Mapping[str, Any]) -> None:
         """Take in an event of a TFCluster.
@@ -146,20 +143,11 @@ class Engine:
         """
         metadata = body["metadata"]
         key = (metadata["namespace"], metadata["name"])
-        self._hear_of(self._scope_of(key), metadata["uid"])
         if kind == "DELETED":
             self._parents.bury(metadata["uid"])
             self._remove(key, metadata["uid"])
         elif self._parents.put(body):
             self._queue.mark(key, urgent=True, ahead=self._reconciler.heard_of(key, metadata["uid"]))
-            self._look_at_copies(key[0])
-
-    def _hear_of(self, scope: str | None, uid: str) -> None:
-        unheard = self._unheard.get(scope, set())
-        if uid in unheard:
-            unheard.remove(uid)
-            if not unheard:
-                self._look_at_copies(scope)
 
     def clusters_listed(self, namespace: str | None, uids: Collection[str]) -> None:
         """Take in which TFClusters there are: whatever else is known has vanished while nobody watched.
@@ -172,15 +160,12 @@ class Engine:
             if uid not in uids and namespace in {None, key[0]}:
                 _log.info("TFCluster %s/%s vanished while its watch was down", *key)
                 self._remove(key, uid)
-        self._unheard[namespace] = {uid for uid in uids if not self._parents.has_heard_of(uid)}
-        self._look_at_copies(namespace)
 
     def _remove(self, key: Key, uid: str) -> None:
         self._parents.remove(key, uid)
         self._stores.take_vanished(uid)
         self._queue.forget(key)
         self._queue.mark(key)
-        self._look_at_copies(key[0])
 
     def _child_changed(self, owner_uid: str, labelled: Name, left: bool) -> None:
         owner = self._parents.key_of(owner_uid)
@@ -196,4 +181,3 @@ class Engine:
             for key in self._parents.known():
                 if key[0] == labelled[0]:
                     self._queue.mark(key)
-        self._look_at_copies(labelled[0])

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
 from tfcluster_operator.engine.journal import Account, Journal
-from tfcluster_operator.engine.resolver_copies import ResolverCopies
 from tfcluster_operator.engine.work_queue import NextPart, RetryLater
 from tfcluster_operator.kube import errors, events, wire
 from tfcluster_operator.kube.client import Client
@@ -24,7 +23,7 @@ from tfcluster_operator.manifests.resolver_archive import ResolverArchive
 from tfcluster_operator.model import ledger, naming, reasons
 from tfcluster_operator.model.actions import EVIDENCE, Action, DeleteCluster, Finding, Kind, Plan
 from tfcluster_operator.model.conditions import WAITS, with_others
-from tfcluster_operator.model.edited import edited_field
+from tfcluster_operator.model.edited import edited_field, fields_told
 from tfcluster_operator.model.gang_schedulers import KUBERNETES, GangScheduler
 from tfcluster_operator.model.gangs import names_of
 from tfcluster_operator.model.holds import Holds
@@ -127,7 +126,6 @@ class Reconciler:
         self._parents = parents
         self._stores = stores
         self._executor = Executor(client, stores, archive, wire.resources_for(gang_scheduler))
-        self._copies = ResolverCopies(parents, stores, self._executor, archive, elapsed=client.clock.elapsed)
         #: When an object that holds a name of ours unlabelled was looked up last.
         self._looked_at: dict[tuple[Kind, Name], float] = {}
         self._default_isolation = default_isolation
@@ -152,10 +150,10 @@ class Reconciler:
         return self._durable(key) if memory.pending is None else memory.pending, memory.account
 
     async def reconcile(self, key: Key) -> float | None:
-        """Bring one cluster nearer to what is declared, or rid a namespace of copies of the resolver.
+        """Bring one cluster nearer to what is declared.
 
         Args:
-            key: the cluster's namespace and name; the namespace and "" for its copies of the resolver.
+            key: the cluster's namespace and name.
 
         Returns:
             Seconds until it wants another look, or None where events are enough.
@@ -164,8 +162,6 @@ class Reconciler:
             RetryLater: the API server refused or did not answer; the condition says so where it could be written.
             NextPart: there is more to do than one pass does, and nothing stands in its way.
         """
-        if not key[1]:
-            return await self._copies.sweep(key[0])
         body = self._parents.get(key)
         if body is None or not is_ours(body):
             self._memories.pop(key, None)
@@ -188,8 +184,9 @@ class Reconciler:
             memory.account.tasks = {}
             status = deleting_status(cluster.status, generation=cluster.generation, now=self._clock())
             return await self._report(key, cluster, status, memory)
+        known = fields_told(cluster.status) if memory.declared is None else memory.edited
         edited = {job.name: edited_field(memory.declared, cluster, job.name) for job in cluster.jobs}
-        memory.edited = {name: field or memory.edited.get(name, "") for name, field in edited.items()}
+        memory.edited = {name: field or known.get(name, "") for name, field in edited.items()}
         memory.declared = cluster
         return await self._pass(key, cluster, memory)
 
@@ -233,7 +230,8 @@ class Reconciler:
         )
         self._journal.carried_out(roster, known, memory.account, outcome, {*changed.values()})
         now, done = self._clock(), outcome.actions
-        self._note_holds(cluster, memory, outcome, now)
+        passed = (step.gate for step in outcome.done)
+        memory.holds = memory.holds.after(outcome.refused, passed, done, now)
         if any(isinstance(action, DeleteCluster) for action in done):
             await self._tell(cluster, done)
             return None
@@ -292,15 +290,9 @@ class Reconciler:
             # An edit, or a pod that went and left room, may let pass what was refused.
             memory.holds = memory.holds.lifted(now)
         memory.generation, memory.pods = cluster.generation, roster.uids
-        memory.holds = memory.holds.sharing(self._copies.quarrels_in(cluster.namespace))
         planning = plan_in_turns(roster, known, memory.views.of_jobs, now, holds=memory.holds)
         planned = await _in_turns(planning, cluster)
         return roster, known, planned
-
-    def _note_holds(self, cluster: TFCluster, memory: _Memory, outcome: Outcome, now: float) -> None:
-        passed = (step.gate for step in outcome.done)
-        memory.holds = memory.holds.after(outcome.refused, passed, outcome.actions, now)
-        self._copies.share_quarrel(cluster, memory.holds, now)
 
     async def _call_roll(self, cluster: TFCluster, memory: _Memory, standing: Standing | None = None) -> Roster:
         changes, known = self._stores.changes, memory.roll

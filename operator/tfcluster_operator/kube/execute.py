@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final, cast
@@ -116,34 +116,22 @@ class Executor:
         self._resources = resources
         self._stores = stores
         self._archive = archive
-        #: The copies of the resolver that a request of ours is about: which all clusters of a namespace share.
-        self._under_way: dict[Name, asyncio.Event] = {}
+        #: All clusters of a namespace need its copy of the resolver, and one of them makes it.
+        self._making: dict[Name, asyncio.Lock] = {}
 
     def resolver_of(self, cluster: TFCluster) -> str:
         """Name the ConfigMap that delivers the resolver to a cluster's pods, "" where the user wants none."""
         return delivered_resolver(cluster, self._archive)
 
     async def delete_copy(self, copy: ObservedConfigMap) -> None:
-        """Delete a copy of the resolver that nobody needs; while that is under way, no cluster counts on it.
-
-        Args:
-            copy: the copy; one that was made again under its name stays.
+        """Delete a copy of the resolver; one that was made again under its name stays.
 
         Raises:
             KubeError: the API server refused or did not answer.
         """
-        namespace, name = copy.meta.namespace, copy.meta.name
-        delete = Delete("ConfigMap", name, copy.meta.uid, reasons.UNUSED)
-        with self._stores.counted_as_gone((namespace, name)):
-            try:
-                with self._writing((namespace, name)):
-                    await self._delete(delete, namespace, None)
-                    self._stores.forget_unlabelled("ConfigMap", (namespace, name))
-            except errors.NotFoundError:
-                self._forget(delete, namespace)
-                self._stores.forget_unlabelled("ConfigMap", (namespace, name))
-            except errors.ConflictError:
-                await self.look_at("ConfigMap", (namespace, name))
+        with suppress(errors.NotFoundError, errors.ConflictError):
+            delete = Delete("ConfigMap", copy.meta.name, copy.meta.uid, reasons.UNUSED)
+            await self._delete(delete, copy.meta.namespace, None)
 
     async def look_at(self, kind: Kind, name: Name) -> None:
         """Read one object again that no watch of ours shows: see :func:`look_up`."""
@@ -202,36 +190,19 @@ class Executor:
         for step in steps:
             if outcome.holds_up(step) or not outcome.wanted():
                 continue
-            if (copy := _copy_concerned(step.action, cluster)) is None:
+            if isinstance(step.action, CreateResolver):
+                await self._make_copy(step, (cluster.namespace, step.action.name), cluster, outcome)
+            else:
                 await self._try(step, cluster, outcome)
-            elif not await self._left_to_others(step, copy, outcome):
-                with self._writing(copy):
-                    await self._try(step, cluster, outcome)
 
-    async def _left_to_others(self, step: Step, copy: Name, outcome: Outcome) -> bool:
-        """Wait while another pass writes the copy that this one needs, too; tell whether nothing is left to do."""
-        if (other := self._under_way.get(copy)) is not None:
-            await other.wait()
-        elif not isinstance(step.action, CreateResolver):
-            return False
-        found = self._stores.of["ConfigMap"].get(copy)
-        known = found or self._stores.unlabelled.get(("ConfigMap", copy))
-        if known is None:
-            return False
-        if found is None or not _can_be_mounted(found):
-            outcome.lose(step)
-        return True
-
-    @contextmanager
-    def _writing(self, copy: Name) -> Iterator[None]:
-        """Let the passes over other clusters know that a request about a copy of the resolver is under way."""
-        over = self._under_way[copy] = asyncio.Event()
-        try:
-            yield
-        finally:
-            if self._under_way.get(copy) is over:
-                del self._under_way[copy]
-            over.set()
+    async def _make_copy(self, step: Step, name: Name, cluster: TFCluster, outcome: Outcome) -> None:
+        """Create the copy of the resolver, unless the reconcile of another cluster has made it meanwhile."""
+        async with self._making.setdefault(name, asyncio.Lock()):
+            found = self._stores.of["ConfigMap"].get(name)
+            if found is None:
+                await self._try(step, cluster, outcome)
+            elif not _can_be_mounted(found):
+                outcome.lose(step)
 
     async def _try(self, step: Step, cluster: TFCluster, outcome: Outcome) -> None:
         action = step.action
@@ -382,17 +353,6 @@ class Executor:
             await self.look_at(cast("Kind", kind), (cluster.namespace, name))
         except errors.KubeError as error:
             outcome.cut_off = str(error)
-
-
-def _copy_concerned(action: Action, cluster: TFCluster) -> Name | None:
-    """Name the copy of the resolver that an action makes or puts right; None of any other action."""
-    match action:
-        case CreateResolver(name=name):
-            return cluster.namespace, name
-        case Patch(kind="ConfigMap", name=name) if naming.is_of_the_resolver(name):
-            return cluster.namespace, name
-        case _:
-            return None
 
 
 def _can_be_mounted(copy: Child) -> bool:

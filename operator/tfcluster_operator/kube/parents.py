@@ -65,10 +65,6 @@ class Parents:
         """Give the UID of every TFCluster, by namespace and name."""
         return {key: body["metadata"]["uid"] for key, body in self._bodies.items()}
 
-    def has_heard_of(self, uid: str) -> bool:
-        """Tell whether a TFCluster is known, or known to be gone."""
-        return uid in self._keys or uid in self._deleted
-
     def inside(self, namespace: str) -> Iterator[Mapping[str, Any]]:
         """Give every TFCluster of a namespace."""
         return (body for key, body in self._bodies.items() if key[0] == namespace)

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, TypeVar, cast, get_args
 
 from tfcluster_operator.kube import clock as clocks
@@ -54,7 +53,6 @@ class ChildStore:
         self._changed = changed
         self._now = now
         #: What left the watch and nobody had asked to go, by its controller's UID: it is gone, or lost its labels.
-        #: Copies of the resolver, which have no controller, are under "".
         self.vanished: dict[str, set[Name]] = {}
         self._children: dict[Name, Child] = {}
         #: How often anything changed that a decision reads.
@@ -155,7 +153,7 @@ class ChildStore:
         self._bury(meta.uid, meta.version)
         known = self._children.get(name)
         if known is not None and known.meta.uid == meta.uid and known.meta.version <= meta.version:
-            if (known.meta.owner_uid or _is_shared(known)) and not known.meta.terminating:
+            if known.meta.owner_uid and not known.meta.terminating:
                 self.vanished.setdefault(known.meta.owner_uid, set()).add(name)
             self._drop(name, known)
             self._tell(child, left=True)
@@ -256,7 +254,6 @@ class Stores:
         self.of: dict[Kind, ChildStore] = {kind: ChildStore(changed, now) for kind in get_args(Kind)}
         #: Objects that hold a name we need and carry none of our labels, so that no watch of ours shows them.
         self.unlabelled: dict[tuple[Kind, Name], Child] = {}
-        self._going: set[Name] = set()
 
     def take_vanished(self, uid: str) -> Mapping[Kind, set[Name]]:
         """Give what left the watches of this controller's children unasked, by kind, and remember it no more."""
@@ -289,66 +286,23 @@ class Stores:
             if place == namespace and (held == name or held.startswith(first_words)):
                 self.forget_unlabelled(kind, (place, held))
 
-    @contextmanager
-    def counted_as_gone(self, copy: Name) -> Iterator[None]:
-        """Let no cluster count on a copy of the resolver while its deletion is under way."""
-        self._going.add(copy)
-        self.of["ConfigMap"].changes += 1
-        try:
-            yield
-        finally:
-            self._going.discard(copy)
-            self.of["ConfigMap"].changes += 1
-
     @property
     def changes(self) -> int:
         """How often anything changed that a decision reads: while it is the same, so is what is observed."""
         return sum(store.changes for store in self.of.values())
 
-    def take_vanished_pods(self, namespace: str) -> list[str]:
-        """Name the pods of a namespace that left the watch unasked, of whatever controller, and remember it no more."""
-        vanished = self.of["Pod"].vanished
-        taken = [(uid, name) for uid, names in vanished.items() for name in names if name[0] == namespace]
-        for uid, name in taken:
-            _take_out(vanished, uid, name)
-        return sorted(name for _, (_, name) in taken)
-
     def namespaces_with_copies(self) -> list[str]:
         """Name the namespaces that have a copy of the resolver."""
         return [one for one in self.of["ConfigMap"].namespaces_of_others() if self.copies_in(one)]
 
-    def copies_in(self, namespace: str) -> Mapping[str, ObservedConfigMap]:
-        """Give every known ConfigMap of a namespace that is named as a copy of the resolver, by its name."""
-        known = [*self.of["ConfigMap"].others(namespace)]
-        known += [
-            child for (kind, name), child in self.unlabelled.items() if kind == "ConfigMap" and name[0] == namespace
-        ]
-        found = cast("Iterable[ObservedConfigMap]", known)
-        return {one.meta.name: one for one in found if naming.is_of_the_resolver(one.meta.name)}
+    def copies_in(self, namespace: str) -> list[ObservedConfigMap]:
+        """Give every known ConfigMap of a namespace that is named as a copy of the resolver."""
+        found = cast("Iterable[ObservedConfigMap]", self.of["ConfigMap"].others(namespace))
+        return [one for one in found if naming.is_of_the_resolver(one.meta.name)]
 
-    def lost_copies(self, namespace: str) -> list[Name]:
-        """Name the copies of the resolver that left the watch unasked: they are gone, or have lost their labels."""
-        return [name for name in self.of["ConfigMap"].vanished.get("", ()) if name[0] == namespace]
-
-    def has_idle_copies(self, namespace: str) -> bool:
-        """Tell whether there is a copy of the resolver that no pod mounts, as far as is known, or one was lost."""
-        idle = any(not self.of["Pod"].is_mounted((namespace, copy)) for copy in self.copies_in(namespace))
-        return idle or bool(self.lost_copies(namespace))
-
-    def mounted_in(self, namespace: str, *, hidden: bool) -> frozenset[str]:
-        """Give the copies of the resolver that a pod of a namespace mounts.
-
-        Args:
-            namespace: the namespace.
-            hidden: whether a pod counts that no watch of ours shows.
-        """
-        shown = (one for one in self.copies_in(namespace) if self.of["Pod"].is_mounted((namespace, one)))
-        return frozenset([*shown, *(pod.resolver for pod in self.hidden_pods(namespace) if hidden)])
-
-    def hidden_pods(self, namespace: str) -> list[ObservedPod]:
-        """Give the pods of a namespace that mount a copy of the resolver, and that no watch of ours shows."""
-        hidden = (child for (_, name), child in self.unlabelled.items() if name[0] == namespace)
-        return [one for one in hidden if isinstance(one, ObservedPod) and _mounts(one) is not None]
+    def is_mounted(self, copy: ObservedConfigMap) -> bool:
+        """Tell whether a pod that is not over mounts a copy of the resolver."""
+        return self.of["Pod"].is_mounted((copy.meta.namespace, copy.meta.name))
 
     def observe(self, cluster: TFCluster, *, resolver: str = "") -> Observed:
         """Gather everything that exists under a cluster's names or under its control.
@@ -363,8 +317,6 @@ class Stores:
         services = self._gather("Service", cluster, [naming.service_name(cluster.name)])
         named = [naming.view_name(cluster.name, job.name) for job in cluster.jobs]
         config_maps = self._gather("ConfigMap", cluster, [*named, *([resolver] if resolver else [])])
-        if (cluster.namespace, resolver) in self._going:
-            config_maps.pop(resolver, None)
         others = tuple(cast("Iterable[ObservedNetworkPolicy]", self.of["NetworkPolicy"].others(cluster.namespace)))
         wanted = [policy.name for policy in policies_of(cluster, others)]
         policies = self._gather("NetworkPolicy", cluster, wanted)

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from tfcluster_operator.model import drift, reasons, views
 from tfcluster_operator.model.actions import Finding
+from tfcluster_operator.model.edited import older_template
 from tfcluster_operator.model.ledger import FAILED, SUCCEEDED, Ledger
 from tfcluster_operator.model.policies.rollout import rollout_of
 from tfcluster_operator.model.roster import Place, Roster, Stage
@@ -229,8 +230,7 @@ def up_to_date(roster: Roster, ledger: Ledger, changed: Mapping[str, str], findi
         rollout = rollout_of(roster, job)
         if not rollout.old:
             continue
-        field = f" ({changed[job.name]} changed)" if changed.get(job.name) else ""
-        message = f"{len(rollout.old)} of {job.replicas} pods of job {job.name} have an older template{field}"
+        message = f"{len(rollout.old)} of {job.replicas} {older_template(job.name, changed.get(job.name, ''))}"
         broken = [place for place in rollout.unavailable if not place.outdated]
         if cluster.update_strategy.type == "RollingUpdate" and broken:
             pod = broken[0].pod

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from tfcluster_operator.model.spec import TFCluster
 
@@ -35,14 +36,28 @@ def edited_field(before: TFCluster | None, after: TFCluster, job: str) -> str:
     return next(changed, "") or next(_differences(old.template, new.template, ""), "template").removeprefix("spec.")
 
 
+def older_template(job: str, field: str) -> str:
+    """Say which field made the pods of a job outdated, where it is known."""
+    return f"pods of job {job} have an older template" + (f" ({field} changed)" if field else "")
+
+
+_OLDER_TEMPLATE: Final = re.compile(r"pods of job ([^ ]+) have an older template \((.+?) changed\)")
+
+
+def fields_told(status: Mapping[str, Any]) -> dict[str, str]:
+    """Read what the condition UpToDate says of each job: after a restart of the operator nothing else tells it."""
+    told = (one.get("message", "") for one in status.get("conditions") or () if one.get("type") == "UpToDate")
+    return {job: field for message in told for job, field in _OLDER_TEMPLATE.findall(message)}
+
+
 def _differences(was: Any, wanted: Any, path: str) -> Iterator[str]:
     if was == wanted:
         return
     if isinstance(was, Mapping) and isinstance(wanted, Mapping):
         for key in {**wanted, **was}:
             yield from _differences(was.get(key), wanted.get(key), f"{path}.{key}" if path else key)
-    elif _has_names(was) and _has_names(wanted):
-        old, new = ({one["name"]: one for one in named} for named in (was, wanted))
+    elif _has_names(was or []) and _has_names(wanted or []):
+        old, new = ({one["name"]: one for one in named or ()} for named in (was, wanted))
         for name in {**new, **old}:
             yield from _differences(old.get(name), new.get(name), f"{path}[{name}]")
     yield path

@@ -107,10 +107,6 @@ class Holds:
             if quarrel.times > _PATIENCE and quarrel.last == now:
                 yield quarrel.next_try - now, quarrel.finding(name)
 
-    def sharing(self, quarrels: Mapping[str, Quarrel]) -> Holds:
-        """Give the holds with the quarrels about an object that other clusters use and repair, too."""
-        return replace(self, quarrels={**self.quarrels, **quarrels})
-
     def after(
         self, refused: Mapping[Gate, Finding], passed: Iterable[Gate], done: Iterable[Action], now: float
     ) -> Holds:

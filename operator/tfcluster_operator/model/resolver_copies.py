@@ -6,7 +6,7 @@ name of one, so a copy is judged by its bytes, never by its labels.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 
 from tfcluster_operator.model import naming
 from tfcluster_operator.model.observed import ObservedConfigMap
@@ -19,10 +19,8 @@ def is_genuine(copy: ObservedConfigMap) -> bool:
 
 def unneeded(
     copies: Iterable[ObservedConfigMap], *, mounted: Collection[str], current: str, needed: bool
-) -> Iterator[ObservedConfigMap]:
-    """Give the copies in one namespace that are to go.
-
-    One that is not genuine is somebody else's work and stays.
+) -> list[ObservedConfigMap]:
+    """Give the copies in one namespace that are to go; one that is not genuine is somebody else's work and stays.
 
     Args:
         copies: the ConfigMaps of such a name.
@@ -30,7 +28,5 @@ def unneeded(
         current: the name of the copy that new pods mount.
         needed: whether there is a TFCluster whose pods have the resolver delivered.
     """
-    for copy in copies:
-        in_use = copy.meta.name in mounted or (needed and copy.meta.name == current)
-        if not in_use and is_genuine(copy) and not copy.meta.terminating:
-            yield copy
+    kept = {*mounted, current} if needed else {*mounted}
+    return [one for one in copies if one.meta.name not in kept and is_genuine(one) and not one.meta.terminating]

@@ -1,0 +1,73 @@
+"""The copies of the resolver that no pod mounts any more: they are deleted once an hour.
+
+All pods of a namespace mount the same copy, so it belongs to no TFCluster.  A reconcile makes it, and puts it back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from tfcluster_operator.kube import errors
+from tfcluster_operator.kube.execute import Executor
+from tfcluster_operator.kube.parents import Parents
+from tfcluster_operator.kube.store import Stores
+from tfcluster_operator.model.observed import ObservedConfigMap
+from tfcluster_operator.model.parse import has_resolver_delivered, is_ours
+from tfcluster_operator.model.resolver_copies import unneeded
+
+#: NB: another replica that led a moment ago may have made the copy of its version, and not the pods that mount it.
+_EVERY: Final = 3600.0
+
+_log = logging.getLogger(__name__)
+
+
+class ResolverSweep:
+    """Deletes the copies that nobody needs.
+
+    Args:
+        parents: the TFClusters.
+        stores: what exists.
+        executor: who deletes.
+        current: the name of the copy that new pods mount.
+    """
+
+    def __init__(self, parents: Parents, stores: Stores, executor: Executor, current: str) -> None:
+        self._parents = parents
+        self._stores = stores
+        self._executor = executor
+        self._current = current
+
+    async def run(self, is_known: Callable[[str], bool]) -> None:
+        """Sweep for ever.
+
+        Args:
+            is_known: tells whether all that exists in a namespace is known.
+        """
+        while True:
+            await asyncio.sleep(_EVERY)
+            for namespace in filter(is_known, self._stores.namespaces_with_copies()):
+                for copy in self._unneeded(namespace):
+                    # NB: while another one was deleted, it may have come to be needed.
+                    if copy in self._unneeded(namespace):
+                        await self._delete(copy)
+
+    def _unneeded(self, namespace: str) -> list[ObservedConfigMap]:
+        needed = any(
+            is_ours(body) and has_resolver_delivered(body) and "deletionTimestamp" not in body["metadata"]
+            for body in self._parents.inside(namespace)
+        )
+        copies = self._stores.copies_in(namespace)
+        mounted = [one.meta.name for one in copies if self._stores.is_mounted(one)]
+        return unneeded(copies, mounted=mounted, current=self._current, needed=needed)
+
+    async def _delete(self, copy: ObservedConfigMap) -> None:
+        name = f"{copy.meta.namespace}/{copy.meta.name}"
+        try:
+            await self._executor.delete_copy(copy)
+        except errors.KubeError as error:
+            _log.warning("ConfigMap %s stays, though no pod mounts it: %s", name, error)
+        else:
+            _log.info("deleted ConfigMap %s: no pod mounts it", name)

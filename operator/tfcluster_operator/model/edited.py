@@ -51,7 +51,7 @@ def fields_told(status: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _differences(was: Any, wanted: Any, path: str) -> Iterator[str]:
-    if was == wanted:
+    if was == wanted or not (was or wanted):
         return
     if isinstance(was, Mapping) and isinstance(wanted, Mapping):
         for key in {**wanted, **was}:

@@ -5,25 +5,8 @@ from __future__ import annotations
 import pytest
 from support.lives import await_another_pass, launch_running
 from support.objects import PODS, STRATEGIC
-from support.waiting import eventually
-from support.world import task_names
 
 pytestmark = pytest.mark.usefixtures("operator")
-
-
-def test_suspended_cluster_whose_pods_lost_their_labels_has_no_pods(world):
-    """Whoever strips the labels of forty pods at once and suspends the cluster: all forty go."""
-    world.launch("c", {"worker": {"replicas": 40}})
-    names = task_names("c", worker=40)
-    world.await_pods(names)
-    world.await_settled("c")
-
-    for name in names:
-        world.patch(PODS, name, {"metadata": {"labels": {"tfcluster.dev/cluster": None}}})
-    world.edit("c", {"suspend": True})
-    world.await_condition("c", "Suspended", status="True")
-
-    eventually(lambda: sorted(world.pods()), lambda found: found == [], what="no pod is left")
 
 
 @pytest.mark.parametrize("how", [pytest.param("ephemeral container", marks=pytest.mark.server), "toleration"])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from support.lives import await_another_pass, launch_running
 from support.manifests import pod_template, tfcluster
-from support.objects import PODS, RESOURCE_QUOTAS, Object
+from support.objects import PODS, RESOURCE_QUOTAS
 from support.waiting import eventually
 from support.world import World, task_names
 
@@ -203,9 +203,8 @@ def test_marks_that_others_change_are_put_right(world, kubelet):
     """A kept pod gets its mark back, and a pod at work loses one: its failure would not be counted."""
     launch_running(world, kubelet, "c", {"worker": {}}, failedPodsHistoryLimit=1)
     fail(world, kubelet, "c-worker-0", ["c-worker-0", "c-worker-0-r1"])
-    labels: Object = {"metadata": {"labels": {KEPT: None, "tfcluster.dev/cluster": None}}}
 
-    world.patch(PODS, "c-worker-0", labels)
+    world.patch(PODS, "c-worker-0", {"metadata": {"labels": {KEPT: None}}})
     world.patch(PODS, "c-worker-0-r1", {"metadata": {"labels": {KEPT: "true"}}})
     await_kept(world, "c-worker-0")
     kubelet.fail("c-worker-0-r1")

@@ -50,12 +50,6 @@ def field(kind: Kind, name: str, **changes: object) -> Tampering:
     return lambda world: world.patch(kind, name, changes)
 
 
-def image(name: str) -> Tampering:
-    return lambda world: world.json_patch(
-        PODS, name, {"op": "replace", "path": "/spec/containers/0/image", "value": "registry.test/evil:1"}
-    )
-
-
 def made_with_a_cluster_ip(world: World) -> None:
     """Replace the Service by one that is ours by its owner, but not headless: a cluster IP cannot be edited away."""
     service = world.demand(SERVICES, "c")
@@ -99,7 +93,6 @@ TAMPERINGS: dict[str, Tampering] = {
     "a pod's template hash is removed": annotation(PODS, "c-chief-0", "tfcluster.dev/template-hash", None),
     "a pod's view annotation is edited": annotation(PODS, "c-chief-0", "tfcluster.dev/view", "0"),
     "a pod's view annotation is removed": annotation(PODS, "c-chief-0", "tfcluster.dev/view", None),
-    "a pod's image is edited": image("c-worker-0"),
     "the Service is deleted": delete(SERVICES, "c"),
     "the Service loses the label that the watch selects by": label(SERVICES, "c", CLUSTER_LABEL, None),
     "the Service loses all labels": no_labels(SERVICES, "c"),

@@ -390,7 +390,6 @@ STEP_ACTIONS: Final[Mapping[str, Callable[[World], None]]] = {
     "SIGTERM": _sigterm,
     "quota full for 10 s": _full_quota,
     "webhook down for 20 s": _webhook_down,
-    "labels stripped": strip_labels,
     "owner stripped": _strip_owners,
     "finalizer on a pod": _finalizer,
     "watches 3 s late": _see_late,

@@ -26,7 +26,7 @@ _THINNED: Final = tuple(one for one in WRITE_ACTIONS if one not in {"crash", "le
 #: Strikes one step of a workload: what follows takes seconds to simulate.
 _ONCE: Final = ("API server away 10 min",)
 #: What is put right only in a cluster that is not over.
-_UNREPAIRED: Final = ("labels stripped", "owner stripped")
+_UNREPAIRED: Final = "owner stripped"
 
 
 def plans_of(clean: Outcome) -> Iterator[Plan]:
@@ -72,7 +72,7 @@ def _at_steps(clean: Outcome, steps: int) -> Iterator[Plan]:
     for number, action in enumerate(STEP_ACTIONS):
         for step in (1 + number % steps,) if action in _ONCE else range(1, steps + 1):
             # NB: when a cluster is over, nothing of it is made again or put right: docs/life.md.
-            if step < over or action not in _UNREPAIRED:
+            if step < over or action != _UNREPAIRED:
                 yield Plan(clean.plan.workload, Step(step), action)
 
 

@@ -291,16 +291,22 @@ class InMemoryWorld:
 
     def observe(self, cluster: TFCluster, *, resolver: str = "") -> Observed:
         """Observe through the operator's own readers and stores, as after a list; see Stores.observe."""
-        self.stores.unlabelled.clear()
+        self.stores.blocking.clear()
+        unlabelled: list[tuple[Kind, Child]] = []
         labelled: dict[Kind, list[Child]] = {kind: [] for kind in self.stores.of}
         for kind, name in self.objects:
             child = self.read(kind, name)
             if naming.LABEL_CLUSTER in child.meta.labels or kind in {"NetworkPolicy", "ResourceFlavor"}:
                 labelled[kind].append(child)
             else:
-                self.stores.unlabelled[kind, (child.meta.namespace, name)] = child
+                unlabelled.append((kind, child))
         for kind, children in labelled.items():
             self.stores.of[kind].replace(children, version=self.version, namespace=None)
+        for kind, child in unlabelled:
+            if child.meta.owner_uid == cluster.uid:
+                self.stores.of[kind].put_back(child)
+            else:
+                self.stores.block(cluster.uid, kind, child)
         return self.stores.observe(cluster, resolver=resolver)
 
     def roster(self, cluster: TFCluster) -> Roster:

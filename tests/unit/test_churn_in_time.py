@@ -10,7 +10,7 @@ import pytest
 from simulation import dialect
 from simulation.dialect import CLUSTER, NAMESPACE
 from simulation.plans import Plan, Step
-from simulation.workloads import job, ready, says
+from simulation.workloads import job, ready
 from simulation.world import World
 from support.virtual_time import run_in_virtual_time
 
@@ -53,99 +53,6 @@ def _running(world: World) -> list[str]:
 
 def _workers(*indices: int) -> list[str]:
     return [f"{CLUSTER}-worker-{index}" for index in indices]
-
-
-def test_suspended_cluster_whose_pods_lost_their_labels_has_no_pods():
-    """Whoever strips the labels of fifteen pods and suspends: all fifteen go, as ten do."""
-
-    async def script(world: World):
-        await _ready(world, 15)
-        _strip(world, *_workers(*range(15)))
-        world.edit({"suspend": True})
-        await world.await_quiet(says("Suspended", "True"), 60.0)
-        await world.await_silence(600.0)
-        return _running(world), dialect.condition(world.cluster(), "Ready")["message"]
-
-    assert play(script) == ([], "suspended by spec.suspend: no pods")
-
-
-def test_surplus_pod_that_lost_its_label_while_others_vanished_goes():
-    """All but one are deleted by force, that one loses its label, and the job is scaled down."""
-
-    async def script(world: World):
-        await _ready(world, 24)
-        _strip(world, *_workers(9))
-        for name in _workers(*(index for index in range(24) if index != 9)):
-            world.kube.delete("pods", NAMESPACE, name, grace=0, user="somebody")
-        world.edit({"jobs": {"worker": {"replicas": 5}}})
-        await world.await_quiet(ready, 60.0)
-        await world.await_silence(600.0)
-        return _running(world)
-
-    assert play(script) == _workers(0, 1, 2, 3, 4)
-
-
-def test_no_task_has_two_pods_after_failed_ones_were_cleaned_up_and_labels_stripped():
-    """Twelve tasks failed once and run again; somebody deletes what failed, and strips the labels of what runs."""
-
-    async def script(world: World):
-        await _ready(world, 12)
-        for name in _workers(*range(12)):
-            world.nodes.exit(name, 1)
-        await world.await_quiet(lambda world: ready(world) and len(world.pods()) == 24, 60.0)
-        for name in _workers(*range(12)):
-            _strip(world, f"{name}-r1")
-            world.remove("pods", name)
-        await world.await_silence(600.0)
-        return _running(world)
-
-    names = [name.removesuffix("-r1") for name in play(script)]
-    assert sorted(names) == sorted(set(names))
-
-
-def test_pods_that_lost_their_labels_under_a_full_quota_are_ready():
-    """The quota is as large as the cluster, so nothing can be created that would show that the names are taken."""
-
-    async def script(world: World):
-        await _ready(world, 15)
-        world.kube.quota[NAMESPACE] = {"pods": 15}
-        _strip(world, *_workers(*range(15)))
-        await world.await_silence(600.0)
-        status = world.cluster()["status"]
-        told = dialect.condition(world.cluster(), "Ready")
-        return len(_running(world)), status["ready"], status["jobs"]["worker"]["replaced"], told["message"]
-
-    assert play(script) == (15, "15/15", 0, "15 of 15 ready")
-
-
-def test_count_of_pods_that_others_took_is_right_after_labels_were_stripped():
-    """A pod that lost its label was not taken away."""
-
-    async def script(world: World):
-        await _ready(world, 15)
-        _strip(world, *_workers(*range(15)))
-        await world.await_silence(60.0)
-        status = world.cluster()["status"]
-        return status["ready"], status["jobs"]["worker"]["replaced"]
-
-    assert play(script) == ("15/15", 0)
-
-
-def test_pod_that_lost_its_label_while_the_server_does_not_answer_goes_on_a_scale_down():
-    """What could not be looked at is looked at later."""
-
-    async def script(world: World):
-        await _ready(world, 3)
-        _strip(world, *_workers(2))
-        await asyncio.sleep(0.0045)  # the watch has told of it, and the look at the pod is on its way
-        world.faults.go_away(40.0)
-        world.operator.lose_connections()
-        await asyncio.sleep(39.0)
-        world.edit({"jobs": {"worker": {"replicas": 2}}})
-        await world.await_silence(600.0)
-        return _running(world)
-
-    assert play(script) == _workers(0, 1)
 
 
 def test_nothing_is_created_after_the_operator_was_told_that_the_cluster_is_deleted():

@@ -247,7 +247,6 @@ def test_what_a_server_has_no_more_is_forgotten():
     assert (store.lacking("here"), store.lacking("there")) == ("", "it is off")
     store.have_none("it is off", None)
     assert store.get(("here", "c.0")) is None
-    assert store.vanished == {}
 
 
 class Idle(Server):

@@ -227,7 +227,7 @@ def test_lost_race_is_looked_up_and_planned_again():
     outcome = run_in_virtual_time(scenario())
 
     assert (outcome.again, outcome.refused) == (True, {})
-    assert ("Pod", ("default", "demo-worker-0")) in world.stores.unlabelled
+    assert ("Pod", "demo-worker-0") in world.stores.blocking[cluster.uid]
     assert "demo-ps-0" in world.names("Pod")
     assert [one.reason for one in world.plan(cluster).findings] == [reasons.NAME_TAKEN]
 

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
-import aiohttp
 import msgspec
 import pytest
 from unit.in_memory import make_cluster
 
-from tfcluster_operator.engine.assembly import Engine
 from tfcluster_operator.kube import store as store_module
 from tfcluster_operator.kube import wire
-from tfcluster_operator.kube.client import Client
-from tfcluster_operator.kube.limiter import AdaptiveLimiter
 from tfcluster_operator.kube.store import ChildStore, Stores
-from tfcluster_operator.manifests.resolver_archive import ResolverArchive
 from tfcluster_operator.model import naming
 from tfcluster_operator.model.observed import Child
 
@@ -271,58 +266,27 @@ def test_a_cluster_is_what_it_controls_and_what_has_its_names():
     } == observed_names(stores)
 
 
-def test_an_object_without_our_label_that_holds_our_name_is_observed():
-    """No watch of ours shows it; it was looked up when the name was found taken."""
-    stores = Stores(lambda *_: None)
+def test_an_object_that_holds_a_name_and_that_no_watch_shows_is_observed():
+    """What a watch shows is newer than what was read once."""
+    stores, cluster = Stores(lambda *_: None), make_cluster({"worker": 1})
     unlabelled = child(1, name="demo-worker-0", namespace="default", label="")
-    stores.unlabelled["Pod", ("default", "demo-worker-0")] = unlabelled
+    stores.block(cluster.uid, "Pod", unlabelled)
+    assert unlabelled == stores.observe(cluster).pods["demo-worker-0"]
 
-    assert unlabelled == stores.observe(make_cluster({"worker": 1})).pods["demo-worker-0"]
-
-
-def test_the_labelled_object_of_a_name_goes_before_the_unlabelled():
-    """What a watch shows is newer than what was looked up once."""
-    stores = Stores(lambda *_: None)
-    name = ("default", "demo-worker-0")
-    stores.unlabelled["Pod", name] = child(1, name=name[1], namespace=name[0], label="")
-    stores.of["Pod"].put(child(2, name=name[1], namespace=name[0]))
-
-    assert stores.observe(make_cluster({"worker": 1})).pods[name[1]].meta.version == 2
+    stores.of["Pod"].put(child(2, name="demo-worker-0", namespace="default"))
+    assert stores.observe(cluster).pods["demo-worker-0"].meta.version == 2
 
 
-# --- what left the watch unasked
+def test_a_child_that_lost_its_labels_is_known_again_once_it_was_read():
+    """The watch says that it is deleted, at the version that it has now."""
+    store = Stores(lambda *_: None).of["Pod"]
+    store.put(child(1))
+    store.remove(child(2))
+    store.put(child(2, label=""))
+    assert store.get(NAME) is None
 
-
-def test_what_left_the_watch_unasked_is_given_once():
-    """It may be gone, or have lost the label by which we watch: whoever works on its controller looks."""
-    stores = Stores(lambda *_: None)
-    stores.of["Pod"].put(child(1))
-    stores.of["Pod"].remove(child(2))
-
-    assert stores.take_vanished("owner")["Pod"] == {NAME}
-    assert stores.take_vanished("owner")["Pod"] == set()
-
-
-def test_what_vanished_of_a_cluster_that_is_gone_is_not_kept():
-    """Nobody will ever look: what the garbage collector takes of each deleted TFCluster would pile up."""
-    archive = ResolverArchive(b"")
-    engine = Engine(Client(cast("aiohttp.ClientSession", None), "", AdaptiveLimiter()), (), archive)
-    pods = engine._stores.of["Pod"]
-    pods.put(child(1))
-    pods.remove(child(2))
-
-    assert pods.vanished == {}
-
-
-def test_names_that_others_hold_are_forgotten_with_the_cluster_that_needed_them():
-    """An operator that runs for months keeps nothing of clusters that are gone; those of others stay."""
-    stores = Stores(lambda *_: None)
-    for name in ("demo", "demo-worker-0", "tfcluster-demo.0", "demon"):
-        stores.note_unlabelled("Pod", child(1, name=name, label=""))
-
-    stores.forget_unlabelled_of(("ns", "demo"))
-
-    assert [name for _, (_, name) in stores.unlabelled] == ["demon"]
+    store.put_back(child(2, label=""))
+    assert store.get(NAME) is not None
 
 
 def test_labels_of_somebody_elses_policy_wake_nobody():

@@ -163,7 +163,6 @@ class Engine:
 
     def _remove(self, key: Key, uid: str) -> None:
         self._parents.remove(key, uid)
-        self._stores.take_vanished(uid)
         self._queue.forget(key)
         self._queue.mark(key)
 
@@ -171,9 +170,6 @@ class Engine:
         owner = self._parents.key_of(owner_uid)
         if owner is not None:
             self._queue.mark(owner, ahead=left)
-        elif owner_uid:
-            # NB: nobody will ever ask what became of the children of a TFCluster that is gone.
-            self._stores.take_vanished(owner_uid)
         if labelled != owner and self._parents.get(labelled) is not None:
             self._queue.mark(labelled)
         if not labelled[1]:

@@ -18,14 +18,13 @@ from tfcluster_operator.kube.client import Client
 from tfcluster_operator.kube.execute import Executor, Outcome
 from tfcluster_operator.kube.metrics import Metrics
 from tfcluster_operator.kube.parents import Key, Parents
-from tfcluster_operator.kube.store import Name, Stores
+from tfcluster_operator.kube.store import Stores
 from tfcluster_operator.manifests.resolver_archive import ResolverArchive
-from tfcluster_operator.model import ledger, naming, reasons
-from tfcluster_operator.model.actions import EVIDENCE, Action, DeleteCluster, Finding, Kind, Plan
+from tfcluster_operator.model import ledger, reasons
+from tfcluster_operator.model.actions import EVIDENCE, Action, DeleteCluster, Finding, Plan
 from tfcluster_operator.model.conditions import WAITS, with_others
 from tfcluster_operator.model.edited import edited_field, fields_told
 from tfcluster_operator.model.gang_schedulers import KUBERNETES, GangScheduler
-from tfcluster_operator.model.gangs import names_of
 from tfcluster_operator.model.holds import Holds
 from tfcluster_operator.model.ledger import Ledger
 from tfcluster_operator.model.parse import InvalidSpecError, is_ours, parse
@@ -49,8 +48,6 @@ _LOOK_AGAIN: Final = 5.0
 #: The same for pods that should be gone, and how many of them are looked at.
 _LOOK_AT_STUCK_AGAIN: Final = 60.0
 _LOOKED_AT_ONCE: Final = 10
-#: How many of the objects that left a watch are looked at side by side.
-_LOOKS_AT_ONCE: Final = 16
 #: A cluster of more tasks gives the others a turn between the parts of its pass.
 _LARGE: Final = 500
 #: So many turns of the loop: in the first the bytes of a request are read, in the next ones it is answered.
@@ -94,6 +91,7 @@ class _Memory:
     #: When a cluster that is on its way to be ready is reported on all the same, None where none is or all is told.
     told_by: float | None = None
     looked_at_stuck: float = float("-inf")
+    looked_at_blocked: float = float("-inf")
     account: Account = field(default_factory=Account)
 
 
@@ -126,8 +124,6 @@ class Reconciler:
         self._parents = parents
         self._stores = stores
         self._executor = Executor(client, stores, archive, wire.resources_for(gang_scheduler))
-        #: When an object that holds a name of ours unlabelled was looked up last.
-        self._looked_at: dict[tuple[Kind, Name], float] = {}
         self._default_isolation = default_isolation
         self._gang_scheduler = gang_scheduler
         self._clock = client.clock.wall
@@ -164,8 +160,8 @@ class Reconciler:
         """
         body = self._parents.get(key)
         if body is None or not is_ours(body):
-            self._memories.pop(key, None)
-            self._stores.forget_unlabelled_of(key)
+            if (memory := self._memories.pop(key, None)) is not None:
+                self._stores.blocking.pop(memory.uid, None)
             return None
         memory = self._memories.setdefault(key, _Memory(body["metadata"]["uid"]))
         memory.version = body["metadata"]["resourceVersion"]
@@ -194,8 +190,7 @@ class Reconciler:
         written = ledger.read(cluster.status)
         if memory.pending is not None:
             cluster = replace(cluster, status=with_others(memory.pending, cluster.status))
-        blocked = await self._look_at_blocked_names(cluster)
-        await self._look_at_the_vanished(cluster)
+        blocked = await self._look_at_blocked_names(cluster, memory)
         roster, stuck = await self._look(cluster, memory)
         roster, known, planned = await self._decide(roster, memory)
         # NB: an event of a moment ago proves little: it may be the echo of our own status, behind which it is deleted.
@@ -275,7 +270,7 @@ class Reconciler:
             # NB: the event that says that they are gone may have been lost.
             memory.looked_at_stuck = now
             for pod in stuck[:_LOOKED_AT_ONCE]:
-                await self._executor.look_at("Pod", (pod.meta.namespace, pod.meta.name))
+                await self._executor.look_at("Pod", pod.meta.name, cluster)
             roster = await self._call_roll(cluster, memory, roster.standing)
         return roster, bool(stuck)
 
@@ -307,49 +302,14 @@ class Reconciler:
         memory.roll, memory.rolled_at = (roster if _is_large(cluster) else None), changes
         return roster
 
-    async def _look_at_blocked_names(self, cluster: TFCluster) -> bool:
-        """Look again, now and then, at the objects that hold our names unlabelled; tell whether there are any."""
-        ours = [
-            (kind, name)
-            for kind, name in self._stores.unlabelled
-            if name[0] == cluster.namespace and self._is_a_name_of(cluster, name[1])
-        ]
-        for kind, name in ours:
-            # NB: several clusters may need the same name: one look serves them all.
-            now, last = self._clock(), self._looked_at.get((kind, name), float("-inf"))
-            if now - last >= _LOOK_AGAIN:
-                still = self._stores.unlabelled
-                self._looked_at = {one: at for one, at in self._looked_at.items() if one in still} | {(kind, name): now}
-                await self._executor.look_at(kind, name)
-        return bool(ours)
-
-    def _is_a_name_of(self, cluster: TFCluster, name: str) -> bool:
-        if name in {naming.service_name(cluster.name), self._executor.resolver_of(cluster), *names_of(cluster)}:
-            return True
-        if cluster.queue and name == naming.claim_name(cluster.name, naming.claim_number(name)):
-            return True
-        return any(
-            name == naming.view_name(cluster.name, job.name)
-            or name.startswith(naming.view_name(cluster.name, job.name) + "-")
-            for job in cluster.jobs
-        )
-
-    async def _look_at_the_vanished(self, cluster: TFCluster) -> None:
-        """Look whether what left the watch is gone, or has lost the label by which we watch."""
-        todo = iter(vanished := self._stores.vanished_of(cluster.uid))
-
-        async def look() -> None:
-            for kind, name in todo:
-                await self._executor.look_at(kind, name)
-                # NB: not before: what nobody has looked at, because the server did not answer, is looked at again.
-                self._stores.looked_at(kind, name, cluster.uid)
-
-        try:
-            async with asyncio.TaskGroup() as workers:
-                for _ in range(min(_LOOKS_AT_ONCE, len(vanished))):
-                    workers.create_task(look())
-        except ExceptionGroup as several:
-            raise several.exceptions[0] from several
+    async def _look_at_blocked_names(self, cluster: TFCluster, memory: _Memory) -> bool:
+        """Look again, now and then, at others' objects that hold our names; tell whether there are any."""
+        now, blocking = self._clock(), self._stores.blocking.get(cluster.uid, {})
+        if blocking and now - memory.looked_at_blocked >= _LOOK_AGAIN:
+            memory.looked_at_blocked = now
+            for kind, name in list(blocking):
+                await self._executor.look_at(kind, name, cluster)
+        return bool(blocking)
 
     async def _report(self, key: Key, cluster: TFCluster, status: Mapping[str, Any], memory: _Memory) -> float | None:
         """Write the status if it differs and it is time, then tell what was done; or say when to come back."""

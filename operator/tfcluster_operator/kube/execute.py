@@ -133,9 +133,30 @@ class Executor:
             delete = Delete("ConfigMap", copy.meta.name, copy.meta.uid, reasons.UNUSED)
             await self._delete(delete, copy.meta.namespace, None)
 
-    async def look_at(self, kind: Kind, name: Name) -> None:
-        """Read one object again that no watch of ours shows: see :func:`look_up`."""
-        await look_up(self._client, self._stores, self._resources[kind], name)
+    async def look_at(self, kind: Kind, name: str, cluster: TFCluster) -> None:
+        """Read an object that holds a name which a cluster needs, and that the watch may not show.
+
+        One of the cluster's that lost its labels counts as shown: the next plan puts them right.
+
+        Raises:
+            KubeError: it could not be read.
+        """
+        resource, store = self._resources[kind], self._stores.of[kind]
+        params = {"fieldSelector": f"metadata.name={name}"}
+        answer = await self._client.request("GET", resource.path(cluster.namespace), params=params)
+        found = next(iter(resource.read_list(answer)[0]), None)
+        known = store.get((cluster.namespace, name))
+        if known is not None and (found is None or found.meta.uid != known.meta.uid):
+            store.forget((cluster.namespace, name), known.meta.uid)
+        self._stores.unblock(cluster.uid, kind, name)
+        if found is None:
+            return
+        if naming.LABEL_CLUSTER in found.meta.labels:
+            store.put(found)
+        elif _is_ours(found, cluster):
+            store.put_back(found)
+        else:
+            self._stores.block(cluster.uid, kind, found)
 
     async def carry_out(
         self,
@@ -288,7 +309,7 @@ class Executor:
             "POST", resource.path(cluster.namespace), body=body, params=_WRITER, patience=patience
         )
         self._stores.of[kind].put(resource.read(answer))
-        self._stores.forget_unlabelled(kind, (cluster.namespace, body["metadata"]["name"]))
+        self._stores.unblock(cluster.uid, kind, body["metadata"]["name"])
 
     async def _priority_of(self, claim: Wanted, patience: float | None) -> int:
         """Read the value of the class with which a Workload is queued: Kueue leaves that to who writes the Workload."""
@@ -316,7 +337,6 @@ class Executor:
                 raise errors.ConflictError(status=409, reason=error.reason, message=error.message) from error
             raise
         patched = resource.read(answer)
-        self._stores.forget_unlabelled(action.kind, (cluster.namespace, action.name))
         self._stores.of[action.kind].put(patched)
 
     async def _delete(self, action: Delete, namespace: str, patience: float | None) -> None:
@@ -328,21 +348,12 @@ class Executor:
         )
         left = _still_there(answer, resource)
         if left is not None and left.meta.terminating:
-            if naming.LABEL_CLUSTER in left.meta.labels:
-                store.put(left)
-            else:
-                # NB: no watch tells when it is gone.
-                self._stores.note_unlabelled(action.kind, left)
+            store.put(left)
         else:
             self._forget(action, namespace)
 
     def _forget(self, action: Patch | Delete, namespace: str) -> None:
-        name = (namespace, action.name)
-        self._stores.of[action.kind].forget(name, action.uid)
-        # NB: what no watch shows would be deleted again and again.
-        hidden = self._stores.unlabelled.get((action.kind, name))
-        if hidden is not None and hidden.meta.uid == action.uid:
-            self._stores.forget_unlabelled(action.kind, name)
+        self._stores.of[action.kind].forget((namespace, action.name), action.uid)
 
     async def _look_up(self, action: Action, cluster: TFCluster, outcome: Outcome) -> None:
         """Find out who holds a name that should be free: an object of ours that lost its labels, or another's."""
@@ -350,9 +361,13 @@ class Executor:
         if kind not in wire.RESOURCES:
             return
         try:
-            await self.look_at(cast("Kind", kind), (cluster.namespace, name))
+            await self.look_at(cast("Kind", kind), name, cluster)
         except errors.KubeError as error:
             outcome.cut_off = str(error)
+
+
+def _is_ours(child: Child, cluster: TFCluster) -> bool:
+    return child.meta.owner_uid == cluster.uid or (isinstance(child, ObservedConfigMap) and is_genuine(child))
 
 
 def _can_be_mounted(copy: Child) -> bool:
@@ -364,35 +379,6 @@ def _refuse(outcome: Outcome, step: Step, reason: str, error: errors.KubeError) 
     words = error.message or str(error) if isinstance(error, errors.ApiError) else str(error)
     outcome.closed.add(step.gate)
     outcome.refused[step.gate] = Finding(reason, f"{kind} {name}: {words}", step.gate)
-
-
-async def look_up(client: Client, stores: Stores, resource: wire.Resource, name: tuple[str, str]) -> None:
-    """Read one object that no watch of ours shows, and note what it is.
-
-    Args:
-        client: the requests.
-        stores: where it is noted.
-        resource: its kind.
-        name: its namespace and name.
-
-    Raises:
-        KubeError: it could not be read.
-    """
-    kind = resource.kind
-    params = {"fieldSelector": f"metadata.name={name[1]}"}
-    answer = await client.request("GET", resource.path(name[0]), params=params)
-    found = list(resource.read_list(answer)[0])
-    known = stores.of[kind].get(name)
-    if known is not None and not any(child.meta.uid == known.meta.uid for child in found):
-        stores.of[kind].forget(name, known.meta.uid)
-    shown = [child for child in found if naming.LABEL_CLUSTER in child.meta.labels]
-    if len(shown) == len(found):
-        stores.forget_unlabelled(kind, name)
-    for child in found:
-        if child in shown:
-            stores.of[kind].put(child)
-        else:
-            stores.note_unlabelled(kind, child)
 
 
 def _still_there(answer: bytes, resource: wire.Resource) -> Child | None:

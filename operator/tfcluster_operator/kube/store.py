@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Final, TypeVar, cast, get_args
 
 from tfcluster_operator.kube import clock as clocks
@@ -52,8 +52,6 @@ class ChildStore:
     def __init__(self, changed: Changed, now: Callable[[], float] = clocks.SYSTEM.wall) -> None:
         self._changed = changed
         self._now = now
-        #: What left the watch and nobody had asked to go, by its controller's UID: it is gone, or lost its labels.
-        self.vanished: dict[str, set[Name]] = {}
         self._children: dict[Name, Child] = {}
         #: How often anything changed that a decision reads.
         self.changes = 0
@@ -146,6 +144,11 @@ class ChildStore:
             self._mounting.setdefault(copy, set()).add(name)
         self._tell(child)
 
+    def put_back(self, child: Child) -> None:
+        """Take in a child that left the watch because it lost its labels, and that was read just now."""
+        self._gone.pop(child.meta.uid, None)
+        self.put(child)
+
     def remove(self, child: Child) -> None:
         """Take out a child that was deleted (or left the watch's selector)."""
         meta = child.meta
@@ -153,8 +156,6 @@ class ChildStore:
         self._bury(meta.uid, meta.version)
         known = self._children.get(name)
         if known is not None and known.meta.uid == meta.uid and known.meta.version <= meta.version:
-            if known.meta.owner_uid and not known.meta.terminating:
-                self.vanished.setdefault(known.meta.owner_uid, set()).add(name)
             self._drop(name, known)
             self._tell(child, left=True)
 
@@ -252,39 +253,18 @@ class Stores:
     def __init__(self, changed: Changed, now: Callable[[], float] = clocks.SYSTEM.wall) -> None:
         self._now = now
         self.of: dict[Kind, ChildStore] = {kind: ChildStore(changed, now) for kind in get_args(Kind)}
-        #: Objects that hold a name we need and carry none of our labels, so that no watch of ours shows them.
-        self.unlabelled: dict[tuple[Kind, Name], Child] = {}
+        #: Objects of others that hold a name which a cluster needs and that no watch shows, by the cluster's UID.
+        self.blocking: dict[str, dict[tuple[Kind, str], Child]] = {}
 
-    def take_vanished(self, uid: str) -> Mapping[Kind, set[Name]]:
-        """Give what left the watches of this controller's children unasked, by kind, and remember it no more."""
-        return {kind: store.vanished.pop(uid, set()) for kind, store in self.of.items()}
-
-    def vanished_of(self, uid: str) -> list[tuple[Kind, Name]]:
-        """Give what left the watches of this controller's children unasked, and was not looked at since."""
-        return [(kind, name) for kind, store in self.of.items() for name in sorted(store.vanished.get(uid, ()))]
-
-    def looked_at(self, kind: Kind, name: Name, uid: str) -> None:
-        """Note that it is known again what became of something that left the watch."""
-        _take_out(self.of[kind].vanished, uid, name)
-
-    def note_unlabelled(self, kind: Kind, child: Child) -> None:
-        """Take in an object that holds a name we need and that no watch of ours shows."""
-        key = (kind, (child.meta.namespace, child.meta.name))
-        self.unlabelled[key] = _noted(child, self.unlabelled.get(key), self._now())
+    def block(self, uid: str, kind: Kind, child: Child) -> None:
+        """Take in an object that holds a name which the cluster of this UID needs, and that no watch shows."""
+        self.blocking.setdefault(uid, {})[kind, child.meta.name] = child
         self.of[kind].changes += 1
 
-    def forget_unlabelled(self, kind: Kind, name: Name) -> None:
-        """Note that nothing that our watches do not show holds this name any more."""
-        if self.unlabelled.pop((kind, name), None) is not None:
+    def unblock(self, uid: str, kind: Kind, name: str) -> None:
+        """Note that no such object holds the name any more."""
+        if self.blocking.get(uid, {}).pop((kind, name), None) is not None:
             self.of[kind].changes += 1
-
-    def forget_unlabelled_of(self, cluster: Name) -> None:
-        """Note no more what holds the names of a cluster that is gone; who needs one of them meets it again."""
-        namespace, name = cluster
-        first_words = f"{name}-", naming.claim_name(name, 0).removesuffix("0")
-        for kind, (place, held) in list(self.unlabelled):
-            if place == namespace and (held == name or held.startswith(first_words)):
-                self.forget_unlabelled(kind, (place, held))
 
     @property
     def changes(self) -> int:
@@ -357,22 +337,14 @@ class Stores:
         return [naming.claim_name(cluster.name, number) for number in {0, 1 + max(numbers, default=-1)}]
 
     def _gather(self, kind: Kind, cluster: TFCluster, names: list[str]) -> dict[str, Child]:
-        store = self.of[kind]
+        store, blocking = self.of[kind], self.blocking.get(cluster.uid, {})
         found = {child.meta.name: child for child in store.owned_by(cluster.uid)}
-        for (hidden, of), child in self.unlabelled.items():
-            if hidden == kind and of[0] == cluster.namespace and child.meta.owner_uid == cluster.uid:
-                found.setdefault(child.meta.name, child)
         for child in store.later_than(cluster.namespace, names):
             found.setdefault(child.meta.name, child)
         for name in names:
-            if name in found:
-                continue
-            key = (cluster.namespace, name)
-            held = store.get(key) or self.unlabelled.get((kind, key))
-            if held is not None:
+            if name not in found and (held := store.get((cluster.namespace, name))) is not None:
                 found[name] = held
-        wanted = {(cluster.namespace, name) for name in names} if self.unlabelled and kind == "Pod" else ()
-        for child in self.unlabelled.values():
-            if _before(child) in wanted:
-                found.setdefault(child.meta.name, child)
+        for (of, name), child in blocking.items():
+            if of == kind:
+                found.setdefault(name, child)
         return found

@@ -175,13 +175,6 @@ def keeping(pod: ObservedPod, *, labels: Mapping[str, str]) -> dict[str, Any] | 
     return {"metadata": metadata} if metadata else None
 
 
-def unhiding(child: ObservedPod, cluster: str) -> dict[str, Any] | None:
-    """Give the patch that makes a child visible to our watch again, or None where it is: the watch selects by label."""
-    if naming.LABEL_CLUSTER in child.meta.labels:
-        return None
-    return {"metadata": {"labels": {naming.LABEL_CLUSTER: cluster}}}
-
-
 def _metadata_change(meta: Meta, *, labels: Mapping[str, str], annotations: Mapping[str, str]) -> dict[str, Any]:
     change: dict[str, Any] = {}
     if wrong := {key: value for key, value in labels.items() if meta.labels.get(key) != value}:

@@ -66,23 +66,11 @@ def keep(roster: Roster, place: Place, pod: ObservedPod, story: Story) -> None:
         story.do("replace", patch, gate=object_gate("Pod", pod.meta.name), needs=(EVIDENCE,))
 
 
-def unhide(roster: Roster, pod: ObservedPod, story: Story) -> bool:
-    """Plan to give back the label by which we watch, or a pod's end would never be seen; tell whether it was lost."""
-    change = drift.unhiding(pod, roster.cluster.name)
-    if change is None:
-        return False
-    name = pod.meta.name
-    story.do("tell", Patch("Pod", name, pod.meta.uid, change, reasons.REPAIRED), gate=object_gate("Pod", name))
-    return True
-
-
 def _plan_history_of(roster: Roster, place: Place, story: Story) -> None:
     kept = [pod for pod in place.kept if not pod.meta.terminating]
     beyond = max(0, len(kept) - _limit(roster, place.task, story))
     for number, pod in enumerate(kept):
         name, gate = pod.meta.name, object_gate("Pod", pod.meta.name)
-        if unhide(roster, pod, story):
-            continue
         if number < beyond:
             story.do("free", Delete("Pod", name, pod.meta.uid, reasons.HISTORY_LIMIT), gate=gate)
         elif (change := drift.keeping(pod, labels=_labels(roster, place.task))) is not None:

@@ -28,7 +28,7 @@ from tfcluster_operator.model.foundations import (
     plan_tf_config,
 )
 from tfcluster_operator.model.gangs import gangs_of
-from tfcluster_operator.model.history import plan_history, unhide
+from tfcluster_operator.model.history import plan_history
 from tfcluster_operator.model.holds import Holds
 from tfcluster_operator.model.ledger import Ledger
 from tfcluster_operator.model.observed import ObservedPod
@@ -97,8 +97,6 @@ def _plan_the_life(
     if roster.cluster.suspend:
         why = _why_suspended(roster)
         for pod in sorted(roster.staying(), key=_index_of, reverse=True):
-            if unhide(roster, pod, story):
-                continue
             delete = Delete("Pod", pod.meta.name, pod.meta.uid, why)
             story.do("free", delete, gate=object_gate("Pod", pod.meta.name), needs=(EVIDENCE,))
     else:
@@ -150,8 +148,6 @@ def _free_stuck_pods(roster: Roster, now: float, story: Story) -> None:
 
 
 def _plan_surplus_pod(roster: Roster, pod: ObservedPod, now: float, story: Story) -> None:
-    if unhide(roster, pod, story):
-        return
     name, uid = pod.meta.name, pod.meta.uid
     job = job_of(roster.cluster, pod)
     left, reason = scale_down.seconds_to_drain(job, pod, now), _why_surplus(roster, pod)

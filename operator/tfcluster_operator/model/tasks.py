@@ -211,10 +211,6 @@ def _await_its_end(roster: Roster, place: Place, pod: ObservedPod, now: float, s
         story.wait(Finding(reasons.STUCK_TERMINATING, message))
 
 
-def _show_it_again(case: _Case) -> bool:
-    return history.unhide(case.roster, case.pod, case.story)
-
-
 def _replace_with_its_scope(case: _Case) -> bool:
     if case.pod.incarnation == case.record.incarnation:
         return False
@@ -344,7 +340,6 @@ def _delete(case: _Case, reason: str, *needs: Gate, toward: str = "") -> bool:
 
 #: Each tells whether it has decided what becomes of the pod.
 _POLICIES: Final[tuple[Callable[[_Case], bool], ...]] = (
-    _show_it_again,
     _replace_with_its_scope,
     _replace_a_pod_of_an_old_template,
     _replace_a_pod_that_waits_with_others,
@@ -352,4 +347,4 @@ _POLICIES: Final[tuple[Callable[[_Case], bool], ...]] = (
     _tell_and_relabel,
 )
 #: The pod of a task that has completed is kept as it is, and found by its labels.
-_POLICIES_OF_THE_COMPLETED: Final = (_show_it_again, _tell_and_relabel)
+_POLICIES_OF_THE_COMPLETED: Final = (_tell_and_relabel,)

@@ -167,7 +167,6 @@ TAMPERINGS = (
     "add a file",
     "add a binary file",
     "freeze",
-    "edit an image",
     "add a surplus pod",
     "add a surplus ConfigMap",
     "add a surplus NetworkPolicy",
@@ -194,16 +193,7 @@ def spoil(world: InMemoryWorld, spoiling: Spoiling) -> None:
         case "delete":
             if (key := _pick(world, spoiling)) is not None:
                 world.delete(*key)
-        case (
-            "runs"
-            | "fails"
-            | "failed before"
-            | "is evicted"
-            | "succeeds"
-            | "loses a GPU"
-            | "terminates"
-            | "edit an image"
-        ):
+        case "runs" | "fails" | "failed before" | "is evicted" | "succeeds" | "loses a GPU" | "terminates":
             _spoil_pod(world, spoiling)
         case "add a surplus pod":
             _add(world, "Pod", f"demo-worker-{7 + spoiling.pick}")
@@ -252,9 +242,6 @@ def _spoil_pod(world: InMemoryWorld, spoiling: Spoiling) -> None:
         case "terminates":
             world.pod_runs(name)
             world.delete("Pod", name)
-        case "edit an image":
-            edited = [{**one, "image": "image:edited"} for one in world.objects[key]["spec"]["containers"]]
-            world.edit("Pod", name, {"spec": {"containers": edited}})
 
 
 def _spoil_service(world: InMemoryWorld, spoiling: Spoiling) -> None:

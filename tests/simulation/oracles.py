@@ -142,21 +142,14 @@ def _ends(outcome: Outcome, wanted: Mapping[str, Any]) -> Iterator[str]:
         yield f"step {name!r} does not come to its end"
 
 
-#: NB: where a cluster goes and comes again, a fault decides which of the two the operator hears of first.
-_GOES_BETWEEN: Final = stable("configmaps", dialect.RESOLVER)
-
-
 def _deeds(outcome: Outcome, wanted: Mapping[str, Any]) -> Iterator[str]:
     for what, done in outcome.creates.items():
         # What others deleted beyond what they delete in a clean run has to be made again.
         more = max(0, outcome.others[what] - wanted["others"].get(what, 0))
-        if what == f"configmaps/{_GOES_BETWEEN}":
-            more += max(0, outcome.deletes[what] - wanted["deletes"].get(what, 0))
         if done > wanted["creates"].get(what, 0) + more:
             yield f"{what} is created {done} times, not {wanted['creates'].get(what, 0)}"
     for what, done in outcome.deletes.items():
-        # That no pod mounts it then is an invariant.
-        if done > wanted["deletes"].get(what, 0) and what != f"configmaps/{_GOES_BETWEEN}":
+        if done > wanted["deletes"].get(what, 0):
             yield f"{what} is deleted {done} times, not {wanted['deletes'].get(what, 0)}"
 
 

@@ -515,7 +515,6 @@ ROLLING, TWO, HALF = rolling(1), rolling(2), rolling("50%")
         (rolling("1%"), ["old"] * 5, ["4"]),
         (rolling("100%"), ["old"] * 3, ["2", "1", "0"]),
         ({"type": "RollingUpdate"}, ["old", "old"], ["1"]),
-        ({"type": "RollingUpdate", "maxUnavailable": 2}, ["old", "old", "old"], ["2", "1"]),
         (ROLLING, ["old", "old", "new"], ["1"]),
         (ROLLING, ["old", "old", "new down"], []),
         (ROLLING, ["old", "old", "gone"], []),

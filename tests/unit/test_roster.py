@@ -396,26 +396,20 @@ def _add(world: InMemoryWorld, kind: Any, name: str, owner: str = CLUSTER_UID) -
 
 
 def test_what_nothing_declared_needs_is_told_apart(world):
-    """Strays are unneeded; older copies of the resolver are kept apart, for a pod may mount one."""
     for kind, name in (
         ("Service", "stray"),
         ("ConfigMap", "demo-old"),
-        ("ConfigMap", "demo.resolver-older"),
         ("NetworkPolicy", "demo-of-old"),
     ):
         _add(world, kind, name)
     world.create("ConfigMap", build_resolver_config_map("default", NO_ARCHIVE))
     _add(world, "ConfigMap", "demo-not-ours", owner="uid-before")
-    volume = {"name": naming.RESOLVER_VOLUME, "configMap": {"name": "demo.resolver-older"}}
-    world.edit("Pod", SUBJECT, {"spec": {"volumes": [volume]}})
     cluster = make_cluster()
 
     roster = call_roll(cluster, world.observe(cluster, resolver=RESOLVER), resolver=RESOLVER)
 
     assert [one.meta.name for one in roster.unneeded] == ["stray", "demo-old"]
     assert [one.meta.name for one in roster.unneeded_policies] == ["demo-of-old"]
-    assert [one.meta.name for one in roster.copies] == ["demo.resolver-older"]
-    assert "demo.resolver-older" in roster.mounted
     assert roster.resolver.holder is Holder.OURS
 
 

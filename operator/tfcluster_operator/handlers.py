@@ -13,7 +13,6 @@ from typing import Final
 
 import kopf
 
-from tfcluster_operator import hard_stop
 from tfcluster_operator.engine.assembly import Engine
 from tfcluster_operator.kopf_watch import KopfWatch
 from tfcluster_operator.kube import connection, errors, leadership, probes, scrape
@@ -69,10 +68,10 @@ async def run(settings: Settings, *, timing: Timing | None = None) -> None:
     traffic = Traffic(metrics, scopes, access.server)
     access = replace(access, observers=(traffic,))
     under_way = connection.WritesUnderWay()
-    # NB: the lease has connections of its own, so that a renewal waits for nobody, and is never fenced.
+    # NB: the lease has connections of its own, so that a renewal waits for nobody.
     async with connection.open_session(access) as for_lease:
         standing = _standing(settings, OneShot(for_lease, access.server), timing)
-        async with connection.open_session(access, under_way, fence=standing.fence) as session:
+        async with connection.open_session(access, under_way) as session:
             limiter = AdaptiveLimiter()
             client = Client(session, access.server, limiter, fence=standing.fence)
             engine = Engine(
@@ -124,8 +123,7 @@ def _standing(settings: Settings, requests: OneShot, timing: Timing) -> leadersh
     me = f"{socket.gethostname()}_{uuid.uuid4()}"
     lease = Lease(requests, settings.lease_namespace, settings.lease_name, timeout=timing.timeout)
     _log.info("standby as %s for the lease %s/%s", me, settings.lease_namespace, settings.lease_name)
-    hard_stop.install()
-    return leadership.Election(lease, me, timing=timing, end_in=hard_stop.arm)
+    return leadership.Election(lease, me, timing=timing)
 
 
 def _acts(standing: leadership.Standing) -> bool:

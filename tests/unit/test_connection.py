@@ -1,4 +1,4 @@
-"""The sessions: a write that is held back by the fence never reaches the server, however late the fence falls."""
+"""The sessions: writes under way, connections that end unnoticed, and credentials that change."""
 
 from __future__ import annotations
 
@@ -13,52 +13,10 @@ from support.small_server import SmallServer
 from support.waiting import GUARD
 
 from local_kubernetes.certificates import Authority
-from tfcluster_operator.kube import connection, errors
+from tfcluster_operator.kube import connection
 
 EVENTS = "/api/v1/namespaces/a/events"
 HANGS = "/apis/tfcluster.dev/v1alpha1/tfclusters?watch=true"
-
-
-class Fence:
-    """Open for so many looks; None stays open."""
-
-    def __init__(self, looks: int | None = None) -> None:
-        self.looks = looks
-
-    def __call__(self) -> None:
-        if self.looks == 0:
-            raise errors.NotLeadingError("another operator leads")
-        if self.looks is not None:
-            self.looks -= 1
-
-
-@pytest.mark.parametrize("looks", [0, 1], ids=["before the request is put together", "before its bytes leave"])
-def test_no_write_passes_a_fence_that_fell(looks):
-    """A fence that falls after the caller looked still holds a write back, at both of the places that look."""
-
-    async def run() -> None:
-        server = SmallServer()
-        async with server, connection.open_session(connection.Access(server.url), fence=Fence(looks)) as session:
-            with pytest.raises((errors.NotLeadingError, aiohttp.ClientConnectionError)):
-                await session.post(server.url + EVENTS, json={"a": 1})
-            assert server.written == []
-            assert server.requests == []
-            answer = await session.get(server.url + "/api")
-            assert answer.status == 200
-
-    asyncio.run(run())
-
-
-def test_writes_pass_while_the_fence_is_open():
-    """An open fence lets writes through, with a body and without one."""
-
-    async def run() -> None:
-        server = SmallServer()
-        async with server, connection.open_session(connection.Access(server.url), fence=Fence()) as session:
-            await session.post(server.url + EVENTS, json={"a": 1})
-            assert server.written == [{"a": 1}]
-
-    asyncio.run(run())
 
 
 def test_writes_under_way_are_counted():

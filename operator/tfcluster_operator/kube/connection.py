@@ -1,4 +1,4 @@
-"""The HTTP sessions of the process: one set of credentials, and a last look at the fence before a write leaves."""
+"""The HTTP sessions of the process, with one set of credentials."""
 
 from __future__ import annotations
 
@@ -7,15 +7,13 @@ import logging
 import socket
 import ssl
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 from weakref import WeakSet
 
 import aiohttp
-
-from tfcluster_operator.kube import errors
 
 _log = logging.getLogger(__name__)
 
@@ -116,17 +114,12 @@ async def _note_answer(request: aiohttp.ClientRequest, handler: aiohttp.ClientHa
     return answer
 
 
-def open_session(
-    access: Access,
-    *middlewares: aiohttp.ClientMiddlewareType,
-    fence: Callable[[], None] | None = None,
-) -> aiohttp.ClientSession:
+def open_session(access: Access, *middlewares: aiohttp.ClientMiddlewareType) -> aiohttp.ClientSession:
     """Open a session with a pool of connections of its own.
 
     Args:
         access: where the server is and how it knows us.
         middlewares: what else sees each request, the outermost first.
-        fence: raises NotLeadingError where nothing may be written any more; asked directly before a write is sent.
 
     Returns:
         The session; it must be closed.
@@ -138,7 +131,6 @@ def open_session(
             keepalive_timeout=90,
             socket_factory=_probed_socket,
         ),
-        request_class=aiohttp.ClientRequest if fence is None else _fenced(fence),
         **_options(access, middlewares),
     )
 
@@ -167,34 +159,6 @@ def _options(access: Access, middlewares: tuple[aiohttp.ClientMiddlewareType, ..
         "read_bufsize": 2**18,
         "trust_env": False,
     }
-
-
-def _fenced(fence: Callable[[], None]) -> type[aiohttp.ClientRequest]:
-    """Make the class of requests that look at the fence when they have their connection.
-
-    Time may have passed since the caller looked: a wait for a connection, a stopped process.  The headers of a request
-    with a body leave together with the body, one turn of the loop after ``send``; so both places look.
-    """
-
-    class Fenced(aiohttp.ClientRequest):
-        async def send(self, conn: aiohttp.connector.Connection) -> aiohttp.ClientResponse:
-            if self.method not in _READS:
-                fence()
-            return await super().send(conn)
-
-        async def write_bytes(
-            self, writer: Any, conn: aiohttp.connector.Connection, content_length: int | None = None
-        ) -> None:
-            if self.method not in _READS:
-                try:
-                    fence()
-                except errors.NotLeadingError:
-                    # Nothing has left yet; the reader of the answer sees a connection that was closed.
-                    conn.close()
-                    return
-            await super().write_bytes(writer, conn, content_length)
-
-    return Fenced
 
 
 class _FreshCredentials:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable
 from typing import Final, NoReturn, Protocol
 
 import msgspec
@@ -22,7 +21,6 @@ _log = logging.getLogger(__name__)
 #: How often a release is tried: a renewal that was cut off may have changed the version.
 _RELEASES: Final = 3
 #: Seconds; 0 would mean never.
-_AT_ONCE: Final = 0.001
 _OVERTAKEN: Final = (errors.ConflictError, errors.AlreadyExistsError, errors.NotFoundError)
 _TROUBLES: Final = (errors.KubeError, msgspec.DecodeError)
 
@@ -108,7 +106,6 @@ class Election:
         me: our identity, which no other candidate has and no earlier process had.
         timing: how the election goes.
         clock: the time.
-        end_in: sets in how many seconds the process is ended from outside (0: never), should it still be there.
     """
 
     def __init__(
@@ -118,9 +115,7 @@ class Election:
         *,
         timing: Timing | None = None,
         clock: clocks.Clock = clocks.SYSTEM,
-        end_in: Callable[[float], None] = lambda _: None,
     ) -> None:
-        self._end_in = end_in
         self._store = store
         self._me = me
         self._timing = timing or Timing()
@@ -177,7 +172,6 @@ class Election:
             except _TROUBLES as error:
                 _log.warning("the lease is not released, and ends by itself: %s", str(error))
                 return
-            self._end_in(0)
             _log.info("the lease is released")
             return
 
@@ -253,15 +247,11 @@ class Election:
         if not self.leading.is_set() or self._acts():
             # NB: a renewal that is answered too late changes nothing: another operator may have led meanwhile.
             self._act_until = sent + self._timing.deadline
-            # Half of what is left of the lease by then is for requests under way.
-            spare = (self._timing.duration - self._timing.deadline) / 2
-            self._end_in(max(_AT_ONCE, self._act_until + spare - self._clock.elapsed()))
         return written
 
     def _lose(self, why: str) -> NoReturn:
         self._act_until = lease.NEVER
         self._not_acting = f"the lease was lost: {why}"
-        # NB: now, because the kernel may end the process before anything else is said.
         _log.error("%s", self._not_acting)
         raise LeaseLostError(self._not_acting)
 

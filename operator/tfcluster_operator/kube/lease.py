@@ -163,7 +163,7 @@ class Lease:
     """One Lease on the API server.
 
     Args:
-        requests: how to ask; its writes must not be fenced.
+        requests: how to ask.
         namespace: where it is.
         name: its name.
         timeout: seconds that one request may take.

@@ -224,6 +224,7 @@ class Executor:
                 await self._try(step, cluster, outcome)
             elif not _can_be_mounted(found):
                 outcome.lose(step)
+        self._making.pop(name, None)
 
     async def _try(self, step: Step, cluster: TFCluster, outcome: Outcome) -> None:
         action = step.action

@@ -118,23 +118,6 @@ def test_clean_up_treats_kept_pods_as_ended_ones(world, kubelet, policy, left):
     world.await_pods_of("c", [*left, *(["c-worker-0-r1"] if left else [])])
 
 
-@pytest.mark.usefixtures("operator")
-def test_job_that_reads_its_pods_names_keeps_them(world, kubelet):
-    """By default such a pod is replaced under its name; with a limit that is set it is kept."""
-    env = [{"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]
-    world.apply(tfcluster("c").job("worker", template=pod_template(env=env)).build())
-    old = world.await_pods_of("c", ["c-worker-0"])["c-worker-0"]["metadata"]["uid"]
-    kubelet.run("c-worker-0")
-
-    kubelet.fail("c-worker-0")
-    world.await_replaced("c-worker-0", old)
-    kubelet.run("c-worker-0")
-    assert world.pods().keys() == {"c-worker-0"}
-
-    world.edit("c", {"failedPodsHistoryLimit": 1})
-    fail(world, kubelet, "c-worker-0", ["c-worker-0", "c-worker-0-r1"])
-
-
 @pytest.mark.server
 @pytest.mark.usefixtures("operator")
 def test_kept_pods_give_way_to_a_quota_that_counts_them(world, kubelet):

@@ -193,6 +193,7 @@ def test_template_gets_no_defaults(schema: dict[str, Any]) -> None:
         "spec.suspend",
         "spec.successPolicy.tasks",
         "spec.cleanPodPolicy",
+        "spec.failedPodsHistoryLimit",
         "spec.updateStrategy",
         "spec.updateStrategy.type",
         "spec.updateStrategy.rollingUpdate.maxUnavailable",

@@ -198,40 +198,9 @@ def test_clean_up(policy, cleaned):
     assert [pod.meta.name for pod in clean_up.pods_to_clean(roster)] == cleaned
 
 
-NAME = {"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
-ITEM = {"path": "name", "fieldRef": {"fieldPath": "metadata.name"}}
-CONTAINER = {"name": "task", "image": "i"}
-
-
-@pytest.mark.parametrize(
-    "spec",
-    [
-        {"containers": [{**CONTAINER, "env": [NAME]}]},
-        {"containers": [CONTAINER], "initContainers": [{**CONTAINER, "name": "init", "env": [NAME]}]},
-        {"containers": [CONTAINER], "volumes": [{"name": "v", "downwardAPI": {"items": [ITEM]}}]},
-        {
-            "containers": [CONTAINER],
-            "volumes": [{"name": "v", "projected": {"sources": [{"downwardAPI": {"items": [ITEM]}}]}}],
-        },
-    ],
-)
-def test_template_that_reads_its_pods_names_keeps_them(spec):
-    """Unless the limit is set."""
-    job = {"worker": {"template": {"spec": spec}}}
-    assert make_cluster(job).jobs[0].history_limit == 0
-    assert make_cluster(job, failedPodsHistoryLimit=2).jobs[0].history_limit == 2
-
-
-def test_default_limit_is_one():
-    """Also of a template that reads other fields."""
-    other = {**NAME, "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}}
-    plain = {"template": {"spec": {"containers": [{**CONTAINER, "env": [other, {"name": "A", "value": "b"}]}]}}}
-    assert make_cluster({"worker": plain}).jobs[0].history_limit == 1
-
-
 @pytest.mark.parametrize("value", [-1, 11, "1", True, 0.5])
 def test_limit_that_is_none_is_told(value):
-    """As an older definition lets it through."""
+    """Another CRD may let it through."""
     with pytest.raises(InvalidSpecError, match="failedPodsHistoryLimit: it must be a whole number from 0 to 10"):
         parse(make_body(failedPodsHistoryLimit=value))
 

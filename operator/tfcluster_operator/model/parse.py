@@ -143,9 +143,7 @@ def _cluster(
     resolver, update = spec.inner("resolver"), spec.inner("updateStrategy")
     tf_config = resolver.one_of(TFConfigDelivery, "tfConfig", "None")
     inject = resolver.one_of(ResolverDelivery, "delivery", _delivery(tf_config)) == "ConfigMap"
-    kept = None
-    if spec.raw.get("failedPodsHistoryLimit") is not None:
-        kept = spec.number("failedPodsHistoryLimit", DEFAULT_KEPT, most=MOST_KEPT)
+    kept = spec.number("failedPodsHistoryLimit", DEFAULT_KEPT, most=MOST_KEPT)
     named, scheduling = sorted(_named_jobs(spec.inner("jobs")), key=lambda one: one[0]), spec.inner("scheduling")
     near, apart = _colocations(scheduling, dict(named)), _spreads(scheduling, dict(named))
     jobs = tuple(
@@ -301,7 +299,7 @@ def _job(
     domain: str,
     inject: bool,
     tf_config: TFConfigDelivery,
-    kept: int | None,
+    kept: int,
     colocation: Colocation | None,
     spread: tuple[Spread, ...],
 ) -> Job:
@@ -309,8 +307,6 @@ def _job(
     own_port = job.number("port", port, least=1, most=_LAST_PORT)
     template = job.inner("template")
     _check_template(template)
-    if kept is None:
-        kept = 0 if _reads_its_name(template.raw) else DEFAULT_KEPT
     # What is not the default is added, so that the pods stay when an upgrade of the operator brings a new field.
     made_from = [template.raw, own_port, domain, *([] if inject else ["inject: false"])]
     # NB: that TF_CONFIG is set, never what it says: a resize replaces no pod.
@@ -380,24 +376,6 @@ def _check_template(template: Fields) -> None:
             for variable in container.elements("env"):
                 variable.text("name")
                 variable.text("value")
-
-
-def _reads_its_name(template: Mapping[str, Any]) -> bool:
-    """Tell whether the pods of a template are told their own names, by the downward API.
-
-    Such a name must not change: a program may keep its files under it, by ``subPathExpr`` for instance.
-    """
-    spec = Fields(template, "", []).inner("spec")  # what is of the wrong type in it is told elsewhere
-    told = [
-        variable.inner("valueFrom")
-        for group in ("containers", "initContainers")
-        for container in spec.elements(group)
-        for variable in container.elements("env")
-    ]
-    for volume in spec.elements("volumes"):
-        for source in (volume, *volume.inner("projected").elements("sources")):
-            told += source.inner("downwardAPI").elements("items")
-    return any(one.inner("fieldRef").text("fieldPath") == "metadata.name" for one in told)
 
 
 def _success_policy(policy: Fields, declared: Sequence[str]) -> SuccessPolicy:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from support.waiting import eventually
 from scripts import test_run
 
 MAKEFILE = """\
-builds good:
+builds first good beside:
 bad:
 	exit 3
 hangs:
@@ -24,38 +25,39 @@ def run(monkeypatch, tmp_path):
     (tmp_path / "Makefile").write_text(MAKEFILE)
     monkeypatch.setattr(test_run, "ROOT", tmp_path)
 
-    def run(*stages) -> int:
-        monkeypatch.setattr(test_run, "PARTS", {"test": stages})
-        return test_run.main(["test"])
+    def run(*lanes) -> int:
+        monkeypatch.setattr(test_run, "PARTS", {"test": lanes})
+        return asyncio.run(test_run.main(["test"]))
 
     return run
 
 
 def test_all_stages_run_and_each_failure_is_named(run, capsys):
-    assert run(("bad", "TESTS=not exhaustive"), ("good",)) == 1
+    assert run((("first",),), (("bad", "TESTS=not exhaustive"), ("good",)), (("beside",),)) == 1
 
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines[-4:]] == ["stage", "bad", "good", "all"]
-    assert lines[-3].endswith("make bad 'TESTS=not exhaustive'")
+    assert [line.split()[0] for line in lines[-6:]] == ["stage", "first", "bad", "good", "beside", "all"]
+    assert lines[-4].endswith("make bad 'TESTS=not exhaustive'")
 
 
 def test_stages_that_pass_make_a_run_that_passes(run):
-    assert run(("good",)) == 0
+    assert run((("good",),)) == 0
 
 
 def test_stage_that_hangs_is_killed_with_all_that_it_started(run, monkeypatch, tmp_path):
-    wait = test_run.subprocess.Popen.wait
+    class Expired(asyncio.Timeout):
+        """Ends as soon as the stage hangs."""
 
-    def until_it_hangs(process, timeout=None):
-        if timeout is None:
-            return wait(process)
-        while not (tmp_path / "pid").exists():
-            assert process.poll() is None
-        raise test_run.subprocess.TimeoutExpired(process.args, timeout)
+        async def __aenter__(self):
+            while not (tmp_path / "pid").exists():  # noqa: ASYNC110 - another program makes it
+                await asyncio.sleep(0)
+            entered = await super().__aenter__()
+            self.reschedule(asyncio.get_running_loop().time())
+            return entered
 
-    monkeypatch.setattr(test_run.subprocess.Popen, "wait", until_it_hangs)
+    monkeypatch.setattr(test_run.asyncio, "timeout", lambda _: Expired(None))
 
-    assert run(("hangs",)) == 1
+    assert run((("hangs",),)) == 1
 
     # A process that was killed may run for a moment yet.
     eventually(lambda: has_ended((tmp_path / "pid").read_text().strip()), what="what the stage started has ended")

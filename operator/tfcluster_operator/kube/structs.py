@@ -84,7 +84,6 @@ class SchedulingGroup(msgspec.Struct, rename="camel"):
 
 class Container(msgspec.Struct, rename="camel"):
     name: str = ""
-    image: str = ""
     restart_policy: str | None = None
 
 
@@ -99,7 +98,6 @@ class Volume(msgspec.Struct, rename="camel"):
 
 class PodSpec(msgspec.Struct, rename="camel"):
     containers: list[Container] = msgspec.field(default_factory=list)
-    init_containers: list[Container] | None = None
     node_name: str = ""
     volumes: list[Volume] | None = None
     scheduling_group: SchedulingGroup | None = None
@@ -110,26 +108,18 @@ class Waiting(msgspec.Struct):
     message: str = ""
 
 
-class Running(msgspec.Struct, rename="camel"):
-    started_at: str | None = None
-
-
 class Ended(msgspec.Struct, rename="camel"):
     exit_code: int = 0
     reason: str = ""
     message: str = ""
-    started_at: str | None = None
-    finished_at: str | None = None
 
 
 class State(msgspec.Struct):
     waiting: Waiting | None = None
-    running: Running | None = None
     terminated: Ended | None = None
 
 
-class Device(msgspec.Struct, rename="camel"):
-    resource_id: str = msgspec.field(default="", name="resourceID")
+class Device(msgspec.Struct):
     health: str = "Healthy"
 
 
@@ -250,7 +240,6 @@ class PodStatus(msgspec.Struct, rename="camel"):
     phase: str = "Pending"
     observed_generation: int = 0
     reason: str = ""
-    message: str = ""
     conditions: list[Condition] | None = None
     container_statuses: list[ContainerStatus] | None = None
     init_container_statuses: list[ContainerStatus] | None = None

@@ -32,14 +32,6 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
-    """Whether a row's tasks see a column's, and why."""
-
-    sees: Sees
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
 class Grid:
     """Who sees whom.
 
@@ -49,7 +41,7 @@ class Grid:
     """
 
     groups: tuple[Group, ...]
-    cells: tuple[tuple[Cell, ...], ...]
+    cells: tuple[tuple[Sees, ...], ...]
 
 
 def membership_of(cluster: TFCluster) -> Membership:
@@ -98,21 +90,14 @@ def _holds(outer: Row, group: Group) -> bool:
     return outer.job == group.job and outer.start <= group.start and group.stop <= outer.stop
 
 
-def _cell(row: Row, group: Group, column: Group) -> Cell:
+def _cell(row: Row, group: Group, column: Group) -> Sees:
     if group == column and group.stop == group.start + 1:
-        return Cell("self", "each task sees itself")
+        return "self"
     for sight in row.sees:
         if sight.job == column.job and sight.start <= column.start and column.stop <= sight.stop:
-            by = f"by {', '.join(sight.by)}" if sight.by else "without device filters"
-            only = f", {', '.join(sight.devices)} alone" if sight.devices else ""
-            return Cell("partly" if sight.devices else "sees", by + only)
-    for sight in row.hidden:
-        if sight.job == column.job and sight.start <= column.start and column.stop <= sight.stop:
-            why = f"hidden by {', '.join(row.filters or ())}"
-            return (
-                Cell("blocked", f"{why}; the network policy keeps them apart") if sight.blocked else Cell("hidden", why)
-            )
-    return Cell("hidden", "not in sight")
+            return "partly" if sight.devices else "sees"
+    hidden = (one for one in row.hidden if one.job == column.job and one.start <= column.start)
+    return "blocked" if any(one.blocked for one in hidden if column.stop <= one.stop) else "hidden"
 
 
 def _folded(grid: Grid) -> Grid:
@@ -133,13 +118,11 @@ def _folded(grid: Grid) -> Grid:
     return Grid(tuple(jobs.values()), cells)
 
 
-def _together(cells: Sequence[Cell]) -> Cell:
-    others = [cell for cell in cells if cell.sees != "self"] or [*cells]
-    said = {cell.sees for cell in others}
+def _together(cells: Sequence[Sees]) -> Sees:
+    said: set[Sees] = {cell for cell in cells if cell != "self"} or {*cells}
     if len(said) == 1:
-        return others[0]
-    seen = sum(cell.sees in {"sees", "partly"} for cell in others)
-    return Cell("partly" if seen else "hidden", "some of them" if seen else "hidden by device filters")
+        return said.pop()
+    return "partly" if said & {"sees", "partly"} else "hidden"
 
 
 #: How a cell is drawn in text, and without Unicode.
@@ -174,7 +157,7 @@ def grid_lines(grid: Grid, *, fancy: bool) -> list[str]:
     numbers = " ".join(f"{number:>{digits}}" for number in range(1, len(names) + 1))
     lines = [f"{'':{width + digits + 2}}{numbers}"]
     for number, (name, cells) in enumerate(zip(names, grid.cells, strict=True), start=1):
-        signs = " ".join(f"{SIGNS[cell.sees][at]:>{digits}}" for cell in cells)
+        signs = " ".join(f"{SIGNS[cell][at]:>{digits}}" for cell in cells)
         lines.append(f"{name:{width}} {number:>{digits}} {signs}".rstrip())
-    used = {cell.sees for cells in grid.cells for cell in cells}
+    used = {cell for cells in grid.cells for cell in cells}
     return [*lines, ", ".join(f"{SIGNS[one][at]} {WORDS[one]}" for one in SIGNS if one in used)]

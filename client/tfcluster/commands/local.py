@@ -50,14 +50,13 @@ def command() -> None:
 @click.option(
     "--timeout", type=seconds, metavar="TIME", help="End it after so long, with exit code 124; 0 means never."
 )
-@click.option("--junit", type=click.Path(path_type=Path), metavar="FILE", help="Write a JUnit report.")
 @click.option("--name", help="The name of the run, for --session of other commands.  [default: the TFCluster's]")
 @click.option("--keep", is_flag=True, help="Keep logs and volumes until the next run of that name.")
 @click.option("-q", "--quiet", is_flag=True, help="Leave the tasks' logs out.")
 @examples(
     """
     $ tfcluster local run -f digits.yaml --map /opt/examples=.
-    $ tfcluster local run -f digits.yaml --gpus 2 --timeout 5m --junit report.xml
+    $ tfcluster local run -f digits.yaml --gpus 2 --timeout 5m
     """
 )
 def run(
@@ -68,7 +67,6 @@ def run(
     maps: tuple[str, ...],
     entry_points: tuple[str, ...],
     timeout: float | None,
-    junit: Path | None,
     name: str | None,
     keep: bool,
     quiet: bool,
@@ -96,7 +94,6 @@ def run(
         mapped=mapped,
         entry_points=programs,
         timeout=timeout or None,
-        junit=junit,
         keep=keep,
         quiet=quiet,
     )

@@ -5,21 +5,19 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from tfcluster.commands import names, options
-from tfcluster.commands.output import data, say, write_file
+from tfcluster.commands.output import data
 
 if TYPE_CHECKING:
     from tfcluster.client import Client
     from tfcluster_operator.model.spec import TFCluster
 
-#: How many groups of tasks a grid may have, in text and in a picture.
-_IN_TEXT: Final = 24
-_IN_A_PICTURE: Final = 60
+#: How many groups of tasks a grid may have.
+_MOST: Final = 24
 
 
 @click.command()
@@ -32,14 +30,12 @@ _IN_A_PICTURE: Final = 60
     type=click.Path(allow_dash=True),
     help="A manifest instead of a cluster that runs.",
 )
-@click.option("--svg", type=click.Path(dir_okay=False, path_type=Path, allow_dash=True), help="Draw it into this file.")
 @options.default_isolation
 @options.place_if_needed
 @options.output("table", "json", "yaml")
 @options.examples("""
     $ tfcluster matrix digits
     $ tfcluster matrix -f digits.yaml
-    $ tfcluster matrix -f digits.yaml --svg matrix.svg
 """)
 def command(
     *,
@@ -47,7 +43,6 @@ def command(
     namespace: str | None,
     name: str | None,
     files: tuple[str, ...],
-    svg: Path | None,
     default_isolation: Any,
     output: str,
 ) -> None:
@@ -56,7 +51,7 @@ def command(
     It tells of the whole cluster, as the device filters and the isolation of its spec have it; what a single task sees
     now, `python -m tfcluster_resolver matrix` tells in its pod.
     """
-    from tfcluster.sight_grid import grid_of, membership_of
+    from tfcluster.sight_grid import grid_lines, grid_of, membership_of
     from tfcluster_resolver.commands import matrix
 
     if bool(name) == bool(files):
@@ -67,25 +62,12 @@ def command(
         else _of_a_cluster(str(name), connect, default_isolation)
     )
     membership = membership_of(cluster)
-    if svg is not None:
-        from tfcluster.sight_picture import picture_of
-
-        title = f"Who sees whom in {cluster.namespace}/{cluster.name}"
-        text = picture_of(grid_of(membership, most=_IN_A_PICTURE), title, " ".join(_notes(cluster)))
-        if str(svg) == "-":
-            click.echo(text, nl=False)
-            return
-        write_file(svg, text)
-        say(f"The picture is in {svg}.")
-        return
     if output != "table":
         document = json.loads(matrix.as_json(membership, whole=True))
         data({**document, "notes": [*_notes(cluster)]}, output)
         return
-    from tfcluster.sight_grid import grid_lines
-
-    grid = grid_of(membership, most=_IN_TEXT)
-    if len(grid.groups) <= _IN_TEXT:
+    grid = grid_of(membership, most=_MOST)
+    if len(grid.groups) <= _MOST:
         click.echo("\n".join(grid_lines(grid, fancy=_knows_unicode())) + "\n")
     click.echo(matrix.as_text(membership, whole=True))
     for note in _notes(cluster):

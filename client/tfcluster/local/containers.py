@@ -1,11 +1,11 @@
-"""One container: its program, its probes and hooks, and what the pod's status says of it."""
+"""One container: its program, its probes, and what the pod's status says of it."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import signal
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -20,7 +20,6 @@ Kind = Literal["init", "sidecar", "main"]
 
 #: What container runtimes say of a program that they could not start.
 _NOT_STARTED: Final = 128
-_HOOK_TIME: Final = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +53,6 @@ class Container:
         self._timestamp = timestamp
         self._grace = grace
         self._process: Process | None = None
-        self._actions: Actions | None = None
-        self._pre_stop: asyncio.Task[bool] | None = None
         self._asked: list[int] = []
         self._began = ""
         self.state: dict[str, Any] = {"waiting": {"reason": "PodInitializing"}}
@@ -99,40 +96,29 @@ class Container:
         except StartError as error:
             prepared.log.close()
             return self._end(_NOT_STARTED, "StartError", f"failed to start the program: {error}")
-        self._process, self._actions = process, prepared.actions
+        self._process = process
         for number in self._asked:  # meanwhile
             process.send(number)
         self._become({"running": {"startedAt": self._began}})
-        watching = [asyncio.create_task(work) for work in self._watches(process, prepared.actions)]
+        watching = asyncio.create_task(self._watch(process, prepared.actions))
         try:
             code = await process.wait()
         finally:
-            for task in watching:
-                task.cancel()
-            if self._pre_stop is not None:
-                self._pre_stop.cancel()  # it is of the container, which is gone
-            await asyncio.wait(watching)
+            watching.cancel()
+            await asyncio.wait([watching])
             prepared.log.close()
         return self._end(code, "Completed" if code == 0 else "Error", self._message(code, prepared))
 
     async def terminate(self) -> None:
-        """Ask its program to end: the preStop hook first, then SIGTERM."""
-        process = self._process
-        if process is None or process.ended:
+        """Ask its program to end."""
+        if self._process is None or self._process.ended:
             self._asked.append(signal.SIGTERM)
-            return
-        hook = (self.spec.get("lifecycle") or {}).get("preStop")
-        if hook and self._actions is not None:
-            self._pre_stop = asyncio.create_task(self._actions.attempt(hook, _HOOK_TIME))
-            await asyncio.wait([self._pre_stop])
-        process.send(signal.SIGTERM)
+        else:
+            self._process.send(signal.SIGTERM)
 
     def kill(self) -> None:
         """End its program and all that it started, at once."""
         self._asked.append(signal.SIGKILL)
-        # NB: the hook's time is a part of the grace period.
-        if self._pre_stop is not None:
-            self._pre_stop.cancel()
         if self._process is not None:
             self._process.send(signal.SIGKILL)
 
@@ -156,17 +142,6 @@ class Container:
         self.last_state = {key: dict(value) for key, value in self.state.items() if key == "terminated"}
         self.restarts += 1
         self.started.clear()
-
-    def _watches(self, process: Process, actions: Actions) -> list[Coroutine[Any, Any, None]]:
-        return [self._watch(process, actions), *([self._greet(process, actions)] if self._hook("postStart") else [])]
-
-    def _hook(self, name: str) -> Object | None:
-        hook: Object | None = (self.spec.get("lifecycle") or {}).get(name)
-        return hook
-
-    async def _greet(self, process: Process, actions: Actions) -> None:
-        if not await actions.attempt(self._hook("postStart") or {}, _HOOK_TIME):
-            process.send(signal.SIGKILL)
 
     async def _watch(self, process: Process, actions: Actions) -> None:
         """Probe: first whether it has started, then whether it lives and is ready."""

@@ -177,7 +177,7 @@ _POD_FIELDS: Final = (
     "dnsConfig",
     "hostNetwork",
 )
-_CONTAINER_FIELDS: Final = ("image", "securityContext", "resources", "volumeDevices")
+_CONTAINER_FIELDS: Final = ("image", "lifecycle", "securityContext", "resources", "volumeDevices")
 
 
 def _containers(template: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

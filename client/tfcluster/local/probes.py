@@ -1,4 +1,4 @@
-"""Probes and hooks of containers, as the kubelet makes them (pkg/kubelet/prober), on the ports of this machine."""
+"""Probes of containers, as the kubelet makes them (pkg/kubelet/prober), on the ports of this machine."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FAILURES: Final = 3
 
 
 class Actions:
-    """Carries out what probes and hooks of one container ask for.
+    """Carries out what probes of one container ask for.
 
     Args:
         container: the container.
@@ -40,7 +40,7 @@ class Actions:
         """Do it once.
 
         Args:
-            action: what has one of exec, tcpSocket, httpGet, grpc and sleep.
+            action: what has one of exec, tcpSocket, httpGet and grpc.
             seconds: how long it may take.
 
         Returns:
@@ -52,10 +52,7 @@ class Actions:
                     return await self._execute(action["exec"].get("command") or ())
                 if "httpGet" in action:
                     return await self._get(action["httpGet"])
-                if "sleep" in action:
-                    await asyncio.sleep(action["sleep"]["seconds"])
-                    return True
-                # NB: of gRPC's health service no more than its port is asked.
+                # NB: a gRPC probe asks only whether the port accepts connections.
                 target = action.get("tcpSocket") or action.get("grpc") or {}
                 return await self._connect(target.get("host") or HOST, self._number(target.get("port", 0)))
         except (TimeoutError, OSError, StartError, aiohttp.ClientError):

@@ -15,7 +15,7 @@ from typing import Any, Final
 from memory_kubernetes import MemoryKubernetes, Refusal, Resource
 from tfcluster import exit_codes
 from tfcluster.errors import ManifestError, TFClusterError
-from tfcluster.local import control_plane, devices, junit, manifest, session
+from tfcluster.local import control_plane, devices, manifest, session
 from tfcluster.local.addresses import HOST, Addresses, Ports
 from tfcluster.local.api_server import kubeconfig
 from tfcluster.local.node import Node
@@ -50,7 +50,6 @@ class Options:
         mapped: folders that stand for parts of the images.
         entry_points: what stands for the images' entry points, by container; under "" for every one.
         timeout: after how many seconds it ends; None means never.
-        junit: where a report goes; None writes none.
         keep: whether logs and volumes stay.
         quiet: leave the logs out.
     """
@@ -62,7 +61,6 @@ class Options:
     mapped: Sequence[PathMapping] = ()
     entry_points: Mapping[str, Sequence[str]] = field(default_factory=dict)
     timeout: float | None = None
-    junit: Path | None = None
     keep: bool = False
     quiet: bool = False
 
@@ -93,8 +91,6 @@ def run(options: Options) -> Outcome:
         ManifestError: an object is refused.
         TFClusterError: a run of that name is there already, or files cannot be written.
     """
-    if options.junit is not None:
-        junit.check(options.junit)
     try:
         with session.begin(options.name, keep=options.keep) as own:
             _log_to(own.folder / "operator.log")
@@ -143,7 +139,6 @@ class _Run:
             python=str(options.python),
             quiet=options.quiet,
         )
-        self._record = junit.Record()
         self._signals: asyncio.Queue[int] = asyncio.Queue()
         self._looked = asyncio.Event()
         self._node: Node | None = None
@@ -168,7 +163,6 @@ class _Run:
             node = self._node = Node(plane.kube, self._surroundings)
             plane.kube.subscribers.append(lambda _: self._looked.set())
             plane.kube.subscribers.append(self._story.change)
-            plane.kube.subscribers.append(self._record.change)
             for one in _MORE:
                 plane.kube.install(one)
             self._introduce()
@@ -184,14 +178,10 @@ class _Run:
             finally:
                 forgetting.cancel()
                 self._story.end()
-                self._record.end()
                 # NB: the operator first, or it would replace what ends.
                 for part in plane.parts:
                     part.cancel()
                 await self._end(node)
-            if self._options.junit is not None:
-                failure = outcome.words if outcome.code else ""
-                self._record.write(self._options.junit, name=self._session.name, failure=failure, verdict=outcome.words)
             return outcome
 
     def _introduce(self) -> None:
@@ -300,7 +290,6 @@ class _Run:
     def _hear(self, namespace: str, pod: str, container: str, line: bytes) -> None:
         found = self._node.containers_of(namespace, pod) if self._node is not None else 0
         self._story.line(pod, container if found > 1 else "", line)
-        self._record.hear(namespace, pod, container, line)
 
     async def _log_of(self, namespace: str, name: str, query: Mapping[str, str]) -> AsyncIterator[bytes]:
         assert self._node is not None  # noqa: S101 - the API server answers nobody before there is a node

@@ -20,7 +20,6 @@ from tfcluster_operator.kube.client import Client
 from tfcluster_operator.kube.lease import Lease, Timing
 from tfcluster_operator.kube.limiter import AdaptiveLimiter
 from tfcluster_operator.kube.metrics import Metrics
-from tfcluster_operator.kube.one_shot import OneShot
 from tfcluster_operator.kube.traffic import Traffic
 from tfcluster_operator.model.gang_schedulers import gang_scheduler
 from tfcluster_operator.resolver_sources import read_archive
@@ -70,7 +69,7 @@ async def run(settings: Settings, *, timing: Timing | None = None) -> None:
     under_way = connection.WritesUnderWay()
     # NB: the lease has connections of its own, so that a renewal waits for nobody.
     async with connection.open_session(access) as for_lease:
-        standing = _standing(settings, OneShot(for_lease, access.server), timing)
+        standing = _standing(settings, Client.once(for_lease, access.server), timing)
         async with connection.open_session(access, under_way) as session:
             limiter = AdaptiveLimiter()
             client = Client(session, access.server, limiter, fence=standing.fence)
@@ -116,7 +115,7 @@ async def run(settings: Settings, *, timing: Timing | None = None) -> None:
             raise error
 
 
-def _standing(settings: Settings, requests: OneShot, timing: Timing) -> leadership.Standing:
+def _standing(settings: Settings, requests: Client, timing: Timing) -> leadership.Standing:
     if not settings.leader_election:
         _log.info("no leader election: nobody else may run an operator for the same namespaces")
         return leadership.Alone()

@@ -29,7 +29,7 @@ import msgspec
 
 from tfcluster_operator.kube import census, connection, errors
 from tfcluster_operator.kube import clock as clocks
-from tfcluster_operator.kube.one_shot import OneShot
+from tfcluster_operator.kube.client import Client
 from tfcluster_operator.model import naming
 
 _log = logging.getLogger(__name__)
@@ -97,7 +97,7 @@ class KopfWatch:
         self._listener = listener
         self._own_signals = own_signals
         self._clock = clock
-        self._requests = OneShot(lender, access.server)
+        self._requests = Client.once(lender, access.server)
         #: The newest resourceVersion that an event told of, by UID.
         self._known: dict[str, int] = {}
         self._trouble = ""

@@ -18,8 +18,8 @@ from support.operator_process import OperatorProcess
 from support.waiting import eventually
 
 from tfcluster_operator.kube import connection, errors, lease
+from tfcluster_operator.kube.client import Client
 from tfcluster_operator.kube.lease import Lease
-from tfcluster_operator.kube.one_shot import OneShot
 
 LEASES = Kind("coordination.k8s.io/v1", "leases")
 
@@ -34,7 +34,7 @@ def with_lease(
 
     async def run() -> None:
         async with connection.open_session(access) as session:
-            await story(Lease(OneShot(session, access.server), namespace, "x", timeout=10))
+            await story(Lease(Client.once(session, access.server), namespace, "x", timeout=10))
 
     asyncio.run(run())
 

@@ -18,7 +18,6 @@ from tfcluster_operator.kube.client import Client
 from tfcluster_operator.kube.lease import Lease, Timing
 from tfcluster_operator.kube.limiter import AdaptiveLimiter
 from tfcluster_operator.kube.metrics import Metrics
-from tfcluster_operator.kube.one_shot import OneShot
 from tfcluster_operator.manifests.resolver_archive import ResolverArchive
 from tfcluster_operator.model.spec import IsolationMode
 from tfcluster_operator.resolver_sources import read_archive
@@ -207,7 +206,7 @@ class Operator:
     def _stand(self, session: MemorySession, clock: clocks.Clock) -> leadership.Standing:
         if not self._name:
             return leadership.Alone()
-        requests = OneShot(session, SERVER)  # type: ignore[arg-type]  # it is a session in all that is asked of it
+        requests = Client.once(session, SERVER)  # type: ignore[arg-type]  # it is a session in all that is asked of it
         lease = Lease(requests, dialect.NAMESPACE, "tfcluster-operator", timeout=Timing().timeout)
         # NB: every process is another candidate.
         return leadership.Election(lease, f"{self._name}-{self.starts}", clock=clock)

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from tfcluster_operator.kube import errors
-from tfcluster_operator.kube.one_shot import OneShot
+from tfcluster_operator.kube.client import Client
 from tfcluster_operator.model import naming
 
 #: A server that cannot give metadata alone gives the whole objects.
@@ -43,7 +43,7 @@ class _Resources(msgspec.Struct):
     resources: list[_Resource]
 
 
-async def discover(requests: OneShot) -> None:
+async def discover(requests: Client) -> None:
     """Ask the API server's discovery for the kind, which it may know a moment later than it can list it.
 
     Args:
@@ -65,7 +65,7 @@ class Census(NamedTuple):
     version: int
 
 
-async def take(requests: OneShot, namespace: str | None, *, everything: bool = True) -> Census:
+async def take(requests: Client, namespace: str | None, *, everything: bool = True) -> Census:
     """Ask the API server which TFClusters there are.
 
     Args:

@@ -62,6 +62,11 @@ class Client:
         self._write_patience = write_patience
         self._fence = fence
 
+    @classmethod
+    def once(cls, session: aiohttp.ClientSession, server: str) -> Client:
+        """Make a client whose requests are made once and wait for no others: for what has its own idea of time."""
+        return cls(session, server, AdaptiveLimiter(), patience=0.0, write_patience=0.0)
+
     async def request(
         self,
         method: str,
@@ -70,8 +75,10 @@ class Client:
         body: Any = None,
         params: Mapping[str, str] | None = None,
         content_type: str = JSON,
+        accept: str = JSON,
         urgent: bool = True,
         patience: float | None = None,
+        within: float | None = None,
     ) -> bytes:
         """Make one request.
 
@@ -81,8 +88,10 @@ class Client:
             body: what to send, as JSON; None sends nothing.
             params: the query.
             content_type: the kind of the body.
+            accept: the kinds of answer that are understood.
             urgent: False for what only reports, and waits for what builds.
             patience: for how long, in seconds, it is tried again; None for the usual time.
+            within: seconds until one answer must be in; None for the usual time.
 
         Returns:
             The response's body.
@@ -93,7 +102,8 @@ class Client:
             NotLeadingError: it is a write, and another replica may lead by now.
         """
         data = None if body is None else msgspec.json.encode(body)
-        headers = {} if data is None else {"Content-Type": content_type}
+        headers = {"Accept": accept} | ({} if data is None else {"Content-Type": content_type})
+        timeout = _REQUEST_TIMEOUT if within is None else aiohttp.ClientTimeout(total=within)
         writes = method != "GET"
         usual = self._write_patience if writes else self._patience
         give_up = self.clock.elapsed() + (usual if patience is None else patience)
@@ -109,7 +119,7 @@ class Client:
                         data=data,
                         params=params,
                         headers=headers,
-                        timeout=_REQUEST_TIMEOUT,
+                        timeout=timeout,
                     ) as response:
                         answer = await response.read()
                         status, retry_after = response.status, response.headers.get("Retry-After", "")

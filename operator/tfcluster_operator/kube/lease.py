@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from tfcluster_operator.kube import errors
-from tfcluster_operator.kube.one_shot import OneShot
+from tfcluster_operator.kube.client import Client
 
 _MERGE_PATCH: Final = "application/merge-patch+json"
 _MOST_TRANSITIONS: Final = 2**31
@@ -169,7 +169,7 @@ class Lease:
         timeout: seconds that one request may take.
     """
 
-    def __init__(self, requests: OneShot, namespace: str, name: str, *, timeout: float) -> None:
+    def __init__(self, requests: Client, namespace: str, name: str, *, timeout: float) -> None:
         self._requests = requests
         self._all = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
         self._name = name

@@ -15,7 +15,7 @@ import kopf
 
 from tfcluster_operator.engine.assembly import Engine
 from tfcluster_operator.kopf_watch import KopfWatch
-from tfcluster_operator.kube import connection, errors, leadership, probes, scrape
+from tfcluster_operator.kube import connection, errors, http, leadership
 from tfcluster_operator.kube.client import Client
 from tfcluster_operator.kube.lease import Lease, Timing
 from tfcluster_operator.kube.limiter import AdaptiveLimiter
@@ -98,10 +98,10 @@ async def run(settings: Settings, *, timing: Timing | None = None) -> None:
                 asyncio.create_task(engine.run(standing.leading), name="engine"),
                 *(asyncio.create_task(watch.run(), name=watch.what) for watch in watches),
             ]
-            readiness = probes.Readiness(watches, engine.informers, lambda: standing.words)
+            readiness = http.Readiness(watches, engine.informers, lambda: standing.words)
             servers = [
-                await probes.serve(settings.health_port, readiness, lambda: parts),
-                await scrape.serve(settings.metrics_port, metrics),
+                await http.serve_probes(settings.health_port, readiness, lambda: parts),
+                await http.serve_metrics(settings.metrics_port, metrics),
             ]
             asked = asyncio.create_task(asked_to_end.wait())
             # Whichever ends first ends the process: a part that died must not leave the rest half alive.

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import aiohttp
 import pytest
 
-from tfcluster_operator.kube import probes
+from tfcluster_operator.kube import http
 
 
 @dataclass
@@ -35,13 +35,13 @@ async def nothing() -> None:
     return
 
 
-def ask(path: str, readiness: probes.Readiness, *, part=forever) -> tuple[int, str]:
+def ask(path: str, readiness: http.Readiness, *, part=forever) -> tuple[int, str]:
     """Serve on a free port, and give the answer's status and text."""
 
     async def run() -> tuple[int, str]:
         parts = [asyncio.create_task(part(), name="engine")]
         await asyncio.sleep(0)
-        runner = await probes.serve(0, readiness, lambda: parts)
+        runner = await http.serve_probes(0, readiness, lambda: parts)
         site = aiohttp.web.TCPSite(runner, "127.0.0.1", 0)
         await site.start()
         try:
@@ -88,11 +88,11 @@ CASES = {
 def test_readiness_names_what_is_missing(case):
     """/readyz wants each list in or refused, and the kind seen somewhere; its text says what is not so."""
     clusters, children, status, text = case
-    assert ask("readyz", probes.Readiness(clusters, children, lambda: "standby")) == (status, text)
+    assert ask("readyz", http.Readiness(clusters, children, lambda: "standby")) == (status, text)
 
 
 def test_health_is_of_the_process_alone():
     """/healthz is 200 while every part runs, whatever the API server does; 503 names the part that ended."""
-    unready = probes.Readiness([listed("tfclusters in a", there=False)], [], lambda: "standby")
+    unready = http.Readiness([listed("tfclusters in a", there=False)], [], lambda: "standby")
     assert ask("healthz", unready) == (200, "every part runs\n")
     assert ask("healthz", unready, part=nothing) == (503, "ended: engine\n")

@@ -1,19 +1,19 @@
-"""/healthz tells of this process alone; /readyz tells what it has seen of the API server, and whether it leads.
+"""What the operator answers over HTTP: /healthz and /readyz for the kubelet, /metrics for Prometheus.
 
-A process that hears nothing of the API server is not helped by a restart: it would hear nothing again, and come back
-without what it knows.
+/healthz tells of this process alone: one that hears nothing of the API server is not helped by a restart.  It would
+hear nothing again, and come back without what it knows.  /readyz tells what it has seen, and whether it leads.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from aiohttp import web
 
-from tfcluster_operator.kube import serving
+from tfcluster_operator.kube.metrics import Metrics
 
 
 class Source(Protocol):
@@ -63,11 +63,13 @@ class Readiness:
         return ready, "\n".join(lines) + "\n"
 
 
-async def serve(port: int, readiness: Readiness, parts: Callable[[], Sequence[asyncio.Task[None]]]) -> web.AppRunner:
-    """Serve ``/healthz`` and ``/readyz``.
+async def serve_probes(
+    port: int, readiness: Readiness, parts: Callable[[], Sequence[asyncio.Task[None]]]
+) -> web.AppRunner:
+    """Serve ``/healthz`` and ``/readyz`` on a port, 0 for none.
 
     Args:
-        port: the TCP port, on every address; 0 serves nothing.
+        port: the TCP port, on every address.
         readiness: what /readyz tells.
         parts: the tasks that must all run; an answer tells that the loop turns.
 
@@ -85,4 +87,28 @@ async def serve(port: int, readiness: Readiness, parts: Callable[[], Sequence[as
         ready, text = readiness.judge()
         return web.Response(status=200 if ready else 503, text=text)
 
-    return await serving.serve(port, {"/healthz": healthz, "/readyz": readyz})
+    return await _serve(port, {"/healthz": healthz, "/readyz": readyz})
+
+
+async def serve_metrics(port: int, metrics: Metrics) -> web.AppRunner:
+    """Serve ``/metrics`` on a port, 0 for none; the server is to be cleaned up at the end."""
+
+    async def answer(request: web.Request) -> web.Response:
+        # NB: Prometheus names the formats that it understands in several headers or in one.
+        text, content_type = metrics.exposition(",".join(request.headers.getall("Accept", ())))
+        response = web.Response(body=text, headers={"Content-Type": content_type})
+        response.enable_compression()
+        return response
+
+    return await _serve(port, {"/metrics": answer})
+
+
+async def _serve(port: int, answers: Mapping[str, Callable[[web.Request], Awaitable[web.Response]]]) -> web.AppRunner:
+    application = web.Application()
+    for path, answer in answers.items():
+        application.router.add_get(path, answer)
+    runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
+    await runner.setup()
+    if port:
+        await web.TCPSite(runner, port=port).start()
+    return runner

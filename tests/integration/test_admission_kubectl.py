@@ -220,11 +220,12 @@ def test_columns_tell_the_state_of_a_cluster(kubectl: Kubectl, objects: Objects,
     assert wide_row.split()[5:] == ["12", "nvidia.com/gpu", "3d", "7"]
 
 
-def test_cluster_is_listed_among_all(kubectl: Kubectl, objects: Objects, namespace: str) -> None:
-    """``kubectl get all`` shows TFClusters too."""
+def test_a_deletion_of_all_spares_the_cluster(kubectl: Kubectl, objects: Objects, namespace: str) -> None:
+    """``kubectl delete all --all`` deletes no TFCluster; the category has the kind's own name."""
     objects.create(TFCLUSTERS, namespace, tfcluster("mnist").job("worker").build())
 
-    assert "tfcluster.tfcluster.dev/mnist" in told(kubectl("get", "all", "-n", namespace, "-o", "name"))
+    assert "mnist" not in told(kubectl("get", "all", "-n", namespace, "-o", "name"))
+    assert told(kubectl("get", "tfcluster", "-n", namespace, "-o", "name")) == "tfcluster.tfcluster.dev/mnist\n"
 
 
 def test_status_is_stored_whole_and_apart_from_the_spec(objects: Objects, namespace: str) -> None:

@@ -74,8 +74,8 @@ def scaling(body: Mapping[str, Any], job: str, replicas: int, autoscalers: Itera
     elif replicas > now:
         moves = f"New: {_named(job, range(now, replicas))}; no pod that runs is replaced."
     else:
-        drain = int(jobs[job].get("drainSeconds", 0))
-        after = f", {drain} s (drainSeconds) after the others have the smaller view" if drain else ""
+        drain = int(jobs[job].get("drainTimeoutSeconds", 0))
+        after = f", {drain} s (drainTimeoutSeconds) after the others have the smaller view" if drain else ""
         moves = f"To go: {_named(job, reversed(range(replicas, now)))}{after}; the others stay."
     return Change({"spec": {"jobs": {job: {"replicas": replicas}}}}, (first, moves, *words))
 

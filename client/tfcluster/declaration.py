@@ -41,7 +41,7 @@ class Job(TaskContainer):
         restart_policy: what a failure means.
         restart_scope: what is restarted together.
         start_after: the jobs that must be ready first.
-        drain_seconds: how long, in seconds, a task that is scaled away may go on.
+        drain_timeout_seconds: how long, in seconds, a task that is scaled away may go on.
         device_filters: the devices that its tasks see, such as "/job:ps"; None means all.
         task_device_filters: the same for single tasks, by index.
         min_available: how many tasks, or a share such as "50%", the drain of a node must leave at work.
@@ -53,7 +53,7 @@ class Job(TaskContainer):
     restart_policy: Literal["OnFailure", "Always", "Never", "ExitCode"] | None = None
     restart_scope: Literal["Task", "Job", "Cluster"] | None = None
     start_after: Sequence[str] | None = None
-    drain_seconds: int | None = None
+    drain_timeout_seconds: int | None = None
     device_filters: Sequence[str] | None = None
     task_device_filters: Mapping[int, Sequence[str]] | None = field(default=None, metadata={BY_INDEX: True})
     min_available: int | str | None = field(default=None, metadata={PATH: ("disruptionBudget", "minAvailable")})
@@ -88,7 +88,7 @@ class Isolation:
     """Who reaches the tasks; ``allow_from`` are peers as a NetworkPolicy has them."""
 
     mode: Literal["None", "Cluster", "DeviceFilters"] | None = None
-    ports: Literal["Task", "All"] | None = None
+    port_scope: Literal["Task", "All"] | None = None
     allow_from: Sequence[Mapping[str, Any]] | None = None
 
 
@@ -159,7 +159,7 @@ class TFCluster:
         failed_pods_history_limit: how many failed pods of a task are kept.
         ttl_seconds_after_finished: when it is deleted after its end, in seconds.
         update_strategy: how an edit of a template reaches pods.
-        terminating_grace_seconds: when a pod on a dead node is deleted by force, in seconds.
+        force_delete_after_seconds: when a pod on a dead node is deleted by force, in seconds.
         managed_by: the controller that is responsible for it.
         resolver: how programs get their view.
         isolation: who reaches the tasks.
@@ -190,7 +190,7 @@ class TFCluster:
     failed_pods_history_limit: int | None = None
     ttl_seconds_after_finished: int | None = None
     update_strategy: UpdateStrategy | None = field(default=None, metadata={MADE_OF: UpdateStrategy})
-    terminating_grace_seconds: int | None = None
+    force_delete_after_seconds: int | None = None
     managed_by: str | None = None
     resolver: Resolver | None = field(default=None, metadata={MADE_OF: Resolver})
     isolation: Isolation | None = field(default=None, metadata={MADE_OF: Isolation})

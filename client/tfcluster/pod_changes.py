@@ -87,11 +87,11 @@ def _deleted(after: Roster) -> Iterator[PodChange]:
         job = after.cluster.job(name)
         if job is None:
             yield PodChange("delete", name, indices, reasons.JOB_REMOVED, "at once: the job is declared no more")
-        elif job.drain_seconds:
-            words = f"{job.drain_seconds} s after the smaller view is published (drainSeconds)"
+        elif job.drain_timeout_seconds:
+            words = f"{job.drain_timeout_seconds} s after the smaller view is published (drainTimeoutSeconds)"
             yield PodChange("delete", name, indices, reasons.SCALED_DOWN, words)
         else:
-            yield PodChange("delete", name, indices, reasons.SCALED_DOWN, "at once: the job has no drainSeconds")
+            yield PodChange("delete", name, indices, reasons.SCALED_DOWN, "at once: the job has no drainTimeoutSeconds")
 
 
 def _by_job(pods: Iterator[ObservedPod] | Sequence[ObservedPod]) -> Iterator[tuple[str, tuple[int, ...]]]:

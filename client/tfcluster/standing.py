@@ -52,7 +52,7 @@ def standing_of(body: Mapping[str, Any]) -> Standing:
     if "deletionTimestamp" in metadata:
         keepers = ", ".join(metadata.get("finalizers") or ())
         kept = f"it is being deleted; its finalizers keep it: {keepers}" if keepers else "it is being deleted"
-        return Standing("Deleting", reasons.BEING_DELETED, kept, notices)
+        return Standing("Deleting", reasons.DELETING, kept, notices)
     if not is_ours(body):
         words = f"spec.managedBy leaves it to {clean(body['spec']['managedBy'])}; the operator does nothing for it"
         return Standing("Elsewhere", "", words)

@@ -129,7 +129,7 @@ class TaskDrawing:
         """Draw a pod that no declared task has a claim to."""
         label = pod.meta.labels.get(naming.LABEL_TASK_INDEX, "")
         index = int(label) if label.isascii() and label.isdecimal() else -1
-        leaves = pod.surplus_since + job.drain_seconds
+        leaves = pod.surplus_since + job.drain_timeout_seconds
         cause = "it is no longer declared"
         if pod.meta.terminating:
             cause += ", and its pod is being deleted"

@@ -61,7 +61,7 @@ class ClusterAnswers:
 
     @property
     def leaving(self) -> bool:
-        """Whether the task that this resolver speaks for is declared no more, and has its drainSeconds to finish."""
+        """Whether this resolver's task is no longer declared, and has its drainTimeoutSeconds to finish."""
         return self.membership().is_leaving(self.task_type, self.task_id)
 
     @property

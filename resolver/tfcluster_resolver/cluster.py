@@ -151,7 +151,7 @@ class Membership:
         }
 
     def leaving(self) -> tuple[tuple[str, int], ...]:
-        """List the tasks that leave: they are declared no more, and run until they end or their drainSeconds are over.
+        """List the tasks that leave: they are no longer declared, and run until they end, or for drainTimeoutSeconds.
 
         Returns:
             Jobs and indices; a task whose pod is gone before the last one of its job's is among them still.
@@ -249,7 +249,7 @@ class NewEpoch:
             it there.
         filters_changed: whether the device filters of any task changed.
         resolver: a snapshot of the resolver at this epoch.
-        leaving: the tasks that leave now, by job and index: they went, and still run for their job's drainSeconds.
+        leaving: the tasks that leave now, by job and index: they still run for their job's drainTimeoutSeconds.
     """
 
     epoch: int

@@ -116,7 +116,7 @@ def test_policy_has_no_type_errors(server: Objects):
             "networkpolicies",
             {"isolation": {"mode": "Cluster", "allowFrom": [{"ipBlock": {"cidr": "0.0.0.0/0"}}]}},
             {"isolation": {"allowFrom": [{"podSelector": {}}]}},
-            {"isolation": {"mode": "DeviceFilters", "ports": "All"}},
+            {"isolation": {"mode": "DeviceFilters", "portScope": "All"}},
         ),
     ],
     ids=["who holds up drains", "who lets others in"],

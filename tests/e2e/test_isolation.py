@@ -59,7 +59,7 @@ def neighbours(shared_world: LiveWorld, outside: LiveWorld) -> dict[str, LiveWor
         {"ps": job(1, filters=["/job:worker/task:0"]), "worker": job(2, filters=["/job:ps"])},
         isolation={"mode": "DeviceFilters", "allowFrom": [notebook, invited]},
     )
-    world.launch(SEALED, {"worker": job(1)}, isolation={"mode": "Cluster", "ports": "All", "allowFrom": [notebook]})
+    world.launch(SEALED, {"worker": job(1)}, isolation={"mode": "Cluster", "portScope": "All", "allowFrom": [notebook]})
     world.start(*(listener(world.image, name, PORTS, role=name) for name in (STRANGER, NOTEBOOK)))
     for name in (OPEN, CLOSED, FILTERED, SEALED):
         world.await_ready(name)

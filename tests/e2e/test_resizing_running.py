@@ -75,7 +75,7 @@ def test_suspended_cluster_has_no_pods_and_resumes_as_it_was(running):
 
 def test_program_that_leaves_by_itself_is_not_waited_for(world, record_testsuite_property):
     """A task that is scaled away reads so in its own pod, and ends: its pod is gone in seconds, not in an hour."""
-    jobs = {"chief": {}, "worker": {"replicas": 3, "drainSeconds": 3600}}
+    jobs = {"chief": {}, "worker": {"replicas": 3, "drainTimeoutSeconds": 3600}}
     world.launch_listeners("c", jobs, program=LEAVE)
     world.await_ready("c")
 

@@ -20,7 +20,7 @@ def training(**fields: Any) -> TFClusterBuilder:
     return tfcluster("mnist").job("chief").job("worker", replicas=4, **fields).job("ps", replicas=2, maxReplicas=3)
 
 
-FILTERED = {"mode": "DeviceFilters", "ports": "All"}
+FILTERED = {"mode": "DeviceFilters", "portScope": "All"}
 #: Peers as the API of NetworkPolicies takes them.
 PEERS = [
     {"podSelector": {"matchLabels": {"app": "notebook"}}},
@@ -268,7 +268,7 @@ def test_defaults_of_our_fields(objects: Objects, namespace: str) -> None:
                 "replicas": 1,
                 "restartPolicy": "OnFailure",
                 "restartScope": "Task",
-                "drainSeconds": 0,
+                "drainTimeoutSeconds": 0,
                 "template": template,
             }
         },

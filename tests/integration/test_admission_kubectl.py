@@ -95,7 +95,7 @@ def test_vendored_schemas_are_the_servers_own(control_plane, tmp_path: Path) -> 
         ("tfcluster.spec.ttlSecondsAfterFinished", "How many seconds after it has finished the TFCluster is deleted"),
         ("tfcluster.spec.updateStrategy.type", "OnDelete: each pod is replaced when somebody deletes it."),
         ("tfcluster.spec.updateStrategy.rollingUpdate", "A percentage is rounded down, but is at least one task."),
-        ("tfcluster.spec.terminatingGraceSeconds", "Otherwise two pods of one task may run at once."),
+        ("tfcluster.spec.forceDeleteAfterSeconds", "Otherwise two pods of one task may run at once."),
         ("tfcluster.spec.managedBy", "as a domain-prefixed path such as example.com/queue"),
         ("tfcluster.spec.resolver.delivery", "the operator delivers the resolver in a ConfigMap that the pods mount"),
         (
@@ -105,7 +105,7 @@ def test_vendored_schemas_are_the_servers_own(control_plane, tmp_path: Path) -> 
         ("tfcluster.spec.jobs.restartPolicy", "128 and above (a signal) restarts the task"),
         ("tfcluster.spec.jobs.restartScope", "MultiWorkerMirroredStrategy needs Cluster"),
         ("tfcluster.spec.jobs.startAfter", "must all be ready before the pods of this job are created"),
-        ("tfcluster.spec.jobs.drainSeconds", "deleting the pods of the tasks that go"),
+        ("tfcluster.spec.jobs.drainTimeoutSeconds", "deleting the pods of the tasks that go"),
         ("tfcluster.spec.jobs.template.spec.containers.image", "Container image name."),
         ("tfcluster.spec.jobs.template.spec.containers.readinessProbe.tcpSocket.port", "Number or name of the port"),
         ("tfc.status.lastRestart", "The exit code of its program, if it is known."),

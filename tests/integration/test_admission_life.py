@@ -68,7 +68,7 @@ ALL_SET = training(
     cleanPodPolicy="None",
     ttlSecondsAfterFinished=60,
     updateStrategy={"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 2}},
-    terminatingGraceSeconds=30,
+    forceDeleteAfterSeconds=30,
     failedPodsHistoryLimit=3,
     managedBy=OURS,
     resolver={"delivery": "None", "tfConfig": "Environment"},
@@ -77,7 +77,7 @@ ALL_SET = training(
     restartPolicy="ExitCode",
     restartScope="Cluster",
     startAfter=["ps"],
-    drainSeconds=60,
+    drainTimeoutSeconds=60,
     disruptionBudget={"minAvailable": "50%"},
 )
 
@@ -104,12 +104,12 @@ GOOD = [
             "backoffLimit": 0,
             "activeDeadlineSeconds": 1,
             "ttlSecondsAfterFinished": 0,
-            "terminatingGraceSeconds": 0,
+            "forceDeleteAfterSeconds": 0,
         }.items()
         for value in (least, MOST)
     ),
     *(accepted(f"failedPodsHistoryLimit {value}", worker().spec(failedPodsHistoryLimit=value)) for value in (0, 10)),
-    *(accepted(f"drainSeconds {value}", worker(drainSeconds=value)) for value in (0, 86_400)),
+    *(accepted(f"drainTimeoutSeconds {value}", worker(drainTimeoutSeconds=value)) for value in (0, 86_400)),
     accepted("success of any task of the default jobs", worker().spec(successPolicy={"tasks": "Any"})),
     accepted(
         "success of the evaluator, if it is named",
@@ -189,8 +189,8 @@ VALUES = [
             ("ttlSecondsAfterFinished", MOST + 1, "less than or equal to 2147483647"),
             ("failedPodsHistoryLimit", -1, "greater than or equal to 0"),
             ("failedPodsHistoryLimit", 11, "less than or equal to 10"),
-            ("terminatingGraceSeconds", -1, "greater than or equal to 0"),
-            ("terminatingGraceSeconds", MOST + 1, "less than or equal to 2147483647"),
+            ("forceDeleteAfterSeconds", -1, "greater than or equal to 0"),
+            ("forceDeleteAfterSeconds", MOST + 1, "less than or equal to 2147483647"),
             ("cleanPodPolicy", "Never", 'supported values: "Running", "All", "None"'),
             ("managedBy", f"example.com/{'m' * 242}", "may not be more than 253"),
             *(
@@ -214,8 +214,8 @@ VALUES = [
         for field, value, remedy in (
             ("restartPolicy", "Sometimes", 'supported values: "OnFailure", "Always", "Never", "ExitCode"'),
             ("restartScope", "Pod", 'supported values: "Task", "Job", "Cluster"'),
-            ("drainSeconds", -1, "greater than or equal to 0"),
-            ("drainSeconds", 86_401, "less than or equal to 86400"),
+            ("drainTimeoutSeconds", -1, "greater than or equal to 0"),
+            ("drainTimeoutSeconds", 86_401, "less than or equal to 86400"),
             ("startAfter", "ps", "must be of type array"),
             ("startAfter", 17 * ["ps"], "must have at most 16 items"),
         )

@@ -125,7 +125,12 @@ ISOLATION = [
     refused(what, worker().spec(isolation=isolation), f"spec.isolation{path}", words)
     for what, isolation, path, words in [
         ("a mode that is none", {"mode": "Some"}, ".mode", 'supported values: "None", "Cluster", "DeviceFilters"'),
-        ("ports that are none", {"mode": "Cluster", "ports": "Other"}, ".ports", 'supported values: "Task", "All"'),
+        (
+            "ports that are none",
+            {"mode": "Cluster", "portScope": "Other"},
+            ".portScope",
+            'supported values: "Task", "All"',
+        ),
         (
             "peers where everybody is let in",
             {"mode": "None", "allowFrom": [{"podSelector": {}}]},

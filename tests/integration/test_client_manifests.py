@@ -80,14 +80,16 @@ def differing(api: KubernetesApi, body) -> dict[str, tuple[object, object]]:
 
 def test_edit_is_what_server_side_apply_makes(api: KubernetesApi, objects: Objects, namespace):
     """What an autoscaler owns stays; what we applied and apply no more goes; asking changes nothing."""
-    api.apply(CLUSTERS, manifest(maxReplicas=9, drainSeconds=7))
+    api.apply(CLUSTERS, manifest(maxReplicas=9, drainTimeoutSeconds=7))
     scale = f"{TFCLUSTERS.path(namespace, 'digits', 'scale')}?fieldManager=horizontal-pod-autoscaler"
     objects.request("PUT", scale, {**api.get(CLUSTERS, "digits", subresource="scale"), "spec": {"replicas": 4}})
     before = api.get(CLUSTERS, "digits")
 
-    assert differing(api, manifest(maxReplicas=9, drainSeconds=7)) == {}
-    assert differing(api, manifest(maxReplicas=9)) == {"spec.jobs.worker.drainSeconds": (7, 0)}
-    assert differing(api, manifest(maxReplicas=9, drainSeconds=7, replicas=2)) == {"spec.jobs.worker.replicas": (4, 2)}
+    assert differing(api, manifest(maxReplicas=9, drainTimeoutSeconds=7)) == {}
+    assert differing(api, manifest(maxReplicas=9)) == {"spec.jobs.worker.drainTimeoutSeconds": (7, 0)}
+    assert differing(api, manifest(maxReplicas=9, drainTimeoutSeconds=7, replicas=2)) == {
+        "spec.jobs.worker.replicas": (4, 2)
+    }
     # NB: not the resourceVersion, which the status that the operator writes counts up, too.
     assert api.get(CLUSTERS, "digits")["metadata"]["generation"] == before["metadata"]["generation"]
 
@@ -95,23 +97,25 @@ def test_edit_is_what_server_side_apply_makes(api: KubernetesApi, objects: Objec
 def test_edit_of_what_somebody_else_set_says_what_it_takes(api: KubernetesApi, objects: Objects, namespace):
     """The server would refuse it without force."""
     api.apply(CLUSTERS, manifest())
-    objects.patch(TFCLUSTERS, namespace, "digits", {"spec": {"jobs": {"worker": {"drainSeconds": 9}}}})
+    objects.patch(TFCLUSTERS, namespace, "digits", {"spec": {"jobs": {"worker": {"drainTimeoutSeconds": 9}}}})
 
-    edit = edit_of(api, Manifest(manifest(drainSeconds=7), "a test"))
+    edit = edit_of(api, Manifest(manifest(drainTimeoutSeconds=7), "a test"))
 
-    assert [(one.path, one.before, one.after) for one in edit.fields] == [("spec.jobs.worker.drainSeconds", 9, 7)]
+    assert [(one.path, one.before, one.after) for one in edit.fields] == [
+        ("spec.jobs.worker.drainTimeoutSeconds", 9, 7)
+    ]
     assert edit.notes[0].startswith("it needs --force-conflicts: ")
 
 
 def test_edit_is_what_kubectl_apply_makes(api: KubernetesApi, objects: Objects, namespace):
     """Of the last manifest what is missing now goes; what others added stays."""
-    first = manifest(drainSeconds=7)
+    first = manifest(drainTimeoutSeconds=7)
     body = json.loads(json.dumps(first))
     body["metadata"]["annotations"] = {LAST_APPLIED: json.dumps(first)}
     objects.create(TFCLUSTERS, namespace, body)
     objects.patch(TFCLUSTERS, namespace, "digits", {"spec": {"jobs": {"worker": {"maxReplicas": 9}}}})
 
-    assert differing(api, manifest()) == {"spec.jobs.worker.drainSeconds": (7, 0)}
+    assert differing(api, manifest()) == {"spec.jobs.worker.drainTimeoutSeconds": (7, 0)}
 
 
 def test_edit_that_the_server_refuses_is_refused_before(api: KubernetesApi, objects: Objects, namespace):

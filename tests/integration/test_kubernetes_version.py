@@ -28,7 +28,7 @@ def test_field_of_a_newer_kubernetes_is_refused_in_words(operator, world):  # no
     world.launch("c", {"worker": {"template": {"spec": {**POD, "schedulingGroup": {"podGroupName": "g"}}}}})
 
     if older_than("1.36"):
-        told = world.await_condition("c", "Ready", status="False", reason="Refused")
+        told = world.await_condition("c", "Ready", status="False", reason="Rejected")
         assert 'unknown field "spec.schedulingGroup"' in told["message"]
     else:
         world.await_pods_of("c", ["c-worker-0"])

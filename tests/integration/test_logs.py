@@ -69,7 +69,7 @@ def told(world: World, kubelet: StandInKubelet, logged: OperatorProcess) -> str:
     jobs = {"worker": {"replicas": 3, "template": secretive()}, "ps": {"template": refused}}
     world.launch("c", jobs)
     pods = world.await_pods_of("c", [f"c-worker-{i}" for i in range(3)])
-    world.await_condition("c", "Ready", status="False", reason="Refused")
+    world.await_condition("c", "Ready", status="False", reason="Rejected")
     assert CANARY in world.condition("c", "Ready")["message"], "the server has repeated it"
     world.edit("c", {"jobs": {"ps": {"template": secretive()}}})
     world.await_pods_of("c", [*pods, "c-ps-0"])
@@ -93,8 +93,8 @@ def told(world: World, kubelet: StandInKubelet, logged: OperatorProcess) -> str:
 #: What must be in the message of a line, and that line's level, generation and reasons.
 OUTCOMES = {
     "created 3 ConfigMaps: ": ("info", 1, ["Created"]),
-    "Refused: Pod c-ps-0: ": ("warning", 1, ["Refused"]),
-    "Ready is False: Refused": ("info", 1, ["Refused"]),
+    "Rejected: Pod c-ps-0: ": ("warning", 1, ["Rejected"]),
+    "Ready is False: Refused": ("info", 1, ["Rejected"]),
     "Ready is True: AllTasksReady": ("info", 2, ["AllTasksReady"]),
     "worker-0 failed: Error, exit code 3": ("info", 2, ["Error"]),
     "PodFailed: replaced 1 Pod: c-worker-0": ("info", 2, ["PodFailed"]),
@@ -110,7 +110,7 @@ def test_log_says_why_and_tells_no_secret(logged, told):
     found = {what: [line for line in lines if what in line["message"]] for what in OUTCOMES}
     shown = {what: [(line["level"], line["generation"], line["reasons"]) for line in of] for what, of in found.items()}
     assert {what: of[0] for what, of in shown.items() if of} == OUTCOMES
-    assert len(found["Refused: Pod c-ps-0: "]) == 1, "what goes on being refused is told once"
+    assert len(found["Rejected: Pod c-ps-0: "]) == 1, "what goes on being refused is told once"
     assert found["PodFailed: replaced 1 Pod: c-worker-0"][0]["objects"] == {"PodFailed": 1}
     assert {"debug", "info"} <= {line["level"] for line in lines_of(logged)}
 

@@ -217,7 +217,7 @@ def test_view_that_reaches_nobody_grows_old(world, kubelet, observed, fault_prox
     before = observed.scrape()
     with fault_proxy.fault(Fault("refuse", resource="pods", method="PATCH", status=403)) as fault:
         world.scale("untold", replicas=3)
-        world.await_condition("untold", "UpToDate", status="False", reason="Refused")
+        world.await_condition("untold", "UpToDate", status="False", reason="Rejected")
         old = observed.until(
             lambda now: now.value("tfcluster_undelivered_view_oldest_seconds") >= 1, "the view grows old"
         )

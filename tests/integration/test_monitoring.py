@@ -88,7 +88,7 @@ def lived(scraped: Prometheus, own_world: World) -> Iterator[Prometheus]:
     world.await_ended("done", "Succeeded")
     world.launch("waiting", {"worker": {"replicas": 4}})
     world.launch("refused", {"worker": {"template": pod_template(spec={"priorityClassName": "unknown"})}})
-    world.await_condition("refused", "Ready", status="False", reason="Refused")
+    world.await_condition("refused", "Ready", status="False", reason="Rejected")
     world.launch("idle", {"worker": {"replicas": 2}}, suspend=True)
     world.await_condition("idle", "Suspended", status="True")
     yield scraped
@@ -160,7 +160,7 @@ def test_dashboard_is_answered(lived, query: Query):
         ("Operators and leaders: leaders", {"": 1}),
         ("Ready: ready", {"": 1}),
         ("Not ready: not ready", {"": 3}),
-        ("Not ready, or waiting for room, by reason: {{reason}}", {"TasksNotReady": 2, "Refused": 1}),
+        ("Not ready, or waiting for room, by reason: {{reason}}", {"TasksNotReady": 2, "Rejected": 1}),
         ("Tasks, by state: {{state}}", {"ready": 5, "starting": 5, "completed": 1, "missing": 1, "idle": 2}),
     ],
 )

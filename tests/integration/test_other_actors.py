@@ -144,7 +144,7 @@ def test_quota_lets_a_cluster_change_its_shape(world, kubelet):
     world.await_condition("c", "Ready", status="True")
 
     world.edit("c", {"jobs": {"ps": {"replicas": 4}, "worker": {"replicas": 1}}})
-    refused = world.await_condition("c", "Ready", status="False", reason="Refused")
+    refused = world.await_condition("c", "Ready", status="False", reason="Rejected")
     assert "exceeded quota: five" in refused["message"]
     names = task_names("c", ps=4, worker=1)
     await_pods_left(world, kubelet, "c", names)
@@ -261,7 +261,7 @@ def test_policy_that_takes_our_marks_off_is_no_reason_to_hurry(world, audit):
     position = audit.position()
     with mutating(world, WITHOUT_ANNOTATIONS, lambda pod: "allowed" in pod["metadata"].get("annotations", {})):
         world.launch("c", {"worker": {"replicas": 1}})
-        told = world.await_condition("c", "Ready", status="False", reason="Contended")["message"]
+        told = world.await_condition("c", "Ready", status="False", reason="ConflictingWrites")["message"]
         assert "Pod c-worker-0 was put right" in told
         eventually(
             lambda: pods_written(audit, world, position)["create", "c-worker-0"], lambda made: made >= 5, what="a fifth"
@@ -278,7 +278,7 @@ def test_template_of_which_no_pod_can_be_made_costs_no_pod(world, kubelet):
     broken = {**pod_template(), "metadata": {"labels": {"team": "a b c!"}}}
     world.edit("c", {"jobs": {"worker": {"template": broken}, "ps": {"template": pod_template(image="other:1")}}})
 
-    told = world.await_condition("c", "Ready", status="False", reason="Refused")["message"]
+    told = world.await_condition("c", "Ready", status="False", reason="Rejected")["message"]
     assert "metadata.labels" in told
     await_asked_to_go(world, "c-ps-0")
     await_another_pass(world, "c")

@@ -61,13 +61,13 @@ def test_refusal_is_told_and_heals(world: World, kubelet, operator, level, refus
     pid = operator.pid
     world.launch("c", {"worker": {"replicas": 2, "template": refused}})
 
-    told = world.await_condition("c", "Ready", status="False", reason="Refused")["message"]
+    told = world.await_condition("c", "Ready", status="False", reason="Rejected")["message"]
     assert f'violates PodSecurity "{level}:latest"' in told
     for words in named:
         assert words in told
     assert "Pod c-worker-" in told
     assert world.pods_of("c") == {}
-    assert f'violates PodSecurity "{level}' in world.await_event("c", "Refused")["message"]
+    assert f'violates PodSecurity "{level}' in world.await_event("c", "Rejected")["message"]
 
     # NB: null removes what the new template has not got.
     template = {**taken, "spec": {"volumes": None, **taken["spec"]}}
@@ -83,7 +83,7 @@ def test_refused_pods_are_tried_one_at_a_time(world: World, audit: AuditLog):
     """Once the namespace has refused the pods, a pass asks for one of them, not for all fifty."""
     enforce(world, "restricted")
     world.launch("c", {"worker": {"replicas": 50}})
-    world.await_condition("c", "Ready", status="False", reason="Refused")
+    world.await_condition("c", "Ready", status="False", reason="Rejected")
     position = audit.position()
 
     await_another_pass(world, "c")
@@ -103,7 +103,7 @@ def test_running_pods_outlive_a_stricter_standard(world: World, kubelet):
     kubelet.fail("c-worker-1", exit_code=137)
     await_asked_to_go(world, "c-worker-1")
     kubelet.stop("c-worker-1")
-    world.await_condition("c", "Ready", status="False", reason="Refused")
+    world.await_condition("c", "Ready", status="False", reason="Rejected")
     assert world.uid("c-worker-0") == uids["c-worker-0"]
 
     enforce(world, "privileged")

@@ -144,11 +144,11 @@ def quota(world: World, pods: int) -> None:
 
 @pytest.mark.server
 def test_conflict_with_a_quota_is_a_reason_and_heals(world):
-    """A quota that refuses pods shows as Ready=False/Refused with the server's words; raising it heals the cluster."""
+    """A quota that refuses pods shows as Ready=False/Rejected with the server's words; raising it heals the cluster."""
     quota(world, 2)
     world.launch("c", {"worker": {"replicas": 4}})
 
-    condition = world.await_condition("c", "Ready", status="False", reason="Refused")
+    condition = world.await_condition("c", "Ready", status="False", reason="Rejected")
     assert "quota" in condition["message"]
     assert len(world.pods()) == 2
     quota(world, 10)
@@ -159,23 +159,23 @@ def test_conflict_with_a_quota_is_a_reason_and_heals(world):
 
 @pytest.mark.server
 def test_conflict_with_pod_security_is_a_reason(world, objects):
-    """Pods that Pod Security refuses show as Ready=False/Refused."""
+    """Pods that Pod Security refuses show as Ready=False/Rejected."""
     objects.patch(
         NAMESPACES, "", world.namespace, {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}
     )
     world.launch("c", {"worker": {"replicas": 2}})
 
-    condition = world.await_condition("c", "Ready", status="False", reason="Refused")
+    condition = world.await_condition("c", "Ready", status="False", reason="Rejected")
 
     assert "PodSecurity" in condition["message"]
 
 
 @pytest.mark.server
 def test_conflict_with_the_api_server_over_a_template_is_a_reason(world):
-    """A template that only the API server can judge (a volume that no container declares) shows as Refused."""
+    """A template that only the API server can judge (a volume that no container declares) shows as Rejected."""
     broken = pod_template(volumeMounts=[{"name": "nowhere", "mountPath": "/data"}])
     world.launch("c", {"worker": {"template": broken}})
-    condition = world.await_condition("c", "Ready", status="False", reason="Refused")
+    condition = world.await_condition("c", "Ready", status="False", reason="Rejected")
     assert "nowhere" in condition["message"]
 
     world.edit("c", {"jobs": {"worker": {"template": pod_template()}}})

@@ -48,11 +48,11 @@ def test_cluster_that_says_nothing_is_closed_to_strangers(world):
     await_policies(world)
 
 
-@pytest.mark.parametrize("ports", ["Task", "All"])
+@pytest.mark.parametrize("scope", ["Task", "All"])
 @pytest.mark.parametrize("mode", ["Cluster", "DeviceFilters"])
-def test_policies_are_stored_as_they_were_meant(world, audit, mode, ports):
+def test_policies_are_stored_as_they_were_meant(world, audit, mode, scope):
     """Whatever the peers, the server keeps the specs as the operator compares them: it writes each once."""
-    world.launch("c", FILTERED, isolation={"mode": mode, "ports": ports, "allowFrom": PEERS})
+    world.launch("c", FILTERED, isolation={"mode": mode, "portScope": scope, "allowFrom": PEERS})
     world.await_settled("c")
     position = audit.await_quiet(OPERATOR_USER, namespace=world.namespace)
 
@@ -99,7 +99,7 @@ def test_no_pod_runs_without_its_policy(world):
     eventually(lambda: world.demand(RESOURCE_QUOTAS, "q").get("status"), what="the quota counts")
     world.launch("c", {"worker": {}})
 
-    refused = world.await_condition("c", "Ready", status="False", reason="Refused")
+    refused = world.await_condition("c", "Ready", status="False", reason="Rejected")
     assert "NetworkPolicy c: " in refused["message"]
     assert "exceeded quota" in refused["message"]
     assert world.pods() == {}

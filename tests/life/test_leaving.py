@@ -13,7 +13,7 @@ from support.world import World, task_names
 
 pytestmark = pytest.mark.usefixtures("operator")
 
-JOBS = {"chief": {}, "worker": {"replicas": 3, "drainSeconds": 600}}
+JOBS = {"chief": {}, "worker": {"replicas": 3, "drainTimeoutSeconds": 600}}
 
 
 def views(world: World) -> dict[str, dict]:
@@ -93,7 +93,7 @@ def test_a_launch_tells_the_chief_once(world, audit):
     writes = audit.writes(position, user=OPERATOR_USER, namespace=world.namespace)
     patches = [(w.target, w.name) for w in writes if w.verb == "patch" and w.resource != "tfclusters"]
     assert sorted(patches) == [("configmaps", "c-chief"), ("pods", "c-chief-0")]
-    assert "ViewAmended" not in {event["reason"] for event in world.events("c")}
+    assert "ViewRefreshed" not in {event["reason"] for event in world.events("c")}
     assert "incarnations" not in world.view("c", "worker")
 
 

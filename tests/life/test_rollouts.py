@@ -214,9 +214,9 @@ HARMLESS: dict[str, Object] = {
     "a task's filters": {"jobs": {"worker": {"taskDeviceFilters": {"1": ["/job:ps"]}}}},
     "restart policy": {"jobs": {"worker": {"restartPolicy": "ExitCode", "restartScope": "Job"}}},
     "limits": {"backoffLimit": 3, "activeDeadlineSeconds": 86400, "ttlSecondsAfterFinished": 60},
-    "clean up": {"cleanPodPolicy": "None", "terminatingGraceSeconds": 30},
+    "clean up": {"cleanPodPolicy": "None", "forceDeleteAfterSeconds": 30},
     "order": {"jobs": {"worker": {"startAfter": ["ps"]}}},
-    "draining": {"jobs": {"worker": {"drainSeconds": 5}}},
+    "draining": {"jobs": {"worker": {"drainTimeoutSeconds": 5}}},
     "strategy": {"updateStrategy": {"type": "OnDelete"}},
     "success": {"successPolicy": {"jobs": ["ps"], "tasks": "Any"}},
     "a default spelled out": {"jobs": {"worker": {"port": 2222}}},
@@ -282,8 +282,8 @@ def test_scale_while_a_task_fails(world, kubelet):
 
 
 def test_scale_down_with_drain_tells_first_and_deletes_later(world, kubelet, audit):
-    """With drainSeconds the survivors are told at once; the surplus pods are marked, and go that much later."""
-    launch_running(world, kubelet, "c", {"worker": {"replicas": 3, "drainSeconds": 3}})
+    """With drainTimeoutSeconds the survivors are told at once; the surplus pods are marked, and go that much later."""
+    launch_running(world, kubelet, "c", {"worker": {"replicas": 3, "drainTimeoutSeconds": 3}})
     world.await_condition("c", "Ready", status="True")
     position = audit.position()
 
@@ -307,7 +307,7 @@ def test_scale_down_with_drain_tells_first_and_deletes_later(world, kubelet, aud
 
 def test_scale_back_up_while_draining_keeps_the_pod(world, kubelet):
     """A task that is wanted again before its drain is over keeps its pod, and loses the mark."""
-    uids = launch_running(world, kubelet, "c", {"worker": {"replicas": 2, "drainSeconds": 600}})
+    uids = launch_running(world, kubelet, "c", {"worker": {"replicas": 2, "drainTimeoutSeconds": 600}})
     world.scale("c", replicas=1)
     eventually(
         lambda: world.demand(PODS, "c-worker-1")["metadata"]["annotations"].get("tfcluster.dev/surplus-since"),

@@ -25,7 +25,7 @@ def resting(world, kubelet) -> list[str]:
     launch_running(world, kubelet, "backs-off", {"worker": {"replicas": 2}}, backoffLimit=9)
     launch_running(world, kubelet, "scope", {"worker": {"replicas": 2, "restartScope": "Job"}})
     launch_running(world, kubelet, "outdated", {"worker": {}}, **on_delete)
-    launch_running(world, kubelet, "drains", {"worker": {"replicas": 2, "drainSeconds": 3600}})
+    launch_running(world, kubelet, "drains", {"worker": {"replicas": 2, "drainTimeoutSeconds": 3600}})
     world.launch("suspended", {"worker": {"replicas": 2}}, suspend=True, activeDeadlineSeconds=1)
     world.launch("waits", {"worker": {"startAfter": ["ps"]}, "ps": {}})
     world.launch("pends", {"worker": {"replicas": 2}})

@@ -21,15 +21,15 @@ def delete_soon(world: World, pod: str) -> None:
 
 
 def test_stuck_pod_is_told_and_freed_where_the_user_says_so(world, kubelet, audit):
-    """A pod that never goes is StuckTerminating; with terminatingGraceSeconds it is deleted by force and replaced.
+    """A pod that never goes is StuckTerminating; with forceDeleteAfterSeconds it is deleted by force and replaced.
 
     It is a disruption in both cases: it counts as no failure, and its name is used by no second pod before it is gone.
     """
     waits = launch_running(world, kubelet, "waits", {"worker": {"replicas": 2}}, backoffLimit=0)
     forces = launch_running(
-        world, kubelet, "forces", {"worker": {"replicas": 2}}, backoffLimit=0, terminatingGraceSeconds=2
+        world, kubelet, "forces", {"worker": {"replicas": 2}}, backoffLimit=0, forceDeleteAfterSeconds=2
     )
-    held = launch_running(world, kubelet, "held", {"worker": {}}, terminatingGraceSeconds=0)
+    held = launch_running(world, kubelet, "held", {"worker": {}}, forceDeleteAfterSeconds=0)
     world.patch(PODS, "held-worker-0", {"metadata": {"finalizers": ["example.test/keep"]}})
     for cluster in ("waits", "forces", "held"):
         world.await_condition(cluster, "Ready", status="True")
@@ -74,14 +74,14 @@ def test_stuck_pod_is_told_and_freed_where_the_user_says_so(world, kubelet, audi
 
 
 def test_stuck_pods_of_an_ended_or_suspended_cluster_are_freed_too(world, kubelet):
-    """With terminatingGraceSeconds the pods that clean-up and suspension delete go too."""
+    """With forceDeleteAfterSeconds the pods that clean-up and suspension delete go too."""
     for name in ("ended", "suspended"):
         launch_running(
             world,
             kubelet,
             name,
             {"chief": {}, "worker": {"template": quick()}},
-            terminatingGraceSeconds=1,
+            forceDeleteAfterSeconds=1,
         )
     kubelet.succeed("ended-chief-0")
     world.await_ended("ended", "Succeeded")
@@ -106,7 +106,7 @@ def quick() -> dict:
 
 def test_terminating_pod_freed_after_a_restart_of_the_operator(world, kubelet, operator):
     """How long a pod may be stuck counts from the pod itself, so a new operator frees it in time."""
-    uids = launch_running(world, kubelet, "c", {"worker": {}}, terminatingGraceSeconds=1)
+    uids = launch_running(world, kubelet, "c", {"worker": {}}, forceDeleteAfterSeconds=1)
     world.await_condition("c", "Ready", status="True")
     operator.kill()
     delete_soon(world, "c-worker-0")

@@ -63,7 +63,7 @@ def test_equal_workers_are_resized_in_their_pods(play, tmp_path) -> None:
     """Two workers become three and two again: each pass is made once, and no pod starts again."""
     manifest = yaml.safe_load((ROOT / "examples" / "multi-worker-mirrored.yaml").read_text())
     worker = manifest["spec"]["jobs"]["worker"]
-    worker["drainSeconds"] = int(DEADLINE)
+    worker["drainTimeoutSeconds"] = int(DEADLINE)
     folder = str(tmp_path / "checkpoints")
     worker["template"]["spec"]["containers"][0]["command"] += ["--epochs", "1000000", "--checkpoints", folder]
     resizable = tmp_path / "resizable.yaml"

@@ -52,7 +52,7 @@ _SPECS = st.fixed_dictionaries(
         "port": st.sampled_from([None, 8000]),
         "domain": st.sampled_from([None, "cluster.local"]),
         "isolation": st.sampled_from([None, None, "None", "Cluster", "DeviceFilters", "DeviceFilters"]),
-        "isolated": st.sampled_from([{}, {"ports": "All"}, {"ports": "Task", "allowFrom": PEERS}]),
+        "isolated": st.sampled_from([{}, {"portScope": "All"}, {"portScope": "Task", "allowFrom": PEERS}]),
         "kept": st.sampled_from([None, 0, 2]),
     }
 )

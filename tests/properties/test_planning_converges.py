@@ -125,7 +125,7 @@ def test_a_plan_carried_out_leaves_nothing_to_plan(cluster):
     world = InMemoryWorld()
     world.apply_all(world.plan(cluster).actions, cluster)
     second = world.plan(cluster).actions
-    assert {action.reason for action in second} <= {reasons.VIEW_AMENDED}
+    assert {action.reason for action in second} <= {reasons.VIEW_REFRESHED}
     assert all(action.name == "demo-chief" or action.name.startswith("demo-chief-") for action in second)
     world.apply_all(second, cluster)
 

@@ -81,7 +81,7 @@ def _over_at(clean: Outcome) -> int:
     for number, found in enumerate(clean.steps.values()):
         conditions = found.get("tfclusters/c", {}).get("status", {}).get("conditions", {})
         ended = any(conditions.get(kind, {}).get("status") == "True" for kind in ("Succeeded", "Failed"))
-        if ended or conditions.get("Ready", {}).get("reason") == "BeingDeleted":
+        if ended or conditions.get("Ready", {}).get("reason") == "Deleting":
             return number
     return len(clean.steps) + 1
 

@@ -441,14 +441,14 @@ def _workloads() -> tuple[Workload, ...]:
         Workload(
             "drain",
             (
-                Step("create", _declare({"chief": job(1), "worker": job(2, drainSeconds=5)}), ready),
+                Step("create", _declare({"chief": job(1), "worker": job(2, drainTimeoutSeconds=5)}), ready),
                 Step("down", _edit({"worker": {"replicas": 1}}), both(ready, pods_are("chief-0", "worker-0"))),
             ),
         ),
         Workload(
             "leave",
             (
-                Step("create", _declare({"chief": job(1), "worker": job(3, drainSeconds=3600)}), ready),
+                Step("create", _declare({"chief": job(1), "worker": job(3, drainTimeoutSeconds=3600)}), ready),
                 Step("down", _edit({"worker": {"replicas": 1}}), both(ready, _leaves("worker", 1, 3))),
                 Step("one goes", _exit(143, "worker-2"), both(ready, _leaves("worker", 1, 2))),
                 Step("up", _edit({"worker": {"replicas": 2}}), both(ready, _leaves("worker"))),
@@ -662,7 +662,7 @@ def _workloads() -> tuple[Workload, ...]:
         Workload(
             "queue in part",
             (
-                Step("create", _declare_queued({"worker": job(2, drainSeconds=3600)}), ready),
+                Step("create", _declare_queued({"worker": job(2, drainTimeoutSeconds=3600)}), ready),
                 Step("stripped", actors.strip_notes, both(ready, _has_notes)),
                 Step("grows", _edit({"worker": {"replicas": 4}}), both(_waits_for_quota, has_claims(2))),
                 Step("one ends", _exit(0, "worker-0"), _has_succeeded(1)),
@@ -685,7 +685,7 @@ def _workloads() -> tuple[Workload, ...]:
         Workload(
             "dead node",
             (
-                Step("create", _declare({"worker": job(2)}, terminatingGraceSeconds=5), ready),
+                Step("create", _declare({"worker": job(2)}, forceDeleteAfterSeconds=5), ready),
                 Step("node dies", actors.kill_node, _is_replaced("worker-0", counted=1)),
             ),
         ),
@@ -714,7 +714,7 @@ def _workloads() -> tuple[Workload, ...]:
             "lost under quota",
             (
                 Step("create", _declare({"ps": job(1), "worker": job(1)}), ready),
-                Step("grows", _edit({"ps": {"replicas": 2}}), says("Ready", "False", "Refused")),
+                Step("grows", _edit({"ps": {"replicas": 2}}), says("Ready", "False", "Rejected")),
                 Step(
                     "lost",
                     _delete("pods", "c-worker-0"),

@@ -160,7 +160,7 @@ def test_cluster_that_is_kept_by_a_finalizer_says_that_it_is_being_deleted(after
         await world.await_silence(600.0)
         return dialect.condition(world.cluster(), "Ready")["reason"]
 
-    assert play(script) == "BeingDeleted"
+    assert play(script) == "Deleting"
 
 
 def _lose_a_pod(world: World) -> None:

@@ -16,7 +16,7 @@ from tfcluster.task_names import TaskName
 
 
 def cluster(*conditions, **spec):
-    worker = {"replicas": 3, "maxReplicas": 6, "drainSeconds": 30, "template": {"spec": {"containers": []}}}
+    worker = {"replicas": 3, "maxReplicas": 6, "drainTimeoutSeconds": 30, "template": {"spec": {"containers": []}}}
     return {
         "metadata": {"name": "digits", "namespace": "default", "uid": "u"},
         "spec": {"jobs": {"worker": worker, "ps": {"replicas": 1}}, **spec},
@@ -39,11 +39,11 @@ def test_scaling_up_names_who_comes():
 
 
 def test_scaling_down_names_who_goes_first():
-    """The highest index goes first, after drainSeconds."""
+    """The highest index goes first, after drainTimeoutSeconds."""
     change = scaling(cluster(), "worker", 1)
 
     assert change.words[0] == "worker: from 3 to 1 task."
-    assert change.words[1].startswith("To go: worker-2 and worker-1, 30 s (drainSeconds) after")
+    assert change.words[1].startswith("To go: worker-2 and worker-1, 30 s (drainTimeoutSeconds) after")
 
 
 def test_a_long_list_of_tasks_is_folded():

@@ -49,7 +49,7 @@ NEWER = pod_template(image="train:2")
 EDITS = {
     "scale up": edited(worker={"replicas": 5}),
     "scale down": edited(ps={"replicas": 1}, worker={"replicas": 1}),
-    "drain": edited(worker={"replicas": 2, "drainSeconds": 1}),
+    "drain": edited(worker={"replicas": 2, "drainTimeoutSeconds": 1}),
     "image": edited(worker={"template": NEWER}),
     "rolling": {
         **edited(worker={"template": NEWER}),
@@ -284,7 +284,7 @@ def test_who_may_not_write_is_told_what_would_come(client_world, monkeypatch):
 
 def test_who_applies_with_kubectl_gets_what_kubectl_would_make(client_world):
     """What was in the last manifest and is not in this one goes; what others set stays."""
-    first = edited(worker={"drainSeconds": 20, "replicas": 2})
+    first = edited(worker={"drainTimeoutSeconds": 20, "replicas": 2})
     applied = copy.deepcopy(first)
     applied["metadata"]["annotations"] = {merging.LAST_APPLIED: json.dumps(first)}
     applied["spec"]["jobs"]["worker"]["maxReplicas"] = 7
@@ -293,7 +293,9 @@ def test_who_applies_with_kubectl_gets_what_kubectl_would_make(client_world):
     with client_world.client() as client:
         edit = edit_of(client.api, Manifest(edited(worker={"replicas": 2}), "a test"))
 
-    assert [(one.path, one.before, one.after) for one in edit.fields] == [("spec.jobs.worker.drainSeconds", 20, 0)]
+    assert [(one.path, one.before, one.after) for one in edit.fields] == [
+        ("spec.jobs.worker.drainTimeoutSeconds", 20, 0)
+    ]
     assert "kubectl apply" in edit.how
 
 

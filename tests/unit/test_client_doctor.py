@@ -232,7 +232,7 @@ ISOLATED = picture(isolation="Cluster")
     ("shown", "limits", "changes", "name", "verdict", "told"),
     [
         (picture(), {}, {}, "cluster", "ok", "mnist is Ready"),
-        (picture(conditions=[("Ready", "False", "Refused", "quota")]), {}, {}, "cluster", "failed", "Refused: quota"),
+        (picture(conditions=[("Ready", "False", "Rejected", "quota")]), {}, {}, "cluster", "failed", "Refused: quota"),
         (picture(conditions=[("Ready", "False", "WaitingForJob", "ps")]), {}, {}, "cluster", "warning", "ps"),
         (picture(conditions=[]), {}, {}, "cluster", "failed", "no operator has looked"),
         (

@@ -212,7 +212,9 @@ def test_a_pod_that_is_declared_no_more_is_shown_until_it_is_gone():
     draining = pod("worker", 1)
     draining["metadata"]["annotations"]["tfcluster.dev/surplus-since"] = str(int(NOW) - 10)
 
-    picture = picture_of(cluster({"worker": {"drainSeconds": 30}}), [pod("worker", 0), draining], [views()], now=NOW)
+    picture = picture_of(
+        cluster({"worker": {"drainTimeoutSeconds": 30}}), [pod("worker", 0), draining], [views()], now=NOW
+    )
 
     assert [(one.name, one.state) for one in picture.tasks()] == [("worker-0", "Ready"), ("worker-1", "Draining")]
     assert (picture.jobs[0].ready, picture.jobs[0].desired) == (1, 1)
@@ -271,7 +273,7 @@ READY = ("Ready", "True", "AllTasksReady", "2 of 2 ready")
         ([READY], {"generation": 2}, "Updating", "has not seen generation 2"),
         ([READY], {"deletionTimestamp": CREATED, "finalizers": ["a/b"]}, "Deleting", "a/b"),
         ([], {}, "Unseen", "tfcluster doctor"),
-        ([("Ready", "False", "Refused", "quota")], {}, "NotReady", "quota"),
+        ([("Ready", "False", "Rejected", "quota")], {}, "NotReady", "quota"),
         (
             [("Ready", "False", "Suspended", "no pods"), ("Suspended", "True", "Suspended", "x")],
             {},

@@ -141,7 +141,7 @@ def test_words_say_what_to_write(container, words):
 
 
 @pytest.mark.parametrize("number", [2**63, -(2**63) - 1])
-@pytest.mark.parametrize("field", ["replicas", "port", "drainSeconds"])
+@pytest.mark.parametrize("field", ["replicas", "port", "drainTimeoutSeconds"])
 def test_number_that_no_server_reads_is_told(field, number):
     """The rules are in CEL, which has no such number."""
     manifest = tfcluster("a").job("worker", **{field: number}).build()

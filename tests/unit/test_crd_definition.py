@@ -202,11 +202,11 @@ def test_template_gets_no_defaults(schema: dict[str, Any]) -> None:
         "spec.scheduling.colocate.whenUnsatisfiable",
         "spec.scheduling.spread[].maxSkew",
         "spec.scheduling.spread[].whenUnsatisfiable",
-        "spec.isolation.ports",
+        "spec.isolation.portScope",
         "spec.jobs.*.replicas",
         "spec.jobs.*.restartPolicy",
         "spec.jobs.*.restartScope",
-        "spec.jobs.*.drainSeconds",
+        "spec.jobs.*.drainTimeoutSeconds",
         "status",
     ]
 

@@ -12,7 +12,7 @@ from tfcluster_resolver import contract
 
 def declared(workers, generation, **worker):
     """Declare a chief, a ps that drains, and so many workers, by default with an hour to drain."""
-    ps, worker = {"replicas": 2, "drainSeconds": 5}, {"replicas": workers, "drainSeconds": 3600, **worker}
+    ps, worker = {"replicas": 2, "drainTimeoutSeconds": 5}, {"replicas": workers, "drainTimeoutSeconds": 3600, **worker}
     return make_cluster({"chief": 1, "ps": ps, "worker": worker}, generation=generation)
 
 
@@ -54,8 +54,8 @@ def test_every_view_says_which_tasks_leave():
 
 def test_a_job_without_drain_leaves_nothing_to_say():
     """Its pods go at once, and a view without tasks that leave is spelled as ever."""
-    world = settled(declared(5, 1, drainSeconds=0))
-    passed(world, declared(2, 2, drainSeconds=0))
+    world = settled(declared(5, 1, drainTimeoutSeconds=0))
+    passed(world, declared(2, 2, drainTimeoutSeconds=0))
 
     assert leaving(world) == {}
     assert "leaving" not in world.objects["ConfigMap", "demo-worker"]["data"]["cluster.json"]
@@ -74,7 +74,7 @@ def test_a_task_leaves_until_its_pod_is_gone():
     actions = passed(world, cluster)
 
     written = [(action.kind, action.name, action.reason) for action in actions]
-    assert written == [("ConfigMap", f"demo-{job}", reasons.VIEW_AMENDED) for job in ("chief", "ps", "worker")]
+    assert written == [("ConfigMap", f"demo-{job}", reasons.VIEW_REFRESHED) for job in ("chief", "ps", "worker")]
     assert leaving(world) == {}
     assert view(world).epoch == 2
     assert world.plan(cluster).actions == ()
@@ -140,7 +140,7 @@ def test_only_ours_leave():
     """A stranger's pod, or one of a removed job, is no task that leaves."""
     world = scaled_down(workers=3)
     world.edit("Pod", "demo-worker-2", {"metadata": {"ownerReferences": None}})
-    without = make_cluster({"chief": 1, "worker": {"replicas": 2, "drainSeconds": 3600}}, generation=3)
+    without = make_cluster({"chief": 1, "worker": {"replicas": 2, "drainTimeoutSeconds": 3600}}, generation=3)
 
     passed(world, without)
 

@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 from support.metrics import OPEN, Scrape, documented, families
 
-from tfcluster_operator.kube import scrape
+from tfcluster_operator.kube import http
 from tfcluster_operator.kube.metrics import NO_CODE, VERBS, WATCHED, Figures, Metrics
 
 
@@ -72,7 +72,7 @@ def test_figures_are_told_as_they_are(leader):
     """Each figure is a sample of its own metric, under its own labels."""
     leader.figures = lambda: Figures(
         conditions={("Ready", "True"): 1},
-        not_ready={("Refused",): 2},
+        not_ready={("Rejected",): 2},
         not_ready_oldest=3.5,
         waiting={("WaitingForGang",): 9},
         waiting_oldest={("WaitingForGang",): 10.5},
@@ -85,7 +85,7 @@ def test_figures_are_told_as_they_are(leader):
     found = Scrape(told(leader))
 
     assert found.not_zero("tfcluster_clusters") == {("Ready", "True"): 1}
-    assert found.not_zero("tfcluster_clusters_not_ready") == {("Refused",): 2}
+    assert found.not_zero("tfcluster_clusters_not_ready") == {("Rejected",): 2}
     assert found.not_zero("tfcluster_clusters_waiting") == {("WaitingForGang",): 9}
     assert found.not_zero("tfcluster_waiting_oldest_seconds") == {("WaitingForGang",): 10.5}
     assert found.not_zero("tfcluster_tasks") == {("worker", "ready"): 4}
@@ -121,7 +121,7 @@ def test_prometheus_gets_the_format_that_it_asks_for(leader, case):
     accept, content_type = case
 
     async def run() -> None:
-        runner = await scrape.serve(0, leader)
+        runner = await http.serve_metrics(0, leader)
         site = aiohttp.web.TCPSite(runner, "127.0.0.1", 0)
         await site.start()
         address = f"http://127.0.0.1:{runner.addresses[0][1]}"

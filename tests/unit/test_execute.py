@@ -81,7 +81,7 @@ def test_refused_config_map_holds_up_the_pods_of_its_job_alone():
     outcome, session = carry_out(InMemoryWorld(), bare(), when(QUOTA, "POST configmaps demo-worker"))
 
     assert session.world.names("Pod") == {"demo-chief-0", "demo-ps-0"}
-    finding = Finding(reasons.REFUSED, "ConfigMap demo-worker: exceeded quota: objects")
+    finding = Finding(reasons.REJECTED, "ConfigMap demo-worker: exceeded quota: objects")
     assert outcome.refused == {views_gate("worker"): finding}
     assert (outcome.again, outcome.cut_off) == (False, "")
     assert session.writes("pods") == ["POST pods demo-chief-0", "POST pods demo-ps-0"]
@@ -144,7 +144,7 @@ def test_refusal_is_told_in_the_servers_words(status):
 
     outcome, _ = carry_out(InMemoryWorld(), bare({"worker": 1}), when(refusal, "POST pods"))
 
-    finding = Finding(reasons.REFUSED, "Pod demo-worker-0: the server's words")
+    finding = Finding(reasons.REJECTED, "Pod demo-worker-0: the server's words")
     assert outcome.refused == {pods_gate("worker"): finding}
 
 
@@ -193,7 +193,7 @@ def test_namespace_that_is_gone_is_told():
 
     outcome, _ = carry_out(InMemoryWorld(), bare({"worker": 1}), when(gone, "POST services"))
 
-    assert outcome.refused == {SERVICE: Finding(reasons.REFUSED, 'Service demo: namespaces "default" not found')}
+    assert outcome.refused == {SERVICE: Finding(reasons.REJECTED, 'Service demo: namespaces "default" not found')}
     assert not outcome.again
 
 
@@ -435,7 +435,7 @@ def test_pass_that_takes_one_part_of_its_plan_asks_for_the_next_at_once(monkeypa
 
 @pytest.mark.parametrize(
     ("refusal", "reason"),
-    [(QUOTA, "Refused"), (WEBHOOK, "RequestFailed"), (Refusal(503, "Busy", "no room"), "RequestFailed")],
+    [(QUOTA, "Rejected"), (WEBHOOK, "RequestFailed"), (Refusal(503, "Busy", "no room"), "RequestFailed")],
 )
 @pytest.mark.parametrize("what", ["POST pods", "POST services", "POST configmaps", "POST"])
 def test_pass_ends_in_a_report_at_the_new_generation(refusal, reason, what):
@@ -561,4 +561,4 @@ def test_lost_pod_is_replaced_while_the_status_is_refused():
     assert "demo-worker-1" in world.names("Pod")
     events = [one.body for one in session.requests if one.plural == "events"]
     told = [(one["type"], one["reason"]) for one in events if "status of the TFCluster" in one["message"]]
-    assert told == [("Warning", "Refused")]
+    assert told == [("Warning", "Rejected")]

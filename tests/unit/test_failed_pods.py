@@ -139,7 +139,7 @@ def test_quota_of_all_pods_has_kept_ones_deleted_first():
     world = world_with("+!", cluster=cluster)
 
     def planned(message):
-        hold = Hold(1, world.now - 1.0, Finding(reasons.REFUSED, message))
+        hold = Hold(1, world.now - 1.0, Finding(reasons.REJECTED, message))
         world.holds = Holds({pods_gate("worker"): hold})
         return world.plan(cluster).actions
 
@@ -155,7 +155,7 @@ def test_quota_of_all_pods_lets_a_failed_pod_be_replaced():
     world = settled(cluster)
     world.pod_ends(FIRST, "Failed")
     world.now += world.plan(cluster).wake_after
-    world.holds = Holds({pods_gate("worker"): Hold(1, world.now - 1.0, Finding(reasons.REFUSED, FULL))})
+    world.holds = Holds({pods_gate("worker"): Hold(1, world.now - 1.0, Finding(reasons.REJECTED, FULL))})
     (action,) = world.plan(cluster).actions
     assert (action.name, bool(action.replaces)) == (FIRST, True)
 

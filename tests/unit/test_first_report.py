@@ -81,7 +81,7 @@ def test_cluster_that_stays_pending_is_reported_once_a_second_after_its_objects(
 @pytest.mark.parametrize(
     ("session", "reason"),
     [
-        (declared(when(QUOTA, "POST pods demo-worker-1")), "Refused"),
+        (declared(when(QUOTA, "POST pods demo-worker-1")), "Rejected"),
         (declared(suspend=True), "Suspended"),
         (_waiting(), "WaitingForJob"),
         (declared(isolation={"mode": "Nobody"}), "InvalidSpec"),

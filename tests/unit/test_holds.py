@@ -14,7 +14,7 @@ from tfcluster_operator.model.spec import TFCluster
 from tfcluster_operator.model.story import SERVICE, object_gate, pods_gate, views_gate
 
 NOW = 1_800_000_000.0
-QUOTA = Finding(reasons.REFUSED, "Pod demo-worker-0: exceeded quota")
+QUOTA = Finding(reasons.REJECTED, "Pod demo-worker-0: exceeded quota")
 GATE = pods_gate("worker")
 
 
@@ -47,7 +47,7 @@ def test_pause_stays_short_until_the_api_server_knows_a_new_kind(times, pause):
         'Service demo: services "demo" is forbidden: cannot set blockOwnerDeletion in this case because cannot find '
         'RESTMapping for APIVersion tfcluster.dev/v1alpha1 Kind TFCluster: no matches for kind "TFCluster"'
     )
-    found = refused(times, finding=Finding(reasons.REFUSED, words))
+    found = refused(times, finding=Finding(reasons.REJECTED, words))
 
     assert found.gates[GATE].until == NOW + pause
 
@@ -115,7 +115,7 @@ def test_lost_pods_come_before_new_ones(words, created):
     for name in ("demo-ps-0", "demo-worker-0"):
         world.objects.pop(("Pod", name))
     if words:
-        world.holds = refused(1, gate=pods_gate("ps"), finding=Finding(reasons.REFUSED, words)).lifted(world.now)
+        world.holds = refused(1, gate=pods_gate("ps"), finding=Finding(reasons.REJECTED, words)).lifted(world.now)
 
     assert names(cluster, world) == created
 
@@ -129,7 +129,7 @@ def test_new_pods_do_not_take_the_room_of_lost_ones():
 
     world.holds = refused(1, gate=pods_gate("ps"))
     assert names(cluster, world) == []
-    world.holds = refused(1, gate=pods_gate("ps"), finding=Finding(reasons.REFUSED, "denied by a webhook"))
+    world.holds = refused(1, gate=pods_gate("ps"), finding=Finding(reasons.REJECTED, "denied by a webhook"))
     assert names(cluster, world) == ["demo-worker-1"]
 
 
@@ -184,7 +184,7 @@ def test_tried_gate_is_tried_carefully_and_with_another_task_first():
         world.objects.pop(("Pod", f"demo-worker-{index}"))
     world.now = NOW
     fresh = world.plan(cluster).groups
-    world.holds = refused(4, finding=Finding(reasons.REFUSED, "denied by a webhook")).lifted(world.now)
+    world.holds = refused(4, finding=Finding(reasons.REJECTED, "denied by a webhook")).lifted(world.now)
     tried = world.plan(cluster).groups
 
     assert [group.careful for group in fresh] == [False]
@@ -216,7 +216,7 @@ def test_what_is_undone_each_time_is_put_right_ever_more_seldom(times, pause):
     if pause is None:
         assert found is None
     else:
-        assert (found[0], found[1].reason) == (pause, reasons.CONTENDED)
+        assert (found[0], found[1].reason) == (pause, reasons.CONFLICTING_WRITES)
         assert f"Service demo was put right {times} times" in found[1].message
         assert repaired(times).truce(REPAIR, NOW + pause) is None
 
@@ -227,7 +227,7 @@ def test_repair_of_a_quarrel_is_doubted_when_it_is_made(times, told):
     found = repaired(times)
 
     assert [seconds for seconds, _ in found.doubts(NOW)] == told
-    assert {finding.reason for _, finding in found.doubts(NOW)} <= {reasons.CONTENDED}
+    assert {finding.reason for _, finding in found.doubts(NOW)} <= {reasons.CONFLICTING_WRITES}
     assert list(found.doubts(NOW + 1.0)) == []
 
 
@@ -286,7 +286,7 @@ def test_truce_in_a_plan_waits_and_says_so():
     planned = world.plan(cluster)
 
     assert [action.name for action in planned.actions] == ["demo-worker-1"]
-    assert ([finding.reason for finding in planned.findings], planned.wake_after) == ([reasons.CONTENDED], 1.0)
+    assert ([finding.reason for finding in planned.findings], planned.wake_after) == ([reasons.CONFLICTING_WRITES], 1.0)
     assert len(groups_of(planned)) == 1
 
 
@@ -295,7 +295,7 @@ def test_pods_that_never_become_what_they_should_are_a_quarrel():
     delete = Delete("Pod", "demo-worker-0", "uid", reasons.TEMPLATE_CHANGED, toward="hash")
     found = repaired(4, delete)
 
-    assert found.truce(replace(delete, uid="another"), NOW)[1].reason == reasons.CONTENDED
+    assert found.truce(replace(delete, uid="another"), NOW)[1].reason == reasons.CONFLICTING_WRITES
     assert found.truce(replace(delete, toward="another hash"), NOW) is None  # the user edited the template again
 
 

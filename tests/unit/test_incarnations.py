@@ -43,7 +43,7 @@ def launched(jobs=None, **spec):
     return world, cluster
 
 
-AMENDED = [("Patch", "demo-chief", reasons.VIEW_AMENDED), ("Patch", "demo-chief-0", reasons.VIEW_AMENDED)]
+AMENDED = [("Patch", "demo-chief", reasons.VIEW_REFRESHED), ("Patch", "demo-chief-0", reasons.VIEW_REFRESHED)]
 
 
 def test_a_launch_costs_one_write_of_the_view_and_one_of_the_chief():
@@ -71,7 +71,7 @@ def test_a_chief_that_starts_last_finds_the_pods_in_its_first_view():
 
     done = passed(world, cluster)
 
-    assert done == [("Patch", "demo-chief", reasons.VIEW_AMENDED), ("CreatePod", "demo-chief-0", reasons.CREATED)]
+    assert done == [("Patch", "demo-chief", reasons.VIEW_REFRESHED), ("CreatePod", "demo-chief-0", reasons.CREATED)]
     assert told(world) == {"worker": {0: short(world, "worker-0"), 1: short(world, "worker-1")}}
     assert passed(world, cluster) == []
 
@@ -85,8 +85,8 @@ def test_a_replaced_pod_is_told_of_at_once():
     world.delete("Pod", "demo-ps-0", force=True)
 
     assert passed(world, cluster) == [
-        ("Patch", "demo-chief", reasons.VIEW_AMENDED),
-        ("Patch", "demo-chief-0", reasons.VIEW_AMENDED),
+        ("Patch", "demo-chief", reasons.VIEW_REFRESHED),
+        ("Patch", "demo-chief-0", reasons.VIEW_REFRESHED),
         ("CreatePod", "demo-ps-0", reasons.POD_DISRUPTED),
     ]
 

@@ -143,7 +143,7 @@ def test_task_that_nobody_may_reach_has_no_rule_for_its_port():
             {"worker": {"replicas": 2, "deviceFilters": ["/job:worker/task:9"], "maxReplicas": 10}}, isolation=FILTERS
         )
     )[:1]
-    alone = policies_of(make_cluster({"evaluator": {}}, isolation={**FILTERS, "ports": "All"}))
+    alone = policies_of(make_cluster({"evaluator": {}}, isolation={**FILTERS, "portScope": "All"}))
 
     assert policy.spec["ingress"][0]["from"] == [
         {
@@ -444,11 +444,11 @@ def test_open_cluster_says_nothing_of_isolation():
 def test_isolation_that_cannot_be_read_is_named():
     """An older definition lets anything through."""
     with pytest.raises(InvalidSpecError) as caught:
-        parse(make_body(isolation={"mode": "Some", "ports": 7, "allowFrom": [3]}))
+        parse(make_body(isolation={"mode": "Some", "portScope": 7, "allowFrom": [3]}))
 
     assert caught.value.problems == (
         "spec.isolation.mode: it must be one of None, Cluster, DeviceFilters, and is 'Some'",
-        "spec.isolation.ports: it must be one of Task, All, and is 7",
+        "spec.isolation.portScope: it must be one of Task, All, and is 7",
         "spec.isolation.allowFrom[0]: it must be an object, and is 3",
     )
 

@@ -185,7 +185,7 @@ def test_what_goes_on_being_refused_is_logged_once(caplog):
     assert [words for words in told if words.startswith("the status")] == [
         'the status cannot be written: 422 Invalid: env: Invalid value: "…"'
     ]
-    first, second, *edited = re.findall(r"Refused: Pod demo-(\w+)", " ".join(told))
+    first, second, *edited = re.findall(r"Rejected: Pod demo-(\w+)", " ".join(told))
     assert (first, second, sorted(edited)) == ("worker", "ps", ["ps", "worker"])
     assert "SECRET" not in caplog.text
 

@@ -51,7 +51,7 @@ def test_plan_knows_what_tasks_wait_for():
     new, running = InMemoryWorld().plan(cluster), settled(cluster).plan(cluster)
 
     def holds_up(planned: Plan, gate: str) -> bool:
-        return planned.holds_up_tasks(Finding(reasons.REFUSED, "no", gate))
+        return planned.holds_up_tasks(Finding(reasons.REJECTED, "no", gate))
 
     assert holds_up(new, story.views_gate("worker"))
     assert holds_up(new, "")
@@ -537,7 +537,7 @@ def test_suspend_deletes_the_pods_and_keeps_the_rest():
 
     published, deleted = groups(make_cluster(suspend=True, generation=2), world)
 
-    assert published == ["Patch ConfigMap demo-chief ViewAmended"]
+    assert published == ["Patch ConfigMap demo-chief ViewRefreshed"]
 
     assert {f"Delete Pod {name} Suspended" for name in ("demo-chief-0", "demo-worker-0", "demo-worker-1")} == set(
         deleted

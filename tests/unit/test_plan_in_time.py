@@ -17,9 +17,9 @@ def reasons_of(planned):
 
 def drained(seconds):
     """Declare fewer workers than run, which drain for so many seconds."""
-    jobs = {"chief": 1, "worker": {"replicas": 3, "drainSeconds": seconds}}
+    jobs = {"chief": 1, "worker": {"replicas": 3, "drainTimeoutSeconds": seconds}}
     world = settled(make_cluster(jobs))
-    return make_cluster({**jobs, "worker": {"replicas": 1, "drainSeconds": seconds}}), world
+    return make_cluster({**jobs, "worker": {"replicas": 1, "drainTimeoutSeconds": seconds}}), world
 
 
 def test_surplus_pods_drain_before_they_go():
@@ -50,7 +50,7 @@ def test_surplus_pod_that_is_declared_again_forgets_that_it_drained():
     cluster, world = drained(30)
     world.apply_all(world.plan(cluster).actions, cluster)
     world.now += 20
-    jobs = {"chief": 1, "worker": {"replicas": 3, "drainSeconds": 30}}
+    jobs = {"chief": 1, "worker": {"replicas": 3, "drainTimeoutSeconds": 30}}
 
     world.apply_all(world.plan(make_cluster(jobs)).actions, make_cluster(jobs))
 
@@ -122,7 +122,7 @@ def test_finished_cluster_makes_and_edits_nothing():
 
 
 def _stuck(grace):
-    cluster = make_cluster({"worker": 1}, **({} if grace is None else {"terminatingGraceSeconds": grace}))
+    cluster = make_cluster({"worker": 1}, **({} if grace is None else {"forceDeleteAfterSeconds": grace}))
     world = settled(cluster)
     world.delete("Pod", "demo-worker-0")
     deletion = {"deletionTimestamp": timestamp(world.now + 30), "deletionGracePeriodSeconds": 30}

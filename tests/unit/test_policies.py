@@ -578,13 +578,13 @@ def test_pod_of_others_is_not_rolled():
 )
 def test_surplus_pod_drains_while_it_works(drain, what, seconds):
     """The time runs from when it was found surplus; a pod that does not run has nothing to drain."""
-    cluster = make_cluster({"worker": {"drainSeconds": drain}})
+    cluster = make_cluster({"worker": {"drainTimeoutSeconds": drain}})
 
     assert scale_down.seconds_to_drain(cluster.jobs[0], what, NOW) == seconds
 
 
 def test_pod_of_a_removed_job_goes_at_once():
-    """Its drainSeconds are gone with it."""
+    """Its drainTimeoutSeconds are gone with it."""
     assert scale_down.seconds_to_drain(None, pod(), NOW) == 0.0
 
 
@@ -617,7 +617,7 @@ def test_clean_pod_policy_chooses_the_pods(policy, cleaned):
 )
 def test_pod_is_freed_only_where_the_user_says_when(grace, leaving, left):
     """So many seconds after its grace period, and never a pod that stays."""
-    cluster = make_cluster({"worker": 1}, **({"terminatingGraceSeconds": grace} if grace is not None else {}))
+    cluster = make_cluster({"worker": 1}, **({"forceDeleteAfterSeconds": grace} if grace is not None else {}))
 
     assert termination.seconds_until_freed(cluster, pod(leaving=leaving), NOW) == left
 
@@ -630,14 +630,14 @@ def test_pod_is_stuck_ten_seconds_after_its_grace_period():
 @pytest.mark.parametrize(
     ("grace", "node", "words"),
     [
-        (None, "node-7", ["node node-7 does not confirm", "set terminatingGraceSeconds", "--force"]),
+        (None, "node-7", ["node node-7 does not confirm", "set forceDeleteAfterSeconds", "--force"]),
         (60, "node-7", ["node node-7 does not confirm", "deleted by force 60 s after"]),
         (None, "", ["nobody confirms its end"]),
     ],
 )
 def test_stuck_pod_is_told_with_its_cure(grace, node, words):
     """The message names the pod, what it waits for, and what can be done."""
-    cluster = make_cluster({"worker": 1}, **({"terminatingGraceSeconds": grace} if grace is not None else {}))
+    cluster = make_cluster({"worker": 1}, **({"forceDeleteAfterSeconds": grace} if grace is not None else {}))
 
     told = termination.words_for(cluster, pod(node=node, leaving=NOW))
 
@@ -649,7 +649,7 @@ def test_pod_that_a_finalizer_keeps_is_told_with_its_keeper():
     kept = pod(leaving=NOW, grace=0.0)
     kept = replace(kept, meta=replace(kept.meta, finalizers=("example.com/keep",)))
 
-    told = termination.words_for(make_cluster({"worker": 1}, terminatingGraceSeconds=5), kept)
+    told = termination.words_for(make_cluster({"worker": 1}, forceDeleteAfterSeconds=5), kept)
 
     assert "the finalizer example.com/keep keeps it" in told
     assert "force" not in told

@@ -195,7 +195,7 @@ def test_evicted_cluster_gives_its_quota_back_when_its_pods_are_gone():
 
     world.apply_all(world.plan(cluster).actions, cluster)
     assert {"deletionTimestamp" in world.objects["Pod", name]["metadata"] for name in pods(world)} == {True}
-    assert not any(action.reason == reasons.CLAIM_CHANGED for action in world.plan(cluster).actions)
+    assert not any(action.reason == reasons.QUOTA_REQUEST_CHANGED for action in world.plan(cluster).actions)
     assert "admission" in world.objects[KIND, FIRST]["status"], "its pods have not ended yet"
     assert "its 3 pods end before" in told(world, cluster)["Ready"][2]
 
@@ -390,8 +390,8 @@ def test_completed_task_does_not_run_again_when_its_quota_comes_back():
 
 
 def test_quota_that_is_taken_back_is_given_at_once():
-    """Whoever the queue took it for does not wait for drainSeconds."""
-    world, cluster = grown(drainSeconds=3600)
+    """Whoever the queue took it for does not wait for drainTimeoutSeconds."""
+    world, cluster = grown(drainTimeoutSeconds=3600)
 
     world.quota_is_taken_back(SECOND)
 
@@ -672,11 +672,11 @@ def test_finish_that_is_refused_is_told():
     world = admitted(cluster)
     world.pod_ends("demo-worker-0", "Succeeded")
     world.settle(cluster)
-    refused = Finding(reasons.REFUSED, "Workload tfcluster-demo.0: denied by policy")
+    refused = Finding(reasons.REJECTED, "Workload tfcluster-demo.0: denied by policy")
     status = status_of(world.roster(cluster), world.ledger, world.plan(cluster).views, (refused,), world.now)
 
     told = {one["type"]: (one["status"], one["reason"]) for one in status["conditions"]}
-    assert (told["Ready"], told["UpToDate"]) == (("True", reasons.SUCCEEDED), ("False", reasons.REFUSED))
+    assert (told["Ready"], told["UpToDate"]) == (("True", reasons.SUCCEEDED), ("False", reasons.REJECTED))
 
 
 def test_finish_waits_for_pods_that_still_run():

@@ -140,7 +140,7 @@ def test_no_pod_is_made_while_somebody_takes_the_copy_away_each_time():
 
     assert not any(isinstance(one, CreateResolver) for one in found.actions)
     assert "create" not in groups_of(found)
-    assert reasons.CONTENDED in {one.reason for one in found.findings}
+    assert reasons.CONFLICTING_WRITES in {one.reason for one in found.findings}
 
 
 # --- lives
@@ -224,7 +224,7 @@ def test_copy_that_a_janitor_deletes_each_time_comes_back_ever_more_seldom():
             world.remove("configmaps", RESOLVER)
             await asyncio.sleep(0.5)
         assert 5 <= len(requests(world, "create")) - made <= 20
-        assert said(world, "UpToDate") == ("False", "Contended")
+        assert said(world, "UpToDate") == ("False", "ConflictingWrites")
 
         assert await world.await_quiet(lambda world: said(world, "UpToDate")[0] == "True", 310.0)
         assert copy_of(world) is not None

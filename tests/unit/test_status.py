@@ -184,7 +184,7 @@ def test_the_gravest_finding_is_told():
         reasons.VIEW_TOO_LARGE,
         reasons.TF_CONFIG_TOO_LARGE,
         reasons.NAME_TAKEN,
-        reasons.REFUSED,
+        reasons.REJECTED,
         reasons.WAITING_FOR_PREDECESSOR,
         reasons.TASKS_NOT_READY,
     ],
@@ -200,13 +200,13 @@ def test_every_finding_tells_why_tasks_are_not_ready(reason):
 @pytest.mark.parametrize("side", [True, False])
 def test_tasks_that_all_work_are_ready_whatever_is_found(side):
     """What is wrong beside them is told by UpToDate."""
-    cluster, found = make_cluster({"worker": 2}), (Finding(reasons.REFUSED, "why"),)
+    cluster, found = make_cluster({"worker": 2}), (Finding(reasons.REJECTED, "why"),)
     world = settled(cluster)
 
     status = report(cluster, world, aside=found) if side else report(cluster, world, *found)
 
     assert condition(status, "Ready")[:2] == ("True", reasons.ALL_TASKS_READY)
-    assert condition(status, "UpToDate") == ("False", reasons.REFUSED, "why")
+    assert condition(status, "UpToDate") == ("False", reasons.REJECTED, "why")
 
 
 @pytest.mark.parametrize(
@@ -226,10 +226,10 @@ def test_side_matter_does_not_say_why_tasks_are_not_ready():
     cluster = make_cluster({"worker": 2})
     pending = Finding(reasons.WAITING_FOR_JOB, "job worker waits")
 
-    status = report(cluster, InMemoryWorld(), pending, aside=(Finding(reasons.REFUSED, "no budget"),))
+    status = report(cluster, InMemoryWorld(), pending, aside=(Finding(reasons.REJECTED, "no budget"),))
 
     assert condition(status, "Ready") == ("False", reasons.WAITING_FOR_JOB, "job worker waits")
-    assert condition(status, "UpToDate") == ("False", reasons.REFUSED, "no budget")
+    assert condition(status, "UpToDate") == ("False", reasons.REJECTED, "no budget")
 
 
 def test_cluster_without_its_service_is_not_ready():
@@ -238,22 +238,22 @@ def test_cluster_without_its_service_is_not_ready():
     world = settled(cluster)
     world.delete("Service", "demo")
 
-    status = report(cluster, world, Finding(reasons.REFUSED, "Service demo: denied"))
+    status = report(cluster, world, Finding(reasons.REJECTED, "Service demo: denied"))
 
-    assert condition(status, "Ready") == ("False", reasons.REFUSED, "Service demo: denied")
+    assert condition(status, "Ready") == ("False", reasons.REJECTED, "Service demo: denied")
 
 
 def test_many_findings_of_one_reason_are_cut_short():
     """Three messages are told, the rest counted."""
     cluster = make_cluster({"worker": 1})
-    found = [Finding(reasons.REFUSED, f"no {i}") for i in range(5)]
+    found = [Finding(reasons.REJECTED, f"no {i}") for i in range(5)]
 
     assert condition(report(cluster, settled(cluster), *found), "UpToDate")[2] == "no 0; no 1; no 2; and 2 more"
 
 
 def test_long_words_of_others_are_cut():
     """What a webhook says may be longer than a condition's message may be."""
-    status = report(make_cluster({"worker": 1}), InMemoryWorld(), Finding(reasons.REFUSED, "no " * 20_000))
+    status = report(make_cluster({"worker": 1}), InMemoryWorld(), Finding(reasons.REJECTED, "no " * 20_000))
 
     assert len(condition(status, "Ready")[2]) < 2_000
 
@@ -400,7 +400,7 @@ def test_another_reason_for_the_same_status_keeps_the_time():
     world.objects.pop(("Pod", "demo-worker-1"))
     before = report(cluster, world)
 
-    after = report(_with_status(cluster, before, generation=9), world, Finding(reasons.REFUSED, "no quota"), now=LATER)
+    after = report(_with_status(cluster, before, generation=9), world, Finding(reasons.REJECTED, "no quota"), now=LATER)
 
     (ready,) = [one for one in after["conditions"] if one["type"] == "Ready"]
     assert (
@@ -408,7 +408,7 @@ def test_another_reason_for_the_same_status_keeps_the_time():
         ready["message"],
         ready["observedGeneration"],
         ready["lastTransitionTime"],
-    ) == ("Refused", "no quota", 9, NOW_TEXT)
+    ) == ("Rejected", "no quota", 9, NOW_TEXT)
 
 
 def test_conditions_of_others_are_kept():

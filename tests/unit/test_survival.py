@@ -80,7 +80,7 @@ def test_resolver_name_that_somebody_held_is_taken_when_it_is_free():
 
 
 def test_pod_of_a_predecessor_on_a_dead_node_is_freed():
-    """The name is needed by the new TFCluster, whose terminatingGraceSeconds says that such a node is off."""
+    """The name is needed by the new TFCluster, whose forceDeleteAfterSeconds says that such a node is off."""
     pod = f"{CLUSTER}-worker-0"
 
     async def story(world: World) -> None:
@@ -88,7 +88,7 @@ def test_pod_of_a_predecessor_on_a_dead_node_is_freed():
         assert await world.await_quiet(ready, _SOON)
         world.nodes.kill(world.pods()[0]["spec"]["nodeName"])
         world.remove("tfclusters", CLUSTER)
-        world.declare({"jobs": {"worker": job(1)}, "terminatingGraceSeconds": 5})
+        world.declare({"jobs": {"worker": job(1)}, "forceDeleteAfterSeconds": 5})
         await world.await_silence(_SOON)
         assert said(world, "Ready") == ("False", "WaitingForPredecessor")
 
@@ -103,7 +103,7 @@ def test_forced_deletion_is_asked_for_once():
     pod = f"{CLUSTER}-worker-0"
 
     async def story(world: World) -> None:
-        world.declare({"jobs": {"worker": job(1)}, "terminatingGraceSeconds": 5})
+        world.declare({"jobs": {"worker": job(1)}, "forceDeleteAfterSeconds": 5})
         assert await world.await_quiet(ready, _SOON)
         change = {"metadata": {"finalizers": ["example.com/keep"]}}
         world.kube.patch("pods", NAMESPACE, pod, change, user="somebody")

@@ -85,8 +85,8 @@ WAITING = {
     "not ready": (
         {},
         {},
-        [condition("Ready", "False", "Refused", NOW - 50), condition("Suspended", "False", since=NOW - 90)],
-        ("Refused", NOW - 50),
+        [condition("Ready", "False", "Rejected", NOW - 50), condition("Suspended", "False", since=NOW - 90)],
+        ("Rejected", NOW - 50),
     ),
     "resumed": (
         {},
@@ -133,7 +133,7 @@ WAITING = {
     "being deleted": (
         {"deletionTimestamp": timestamp(NOW)},
         {},
-        [condition("Ready", "False", "BeingDeleted", NOW - 900)],
+        [condition("Ready", "False", "Deleting", NOW - 900)],
         None,
     ),
     "not reported yet": ({"creationTimestamp": timestamp(NOW - 20)}, {}, [], ("NotReported", NOW - 20)),

@@ -86,8 +86,8 @@ def test_what_hides_a_wait_does_not_end_it():
     waiter = Waiter()
     waiter.passes()
     waiter.world.now += 500.0
-    assert waiter.passes(Finding(reasons.REFUSED, "quota of Services")) == timestamp(NOW)
-    assert by_type(waiter.status)["Ready"]["reason"] == "Refused"
+    assert waiter.passes(Finding(reasons.REJECTED, "quota of Services")) == timestamp(NOW)
+    assert by_type(waiter.status)["Ready"]["reason"] == "Rejected"
 
 
 @pytest.mark.parametrize("reason", [reasons.QUEUE_UNAVAILABLE, reasons.GANG_UNAVAILABLE])

@@ -133,7 +133,7 @@ class Journal:
         self.status_write("refused")
         if not again:
             message = f"the status cannot be written: {errors.masked(words)}"
-            _tell(cluster, message, level=logging.WARNING, reasons=[reasons.REFUSED])
+            _tell(cluster, message, level=logging.WARNING, reasons=[reasons.REJECTED])
 
     def pass_ends(
         self, account: Account, roster: Roster, ledger: Ledger, status: Mapping[str, Any], now: float

@@ -372,7 +372,7 @@ class Reconciler:
                 # NB: while the status cannot be written, an event is the only way to say so.
                 memory.refusal = str(error)
                 message = f"the status of the TFCluster cannot be written: {error.message or error}"
-                await events.emit(self._client, cluster, severity="Warning", reason=reasons.REFUSED, message=message)
+                await events.emit(self._client, cluster, severity="Warning", reason=reasons.REJECTED, message=message)
             raise
         self._journal.written(cluster, before, status)
         memory.pending, memory.refusal, memory.told_by = None, "", None
@@ -427,20 +427,20 @@ _WARNINGS: Final = (
     reasons.FORCED,
 )
 #: What follows of itself from what an event tells already.
-_UNTOLD: Final = (reasons.VIEW_AMENDED, reasons.READINESS_TOLD)
+_UNTOLD: Final = (reasons.VIEW_REFRESHED, reasons.READINESS_REPORTED)
 _OBSTACLES: Final = (
     reasons.INVALID_SPEC,
     reasons.VIEW_TOO_LARGE,
     reasons.TF_CONFIG_TOO_LARGE,
     reasons.NAME_TAKEN,
     reasons.RESOLVER_UNTRUSTED,
-    reasons.REFUSED,
+    reasons.REJECTED,
     reasons.REQUEST_FAILED,
     reasons.QUEUE_UNAVAILABLE,
     reasons.WAITING_FOR_QUOTA,
     reasons.WAITING_FOR_GANG,
     reasons.GANG_TIMEOUT,
-    reasons.CONTENDED,
+    reasons.CONFLICTING_WRITES,
     reasons.WAITING_FOR_PREDECESSOR,
     reasons.STUCK_TERMINATING,
     reasons.ROLLOUT_STALLED,

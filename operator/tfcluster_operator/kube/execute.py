@@ -236,7 +236,7 @@ class Executor:
         except errors.NotFoundError as error:
             if not isinstance(action, Patch | Delete):
                 # A create that finds no place: its namespace is gone.
-                _refuse(outcome, step, reasons.REFUSED, error)
+                _refuse(outcome, step, reasons.REJECTED, error)
                 return
             outcome.lose(step)
             self._forget(action, cluster.namespace)
@@ -247,7 +247,7 @@ class Executor:
             outcome.impatient = True
             _refuse(outcome, step, reasons.REQUEST_FAILED, error)
         except errors.ApiError as error:
-            _refuse(outcome, step, reasons.REFUSED, error)
+            _refuse(outcome, step, reasons.REJECTED, error)
         except errors.UnreachableError as error:
             outcome.cut_off = str(error)
             _refuse(outcome, step, reasons.REQUEST_FAILED, error)

@@ -301,7 +301,7 @@ def _patch(
     story: Story,
     *,
     subresource: str = "",
-    reason: str = reasons.CLAIM_CHANGED,
+    reason: str = reasons.QUOTA_REQUEST_CHANGED,
 ) -> None:
     meta = claim.workload.meta
     patch = Patch(
@@ -338,7 +338,7 @@ def _set(claim: Claim, said: Sequence[_Saying], now: float, story: Story, **more
     changed = {one.kind: _condition(claim.workload, one, now) for one in said}
     kept = [dict(one) for one in claim.workload.conditions if one.get("type") not in changed]
     readiness = list(changed) == ["PodsReady"]
-    reason = reasons.READINESS_TOLD if readiness else reasons.CLAIM_CHANGED
+    reason = reasons.READINESS_REPORTED if readiness else reasons.QUOTA_REQUEST_CHANGED
     change = {"status": {**more, "conditions": [*kept, *changed.values()]}}
     _patch(claim, change, story, subresource="status", reason=reason)
 

@@ -26,9 +26,9 @@ _NOT_AS_DECLARED: Final = (
     reasons.RESOLVER_UNTRUSTED,
     reasons.GANG_UNAVAILABLE,
     reasons.QUEUE_UNAVAILABLE,
-    reasons.REFUSED,
+    reasons.REJECTED,
     reasons.REQUEST_FAILED,
-    reasons.CONTENDED,
+    reasons.CONFLICTING_WRITES,
 )
 #: Why a cluster is not ready: which finding is told first when there are several.
 GRAVITY: Final = (

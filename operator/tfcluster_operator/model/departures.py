@@ -31,12 +31,12 @@ def leaving_of(roster: Roster) -> Leaving:
         roster: what is declared and what exists.
 
     Returns:
-        The range of each job of which a task leaves; a job without drainSeconds has none, its pods go at once.
+        The range of each job of which a task leaves; a job without drainTimeoutSeconds has none, its pods go at once.
     """
     last: dict[str, int] = {}
     for pod in (*roster.surplus, *roster.leaving):
         job = job_of(roster.cluster, pod)
-        if job is None or not job.drain_seconds or pod.meta.owner_uid != roster.cluster.uid:
+        if job is None or not job.drain_timeout_seconds or pod.meta.owner_uid != roster.cluster.uid:
             continue
         index = naming.index_of(pod.meta.name)
         if pod.phase == "Running" and not pod.ended and index >= job.replicas:

@@ -214,7 +214,7 @@ def _why_published(wanted: views.JobViews, existing: ObservedConfigMap, change: 
     if "data" not in change:
         return reasons.REPAIRED
     was, will = ({name: of.lasting for name, of in files.items()} for files in (existing.files, wanted.says()))
-    return reasons.VIEW_AMENDED if was == will else reasons.VIEW_CHANGED
+    return reasons.VIEW_REFRESHED if was == will else reasons.VIEW_CHANGED
 
 
 def plan_tf_config(wanted: views.JobViews, story: Story) -> None:

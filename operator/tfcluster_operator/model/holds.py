@@ -33,7 +33,7 @@ _REPAIRS: Final = frozenset(
         reasons.VIEW_CHANGED,
         reasons.ISOLATION_CHANGED,
         reasons.RECREATED,
-        reasons.READINESS_TOLD,
+        reasons.READINESS_REPORTED,
     }
 )
 
@@ -67,7 +67,7 @@ class Quarrel:
     def finding(self, name: str) -> Finding:
         """Say what is wrong with the object of this name."""
         message = f"{name} was put right {self.times} times and is changed back each time: find out who writes to it"
-        return Finding(reasons.CONTENDED, message, gate=name)
+        return Finding(reasons.CONFLICTING_WRITES, message, gate=name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +163,7 @@ def _repair(action: Action) -> tuple[str, str]:
     """Say what a repair does and to which object, ("", "") of an action that is none."""
     kind, name = subject_of(action)
     match action:
-        case Patch(reason=reasons.READINESS_TOLD, change=change):
+        case Patch(reason=reasons.READINESS_REPORTED, change=change):
             # NB: each time it tells another time.
             return digest(_NUMBERS.sub("", repr(change))), f"{kind} {name}"
         case Patch(reason=reason, change=change) if reason in _REPAIRS:

@@ -76,8 +76,8 @@ def policies_of(cluster: TFCluster, others: Iterable[ObservedNetworkPolicy] = ()
         _Source(
             cluster.name,
             isolation.mode == "DeviceFilters",
-            isolation.ports == "All",
-            frozenset() if isolation.ports == "All" else _governed(cluster, others),
+            isolation.port_scope == "All",
+            frozenset() if isolation.port_scope == "All" else _governed(cluster, others),
             json.dumps(isolation.allow_from, sort_keys=True),
             tuple((j.name, j.port, j.filters, tuple(sorted(j.task_filters.items()))) for j in cluster.jobs),
         )

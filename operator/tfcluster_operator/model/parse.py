@@ -23,11 +23,11 @@ from tfcluster_operator.model.spec import (
     CleanPodPolicy,
     Colocation,
     Gang,
-    IsolatedPorts,
     Isolation,
     IsolationMode,
     Job,
     OnTimeout,
+    PortScope,
     ResolverDelivery,
     RestartPolicy,
     RestartScope,
@@ -181,7 +181,7 @@ def _cluster(
         update_strategy=UpdateStrategy(
             type=update.one_of(UpdateType, "type", "Recreate"), max_unavailable=_max_unavailable(update)
         ),
-        terminating_grace=spec.count("terminatingGraceSeconds"),
+        force_delete_after=spec.count("forceDeleteAfterSeconds"),
         inject=inject,
         tf_config=tf_config,
         isolation=isolation,
@@ -266,7 +266,7 @@ def _isolation(isolation: Fields, status: Mapping[str, Any], default: IsolationM
     return Isolation(
         mode=isolation.one_of(IsolationMode, "mode", known),
         default=known,
-        ports=isolation.one_of(IsolatedPorts, "ports", "Task"),
+        port_scope=isolation.one_of(PortScope, "portScope", "Task"),
         allow_from=tuple(
             {kind: _as_stored(value) for kind, value in peer.raw.items() if value is not None}
             for peer in isolation.elements("allowFrom")
@@ -324,7 +324,7 @@ def _job(
         restart_policy=job.one_of(RestartPolicy, "restartPolicy", "OnFailure"),
         restart_scope=job.one_of(RestartScope, "restartScope", "Task"),
         start_after=job.texts("startAfter"),
-        drain_seconds=job.number("drainSeconds", 0),
+        drain_timeout_seconds=job.number("drainTimeoutSeconds", 0),
         history_limit=kept,
         min_available=_tasks_or_share(job.inner("disruptionBudget"), "minAvailable"),
         colocation=colocation,

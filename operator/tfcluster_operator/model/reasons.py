@@ -21,15 +21,15 @@ VIEW_TOO_LARGE: Final = "ViewTooLarge"
 #: The TF_CONFIG of a task would not fit into an environment variable; the message gives the size.
 TF_CONFIG_TOO_LARGE: Final = "TFConfigTooLarge"
 #: The API server refused an object: quota, Pod Security, an unknown volume.  The message is the server's.
-REFUSED: Final = "Refused"
+REJECTED: Final = "Rejected"
 #: The API server failed at a request: a webhook that is down, an overload.  The message is the server's.
 REQUEST_FAILED: Final = "RequestFailed"
 #: Another object than our copy of the resolver has the name of it: what it holds would run in every pod that mounts it.
 RESOLVER_UNTRUSTED: Final = "ResolverUntrusted"
 #: Something of ours is put right again and again because another writer undoes it.
-CONTENDED: Final = "Contended"
+CONFLICTING_WRITES: Final = "ConflictingWrites"
 #: The TFCluster is being deleted, and a finalizer keeps it for now: nothing is created or repaired any more.
-BEING_DELETED: Final = "BeingDeleted"
+DELETING: Final = "Deleting"
 #: A task failed and its next try waits for its pause.
 BACKING_OFF: Final = "BackingOff"
 #: A pod should be gone and is not, and its name is needed: its node may be dead.
@@ -105,7 +105,7 @@ REPAIRED: Final = "Repaired"
 #: Membership, filters or accelerators changed: the view is rewritten.
 VIEW_CHANGED: Final = "ViewChanged"
 #: Tasks that left are gone, or a task is another pod, and nothing else changed in the view: it is rewritten.
-VIEW_AMENDED: Final = "ViewAmended"
+VIEW_REFRESHED: Final = "ViewRefreshed"
 #: Who reaches the tasks changed: the NetworkPolicy is rewritten.
 ISOLATION_CHANGED: Final = "IsolationChanged"
 #: How many tasks an eviction must leave at work changed: the PodDisruptionBudget is rewritten.
@@ -115,12 +115,12 @@ GANG_CHANGED: Final = "GangChanged"
 #: The queue took the quota back, or never gave it: pods go, or do not come.
 QUOTA_WITHDRAWN: Final = "QuotaWithdrawn"
 #: What the cluster asks its queue for changed, or quota is given back: the Workload is rewritten.
-CLAIM_CHANGED: Final = "ClaimChanged"
+QUOTA_REQUEST_CHANGED: Final = "QuotaRequestChanged"
 #: The tasks that a Workload stands for are all ready, or are so no more: Kueue is told.
-READINESS_TOLD: Final = "ReadinessTold"
+READINESS_REPORTED: Final = "ReadinessReported"
 #: The index is no longer declared.
 SCALED_DOWN: Final = "ScaledDown"
-#: The index is no longer declared, and its pod stays for drainSeconds.
+#: The index is no longer declared, and its pod stays for drainTimeoutSeconds.
 DRAINING: Final = "Draining"
 #: The job is no longer declared.
 JOB_REMOVED: Final = "JobRemoved"
@@ -140,7 +140,7 @@ POD_ENDED: Final = "PodEnded"
 RESTARTED_TOGETHER: Final = "RestartedTogether"
 #: The cluster has finished and cleanPodPolicy names the pod.
 CLEANED_UP: Final = "CleanedUp"
-#: The pod was stuck for terminatingGraceSeconds and is deleted without its node's word.
+#: The pod was stuck for forceDeleteAfterSeconds and is deleted without its node's word.
 FORCED: Final = "ForcedDeletion"
 #: ttlSecondsAfterFinished is over.
 TTL_EXPIRED: Final = "TTLExpired"

@@ -31,7 +31,7 @@ TFConfigDelivery = Literal["None", "Environment", "TFJob"]
 #: Who reaches a task's port: everybody, the tasks of the cluster, or those that the device filters join.
 IsolationMode = Literal["None", "Cluster", "DeviceFilters"]
 #: Which ports of a pod the isolation closes: its task's, or all.
-IsolatedPorts = Literal["Task", "All"]
+PortScope = Literal["Task", "All"]
 #: What an edit of a template does to the pods that there are.
 UpdateType = Literal["Recreate", "RollingUpdate", "OnDelete"]
 #: Whether a task without a node that suits it waits, or takes another.
@@ -82,8 +82,8 @@ class Job:
 
     ``filters`` are every task's, ``task_filters`` replace them for one index; ``port`` is TCP; ``template`` is the
     PodTemplateSpec as the user wrote it, and ``template_hash`` changes exactly when a pod must be replaced.
-    ``start_after`` names the jobs whose tasks must all be ready first; ``drain_seconds`` is how long a surplus pod
-    stays after the smaller view was published.  ``history_limit`` is how many failed pods of each task are kept for
+    ``start_after`` names the jobs whose tasks must all be ready first; ``drain_timeout_seconds`` is how long a surplus
+    pod stays after the smaller view was published.  ``history_limit`` is how many failed pods of each task are kept for
     their logs.  ``min_available`` is how many tasks, a number or a share such as ``50%``, an eviction must leave at
     work; None leaves evictions free.  ``placements`` are where its queue lets its tasks run, none without a queue.
     ``colocation`` and ``spread`` say where they run relative to other tasks.
@@ -100,7 +100,7 @@ class Job:
     restart_policy: RestartPolicy = "OnFailure"
     restart_scope: RestartScope = "Task"
     start_after: tuple[str, ...] = ()
-    drain_seconds: int = 0
+    drain_timeout_seconds: int = 0
     history_limit: int = 1
     min_available: int | str | None = None
     placements: tuple[Placement, ...] = ()
@@ -186,7 +186,7 @@ class Isolation:
 
     mode: IsolationMode = "None"
     default: IsolationMode = "None"
-    ports: IsolatedPorts = "Task"
+    port_scope: PortScope = "Task"
     allow_from: tuple[Mapping[str, Any], ...] = ()
 
 
@@ -236,7 +236,7 @@ class TFCluster:
     clean_pod_policy: CleanPodPolicy = "Running"
     ttl_after_finished: int | None = None
     update_strategy: UpdateStrategy = field(default_factory=UpdateStrategy)
-    terminating_grace: int | None = None
+    force_delete_after: int | None = None
     inject: bool = True
     tf_config: TFConfigDelivery = "None"
     isolation: Isolation = field(default_factory=Isolation)

@@ -142,7 +142,7 @@ def _epoch(cluster: TFCluster, wanted: tuple[views.JobViews, ...]) -> int:
 def deleting_status(status: Mapping[str, Any], *, generation: int, now: float) -> dict[str, Any]:
     """Work out the status of a TFCluster that is being deleted: what was reported stays, Ready says that it goes."""
     message = "the TFCluster is being deleted: nothing is created or repaired any more"
-    said = (conditions.Says("Ready", status=False, reason=reasons.BEING_DELETED, message=message),)
+    said = (conditions.Says("Ready", status=False, reason=reasons.DELETING, message=message),)
     return {
         **{field: value for field, value in status.items() if field != _WAITING_SINCE},
         "observedGeneration": generation,

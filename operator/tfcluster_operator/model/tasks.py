@@ -324,7 +324,7 @@ def _tell_and_relabel(case: _Case) -> bool:
     reason = reasons.REPAIRED
     if told:
         amended = lasting(case.pod.told) == lasting(wanted)
-        reason = reasons.VIEW_AMENDED if amended else reasons.VIEW_CHANGED
+        reason = reasons.VIEW_REFRESHED if amended else reasons.VIEW_CHANGED
     name = case.place.name
     patch = Patch("Pod", name, case.pod.meta.uid, change, reason)
     case.story.do("tell", patch, gate=object_gate("Pod", name), needs=(views_gate(task.job.name),))

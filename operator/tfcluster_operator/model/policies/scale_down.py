@@ -1,4 +1,4 @@
-"""When the pod of a task that is no longer declared goes: after spec.jobs.J.drainSeconds."""
+"""When the pod of a task that is no longer declared goes: after spec.jobs.J.drainTimeoutSeconds."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def seconds_to_drain(job: Job | None, pod: ObservedPod, now: float) -> float:
     Returns:
         Seconds, 0 or less where it goes now; the full time where nobody noted yet that it is surplus.
     """
-    if job is None or not job.drain_seconds or pod.phase != "Running" or pod.ended:
+    if job is None or not job.drain_timeout_seconds or pod.phase != "Running" or pod.ended:
         return 0.0
-    return (since_when(pod, now) or now) + job.drain_seconds - now
+    return (since_when(pod, now) or now) + job.drain_timeout_seconds - now
 
 
 def since_when(pod: ObservedPod, now: float) -> float:

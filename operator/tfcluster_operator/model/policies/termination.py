@@ -18,9 +18,9 @@ STUCK_AFTER: Final = 10.0
 def seconds_until_freed(cluster: TFCluster, pod: ObservedPod, now: float) -> float | None:
     """Give how long until a terminating pod is deleted by force; None where the user set no such time."""
     # NB: without grace it was deleted by force already, and only a finalizer keeps it.
-    if cluster.terminating_grace is None or not pod.meta.terminating or not pod.meta.grace:
+    if cluster.force_delete_after is None or not pod.meta.terminating or not pod.meta.grace:
         return None
-    return _gone_by(pod, now) + cluster.terminating_grace - now
+    return _gone_by(pod, now) + cluster.force_delete_after - now
 
 
 def seconds_until_stuck(pod: ObservedPod, now: float) -> float:
@@ -41,8 +41,8 @@ def words_for(cluster: TFCluster, pod: ObservedPod) -> str:
             "whoever put it there must take it away"
         )
     where = f"node {pod.node} does not confirm its end" if pod.node else "nobody confirms its end"
-    if cluster.terminating_grace is not None:
-        cure = f"it is deleted by force {cluster.terminating_grace} s after its grace period"
+    if cluster.force_delete_after is not None:
+        cure = f"it is deleted by force {cluster.force_delete_after} s after its grace period"
     else:
-        cure = f"set terminatingGraceSeconds, or `kubectl delete pod {pod.meta.name} --force` if the node is dead"
+        cure = f"set forceDeleteAfterSeconds, or `kubectl delete pod {pod.meta.name} --force` if the node is dead"
     return f"pod {pod.meta.name} still terminates and blocks its name: {where}; {cure}"

@@ -48,7 +48,7 @@ demo: $(DEMO)/.complete ## watch a TensorFlow cluster on this machine train, res
 demo-kubernetes: .venv ## the same on a Kubernetes of its own: 7 to 12 minutes the first time, one later
 	$(BIN)/python -m scripts.demo_kubernetes
 
-test: packages .venv ## set-up and the tests that CI runs: half an hour, 40 minutes the first time
+test: packages .venv ## set-up and the tests that CI runs: twenty minutes, in two lanes
 	$(BIN)/python -m scripts.test_run test
 
 test-all: packages .venv ## the exhaustive tests that `make test` leaves out, before a release: four parts; PART=1 runs one

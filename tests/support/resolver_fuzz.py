@@ -49,61 +49,13 @@ VIEW: dict[str, Any] = {
     "incarnations": {"worker": {"0": "a"}},
 }
 TEXTS = [
-    "",
-    "worker",
-    "chief",
-    "ps",
-    "evaluator",
-    "my-worker",
-    "w0:1",
-    "grpc",
-    "/job:ps",
-    "/job:*",
-    "0",
-    "-1",
-    "1",
-    "9" * 5000,
-    "٣",
-    "\ud800",
-    "\udcff",
-    "\0",
-    "a\nb",
-    "é",
-    "x" * 1000,
-    "/",
-    "..",
-    "..data",
-    "nan",
-    "[::1]:2",
-    "{",
-    "None",
-    "1,2",
-    "GPU-a,MIG-b",
+    *("", "worker", "chief", "ps", "evaluator", "my-worker", "w0:1", "grpc", "/job:ps", "/job:*", "0", "-1", "1"),
+    *("9" * 5000, "٣", "\ud800", "\udcff", "\0", "a\nb", "é", "x" * 1000, "/", "..", "..data", "nan", "[::1]:2", "{"),
+    *("None", "1,2", "GPU-a,MIG-b"),
 ]
 NUMBERS = [
-    0,
-    1,
-    -1,
-    2,
-    3,
-    4,
-    9,
-    100_000,
-    100_001,
-    2**31 - 1,
-    2**31,
-    3 * 10**9,
-    2**63,
-    10**4000,
-    -(10**4000),
-    0.0,
-    1.0,
-    0.5,
-    -1.5,
-    1e308,
-    float("inf"),
-    float("-inf"),
-    float("nan"),
+    *(0, 1, -1, 2, 3, 4, 9, 100_000, 100_001, 2**31 - 1, 2**31, 3 * 10**9, 2**63, 10**4000, -(10**4000), 0.0, 1.0),
+    *(0.5, -1.5, 1e308, float("inf"), float("-inf"), float("nan")),
 ]
 
 
@@ -159,23 +111,20 @@ class Inputs:
             return Index(self.one([0, 1, 3, -1, 10**30]))
         return self.one(
             [
-                object(),
-                Array(),
-                b"worker",
-                b"\xff",
-                10**5000,
-                -(10**5000),
-                bytearray(b"1"),
-                (),
-                {1},
-                1j,
-                iter([1]),
-                len,
-                Path("/nowhere"),
-                int,
-                ClusterSpec({"worker": ["a:1"]}),
-                ClusterDeviceFilters(),
-                range(3),
+                *(
+                    object(),
+                    Array(),
+                    b"worker",
+                    b"\xff",
+                    10**5000,
+                    -(10**5000),
+                    bytearray(b"1"),
+                    (),
+                    {1},
+                    1j,
+                    iter([1]),
+                ),
+                *(len, Path("/nowhere"), int, ClusterSpec({"worker": ["a:1"]}), ClusterDeviceFilters(), range(3)),
                 lambda: None,
             ]
         )
@@ -220,17 +169,10 @@ class Inputs:
         if kind == 17:
             return text[: self.random.randrange(len(text) + 1)]
         if kind == 18:
+            utf16 = text.decode("utf-8", "replace").encode("utf-16")
+            long = b'{"version":' + b"9" * 10_000 + b"}"
             return self.one(
-                [
-                    b"",
-                    b"[" * 100_000,
-                    b"\xef\xbb\xbf" + text,
-                    text.decode("utf-8", "replace").encode("utf-16"),
-                    b"\0" * 9,
-                    b'{"version":' + b"9" * 10_000 + b"}",
-                    text + text,
-                    b"{" * 2000,
-                ]
+                [b"", b"[" * 100_000, b"\xef\xbb\xbf" + text, utf16, b"\0" * 9, long, text + text, b"{" * 2000]
             )
         damaged = bytearray(text)
         for _ in range(self.random.randrange(1, 6)):
@@ -304,9 +246,8 @@ def fuzz_view(draw: Inputs, folder: Path) -> None:
     """A mounted view of any content."""
     (folder / "cluster.json").write_bytes(draw.text())
     job, index = draw.one([("worker", "0"), ("ps", "1"), ("evaluator", "0"), ("worker", "7"), ("", "")])
-    with environment(
-        TFCLUSTER_JOB=job, TFCLUSTER_TASK_INDEX=index, TFCLUSTER_ADDRESS=job and "own:1", TFCLUSTER_DIR=str(folder)
-    ):
+    own = {contract.ENV_JOB: job, contract.ENV_TASK_INDEX: index, contract.ENV_ADDRESS: job and "own:1"}
+    with environment(**own, TFCLUSTER_DIR=str(folder)):
         if (resolver := ours(TFClusterResolver)) is not None:
             following = ours(resolver.watch, 0)
             (folder / "cluster.json").write_bytes(draw.text())
@@ -318,13 +259,8 @@ def fuzz_view(draw: Inputs, folder: Path) -> None:
 def fuzz_environment(draw: Inputs, folder: Path) -> None:
     """Variables of any content, and a good view."""
     (folder / "cluster.json").write_text(json.dumps(VIEW))
-    names = [
-        contract.ENV_JOB,
-        contract.ENV_TASK_INDEX,
-        contract.ENV_ADDRESS,
-        "CUDA_VISIBLE_DEVICES",
-        "NVIDIA_VISIBLE_DEVICES",
-    ]
+    names = [contract.ENV_JOB, contract.ENV_TASK_INDEX, contract.ENV_ADDRESS]
+    names += ["CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"]
     usual = dict(zip(names, ("worker", "1", "w1:1", "0,1", "GPU-a,GPU-b"), strict=True))
     variables = {name: draw.one([usual[name], usual[name], draw.one(TEXTS)]) for name in names}
     if draw.random.random() < 0.2:
@@ -383,9 +319,8 @@ class Answers:
 
         draw = self._draw
         if draw.random.random() < 0.1:
-            raise draw.one(
-                [ApiException(status=draw.one([400, 401, 403, 404, 410, 500, None]), reason="no"), OSError("gone")]
-            )
+            statuses = [400, 401, 403, 404, 410, 500, None]
+            raise draw.one([ApiException(status=draw.one(statuses), reason="no"), OSError("gone")])
         response = RESTResponse(Raw)
         response.read()
         return response
@@ -393,23 +328,14 @@ class Answers:
     def body(self) -> bytes:
         draw = self._draw
         made = datetime(2026, 1, 1, tzinfo=UTC).isoformat()
-        owner = {
-            "apiVersion": "tfcluster.dev/v1alpha1",
-            "kind": "TFCluster",
-            "name": "c",
-            "uid": "u",
-            "controller": True,
-        }
+        kind = {"apiVersion": "tfcluster.dev/v1alpha1", "kind": "TFCluster"}
+        owner = {**kind, "name": "c", "uid": "u", "controller": True}
         text = draw.text().decode("utf-8", "replace")
-        item = {
-            "metadata": {"name": "c-worker", "creationTimestamp": made, "ownerReferences": [owner]},
-            "data": {"cluster.json": text},
-        }
-        listed = {"apiVersion": "v1", "kind": "ConfigMapList", "metadata": {}, "items": [item, item]}
-        listed = draw.changed(listed)
-        return draw.one(
-            [json.dumps(listed).encode("utf-8", "backslashreplace")] * 6 + [b"", b"no", b"[1]", b"\xff\xfe", b"null"]
-        )
+        metadata = {"name": "c-worker", "creationTimestamp": made, "ownerReferences": [owner]}
+        item = {"metadata": metadata, "data": {"cluster.json": text}}
+        listed = draw.changed({"apiVersion": "v1", "kind": "ConfigMapList", "metadata": {}, "items": [item, item]})
+        whole = json.dumps(listed).encode("utf-8", "backslashreplace")
+        return draw.one([whole] * 6 + [b"", b"no", b"[1]", b"\xff\xfe", b"null"])
 
 
 def fuzz_kubernetes(draw: Inputs, folder: Path) -> None:
@@ -448,13 +374,7 @@ def fuzz_kubernetes(draw: Inputs, folder: Path) -> None:
         KubernetesViews._connect = real  # type: ignore[method-assign]  # as it was
 
 
-KINDS = {
-    fuzz_view: 46,
-    fuzz_environment: 20,
-    fuzz_arguments: 16,
-    fuzz_spec: 16,
-    fuzz_kubernetes: 2,
-}
+KINDS = {fuzz_view: 46, fuzz_environment: 20, fuzz_arguments: 16, fuzz_spec: 16, fuzz_kubernetes: 2}
 
 
 def run(seed: int, numbers: range) -> Counter[str]:

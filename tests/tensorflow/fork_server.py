@@ -50,7 +50,6 @@ class Forked(subprocess.Popen[str]):
 
 
 def run(words: list[str], *, timeout: float, fresh: bool = False, **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run Python with some words to its end; ``fresh`` asks for an interpreter of its own."""
     text = options.pop("input", None)
     options |= {"stdin": None if text is None else subprocess.PIPE, "text": True}
     kind = subprocess.Popen if fresh else Forked

@@ -137,7 +137,6 @@ class LoopbackCluster:
         raise AssertionError(f"{process.args} ended with {process.wait()} before it said {words!r}; {self.logs()}")
 
     def run(self, job: str, index: int, *words: str, fresh: bool = False) -> subprocess.CompletedProcess[str]:
-        """Run a task's process to its end; ``fresh`` where the test is about the import of TensorFlow itself."""
         return run([*words], env=self.environment(job, index), timeout=DEADLINE, fresh=fresh)
 
     def program(self, text: str, job: str = "chief", index: int = 0, *, fresh: bool = False) -> str:

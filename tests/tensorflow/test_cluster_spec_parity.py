@@ -68,7 +68,6 @@ def compare_copies(ours, theirs, seen: Counter[str]) -> None:
 
 @pytest.mark.parametrize("share", [0.2, pytest.param(1, marks=pytest.mark.exhaustive)])
 def test_specs_agree_on_every_input(share):
-    """Dicts, ClusterDefs, ClusterSpecs and other things make the same ClusterSpec, or the same exception."""
     seen: Counter[str] = Counter()
     inputs: Counter[str] = Counter()
 
@@ -113,7 +112,6 @@ def test_negative_index_is_lost_by_tensorflow_and_refused_by_us():
     assert tf.train.ClusterSpec({"w": {-1: "x:1", 1: "y:2"}}).as_dict() == {"w": [None, "y:2"]}
     with pytest.raises(IndexError):
         repr(tf.train.ClusterSpec({"w": {-5: "x:1", 1: "y:2"}}))
-
     for tasks in ({-1: "x:1", 1: "y:2"}, {-5: "x:1", 1: "y:2"}):
         with pytest.raises(ValueError, match="below 0"):
             ClusterSpec({"w": tasks})
@@ -123,18 +121,15 @@ def test_job_named_twice_is_half_seen_by_tensorflow_and_refused_by_us():
     """Of a job that a ClusterDef names twice, TensorFlow's dict view has the last and its message both."""
     message = tf.train.ClusterDef(job=[{"name": "w", "tasks": {0: "a:1"}}, {"name": "w", "tasks": {0: "b:2"}}])
     theirs = tf.train.ClusterSpec(message)
-
     assert (theirs.as_dict(), len(theirs.as_cluster_def().job)) == ({"w": ["b:2"]}, 2)
     with pytest.raises(ValueError, match="twice"):
         ClusterSpec(message)
 
 
 def test_message_is_shared_by_tensorflow_and_copied_by_us():
-    """TensorFlow's ClusterSpec and its message come apart when the one that it was given or gave is changed."""
     message = tf.train.ClusterDef(job=[{"name": "w", "tasks": {0: "a:1"}}])
     theirs, ours = tf.train.ClusterSpec(message), ClusterSpec(message)
     message.job[0].tasks[0] = "z:9"
-
     assert (theirs.as_dict(), theirs.as_cluster_def().job[0].tasks[0]) == ({"w": ["a:1"]}, "z:9")
     assert (ours.as_dict(), ours.as_cluster_def().job[0].tasks[0]) == ({"w": ["a:1"]}, "a:1")
     assert theirs.as_cluster_def() is theirs.as_cluster_def()
@@ -142,9 +137,7 @@ def test_message_is_shared_by_tensorflow_and_copied_by_us():
 
 
 def test_unknown_fields_are_kept_by_tensorflow_and_dropped_by_us():
-    """Fields of a ClusterDef that nobody knows stay in TensorFlow's message, and are not in ours."""
     message = tf.train.ClusterDef.FromString(b"\xa0\x06\x01")
-
     assert tf.train.ClusterSpec(message).as_cluster_def().SerializeToString() == b"\xa0\x06\x01"
     assert ClusterSpec(message).as_cluster_def().SerializeToString() == b""
 
@@ -173,7 +166,6 @@ def test_odd_errors_of_tensorflow_have_words_in_ours(provoke, error, theirs, our
 def test_our_spec_is_taken_by_tensorflow_as_a_dict_or_message():
     """TensorFlow's class takes the dict and the message of ours, and not ours itself; ours takes TensorFlow's."""
     ours = ClusterSpec({"w": {1: "a:1"}})
-
     with pytest.raises(TypeError):
         tf.train.ClusterSpec(ours)
     assert tf.train.ClusterSpec(ours.as_dict()) == tf.train.ClusterSpec(ours.as_cluster_def()) == ours
@@ -199,7 +191,6 @@ def test_no_utf8_and_infinity_are_plain_value_errors_in_ours(cluster, error):
 def test_list_with_many_gaps_is_made_by_tensorflow_and_refused_by_us():
     """A job of one task with a high index is a long list of nothing in TensorFlow; ours refuses above a million."""
     cluster = {"w": {1_000_001: "a:1"}}
-
     assert tf.train.ClusterSpec(cluster).job_tasks("w").count(None) == 1_000_001
     with pytest.raises(ArgumentValueError, match="too many gaps"):
         ClusterSpec(cluster).job_tasks("w")

@@ -88,14 +88,11 @@ print(json.dumps([names, tf.constant(1.0).device]))
 
 
 def test_function_reaches_what_its_filters_show(parameter_servers: LoopbackCluster):
-    """A worker's function reads a variable on the ps that the worker's filters show."""
     assert json.loads(parameter_servers.program(read_from(worker=1, ps=0))) == 14.0
 
 
 def test_function_cannot_reach_what_its_filters_hide(parameter_servers: LoopbackCluster):
-    """A worker's function that reads a variable on a hidden ps fails in TensorFlow, with the device's name."""
     message = json.loads(parameter_servers.program(read_from(worker=1, ps=1)))
-
     assert "/job:ps/replica:0/task:1/device:CPU:0 unknown device" in message
 
 
@@ -128,12 +125,10 @@ def test_filters_hold_under_parameter_server_strategy(parameter_servers: Loopbac
         "connect_to_cluster(resolver, timeout=120)",
         "connect_to_cluster(resolver, timeout=120)\nstrategy = tf.distribute.ParameterServerStrategy(resolver)",
     )
-
     assert "unknown device" in json.loads(parameter_servers.program(text))
 
 
 def test_tensorflow_connects_by_the_resolver_itself(parameter_servers: LoopbackCluster):
-    """TensorFlow's own ``experimental_connect_to_cluster`` takes the resolver and makes the own task the default."""
     printed = parameter_servers.program(
         """
 import json
@@ -155,7 +150,6 @@ print(json.dumps([tf.constant(1.0).device, there.device, float(there)]))
 
 
 def test_parameter_server_strategy_trains_a_step(parameter_servers: LoopbackCluster):
-    """ParameterServerStrategy by the resolver places variables on the ps and takes a step on the workers."""
     printed = parameter_servers.program(
         CONNECT
         + """
@@ -180,7 +174,6 @@ print(json.dumps([weight.device, float(weight.numpy())]))
 
 
 def test_multi_worker_mirrored_strategy_averages_over_processes(make_cluster):
-    """Two processes build MultiWorkerMirroredStrategy from the resolver and reduce their values together."""
     cluster = make_cluster(jobs={"worker": 2})
     text = """
 import json
@@ -282,10 +275,8 @@ def test_missing_task_is_named(make_cluster):
     A task whose port accepts connections and answers none of them would block TensorFlow for ever, so it counts too.
     """
     cluster = make_cluster(jobs={"chief": 1, "ps": 2})
-
     with socket.create_server(host_and_port(cluster.addresses["ps"][1])):
         done = cluster.run("chief", 0, "-c", CONNECT.replace("timeout=120", "timeout=1"))
-
     assert done.returncode == 1
     assert f"/job:ps/task:0 at {cluster.addresses['ps'][0]}: connection refused" in done.stderr
     assert f"/job:ps/task:1 at {cluster.addresses['ps'][1]}: no gRPC answer" in done.stderr
@@ -389,11 +380,8 @@ with tf.device("/job:worker/task:0"):
 
 
 def test_what_tensorflow_refuses_is_an_error_of_ours(make_cluster):
-    """Where TensorFlow itself refuses to connect, the error is this package's, and has TensorFlow's words."""
     cluster = make_cluster(jobs={"chief": 1})
-
     done = cluster.run("chief", 0, "-c", CONNECT.replace("timeout=120", 'timeout=120, protocol="nothing"'))
-
     assert "ConnectError: TensorFlow cannot connect /job:chief/task:0 to tests/loopback" in done.stderr
     assert "No server factory registered" in done.stderr
 
@@ -404,14 +392,11 @@ def test_evaluator_does_not_connect(make_cluster):
     own = cluster.addresses.pop("evaluator")
     cluster.publish(epoch=1)
     cluster.addresses["evaluator"] = own
-
     done = cluster.run("evaluator", 0, "-c", CONNECT)
-
     assert "CoordinatorNotInClusterError: /job:evaluator/task:0 is not in the ClusterSpec" in done.stderr
 
 
 def test_training_example_learns(make_cluster):
-    """The parameter server example trains on the digits with real tasks: the loss falls."""
     cluster = make_cluster(
         jobs={"chief": 1, "worker": 2, "ps": 1},
         filters={"worker": ("/job:ps", "/job:chief"), "ps": ("/job:worker", "/job:chief")},
@@ -446,7 +431,6 @@ runpy.run_path({example!r}, run_name="__main__")
 
 
 def test_multi_worker_example_learns(make_cluster):
-    """The equal-workers example trains on the digits in two processes: the loss falls, and is one in both."""
     cluster = make_cluster(jobs={"worker": 2})
     program = str(ROOT / "examples" / "train_digits_multiworker.py")
     workers = [cluster.start("worker", index, program, "--epochs", "4") for index in (0, 1)]

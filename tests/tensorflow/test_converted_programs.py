@@ -91,15 +91,12 @@ def tfjob(tmp_path: Path) -> Iterator[Callable[..., Converted]]:
 def test_graph_of_tensorflow_1(tfjob: Callable[..., Converted]) -> None:
     """Servers, a graph between them and MonitoredTrainingSession train to the end, led by the master."""
     running = tfjob(GRAPH, {"Master": 1, "PS": 2, "Worker": 1})
-
     assert "master 0 of 1 workers, 3 jobs, loss 0.0000\ndone\n" in running.said("master")
     assert running.processes["ps", 0].poll() is None
 
 
 def test_equal_workers(tfjob: Callable[..., Converted]) -> None:
-    """MultiWorkerMirroredStrategy finds both workers, and trains them in step."""
     running = tfjob(MIRRORED, {"Worker": 2})
-
     said = [running.said("worker", index) for index in (0, 1)]
     losses = [one.partition("loss ")[2].split()[0] for one in said]
     assert [one.partition(", ")[0] for one in said] == ["worker 0 of 2", "worker 1 of 2"]
@@ -114,7 +111,6 @@ def test_parameter_servers_of_tensorflow_2(tfjob: Callable[..., Converted]) -> N
     """
     counts = {"Chief": 1, "PS": 2, "Worker": 1, "Evaluator": 1}
     running = tfjob(COORDINATED, counts, enableDynamicWorker=True)
-
     said = running.said("chief")
     assert "chief of 1 workers and 2 ps, ['chief', 'ps', 'worker']\nweight 3.00, kept by ps 0 and 1\ndone\n" in said
     assert "evaluator of ['chief', 'evaluator', 'ps', 'worker']\ndone\n" in running.said("evaluator")

@@ -58,7 +58,6 @@ def test_data_are_made_by_the_data_workers_also_by_one_that_comes_later(make_clu
 
 
 def test_data_service_example_learns(make_cluster):
-    """The example trains on the digits to an accuracy above 0.85, with data that other processes prepare."""
     cluster: LoopbackCluster = make_cluster(jobs={"chief": 1, "dispatcher": 1, "dataworker": 1})
     for job in ("dispatcher", "dataworker"):
         cluster.await_line(cluster.start(job, 0, SERVE), "serving data as")

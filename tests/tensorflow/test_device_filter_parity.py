@@ -19,122 +19,31 @@ PROGRAM = Path(__file__).parent / "visibility_program.py"
 SERVERS = 6
 #: Every kind of filter that TensorFlow reads.
 READABLE = [
-    "",
-    "/",
-    "/job:*",
-    "/job:ps",
-    "/job:worker",
-    "/job:work",
-    "/job:worker2",
-    "/job:PS",
-    "/job:nosuch",
-    "/job:worker/task:0",
-    "/job:worker/task:00",
-    "/job:worker/task:1",
-    "/job:worker/task:10",
-    "/task:1",
-    "/job:*/task:1",
-    "/job:ps/task:*",
-    "/replica:0",
-    "/replica:*",
-    "/job:worker/replica:0/task:0",
-    "/job:worker/replica:1/task:0",
-    "/device:CPU",
-    "/device:CPU:*",
-    "/device:*",
-    "/device:*:1",
-    "/device:CPU:0",
-    "/device:CPU:1",
-    "/device:GPU:0",
-    "/job:ps/device:cpu:0",
-    "/job:ps/device:CPU:1",
-    "/cpu:0",
-    "/cpu:1",
-    "/CPU:1",
-    "/CPU:*",
-    "/gpu:0",
-    "/GPU:*",
-    "/job:ps/job:worker",
-    "/job:worker/job:ps/task:1",
-    "/job:ps/job:*",
-    "/task:0/task:1",
-    "/task:1/job:worker",
-    "/device:CPU:1/job:ps",
-    "/device:CPU:1/cpu:0",
-    "/cpu:1/device:CPU",
-    "/gpu:0/device:*",
-    "/job:localhost",
-    "/job:worker/task:99999999999",
-    "/job:worker/task:4294967296",
-    "/job:worker/task:4294967297",
-    "/task:18446744073709551615",
+    *("", "/", "/job:*", "/job:ps", "/job:worker", "/job:work", "/job:worker2", "/job:PS", "/job:nosuch"),
+    *("/job:worker/task:0", "/job:worker/task:00", "/job:worker/task:1", "/job:worker/task:10", "/task:1"),
+    *("/job:*/task:1", "/job:ps/task:*", "/replica:0", "/replica:*", "/job:worker/replica:0/task:0"),
+    *("/job:worker/replica:1/task:0", "/device:CPU", "/device:CPU:*", "/device:*", "/device:*:1", "/device:CPU:0"),
+    *("/device:CPU:1", "/device:GPU:0", "/job:ps/device:cpu:0", "/job:ps/device:CPU:1", "/cpu:0", "/cpu:1", "/CPU:1"),
+    *("/CPU:*", "/gpu:0", "/GPU:*", "/job:ps/job:worker", "/job:worker/job:ps/task:1", "/job:ps/job:*"),
+    *("/task:0/task:1", "/task:1/job:worker", "/device:CPU:1/job:ps", "/device:CPU:1/cpu:0", "/cpu:1/device:CPU"),
+    *("/gpu:0/device:*", "/job:localhost", "/job:worker/task:99999999999", "/job:worker/task:4294967296"),
+    *("/job:worker/task:4294967297", "/task:18446744073709551615"),
 ]
 #: Every kind that it refuses.
 UNREADABLE = [
-    "ps",
-    "job:ps",
-    "/job:my-worker",
-    "/job:1ps",
-    "/job:",
-    "/job:ps/",
-    "//",
-    "/job:ps//task:0",
-    "/job:*ps",
-    "/job:ps/task:-1",
-    "/task:",
-    "/task:1x",
-    "/task:18446744073709551616",
-    "CPU:0",
-    "/CPU",
-    "/CPU:",
-    "/Cpu:0",
-    "/tpu:0",
-    "/device:",
-    "/device::0",
-    "/device:CPU:",
-    "/device:CPU:0:1",
-    " /job:ps",
-    "/job:ps ",
-    "/job:ps,/job:worker",
-    "/job:pß",
-    "/job:ps\n",
-    "/job:ps\0",
-    "/JOB:ps",
+    *("ps", "job:ps", "/job:my-worker", "/job:1ps", "/job:", "/job:ps/", "//", "/job:ps//task:0", "/job:*ps"),
+    *("/job:ps/task:-1", "/task:", "/task:1x", "/task:18446744073709551616", "CPU:0", "/CPU", "/CPU:", "/Cpu:0"),
+    *("/tpu:0", "/device:", "/device::0", "/device:CPU:", "/device:CPU:0:1", " /job:ps", "/job:ps "),
+    *("/job:ps,/job:worker", "/job:pß", "/job:ps\n", "/job:ps\0", "/JOB:ps"),
 ]
 PARTS = ["/job:", "/replica:", "/task:", "/device:", "/cpu:", "/CPU:", "/gpu:", "/GPU:"]
 VALUES = [
-    "*",
-    "ps",
-    "worker",
-    "worker2",
-    "CPU",
-    "cpu",
-    "GPU",
-    "0",
-    "1",
-    "00",
-    "10",
-    "CPU:0",
-    "CPU:1",
-    "CPU:*",
-    "*:0",
-    "*:1",
+    *("*", "ps", "worker", "worker2", "CPU", "cpu", "GPU", "0", "1", "00", "10", "CPU:0", "CPU:1", "CPU:*", "*:0"),
+    *("*:1",),
 ]
 ODD = [
-    "",
-    "-",
-    ":",
-    "/",
-    " ",
-    "é",
-    "_",
-    "a_b",
-    "1a",
-    "-1",
-    "+1",
-    "4294967296",
-    "18446744073709551615",
-    "18446744073709551616",
+    *("", "-", ":", "/", " ", "é", "_", "a_b", "1a", "-1", "+1", "4294967296", "18446744073709551615"),
+    *("18446744073709551616",),
 ]
 NUMBERED = {"/replica:", "/task:", "/cpu:", "/CPU:", "/gpu:", "/GPU:"}
 
@@ -188,7 +97,6 @@ def told(asked) -> dict[str, object]:
 
 
 def test_filters_show_what_the_runtime_shows(asked, told):
-    """Each task of a real runtime sees its own devices and those that ``device_filter_matches`` says."""
     assert len(told["devices"]) == 2 * SERVERS + 1
     wrong = []
     for texts, job, index, seen in told["seen"]:
@@ -248,7 +156,6 @@ def test_names_are_read_as_the_runtime_reads_them(told):
 
 
 def spelled(name: device_names.DeviceName) -> str:
-    """Put a name together in the runtime's order."""
     parts = [("job", name.job), ("replica", name.replica), ("task", name.task)]
     text = "".join(f"/{word}:{value}" for word, value in parts if value is not None)
     if name.type is not None:
@@ -276,7 +183,6 @@ def told_to_runtime(filters) -> dict[str, dict[int, list[str]]]:
 def test_text_is_taken_apart_by_tensorflow_and_refused_by_us(theirs):
     """A plain text becomes one filter a character, of which "/" shows everything."""
     theirs.set_device_filters("w", 0, "/job")
-
     assert told_to_runtime(theirs) == {"w": {0: ["/", "j", "o", "b"]}}
     with pytest.raises(TypeError, match="list of texts, not str"):
         ClusterDeviceFilters().set_device_filters("w", 0, "/job")
@@ -285,7 +191,6 @@ def test_text_is_taken_apart_by_tensorflow_and_refused_by_us(theirs):
 def test_iterator_is_swallowed_by_tensorflow_and_refused_by_us(theirs):
     """An iterator leaves the task without filters: it sees everything."""
     theirs.set_device_filters("w", 0, iter(["/job:ps"]))
-
     assert told_to_runtime(theirs) == {"w": {}}
     with pytest.raises(TypeError, match="list of texts, not list_iterator"):
         ClusterDeviceFilters().set_device_filters("w", 0, iter(["/job:ps"]))
@@ -295,7 +200,6 @@ def test_bytes_fail_without_a_word_in_tensorflow(theirs):
     """A filter of bytes is an AssertionError without a text; ours is a TypeError with one."""
     with pytest.raises(AssertionError) as silent:
         theirs.set_device_filters("w", 0, [b"/job:ps"])
-
     assert str(silent.value) == ""
     with pytest.raises(TypeError, match="must be text, not bytes"):
         ClusterDeviceFilters().set_device_filters("w", 0, [b"/job:ps"])
@@ -304,7 +208,6 @@ def test_bytes_fail_without_a_word_in_tensorflow(theirs):
 def test_sets_are_taken_by_tensorflow_and_refused_by_us(theirs):
     """A set, whose order is nobody's, and a dict are taken by TensorFlow; ours wants a sequence."""
     theirs.set_device_filters("w", 0, {"/job:ps"})
-
     assert told_to_runtime(theirs) == {"w": {0: ["/job:ps"]}}
     for texts in ({"/job:ps"}, {"/job:ps": 1}):
         with pytest.raises(TypeError, match="list of texts"):
@@ -312,9 +215,7 @@ def test_sets_are_taken_by_tensorflow_and_refused_by_us(theirs):
 
 
 def test_unreadable_filter_is_taken_by_tensorflow_and_refused_by_us(theirs):
-    """What the runtime will refuse, TensorFlow's class takes."""
     theirs.set_device_filters("w", 0, UNREADABLE)
-
     assert told_to_runtime(theirs) == {"w": {0: UNREADABLE}}
     with pytest.raises(DeviceFilterError, match="position 0"):
         ClusterDeviceFilters().set_device_filters("w", 0, UNREADABLE)
@@ -324,7 +225,6 @@ def test_wrapped_number_is_another_task_to_the_runtime_and_refused_by_us(asked, 
     """The runtime takes task 4294967297 for task 1; ours says so when it is asked, and refuses to set it."""
     text = "/job:worker/task:4294967297"
     seen = next(seen for texts, *_, seen in told["seen"] if texts == [text])
-
     assert [text] in asked["lists"]
     assert "/job:worker/replica:0/task:1/device:CPU:0" in seen
     assert device_filter_matches(text, "/job:worker/replica:0/task:1/device:CPU:0")
@@ -337,7 +237,6 @@ def test_half_a_message_stays_in_tensorflow_after_a_wrong_index(theirs, index):
     """A wrong index fails when the message is made, and a second try silently gives half of it; ours fails at once."""
     theirs.set_device_filters("a", 0, ["/job:ps"])
     theirs.set_device_filters("b", index, ["/job:ps"])
-
     with pytest.raises((TypeError, ValueError)):
         theirs._as_cluster_device_filters()
     assert told_to_runtime(theirs) == {"a": {0: ["/job:ps"]}, "b": {}}
@@ -349,7 +248,6 @@ def test_half_a_message_stays_in_tensorflow_after_a_wrong_index(theirs, index):
 def test_impossible_job_is_taken_by_tensorflow_and_refused_by_us(theirs, job):
     """The filters of a job that cannot exist, and of a negative index, are taken by TensorFlow's class."""
     theirs.set_device_filters(job, -1, ["/job:ps"])
-
     assert told_to_runtime(theirs) == {job: {-1: ["/job:ps"]}}
     with pytest.raises(DeviceNameError, match="job's name"):
         ClusterDeviceFilters().set_device_filters(job, 0, ["/job:ps"])
@@ -363,14 +261,12 @@ def test_job_as_bytes_is_another_job_to_tensorflow(theirs):
     for filters in (theirs, ours):
         filters.set_device_filters("w", 0, ["/job:ps"])
         filters.set_device_filters(b"w", 1, ["/job:ps"])
-
     with pytest.raises(TypeError):
         theirs._as_cluster_device_filters()
     assert told_to_runtime(ours) == {"w": {0: ["/job:ps"], 1: ["/job:ps"]}}
 
 
 def test_equality_and_text_are_ours_alone(theirs):
-    """TensorFlow's filters equal themselves alone and do not show what they hold; ours compare and show."""
     again = type(theirs)()
     one, other = ClusterDeviceFilters(), ClusterDeviceFilters()
     for filters in (theirs, again, one, other):

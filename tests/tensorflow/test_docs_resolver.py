@@ -42,7 +42,6 @@ def test_every_snippet_has_a_place():
     """No snippet is left out: each is of a kind that a test runs, or names a test of ours that there is."""
     places = {"python": {"", "as=chief", "as=workers", "as=outside"}, "console": {"", "as=chief"}}
     tests = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests" / "e2e").glob("test_*.py"))
-
     for snippet in ALL:
         if snippet.proof():
             assert f"\ndef {snippet.proof()}(" in tests, f"{snippet}"
@@ -100,7 +99,6 @@ def test_snippet_of_the_chief(guided, tmp_path, snippet):
     """A snippet that connects runs as the chief, with the workers and the ps that serve."""
     text = snippet.text.replace('"/checkpoints"', repr(str(tmp_path)))
     text = re.sub(r"(?<=127\.0\.0\.1:)\d+", lambda _: str(free_ports(1)[0]), text)
-
     check(snippet, guided.program(text + END).splitlines())
 
 
@@ -123,10 +121,8 @@ def test_snippet_of_no_task(guided, make_cluster, snippet):
 
 @pytest.mark.parametrize("snippet", those("python", "as=workers"), ids=str)
 def test_snippet_of_equal_workers(make_cluster: Callable[..., LoopbackCluster], snippet):
-    """A snippet that all workers run runs in each of two at once."""
     cluster = make_cluster(jobs={"worker": 2})
     workers = [cluster.start("worker", index, "-c", snippet.text) for index in (0, 1)]
-
     for worker in workers:
         printed, _ = worker.communicate(timeout=DEADLINE)
         assert worker.returncode == 0, cluster.logs()
@@ -148,7 +144,6 @@ def test_command_of_the_guide(guided, snippet):
 
 
 def test_links_of_the_guide_lead_somewhere():
-    """Each link to a file has that file, and each link to a heading that heading."""
     text = GUIDE.read_text(encoding="utf-8")
 
     def anchors(path: Path) -> set[str]:

@@ -97,9 +97,7 @@ print(json.dumps([strategy.extended.worker_devices, told]))
 def test_multi_worker_mirrored_strategy_gets_no_device_that_is_not_there(make_cluster):
     """The strategy plans for what the process can use of the granted GPUs, here none, and one warning says so."""
     cluster: LoopbackCluster = make_cluster(jobs={"worker": 1}, limits={"worker": {"nvidia.com/gpu": 2}})
-
     devices, told = json.loads(cluster.program(DEVICES, "worker", 0))
-
     assert devices == ["/job:worker/replica:0/task:0/device:CPU:0"]
     assert len(told) == 1
     assert "has 2 healthy GPU devices by the view of tests/loopback, and 0 can be used" in told[0]

@@ -71,9 +71,7 @@ finally:
 
 
 def test_dataset_made_later_has_a_value_for_every_worker(program: RunningProgram, third: int):
-    """A per-worker dataset that is made after the growth works on all workers."""
     told = program.do("later = dataset()\nresult = tell(schedule(100, of=later))")
-
     assert told["gain"] == 100
     processes = {third, *(program.pid("worker", index) for index in (0, 1))}
     program.do(f"while not {processes} <= set(tell(schedule(30, of=later))['where']):\n    pass\ndel later")
@@ -150,9 +148,7 @@ def test_worker_that_hangs_without_a_closure_goes(program: RunningProgram, third
     program.do("result = tell(schedule(30))")
     os.kill(third, signal.SIGSTOP)
     program.shrink()
-
     told = program.do("result = [sizes(resize(coordinator, resolver, timeout=60)), tell(schedule(30))]")
-
     assert told[0] == [[], ["/job:worker/task:2"], []]
     assert told[1]["gain"] == 30
 
@@ -239,7 +235,6 @@ result = [sizes(change)[0], before == total.device, sorted(one.device for one in
 
 @pytest.mark.usefixtures("third")
 def test_filters_hold_for_a_late_worker(program: RunningProgram):
-    """An operation on a device that a late worker's filters hide fails there, as on any other worker."""
     message = program.do(
         """
 @tf.function
@@ -277,7 +272,6 @@ def test_task_beyond_the_filters_is_refused(program: RunningProgram):
 
 
 def test_two_resizes_at_once_are_both_right(program: RunningProgram, third: int):
-    """Threads that resize at the same time, up and down, end with what the view says last."""
     told = program.do(
         f"""
 jobs = {program.cluster.addresses}
@@ -307,7 +301,6 @@ result = [raised, tell(values), worker_threads()]
 
 
 def test_closure_that_fails_meanwhile_fails_as_ever(program: RunningProgram):
-    """A closure's own error reaches join() while the size changes, and the program goes on with the new size."""
     third = program.grow()
 
     told = program.do(

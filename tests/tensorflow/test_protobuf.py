@@ -15,11 +15,7 @@ from loopback_cluster import DEADLINE, ROOT
 
 from tfcluster_resolver import ClusterDeviceFilters, ClusterSpec, _protobuf
 
-THEIRS = {
-    "ClusterDef": tf.train.ClusterDef,
-    "JobDef": tf.train.JobDef,
-    "ServerDef": tf.train.ServerDef,
-}
+THEIRS = {"ClusterDef": tf.train.ClusterDef, "JobDef": tf.train.JobDef, "ServerDef": tf.train.ServerDef}
 OURS = _protobuf.own_messages("a test")
 NAMES = ("ClusterDef", "JobDef", "ServerDef", "ClusterDeviceFilters", "JobDeviceFilters", "TaskDeviceFilters")
 SERVER = tf.train.ServerDef(
@@ -44,7 +40,6 @@ def described(message) -> descriptor_pb2.DescriptorProto:
 def test_messages_are_tensorflows_where_it_is_installed():
     """With TensorFlow installed, its own classes are used, so that TensorFlow takes what we make."""
     found = _protobuf.messages("a test")
-
     assert {name: getattr(found, name) for name in THEIRS} == THEIRS
     assert found.ClusterDeviceFilters is type(SERVER.cluster_device_filters)
     assert type(ClusterSpec({"w": ["a:1"]}).as_cluster_def()) is tf.train.ClusterDef
@@ -70,7 +65,6 @@ def test_our_messages_are_described_as_tensorflows(name):
 def test_bytes_go_both_ways():
     """A ServerDef of TensorFlow's goes through our class and comes back as it was, session options included."""
     ours = OURS.ServerDef.FromString(SERVER.SerializeToString())
-
     assert (ours.job_name, ours.task_index, ours.replica, ours.port) == ("worker", 7, 1, 2222)
     assert dict(ours.cluster.job[0].tasks) == {0: "a:1", 7: "é:2"}
     assert list(ours.cluster_device_filters.jobs[0].tasks[7].device_filters) == ["/job:ps", "/"]
@@ -78,16 +72,12 @@ def test_bytes_go_both_ways():
 
 
 def test_message_reaches_a_server():
-    """``tf.distribute.Server`` takes the ClusterDef that our ClusterSpec makes."""
     definition = ClusterSpec({"worker": ["127.0.0.1:0"]}).as_cluster_def()
-
     server = tf.distribute.Server(definition, job_name="worker", task_index=0, start=False)
-
     assert dict(server.server_def.cluster.job[0].tasks) == {0: "127.0.0.1:0"}
 
 
 def test_filters_become_tensorflows():
-    """Our ClusterDeviceFilters become TensorFlow's class and its message, with the same filters."""
     ours = ClusterDeviceFilters()
     ours.set_device_filters("worker", 3, ["/job:ps", "/task:1"])
     ours.set_device_filters("ps", 0, [])
@@ -138,7 +128,6 @@ print(json.dumps([__version__, api_implementation.Type(), made.SerializeToString
 
 
 def run(program: str, *path: Path, flags: tuple[str, ...] = (), **environment: str) -> str:
-    """Run a program in a Python that finds our package, and packages in these folders; give what it prints."""
     done = subprocess.run(
         [sys.executable, *flags, "-c", program],
         env=os.environ
@@ -156,7 +145,6 @@ def run(program: str, *path: Path, flags: tuple[str, ...] = (), **environment: s
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("program", [USE_OURS + USE_THEIRS, USE_THEIRS + USE_OURS], ids=["ours", "tensorflows"])
 def test_both_live_in_one_process(program):
-    """Our messages and TensorFlow's can be used in one process, whichever was there first."""
     assert run(program + USE_BOTH) == "done"
 
 
@@ -171,17 +159,13 @@ def versions() -> dict[str, Path]:
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("implementation", ["upb", "python"])
 def test_every_major_version_of_protobuf_works(implementation):
-    """Without TensorFlow, the messages work with protobuf 5, 6 and 7, compiled and in plain Python."""
     found = versions()
 
     told = [
         # Without site-packages, or TensorFlow and its own protobuf would be found.
         json.loads(
             run(
-                USE_OURS + USE_ALONE,
-                found[major],
-                flags=("-S",),
-                PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION=implementation,
+                USE_OURS + USE_ALONE, found[major], flags=("-S",), PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION=implementation
             )
         )
         for major in ("5", "6", "7")
@@ -253,7 +237,6 @@ for ask in (spec.as_cluster_def, ClusterDeviceFilters().as_cluster_device_filter
 
 
 def test_old_protobuf_is_a_named_error(tmp_path):
-    """A protobuf from before 4.22 is named as too old, with its version."""
     package = tmp_path / "google" / "protobuf"
     package.mkdir(parents=True)
     (package / "__init__.py").write_text('__version__ = "3.20.3"\n')

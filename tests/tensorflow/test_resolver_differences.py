@@ -77,7 +77,6 @@ def test_accelerators_are_matched_by_substring_in_tensorflow_and_exactly_by_us(m
     names = [f"/job:worker/replica:0/task:{task}/device:GPU:{index}" for task, index in ((1, 0), (1, 1), (10, 0))]
     devices = [tf.config.LogicalDevice(name, "GPU") for name in names]
     monkeypatch.setattr(theirs, "get_accelerator_devices", lambda *_: devices)
-
     assert Bare().num_accelerators("worker", 1) == Counter(GPU=3)
     assert granted.num_accelerators("worker", 1) == Counter(GPU=2)
 
@@ -86,7 +85,6 @@ def test_half_a_task_is_every_task_in_tensorflow_and_refused_by_us(monkeypatch, 
     """A job without an index names no task; TensorFlow then counts the devices of the whole cluster."""
     devices = [tf.config.LogicalDevice(f"/job:ps/replica:0/task:{index}/device:GPU:0", "GPU") for index in range(4)]
     monkeypatch.setattr(theirs, "get_accelerator_devices", lambda *_: devices)
-
     assert Bare().num_accelerators("worker") == Counter(GPU=4)
     with pytest.raises(NoSuchTaskError, match="half a task"):
         granted.num_accelerators("worker")
@@ -111,7 +109,6 @@ print(json.dumps(started))
 def test_counting_starts_tensorflows_runtime_and_not_by_us(make_cluster):
     """To count, TensorFlow starts its runtime, after which threads, memory growth and the like cannot be set."""
     cluster: LoopbackCluster = make_cluster(jobs={"worker": 2})
-
     assert json.loads(cluster.program(ASK, "worker", 0)) == [False, True]
 
 
@@ -141,7 +138,6 @@ os._exit(0)
 def test_connecting_is_put_off_by_tensorflow_and_done_by_us(make_cluster):
     """TensorFlow's function returns before it asks anybody, and the first operation then blocks without end."""
     cluster: LoopbackCluster = make_cluster(jobs={"chief": 1, "worker": 1})
-
     assert json.loads(cluster.program(TO_NOBODY)) == {
         "ours": cluster.addresses["worker"],
         "ours connected": False,
@@ -169,9 +165,7 @@ def test_variable_of_another_cluster_crashes_under_tensorflow(make_cluster):
     """After TensorFlow connected to another cluster, a variable from before ends the process with SIGSEGV."""
     cluster: LoopbackCluster = make_cluster(jobs={"worker": 2})
     cluster.serve_all("worker")
-
     done = cluster.run("worker", 0, "-c", OLD_VARIABLE, *cluster.addresses["worker"])
-
     assert done.stdout.split() == ["1.0", "3"]
     assert done.returncode == -signal.SIGSEGV
 

@@ -18,12 +18,22 @@ from loopback_cluster import DEADLINE, ROOT
 from tfcluster_resolver import contract
 
 
+def change_view(cluster, change):
+    """Have the published view hold something else."""
+    path = (cluster.folder / "..data" / "cluster.json").resolve()
+    view = json.loads(path.read_text())
+    change(view)
+    path.write_text(json.dumps(view))
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_signal_ends_the_server(make_cluster, number):
-    """A server that is told to end does, with 128 plus the signal's number."""
-    cluster = make_cluster(jobs={"worker": 1})
-    server = cluster.serve("worker", 0)
-    cluster.await_line(server, "serving /job:worker/task:0 of tests/loopback")
+    """Until then its port accepts connections."""
+    cluster = make_cluster(jobs={"worker": 2, "ps": 1})
+    server = cluster.serve("worker", 1)
+    cluster.await_line(server, "serving /job:worker/task:1 of tests/loopback")
+    host, _, port = cluster.addresses["worker"][1].rpartition(":")
+    socket.create_connection((host, int(port))).close()
 
     server.send_signal(number)
 
@@ -160,44 +170,22 @@ def test_tensorflow_aborts_for_the_job_that_serve_refuses(make_cluster):
     assert "cannot serve a job named 'my-worker'" in refused.stderr
 
 
-def test_server_listens_on_its_own_port(make_cluster):
-    """Once a server says that it serves, its address accepts connections."""
-    cluster = make_cluster(jobs={"worker": 2, "ps": 1})
-    cluster.await_line(cluster.serve("worker", 1), "serving")
-    host, _, port = cluster.addresses["worker"][1].rpartition(":")
-
-    with socket.create_connection((host, int(port))) as connection:
-        assert connection.getpeername() == (host, int(port))
-
-
-def test_taken_port_is_said(make_cluster):
-    """A server whose port is taken ends with exit code 71 and names the port."""
+def test_what_keeps_a_server_from_serving_is_said(make_cluster):
+    """A taken port, and an rpc layer that TensorFlow does not have, end it with exit code 71."""
     cluster = make_cluster(jobs={"worker": 1})
     port = int(cluster.addresses["worker"][0].rpartition(":")[2])
-
-    with socket.socket() as other:
-        other.bind(("", port))
-        other.listen()
+    with socket.create_server(("", port)):
         done = cluster.run("worker", 0, "-m", "tfcluster_resolver", "serve")
-
     assert done.returncode == 71
     assert f"port {port} is taken" in done.stderr
 
-
-def test_rpc_layer_that_tensorflow_lacks_is_said(make_cluster):
-    """A server whose rpc layer TensorFlow does not have ends with exit code 71 and says what TensorFlow said."""
-    cluster = make_cluster(jobs={"worker": 1})
-    view = (cluster.folder / "..data" / "cluster.json").resolve()
-    view.write_text(view.read_text().replace('"rpcLayer":"grpc"', '"rpcLayer":"pigeon"'))
-
+    change_view(cluster, lambda view: view.update(rpcLayer="pigeon"))
     done = cluster.run("worker", 0, "-m", "tfcluster_resolver", "serve")
-
     assert done.returncode == 71
     assert "TensorFlow cannot serve /job:worker/task:0" in done.stderr
 
 
 def test_server_runs_from_the_archive(make_cluster, tmp_path):
-    """With the archive that the operator delivers and nothing else of this package, a task serves and ends."""
     sys.path.append(str(ROOT / "operator"))
     from tfcluster_operator.resolver_sources import read_archive
 
@@ -271,10 +259,7 @@ def read_tf_config(cluster, job, index, program):
 def test_tensorflow_reads_what_exec_writes(make_cluster, job):
     """TensorFlow's own resolver reads cluster, task and rpc layer of TF_CONFIG, and its strategies accept them."""
     cluster = make_cluster(jobs={"chief": 1, "worker": 2, "evaluator": 1})
-    view = (cluster.folder / "..data" / "cluster.json").resolve()
-    told = json.loads(view.read_text())
-    del told["jobs"]["evaluator"]
-    view.write_text(json.dumps(told))
+    change_view(cluster, lambda view: view["jobs"].pop("evaluator"))
     index = 1 if job == "worker" else 0
 
     printed = read_tf_config(cluster, job, index, READ_TF_CONFIG + ACCEPT_TF_CONFIG)
@@ -284,20 +269,11 @@ def test_tensorflow_reads_what_exec_writes(make_cluster, job):
 
 
 def test_tensorflow_reads_a_sparse_cluster_that_exec_writes(make_cluster):
-    """A job of which the task sees some reaches TensorFlow's own resolver with its indices."""
     cluster = make_cluster(jobs={"chief": 1, "worker": 4})
-    view = (cluster.folder / "..data" / "cluster.json").resolve()
-    told = json.loads(view.read_text())
-    told["jobs"]["worker"] = {"1": cluster.addresses["worker"][1]}
-    view.write_text(json.dumps(told))
+    workers = cluster.addresses["worker"]
+    change_view(cluster, lambda view: view["jobs"].update(worker={"1": workers[1]}))
 
     printed = read_tf_config(cluster, "worker", 3, READ_TF_CONFIG)
 
-    workers = cluster.addresses["worker"]
-    assert json.loads(printed) == [
-        {"chief": cluster.addresses["chief"], "worker": {"1": workers[1], "3": workers[3]}},
-        "worker",
-        3,
-        "grpc",
-        f"grpc://{workers[3]}",
-    ]
+    seen = {"chief": cluster.addresses["chief"], "worker": {"1": workers[1], "3": workers[3]}}
+    assert json.loads(printed) == [seen, "worker", 3, "grpc", f"grpc://{workers[3]}"]

@@ -107,12 +107,9 @@ attempt("fit", lambda: model.fit(batches, steps_per_epoch=4, verbose=0).history)
 
 
 def test_keras_3_does_not_fit_on_equal_workers(make_cluster):
-    """``model.fit`` of Keras 3 raises under MultiWorkerMirroredStrategy."""
     cluster: LoopbackCluster = make_cluster(jobs={"worker": 2})
     workers = [cluster.start("worker", index, "-c", TRY + EQUAL_WORKERS + TELL_AND_STAY) for index in (0, 1)]
-
     told = [json.loads(cluster.await_line(worker, "{")) for worker in workers]
-
     assert all(one["fit"].startswith("ValueError") for one in told)
 
 
@@ -132,16 +129,13 @@ def test_dtensor_finds_its_clients_in_the_view(make_cluster):
     (variables,) = re.findall(r"```python\n([^`]*DTENSOR_JOBS[^`]*)```", PAGE)
     cluster: LoopbackCluster = make_cluster(jobs={"worker": 2})
     workers = [cluster.start("worker", index, "-c", TRY + variables + DTENSOR + TELL_AND_STAY) for index in (0, 1)]
-
     told = [json.loads(cluster.await_line(worker, "{")) for worker in workers]
-
     assert told == [{"devices": 2, "sum": 6.0}] * 2
 
 
 def test_coordination_service_is_refused(monkeypatch):
     """Connecting with the service asked for, by whatever text, is refused at once, with the ways out."""
     monkeypatch.setenv("TF_PSS_ENABLE_COORDINATION_SERVICE", "0")
-
     with pytest.raises(ConnectError, match=r"TF_PSS_ENABLE_COORDINATION_SERVICE is set.*Unset it"):
         connect_to_cluster(TFClusterResolver.from_spec({"worker": ["127.0.0.1:1"]}), "chief", timeout=0)
 
@@ -151,5 +145,4 @@ def test_every_variable_of_the_strategy_is_documented():
     folder = Path(tf.__file__).parent / "python" / "distribute"
     sources = [folder / "parameter_server_strategy_v2.py", folder / "coordinator" / "cluster_coordinator.py"]
     read = {name for source in sources for name in re.findall(r'"(TF_(?:PSS?|COORDINATOR)_\w+)"', source.read_text())}
-
     assert read == set(re.findall(r"^\| `(TF_\w+)` \|", PAGE, re.MULTILINE))

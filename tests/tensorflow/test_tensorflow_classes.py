@@ -50,7 +50,6 @@ print(isinstance(TFClusterResolver(), tf.distribute.cluster_resolver.ClusterReso
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> LoopbackCluster:
-    """A cluster that is only written down."""
     return LoopbackCluster(
         tmp_path_factory.mktemp("written"),
         {"chief": 1, "worker": 12, "ps": 1},
@@ -69,7 +68,6 @@ def as_chief(cluster: LoopbackCluster, monkeypatch) -> TFClusterResolver:
 
 
 def test_resolver_is_tensorflows_when_tensorflow_comes_first(cluster):
-    """An instance is TensorFlow's ClusterResolver and ours where TensorFlow was imported before."""
     assert cluster.program(THEIRS + OURS.splitlines()[1] + CHECK) == "True True True\nTrue True\n"
 
 
@@ -81,14 +79,11 @@ def test_resolver_is_tensorflows_when_ours_comes_first(cluster):
     ours = "print(['tfcluster_resolver' in type(one).__module__ for one in sys.meta_path].count(True))\n"
     text = OURS + ours + "early = TFClusterResolver()\n" + THEIRS + ours
     text += "print(vars(tf.__loader__).keys() & {'exec_module'})\n" + CHECK + "print(isinstance(early, base))\n"
-
     assert cluster.program(text, fresh=True) == "1\n0\nset()\nTrue True True\nTrue True\nTrue\n"
 
 
 def test_reading_alone_imports_no_tensorflow(cluster):
-    """Only what gives a class of TensorFlow's imports TensorFlow."""
     loaded = "print('tensorflow' in sys.modules)\n"
-
     assert cluster.program(OURS + READ + loaded + "resolver.cluster_spec()\n" + loaded, fresh=True) == "False\nTrue\n"
 
 
@@ -114,7 +109,6 @@ def test_resolver_has_all_that_tensorflows_class_has():
 
 @pytest.mark.usefixtures("as_chief")
 def test_subclass_of_a_user_is_tensorflows():
-    """A user's subclass is TensorFlow's as well, keeps its name, and its snapshots are of it."""
     import tensorflow as tf
 
     class Mine(TFClusterResolver):
@@ -136,9 +130,7 @@ def test_subclass_of_a_user_is_tensorflows():
     [copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))],  # noqa: S301 - our own bytes
 )
 def test_copies_are_whole(as_chief, duplicate):
-    """A copied, deep-copied or pickled resolver is of the same class and answers the same."""
     other = duplicate(as_chief)
-
     assert type(other) is type(as_chief)
     assert other.cluster_spec() == as_chief.cluster_spec()
     assert other.task_type == "chief"
@@ -149,27 +141,22 @@ def test_spec_is_tensorflows_own(as_chief, cluster):
     import tensorflow as tf
 
     spec = as_chief.cluster_spec()
-
     assert type(spec) is tf.train.ClusterSpec
     assert spec.as_dict() == cluster.addresses
     assert as_chief.cluster_spec().as_cluster_def() is not spec.as_cluster_def()
 
 
 def test_filters_reach_beyond_the_present_tasks(as_chief):
-    """The filters that connecting passes on cover the tasks that a later epoch may add."""
     definition = as_chief.device_filters()._as_cluster_device_filters()
-
     told = {job.name: {index: list(one.device_filters) for index, one in job.tasks.items()} for job in definition.jobs}
     assert told == {"worker": {index: ["/job:ps", "/job:chief"] for index in range(14)}}
 
 
 def test_union_resolver_takes_it(as_chief, cluster):
-    """TensorFlow's UnionResolver joins it with another resolver."""
     import tensorflow as tf
 
     other = tf.distribute.cluster_resolver.SimpleClusterResolver(tf.train.ClusterSpec({"more": ["h:1"]}))
     union = tf.distribute.cluster_resolver.UnionResolver(as_chief, other)
-
     assert union.cluster_spec().as_dict() == cluster.addresses | {"more": ["h:1"]}
     assert union.master() == f"grpc://{cluster.addresses['chief'][0]}"
 
@@ -179,7 +166,6 @@ def test_example_views_are_what_tensorflow_takes(cluster):
     import tensorflow as tf
 
     shown = json.loads(cluster.run("worker", 3, "-m", "tfcluster_resolver", "show", "--json").stdout)
-
     assert tf.train.ClusterSpec(shown["jobs"]) == tf.train.ClusterSpec(cluster.addresses)
 
 
@@ -187,7 +173,6 @@ def test_written_view_is_read_by_every_task(cluster, tmp_path: Path):
     """A worker that its own filters do not hide, and one beyond the published tasks, both find themselves."""
     lone = LoopbackCluster(tmp_path / "lone", {"worker": 1})
     index = lone.add_task("worker")
-
     assert json.loads(lone.run("worker", index, "-m", "tfcluster_resolver", "show", "--json").stdout)["jobs"] == {
         "worker": lone.addresses["worker"]
     }

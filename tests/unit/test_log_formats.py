@@ -16,8 +16,6 @@ from support.log_section import documented_fields, section_on_logs
 from tfcluster_operator import logs
 from tfcluster_operator.kube import errors
 
-FIELDS = {"cluster": "team/c", "generation": 3, "reasons": ["PodFailed", "Created"], "objects": {"PodFailed": 2}}
-
 
 def record(message: str = "replaced %d pods", *, exc_info: Any = None, **extra: Any) -> logging.LogRecord:
     made = logging.LogRecord("tfcluster_operator.x", logging.INFO, "x.py", 1, message, (2,), exc_info)
@@ -27,42 +25,36 @@ def record(message: str = "replaced %d pods", *, exc_info: Any = None, **extra: 
     return made
 
 
-def failed() -> logging.LogRecord:
-    try:
-        raise ValueError("a bug")  # noqa: TRY301 - it is to be caught
-    except ValueError:
-        return record(exc_info=sys.exc_info())
+def test_text_and_json_hold_the_same():
+    """Time, level, logger, message, and the fields in their order; a line break in a message does not end the line."""
+    fields = {"cluster": "team/c", "generation": 3, "reasons": ["PodFailed", "Created"], "objects": {"PodFailed": 2}}
 
-
-def test_text_is_for_people():
-    """Time, level, logger, message, and the fields in their order."""
-    assert logs.Text().format(record(fields=FIELDS)) == (
+    assert logs.Text().format(record(fields=fields)) == (
         "2027-01-15T08:00:00.250Z INFO    tfcluster_operator.x: replaced 2 pods "
         "cluster=team/c generation=3 reasons=PodFailed,Created objects=PodFailed:2"
     )
-
-
-def test_json_is_one_object_a_line():
-    """The same, as fields; a line break in a message does not end the line."""
-    line = logs.Json().format(record("%d\nlines", fields=FIELDS))
-
+    line = logs.Json().format(record("%d\nlines", fields=fields))
     assert "\n" not in line
     assert json.loads(line) == {
         "time": "2027-01-15T08:00:00.250Z",
         "level": "info",
         "logger": "tfcluster_operator.x",
         "message": "2\nlines",
-        **FIELDS,
+        **fields,
     }
 
 
-def test_traceback_is_told_in_both():
-    """As lines of their own in the text, as a field in JSON."""
-    assert logs.Text().format(failed()).splitlines()[-1] == "ValueError: a bug"
-    told = json.loads(logs.Json().format(failed()))
-    assert told["message"] == "replaced 2 pods"
-    assert told["exception"].startswith("Traceback")
-    assert told["exception"].endswith("ValueError: a bug")
+def test_traceback_is_in_both():
+    try:
+        raise ValueError("a bug")  # noqa: TRY301 - it is to be caught
+    except ValueError:
+        failed = record(exc_info=sys.exc_info())
+
+    assert logs.Text().format(failed).splitlines()[-1] == "ValueError: a bug"
+    shown = json.loads(logs.Json().format(failed))
+    assert shown["message"] == "replaced 2 pods"
+    assert shown["exception"].startswith("Traceback")
+    assert shown["exception"].endswith("ValueError: a bug")
 
 
 SAYS = """
@@ -77,19 +69,18 @@ warnings.warn("old")
 
 
 @pytest.mark.parametrize(
-    ("level", "told"),
+    ("level", "loggers"),
     [
         ("debug", ["tfcluster_operator"] * 2 + ["kopf"] * 2 + ["asyncio"] * 2 + ["py.warnings"]),
         ("info", ["tfcluster_operator", "asyncio", "py.warnings"]),
         ("error", ["tfcluster_operator", "asyncio"]),
     ],
 )
-def test_all_that_the_process_says_is_in_one_format(level, told):
-    """Libraries and Python's warnings, too, are lines of JSON; kopf, which repeats what we say, speaks at debug."""
+def test_all_lines_of_the_process_are_in_one_format(level, loggers):
+    """Libraries and Python's warnings are lines of JSON; kopf, which repeats the operator's lines, logs at debug."""
     program = SAYS.format(level=level, form="json")
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-
-    assert [json.loads(line)["logger"] for line in ended.stderr.splitlines()] == told
+    assert [json.loads(line)["logger"] for line in ended.stderr.splitlines()] == loggers
 
 
 MASKED = {
@@ -115,6 +106,5 @@ def test_example_in_the_documentation_is_a_real_line():
     written = record("%s", fields={name: shown[name] for name in shown if name in documented_fields()})
     written.args, written.name = (shown["message"],), shown["logger"]
     written.created = datetime.fromisoformat(shown["time"]).timestamp()
-
     assert logs.Json().format(written) == example
     assert logs.Text().format(written) in section_on_logs().splitlines()

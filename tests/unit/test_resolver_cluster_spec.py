@@ -1,131 +1,72 @@
-"""ClusterSpec without TensorFlow, above all where it departs from TensorFlow's; tests/tensorflow compares the rest."""
+"""ClusterSpec and ClusterDeviceFilters without TensorFlow, above all where they depart from TensorFlow's."""
 
 from __future__ import annotations
 
-import copy
 import inspect
-import pickle
+from collections import UserList, deque
 
 import pytest
+from unit.resolver_world import DUPLICATES
 
-from tfcluster_resolver import ClusterSpec, _protobuf
-from tfcluster_resolver.errors import ArgumentError, ArgumentTypeError
+from tfcluster_resolver import ClusterDeviceFilters, ClusterSpec, _protobuf
+from tfcluster_resolver.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    DeviceFilterError,
+    DeviceNameError,
+    TensorFlowNotFoundError,
+)
 
 MESSAGES = _protobuf.messages("a test")
 
 
 def definition(*jobs: tuple[str, dict[int, str]]):
-    """Make a ClusterDef."""
     return MESSAGES.ClusterDef(job=[MESSAGES.JobDef(name=name, tasks=tasks) for name, tasks in jobs])
 
 
 def spelled(message) -> list[tuple[str, dict[int, str]]]:
-    """Spell a ClusterDef out."""
     return [(job.name, dict(job.tasks)) for job in message.job]
 
 
 def test_dense_jobs_are_lists_and_sparse_ones_maps():
     """``as_dict`` keeps the order of the jobs, and gives a list, a map or, for no tasks, an empty map."""
     spec = ClusterSpec({"w": ["a:1", "b:2"], "ps": {"1": "d:4", 0: "c:3"}, "s": {7: "e:5", 2: "f:6"}, "none": []})
-
     assert spec.as_dict() == {"w": ["a:1", "b:2"], "ps": ["c:3", "d:4"], "s": {2: "f:6", 7: "e:5"}, "none": {}}
     assert spec.jobs == ["w", "ps", "s", "none"]
-    assert (
-        repr(spec) == "ClusterSpec({'none': {}, 'ps': ['c:3', 'd:4'], 's': {2: 'f:6', 7: 'e:5'}, 'w': ['a:1', 'b:2']})"
-    )
+    text = "ClusterSpec({'none': {}, 'ps': ['c:3', 'd:4'], 's': {2: 'f:6', 7: 'e:5'}, 'w': ['a:1', 'b:2']})"
+    assert repr(spec) == text
     assert spec.job_tasks("s") == [None, None, "f:6", *[None] * 4, "e:5"]
     assert (spec.num_tasks("s"), spec.task_indices("s"), spec.task_address("s", 7)) == (2, [2, 7], "e:5")
 
 
-def test_message_of_a_dict_is_sorted():
-    """The ClusterDef of a dict has its jobs sorted by name, and text for bytes."""
-    spec = ClusterSpec({b"w": [bytearray(b"a:1")], b"ps": {3: "b:2"}})
-
-    assert spelled(spec.as_cluster_def()) == [("ps", {3: "b:2"}), ("w", {0: "a:1"})]
-    assert spec.jobs == [b"w", b"ps"]
-
-
-def test_copy_of_a_spec_is_text_in_the_messages_order():
-    """A ClusterSpec made from another has text, and the order of the other's ClusterDef."""
-    copied = ClusterSpec(ClusterSpec({b"w": [b"a:1"], b"ps": []}))
-
-    assert copied.as_dict() == {"ps": {}, "w": ["a:1"]}
-    assert copied.jobs == ["ps", "w"]
-    assert ClusterSpec(ClusterSpec(definition(("w", {}), ("ps", {})))).jobs == ["w", "ps"]
-
-
-def test_message_makes_a_spec_in_its_order():
-    """A ClusterDef's order of jobs stays, in the dict view and in the message."""
+def test_order_of_the_jobs():
+    """The message of a dict is sorted, with text for bytes; that of a message, or of a copy, stays as it is."""
+    of_bytes = ClusterSpec({b"w": [bytearray(b"a:1")], b"ps": {3: "b:2"}})
     message = definition(("w", {1: "a:1"}), ("ps", {0: "b:2"}))
-    spec = ClusterSpec(message)
+    of_message = ClusterSpec(message)
 
-    assert spec.as_dict() == {"w": {1: "a:1"}, "ps": ["b:2"]}
-    assert spec.jobs == ["w", "ps"]
-    assert spec.as_cluster_def() == message
+    assert spelled(of_bytes.as_cluster_def()) == [("ps", {3: "b:2"}), ("w", {0: "a:1"})]
+    assert of_bytes.jobs == [b"w", b"ps"]
+    assert of_message.as_dict() == {"w": {1: "a:1"}, "ps": ["b:2"]}
+    assert (of_message.jobs, of_message.as_cluster_def()) == (["w", "ps"], message)
+    copied = ClusterSpec(of_bytes)
+    assert (copied.as_dict(), copied.jobs) == ({"ps": {3: "b:2"}, "w": ["a:1"]}, ["ps", "w"])
+    assert ClusterSpec(of_message).jobs == ["w", "ps"]
 
 
 def test_messages_are_not_shared():
-    """Neither a change of the ClusterDef that it was made from nor of the one that it gave changes a ClusterSpec."""
     given = definition(("w", {0: "a:1"}))
     spec = ClusterSpec(given)
     given.job[0].tasks[0] = "z:9"
     spec.as_cluster_def().job[0].tasks[0] = "z:9"
-
     assert spelled(spec.as_cluster_def()) == [("w", {0: "a:1"})]
-    assert spec.as_cluster_def() is not spec.as_cluster_def()
+    unknown_field = MESSAGES.ClusterDef.FromString(b"\xa0\x06\x01")
+    assert ClusterSpec(unknown_field).as_cluster_def().SerializeToString() == b""
 
 
-def test_unknown_fields_of_a_message_are_dropped():
-    """What a ClusterDef holds beside jobs and tasks is no part of a ClusterSpec."""
-    spec = ClusterSpec(MESSAGES.ClusterDef.FromString(b"\xa0\x06\x01"))
-
-    assert spec.as_cluster_def().SerializeToString() == b""
-
-
-def test_job_named_twice_is_refused():
-    """A ClusterDef that names a job twice is refused: only one of both could be seen."""
-    with pytest.raises(ValueError, match="names the job 'w' twice"):
-        ClusterSpec(definition(("w", {0: "a:1"}), ("ps", {}), ("w", {0: "b:2"})))
-
-
-@pytest.mark.parametrize(
-    "tasks", [{-1: "a:1"}, {-1: "a:1", 1: "b:2"}, {"-2": "a:1", 1: "b:2"}, {-5: "a:1", 1: "b:2"}, {-(2**31): "a:1"}]
-)
-def test_negative_indices_are_refused(tasks):
-    """A negative index is an error, in a dict and in a ClusterDef."""
-    with pytest.raises(ValueError, match="of job 'w' is below 0"):
-        ClusterSpec({"w": tasks})
-    with pytest.raises(ValueError, match="of job 'w' is below 0"):
-        ClusterSpec(definition(("w", {int(index): address for index, address in tasks.items()})))
-
-
-def test_list_of_a_job_without_tasks_is_refused_in_words():
-    """``job_tasks`` of a job without tasks is a ValueError, as in TensorFlow, that says so."""
-    with pytest.raises(ValueError, match="job 'w' has no tasks"):
-        ClusterSpec({"w": []}).job_tasks("w")
-
-
-@pytest.mark.parametrize("cluster", [{("a", "b"): ["a:1"]}, {("a", "b"): 3}, {"w": [("a", "b")]}])
-def test_tuples_are_refused_in_words(cluster):
-    """A tuple for a name or an address is a TypeError, as in TensorFlow, that shows it."""
-    with pytest.raises(TypeError, match=r"\('a', 'b'\)"):
-        ClusterSpec(cluster)
-
-
-@pytest.mark.parametrize("job", ["none", b"w", None, 3])
-def test_unknown_job_is_told_with_the_known_ones(job):
-    """Asking for an unknown job is a ValueError that lists those there are."""
-    spec = ClusterSpec({"w": ["a:1"], "ps": ["b:2"]})
-
-    for ask in (spec.num_tasks, spec.task_indices, spec.job_tasks, lambda name: spec.task_address(name, 0)):
-        with pytest.raises(ValueError, match=r"only \['w', 'ps'\]"):
-            ask(job)
-
-
-def test_unknown_task_is_told():
-    """Asking for an unknown index is a ValueError that names it and the job."""
-    with pytest.raises(ValueError, match="job 'w' has no task with index '0'"):
-        ClusterSpec({"w": ["a:1"]}).task_address("w", "0")
+TWICE = definition(("w", {0: "a:1"}), ("ps", {}), ("w", {0: "b:2"}))
+NEGATIVE = [{-1: "a:1"}, {-1: "a:1", 1: "b:2"}, {-5: "a:1", 1: "b:2"}, {-(2**31): "a:1"}]
+TUPLES = [{("a", "b"): ["a:1"]}, {("a", "b"): 3}, {"w": [("a", "b")]}]
 
 
 @pytest.mark.parametrize(
@@ -140,36 +81,50 @@ def test_unknown_task_is_told():
         ({"w": [1]}, TypeError, "address 1 of task 0"),
         ({3: []}, TypeError, "job name 3 must be text"),
         ({"w": [], b"w": []}, TypeError, "must all be text, or all bytes"),
+        *((cluster, TypeError, r"\('a', 'b'\)") for cluster in TUPLES),
         ({"w": {"x": "a:1"}}, ValueError, "'x'"),
         ({"w": {2**31: "a:1"}}, ValueError, "not between 0 and 2147483647"),
         ({"w": {float("inf"): "a:1"}}, ValueError, "index inf of job 'w' is no whole number"),
+        *(({"w": tasks}, ValueError, "of job 'w' is below 0") for tasks in [*NEGATIVE, {"-2": "a:1", 1: "b:2"}]),
+        *((definition(("w", tasks)), ValueError, "of job 'w' is below 0") for tasks in NEGATIVE),
         ({"w": [b"\xff"]}, ValueError, "address .* is not UTF-8"),
         ({"\ud800": []}, ValueError, "job name .* is not UTF-8"),
+        (TWICE, ValueError, "names the job 'w' twice"),
     ],
 )
-def test_wrong_input_is_told(cluster, error, words):
+def test_wrong_input_is_named(cluster, error, words):
     """Each wrong input is an error of this package and of Python's usual type, with a text that names what is wrong."""
     with pytest.raises(error, match=words) as refused:
         ClusterSpec(cluster)
     assert isinstance(refused.value, ArgumentError)
 
 
-def test_what_cannot_name_a_job_is_told():
-    """Asking for a list as a job, or as an index, is a TypeError of this package."""
-    spec = ClusterSpec({"w": ["a:1"]})
+@pytest.mark.parametrize("job", ["none", b"w", None, 3])
+def test_unknown_job_is_named_with_the_known_ones(job):
+    spec = ClusterSpec({"w": ["a:1"], "ps": ["b:2"]})
+    for ask in (spec.num_tasks, spec.task_indices, spec.job_tasks, lambda name: spec.task_address(name, 0)):
+        with pytest.raises(ValueError, match=r"only \['w', 'ps'\]"):
+            ask(job)
 
+
+def test_unknown_task_is_named():
+    """So is a job without tasks, and what cannot name a job or an index."""
+    spec = ClusterSpec({"w": ["a:1"], "empty": []})
+
+    with pytest.raises(ValueError, match="job 'w' has no task with index '0'"):
+        spec.task_address("w", "0")
+    with pytest.raises(ValueError, match="job 'empty' has no tasks"):
+        spec.job_tasks("empty")
     for ask in (spec.num_tasks, spec.job_tasks, lambda name: spec.task_address("w", name)):
         with pytest.raises(ArgumentTypeError, match="names no job and no task"):
             ask([])
 
 
 def test_signature_is_tensorflows():
-    """It takes exactly one argument, whose name is ``cluster``."""
     assert list(inspect.signature(ClusterSpec).parameters) == ["cluster"]
 
 
 def test_equality():
-    """It equals a ClusterSpec of the same tasks, or their normal form, and nothing else; the order is no matter."""
     spec = ClusterSpec({"w": ["a:1", "b:2"], "ps": []})
 
     assert spec == ClusterSpec({"ps": {}, "w": {1: "b:2", 0: "a:1"}})
@@ -181,20 +136,15 @@ def test_equality():
         hash(spec)
 
 
-def test_truth():
-    """A cluster without jobs is false; one whose job has no tasks is true."""
-    assert not ClusterSpec({})
-    assert ClusterSpec({"w": []})
+def test_truth_has_both_names_of_tensorflow():
+    """A cluster without jobs is false, one whose job has no tasks is true; TensorFlow's pages list ``__nonzero__``."""
+    specs = [ClusterSpec({}), ClusterSpec({"worker": []})]
+    assert [bool(spec) for spec in specs] == [spec.__nonzero__() for spec in specs] == [False, True]
 
 
-@pytest.mark.parametrize(
-    "duplicate",
-    [copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))],  # noqa: S301 - our own bytes
-)
+@DUPLICATES
 def test_copies_are_equal(duplicate):
-    """A copied, deep-copied or pickled ClusterSpec tells the same, its message's order included."""
     spec = ClusterSpec(definition(("w", {3: "a:1"}), ("ps", {0: "b:2"})))
-
     assert duplicate(spec) == spec
     assert duplicate(spec).as_cluster_def() == spec.as_cluster_def()
 
@@ -213,6 +163,130 @@ def test_answers_are_copies():
     assert spec.as_dict() == {"w": ["a:1"], "s": {3: "b:2"}}
 
 
-def test_truth_has_both_names_of_tensorflow():
-    """``__nonzero__``, which TensorFlow's pages list, says what ``bool()`` says: whether there is a job."""
-    assert [ClusterSpec(jobs).__nonzero__() for jobs in ({}, {"worker": []})] == [False, True]
+# device filters
+
+
+def filters_of(*calls: tuple) -> ClusterDeviceFilters:
+    filters = ClusterDeviceFilters()
+    for job, index, texts in calls:
+        filters.set_device_filters(job, index, texts)
+    return filters
+
+
+@pytest.mark.parametrize("kind", [list, tuple, deque, UserList])
+def test_any_sequence_of_texts_sets_filters(kind):
+    texts = kind(["/job:ps", "/job:chief"])
+    filters = filters_of(("worker", 1, texts))
+    if not isinstance(texts, tuple):
+        texts.append("/")
+    assert filters.as_dict() == {"worker": {1: ["/job:ps", "/job:chief"]}}
+
+
+def test_second_call_replaces():
+    filters = filters_of(("b", 1, ["/job:a"]), ("b", 1, ["/"]), ("b", 0, []), (b"a", 2, [""]))
+    assert repr(filters) == "ClusterDeviceFilters({'a': {2: ['']}, 'b': {0: [], 1: ['/']}})"
+
+
+TEXTS = ["/job:ps", "", b"/job:ps", bytearray(b"/"), memoryview(b"/")]
+ITERATORS = [iter(["/job:ps"]), (text for text in ["/job:ps"]), map(str, [])]
+OTHERS = [None, 3, {"/job:ps"}, {"/job:ps": 1}, {}.keys(), range(1)]
+
+
+@pytest.mark.parametrize("texts", TEXTS + ITERATORS + OTHERS, ids=lambda value: type(value).__name__)
+def test_what_is_no_sequence_of_texts_is_refused(texts):
+    """A plain text, bytes, an iterator or no sequence is a TypeError, and the task keeps what it had."""
+    filters = filters_of(("worker", 0, ["/job:ps"]))
+    with pytest.raises(TypeError, match="/job:worker/task:0"):
+        filters.set_device_filters("worker", 0, texts)
+    assert filters == filters_of(("worker", 0, ["/job:ps"]))
+
+
+def test_filter_that_is_no_text_is_refused():
+    for text in (b"/job:ps", None, 3, ["/job:ps"]):
+        with pytest.raises(TypeError, match="must be text"):
+            filters_of(("worker", 0, ["/", text]))
+
+
+def test_unreadable_filter_is_refused_with_its_position():
+    """What TensorFlow would refuse when it connects, or read as task 0, is refused; nothing of the call is kept."""
+    filters = ClusterDeviceFilters()
+
+    with pytest.raises(DeviceFilterError, match=r"'/job:my-worker': at position 7 is '-'") as refused:
+        filters.set_device_filters("worker", 0, ["/job:ps", "/job:my-worker"])
+    with pytest.raises(DeviceFilterError, match="at most 2147483647"):
+        filters.set_device_filters("worker", 0, ["/task:4294967296"])
+
+    assert refused.value.position == 7
+    assert filters == ClusterDeviceFilters()
+
+
+@pytest.mark.parametrize(
+    ("job", "error", "words"),
+    [
+        ("my-worker", DeviceNameError, "position 2"),
+        ("1w", DeviceNameError, "position 0"),
+        ("", DeviceNameError, "position 0"),
+        ("*", DeviceNameError, "a letter"),
+        ("a/task:1", DeviceNameError, "a letter"),
+        ("a/job:b", DeviceNameError, "a letter"),
+        ("w ", DeviceNameError, "position 1"),
+        (b"\xff", DeviceNameError, "not UTF-8"),
+        (None, TypeError, "must be text"),
+        (3, TypeError, "must be text"),
+    ],
+)
+def test_wrong_job_is_refused(job, error, words):
+    """A job's name that no task of a runtime can have is refused, where TensorFlow takes it and never uses it."""
+    with pytest.raises(error, match=words):
+        filters_of((job, 0, ["/"]))
+
+
+def test_index_is_a_whole_number_of_a_task():
+    """Of any library."""
+
+    class Two:
+        def __index__(self) -> int:
+            return 2
+
+    assert filters_of(("w", Two(), ["/"])) == filters_of(("w", 2, ("/",)))
+    for index in (-1, 2**31, True, "1", 1.0, None):
+        error = ValueError if type(index) is int else TypeError
+        with pytest.raises(error, match="task index"):
+            filters_of(("worker", index, ["/"]))
+
+
+def test_equal_filters_are_equal():
+    """Equality is that of the filters of each task; order counts among filters, and not among tasks."""
+    one = filters_of(("a", 0, ["/job:b", "/job:c"]), ("b", 0, []))
+    assert one == filters_of(("b", 0, []), ("a", 0, ("/job:b", "/job:c")))
+    assert one != filters_of(("b", 0, []), ("a", 0, ("/job:c", "/job:b")))
+    assert one != filters_of(("a", 0, ["/job:b", "/job:c"]))
+    assert one != one.as_dict()
+    with pytest.raises(TypeError):
+        hash(one)
+
+
+@DUPLICATES
+def test_copies_are_apart(duplicate):
+    """Changing a copy, or what ``as_dict`` gave, does not change the original."""
+    one = filters_of(("a", 0, ["/job:b"]))
+    other = duplicate(one)
+    assert other == one
+    other.set_device_filters("a", 0, [])
+    one.as_dict()["a"][0].append("/")
+    assert one == filters_of(("a", 0, ["/job:b"]))
+
+
+def test_message_holds_the_filters():
+    """The protobuf message holds each task that has filters; a task without any appears as its job alone."""
+    message = filters_of(("b", 3, ["/job:a", "/"]), ("a", 0, [])).as_cluster_device_filters()
+    assert message.DESCRIPTOR.full_name == "tensorflow.ClusterDeviceFilters"
+    found = [
+        (job.name, {index: list(task.device_filters) for index, task in job.tasks.items()}) for job in message.jobs
+    ]
+    assert found == [("a", {}), ("b", {3: ["/job:a", "/"]})]
+
+
+def test_tensorflows_class_needs_tensorflow():
+    with pytest.raises(TensorFlowNotFoundError, match="as_tensorflow"):
+        ClusterDeviceFilters().as_tensorflow()

@@ -1,4 +1,4 @@
-"""The package as a whole: what importing it loads, and what it shows."""
+"""The package as a whole: what it loads and shows, its messages, its page of docs, and TensorFlow beside it."""
 
 from __future__ import annotations
 
@@ -6,55 +6,42 @@ import importlib.resources
 import inspect
 import os
 import re
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from google.protobuf import descriptor_pb2, descriptor_pool
+from unit.resolver_world import ROOT, python
 
 import tfcluster_resolver
-from tfcluster_resolver import errors
-
-ROOT = Path(__file__).resolve().parent.parent.parent
+from scripts import protos
+from tfcluster_resolver import ClusterSpec, TFClusterResolver, _protobuf, errors
 
 
 def loaded_by(program: str, flag: str = "-S") -> set[str]:
-    """Give the top-level modules that a fresh Python has loaded after a program; -S leaves site-packages out."""
-    done = subprocess.run(
-        [
-            sys.executable,
-            flag,
-            "-c",
-            f"{program}\nimport sys\nprint(*{{name.partition('.')[0] for name in sys.modules}})",
-        ],
-        env={"PYTHONPATH": str(ROOT / "resolver"), "PATH": os.environ["PATH"]},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    """Give the modules that a fresh Python has loaded after a program; -S leaves site-packages out."""
+    program = f"{program}\nimport sys\nprint(*sys.modules)"
+    done = python(flag, "-c", program, environment={"PATH": os.environ["PATH"]})
+    assert done.returncode == 0, done.stderr
     return set(done.stdout.split())
 
 
 @pytest.mark.parametrize("name", tfcluster_resolver.__all__)
 def test_names_load_the_standard_library_only(name):
-    """Importing any public name loads nothing but the standard library and this package."""
-    assert loaded_by(f"from tfcluster_resolver import {name}") <= {
-        *sys.stdlib_module_names,
-        "tfcluster_resolver",
-        "__main__",
-    }
+    allowed = {*sys.stdlib_module_names, "tfcluster_resolver", "__main__"}
+    assert {module.partition(".")[0] for module in loaded_by(f"from tfcluster_resolver import {name}")} <= allowed
+
+
+BOTH = "from tfcluster_resolver import ClusterSpec, ClusterDeviceFilters; "
+SETS_FILTERS = f"{BOTH}ClusterDeviceFilters().set_device_filters('w', 0, ['/job:ps'])"
 
 
 @pytest.mark.parametrize(
     ("program", "loaded"),
     [
-        ("from tfcluster_resolver import ClusterSpec; ClusterSpec(ClusterSpec({'w': ['a:1']})).as_dict()", False),
-        (
-            "import tfcluster_resolver as t; f = t.ClusterDeviceFilters(); f.set_device_filters('w', 0, ['/job:ps'])",
-            False,
-        ),
+        (f"{BOTH}ClusterSpec(ClusterSpec({{'w': ['a:1']}})).as_dict()", False),
+        (SETS_FILTERS, False),
         ("from tfcluster_resolver import _protobuf", False),
-        ("from tfcluster_resolver import ClusterSpec; ClusterSpec({}).as_cluster_def()", True),
+        (f"{BOTH}ClusterSpec({{}}).as_cluster_def()", True),
     ],
 )
 def test_protobuf_is_loaded_when_it_is_needed(program, loaded):
@@ -62,39 +49,21 @@ def test_protobuf_is_loaded_when_it_is_needed(program, loaded):
     assert ("google" in loaded_by(program, "-I")) == loaded
 
 
-def test_resolver_shows_its_signature():
-    """Tools that ask for the resolver's arguments get them, with their defaults."""
-    from tfcluster_resolver import TFClusterResolver
-
-    assert str(inspect.signature(TFClusterResolver)).startswith(
-        "(task_type: 'str | None' = None, task_id: 'int | None' = None, rpc_layer: 'str | None' = None, *, directory:"
-    )
-
-
-def test_package_has_types():
-    """Type checkers take the annotations of an installed package where it says that it has them (PEP 561)."""
+def test_package_has_types_and_a_signature():
+    """Tools get the resolver's arguments; type checkers take annotations where a package has them (PEP 561)."""
+    signature = "(task_type: 'str | None' = None, task_id: 'int | None' = None, rpc_layer: 'str | None' = None, *, dir"
+    assert str(inspect.signature(TFClusterResolver)).startswith(signature)
     assert importlib.resources.files(tfcluster_resolver).joinpath("py.typed").is_file()
 
 
 def test_package_loads_no_module_of_its_own():
-    """The package alone loads none of its modules: each name is loaded when it is used."""
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            "import tfcluster_resolver, sys; print([n for n in sys.modules if 'tfcluster_resolver.' in n])",
-        ],
-        capture_output=True,
-        text=True,
-        check=True,
-        env=os.environ | {"PYTHONPATH": str(ROOT / "resolver")},
-    )
-
-    assert done.stdout.strip() == "[]"
+    """Each name is loaded when it is used; ``errors`` is there for an ``except`` clause after a mere import."""
+    caught = "import tfcluster_resolver as t\ntry:\n    raise t.errors.ViewError\nexcept t.errors.TFClusterError: pass"
+    assert not [name for name in loaded_by("import tfcluster_resolver") if name.startswith("tfcluster_resolver.")]
+    assert "tfcluster_resolver.errors" in loaded_by(caught)
 
 
 def test_visible_names_are_the_public_ones():
-    """What ``dir()`` shows is ``__all__``, each name can be loaded, and any other is an AttributeError."""
     assert dir(tfcluster_resolver) == sorted(tfcluster_resolver.__all__)
     assert all(getattr(tfcluster_resolver, name) is not None for name in tfcluster_resolver.__all__)
     with pytest.raises(AttributeError, match="nothing_like_it"):
@@ -103,9 +72,7 @@ def test_visible_names_are_the_public_ones():
 
 def test_every_error_is_drawn_and_caught_by_one_class():
     """Each error is in the tree of its module's docstring, in its place, and is a TFClusterError."""
-    defined = {
-        name: value for name, value in vars(errors).items() if isinstance(value, type) and name.endswith("Error")
-    }
+    defined = {name: one for name, one in vars(errors).items() if isinstance(one, type) and name.endswith("Error")}
     drawn = re.findall(r"^ {4}([ │├└─]*)(\w+Error)\b", errors.__doc__, re.MULTILINE)
     path: dict[int, str] = {}
     parents: dict[str, str | None] = {}
@@ -121,8 +88,195 @@ def test_every_error_is_drawn_and_caught_by_one_class():
     assert all(issubclass(value, errors.TFClusterError) for value in defined.values())
 
 
-def test_errors_come_with_the_package():
-    """``tfcluster_resolver.errors`` is there for an ``except`` clause after a mere import of the package."""
-    program = "import tfcluster_resolver as t\ntry:\n    raise t.errors.ViewError\nexcept t.errors.TFClusterError: pass"
+# the protobuf messages, made of .proto files, loaded when needed
 
-    assert "tfcluster_resolver" in loaded_by(program)
+
+MESSAGES = _protobuf.messages("a test")
+
+
+def test_descriptor_set_is_that_of_the_sources(tmp_path):
+    """The checked-in descriptor set is what the compiler makes of the .proto files: `python -m scripts.protos`."""
+    made = descriptor_pb2.FileDescriptorSet.FromString(protos.compile_protos())
+
+    assert descriptor_pb2.FileDescriptorSet.FromString(protos.DESCRIPTOR_SET.read_bytes()) == made
+    assert {file.name for file in made.file} == {path.name for path in protos.PROTOS.glob("*.proto")}
+    assert {file.package for file in made.file} == {"tensorflow"}
+    for path in protos.PROTOS.glob("*.proto"):
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    source = tmp_path / "cluster.proto"
+    source.write_text(source.read_text().replace("job = 1;", "job = 9;"))
+    assert descriptor_pb2.FileDescriptorSet.FromString(protos.compile_protos(tmp_path)) != made
+    source.write_text("no protobuf")
+    with pytest.raises(RuntimeError, match="do not compile"):
+        protos.compile_protos(tmp_path)
+
+
+def test_messages_are_made_once_and_are_ours():
+    """TensorFlow puts its own of the same names in protobuf's default pool; ours of two calls can be compared."""
+    assert _protobuf.messages("another test") == MESSAGES
+    assert type(ClusterSpec({}).as_cluster_def()) is MESSAGES.ClusterDef
+    assert MESSAGES.ClusterDef.DESCRIPTOR.full_name == "tensorflow.ClusterDef"
+    with pytest.raises(KeyError):
+        descriptor_pool.Default().FindMessageTypeByName("tensorflow.ClusterDef")
+
+
+def test_session_options_pass_through():
+    """The session options of a ServerDef, which our ConfigProto does not know, leave as they came."""
+    options = b"\x38\x01\x0a\x07\x0a\x03CPU\x10\x02"
+    server = MESSAGES.ServerDef(job_name="w", default_session_config=MESSAGES.ServerDef().default_session_config)
+    content = server.SerializeToString() + b"\x22" + bytes([len(options)]) + options
+    assert options in MESSAGES.ServerDef.FromString(content).SerializeToString()
+
+
+@pytest.mark.parametrize("value", [None, 3, {}, MESSAGES.JobDef(), MESSAGES.ClusterDef, type("Fake", (), {})()])
+def test_other_values_are_no_cluster_def(value):
+    assert not _protobuf.is_cluster_def(value)
+    assert _protobuf.is_cluster_def(MESSAGES.ClusterDef())
+
+
+def test_no_generated_code_is_brought():
+    package = protos.PROTOS.parent
+    sources = [path.read_text() for path in package.rglob("*.py")]
+    assert not list(package.rglob("*_pb2*"))
+    assert not [text for text in sources if re.search(r"^(from|import) google", text, re.MULTILINE)]
+
+
+# docs/resolver-differences.md names a test for each difference
+
+
+LINES = (ROOT / "docs" / "resolver-differences.md").read_text(encoding="utf-8").splitlines()
+ROWS = [[cell.strip() for cell in line.strip("|").split("|")] for line in LINES if line.startswith("|")]
+CASES = [row for row in ROWS if row[0] != "case" and not set(row[0]) <= {"-"}]
+DEFINED = {
+    name
+    for path in (ROOT / "tests").rglob("test_*.py")
+    for name in re.findall(r"^def (test_\w+)\(", path.read_text(encoding="utf-8"), re.MULTILINE)
+}
+
+
+@pytest.mark.parametrize("row", CASES, ids=lambda row: row[0][:40])
+def test_each_difference_names_a_test_that_exists(row):
+    assert len(row) == 5
+    assert all(row)
+    assert row[4].strip("`") in DEFINED
+
+
+def test_every_deliberate_difference_is_in_the_table():
+    shown = set()
+    for module in ("test_cluster_spec_parity.py", "test_device_filter_parity.py", "test_resolver_differences.py"):
+        text = (ROOT / "tests" / "tensorflow" / module).read_text(encoding="utf-8")
+        shown |= set(re.findall(r"^def (test_\w+)\(", text.partition("# The deliberate differences")[2], re.MULTILINE))
+    assert len(shown) > 10
+    assert shown <= {row[4].strip("`") for row in CASES}
+
+
+# the resolver becomes TensorFlow's, by a package that plays TensorFlow's part; tests/tensorflow has the real one
+
+
+#: As TensorFlow has it: an abstract base class, and a public name that is there at the end of the import only.
+TENSORFLOW = """
+import abc, os, types
+class ClusterResolver(abc.ABC):
+    pass
+if os.environ.get("BROKEN"):
+    raise ImportError("libcudart is missing")
+distribute = types.SimpleNamespace(cluster_resolver=types.SimpleNamespace(ClusterResolver=ClusterResolver))
+"""
+OURS = "from tfcluster_resolver import TFClusterResolver\n"
+THEIRS = "import tensorflow as tf\n"
+MADE = "made = TFClusterResolver.from_spec({'worker': ['a:1']})\n"
+ASKED = "base = tf.distribute.cluster_resolver.ClusterResolver\n"
+TOLD = "print(isinstance(made, base), issubclass(TFClusterResolver, base), isinstance(object(), base))\n"
+FINDERS = "import sys; print(*(type(one).__name__ for one in sys.meta_path if 'tfcluster' in type(one).__module__))\n"
+
+
+@pytest.fixture
+def run(tmp_path):
+    def run(program: str, tensorflow: str | None = TENSORFLOW) -> list[str]:
+        (tmp_path / "tensorflow").mkdir(exist_ok=True)
+        if tensorflow is not None:
+            (tmp_path / "tensorflow" / "__init__.py").write_text(tensorflow)
+        done = python("-S", "-c", program, path=[ROOT / "resolver", tmp_path], environment={}, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.splitlines()
+
+    return run
+
+
+@pytest.mark.parametrize(
+    "program",
+    [OURS + MADE + THEIRS + ASKED, THEIRS + OURS + MADE + ASKED, OURS + THEIRS + MADE + ASKED],
+    ids=["resolver, TensorFlow", "TensorFlow, resolver", "class, TensorFlow, resolver"],
+)
+def test_resolver_is_tensorflows_in_any_order(run, program):
+    """Instances and the class are TensorFlow's, whatever was first; nothing of ours listens to imports any more."""
+    assert run(program + TOLD + FINDERS) == ["True True False", ""]
+
+
+def test_check_before_does_not_stay(run):
+    """TensorFlow's class remembers whom it refused: who asked too early, during the import, is right later."""
+    early = TENSORFLOW + "import builtins\nbuiltins.early = isinstance(builtins.made, ClusterResolver)\n"
+    program = OURS + "import builtins\nbuiltins." + MADE + THEIRS + ASKED + "print(early)\n" + TOLD
+    assert run(program, early) == ["False", "True True False"]
+
+
+def test_import_that_is_barred_stays_barred(run):
+    """Where a program bars TensorFlow, as tests do, the resolver is imported and works without it."""
+    program = "import sys\nsys.modules['tensorflow'] = None\n" + OURS + MADE + "print(made.cluster_spec().as_dict())"
+    assert run(program) == ["{'worker': ['a:1']}"]
+
+
+def test_import_that_fails_in_another_thread_does_no_harm(run):
+    """Our import, which waits for TensorFlow's in another thread, goes on where that one fails."""
+    broken = "import builtins\nbuiltins.begun.set()\nbuiltins.ended.wait(1)\nraise ImportError('libcudart is missing')"
+    program = """
+import builtins, contextlib, threading
+builtins.begun, builtins.ended = threading.Event(), threading.Event()
+def other():
+    with contextlib.suppress(ImportError):
+        import tensorflow
+thread = threading.Thread(target=other)
+thread.start()
+builtins.begun.wait()
+from tfcluster_resolver import TFClusterResolver
+builtins.ended.set()
+thread.join()
+print(TFClusterResolver.__name__)
+"""
+    assert run(program, broken) == ["TFClusterResolver"]
+
+
+def test_import_that_fails_can_be_tried_again(run):
+    program = OURS + MADE + "import os\nos.environ['BROKEN'] = '1'\n"
+    program += "try:\n    import tensorflow\nexcept ImportError as error:\n    print(error)\n"
+    program += "del os.environ['BROKEN']\n" + FINDERS + THEIRS + ASKED + TOLD + FINDERS
+    assert run(program) == ["libcudart is missing", "_Finder", "True True False", ""]
+
+
+@pytest.mark.parametrize("tensorflow", ["", "distribute = None\n", None], ids=["empty", "half", "a folder"])
+def test_what_is_no_tensorflow_is_left_alone(run, tensorflow):
+    assert run(OURS + MADE + THEIRS + "print(tf.__name__, made.master('worker', 0))", tensorflow) == [
+        "tensorflow grpc://a:1"
+    ]
+
+
+def test_other_finders_see_the_import_too(run):
+    hook = """
+import sys
+class Tool:
+    def find_spec(self, name, path=None, target=None):
+        if name == "tensorflow":
+            print("seen")
+"""
+    before, after = "sys.meta_path.insert(0, Tool())\n", "sys.meta_path.append(Tool())\n"
+    end = MADE + THEIRS + ASKED + TOLD
+
+    assert run(hook + OURS + before + end) == ["seen", "True True False"]
+    assert run(hook + before + OURS + end) == ["seen", "True True False"]
+    assert run(hook + after + OURS + end)[-1] == "True True False"
+
+
+def test_source_of_tensorflow_can_be_read(run):
+    program = OURS + THEIRS + "import inspect; print(inspect.getsource(tf.ClusterResolver).splitlines()[0])\n"
+    program += "print('exec_module' in vars(tf.__loader__))\n"
+    assert run(program) == ["class ClusterResolver(abc.ABC):", "False"]

@@ -2,34 +2,27 @@
 
 from __future__ import annotations
 
-import os
 import socket
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
 from support.waiting import GUARD, eventually
 from unit.refusing_address import refusing_address
+from unit.resolver_world import SETTINGS, listeners, python, speaker
 
 from tfcluster_resolver.errors import AddressError
 from tfcluster_resolver.waiting import name_lookups, wait_for_tasks
 from tfcluster_resolver.waiting.probes import Probes
 from tfcluster_resolver.waiting.reachability import Cause, MissingTask, host_and_port
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-#: A server's first frame in HTTP/2: settings, none of them.
-SETTINGS = b"\0\0\0\4\0\0\0\0\0"
-
 
 @pytest.fixture
 def listening() -> Iterator[str]:
-    """The address of a socket that listens."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        yield f"127.0.0.1:{server.getsockname()[1]}"
+    with listeners() as listen:
+        yield listen()
 
 
 @pytest.fixture
@@ -46,18 +39,10 @@ def black_hole() -> Iterator[int]:
 
 
 def silent_tasks(port: int, count: int) -> list[tuple[str, int, str]]:
-    """Name tasks, each with an address of its own, that swallow every packet."""
     return [("worker", index, f"127.1.{index // 250}.{index % 250 + 1}:{port}") for index in range(count)]
 
 
-def test_tasks_that_listen_are_not_missing(listening):
-    """Nothing is missing where every task accepts a connection, nor where there are no tasks."""
-    assert wait_for_tasks([("worker", 0, listening), ("worker", 1, listening)], timeout=0) == ()
-    assert wait_for_tasks([], timeout=0) == ()
-
-
 def test_each_missing_task_has_its_cause(listening):
-    """Tasks that do not answer come back in order, each with its cause and a text that names it."""
     refused = refusing_address()
     tasks = [("worker", 0, refused), ("worker", 1, listening), ("ps", 3, "no-such-host.invalid:1")]
 
@@ -68,9 +53,11 @@ def test_each_missing_task_has_its_cause(listening):
         MissingTask("ps", 3, "no-such-host.invalid:1", Cause.UNRESOLVED),
     )
     assert str(missing[0]).startswith(f"/job:worker/task:0 at {refused}: connection refused")
+    assert wait_for_tasks([("worker", 0, listening), ("worker", 1, listening)], timeout=0) == ()
+    assert wait_for_tasks([], timeout=0) == ()
 
 
-def test_missing_pod_is_told_from_a_missing_name(monkeypatch):
+def test_missing_pod_is_no_missing_name(monkeypatch):
     """A name that does not resolve although its Service's does has no pod; where neither does, DNS may be at fault."""
     real = socket.getaddrinfo
 
@@ -88,27 +75,11 @@ def test_missing_pod_is_told_from_a_missing_name(monkeypatch):
     assert str(missing[0]).startswith("/job:worker/task:1 at c-worker-1.c.n.svc:2222: no pod")
 
 
-def test_silent_task_times_out(black_hole):
-    """A task whose network swallows the attempt is missing because it timed out."""
-    assert [one.cause for one in wait_for_tasks([("ps", 0, f"127.0.0.1:{black_hole}")], timeout=0)] == [Cause.TIMED_OUT]
-
-
-@pytest.mark.parametrize(("count", "descriptors"), [(40, None), (400, 100)], ids=["a few", "more than descriptors"])
-def test_silent_tasks_hide_none_that_answers(black_hole, listening, monkeypatch, count, descriptors):
-    """However many tasks swallow their packets, the one that answers is seen in the same look."""
-    if descriptors is not None:
-        monkeypatch.setattr("tfcluster_resolver.waiting.probes.descriptors", lambda _, part: descriptors // part)
-    silent = silent_tasks(black_hole, count)
-
-    missing = wait_for_tasks([*silent, ("ps", 0, listening)], timeout=0)
-
-    assert [(one.job, one.index, one.address) for one in missing] == silent
-    assert {one.cause for one in missing} == {Cause.TIMED_OUT}
-
-
-def test_connections_at_once_are_bounded(black_hole, monkeypatch):
-    """There are never more connections under way than the process has descriptors to spare, and none is left."""
-    monkeypatch.setattr("tfcluster_resolver.waiting.probes.descriptors", lambda _, part: 100 // part)
+@pytest.mark.parametrize(("count", "bounds"), [(40, (1000, 41)), (400, (100, 50))])
+def test_silent_tasks_hide_none_that_answers(black_hole, listening, monkeypatch, count, bounds):
+    """The one that answers is seen in the same look, with no more sockets than the process can spare; none is left."""
+    descriptors, most = bounds
+    monkeypatch.setattr("tfcluster_resolver.waiting.probes.descriptors", lambda _, part: descriptors // part)
     counts, real = [], Probes._connect
 
     def connect(probes, *arguments):
@@ -116,74 +87,73 @@ def test_connections_at_once_are_bounded(black_hole, monkeypatch):
         counts.append(open_sockets())
 
     monkeypatch.setattr(Probes, "_connect", connect)
-    before = open_sockets()
+    before, silent = open_sockets(), silent_tasks(black_hole, count)
 
-    wait_for_tasks(silent_tasks(black_hole, 200), timeout=0)
+    missing = wait_for_tasks([*silent, ("ps", 0, listening)], timeout=0)
 
-    assert max(counts) - before == 50
-    assert open_sockets() == before
+    assert [(one.job, one.index, one.address) for one in missing] == silent
+    assert {one.cause for one in missing} == {Cause.TIMED_OUT}
+    assert (max(counts), open_sockets()) == (before + most, before)
 
 
 def test_process_without_descriptors_goes_on_with_those_it_has(listening):
     """Where the operating system gives no more sockets, a task waits for the end of another one's attempt."""
-    text = f"""
-import resource, socket
-from tfcluster_resolver.waiting import probes
-from tfcluster_resolver.waiting import wait_for_tasks
+    text = """
+import resource, sys
+from tfcluster_resolver.waiting import probes, wait_for_tasks
 probes.descriptors = lambda most, part: most
-host, port = {listening!r}.split(":")
 resource.setrlimit(resource.RLIMIT_NOFILE, (30, 30))
-print(len(wait_for_tasks([("w", i, f"127.2.0.{{i + 1}}:{{port}}") for i in range(200)] + [("l", 0, {listening!r})],
-    timeout=0)))
+tasks = [("w", i, f"127.2.0.{i + 1}:{sys.argv[1]}") for i in range(200)]
+print(len(wait_for_tasks([*tasks, ("l", 0, sys.argv[2])], timeout=0)))
 """
     with socket.create_server(("0.0.0.0", 0), backlog=1024) as everywhere:  # noqa: S104 - of 127/8
-        done = in_python(text.replace(":{port}", f":{everywhere.getsockname()[1]}"))
+        done = python("-c", text, str(everywhere.getsockname()[1]), listening)
 
     assert (done.stdout, done.stderr) == ("0\n", "")
 
 
 def open_sockets() -> int:
-    """Count the sockets of this process."""
-    links = [os.readlink(f"/proc/self/fd/{one}") for one in os.listdir("/proc/self/fd") if is_there(one)]  # noqa: PTH115,PTH208
+    links = [str(one.readlink()) for one in Path("/proc/self/fd").iterdir() if one.is_symlink()]
     return sum(link.startswith("socket:") for link in links)
-
-
-def is_there(descriptor: str) -> bool:
-    return Path(f"/proc/self/fd/{descriptor}").is_symlink()
-
-
-def in_python(text: str, **options: float) -> subprocess.CompletedProcess[str]:
-    """Run a program in a Python of its own, to its end."""
-    return subprocess.run(
-        [sys.executable, "-c", text],
-        env=os.environ | {"PYTHONPATH": str(ROOT / "resolver")},
-        capture_output=True,
-        text=True,
-        check=False,
-        **options,
-    )
 
 
 def test_interpreter_ends_although_names_are_looked_up():
     """Look-ups that never end, more of them than there are threads, keep neither the wait nor the process's end."""
-    done = in_python(
-        """
+    text = """
 import socket, threading
 from tfcluster_resolver.waiting import wait_for_tasks
 socket.getaddrinfo = lambda *_, **__: threading.Event().wait()
 missing = wait_for_tasks([("w", index, f"w{index}:1") for index in range(500)], timeout=0.5)
 print(len(missing), {one.cause.name for one in missing}, threading.active_count() <= 65)
-""",
-        timeout=GUARD,
-    )
+"""
+    done = python("-c", text)
 
     assert (done.stdout, done.returncode) == ("500 {'UNRESOLVED'} True\n", 0), done.stderr
 
 
-def test_name_is_looked_up_once_for_all_its_tasks(monkeypatch, listening):
-    """Tasks of one name, and waits at one time, share a look-up."""
-    asked, go_on = [], threading.Event()
-    real = socket.getaddrinfo
+def test_forked_child_looks_names_up_again():
+    """A child that was forked while names were looked up has threads of its own for them."""
+    text = """
+import os, socket, threading
+from tfcluster_resolver.waiting import name_lookups, wait_for_tasks
+real = socket.getaddrinfo
+socket.getaddrinfo = lambda *_, **__: threading.Event().wait()
+stuck = [name_lookups.begin(f"w{index}") for index in range(100)]
+if (child := os.fork()) == 0:
+    socket.getaddrinfo = lambda _, *a, **o: real("127.0.0.1", *a, **o)
+    print([one.cause.name for one in wait_for_tasks([("w", 0, "w0:1")], timeout=0)], flush=True)
+    os._exit(0)
+os.waitpid(child, 0)
+"""
+    done = python("-c", text)
+
+    assert done.stdout == "['REFUSED']\n", done.stderr
+
+
+@pytest.fixture
+def slow_names(monkeypatch) -> tuple[list[str], threading.Event]:
+    """The names that are looked up, each of them 127.0.0.1, and what lets the look-ups end."""
+    asked, go_on, real = [], threading.Event(), socket.getaddrinfo
 
     def look_up(host, *arguments, **options):
         asked.append(host)
@@ -191,61 +161,53 @@ def test_name_is_looked_up_once_for_all_its_tasks(monkeypatch, listening):
         return real("127.0.0.1", *arguments, **options)
 
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    return asked, go_on
+
+
+def test_name_is_looked_up_once_for_all_its_tasks(slow_names, listening):
+    """Tasks of one name, and waits at one time, share a look-up."""
+    asked, go_on = slow_names
     port = listening.rpartition(":")[2]
     first = name_lookups.begin("shared")
-    tasks = [("w", 0, f"shared:{port}"), ("ps", 0, f"shared:{port}"), ("w", 1, "shared:1")]
     with closing(Probes()) as probes:
-        probes.want(tasks)
+        probes.want([("w", 0, f"shared:{port}"), ("ps", 0, f"shared:{port}"), ("w", 1, "shared:1")])
         probes.run(0.1)
         assert [one.cause for one in probes.missing()] == [Cause.UNRESOLVED] * 3
         go_on.set()
-
         probes.look_once()
-
         assert [(one.job, one.index) for one in probes.missing()] == [("w", 1)]
     assert first.addresses == ((socket.AF_INET, ("127.0.0.1",)),)
     assert asked == ["shared"]
     name_lookups.release(first)
 
 
-def test_look_up_that_nobody_waits_for_is_left_out(monkeypatch):
+def test_look_up_that_is_not_waited_for_is_left_out(slow_names, monkeypatch):
     """A name whose asker has gone is not looked up any more, if it was not begun."""
-    asked, go_on = [], threading.Event()
-
-    def look_up(host, *_, **__):
-        asked.append(host)
-        go_on.wait()
-        return []
-
+    asked, go_on = slow_names
     monkeypatch.setattr(name_lookups, "descriptors", lambda *_, **__: 1)
-    monkeypatch.setattr(socket, "getaddrinfo", look_up)
     held = name_lookups.begin("held")
     with closing(Probes()) as probes:
         probes.want([("w", 0, "dropped:1")])
         probes.run(0.01)
     last = name_lookups.begin("last")
     go_on.set()
-
     eventually(lambda: last.addresses is not None, what="the last look-up")
     assert asked == ["held", "last"]
     for one in (held, last):
         name_lookups.release(one)
 
 
-def test_any_address_of_a_name_will_do(monkeypatch, black_hole):
-    """A name of two addresses, of which one swallows packets, answers by the other."""
+def test_any_address_of_a_name_will_do(monkeypatch):
+    """A name of two addresses, of which one refuses, answers by the other."""
     with socket.create_server(("127.0.0.5", 0)) as server:
-        port = server.getsockname()[1]
-        with socket.create_server(("127.0.0.6", port), backlog=0):
-            del black_hole
-            real = socket.getaddrinfo
+        real = socket.getaddrinfo
 
-            def look_up(_, *arguments, **options):
-                return [one for to in ("127.0.0.7", "127.0.0.5") for one in real(to, *arguments, **options)]
+        def look_up(_, *arguments, **options):
+            return [one for to in ("127.0.0.7", "127.0.0.5") for one in real(to, *arguments, **options)]
 
-            monkeypatch.setattr(socket, "getaddrinfo", look_up)
+        monkeypatch.setattr(socket, "getaddrinfo", look_up)
 
-            assert wait_for_tasks([("w", 0, f"two:{port}")], timeout=0) == ()
+        assert wait_for_tasks([("w", 0, f"two:{server.getsockname()[1]}")], timeout=0) == ()
 
 
 def test_task_that_starts_late_is_waited_for():
@@ -277,33 +239,6 @@ def test_tasks_may_come_and_go_while_they_are_tried(black_hole, listening):
     assert open_sockets() == before
 
 
-class Speaker(threading.Thread):
-    """A server that says some bytes to whoever greets it, and then closes or waits."""
-
-    def __init__(self, words: bytes, *, closes: bool) -> None:
-        super().__init__(daemon=True)
-        self.words, self.closes = words, closes
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.address = f"127.0.0.1:{self.listener.getsockname()[1]}"
-        self.kept: list[socket.socket] = []
-        self.start()
-
-    def run(self) -> None:
-        while True:
-            try:
-                one, _ = self.listener.accept()
-            except OSError:
-                return
-            with suppress(OSError):  # who asked may have gone
-                one.recv(1024)
-                for byte in self.words:
-                    one.send(bytes([byte]))
-            if self.closes:
-                one.close()
-            else:
-                self.kept.append(one)
-
-
 @pytest.mark.parametrize(
     ("words", "closes", "cause"),
     [
@@ -313,28 +248,21 @@ class Speaker(threading.Thread):
         (SETTINGS[:5], True, Cause.NOT_GRPC),
         (b"", False, Cause.NOT_GRPC),
     ],
-    ids=["gRPC", "another protocol", "closes", "closes in the middle", "says nothing"],
+    ids=["gRPC", "another protocol", "closes", "closes in the middle", "silent"],
 )
 def test_server_must_greet_as_grpc_does(words, closes, cause):
     """Where gRPC is asked for, accepting a connection is not enough: the settings of HTTP/2 must come back."""
-    server = Speaker(words, closes=closes)
-    with closing(server.listener):
-        tasks = [("worker", 0, server.address)]
-
-        # A server that never greets keeps the caller for the whole time-out, so only one that greets gets a long one.
-        timeout = 0.5 if cause else GUARD
-
+    # A server that never greets keeps the caller for the whole time-out, so only one that greets gets a long one.
+    timeout = 0.5 if cause else GUARD
+    with speaker(words, closes=closes) as address:
+        tasks = [("worker", 0, address)]
         assert [one.cause for one in wait_for_tasks(tasks, timeout=timeout, grpc=True)] == ([cause] if cause else [])
         assert wait_for_tasks(tasks, timeout=0) == ()
 
 
-@pytest.mark.parametrize(
-    ("address", "parts"),
-    [("host:2222", ("host", 2222)), ("[::1]:1", ("::1", 1)), ("10.0.0.1:65535", ("10.0.0.1", 65535))],
-)
-def test_addresses_are_taken_apart(address, parts):
-    """Host and port of an address, also of an IPv6 one."""
-    assert host_and_port(address) == parts
+def test_addresses_are_taken_apart():
+    addresses = ["host:2222", "[::1]:1", "10.0.0.1:65535"]
+    assert [host_and_port(one) for one in addresses] == [("host", 2222), ("::1", 1), ("10.0.0.1", 65535)]
 
 
 @pytest.mark.parametrize("address", ["", "host", "host:", ":1", "host:x", "host:65536", "grpc://host:1", "host:1_0"])
@@ -348,25 +276,3 @@ def test_what_is_no_address_is_refused(address):
 def test_name_that_cannot_be_does_not_resolve(host):
     """A text that no DNS server could be asked for is a name that does not resolve, not an error of Python's."""
     assert [one.cause for one in wait_for_tasks([("w", 0, f"{host}:1")], timeout=0)] == [Cause.UNRESOLVED]
-
-
-def test_forked_child_looks_names_up_again():
-    """A child that was forked while names were looked up has threads of its own for them."""
-    done = in_python(
-        """
-import os, socket, threading
-from tfcluster_resolver.waiting import name_lookups
-from tfcluster_resolver.waiting import wait_for_tasks
-real = socket.getaddrinfo
-socket.getaddrinfo = lambda *_, **__: threading.Event().wait()
-stuck = [name_lookups.begin(f"w{index}") for index in range(100)]
-if (child := os.fork()) == 0:
-    socket.getaddrinfo = lambda _, *a, **o: real("127.0.0.1", *a, **o)
-    print([one.cause.name for one in wait_for_tasks([("w", 0, "w0:1")], timeout=0)], flush=True)
-    os._exit(0)
-os.waitpid(child, 0)
-""",
-        timeout=GUARD,
-    )
-
-    assert done.stdout == "['REFUSED']\n", done.stderr

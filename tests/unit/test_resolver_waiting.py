@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import math
-import os
-import socket
-import subprocess
-import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.waiting import GUARD
 from unit.refusing_address import refusing_address
+from unit.resolver_world import be_task, listeners, publish, python, view_of
 
 import tfcluster_resolver
 from tfcluster_resolver import Task, TFClusterResolver, contract
@@ -31,45 +27,29 @@ from tfcluster_resolver.views.watch import PollingNotice
 from tfcluster_resolver.waiting import Wanted, wait_for
 from tfcluster_resolver.waiting.probes import Probes
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-
 
 @pytest.fixture
 def listen() -> Iterator[Callable[[], str]]:
-    """Opens ports that accept connections, and gives their addresses."""
-    with ExitStack() as opened:
-
-        def make() -> str:
-            server = opened.enter_context(socket.create_server(("127.0.0.1", 0)))
-            return f"127.0.0.1:{server.getsockname()[1]}"
-
-        yield make
+    with listeners() as made:
+        yield made
 
 
 class Cluster:
-    """A mounted view that changes, and the resolver of its chief, which nobody serves."""
+    """A mounted view that changes, and the resolver of its chief, which does not listen."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder, self.epoch = folder, 0
         self.own = refusing_address()
-        for name, value in (("JOB", "chief"), ("TASK_INDEX", "0"), ("ADDRESS", self.own), ("DIR", str(folder))):
-            monkeypatch.setenv(f"TFCLUSTER_{name}", value)
+        be_task(monkeypatch, "chief", 0, self.own, folder)
 
     def publish(self, **jobs: Sequence[str]) -> None:
         """Put a new epoch in place."""
         self.epoch += 1
-        view = contract.View("c", "n", "u", self.epoch, "grpc", {"chief": (self.own,), **jobs}, {}, {})
-        self.write(contract.dump(view))
-
-    def write(self, text: str) -> None:
-        """Put any text in place, as a whole."""
-        (self.folder / "new").write_text(text)
-        (self.folder / "new").replace(self.folder / contract.VIEW_FILE)
+        publish(self.folder, view_of({"chief": (self.own,), **jobs}, epoch=self.epoch))
 
 
 @pytest.fixture
 def cluster(tmp_path, monkeypatch) -> Cluster:
-    """A cluster whose chief this process is."""
     return Cluster(tmp_path, monkeypatch)
 
 
@@ -104,34 +84,19 @@ class Waiting(threading.Thread):
 def test_wait_counts_the_others(cluster, listen):
     """Every other task that this one sees is waited for, and their number comes back; the own one is not."""
     cluster.publish(ps=[listen()], worker=[listen(), listen()])
-
     assert tfcluster_resolver.wait() == 3
     assert tfcluster_resolver.wait(TFClusterResolver(), timeout=math.inf) == 3
     assert tfcluster_resolver.wait(jobs=(job for job in ["worker"])) == 2
     assert tfcluster_resolver.wait(TFClusterResolver().snapshot(), jobs=("ps", "worker"), timeout=0) == 3
+    with pytest.raises(NoSuchTaskError, match="no job 'evaluator' in the view of n/c, which shows chief, ps, worker"):
+        tfcluster_resolver.wait(jobs=["evaluator"])
 
 
 def test_wait_needs_no_pod(listen):
-    """A resolver of a written cluster is waited for likewise, without the task that it speaks for."""
     jobs = {"chief": [refusing_address()], "worker": [listen()]}
-
     assert tfcluster_resolver.wait(TFClusterResolver.from_spec(jobs, "chief", 0), timeout=0) == 1
     with pytest.raises(TasksUnreachableError, match="1 of 2 other tasks of the given ClusterSpec did not answer"):
         tfcluster_resolver.wait(TFClusterResolver.from_spec(jobs), timeout=0)
-
-
-def test_wait_names_who_is_missing(cluster, listen):
-    """At the time-out the error holds each missing task with its cause."""
-    refusing = refusing_address()
-    cluster.publish(ps=[refusing], worker=[listen()])
-
-    with pytest.raises(TasksUnreachableError, match=r"1 of 2 other tasks of n/c \(epoch 1\)") as raised:
-        tfcluster_resolver.wait(timeout=0.2)
-
-    assert [(one.job, one.index, one.address, one.cause.name) for one in raised.value.missing] == [
-        ("ps", 0, refusing, "REFUSED")
-    ]
-    assert isinstance(raised.value, TimeoutError)
 
 
 class Shrinking:
@@ -144,7 +109,7 @@ class Shrinking:
         self.epoch += 1
         jobs = {"chief": (refusing_address(),), **({"worker": tuple(self.workers)} if self.workers else {})}
         del self.workers[-1:]
-        return contract.View("c", "n", "u", self.epoch, "grpc", jobs, {}, {})
+        return view_of(jobs, epoch=self.epoch)
 
     def notice(self) -> PollingNotice:
         return PollingNotice()
@@ -154,7 +119,6 @@ def test_wait_of_a_live_resolver_is_never_outdated(monkeypatch):
     """Whichever two looks a task goes between, only the wait for a snapshot ends with it."""
     monkeypatch.setattr("tfcluster_resolver.waiting._LOOK", 0.01)
     resolver = TFClusterResolver("chief", 0, source=Shrinking([refusing_address() for _ in range(20)]))
-
     assert tfcluster_resolver.wait(resolver, timeout=GUARD) == 0
 
 
@@ -163,9 +127,7 @@ def test_wait_follows_a_resize(cluster, listen, monkeypatch):
     ps = listen()
     cluster.publish(ps=[ps], worker=[refusing_address(), refusing_address()])
     waiting = Waiting(monkeypatch, lambda: tfcluster_resolver.wait(timeout=GUARD))
-
     cluster.publish(ps=[ps, listen()])
-
     assert waiting.end() == 2
 
 
@@ -183,11 +145,13 @@ def test_task_that_comes_at_the_end_is_waited_for(cluster, listen, monkeypatch):
 
     with pytest.raises(TasksUnreachableError, match=r"1 of 2 other tasks of n/c \(epoch 2\)") as raised:
         tfcluster_resolver.wait(timeout=0)
-    assert [(one.address, one.cause.name) for one in raised.value.missing] == [(added, "REFUSED")]
+    (missing,) = raised.value.missing
+    assert (missing.job, missing.index, missing.address, missing.cause.name) == ("worker", 1, added, "REFUSED")
+    assert isinstance(raised.value, TimeoutError)
 
 
 def test_snapshot_of_a_cluster_that_shrank_ends_the_wait(cluster, listen, monkeypatch):
-    """A snapshot's task that is scaled away ends the wait at once, with an error that names it and says what to do."""
+    """A snapshot's task that is scaled away ends the wait at once, with an error that names it and what to do."""
     ps, missing = listen(), refusing_address()
     cluster.publish(ps=[ps], worker=[missing])
     snapshot = TFClusterResolver().snapshot()
@@ -207,69 +171,44 @@ def test_snapshot_whose_tasks_all_answer_is_good(cluster, listen):
     ps, worker = listen(), listen()
     cluster.publish(ps=[ps], worker=[worker])
     snapshot = TFClusterResolver().snapshot()
-
     cluster.publish(ps=[ps])
     assert tfcluster_resolver.wait(snapshot, timeout=0) == 2
     cluster.publish(ps=[ps], worker=[worker, refusing_address()])
     assert tfcluster_resolver.wait(snapshot, timeout=0) == 2
 
 
-def test_view_that_is_broken_for_a_moment_is_read_again(cluster, listen, monkeypatch):
-    """A view that cannot be read while the wait is under way ends it only if it stays so."""
+@pytest.mark.parametrize("stays", [False, True])
+def test_view_that_is_broken_for_a_moment_is_read_again(cluster, listen, monkeypatch, stays):
+    """A view that cannot be read ends the wait with its own error only if it stays so, or is so at the start."""
     cluster.publish(ps=[refusing_address()])
+    if stays:
+        monkeypatch.setattr("tfcluster_resolver.waiting.GRACE", 0.2)
     waiting = Waiting(monkeypatch, lambda: tfcluster_resolver.wait(timeout=GUARD))
-    cluster.write("{")
-    waiting.begun.clear()
-    assert waiting.begun.wait(GUARD)
-
-    cluster.publish(ps=[listen()])
-
-    assert waiting.end() == 1
-
-
-def test_view_that_stays_broken_ends_the_wait(cluster, monkeypatch):
-    """A view that cannot be read at the start, or for long, ends the wait with its own error."""
-    cluster.publish(ps=[refusing_address()])
-    monkeypatch.setattr("tfcluster_resolver.waiting.GRACE", 0.2)
-    waiting = Waiting(monkeypatch, lambda: tfcluster_resolver.wait(timeout=GUARD))
-    cluster.write("{")
-
-    assert type(waiting.end()) is MalformedViewError
-    with pytest.raises(MalformedViewError):
-        tfcluster_resolver.wait()
-
-
-def test_job_that_is_not_there_is_refused(cluster, listen):
-    """A job that the view does not show is an error at once: nobody would ever answer."""
-    cluster.publish(worker=[listen()])
-
-    with pytest.raises(NoSuchTaskError, match="no job 'ps' in the view of n/c, which shows chief, worker"):
-        tfcluster_resolver.wait(jobs=["ps"])
+    publish(cluster.folder, "{")
+    if stays:
+        assert type(waiting.end()) is MalformedViewError
+        with pytest.raises(MalformedViewError):
+            tfcluster_resolver.wait()
+    else:
+        waiting.begun.clear()
+        assert waiting.begun.wait(GUARD)
+        cluster.publish(ps=[listen()])
+        assert waiting.end() == 1
 
 
 @pytest.mark.parametrize("timeout", [None, -1, -0.1, math.nan, -math.inf, "5", b"5", True, 1j, [], 10**400])
 def test_time_out_is_a_number_of_seconds(timeout):
-    """What is no number of seconds is refused by an error of this package, before anything else is looked at."""
     with pytest.raises(ArgumentError, match="timeout") as raised:
         tfcluster_resolver.wait(timeout=timeout)
     assert isinstance(raised.value, (TypeError, ValueError))
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        {"resolver": "digits"},
-        {"resolver": {"worker": ["h:1"]}},
-        {"jobs": "ps"},
-        {"jobs": [0]},
-        {"jobs": None},
-        {"jobs": 1},
-    ],
-)
-def test_other_arguments_are_checked(cluster, listen, arguments: Mapping[str, Any]):
-    """What is no resolver, or no list of jobs, is refused by an error of this package."""
-    cluster.publish(ps=[listen()])
+NO_RESOLVERS = [{"resolver": "digits"}, {"resolver": {"worker": ["h:1"]}}]
 
+
+@pytest.mark.parametrize("arguments", [*NO_RESOLVERS, *({"jobs": jobs} for jobs in ("ps", [0], None, 1))])
+def test_other_arguments_are_checked(cluster, listen, arguments):
+    cluster.publish(ps=[listen()])
     with pytest.raises(ArgumentError):
         tfcluster_resolver.wait(**arguments)
 
@@ -277,10 +216,8 @@ def test_other_arguments_are_checked(cluster, listen, arguments: Mapping[str, An
 def test_message_stays_short():
     """Of very many missing tasks the message lists some and counts the rest; the error holds all."""
     tasks = [Task("worker", index, f"no host {index}:1") for index in range(150)]
-
     with pytest.raises(TasksUnreachableError) as raised:
         wait_for(lambda: Wanted(tasks, "c"), timeout=0)
-
     assert len(raised.value.missing) == 150
     assert len(str(raised.value).splitlines()) == 102
     assert str(raised.value).endswith("  and 50 more")
@@ -289,13 +226,5 @@ def test_message_stays_short():
 def test_wait_runs_where_only_python_is(cluster, listen):
     """It runs in an image with nothing but Python, and the process ends with it."""
     cluster.publish(ps=[listen()])
-
-    done = subprocess.run(
-        [sys.executable, "-S", "-c", "import tfcluster_resolver; print(tfcluster_resolver.wait())"],
-        env=os.environ | {"PYTHONPATH": str(ROOT / "resolver")},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
+    done = python("-S", "-c", "import tfcluster_resolver; print(tfcluster_resolver.wait())")
     assert (done.stdout, done.stderr) == ("1\n", "")

@@ -1,0 +1,142 @@
+"""What the resolver's tests share: its view, the pod that it runs in, ports, and other Pythons."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import os
+import pickle
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.waiting import GUARD
+
+import tfcluster_resolver
+from tfcluster_resolver import contract
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+SOURCES = Path(tfcluster_resolver.__file__).parent
+GPU = "nvidia.com/gpu"
+#: A gRPC server's first frame in HTTP/2: settings, none of them.
+SETTINGS = b"\0\0\0\4\0\0\0\0\0"
+#: The variables that name the task of a pod.
+IDENTITY = (contract.ENV_JOB, contract.ENV_TASK_INDEX, contract.ENV_ADDRESS)
+#: Every way to copy an object.
+DUPLICATES = pytest.mark.parametrize(
+    "duplicate",
+    [copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))],  # noqa: S301 - our own bytes
+    ids=["copy", "deep copy", "pickle"],
+)
+
+
+def view_of(jobs: Mapping[str, Any] | None = None, **parts: Any) -> contract.View:
+    """Make a view of the cluster n/c, at epoch 1 unless another is given."""
+    named = {"name": "c", "namespace": "n", "uid": "u", "epoch": 1, "rpc_layer": "grpc"}
+    return contract.View(**{**named, "jobs": jobs or {}, **parts})
+
+
+def publish(folder: Path, view: contract.View | str) -> None:
+    """Put a view, or any text, in place at once, so that no reader sees half of it."""
+    (folder / "new").write_text(view if isinstance(view, str) else contract.dump(view))
+    (folder / "new").replace(folder / contract.VIEW_FILE)
+
+
+class Kubelet:
+    """Writes a ConfigMap volume by the steps of the kubelet's atomic writer (pkg/volume/util/atomic_writer.go)."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._stamps = itertools.count()
+
+    def write(self, view: contract.View) -> None:
+        self.swap({contract.VIEW_FILE: contract.dump(view)})
+
+    def swap(self, files: Mapping[str, str]) -> None:
+        """Put files in place: a timestamped folder, the rename of ``..data``, the user's link, the old folder's end."""
+        self.folder.mkdir(exist_ok=True)
+        data = self.folder / "..data"
+        before = data.readlink() if data.is_symlink() else None
+        new = self.folder / f"..2026_11_21_09_00_00.{next(self._stamps):09d}"
+        new.mkdir()
+        new.chmod(0o755)
+        for name, text in files.items():
+            (new / name).write_text(text)
+        (self.folder / "..data_tmp").symlink_to(new.name)
+        (self.folder / "..data_tmp").rename(data)
+        if not (self.folder / contract.VIEW_FILE).is_symlink():
+            (self.folder / contract.VIEW_FILE).symlink_to(f"..data/{contract.VIEW_FILE}")
+        if before is not None:
+            shutil.rmtree(self.folder / before)
+
+
+def be_task(monkeypatch: pytest.MonkeyPatch, job: str, index: int, address: str, folder: Path | None = None) -> None:
+    """Let this process be the pod of a task, whose view is in a folder."""
+    for name, value in zip(IDENTITY, (job, str(index), address), strict=True):
+        monkeypatch.setenv(name, value)
+    if folder is not None:
+        monkeypatch.setenv(contract.ENV_DIRECTORY, str(folder))
+
+
+def be_no_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let this process be no pod of a cluster."""
+    for name in IDENTITY:
+        monkeypatch.delenv(name, raising=False)
+
+
+def address_of(listener: socket.socket) -> str:
+    return f"127.0.0.1:{listener.getsockname()[1]}"
+
+
+@contextmanager
+def listeners() -> Iterator[Callable[[], str]]:
+    """Open ports that accept connections, and give their addresses."""
+    with ExitStack() as opened:
+        yield lambda: address_of(opened.enter_context(socket.create_server(("127.0.0.1", 0))))
+
+
+@contextmanager
+def speaker(words: bytes, *, closes: bool) -> Iterator[str]:
+    """Serve: each client that greets gets some bytes, one by one, and the connection is closed or stays; an address."""
+    kept: list[socket.socket] = []
+
+    def serve() -> None:
+        while True:
+            try:
+                one, _ = listener.accept()
+            except OSError:
+                return
+            with suppress(OSError):  # the client may have gone
+                one.recv(1024)
+                for byte in words:
+                    one.send(bytes([byte]))
+            one.close() if closes else kept.append(one)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        serving = threading.Thread(target=serve, daemon=True)
+        serving.start()
+        yield address_of(listener)
+        listener.shutdown(socket.SHUT_RDWR)
+        serving.join()
+
+
+def python(
+    *words: str, path: Sequence[Path] = (ROOT / "resolver",), environment: Mapping[str, str] = os.environ, **more: Any
+) -> subprocess.CompletedProcess[str]:
+    """Run a Python of its own, to its end, that finds packages in some folders."""
+    return subprocess.run(
+        [sys.executable, *words],
+        env={**(os.environ if environment is None else environment), "PYTHONPATH": os.pathsep.join(map(str, path))},
+        capture_output=True,
+        text=True,
+        timeout=GUARD,
+        check=False,
+        **more,
+    )

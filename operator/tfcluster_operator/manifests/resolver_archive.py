@@ -2,7 +2,7 @@
 
 The same sources always give the same bytes, and the ConfigMap is named after them and immutable: all TFClusters of a
 namespace share one, an operator of another version makes another, and a pod keeps the one that it was started with.
-Modules go in without what only people read.  Where the sources come from is not decided here.
+Where the sources come from is not decided here.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
-from tfcluster_operator.manifests.lean_source import lean_source
 from tfcluster_operator.model import naming
 
 ARCHIVE_FILE: Final = "tfcluster_resolver.zip"
@@ -65,13 +64,9 @@ def build_archive(sources: Mapping[str, bytes]) -> ResolverArchive:
     """
     if _CHOOSER not in sources:
         raise ValueError(f"the resolver's sources have no {_CHOOSER}: {sorted(sources)}")
-    lean = {
-        path: lean_source(content) if path.endswith(".py") else content
-        for path, content in sources.items()
-        if not path.endswith(_NOT_RUN)
-    }
-    files = {f"{_BUNDLED}/{_PACKAGE}/{path}": content for path, content in lean.items()}
-    files[f"{_PACKAGE}/__init__.py"] = lean[_CHOOSER]
+    run = {path: content for path, content in sources.items() if not path.endswith(_NOT_RUN)}
+    files = {f"{_BUNDLED}/{_PACKAGE}/{path}": content for path, content in run.items()}
+    files[f"{_PACKAGE}/__init__.py"] = run[_CHOOSER]
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for path in sorted(files):

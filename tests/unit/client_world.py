@@ -8,9 +8,11 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
+import pytest
 from click.testing import CliRunner, Result
 from simulation.nodes import Nodes
 from support.manifests import tfcluster
@@ -20,6 +22,7 @@ from unit.played_logs import PlayedLogs
 from memory_kubernetes import MemoryKubernetes, Refusal
 from tfcluster.client import Client
 from tfcluster.commands.root import root
+from tfcluster.errors import RefusedError
 from tfcluster.kubernetes_api import KubernetesApi
 from tfcluster.local import control_plane
 from tfcluster.local.api_server import kubeconfig
@@ -98,8 +101,6 @@ class ClientWorld:
     def run(self, work: Coroutine[Any, Any, _T]) -> _T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(GUARD)
 
-    # --- what a test says
-
     @contextmanager
     def client(self):
         with Client(KubernetesApi.connect(kubeconfig=self.kubeconfig)) as client:
@@ -110,28 +111,87 @@ class ClientWorld:
         command, *rest = arguments
         return CliRunner().invoke(root, [command, "--kubeconfig", str(self.kubeconfig), *rest], input=stdin)
 
-    def declare(self, name: str, jobs: Mapping[str, Mapping[str, Any]], **spec: Any) -> None:
-        """Create a TFCluster whose jobs have a template with one container unless they bring their own."""
-        builder = tfcluster(name).spec(**spec)
+    def ok(self, *arguments: str, stdin: str | None = None) -> Result:
+        """Run `tfcluster`, which must succeed."""
+        result = self.cli(*arguments, stdin=stdin)
+        assert result.exit_code == 0, result.output
+        return result
+
+    def declare(self, name: str, spec: Mapping[str, Any] | None = None, **jobs: int | Mapping[str, Any]) -> None:
+        """Create a TFCluster of jobs with so many tasks or with these fields."""
+        builder = tfcluster(name).spec(**(spec or {}))
         for job, fields in jobs.items():
-            builder.job(job, **fields)
+            builder.job(job, **({"replicas": fields} if isinstance(fields, int) else fields))
         body = builder.build()
         self.at_once(lambda: self.kube.create("tfclusters", "default", body))
 
+    def launch(self, name: str, spec: Mapping[str, Any] | None = None, **jobs: int | Mapping[str, Any]) -> None:
+        """Create a TFCluster, and wait until it is ready."""
+        self.declare(name, spec, **jobs)
+        self.await_condition(name, "Ready")
+
+    def get(self, plural: str, name: str) -> dict[str, Any] | None:
+        return self.at_once(lambda: self.kube.get(plural, "default", name))
+
     def cluster(self, name: str) -> dict[str, Any] | None:
-        return self.at_once(lambda: self.kube.get("tfclusters", "default", name))
+        return self.get("tfclusters", name)
+
+    def status(self, name: str) -> dict[str, Any]:
+        return (self.cluster(name) or {}).get("status", {})
+
+    def uids(self) -> dict[str, str]:
+        """Give the UID of each pod."""
+        pods = self.at_once(lambda: self.kube.list("pods"))
+        return {one["metadata"]["name"]: one["metadata"]["uid"] for one in pods}
+
+    def delete(self, plural: str, name: str) -> None:
+        self.at_once(lambda: self.kube.delete(plural, "default", name))
+
+    def scale(self, name: str, **jobs: int) -> None:
+        change = {"spec": {"jobs": {job: {"replicas": replicas} for job, replicas in jobs.items()}}}
+        self.at_once(lambda: self.kube.patch("tfclusters", "default", name, change))
+
+    def exit(self, pod: str, code: int) -> None:
+        """End a pod's program."""
+        self.at_once(lambda: self.nodes.exit(pod, code))
+
+    def write(self, pod: str, *lines: str, at: datetime | None = None) -> None:
+        """Let a pod write lines to its log."""
+        self.at_once(lambda: self.played.write(pod, *lines, at=at))
+
+    def keep_unready(self, pod: str) -> None:
+        self.at_once(lambda: self.nodes.never_ready.add(pod))
+
+    def refuse(self, message: str, plural: str, verb: str = "") -> None:
+        """Let the API server refuse requests as RBAC does."""
+
+        def check(request: Any) -> None:
+            if request.resource == plural and verb in ("", request.verb):
+                raise Refusal(403, "Forbidden", message)
+
+        self.at_once(lambda: self.kube.authorize.append(check))
 
     def await_condition(self, name: str, kind: str, status: str = "True") -> None:
         """Wait until a TFCluster reports a condition."""
+        wanted = (kind, status)
+        self.await_that(
+            lambda: wanted in [(one["type"], one["status"]) for one in self.status(name).get("conditions", ())]
+        )
 
-        def reports() -> bool:
-            found = (self.cluster(name) or {}).get("status", {}).get("conditions", ())
-            return any(one["type"] == kind and one["status"] == status for one in found)
-
-        self.await_that(reports)
-
-    def await_that(self, holds: Callable[[], bool]) -> None:
+    def await_that(self, holds: Callable[[], object]) -> None:
         end = time.monotonic() + GUARD
         while not holds():
             assert time.monotonic() < end, json.dumps(self.at_once(lambda: self.kube.list("tfclusters")), indent=1)
             time.sleep(0.02)
+
+
+def refuse(monkeypatch: pytest.MonkeyPatch, *plurals: str) -> None:
+    """Let every request of the client for these kinds be refused, as RBAC does."""
+    whole = KubernetesApi._open
+
+    def opened(self, method, path, **options):
+        for plural in {*plurals} & {*path.split("/")}:
+            raise RefusedError(f"{plural} is forbidden: User does not have access", status=403, reason="Forbidden")
+        return whole(self, method, path, **options)
+
+    monkeypatch.setattr(KubernetesApi, "_open", opened)

@@ -24,13 +24,8 @@ def job(program: str, *, replicas: int = 1, container: Mapping[str, Any] | None 
 
 
 def cluster(name: str = "small", *, jobs: Mapping[str, Object], **spec: Any) -> Object:
-    """Declare a TFCluster."""
-    return {
-        "apiVersion": "tfcluster.dev/v1alpha1",
-        "kind": "TFCluster",
-        "metadata": {"name": name},
-        "spec": {"jobs": dict(jobs), **spec},
-    }
+    meta = {"apiVersion": "tfcluster.dev/v1alpha1", "kind": "TFCluster", "metadata": {"name": name}}
+    return {**meta, "spec": {"jobs": dict(jobs), **spec}}
 
 
 class Run:
@@ -55,10 +50,8 @@ class Run:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.state = folder / "state"
-        manifest = folder / "manifest.yaml"
-        if isinstance(objects[0], Path):
-            manifest = objects[0]
-        else:
+        manifest = objects[0] if isinstance(objects[0], Path) else folder / "manifest.yaml"
+        if manifest != objects[0]:
             manifest.write_text(yaml.safe_dump_all(objects), encoding="utf-8")
         self._out, self._err = folder / "out.log", folder / "err.log"
         with self._out.open("wb") as out, self._err.open("wb") as err:
@@ -72,12 +65,11 @@ class Run:
 
     @property
     def out(self) -> str:
-        """What it printed: the logs of the tasks."""
+        """The logs of the tasks."""
         return self._out.read_text(encoding="utf-8")
 
     @property
     def err(self) -> str:
-        """What it told."""
         return self._err.read_text(encoding="utf-8")
 
     def await_line(self, words: str) -> str:
@@ -89,11 +81,10 @@ class Run:
         return eventually(found, what=f"a task says {words!r}; so far: {self.err}{self.out}")
 
     def end(self) -> int:
-        """Wait for its end, and give the exit code."""
+        """Wait for the end, and give the exit code."""
         return self.process.wait(GUARD)
 
     def signal(self, number: int) -> None:
-        """Send it a signal."""
         self.process.send_signal(number)
 
     def tfcluster(
@@ -140,11 +131,9 @@ class Api:
         self.address = self.server.rpartition("/")[0]
 
     def pods(self) -> list[str]:
-        """Name the pods."""
         return [pod["metadata"]["name"] for pod in answer(self.server + "/api/v1/pods")["items"]]
 
     def patch(self, spec: dict) -> None:
-        """Change the TFCluster's spec."""
         answer(
             f"{self.server}/apis/tfcluster.dev/v1alpha1/namespaces/default/tfclusters/{self._cluster}",
             data=json.dumps({"spec": spec}).encode(),

@@ -18,7 +18,7 @@ class PlayedKubelet:
     Attributes:
         leads_to: the port on this machine that plays a port of a pod, by the pod's name.
         status: what every request is refused with, if not 0.
-        refused: how many connections found nobody.
+        refused: how many connections found no program.
         open: how many websockets are open.
     """
 

@@ -34,14 +34,13 @@ class PlayedLogs:
         self.requests: list[dict[str, str]] = []
         self.refuse: Refusal | None = None
         self.open = 0
-        self.most_open = 0
 
     def write(self, pod: str, *lines: str, at: datetime | None = None) -> None:
         """Let a pod's container write lines; without a newline at its end a line goes on with the next."""
         uid = self._uid(pod)
         for line in lines:
             self._lines[uid].append((at or datetime.now(UTC), line if line.endswith("\n") else f"{line}\n"))
-        self._wake()
+        self.wake()
 
     def rotate(self, pod: str) -> None:
         """Let the kubelet rotate a log: what was written is not served any more."""
@@ -50,13 +49,10 @@ class PlayedLogs:
     def cut(self) -> None:
         """Break all streams that are open."""
         self._break += 1
-        self._wake()
+        self.wake()
 
     def wake(self) -> None:
         """Look at the pods' states again."""
-        self._wake()
-
-    def _wake(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()
 
@@ -78,7 +74,6 @@ class PlayedLogs:
             message = f'container "tensorflow" in pod "{pod}" is waiting to start: ContainerCreating'
             raise Refusal(400, "BadRequest", message)
         self.open += 1
-        self.most_open = max(self.most_open, self.open)
         try:
             async for piece in self._pieces(namespace, pod, uid, query):
                 yield piece
@@ -87,20 +82,13 @@ class PlayedLogs:
 
     async def _pieces(self, namespace: str, pod: str, uid: str, query: Mapping[str, str]) -> AsyncIterator[bytes]:
         lines, began = self._lines[uid], self._break
-        since = (
-            datetime.fromisoformat(query["sinceTime"]) if query.get("sinceTime") else datetime.min.replace(tzinfo=UTC)
-        )
+        since = datetime.fromisoformat(query.get("sinceTime") or "0001-01-01T00:00:00Z")
         at = max(0, len(lines) - int(query["tailLines"])) if query.get("tailLines") else 0
         while True:
             changed = self._changed
             over = self._state(namespace, pod, uid) != "running"
-            spelled = b"".join(
-                f"{stamp.strftime('%Y-%m-%dT%H:%M:%S.%f')}000Z {line}".encode()
-                if query.get("timestamps")
-                else line.encode()
-                for stamp, line in lines[at:]
-                if stamp >= since
-            )
+            stamped = "{:%Y-%m-%dT%H:%M:%S.%f}000Z {}" if query.get("timestamps") else "{1}"
+            spelled = "".join(stamped.format(time, line) for time, line in lines[at:] if time >= since).encode()
             at = len(lines)
             for start in range(0, len(spelled), 999):
                 yield spelled[start : start + 999]

@@ -21,10 +21,17 @@ def environment(tmp_path_factory):
     """The environment of a user of a world with two clusters."""
     world = ClientWorld(tmp_path_factory.mktemp("world"))
     world.start()
-    world.declare("digits", {"ps": {}, "worker": {"replicas": 3}})
-    world.declare("dogs", {"worker": {}})
+    world.declare("digits", ps=1, worker=3)
+    world.declare("dogs", worker=1)
     yield {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", "KUBECONFIG": str(world.kubeconfig)}
     world.stop()
+
+
+def output_of(*words: str, env) -> str:
+    """Run a program, which must succeed and print nothing to stderr."""
+    ran = subprocess.run(words, env=env, capture_output=True, text=True, check=True)
+    assert ran.stderr == ""
+    return ran.stdout
 
 
 def complete_in_bash(line: str, environment) -> list[str]:
@@ -38,9 +45,7 @@ def complete_in_bash(line: str, environment) -> list[str]:
         _tfcluster_completion tfcluster
         printf '%s\\n' "${{COMPREPLY[@]}}"
     """
-    ran = subprocess.run(["bash", "-c", script], env=environment, capture_output=True, text=True, check=True)
-    assert ran.stderr == ""
-    return ran.stdout.split("\n")[:-1]
+    return output_of("bash", "-c", script, env=environment).split("\n")[:-1]
 
 
 @pytest.mark.parametrize(
@@ -58,50 +63,28 @@ def complete_in_bash(line: str, environment) -> list[str]:
     ],
 )
 def test_bash_completes(environment, line, found):
-    """Commands, options, values, names of clusters and tasks; of files it knows itself."""
     assert complete_in_bash(line, environment) == found
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
 def test_other_shells_ask_the_same(environment, shell):
-    """Their scripts call the program in this way, which prints a type, a value and words."""
     words = {"COMP_WORDS": "tfcluster wait di", "COMP_CWORD": "2" if shell == "zsh" else "di"}
     asked = {**environment, **words, "_TFCLUSTER_COMPLETE": f"{shell}_complete"}
-
-    script = subprocess.run(
-        ["tfcluster", "completion", shell], env=environment, capture_output=True, text=True, check=True
-    )
-    ran = subprocess.run(["tfcluster"], env=asked, capture_output=True, text=True, check=True)
-
-    assert f"_TFCLUSTER_COMPLETE={shell}_complete" in script.stdout
-    assert "digits" in ran.stdout
-    assert "dogs" not in ran.stdout
-    assert ran.stderr == ""
+    assert f"_TFCLUSTER_COMPLETE={shell}_complete" in output_of("tfcluster", "completion", shell, env=environment)
+    found = output_of("tfcluster", env=asked)
+    assert ("digits" in found, "dogs" in found) == (True, False)
 
 
-@pytest.mark.parametrize(
-    ("words", "found"),
-    [
-        (["wait", "d"], "digits\ndogs\n:4\n"),
-        (["render", "-f", ""], ":0\n"),
-        ([""], None),
-    ],
-)
-def test_kubectl_is_told_what_its_plug_in_completes(environment, words, found):
-    """By cobra's protocol: a candidate a line, then a directive."""
-    ran = subprocess.run(
-        ["kubectl_complete-tfcluster", *words], env=environment, capture_output=True, text=True, check=True
-    )
+def test_kubectl_is_told_what_its_plug_in_completes(environment):
+    def found(*words: str) -> str:
+        return output_of("kubectl_complete-tfcluster", *words, env=environment)
 
-    assert ran.stderr == ""
-    if found is None:
-        assert {"render", "completion", ":4"} <= {*ran.stdout.split()}
-    else:
-        assert ran.stdout == found
+    assert found("wait", "d") == "digits\ndogs\n:4\n"
+    assert found("render", "-f", "") == ":0\n"
+    assert {"render", "completion", ":4"} <= {*found("").split()}
 
 
 def test_no_api_server_completes_nothing_and_says_nothing(tmp_path, environment):
-    """There is none, or it takes a connection and never answers: the shell has its prompt soon."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         for server in (f"http://127.0.0.1:{silent.getsockname()[1]}", "http://127.0.0.1:1"):
             text = Path(environment["KUBECONFIG"]).read_text()

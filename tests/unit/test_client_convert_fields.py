@@ -10,93 +10,49 @@ import copy
 from typing import Any
 
 import pytest
+import yaml
 
 from tfcluster.convert.conversion import convert
 from tfcluster.convert.fields import FIELDS, field_of
 from tfcluster.convert.verdicts import Outcome, Path, spelled
 
-#: Every leaf outside of the PodSpec, with a value that it may have.
+#: Every leaf outside of the PodSpec, with a value that it may have, by the field that it is in.
+GROUPS = yaml.safe_load("""
+"": {apiVersion: kubeflow.org/v1, kind: TFJob, metadata: {name: mnist}}
+# Those with a time or a number are of v1 in its first form and v1beta2; v1beta1 and v1alpha2 have two of them.
+spec: {enableDynamicWorker: true, successPolicy: AllWorkers,
+  activeDeadlineSeconds: 60, backoffLimit: 3, cleanPodPolicy: All, ttlSecondsAfterFinished: 60}
+spec.runPolicy: {activeDeadlineSeconds: 60, backoffLimit: 3, cleanPodPolicy: All, ttlSecondsAfterFinished: 60,
+  managedBy: kueue.x-k8s.io/multikueue, suspend: true}
+spec.runPolicy.schedulingPolicy: {minAvailable: 2, priorityClass: high, queue: fast, scheduleTimeoutSeconds: 60}
+spec.runPolicy.schedulingPolicy.minResources: {cpu: "2"}
+spec.tfReplicaSpecs.Worker: {replicas: 2, restartPolicy: ExitCode}
+spec.tfReplicaSpecs.Worker.template.metadata: {finalizers: [example.com/x], name: x, namespace: x}
+spec.tfReplicaSpecs.Worker.template.metadata.annotations: {a: b}
+spec.tfReplicaSpecs.Worker.template.metadata.labels: {a: b}
+status: {conditions: [{type: Created, status: "True"}], completionTime: "2026-01-01T00:00:00Z",
+  lastReconcileTime: "2026-01-01T00:00:00Z", startTime: "2026-01-01T00:00:00Z"}
+status.replicaStatuses.Worker: {active: 1, failed: 1, selector: a=b, succeeded: 1}
+status.replicaStatuses.Worker.labelSelector.matchLabels: {a: b}
+""")
 LEAVES: list[tuple[Path, Any]] = [
-    (("apiVersion",), "kubeflow.org/v1"),
-    (("kind",), "TFJob"),
-    (("metadata",), {"name": "mnist"}),
-    (("spec", "enableDynamicWorker"), True),
-    (("spec", "runPolicy", "activeDeadlineSeconds"), 60),
-    (("spec", "runPolicy", "backoffLimit"), 3),
-    (("spec", "runPolicy", "cleanPodPolicy"), "All"),
-    (("spec", "runPolicy", "managedBy"), "kueue.x-k8s.io/multikueue"),
-    (("spec", "runPolicy", "schedulingPolicy", "minAvailable"), 2),
-    (("spec", "runPolicy", "schedulingPolicy", "minResources", "cpu"), "2"),
-    (("spec", "runPolicy", "schedulingPolicy", "priorityClass"), "high"),
-    (("spec", "runPolicy", "schedulingPolicy", "queue"), "fast"),
-    (("spec", "runPolicy", "schedulingPolicy", "scheduleTimeoutSeconds"), 60),
-    (("spec", "runPolicy", "suspend"), True),
-    (("spec", "runPolicy", "ttlSecondsAfterFinished"), 60),
-    (("spec", "successPolicy"), "AllWorkers"),
-    (("spec", "tfReplicaSpecs", "Worker", "replicas"), 2),
-    (("spec", "tfReplicaSpecs", "Worker", "restartPolicy"), "ExitCode"),
-    (("spec", "tfReplicaSpecs", "Worker", "template", "metadata", "annotations", "a"), "b"),
-    (("spec", "tfReplicaSpecs", "Worker", "template", "metadata", "finalizers"), ["example.com/x"]),
-    (("spec", "tfReplicaSpecs", "Worker", "template", "metadata", "labels", "a"), "b"),
-    (("spec", "tfReplicaSpecs", "Worker", "template", "metadata", "name"), "x"),
-    (("spec", "tfReplicaSpecs", "Worker", "template", "metadata", "namespace"), "x"),
-    (("status", "completionTime"), "2026-01-01T00:00:00Z"),
-    (("status", "conditions"), [{"type": "Created", "status": "True"}]),
-    (("status", "lastReconcileTime"), "2026-01-01T00:00:00Z"),
-    (("status", "replicaStatuses", "Worker", "active"), 1),
-    (("status", "replicaStatuses", "Worker", "failed"), 1),
-    (("status", "replicaStatuses", "Worker", "labelSelector", "matchLabels", "a"), "b"),
-    (("status", "replicaStatuses", "Worker", "selector"), "a=b"),
-    (("status", "replicaStatuses", "Worker", "succeeded"), 1),
-    (("status", "startTime"), "2026-01-01T00:00:00Z"),
-    # v1 in its first form, v1beta2; v1beta1 and v1alpha2 have the last two.
-    (("spec", "activeDeadlineSeconds"), 60),
-    (("spec", "backoffLimit"), 3),
-    (("spec", "cleanPodPolicy"), "All"),
-    (("spec", "ttlSecondsAfterFinished"), 60),
+    ((*filter(None, at.split(".")), key), value) for at, leaves in GROUPS.items() for key, value in leaves.items()
 ]
 
 #: Every field of the PodSpec there.  Values as a pod may have them where the conversion looks into the field.
-POD_SPEC: dict[str, Any] = {
-    "activeDeadlineSeconds": 60,
-    "affinity": {"nodeAffinity": {}},
-    "automountServiceAccountToken": False,
-    "dnsConfig": {"searches": ["example.com"]},
-    "dnsPolicy": "Default",
-    "enableServiceLinks": False,
-    "ephemeralContainers": [{"name": "debug"}],
-    "hostAliases": [{"ip": "10.0.0.1", "hostnames": ["a"]}],
-    "hostIPC": True,
-    "hostNetwork": True,
-    "hostPID": True,
-    "hostUsers": False,
-    "hostname": "x",
-    "imagePullSecrets": [{"name": "registry"}],
-    "initContainers": [{"name": "fetch", "image": "i"}],
-    "nodeName": "n1",
-    "nodeSelector": {"gpu": "h100"},
-    "os": {"name": "linux"},
-    "overhead": {"cpu": "1"},
-    "preemptionPolicy": "Never",
-    "priority": 7,
-    "priorityClassName": "high",
-    "readinessGates": [{"conditionType": "x"}],
-    "resourceClaims": [{"name": "x"}],
-    "restartPolicy": "Always",
-    "runtimeClassName": "gvisor",
-    "schedulerName": "volcano",
-    "schedulingGates": [{"name": "x"}],
-    "securityContext": {"runAsNonRoot": True},
-    "serviceAccount": "trainer",
-    "serviceAccountName": "trainer",
-    "setHostnameAsFQDN": True,
-    "shareProcessNamespace": True,
-    "subdomain": "x",
-    "terminationGracePeriodSeconds": 5,
-    "tolerations": [{"operator": "Exists"}],
-    "topologySpreadConstraints": [{"maxSkew": 1}],
-    "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}],
-}
+POD_SPEC: dict[str, Any] = yaml.safe_load("""
+{hostIPC: true, hostNetwork: true, hostPID: true, setHostnameAsFQDN: true, shareProcessNamespace: true,
+ automountServiceAccountToken: false, enableServiceLinks: false, hostUsers: false, hostname: x, subdomain: x,
+ serviceAccount: trainer, serviceAccountName: trainer, resourceClaims: [{name: x}], schedulingGates: [{name: x}],
+ activeDeadlineSeconds: 60, priority: 7, terminationGracePeriodSeconds: 5, priorityClassName: high, nodeName: n1,
+ nodeSelector: {gpu: h100}, affinity: {nodeAffinity: {}}, os: {name: linux}, runtimeClassName: gvisor,
+ schedulerName: volcano, preemptionPolicy: Never, overhead: {cpu: "1"}, restartPolicy: Always, dnsPolicy: Default,
+ dnsConfig: {searches: [example.com]}, tolerations: [{operator: Exists}], topologySpreadConstraints: [{maxSkew: 1}],
+ ephemeralContainers: [{name: debug}], hostAliases: [{ip: 10.0.0.1, hostnames: [a]}],
+ imagePullSecrets: [{name: registry}], initContainers: [{name: fetch, image: i}],
+ readinessGates: [{conditionType: x}], securityContext: {runAsNonRoot: true},
+ volumes: [{name: data, persistentVolumeClaim: {claimName: data}}]}
+""")
 CONTAINERS = [{"name": "tensorflow", "image": "i", "command": ["run"]}]
 
 
@@ -117,10 +73,8 @@ def with_leaf(path: Path, value: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("path", "value"), LEAVES, ids=lambda one: spelled(one) if isinstance(one, tuple) else "")
 def test_every_leaf_has_a_verdict(path: Path, value: Any):
-    """It is mapped, lost with words that say what to do, or refused, and the map of the fields has it."""
     conversion = convert(with_leaf(path, value))
     about = [one for one in conversion.verdicts if one.path and path[: len(one.path)] == one.path]
-
     if path == ("metadata",):
         about = [one for one in conversion.verdicts if one.path[:1] == path]
     assert about, "it was dropped in silence"
@@ -133,12 +87,10 @@ def test_every_leaf_has_a_verdict(path: Path, value: Any):
 
 @pytest.mark.parametrize("name", [*POD_SPEC])
 def test_every_field_of_the_pod_is_carried_or_named(name: str):
-    """The template is carried whole but for what has a verdict."""
     path: Path = ("spec", "tfReplicaSpecs", "Worker", "template", "spec", name)
     value = POD_SPEC[name]
     conversion = convert(with_leaf(path, value))
     told = [one for one in conversion.verdicts if one.path[: len(path)] == path]
-
     if told:
         assert all(one.outcome is not Outcome.SAME and one.words for one in told)
     if conversion.cluster is not None and any(not one.target for one in told):
@@ -151,9 +103,7 @@ def test_every_field_of_the_pod_is_carried_or_named(name: str):
 
 
 def test_the_map_names_each_field_once():
-    """No field is in the map twice, and every field of the API has a row of its own or one around it."""
     paths = [field.path or field.becomes for field in FIELDS]
-
     assert sorted(set(paths)) == sorted(paths)
     for path, _ in LEAVES:
         assert any(field.path and field.covers(path) for field in FIELDS), spelled(path)

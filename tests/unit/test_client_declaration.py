@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,7 @@ from tfcluster.field_names import MADE_OF, paths_of
 from tfcluster.manifest_files import Manifest
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+SPEC = schema()["properties"]["spec"]["properties"]
 
 
 def fields_of(kind) -> dict[tuple[str, ...], type | None]:
@@ -52,10 +54,8 @@ def leaves(properties, kind, where=()):
 
 def test_every_field_of_the_definition_can_be_said():
     """The attributes are those of the CustomResourceDefinition: a field that is added there must be added here."""
-    spec = schema()["properties"]["spec"]["properties"]
-    of_job = spec["jobs"]["additionalProperties"]["properties"]
-    of_cluster = {name: field for name, field in spec.items() if name != "jobs"}
-
+    of_cluster = dict(SPEC)
+    of_job = of_cluster.pop("jobs")["additionalProperties"]["properties"]
     assert [path for path, there in leaves(of_cluster, TFCluster) if not there] == []
     assert [path for path, there in leaves(of_job, Job) if not there] == []
     assert {path[0] for path in fields_of(TFCluster)} <= {*of_cluster}
@@ -63,33 +63,26 @@ def test_every_field_of_the_definition_can_be_said():
 
 
 def test_choices_are_those_of_the_definition():
-    """What a type hint offers, the API server takes, and nothing is missing."""
-    spec = schema()["properties"]["spec"]["properties"]
-    places = [
-        (TFCluster, spec),
-        (Job, spec["jobs"]["additionalProperties"]["properties"]),
-        (SuccessPolicy, spec["successPolicy"]["properties"]),
-        (UpdateStrategy, spec["updateStrategy"]["properties"]),
-        (Resolver, spec["resolver"]["properties"]),
-        (Isolation, spec["isolation"]["properties"]),
-        (Colocate, spec["scheduling"]["properties"]["colocate"]["properties"]),
-        (Spread, spec["scheduling"]["properties"]["spread"]["items"]["properties"]),
-    ]
-    for kind, properties in places:
+    scheduling = SPEC["scheduling"]["properties"]
+    places = {
+        Job: SPEC["jobs"]["additionalProperties"],
+        SuccessPolicy: SPEC["successPolicy"],
+        UpdateStrategy: SPEC["updateStrategy"],
+        Resolver: SPEC["resolver"],
+        Isolation: SPEC["isolation"],
+        Colocate: scheduling["colocate"],
+        Spread: scheduling["spread"]["items"],
+    }
+    for kind, properties in ((TFCluster, SPEC), *((kind, place["properties"]) for kind, place in places.items())):
         for one in dataclasses.fields(kind):
             path = paths_of(kind)[one.name]
             choices = properties.get(path[0], {}).get("enum") if len(path) == 1 else None
             if choices:
-                assert {*choices_of(one.type)} == {*choices}, (kind, one.name)
-
-
-def choices_of(hint: str) -> list[str]:
-    inside = hint.split("[", 1)[1].split("]", maxsplit=1)[0]
-    return [word.strip().strip("\"'") for word in inside.split(",")]
+                inside = one.type.split("[", 1)[1].split("]", maxsplit=1)[0]
+                assert {word.strip().strip("\"'") for word in inside.split(",")} == {*choices}, (kind, one.name)
 
 
 def test_the_short_form_is_a_sound_manifest():
-    """A number is so many tasks of the cluster's image; without a command they run TensorFlow's server."""
     cluster = TFCluster(
         "digits",
         image="example.test/train:1",
@@ -101,16 +94,15 @@ def test_the_short_form_is_a_sound_manifest():
     )
 
     manifest = cluster.to_manifest()
-    chief = manifest["spec"]["jobs"]["chief"]["template"]["spec"]["containers"][0]
-    data = manifest["spec"]["jobs"]["my_data"]["template"]["spec"]
-    assert chief["command"] == ["python3", "train.py", "--name", "my digits"]
-    assert chief["env"] == [{"name": "SEED", "value": "7"}]
-    assert chief["resources"] == {
-        "requests": {"cpu": "2", "memory": "4Gi"},
-        "limits": {"memory": "4Gi", "nvidia.com/gpu": 1},
-    }
-    assert manifest["spec"]["jobs"]["worker"]["taskDeviceFilters"] == {"0": ["/job:chief"]}
-    assert "command" not in manifest["spec"]["jobs"]["ps"]["template"]["spec"]["containers"][0]
+    jobs = manifest["spec"]["jobs"]
+    chief, data, ps = (jobs[name]["template"]["spec"] for name in ("chief", "my_data", "ps"))
+    main = chief["containers"][0]
+    assert main["command"] == ["python3", "train.py", "--name", "my digits"]
+    assert main["env"] == [{"name": "SEED", "value": "7"}]
+    limits = {"memory": "4Gi", "nvidia.com/gpu": 1}
+    assert main["resources"] == {"requests": {"cpu": "2", "memory": "4Gi"}, "limits": limits}
+    assert jobs["worker"]["taskDeviceFilters"] == {"0": ["/job:chief"]}
+    assert "command" not in ps["containers"][0]
     assert data["containers"][0]["image"] == "example.test/data:1"
     assert data["volumes"] == [{"name": "volume-0", "persistentVolumeClaim": {"claimName": "images"}}]
     assert manifest["spec"]["updateStrategy"] == {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "25%"}}
@@ -119,30 +111,22 @@ def test_the_short_form_is_a_sound_manifest():
 
 
 def test_a_template_brings_everything_else():
-    """Arguments go into its main container; what it has is kept, and never changed in the caller's own."""
-    template = {
-        "metadata": {"labels": {"team": "vision"}},
-        "spec": {
-            "containers": [
-                {"name": "logs", "image": "example.test/logs:1"},
-                {"name": "tensorflow", "env": [{"name": "A", "value": "1"}, {"name": "B", "value": "1"}]},
-            ],
-            "volumes": [{"name": "volume-0", "emptyDir": {}}],
-        },
-    }
+    logs = {"name": "logs", "image": "example.test/logs:1"}
+    own = {"name": "tensorflow", "env": [{"name": "A", "value": "1"}, {"name": "B", "value": "1"}]}
+    spec = {"containers": [logs, own], "volumes": [{"name": "volume-0", "emptyDir": {}}]}
+    template = {"metadata": {"labels": {"team": "vision"}}, "spec": spec}
     before = yaml.safe_dump(template)
     job = Job(template=template, image="example.test/train:1", env={"B": "2"}, volumes={"/data": {"emptyDir": {}}})
 
     made = TFCluster("digits", workers=job).to_manifest()["spec"]["jobs"]["worker"]["template"]
     sidecar, main = made["spec"]["containers"]
-    assert sidecar == {"name": "logs", "image": "example.test/logs:1"}
+    assert sidecar == logs
     assert main["env"] == [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}]
     assert main["volumeMounts"] == [{"name": "volume-1", "mountPath": "/data"}]
     assert yaml.safe_dump(template) == before
 
 
 def test_what_cannot_be_is_refused():
-    """The words say what to write."""
     with pytest.raises(ManifestError, match="job worker has no image"):
         TFCluster("digits", workers=2).to_manifest()
     with pytest.raises(ManifestError, match="worker is given twice"):
@@ -150,11 +134,9 @@ def test_what_cannot_be_is_refused():
 
 
 def test_texts_stay_texts_in_yaml():
-    """Whoever reads it: Kubernetes, or a tool that knows YAML 1.1 or 1.2."""
     labels = {word: word for word in ("y", "on", "1e3", "0o7")}
     job = Job(command=ODD_TEXTS, env={f"V{index}": text for index, text in enumerate(ODD_TEXTS)})
     cluster = TFCluster("y", image="i", workers=job, labels=labels)
-
     assert all(read == [cluster.to_manifest()] for read in readings(cluster.to_yaml()))
 
 
@@ -172,10 +154,7 @@ def test_texts_stay_texts_in_yaml():
         ({"suspend": 1}, "suspend: this must be True or False or None"),
         ({"spread": Spread(topology_key="zone")}, "spread: this must be a list or None"),
         ({"success_policy": "All"}, "success_policy: this must be a SuccessPolicy or None"),
-        (
-            {"workers": Job(env={"A": None})},
-            "workers.env['A']: this must be a text or a number or a mapping, and is None",
-        ),
+        ({"workers": Job(env={"A": None})}, "workers.env['A']: this must be a text or a number or a mapping, and is N"),
         ({"workers": Job(env={1: "a"})}, "a key of workers.env: this must be a text, and is 1"),
         ({"workers": Job(env=["A=1"])}, "workers.env: this must be a mapping"),
         ({"workers": Job(command=["a", None])}, "workers.command[1]: this must be a text or a number, and is None"),
@@ -188,10 +167,8 @@ def test_texts_stay_texts_in_yaml():
 )
 def test_argument_of_another_type_is_named(arguments, problem):
     """Python itself looks at no type, and an error of its own would name none of the user's words."""
-    with pytest.raises(ManifestError) as refused:
+    with pytest.raises(ManifestError, match=re.escape(problem)):
         TFCluster("digits", image="i", **arguments).to_manifest()
-
-    assert problem in str(refused.value)
 
 
 @pytest.mark.parametrize("place", ["spec", "metadata", "spec.jobs"])
@@ -199,40 +176,30 @@ def test_manifest_of_another_shape_is_refused(place):
     *around, key = place.split(".")
     body = TFCluster("digits", image="i", workers=1).to_manifest()
     (body[around[0]] if around else body)[key] = ["x"]
-
     with pytest.raises(ManifestError, match=f"{place}: write an object"):
         TFCluster.from_manifest(body)
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.name)
 def test_every_example_can_be_read_and_written(path):
-    """Nothing of a manifest is lost on the way to Python and back."""
     (body,) = [one for one in yaml.safe_load_all(path.read_text()) if one["kind"] == "TFCluster"]
-
     assert TFCluster.from_file(path).to_manifest() == body
 
 
 def test_fields_that_are_not_known_are_named():
-    """A manifest for a newer operator is never cut down unsaid."""
     body = TFCluster("digits", image="i", workers=1).to_manifest()
     body["spec"]["nextYear"] = {"deep": 1}
     body["spec"]["jobs"]["worker"]["replica"] = 2
     body["metadata"]["finalizers"] = ["a/b"]
-
     with pytest.raises(ManifestError) as caught:
         TFCluster.from_manifest(body)
-    assert [problem.partition(":")[0] for problem in caught.value.problems] == [
-        "spec.jobs.worker.replica",
-        "metadata.finalizers",
-        "spec.nextYear.deep",
-    ]
+    places = [problem.partition(":")[0] for problem in caught.value.problems]
+    assert places == ["spec.jobs.worker.replica", "metadata.finalizers", "spec.nextYear.deep"]
 
 
 def test_a_live_object_can_be_read(client_world):
-    """What the API server added is left out: the manifest can be applied again, elsewhere."""
     with client_world.client() as client:
         client.apply(TFCluster("digits", image="example.test/train:1", workers=2))
         again = TFCluster.from_manifest(client.get("digits")).with_changes(name="letters")
         client.apply(again)
-
         assert client.wait("letters", timeout=GUARD)["status"]["ready"] == "2/2"

@@ -18,21 +18,21 @@ from tfcluster.manifest_files import Manifest
 from tfcluster_operator.model import naming
 from tfcluster_resolver import contract
 
-WORKER = pod_template(image="train:1")
+WORKER, NEWER = pod_template(image="train:1"), pod_template(image="train:2")
 
 
-def digits():
+def digits(**spec):
     return (
         tfcluster("digits")
         .job("ps", replicas=2)
         .job("worker", replicas=3, filters=["/job:ps"], template=WORKER)
-        .spec(isolation={"mode": "DeviceFilters"})
+        .spec(**{"isolation": {"mode": "DeviceFilters"}, **spec})
     )
 
 
-def edited(**jobs):
-    """The manifest with other fields in its jobs; None takes a job away."""
-    manifest = digits().build()
+def edited(spec=None, **jobs):
+    """Give the manifest with other fields in its spec and in its jobs; None takes a job away."""
+    manifest = digits(**(spec or {})).build()
     for job, fields in jobs.items():
         if fields is None:
             del manifest["spec"]["jobs"][job]
@@ -41,69 +41,62 @@ def edited(**jobs):
     return manifest
 
 
-def with_spec(**fields):
-    return digits().spec(**fields).build()
+def of_type(strategy):
+    return {"updateStrategy": {"type": strategy}}
 
 
-NEWER = pod_template(image="train:2")
+ALL = {"minAvailable": "100%"}
+GPU = pod_template(resources={"limits": {"nvidia.com/gpu": 1}})
+DIGITS = digits().build()
 EDITS = {
     "scale up": edited(worker={"replicas": 5}),
     "scale down": edited(ps={"replicas": 1}, worker={"replicas": 1}),
     "drain": edited(worker={"replicas": 2, "drainTimeoutSeconds": 1}),
     "image": edited(worker={"template": NEWER}),
-    "rolling": {
-        **edited(worker={"template": NEWER}),
-        "spec": {**edited(worker={"template": NEWER})["spec"], "updateStrategy": {"type": "RollingUpdate"}},
-    },
-    "on delete": {
-        **edited(worker={"template": NEWER}),
-        "spec": {**edited(worker={"template": NEWER})["spec"], "updateStrategy": {"type": "OnDelete"}},
-    },
-    "port": with_spec(port=4444),
+    "rolling": edited(of_type("RollingUpdate"), worker={"template": NEWER}),
+    "on delete": edited(of_type("OnDelete"), worker={"template": NEWER}),
+    "port": edited({"port": 4444}),
     "filters": edited(worker={"deviceFilters": ["/job:ps/task:0"]}, ps={"deviceFilters": ["/job:worker"]}),
     "no filters": edited(worker={"deviceFilters": []}),
     "another job": edited(chief={}),
     "a job less": edited(ps=None, worker={"deviceFilters": []}),
-    "suspend": with_spec(suspend=True),
-    "resolver": with_spec(resolver={"delivery": "None"}),
-    "isolation": with_spec(isolation={"mode": "None"}),
+    "suspend": edited({"suspend": True}),
+    "resolver": edited({"resolver": {"delivery": "None"}}),
+    "isolation": edited({"isolation": {"mode": "None"}}),
     "budgets": edited(
         ps={"disruptionBudget": {"minAvailable": "100%"}}, worker={"disruptionBudget": {"minAvailable": 1}}
     ),
-    "GPUs": edited(ps={"template": pod_template(resources={"limits": {"nvidia.com/gpu": 1}})}),
-    "what touches no pod": with_spec(backoffLimit=3, cleanPodPolicy="All"),
+    "GPUs": edited(ps={"template": GPU}),
+    "what touches no pod": edited({"backoffLimit": 3, "cleanPodPolicy": "All"}),
 }
 
 
 def state(world, name="digits"):
     """Give the UID of each task's pod, the text of each file of views, and the policies and budgets, as they are."""
 
-    def ours(kind):
-        return [one for one in world.kube.list(kind) if one["metadata"]["labels"][naming.LABEL_CLUSTER] == name]
+    def ours(*kinds):
+        found = [(one, one["metadata"]) for kind in kinds for one in world.kube.list(kind)]
+        return [(one, meta) for one, meta in found if meta["labels"][naming.LABEL_CLUSTER] == name]
 
     def look():
         pods = {
-            one["metadata"]["name"].removeprefix(f"{name}-"): one["metadata"]["uid"]
-            for one in ours("pods")
-            if "deletionTimestamp" not in one["metadata"]
+            meta["name"].removeprefix(f"{name}-"): meta["uid"]
+            for _, meta in ours("pods")
+            if "deletionTimestamp" not in meta
         }
         files = {
-            (one["metadata"]["labels"][naming.LABEL_JOB], file): text
-            for one in ours("configmaps")
+            (meta["labels"][naming.LABEL_JOB], file): text
+            for one, meta in ours("configmaps")
             for file, text in one.get("data", {}).items()
         }
-        policies = {
-            (one["kind"], one["metadata"]["name"]): one["spec"]
-            for kind in ("networkpolicies", "poddisruptionbudgets")
-            for one in ours(kind)
-        }
-        return pods, files, policies
+        limits = ours("networkpolicies", "poddisruptionbudgets")
+        return pods, files, {(one["kind"], meta["name"]): one["spec"] for one, meta in limits}
 
     return world.at_once(look)
 
 
 def settled(world, generation, ready="True", name="digits"):
-    status = (world.cluster(name) or {}).get("status", {})
+    status = world.status(name)
     conditions = {one["type"]: one["status"] for one in status.get("conditions", ())}
     return (
         status.get("observedGeneration") == generation
@@ -122,7 +115,7 @@ def lives(tmp_path_factory):
     told = {}
     with world.client() as client:
         for name in names.values():
-            client.apply({**digits().build(), "metadata": {"name": name}})
+            client.apply({**DIGITS, "metadata": {"name": name}})
         world.await_that(lambda: all(settled(world, 1, name=name) for name in names.values()))
         for case, name in names.items():
             manifest = {**EDITS[case], "metadata": {"name": name}}
@@ -134,7 +127,6 @@ def lives(tmp_path_factory):
 
 @pytest.mark.parametrize("case", EDITS)
 def test_what_it_says_is_what_happens(lives, case):
-    """The pods that are replaced, created and deleted; the views and their epochs; the NetworkPolicies; no others."""
     world, (name, edit, was) = lives[0], lives[1][case]
     said = {what: tasks_of(edit, what) for what in ("create", "replace", "delete", "keep")}
 
@@ -152,17 +144,17 @@ def test_what_it_says_is_what_happens(lives, case):
     now = state(world, name)
     assert happened() == wanted
     assert (case == "on delete") == bool(said["keep"])
-    assert epochs_said(edit) == {
+    assert {(one.job, "cluster.json"): one.epochs[1] for one in edit.views} == {
         key: lasting(now[1][key]).epoch
         for key in now[1].keys() & was[1].keys()
         if lasting(now[1][key]) != lasting(was[1][key])
     }
     kinds = {"NetworkPolicy", "PodDisruptionBudget"}
-    policies = {(one.kind, one.name): one.what for one in edit.objects if one.kind in kinds}
-    assert policies == {
-        policy: "create" if policy not in was[2] else "delete" if policy not in now[2] else "change"
-        for policy in {*was[2], *now[2]}
-        if was[2].get(policy) != now[2].get(policy)
+    before, after = was[2], now[2]
+    assert {(one.kind, one.name): one.what for one in edit.objects if one.kind in kinds} == {
+        one: "create" if one not in before else "delete" if one not in after else "change"
+        for one in {*before, *after}
+        if before.get(one) != after.get(one)
     }
 
 
@@ -175,143 +167,95 @@ def lasting(text):
     return replace(contract.load(text), leaving={}, incarnations={})
 
 
-def epochs_said(edit):
-    return {(one.job, "cluster.json"): one.epochs[1] for one in edit.views}
-
-
 def diff(world, manifest, *options):
     return world.cli("diff", "-f", "-", *options, stdin=yaml.safe_dump(manifest))
 
 
-def test_exit_codes_are_those_of_kubectl_diff(client_world):
-    """0 nothing differs, 1 something does, 2 it cannot be said; the words are for people, the JSON for programs."""
-    new = diff(client_world, digits().build())
-    with client_world.client() as client:
-        client.apply(digits().build())
+@pytest.fixture
+def client(client_world):
+    with client_world.client() as connected:
+        yield connected
+
+
+def asked(client, manifest):
+    return edit_of(client.api, Manifest(manifest, "a test"))
+
+
+def test_exit_codes_are_those_of_kubectl_diff(client_world, client, monkeypatch):
+    new = diff(client_world, DIGITS)
+    client.apply(DIGITS)
     client_world.await_that(lambda: settled(client_world, 1))
-
-    same = diff(client_world, digits().build())
+    same = diff(client_world, DIGITS)
     other = diff(client_world, EDITS["image"], "-o", "json")
-    wrong = diff(client_world, with_spec(port="x"))
-    nobody = client_world.cli("diff", "-f", "-", "--kubeconfig", "/nowhere", stdin=yaml.safe_dump(digits().build()))
-
-    assert [one.exit_code for one in (new, same, other, wrong, nobody)] == [1, 0, 1, 2, 2]
+    wrong = diff(client_world, edited({"port": "x"}))
+    managed = diff(client_world, edited({"managedBy": "example.test/other"}))
+    offline = client_world.cli("diff", "-f", "-", "--kubeconfig", "/nowhere", stdin=yaml.safe_dump(DIGITS))
+    assert [one.exit_code for one in (new, same, other, wrong, managed, offline)] == [1, 0, 1, 2, 2, 2]
     assert "digits is new" in new.stdout
     assert "nothing differs" in same.stdout
     (told,) = json.loads(other.stdout)["clusters"]
-    assert told["pods"] == [
-        {
-            "what": "replace",
-            "job": "worker",
-            "tasks": ["worker-0", "worker-1", "worker-2"],
-            "reason": "TemplateChanged",
-            "words": "all at once (updateStrategy Recreate)",
-            "field": "containers[tensorflow].image",
-        }
-    ]
+    why = {"reason": "TemplateChanged", "words": "all at once (updateStrategy Recreate)"}
+    replaced = {"what": "replace", "job": "worker", "tasks": ["worker-0", "worker-1", "worker-2"]}
+    assert told["pods"] == [{**replaced, **why, "field": "containers[tensorflow].image"}]
     assert "spec.port: this must be a whole number" in wrong.stderr
+    for words in ("standard input:", "spec.managedBy: two controllers"):
+        assert words in managed.stderr
 
+    def forbidden(*_, **__):
+        raise merging.RefusedError("forbidden", status=403)
 
-def test_what_an_autoscaler_set_stays(client_world):
-    """A manifest that leaves replicas out says nothing of them."""
-    manifest = digits().build()
-    del manifest["spec"]["jobs"]["worker"]["replicas"]
-    manifest["spec"]["jobs"]["worker"]["maxReplicas"] = 9
-    with client_world.client() as client:
-        client.apply(manifest)
-        client.api.patch(TFCLUSTERS, "digits", {"spec": {"replicas": 6}}, subresource="scale")
-        assert client.get("digits")["spec"]["jobs"]["worker"]["replicas"] == 6
-
-        assert diff(client_world, manifest).exit_code == 0
-
-
-def test_managed_by_cannot_change(client_world):
-    """The API server says it, too, but not where the line is."""
-    with client_world.client() as client:
-        client.apply(digits().build())
-
-    shown = diff(client_world, with_spec(managedBy="example.test/other"))
-
-    assert shown.exit_code == 2
-    assert "standard input:" in shown.stderr
-    assert "spec.managedBy: two controllers" in shown.stderr
-
-
-def test_cluster_that_is_being_deleted_takes_no_edit(client_world):
-    held = digits().metadata(finalizers=["example.test/keep"]).build()
-    with client_world.client() as client:
-        client.apply(held)
-        client.delete("digits")
-
-    shown = diff(client_world, edited(worker={"replicas": 5}))
-
-    assert shown.exit_code == 1
-    assert "it is being deleted; its finalizers keep it: example.test/keep" in shown.stdout
-    assert "created" not in shown.stdout
-
-
-def test_kept_failed_pods_are_no_part_of_it(client_world):
-    """The task goes on in a pod with another name, and that one is replaced."""
-    manifest = digits().spec(failedPodsHistoryLimit=1).build()
-    with client_world.client() as client:
-        client.apply(manifest)
-        client_world.await_that(lambda: settled(client_world, 1))
-        client_world.at_once(lambda: client_world.nodes.exit("digits-worker-1", 1))
-        client_world.await_that(lambda: "worker-1-r1" in state(client_world)[0])
-        newer = copy.deepcopy(manifest)
-        newer["spec"]["jobs"]["worker"]["template"] = NEWER
-
-        edit = edit_of(client.api, Manifest(newer, "a test"))
-
-    assert tasks_of(edit, "replace") == {"worker-0", "worker-1", "worker-2"}
-
-
-def test_who_may_not_write_is_told_what_would_come(client_world, monkeypatch):
-    """Reading is enough for an answer, and the answer says what it is worth."""
-    with client_world.client() as client:
-        client.apply(digits().build())
-
-        def refuse(*_, **__):
-            raise merging.RefusedError("forbidden", status=403)
-
-        monkeypatch.setattr(type(client.api), "apply", refuse)
-        edit = edit_of(client.api, Manifest(EDITS["scale up"], "a test"))
-
+    monkeypatch.setattr(type(client.api), "apply", forbidden)
+    edit = asked(client, EDITS["scale up"])
     assert tasks_of(edit, "create") == {"worker-3", "worker-4"}
     assert [one.path for one in edit.fields] == ["spec.jobs.worker.replicas"]
     assert "you may not write" in edit.notes[0]
 
 
-def test_who_applies_with_kubectl_gets_what_kubectl_would_make(client_world):
+def test_what_an_autoscaler_set_stays(client_world, client):
+    manifest = edited(worker={"maxReplicas": 9})
+    del manifest["spec"]["jobs"]["worker"]["replicas"]
+    client.apply(manifest)
+    client.api.patch(TFCLUSTERS, "digits", {"spec": {"replicas": 6}}, subresource="scale")
+    assert client.get("digits")["spec"]["jobs"]["worker"]["replicas"] == 6
+    assert diff(client_world, manifest).exit_code == 0
+
+
+def test_cluster_that_is_being_deleted_takes_no_edit(client_world, client):
+    client.apply(digits().metadata(finalizers=["example.test/keep"]).build())
+    client.delete("digits")
+    shown = diff(client_world, EDITS["scale up"])
+    assert (shown.exit_code, "created" in shown.stdout) == (1, False)
+    assert "it is being deleted; its finalizers keep it: example.test/keep" in shown.stdout
+
+
+def test_kept_failed_pods_are_no_part_of_it(client_world, client):
+    history = {"failedPodsHistoryLimit": 1}
+    client.apply(edited(history))
+    client_world.await_that(lambda: settled(client_world, 1))
+    client_world.exit("digits-worker-1", 1)
+    client_world.await_that(lambda: "worker-1-r1" in state(client_world)[0])
+    edit = asked(client, edited(history, worker={"template": NEWER}))
+    assert tasks_of(edit, "replace") == {"worker-0", "worker-1", "worker-2"}
+
+
+def test_who_applies_with_kubectl_gets_what_kubectl_would_make(client_world, client):
     """What was in the last manifest and is not in this one goes; what others set stays."""
     first = edited(worker={"drainTimeoutSeconds": 20, "replicas": 2})
     applied = copy.deepcopy(first)
     applied["metadata"]["annotations"] = {merging.LAST_APPLIED: json.dumps(first)}
     applied["spec"]["jobs"]["worker"]["maxReplicas"] = 7
     client_world.at_once(lambda: client_world.kube.create("tfclusters", "default", applied))
-
-    with client_world.client() as client:
-        edit = edit_of(client.api, Manifest(edited(worker={"replicas": 2}), "a test"))
-
+    edit = asked(client, edited(worker={"replicas": 2}))
     assert [(one.path, one.before, one.after) for one in edit.fields] == [
         ("spec.jobs.worker.drainTimeoutSeconds", 20, 0)
     ]
     assert "kubectl apply" in edit.how
 
 
-def test_isolation_is_that_of_the_operator_where_the_manifest_has_none(client_world):
-    manifest = digits().build()
+def test_isolation_is_that_of_the_operator_and_other_objects_are_left_out(client_world):
+    manifest = edited()
     del manifest["spec"]["isolation"]
-    text = json.dumps(manifest)
-
-    asked = [client_world.cli("diff", "-f", "-", *words, stdin=text) for words in ((), ("--default-isolation", "None"))]
-
-    assert ["NetworkPolicy" in shown.stdout for shown in asked] == [True, False]
-
-
-def test_other_objects_in_the_file_are_said_to_be_left_out(client_world):
-    both = yaml.safe_dump_all([digits().build(), {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "x"}}])
-
-    shown = client_world.cli("diff", "-f", "-", stdin=both)
-
-    assert "Secret: not compared" in shown.stderr
+    shown = [diff(client_world, manifest, *words).stdout for words in ((), ("--default-isolation", "None"))]
+    assert ["NetworkPolicy" in text for text in shown] == [True, False]
+    both = yaml.safe_dump_all([DIGITS, {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "x"}}])
+    assert "Secret: not compared" in client_world.cli("diff", "-f", "-", stdin=both).stderr

@@ -9,11 +9,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from unit.refusing import refuse
-from unit.test_client_status import READY, cluster, pod, views, waiting
+import yaml
+from click.testing import CliRunner
+from unit.client_world import refuse
+from unit.pictured import NOW, READY, cluster, picture, pod, waiting
 
 from tfcluster import doctor, doctor_cluster, doctor_inside, doctor_installation
 from tfcluster.checks import Check, Unknown, what_to_do, worst
+from tfcluster.commands.root import root
 from tfcluster.doctor_inside import Answer
 from tfcluster.facts import RIGHTS, Installation, Leader, Surroundings, options_of
 from tfcluster.kubernetes_api import Executed
@@ -22,103 +25,90 @@ from tfcluster.references import references_of
 from tfcluster.remedies import GRAVE, REMEDIES
 from tfcluster_resolver import __version__
 
-NOW = 1_800_000_000.0
 ROOT = Path(__file__).parents[2]
 FORBIDDEN = Unknown("it is forbidden")
+PACKAGED = doctor.packaged_definition()
+LEASE = ("tfcluster-system", "tfcluster-operator")
 
 
-@pytest.fixture(scope="module")
-def packaged():
-    return doctor.packaged_definition()
-
-
-def operator(name="tfcluster-operator", *, namespace="tfcluster-system", args=("--all-namespaces",), **changes):
-    """Give a Deployment as the chart makes it."""
-    labels = {
-        "app.kubernetes.io/name": "tfcluster-operator",
-        "app.kubernetes.io/instance": "tfcluster",
-        "app.kubernetes.io/version": changes.get("version", __version__),
-    }
+def operator(*options, version=__version__, replicas=2, available=2):
+    """Give a Deployment as the chart makes it, with these options."""
+    label = {"app.kubernetes.io/name": "tfcluster-operator"}
+    labels = {**label, "app.kubernetes.io/instance": "tfcluster", "app.kubernetes.io/version": version}
+    args = [*(options or ("--all-namespaces",)), "--leader-election"]
     return {
-        "metadata": {"name": name, "namespace": namespace, "labels": labels},
+        "metadata": {"name": "tfcluster-operator", "namespace": "tfcluster-system", "labels": labels},
         "spec": {
-            "replicas": changes.get("replicas", 2),
-            "selector": {"matchLabels": {"app.kubernetes.io/name": "tfcluster-operator"}},
-            "template": {"spec": {"containers": [{"name": "operator", "args": [*args, "--leader-election"]}]}},
+            "replicas": replicas,
+            "selector": {"matchLabels": label},
+            "template": {"spec": {"containers": [{"name": "operator", "args": args}]}},
         },
-        "status": {"availableReplicas": changes.get("available", 2)},
+        "status": {"availableReplicas": available},
     }
 
 
-def installation(packaged, **changes):
-    """Give an installation in which all is well."""
-    return replace(
-        Installation(
-            namespace="default",
-            server="https://server",
-            version={"gitVersion": "v1.37.1"},
-            served=True,
-            definition=copy.deepcopy(packaged),
-            operators=[operator()],
-            everywhere=True,
-            leaders={("tfcluster-system", "tfcluster-operator"): Leader("lease", "pod-1", renewed=True)},
-            rights=dict.fromkeys(range(len(RIGHTS)), True),
-            reported=True,
-            policies=[],
-            webhooks=[],
-        ),
-        **changes,
+def installed(*options, **changes):
+    return {"operators": [operator(*options, **changes)]}
+
+
+def judged(**changes):
+    """Judge an installation in which all is well but for these changes."""
+    sound = Installation(
+        namespace="default",
+        server="https://server",
+        version={"gitVersion": "v1.37.1"},
+        served=True,
+        definition=PACKAGED,
+        operators=[operator()],
+        everywhere=True,
+        leaders={LEASE: Leader("lease", "pod-1", renewed=True)},
+        rights=dict.fromkeys(range(len(RIGHTS)), True),
+        reported=True,
+        policies=[],
+        webhooks=[],
     )
+    return list(doctor_installation.judge(replace(sound, **changes), PACKAGED))
 
 
-def judged(found, packaged):
-    return list(doctor_installation.judge(found, packaged))
-
-
-def of(checks, name):
-    """Give the worst check of that name."""
+def expect(checks, name, verdict, told):
+    """The worst check of that name has this verdict and these words, and a failure says what to do."""
     ranks = ("failed", "warning", "unknown", "ok", "skipped")
-    return min((one for one in checks if one.name == name), key=lambda one: ranks.index(one.verdict))
+    check = min((one for one in checks if one.name == name), key=lambda one: ranks.index(one.verdict))
+    assert (check.verdict, told in check.message) == (verdict, True), check
+    assert check.remedy or verdict != "failed"
 
 
-def test_a_sound_installation_has_nothing_to_do(packaged):
-    """Every check is ok, and none advises anything."""
-    checks = judged(installation(packaged), packaged)
-
+def test_a_sound_installation_has_nothing_to_do():
+    checks = judged()
     assert {one.verdict for one in checks} == {"ok"}
     assert what_to_do(checks) == []
-    assert {one.name for one in checks} == {
-        "API server",
-        "definition",
-        "operator",
-        "versions",
-        "leader",
-        "namespaces",
-        "rights",
-    }
+    names = {"API server", "definition", "operator", "versions", "leader", "namespaces", "rights"}
+    assert {one.name for one in checks} == names
 
 
-def without_a_field(definition):
-    older = copy.deepcopy(definition)
-    del older["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["isolation"]
-    return older
+def definition(change):
+    """Give the packaged definition with a change in its schema of spec."""
+    other = copy.deepcopy(PACKAGED)
+    change(other["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"])
+    return {"definition": other}
 
 
-def with_a_field(definition):
-    newer = copy.deepcopy(definition)
-    spec = newer["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+def without_a_field(spec):
+    del spec["properties"]["isolation"]
+
+
+def with_a_field(spec):
     spec["properties"]["colour"] = {"type": "string"}
-    return newer
 
 
-def without_a_rule(definition):
-    older = copy.deepcopy(definition)
-    spec = older["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+def without_a_rule(spec):
     del spec["x-kubernetes-validations"][0]
-    return older
 
 
-LEASE = ("tfcluster-system", "tfcluster-operator")
+def led(holder, **leader):
+    return {"leaders": {LEASE: Leader("x", holder, **leader)}}
+
+
 HOOKS = [("policies/judge", "policies/gone")]
 POLICY = {"metadata": {"name": "old.tfcluster", "labels": {"app.kubernetes.io/instance": "old"}}}
 
@@ -130,32 +120,27 @@ POLICY = {"metadata": {"name": "old.tfcluster", "labels": {"app.kubernetes.io/in
         ({"version": {"gitVersion": "v1.99.0"}}, "API server", "ok", "1.37 at the newest"),
         ({"version": FORBIDDEN}, "API server", "failed", "forbidden"),
         ({"served": False}, "definition", "failed", "not served"),
-        ({"definition": without_a_field}, "definition", "failed", "lacks spec.isolation"),
-        ({"definition": without_a_rule}, "definition", "failed", "a rule of spec"),
-        ({"definition": with_a_field}, "definition", "warning", "spec.colour"),
+        (definition(without_a_field), "definition", "failed", "lacks spec.isolation"),
+        (definition(without_a_rule), "definition", "failed", "a rule of spec"),
+        (definition(with_a_field), "definition", "warning", "spec.colour"),
         ({"definition": FORBIDDEN}, "definition", "ok", "cannot be seen: it is forbidden"),
         ({"operators": []}, "operator", "warning", "somebody has reported"),
         ({"operators": [], "reported": False}, "operator", "failed", "no Deployment"),
         ({"operators": [], "everywhere": False}, "operator", "unknown", "ask an administrator"),
         ({"operators": FORBIDDEN}, "operator", "unknown", "forbidden"),
-        ({"operators": [operator(available=0)]}, "operator", "failed", "0 of 2 available"),
-        ({"operators": [operator(available=1)]}, "operator", "warning", "1 of 2 available"),
-        ({"operators": [operator(replicas=0, available=0)]}, "operator", "failed", "scaled to 0"),
-        ({"operators": [operator(version="0.1.99")]}, "versions", "ok", "0.1.99"),
-        ({"operators": [operator(version="9.0.0")]}, "versions", "warning", "9.0.0"),
+        (installed(available=0), "operator", "failed", "0 of 2 available"),
+        (installed(available=1), "operator", "warning", "1 of 2 available"),
+        (installed(replicas=0, available=0), "operator", "failed", "scaled to 0"),
+        (installed(version="0.1.99"), "versions", "ok", "0.1.99"),
+        (installed(version="9.0.0"), "versions", "warning", "9.0.0"),
         ({"leaders": {LEASE: None}}, "leader", "failed", "no Lease"),
         ({"leaders": {LEASE: FORBIDDEN}}, "leader", "unknown", "forbidden"),
-        ({"leaders": {LEASE: Leader("x", "pod-1", renewed=False)}}, "leader", "failed", "pod-1 does not renew"),
-        ({"leaders": {LEASE: Leader("x", "", renewed=False)}}, "leader", "failed", "nobody holds it"),
-        ({"leaders": {LEASE: Leader("x", "pod-1", renewed=True, skew=-300)}}, "leader", "warning", "-300 s"),
-        ({"operators": [operator(args=("--namespace", "a", "--namespace=default"))]}, "namespaces", "ok", "default"),
-        ({"operators": [operator(args=("--namespace", "a", "b"))]}, "namespaces", "failed", "a, b"),
-        (
-            {"operators": [operator(args=("--namespace", "a"))], "everywhere": False},
-            "namespaces",
-            "unknown",
-            "work in a",
-        ),
+        (led("pod-1", renewed=False), "leader", "failed", "pod-1 does not renew"),
+        (led("", renewed=False), "leader", "failed", "nobody holds it"),
+        (led("pod-1", renewed=True, skew=-300), "leader", "warning", "-300 s"),
+        (installed("--namespace", "a", "--namespace=default"), "namespaces", "ok", "default"),
+        (installed("--namespace", "a", "b"), "namespaces", "failed", "a, b"),
+        ({**installed("--namespace", "a"), "everywhere": False}, "namespaces", "unknown", "work in a"),
         ({"policies": [POLICY]}, "admission", "warning", "old.tfcluster"),
         ({"policies": FORBIDDEN}, "admission", "unknown", "forbidden"),
         ({"webhooks": HOOKS}, "webhooks", "failed", "policies/gone"),
@@ -163,172 +148,105 @@ POLICY = {"metadata": {"name": "old.tfcluster", "labels": {"app.kubernetes.io/in
         ({"rights": {0: FORBIDDEN}}, "rights", "unknown", "forbidden"),
     ],
 )
-def test_what_is_wrong_with_an_installation_is_told(packaged, changes, name, verdict, told):
-    """One thing at a time is wrong; a failure says what to do."""
-    changes = {part: change(packaged) if callable(change) else change for part, change in changes.items()}
-    checks = judged(installation(packaged, **changes), packaged)
-
-    check = of(checks, name)
-    assert (check.verdict, told in check.message) == (verdict, True), check
-    assert check.remedy or verdict != "failed"
+def test_what_is_wrong_with_an_installation_is_told(changes, name, verdict, told):
+    expect(judged(**changes), name, verdict, told)
 
 
-def test_nothing_is_said_of_an_installation_that_cannot_be_reached(packaged):
-    """One failure, not ten."""
-    checks = judged(installation(packaged, version=FORBIDDEN, served=FORBIDDEN), packaged)
-
+def test_nothing_is_said_of_an_installation_that_cannot_be_reached():
+    checks = judged(version=FORBIDDEN, served=FORBIDDEN)
     assert [(one.name, one.verdict) for one in checks] == [("API server", "failed")]
 
 
 def test_the_range_of_versions_is_the_documented_one():
-    """docs/support.md names the oldest, and the newest that the tests ran with."""
     text = (ROOT / "docs" / "support.md").read_text()
-
     assert f"1.{doctor_installation.OLDEST_MINOR} at the oldest" in text
     (newest,) = re.findall(r"\| Kubernetes, API server and node \| 1\.(\d+)", text)
     assert int(newest) == doctor_installation.NEWEST_MINOR
 
 
 def test_options_of_an_operator_are_read_in_both_spellings():
-    """`--x y` and `--x=y`, flags, and repetitions."""
-    found = options_of(operator(args=("--namespace", "a", "--namespace=b", "--lease-name", "l")))
-
+    found = options_of(operator("--namespace", "a", "--namespace=b", "--lease-name", "l"))
     assert found == {"--namespace": ["a", "b"], "--lease-name": ["l"], "--leader-election": []}
 
 
-# --- a cluster
-
-
 def surroundings(**changes):
-    """Give surroundings in which all is well."""
-    service = {"spec": {"clusterIP": "None"}}
-    return replace(Surroundings(service, [], [], [], [], [], []), **changes)
+    """Give surroundings in which all is well but for these changes."""
+    return replace(Surroundings({"spec": {"clusterIP": "None"}}, [], [], [], [], [], []), **changes)
 
 
-def picture(pods=None, conditions=(READY,), **status):
-    body = cluster({"worker": {"replicas": 2}}, conditions=conditions, status=status)
-    return picture_of(body, [pod("worker", 0), pod("worker", 1)] if pods is None else pods, [views()], now=NOW)
+def two(*pods, conditions=(READY,), **status):
+    """Give the picture of a cluster with two tasks, which are ready unless other pods are given."""
+    pods = pods or (pod(0), pod(1))
+    return picture(*pods, worker={"replicas": 2}, conditions=conditions, status=status)
 
 
-def node(**allocatable):
-    return {"status": {"allocatable": allocatable}}
+def unready(reason, message):
+    return two(conditions=[("Ready", "False", reason, message)])
 
 
-GPU = {"worker": {"nvidia.com/gpu": 2}}
-FULL = {
-    "metadata": {"name": "team"},
-    "status": {"hard": {"cpu": "1", "pods": "9"}, "used": {"cpu": "1000m", "pods": "2"}},
-}
+def gpus(number):
+    return {"nodes": [{"status": {"allocatable": {"nvidia.com/gpu": number}}}]}
 
 
-def network(name):
-    return {"metadata": {"name": name}}
+def enforced(network):
+    return {"policies": [1], "networks": [{"metadata": {"name": network}}]}
 
 
-ISOLATED = picture(isolation="Cluster")
+USED = {"hard": {"cpu": "1", "pods": "9"}, "used": {"cpu": "1000m", "pods": "2"}}
+QUOTA = {"metadata": {"name": "team"}, "status": USED}
+FINE, ISOLATED = two(), two(isolation="Cluster")
 
 
 @pytest.mark.parametrize(
-    ("shown", "limits", "changes", "name", "verdict", "told"),
+    ("shown", "changes", "name", "verdict", "told"),
     [
-        (picture(), {}, {}, "cluster", "ok", "mnist is Ready"),
-        (picture(conditions=[("Ready", "False", "Rejected", "quota")]), {}, {}, "cluster", "failed", "Refused: quota"),
-        (picture(conditions=[("Ready", "False", "WaitingForJob", "ps")]), {}, {}, "cluster", "warning", "ps"),
-        (picture(conditions=[]), {}, {}, "cluster", "failed", "no operator has looked"),
-        (
-            picture([pod("worker", 0, **waiting("ErrImagePull", "nope:1"))]),
-            {},
-            {},
-            "images",
-            "failed",
-            "worker-0: Image",
-        ),
-        (picture([pod("worker", 0, told="old")]), {}, {}, "views", "warning", "worker-0"),
-        (picture(), GPU, {}, "devices", "failed", "no node has nvidia.com/gpu"),
-        (picture(), GPU, {"nodes": [node(**{"nvidia.com/gpu": "1"})]}, "devices", "failed", "no node has more than 1"),
-        (picture(), GPU, {"nodes": [node(**{"nvidia.com/gpu": "2"})]}, "devices", "warning", "ask for 4"),
-        (picture(), GPU, {"nodes": [node(**{"nvidia.com/gpu": "4"})]}, "devices", "ok", "4 nvidia.com/gpu"),
-        (picture(), GPU, {"nodes": FORBIDDEN}, "devices", "unknown", "forbidden"),
-        (picture(), {}, {"quotas": [FULL]}, "quotas", "warning", "cpu of team (1000m of 1)"),
-        (picture(), {}, {"quotas": FORBIDDEN}, "quotas", "unknown", "forbidden"),
-        (picture(), {}, {"service": None}, "service", "failed", "does not exist"),
-        (picture(), {}, {"service": {"spec": {"clusterIP": "10.0.0.1"}}}, "service", "failed", "not headless"),
-        (ISOLATED, {}, {}, "isolation", "failed", "has no NetworkPolicy"),
-        (ISOLATED, {}, {"policies": [1]}, "isolation", "ok", "cannot be seen from here"),
-        (ISOLATED, {}, {"policies": [1], "networks": [network("cilium")]}, "isolation", "ok", "cilium enforces"),
-        (
-            ISOLATED,
-            {},
-            {"policies": [1], "networks": [network("kube-flannel-ds")]},
-            "isolation",
-            "warning",
-            "flannel alone",
-        ),
-        (ISOLATED, {}, {"policies": FORBIDDEN}, "isolation", "unknown", "forbidden"),
+        (FINE, {}, "cluster", "ok", "mnist is Ready"),
+        (unready("Rejected", "quota"), {}, "cluster", "failed", "Refused: quota"),
+        (unready("WaitingForJob", "ps"), {}, "cluster", "warning", "ps"),
+        (two(conditions=[]), {}, "cluster", "failed", "no operator has looked"),
+        (two(pod(0, **waiting("ErrImagePull", "nope:1"))), {}, "images", "failed", "worker-0: Image"),
+        (two(pod(0, told="old")), {}, "views", "warning", "worker-0"),
+        (FINE, {}, "devices", "failed", "no node has nvidia.com/gpu"),
+        (FINE, gpus("1"), "devices", "failed", "no node has more than 1"),
+        (FINE, gpus("2"), "devices", "warning", "ask for 4"),
+        (FINE, gpus("4"), "devices", "ok", "4 nvidia.com/gpu"),
+        (FINE, {"nodes": FORBIDDEN}, "devices", "unknown", "forbidden"),
+        (FINE, {"quotas": [QUOTA]}, "quotas", "warning", "cpu of team (1000m of 1)"),
+        (FINE, {"quotas": FORBIDDEN}, "quotas", "unknown", "forbidden"),
+        (FINE, {"service": None}, "service", "failed", "does not exist"),
+        (FINE, {"service": {"spec": {"clusterIP": "10.0.0.1"}}}, "service", "failed", "not headless"),
+        (ISOLATED, {}, "isolation", "failed", "has no NetworkPolicy"),
+        (ISOLATED, {"policies": [1]}, "isolation", "ok", "cannot be seen from here"),
+        (ISOLATED, enforced("cilium"), "isolation", "ok", "cilium enforces"),
+        (ISOLATED, enforced("kube-flannel-ds"), "isolation", "warning", "flannel alone"),
+        (ISOLATED, {"policies": FORBIDDEN}, "isolation", "unknown", "forbidden"),
     ],
 )
-def test_what_keeps_a_cluster_from_its_work_is_told(  # noqa: PLR0917 - a table's row
-    shown, limits, changes, name, verdict, told
-):
-    """One thing at a time is wrong; a failure says what to do."""
-    checks = list(doctor_cluster.judge(shown, limits, surroundings(**changes)))
-
-    check = of(checks, name)
-    assert (check.verdict, told in check.message) == (verdict, True), check
-    assert check.remedy or verdict != "failed"
+def test_what_keeps_a_cluster_from_its_work_is_told(shown, changes, name, verdict, told):
+    limits = {"worker": {"nvidia.com/gpu": 2}} if name == "devices" else {}
+    expect(list(doctor_cluster.judge(shown, limits, surroundings(**changes))), name, verdict, told)
 
 
 def test_one_cause_of_many_tasks_is_told_once():
-    """It names some of them, and counts the rest."""
-    pods = [pod("worker", index, **waiting("ImagePullBackOff", "nope:1")) for index in range(2)]
-    body = cluster({"worker": {"replicas": 9}})
-    pods += [pod("worker", index, **waiting("ImagePullBackOff", "nope:1")) for index in range(2, 9)]
-    shown = picture_of(body, pods, [views()], now=NOW)
-
+    shown = picture(*(pod(index, **waiting("ImagePullBackOff", "nope:1")) for index in range(9)))
     told = [one for one in doctor_cluster.judge(shown, {}, surroundings()) if one.name == "images"]
-
     assert [one.message for one in told] == ["worker-0, worker-1, worker-2 and 6 more: ImagePullBackOff: nope:1"]
 
 
-TEMPLATE = {
-    "spec": {
-        "serviceAccountName": "trainer",
-        "imagePullSecrets": [{"name": "registry"}],
-        "initContainers": [{"envFrom": [{"configMapRef": {"name": "defaults"}}, {"secretRef": {"name": "keys"}}]}],
-        "containers": [
-            {
-                "env": [
-                    {"name": "A", "valueFrom": {"secretKeyRef": {"name": "token", "key": "x"}}},
-                    {"name": "B", "valueFrom": {"configMapKeyRef": {"name": "maybe", "key": "x", "optional": True}}},
-                    {"name": "C", "value": "plain"},
-                ]
-            }
-        ],
-        "volumes": [
-            {"name": "v", "persistentVolumeClaim": {"claimName": "data"}},
-            {"name": "w", "secret": {"secretName": "cert"}},
-            {"name": "x", "projected": {"sources": [{"configMap": {"name": "part"}}, {"secret": {"name": "half"}}]}},
-            {"name": "y", "emptyDir": {}},
-        ],
-    }
-}
-
-
 def test_everything_that_a_template_cannot_do_without_is_looked_for():
-    """In env, envFrom, volumes, projected volumes, pull secrets and the account; what is optional is not."""
-    found = {(one.kind, one.name) for one in references_of("worker", TEMPLATE)}
-
-    assert found == {
-        ("ServiceAccount", "trainer"),
-        ("Secret", "registry"),
-        ("ConfigMap", "defaults"),
-        ("Secret", "keys"),
-        ("Secret", "token"),
-        ("PersistentVolumeClaim", "data"),
-        ("Secret", "cert"),
-        ("ConfigMap", "part"),
-        ("Secret", "half"),
-    }
+    spec = yaml.safe_load("""
+    serviceAccountName: trainer
+    imagePullSecrets: [{name: registry}]
+    initContainers: [{envFrom: [{configMapRef: {name: defaults}}, {secretRef: {name: keys}}]}]
+    containers: [{env: [{name: A, valueFrom: {secretKeyRef: {name: token, key: x}}}, {name: C, value: plain},
+      {name: B, valueFrom: {configMapKeyRef: {name: maybe, key: x, optional: true}}}]}]
+    volumes: [{name: v, persistentVolumeClaim: {claimName: data}}, {name: w, secret: {secretName: cert}},
+      {name: x, projected: {sources: [{configMap: {name: part}}, {secret: {name: half}}]}}, {name: y, emptyDir: {}}]
+    """)
+    found = {(one.kind, one.name) for one in references_of("worker", {"spec": spec})}
+    others = {("ServiceAccount", "trainer"), ("PersistentVolumeClaim", "data")}
+    config_maps = {("ConfigMap", name) for name in ("defaults", "part")}
+    assert found == others | config_maps | {("Secret", name) for name in ("registry", "keys", "token", "cert", "half")}
 
 
 def test_each_reason_that_can_be_told_has_a_remedy():
@@ -336,12 +254,8 @@ def test_each_reason_that_can_be_told_has_a_remedy():
     text = (ROOT / "docs" / "conditions.md").read_text()
     section = text.partition("### Ready")[2].partition("### ")[0]
     documented = set(re.findall(r"^\| False \| `(\w+)`", section, re.MULTILINE)) - {"Suspended"}
-
     assert set(REMEDIES) == documented
     assert documented > GRAVE
-
-
-# --- from inside
 
 
 def answered(task, *checks, code=0, stdout=None, stderr=""):
@@ -349,15 +263,15 @@ def answered(task, *checks, code=0, stdout=None, stderr=""):
     return Answer(task, Executed(code, json.dumps({"checks": said}) if stdout is None else stdout, stderr))
 
 
-def test_what_several_tasks_say_alike_is_said_once():
-    """With the names of some of them, and what to do."""
-    answers = [
-        answered(f"worker-{index}", ("peers", "failed", "ps-0 refuses"), ("view", "ok", "x")) for index in range(5)
-    ]
+def failed(code, stdout="", stderr=""):
+    return answered("worker-0", code=code, stdout=stdout, stderr=stderr)
 
-    assert list(doctor_inside.judge(answers)) == [
-        Check("inside: peers", "failed", "worker-0, worker-1, worker-2 and 2 more: ps-0 refuses", "mend")
-    ]
+
+def test_what_several_tasks_say_alike_is_said_once():
+    said = ("peers", "failed", "ps-0 refuses"), ("view", "ok", "x")
+    checks = list(doctor_inside.judge([answered(f"worker-{index}", *said) for index in range(5)]))
+    words = "worker-0, worker-1, worker-2 and 2 more: ps-0 refuses"
+    assert checks == [Check("inside: peers", "failed", words, "mend")]
 
 
 @pytest.mark.parametrize(
@@ -365,108 +279,56 @@ def test_what_several_tasks_say_alike_is_said_once():
     [
         (answered("worker-0", ("view", "ok", "epoch 3")), "ok", "worker-0"),
         (Answer("worker-0", refused="pods/exec is forbidden"), "unknown", "forbidden"),
-        (answered("worker-0", code=126, stdout="", stderr="exec: python3: not found"), "unknown", "python3: not found"),
-        (answered("worker-0", code=1, stdout="", stderr="No module named tfcluster_resolver"), "unknown", "No module"),
-        (answered("worker-0", code=124, stdout=""), "warning", "no answer within"),
-        (answered("worker-0", code=3, stdout="[1]", stderr="\x1b]0;x\x07"), "unknown", "�]0;x�"),
+        (failed(126, stderr="exec: python3: not found"), "unknown", "python3: not found"),
+        (failed(1, stderr="No module named tfcluster_resolver"), "unknown", "No module"),
+        (failed(124), "warning", "no answer within"),
+        (failed(3, "[1]", "\x1b]0;x\x07"), "unknown", "�]0;x�"),
     ],
 )
 def test_a_task_in_which_one_cannot_look_is_no_failure(answer, verdict, told):
-    """The image may have no Python; what a program prints steers no terminal."""
     (check,) = doctor_inside.judge([answer])
-
     assert (check.verdict, told in check.message) == (verdict, True), check
 
 
 def test_few_tasks_are_examined_and_each_job_among_them():
-    """Of two jobs of 100 tasks eight, half of them of each; none that does not run."""
-    pods = [pod(job, index) for job in ("ps", "worker") for index in range(100)]
-    pods[0] = pod("ps", 0, **waiting("ErrImagePull", "x"))
+    pods = [pod(index, job) for job in ("ps", "worker") for index in range(100)]
+    pods[0] = pod(0, "ps", **waiting("ErrImagePull", "x"))
     shown = picture_of(cluster({"ps": {"replicas": 100}, "worker": {"replicas": 100}}), pods, [], now=NOW)
-
-    assert [one.name for one in doctor_inside.chosen(shown)] == [
-        f"{job}-{index + (job == 'ps')}" for index in range(4) for job in ("ps", "worker")
-    ]
-
-
-# --- together
+    expected = [f"{job}-{index + (job == 'ps')}" for index in range(4) for job in ("ps", "worker")]
+    assert [one.name for one in doctor_inside.chosen(shown)] == expected
 
 
 def test_what_to_do_is_told_by_importance_and_once():
-    """Failures before warnings; in each, what others build on first."""
-    checks = [
-        Check("a", "warning", "x", "third"),
-        Check("b", "failed", "x", "first"),
-        Check("c", "failed", "x", "second"),
-        Check("d", "warning", "x", "first"),
-        Check("e", "ok", "x"),
-    ]
-
+    told = [("warning", "third"), ("failed", "first"), ("failed", "second"), ("warning", "first"), ("ok", "")]
+    checks = [Check("a", verdict, "x", remedy) for verdict, remedy in told]
     assert what_to_do(checks) == ["first", "second", "third"]
     assert (worst(checks), worst(checks[4:]), worst([])) == ("failed", "ok", "ok")
 
 
-def test_doctor_on_an_api_server_that_serves_little(client_world):
-    """What is not served is unknown; the cluster itself is judged."""
-    client_world.declare("mnist", {"worker": {}})
-    client_world.await_condition("mnist", "Ready")
-
-    result = client_world.cli("doctor", "mnist")
-    document = json.loads(client_world.cli("doctor", "mnist", "-o", "json").stdout)
-
-    assert (result.exit_code, document["verdict"]) == (0, "ok"), result.output
-    assert "ok        cluster: mnist is Ready" in result.output
-    assert "ok        service: Service mnist is headless" in result.output
-    assert "unknown   operator" in result.output
-
-
-def test_doctor_of_a_cluster_that_is_not_there_fails(client_world):
-    """Scripts tell by the exit code; what to do comes last."""
-    result = client_world.cli("doctor", "nope")
-
-    assert result.exit_code == 1
-    assert "failed    cluster: there is no TFCluster nope" in result.output
-    assert result.output.rstrip().splitlines()[-2:] == [
-        "What to do:",
-        "  1. List what is there with `tfcluster status`, in all namespaces with -A.",
-    ]
-
-
-def test_doctor_without_any_right_ends_well(client_world, monkeypatch):
-    """Each check is unknown; nothing is a traceback."""
-    client_world.declare("mnist", {"worker": {}})
-    refuse(monkeypatch, "tfclusters", "pods", "services", "configmaps", "networkpolicies", "tfcluster.dev")
-
-    result = client_world.cli("doctor", "mnist")
-
-    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
-    assert (
-        "unknown   cluster: tfcluster.dev is forbidden" in result.output
-        or "unknown   cluster: tfclusters" in result.output
-    )
-
-
-def test_doctor_of_a_local_run_says_what_does_not_apply(client_world, monkeypatch):
-    """There is no Deployment to look for on this machine, and no node."""
+def test_doctor_of_a_cluster_and_of_a_local_run(client_world, monkeypatch):
+    client_world.launch("mnist", worker=1)
+    output = client_world.ok("doctor", "mnist").output
+    assert json.loads(client_world.cli("doctor", "mnist", "-o", "json").stdout)["verdict"] == "ok"
+    assert "ok        cluster: mnist is Ready" in output
+    assert "ok        service: Service mnist is headless" in output
+    assert "unknown   operator" in output
     monkeypatch.setattr("tfcluster.local.session.kubeconfig_of", lambda _: client_world.kubeconfig)
-    client_world.declare("mnist", {"worker": {}})
-    client_world.await_condition("mnist", "Ready")
-    from click.testing import CliRunner
-
-    from tfcluster.commands.root import root
-
     result = CliRunner().invoke(root, ["doctor", "--local", "mnist"])
-
     assert result.exit_code == 0, result.output
     verdicts = {line[10:].partition(":")[0]: line[:10].strip() for line in result.output.splitlines()}
-    assert verdicts == {
-        "API server": "ok",
-        "definition": "skipped",
-        "operator": "skipped",
-        "rights": "skipped",
-        "cluster": "ok",
-        "service": "ok",
-        "devices": "skipped",
-        "isolation": "skipped",
-        "inside": "skipped",
-    }
+    looked_at = dict.fromkeys(("API server", "cluster", "service"), "ok")
+    not_there = ("definition", "operator", "rights", "devices", "isolation", "inside")
+    assert verdicts == {**looked_at, **dict.fromkeys(not_there, "skipped")}
+
+
+def test_doctor_of_a_cluster_that_cannot_be_seen(client_world, monkeypatch):
+    missing = client_world.cli("doctor", "nope")
+    assert missing.exit_code == 1
+    assert "failed    cluster: there is no TFCluster nope" in missing.output
+    todo = ["What to do:", "  1. List what is there with `tfcluster status`, in all namespaces with -A."]
+    assert missing.output.rstrip().splitlines()[-2:] == todo
+    client_world.declare("mnist", worker=1)
+    refuse(monkeypatch, "tfclusters", "pods", "services", "configmaps", "networkpolicies", "tfcluster.dev")
+    refused = client_world.cli("doctor", "mnist")
+    assert refused.exception is None or isinstance(refused.exception, SystemExit), refused.exception
+    assert re.search(r"unknown   cluster: (tfcluster\.dev is forbidden|tfclusters)", refused.output)

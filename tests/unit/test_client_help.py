@@ -31,10 +31,7 @@ def commands() -> Iterator[tuple[str, click.Command]]:
             command = root.get_command(click.Context(root), name)
             assert command is not None, name
             inner = getattr(command, "commands", None)
-            if inner is None:
-                yield name, command
-            else:
-                yield from ((f"{name} {word}", one) for word, one in inner.items())
+            yield from ((f"{name} {word}", one) for word, one in inner.items()) if inner else [(name, command)]
 
 
 def help_of(command: click.Command) -> str:
@@ -53,26 +50,15 @@ LASTING = re.compile(
 )
 #: What ends with something else than 0 as its example stands in the help.
 OTHERWISE = {"diff": {0, 1}, "convert": {0, 3}, "doctor": {0, 1}}
-#: What needs more than a cluster, and the file of tests that runs it.
-SHOWN_ELSEWHERE = {"local kill": "test_local_run.py", "session --tensorboard": "test_client_session.py"}
+#: What needs more than a cluster: test_local_run.py and test_client_session.py run it.
+ELSEWHERE = ({"local", "kill"}, {"session", "--tensorboard"})
 
 
-def is_shown_elsewhere(line: str) -> bool:
-    return any(all(word in line.split() for word in words.split()) for words in SHOWN_ELSEWHERE)
-
-
-@pytest.mark.parametrize(
-    ("name", "command"), list(commands()), ids=lambda value: value if isinstance(value, str) else ""
-)
-def test_help_has_an_example(name: str, command: click.Command) -> None:
-    """A user who asks for help sees a line to type."""
-    assert re.search(rf"^\s*Examples:\n(.*\n)*?\s*\$ tfcluster {name}\b", help_of(command), re.MULTILINE)
-
-
-def test_root_lists_every_command() -> None:
-    """`tfcluster --help` names each command with a sentence."""
+def test_help_has_an_example_and_lists_every_command() -> None:
+    for name, command in commands():
+        example = rf"^\s*Examples:\n(.*\n)*?\s*\$ tfcluster {name}\b"
+        assert re.search(example, help_of(command), re.MULTILINE), name
     shown = CliRunner().invoke(root, ["--help"], terminal_width=120).output
-
     for names in COMMANDS.values():
         for name in names:
             assert re.search(rf"^  {name} +[A-Z`].*\.$", shown, re.MULTILINE), name
@@ -104,15 +90,13 @@ def place(world: ClientWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.usefixtures("place")
-@pytest.mark.parametrize("line", [one for one in examples() if not is_shown_elsewhere(one)])
+@pytest.mark.parametrize("line", [one for one in examples() if not any(words <= {*one.split()} for words in ELSEWHERE)])
 def test_an_example_works(line: str) -> None:
-    """Typed as it stands, beside the files that it names, an example does what it should."""
     words = shlex.split(re.split(r" [|>] ?", line)[0])[1:]
     if LASTING.match(line):
         begin_and_interrupt(words)
         return
     done = CliRunner().invoke(root, words, input="y\n")
-
     assert done.exit_code in OTHERWISE.get(words[0], {0}), done.output
 
 
@@ -139,11 +123,3 @@ def begin_and_interrupt(words: list[str]) -> None:
             process.kill()
             pytest.fail(f"{words} does not end at Ctrl-C")
     assert process.returncode in {0, 130}, (first + rest).decode()
-
-
-@pytest.mark.parametrize(("words", "file"), SHOWN_ELSEWHERE.items())
-def test_what_is_shown_elsewhere_is(words: str, file: str) -> None:
-    """The tests that stand for an example run it."""
-    text = (Path(__file__).parent / file).read_text(encoding="utf-8")
-
-    assert words.rsplit(maxsplit=1)[-1].removeprefix("--") in text

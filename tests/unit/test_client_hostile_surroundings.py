@@ -31,33 +31,35 @@ def steers(text: str) -> bool:
 
 
 def test_words_of_others_steer_no_terminal(monkeypatch, capsys):
-    """An error that quotes the API server, its hint and what is told: control characters are replaced, lines stay."""
-
     def refused(**_):
         raise TFClusterError(f"one\n  two {ESCAPES}", hint=ESCAPES)
 
     monkeypatch.setattr("tfcluster.commands.options.api_of", refused)
     said = CliRunner().invoke(root, ["status"])
-    assert said.exit_code == 1
-    assert "Error: one\n  two boo" in said.stderr
-    assert not steers(said.stderr)
+    assert (said.exit_code, "Error: one\n  two boo" in said.stderr) == (1, True)
     output.say(ESCAPES)
     told = capsys.readouterr().err
     assert "boo" in told
-    assert not steers(told)
+    assert not steers(said.stderr + told)
 
 
-def kubeconfig(path, user):
-    document = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": "c",
-        "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
-        "users": [{"name": "c", "user": user}],
-        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "c"}}],
-    }
-    path.write_text(yaml.safe_dump(document))
-    return path
+@pytest.fixture
+def kubeconfig(tmp_path):
+    """Writes a kubeconfig for a server that is not there."""
+
+    def write(user=None, contexts=(), *, current=True):
+        document = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            **({"current-context": "c"} if current else {}),
+            "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
+            "users": [{"name": "c", "user": {"token": "t"} if user is None else user}],
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "c"}}, *contexts],
+        }
+        (tmp_path / "config").write_text(yaml.safe_dump(document))
+        return tmp_path / "config"
+
+    return write
 
 
 @pytest.mark.parametrize(
@@ -70,42 +72,30 @@ def kubeconfig(path, user):
     ],
 )
 def test_a_file_that_is_no_kubeconfig_is_refused_in_words(tmp_path, text, words):
-    """It is no YAML, or YAML of another shape."""
-    file = tmp_path / "config"
-    file.write_text(text)
+    (tmp_path / "config").write_text(text)
     with pytest.raises(UnreachableError, match=words) as caught:
-        KubernetesApi.connect(kubeconfig=file)
+        KubernetesApi.connect(kubeconfig=tmp_path / "config")
     assert caught.value.hint
 
 
-def test_a_context_that_is_named_needs_no_current_one(tmp_path):
-    """As kubectl has it; its namespace counts, and a context that is not there is told."""
-    file = kubeconfig(tmp_path / "config", {"token": "t"})
-    document = yaml.safe_load(file.read_text())
-    del document["current-context"]
-    document["contexts"].append({"name": "d", "context": {"cluster": "c", "user": "c", "namespace": "team"}})
-    file.write_text(yaml.safe_dump(document))
-
+def test_a_context_that_is_named_needs_no_current_one(kubeconfig):
+    team = {"name": "d", "context": {"cluster": "c", "user": "c", "namespace": "team"}}
+    file = kubeconfig(contexts=[team], current=False)
     found = [KubernetesApi.connect(kubeconfig=file, context=name) for name in "cd"]
-
     assert [one.namespace for one in found] == ["default", "team"]
     with pytest.raises(UnreachableError, match="name e in"):
         KubernetesApi.connect(kubeconfig=file, context="e")
 
 
 @pytest.mark.parametrize("program", ["no-such-program", "false"])
-def test_a_plugin_that_gives_no_credentials_is_named(tmp_path, capfd, program):
-    """The official client logs it and goes on as nobody; the user is told, and nothing else is printed."""
+def test_a_plugin_that_gives_no_credentials_is_named(kubeconfig, capfd, program):
     plugin = {"apiVersion": "client.authentication.k8s.io/v1", "command": program, "interactiveMode": "Never"}
-    file = kubeconfig(tmp_path / "config", {"exec": plugin})
     with pytest.raises(UnreachableError, match="gives no credentials"):
-        KubernetesApi.connect(kubeconfig=file)
+        KubernetesApi.connect(kubeconfig=kubeconfig({"exec": plugin}))
     assert "ERROR" not in capfd.readouterr().err
 
 
-def test_what_others_log_meanwhile_is_no_matter_of_credentials(tmp_path, monkeypatch):
-    """A kubeconfig without credentials is fine where the server asks for none, whatever else the program logs."""
-    file = kubeconfig(tmp_path / "config", {})
+def test_what_others_log_meanwhile_is_no_matter_of_credentials(kubeconfig, monkeypatch):
     load = kubernetes.config.load_kube_config
 
     def loaded_while_others_log(**given):
@@ -114,55 +104,50 @@ def test_what_others_log_meanwhile_is_no_matter_of_credentials(tmp_path, monkeyp
 
     monkeypatch.setattr(kubernetes.config, "load_kube_config", loaded_while_others_log)
     with pytest.raises(UnreachableError, match=r"127\.0\.0\.1:1"):
-        KubernetesApi.connect(kubeconfig=file).list(TFCLUSTERS)
+        KubernetesApi.connect(kubeconfig=kubeconfig({})).list(TFCLUSTERS)
 
 
-def test_a_token_that_no_request_can_carry_is_not_shown(tmp_path):
-    """A token with the end of a line in it: an error without the token, also in its causes."""
-    file = kubeconfig(tmp_path / "config", {"token": "very\nprivate"})
+def test_a_token_that_no_request_can_carry_is_not_shown(kubeconfig):
     with pytest.raises(UnreachableError, match="no request can carry") as caught:
-        KubernetesApi.connect(kubeconfig=file).list(TFCLUSTERS)
+        KubernetesApi.connect(kubeconfig=kubeconfig({"token": "very\nprivate"})).list(TFCLUSTERS)
     assert "private" not in str(caught.value) + caught.value.hint
     assert caught.value.__cause__ is None
 
 
-def test_nobody_is_told_to_log_in():
-    """A right that "system:anonymous" lacks is no matter of rights."""
-    words = 'pods is forbidden: User "system:anonymous" cannot list resource "pods"'
-    assert "Log in" in of_status({"code": 403, "message": words}).hint
-    assert "administrator" in of_status({"code": 403, "message": words.replace("anonymous", "x")}).hint
+FORBIDDEN = 'pods is forbidden: User "system:{}" cannot list resource "pods"'
 
 
-def test_a_namespace_that_is_missing_can_be_created():
-    """A refusal that names a namespace says how to make one."""
-    details = {"kind": "namespaces", "name": "lab"}
-    assert "kubectl create namespace lab" in of_status({"code": 404, "message": "m", "details": details}).hint
+@pytest.mark.parametrize(
+    ("status", "hint"),
+    [
+        ({"code": 403, "message": FORBIDDEN.format("anonymous")}, "Log in"),
+        ({"code": 403, "message": FORBIDDEN.format("x")}, "administrator"),
+        ({"code": 404, "details": {"kind": "namespaces", "name": "lab"}}, "kubectl create namespace lab"),
+    ],
+)
+def test_a_refusal_says_what_to_do(status, hint):
+    assert hint in of_status({"message": "m", **status}).hint
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", 5])
-def test_a_name_that_names_nothing_is_refused(tmp_path, name):
-    """NB: an empty name would be the path of all TFClusters; nothing is sent, as the server that is not there shows."""
-    client = Client(KubernetesApi.connect(kubeconfig=kubeconfig(tmp_path / "config", {"token": "t"})))
+def test_a_name_that_names_nothing_is_refused(kubeconfig, name):
+    client = Client(KubernetesApi.connect(kubeconfig=kubeconfig()))
     with pytest.raises(TFClusterError, match="can name nothing"):
         client.get(name)
     with pytest.raises(TFClusterError, match="can name nothing"):
         client.api.delete(TFCLUSTERS, name, "default", uid="x")
 
 
-def test_a_namespace_that_can_be_none_is_refused(tmp_path):
-    """It is not taken for a missing definition."""
-    at = kubeconfig(tmp_path / "config", {"token": "t"})
-    said = CliRunner().invoke(root, ["status", "--kubeconfig", str(at), "-n", "a/b"])
-    assert said.exit_code == 1
-    assert '"a/b" can name no namespace' in said.stderr
+CREATE = ["create", "a", "--image", "i"]
+MANY = "9" * 20
 
 
 @pytest.mark.parametrize(
     "words",
     [
-        ["create", "a", "--image", "i", "--workers", "9" * 20, "--", "train"],
-        ["create", "a", "--image", "i", "--gpus", "9" * 20, "--", "train"],
-        ["local", "run", "-f", "a.yaml", "--gpus", "9" * 20],
+        [*CREATE, "--workers", MANY, "--", "train"],
+        [*CREATE, "--gpus", MANY, "--", "train"],
+        ["local", "run", "-f", "a.yaml", "--gpus", MANY],
         ["wait", "a", "--timeout", "99999d"],
     ],
     ids=" ".join,
@@ -174,18 +159,21 @@ def test_number_of_many_digits_is_refused_in_words(words):
     assert "write" in said.stderr or "is not in the range" in said.stderr
 
 
-@pytest.mark.parametrize("text", ["", "---\n---\n"])
-def test_applying_nothing_is_an_error(tmp_path, text):
-    """A pipeline whose first command failed must not end well."""
-    at = kubeconfig(tmp_path / "config", {"token": "t"})
-    said = CliRunner().invoke(root, ["apply", "--kubeconfig", str(at), "-f", "-"], input=text)
-    assert (said.exit_code, said.stdout) == (1, "")
-    assert "nothing to apply" in said.stderr
+@pytest.mark.parametrize(
+    ("words", "stdin", "told"),
+    [
+        (["apply", "-f", "-"], "", "nothing to apply"),
+        (["apply", "-f", "-"], "---\n---\n", "nothing to apply"),
+        (["status", "-n", "a/b"], None, '"a/b" can name no namespace'),
+    ],
+)
+def test_what_cannot_be_asked_of_a_server_is_refused(kubeconfig, words, stdin, told):
+    said = CliRunner().invoke(root, [*words, "--kubeconfig", str(kubeconfig())], input=stdin)
+    assert (said.exit_code, said.stdout, told in said.stderr) == (1, "", True)
 
 
 @pytest.mark.parametrize(("no_color", "coloured"), [("", True), ("1", False), ("false", False)])
 def test_a_terminal_has_colours_unless_its_user_wants_none(tmp_path, no_color, coloured):
-    """The words of an error, the story and the tables of a run: whatever NO_COLOR is set to, but to nothing."""
     table = "import tfcluster.commands.output as o; o.console().print(o.styled('a', 'waiting'))"
     story = "from tfcluster.local.story import Story; s = Story(['a'], str, broken=str, python='');"
     story += " s.say('b', colour='red'); s.line('a-worker-0', '', b'c')"
@@ -199,8 +187,6 @@ def test_a_terminal_has_colours_unless_its_user_wants_none(tmp_path, no_color, c
 
 
 def test_a_closed_pipe_is_no_failure_for_tables():
-    """Rich would end the process with exit code 1: `tfcluster status | head -1` fails under pipefail."""
-
     class Closed(io.StringIO):
         def write(self, _):
             raise BrokenPipeError
@@ -211,18 +197,17 @@ def test_a_closed_pipe_is_no_failure_for_tables():
         console.print("a row")
 
 
-def run(*command, redirection):
-    """Run Python, with its output somewhere else."""
-    return subprocess.run(
-        ["sh", "-c", f'"$0" "$@" {redirection}', sys.executable, *command], capture_output=True, text=True, check=False
-    )
+def run(*command, redirection=""):
+    """Run Python with its output somewhere else, and give its exit code and stderr."""
+    words = ["sh", "-c", f'"$0" "$@" {redirection}', sys.executable, *command]
+    ended = subprocess.run(words, capture_output=True, text=True, check=False)
+    return ended.returncode, ended.stderr
 
 
 @pytest.mark.parametrize("words", [["completion", "bash"], ["--help"], ["--version"], ["status", "--help"]])
 def test_a_full_disk_is_told_in_one_line(words):
-    """No traceback, and no second complaint when Python ends."""
-    ended = run("-m", "tfcluster", *words, redirection=">/dev/full")
-    assert (ended.returncode, ended.stderr) == (1, "Error: the output cannot be written: No space left on device\n")
+    told = "Error: the output cannot be written: No space left on device\n"
+    assert run("-m", "tfcluster", *words, redirection=">/dev/full") == (1, told)
 
 
 @pytest.mark.parametrize(
@@ -234,25 +219,20 @@ def test_a_full_disk_is_told_in_one_line(words):
     ],
 )
 def test_ctrl_c_ends_without_a_traceback(begun):
-    """At any time, with the exit code that shells have for it."""
     words = "create x --image i" if "create" in begun else "--help"
     program = (
         f"import os, signal, sys; sys.argv = ['tfcluster', *{words!r}.split()]\n"
         f"def press(*_, **__): os.kill(os.getpid(), signal.SIGINT)\n{begun}"
     )
-    ended = run("-c", program, redirection="")
-    assert (ended.returncode, ended.stderr) == (130, "")
+    assert run("-c", program) == (130, "")
 
 
 def test_a_stdout_that_the_shell_closed_takes_what_is_written():
-    """What writes bytes, as logs do, must not stumble over a stream that is not there."""
     program = "import sys, tfcluster.__main__ as m; m.root = lambda **_: sys.stdout.buffer.write(b'a line'); m.main()"
-    ended = run("-c", program, redirection=">&-")
-    assert (ended.returncode, ended.stderr) == (0, "")
+    assert run("-c", program, redirection=">&-") == (0, "")
 
 
 def test_a_user_and_password_of_curl_are_no_part_of_a_report():
-    """In a line of a shell, and as words of a command; the name stays."""
     redaction = Redaction()
     told = [
         redaction.text("curl -u bob:private-1 x; curl --user='bob:private-2' x; wget --proxy-user bob:private-3"),
@@ -262,32 +242,23 @@ def test_a_user_and_password_of_curl_are_no_part_of_a_report():
     assert [one.count("bob:") for one in told] == [3, 1]
 
 
-def test_a_doctor_who_reaches_no_server_says_so_of_a_cluster_too(tmp_path):
-    """With a name as without: the checks are printed as JSON, and the exit code is that of a failed check."""
-    at = kubeconfig(tmp_path / "config", {"token": "t"})
-    said = CliRunner().invoke(root, ["doctor", "digits", "--kubeconfig", str(at), "-o", "json"])
+def test_a_doctor_who_reaches_no_server_says_so_of_a_cluster_too(kubeconfig):
+    said = CliRunner().invoke(root, ["doctor", "digits", "--kubeconfig", str(kubeconfig()), "-o", "json"])
     assert said.exit_code == 1
     checks = {one["name"]: one["verdict"] for one in json.loads(said.stdout)["checks"]}
     assert checks == {"API server": "failed", "cluster": "unknown"}
 
 
-def test_what_is_refused_was_not_said_to_have_happened(client_world):
-    """The words before a change speak of what is to come; a change of nothing is told as such."""
-    client_world.declare("digits", {"worker": {"replicas": 1}})
-    client_world.await_that(lambda: "status" in (client_world.cluster("digits") or {}))
+def test_what_is_refused_was_not_said_to_have_happened_and_one_task_may_be_a_text(client_world):
+    client_world.declare("digits", worker=1)
+    client_world.await_that(lambda: client_world.status("digits"))
     assert client_world.cli("resume", "digits").stdout == "digits unchanged\n"
     assert client_world.cli("suspend", "digits", "--dry-run").stdout.startswith("digits suspended (dry run")
-    assert "To be deleted: TFCluster digits" in client_world.cli("delete", "digits", "--dry-run").stderr
+    said = client_world.cli("delete", "digits", "--dry-run").stderr
+    assert "To be deleted: TFCluster digits" in said
+    assert "the pods of its 1 task with their logs, its Service and its views.\n" in said
     assert "worker: its 1 task is replaced. " in client_world.cli("restart", "digits", "--dry-run").stderr
-
-
-def test_one_task_may_be_a_text(client_world):
-    """`logs("digits", "worker/0")` does not ask for the jobs w, o, r and so on."""
-    client_world.declare("digits", {"worker": {"replicas": 1}})
-    client_world.await_that(lambda: "status" in (client_world.cluster("digits") or {}))
     with client_world.client() as client:
         client.restart("digits", "worker", dry_run=True)
-        client_world.await_that(lambda: client_world.at_once(lambda: len(client_world.kube.list("pods"))) == 1)
+        client_world.await_that(client_world.uids)
         assert list(client.logs("digits", "worker/0", tail=0)) == []
-    said = client_world.cli("delete", "digits", "--dry-run").stderr
-    assert "the pods of its 1 task with their logs, its Service and its views.\n" in said

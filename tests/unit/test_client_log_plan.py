@@ -1,4 +1,4 @@
-"""Which logs should be open: pure."""
+"""Which logs should be open, and what their pieces and lines are: pure."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from tfcluster import log_lines
+from tfcluster.log_lines import LogLine, Position, Splitter
 from tfcluster.log_plan import Progress, Sight, Steps, next_steps
 from tfcluster.log_pods import LogPod, log_pod, log_pods
 from tfcluster.task_names import NoTaskError, TaskName, choose
@@ -28,42 +30,42 @@ def steps(*pods: LogPod, progress: Progress, limit: int = 10, gone: bool = False
 
 FIRST = LogPod(W0, "a", "mnist-worker-0", born=("1", 0))
 SECOND = LogPod(W0, "b", "mnist-worker-0-r1", born=("2", 1))
+ENDED = replace(FIRST, state="ended", words="failed with exit code 1", kept=True)
+
+
+def reading(**changes) -> Progress:
+    """The log of the first pod is open."""
+    return Progress(**{"begun": True, "open": {"a"}, "last": {W0: FIRST}, "tasks": {W0}, **changes})
+
+
+def read(**changes) -> Progress:
+    """The log of the first pod is read to its end."""
+    return reading(open=set(), read={"a"}, **changes)
 
 
 def test_the_next_pod_of_a_task_waits_until_the_log_of_the_one_before_is_out():
-    ended = replace(FIRST, state="ended", words="failed with exit code 1", kept=True)
-    progress = Progress(begun=True, open={"a"}, last={W0: ended}, tasks={W0})
-    assert (steps(ended, SECOND, progress=progress).open, steps(ended, SECOND, progress=progress).over) == ((), {"a"})
-
-    progress.open, progress.read = set(), {"a"}
-    found = steps(ended, SECOND, progress=progress)
-
-    assert found.open == (SECOND,)
+    found = steps(ENDED, SECOND, progress=reading(last={W0: ENDED}))
+    assert (found.open, found.over) == ((), {"a"})
+    found = steps(ENDED, SECOND, progress=read(last={W0: ENDED}))
     words = "worker-0: pod mnist-worker-0 failed with exit code 1; the task goes on in mnist-worker-0-r1"
-    assert list(found.say.values()) == [words]
+    assert (found.open, list(found.say.values())) == ((SECOND,), [words])
 
 
 def test_pods_that_were_kept_before_are_not_followed():
-    kept = replace(FIRST, state="ended", kept=True)
-    found = steps(kept, SECOND, progress=Progress())
-
+    found = steps(ENDED, SECOND, progress=Progress())
     assert (found.open, found.skip) == ((SECOND,), {"a"})
 
 
 def test_a_pod_that_came_and_failed_between_two_looks_is_read():
-    progress = Progress(begun=True, read={"a"}, last={W0: FIRST}, tasks={W0})
     between = replace(SECOND, state="ended", kept=True)
     third = LogPod(W0, "c", "mnist-worker-0-r2", born=("3", 2))
-
-    assert steps(between, third, progress=progress).open == (between,)
+    assert steps(between, third, progress=read()).open == (between,)
 
 
 def test_no_more_logs_are_open_than_may_be_and_the_rest_is_named_once():
     pods = [LogPod(TaskName("worker", index), f"u{index}", f"mnist-worker-{index}") for index in range(8)]
     progress = Progress()
-
     found = steps(*pods, progress=progress, limit=2)
-
     assert found.open == tuple(pods[:2])
     assert "worker-2, worker-3, worker-4, worker-5 and 2 more: not followed yet" in found.say["crowd"]
     progress.told |= set(found.say)
@@ -72,22 +74,15 @@ def test_no_more_logs_are_open_than_may_be_and_the_rest_is_named_once():
 
 def test_a_finished_cluster_ends_the_stream_when_all_is_out():
     ended = replace(FIRST, state="ended")
-    progress = Progress(begun=True, open={"a"}, last={W0: FIRST}, tasks={W0})
-    assert not steps(ended, progress=progress, verdict="Succeeded").done
-
-    progress.open, progress.read = set(), {"a"}
-    found = steps(ended, progress=progress, verdict="Failed")
-
-    assert found.done
-    assert found.say["verdict"] == "TFCluster mnist has failed: why"
-    assert not steps(ended, progress=progress).done
+    assert not steps(ended, progress=reading(), verdict="Succeeded").done
+    found = steps(ended, progress=read(), verdict="Failed")
+    assert (found.done, found.say["verdict"]) == (True, "TFCluster mnist has failed: why")
+    assert not steps(ended, progress=read()).done
 
 
 def test_what_runs_on_after_the_end_need_only_become_quiet():
-    progress = Progress(begun=True, open={"a", "z"}, last={W0: FIRST}, tasks={W0})
-
+    progress = reading(open={"a", "z"})
     found = steps(FIRST, progress=progress, verdict="Succeeded")
-
     assert set(found.quiet) == {"a", "z"}, "a runs on, z is gone from the API"
     assert found.over == {"z"}
     assert steps(FIRST, progress=progress).quiet.keys() == {"z"}
@@ -100,106 +95,72 @@ def test_a_wait_is_told_once_and_again_where_it_needs_help():
     progress = Progress()
     found = steps(waiting, progress=progress)
     assert list(found.say.values()) == ["worker-0: not started: its container is being created"]
-
     progress.begun, progress.tasks = True, {W0}
     progress.told |= set(found.say)
     assert steps(waiting, progress=progress).say == {}
     assert steps(replace(waiting, uid="next"), progress=progress).say == {}
     stuck = replace(waiting, words="ImagePullBackOff: no such image", stuck=True)
-    assert list(steps(stuck, progress=progress).say.values()) == [
-        "worker-0: not started: ImagePullBackOff: no such image"
-    ]
+    said = steps(stuck, progress=progress).say.values()
+    assert list(said) == ["worker-0: not started: ImagePullBackOff: no such image"]
 
 
 def test_pods_that_wait_for_the_same_share_a_line():
-    pods = [
-        LogPod(TaskName("worker", index), f"u{index}", "p", state="waiting", words="it has no node yet")
-        for index in range(6)
-    ]
+    waiting = LogPod(W0, "", "p", state="waiting", words="it has no node yet")
+    pods = [replace(waiting, task=TaskName("worker", index), uid=f"u{index}") for index in range(6)]
     said = [words for words in steps(*pods, progress=Progress()).say.values() if words]
-
     assert said == ["worker-0, worker-1, worker-2, worker-3 and 2 more: not started: it has no node yet"]
 
 
 def test_a_suspended_cluster_says_how_to_go_on():
     found = next_steps(Sight(cluster(suspend=True), (), (W0,)), Progress(), limit=1)
-
     assert found.say["absent"].endswith("TFCluster mnist is suspended; `tfcluster resume mnist` starts it")
     assert not found.done
 
 
 def raw(**status) -> dict:
+    mesh = {"name": "mesh", "restartPolicy": "Always"}
     return {
         "metadata": {"name": "mnist-worker-0", "uid": "a", "labels": {}, "annotations": {}},
-        "spec": {
-            "containers": [{"name": "proxy"}, {"name": "tensorflow"}],
-            "initContainers": [{"name": "mesh", "restartPolicy": "Always"}],
-        },
+        "spec": {"containers": [{"name": "proxy"}, {"name": "tensorflow"}], "initContainers": [mesh]},
         "status": status,
     }
 
 
-def told(name: str = "tensorflow", *, count: int = 0, last: dict | None = None, **state) -> list[dict]:
+def container(name: str = "tensorflow", *, count: int = 0, last: dict | None = None, **state) -> list[dict]:
     return [{"name": name, "state": state, "lastState": last or {}, "restartCount": count}]
+
+
+def statuses(phase: str = "", **of_container) -> dict:
+    return {"phase": phase, "containerStatuses": container(**of_container)}
+
+
+NO_NODE = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1"}
+NO_IMAGE = {"reason": "ErrImagePull", "message": "no\n such image"}
+KILLED, COMPLETE = {"exitCode": 137, "reason": "OOMKilled"}, {"exitCode": 0, "reason": "Completed"}
+EVICTED = {"phase": "Failed", "reason": "Evicted", "message": "The node was low on memory."}
+AGAIN = {"waiting": {"reason": "CrashLoopBackOff"}, "last": {"terminated": {"exitCode": 1}}, "count": 3}
 
 
 @pytest.mark.parametrize(
     ("status", "state", "readable", "words"),
     [
         ({"phase": "Pending"}, "waiting", False, "it has no node yet"),
-        (
-            {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1"}]},
-            "waiting",
-            False,
-            "Unschedulable: 0/1",
-        ),
-        (
-            {"containerStatuses": told(waiting={"reason": "ErrImagePull", "message": "no\n such image"})},
-            "waiting",
-            False,
-            "ErrImagePull: no such image",
-        ),
-        ({"phase": "Running", "containerStatuses": told(running={})}, "running", True, ""),
-        (
-            {"phase": "Running", "containerStatuses": told(terminated={"exitCode": 137, "reason": "OOMKilled"})},
-            "ended",
-            True,
-            "failed with exit code 137, OOMKilled",
-        ),
-        (
-            {"phase": "Succeeded", "containerStatuses": told(terminated={"exitCode": 0, "reason": "Completed"})},
-            "ended",
-            True,
-            "ended with exit code 0",
-        ),
-        (
-            {"phase": "Failed", "reason": "Evicted", "message": "The node was low on memory."},
-            "ended",
-            False,
-            "was taken away: The node was low on memory.",
-        ),
-        (
-            {
-                "containerStatuses": told(
-                    waiting={"reason": "CrashLoopBackOff"}, last={"terminated": {"exitCode": 1}}, count=3
-                )
-            },
-            "running",
-            True,
-            "",
-        ),
+        ({"conditions": [NO_NODE]}, "waiting", False, "Unschedulable: 0/1"),
+        (statuses(waiting=NO_IMAGE), "waiting", False, "ErrImagePull: no such image"),
+        (statuses("Running", running={}), "running", True, ""),
+        (statuses("Running", terminated=KILLED), "ended", True, "failed with exit code 137, OOMKilled"),
+        (statuses("Succeeded", terminated=COMPLETE), "ended", True, "ended with exit code 0"),
+        (EVICTED, "ended", False, "was taken away: The node was low on memory."),
+        (statuses(**AGAIN), "running", True, ""),
     ],
 )
 def test_what_a_pods_state_means_to_its_log(status, state, readable, words):
     pod = log_pod(W0, raw(**status))
-
-    assert (pod.state, pod.readable, pod.words) == (state, readable, words)
-    assert pod.container == "tensorflow"
+    assert (pod.state, pod.readable, pod.words, pod.container) == (state, readable, words, "tensorflow")
 
 
 def test_a_sidecar_that_ended_is_started_again_by_the_kubelet():
-    status = {"phase": "Running", "initContainerStatuses": told("mesh", terminated={"exitCode": 1}, count=1)}
-
+    status = {"phase": "Running", "initContainerStatuses": container("mesh", terminated={"exitCode": 1}, count=1)}
     assert log_pod(W0, raw(**status), "mesh").state == "running"
     assert log_pod(W0, raw(**{**status, "phase": "Failed"}), "mesh").state == "ended"
     assert log_pod(W0, raw(**status), "other").container == ""
@@ -211,7 +172,6 @@ def test_pods_of_another_cluster_of_the_name_are_left_out():
         "labels": {"tfcluster.dev/job": "worker", "tfcluster.dev/task-index": "0"},
         "ownerReferences": [{"controller": True, "uid": "u"}],
     }
-
     assert [one.task for one in log_pods("u", [pod])] == [W0]
     assert log_pods("another", [pod]) == []
 
@@ -231,7 +191,6 @@ def test_pods_of_another_cluster_of_the_name_are_left_out():
 )
 def test_tasks_are_chosen_by_job_and_index(words, inside, outside):
     chosen = choose(words, {"my_data": 2, "ps": 1, "worker": 2}, [TaskName("worker", 5)], "mnist")
-
     assert all(task in chosen for task in inside)
     assert not any(task in chosen for task in outside)
     assert str(TaskName("my_data", 1)) == "my-data-1"
@@ -243,3 +202,108 @@ def test_tasks_are_chosen_by_job_and_index(words, inside, outside):
 def test_what_names_no_task_is_refused(word):
     with pytest.raises(NoTaskError, match="it has worker-0 to worker-1"):
         choose([word], {"worker": 2}, [], "mnist")
+
+
+T = "2026-01-01T00:00:{:02d}.{:09d}Z"
+
+
+def stamped(second: int, text: str, nanos: int = 0) -> bytes:
+    return f"{T.format(second, nanos)} {text}".encode()
+
+
+def texts(position: Position, *lines: bytes) -> list[str]:
+    return [text for line in lines for _, text in position.take(line)]
+
+
+def split(text: bytes, size: int) -> list[bytes]:
+    """Split a text that comes in pieces of this size."""
+    splitter = Splitter()
+    found = [line for at in range(0, len(text), size) for line in splitter.feed(text[at : at + size])]
+    rest = splitter.rest()
+    assert splitter.rest() == b""
+    return [*found, rest]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 7, 64, 100])
+def test_lines_do_not_depend_on_the_pieces(monkeypatch, size):
+    whole = [b"one", b"", b"two\r", b"three \xff\xfe", b"four"]
+    assert split(b"one\n\ntwo\r\nthree \xff\xfe\nfour", size) == whole
+    monkeypatch.setattr(log_lines, "LONGEST", 10)
+    parts = [b"ABCDEFGHIJ", b"KLMNOPQRST", b"UVWXY", b"next", b""]
+    assert split(bytes(range(65, 90)) + b"\nnext\n", size) == parts
+
+
+def reopened(*lines: bytes) -> Position:
+    """Give the place in a log of which these lines are read already."""
+    position = Position()
+    texts(position, *lines)
+    position.reopen()
+    return position
+
+
+def test_what_comes_again_is_left_out_and_what_is_new_among_it_is_not():
+    position = reopened(stamped(8, "old"), stamped(9, "a"), stamped(10, "b"), stamped(10, "b"))
+    assert position.since() == "2026-01-01T00:00:09Z"
+    again = [stamped(9, "a"), stamped(9, "late", 999), stamped(10, "b"), stamped(10, "b"), stamped(10, "b")]
+    assert texts(position, *again, stamped(11, "c")) == ["late", "b", "c"]
+
+
+def test_each_break_begins_anew():
+    position = reopened(stamped(9, "a"))
+    for _ in range(3):
+        position.reopen()
+        assert texts(position, stamped(9, "a")) == []
+    assert texts(position, stamped(9, "a")) == ["a"]
+
+
+def test_times_of_other_zones_are_of_the_same_clock():
+    position = Position()
+    for line, since in ((b"2026-01-01T02:00:10.5+02:00 a", "00:00:09"), (b"2026-01-01T02:00:10.5Z b", "02:00:09")):
+        texts(position, line)
+        assert position.since() == f"2026-01-01T{since}Z"
+    line = LogLine("worker", 0, "p", "c", "text", "2026-01-01T02:00:10.123456789+02:00")
+    assert line.time is not None
+    assert line.time.isoformat() == "2026-01-01T00:00:10.123456+00:00"
+    assert LogLine("worker", 0, "p", "c", "text", "").time is None
+
+
+def test_a_clock_that_is_set_back_loses_nothing():
+    position = reopened(stamped(50, "a"), stamped(20, "b"))
+    assert position.since() == "2026-01-01T00:00:19Z"
+    assert texts(position, stamped(20, "b"), stamped(21, "c"))[-1] == "c"
+
+
+def test_the_rest_of_a_line_that_began_before_is_left_out():
+    position = reopened(stamped(10, "a"))
+    assert texts(position, b"the end of a long line", stamped(11, "b"), b"more of b") == ["b", "more of b"]
+
+
+def test_lines_of_a_server_that_tells_no_times_are_kept():
+    assert texts(Position(), b"one", b"2026 two", b"") == ["one", "2026 two", ""]
+
+
+@pytest.mark.parametrize(
+    ("held", "clean", "after", "found"),
+    [
+        ("the beg", True, [stamped(11, "inning"), stamped(11, "b")], ["the beginning", "b"]),  # cut by a rotation
+        ("the b", True, [stamped(10, "the beginning")], ["the beginning"]),  # comes again as a whole
+        ("the b", False, [stamped(10, "the beginning")], ["the beginning"]),
+    ],
+)
+def test_a_line_that_is_cut_in_two_is_one(held, clean, after, found):
+    position = Position()
+    texts(position, stamped(9, "a"))
+    position.hold(stamped(10, held), clean=clean)
+    position.reopen()
+    assert texts(position, stamped(9, "a"), *after) == found
+    assert position.finish() == []
+
+
+def test_a_piece_of_a_time_is_no_line_and_a_line_without_an_end_is_one():
+    position = Position()
+    position.hold(b"2026-01-01T00:0", clean=False)
+    assert position.finish() == []
+    position.hold(stamped(10, "no end"), clean=False)
+    assert [text for _, text in position.finish()] == ["no end"]
+    position.hold(stamped(10, "cut"), clean=False)
+    assert texts(position, stamped(12, "rotated")) == ["cut", "rotated"]

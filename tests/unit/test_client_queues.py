@@ -22,35 +22,27 @@ from tfcluster_operator.model import naming
 NAME = "digits"
 
 
-def manifest(workers=2, cpu="1", **spec):
+def manifest(workers=2, cpu="1"):
     """Declare a TFCluster in a queue."""
     template = pod_template(image="train:1", resources={"requests": {"cpu": cpu}})
-    labels = {naming.LABEL_QUEUE: "team"}
-    return (
-        tfcluster(NAME).metadata(labels=labels).job("worker", template=template, replicas=workers).spec(**spec).build()
-    )
+    queued = tfcluster(NAME).metadata(labels={naming.LABEL_QUEUE: "team"})
+    return queued.job("worker", template=template, replicas=workers).build()
 
 
 @pytest.fixture
 def queue(client_world: ClientWorld) -> Queue:
-    """A queue with quota for two pods."""
+    """The cluster runs with two workers, for which its queue has quota."""
 
     def make() -> Queue:
         made = Queue(client_world.kube, time.time)
         made.quota = 2
         return made
 
-    return client_world.at_once(make)
-
-
-@pytest.fixture
-def running(client_world: ClientWorld, queue: Queue) -> ClientWorld:
-    """The cluster runs with its two workers."""
-    del queue
+    queue = client_world.at_once(make)
     with client_world.client() as client:
         client.apply(manifest())
     client_world.await_condition(NAME, "Ready")
-    return client_world
+    return queue
 
 
 def edit(world: ClientWorld, changed) -> Edit:
@@ -59,85 +51,59 @@ def edit(world: ClientWorld, changed) -> Edit:
         return edit_of(client.api, Manifest(changed, "a test"))
 
 
-def states(world: ClientWorld) -> dict[str, str]:
-    """Give the state of each task, as `tfcluster status` tells it."""
-    shown = json.loads(world.cli("status", NAME, "-o", "json").stdout)
-    return {f"{job['name']}-{task['index']}": task["state"] for job in shown["jobs"] for task in job["tasks"]}
+def shown(world: ClientWorld) -> dict:
+    return json.loads(world.ok("status", NAME, "-o", "json").stdout)
 
 
-def test_new_cluster_is_said_to_wait(client_world):
-    """Nothing of it is there yet, so that it gets no pods."""
+def states(world: ClientWorld) -> list[str]:
+    """Give the states of the tasks, as `tfcluster status` tells them."""
+    return [task["state"] for job in shown(world)["jobs"] for task in job["tasks"]]
+
+
+def test_new_cluster_is_said_to_wait_and_a_server_without_kueue_is_noted(client_world):
     found = edit(client_world, manifest())
-
     assert "it waits in queue team: there are no pods until that has granted it quota" in found.notes
     assert found.pods == ()
-
-
-def test_growth_is_said_to_wait(running):
-    """What runs is not touched; the others are told of as what they are."""
-    found = edit(running, manifest(5))
-    assert "3 more tasks of job worker come when queue team has granted them quota" in found.notes
-    assert found.pods == ()
-
-    with running.client() as client:
-        client.apply(manifest(3))
-    running.await_that(lambda: states(running).get("worker-2") == "WaitingForQuota")
-    assert states(running) == {"worker-0": "Ready", "worker-1": "Ready", "worker-2": "WaitingForQuota"}
-    shown = running.cli("status", NAME)
-    assert "WaitingForQuota" in shown.stdout
-    assert "queue team has granted it no quota yet" in shown.stdout
-
-
-def test_edit_of_what_the_pods_ask_for_is_said_to_stop_them(running):
-    """They go, and wait again; another image changes nothing in the queue."""
-    found = edit(running, manifest(cpu="2"))
-    assert [(one.what, one.tasks, one.reason) for one in found.pods] == [("delete", (1, 0), "QuotaWithdrawn")]
-    assert any("asks for something else" in note or "would ask for something else" in note for note in found.notes)
-
-    other = manifest()
-    other["spec"]["jobs"]["worker"]["template"]["spec"]["containers"][0]["image"] = "train:2"
-    assert [one.what for one in edit(running, other).pods] == ["replace"]
-
-
-def test_waiting_cluster_is_shown(running, queue):
-    """Its tasks wait for quota, and are not suspended."""
-    running.at_once(lambda: (setattr(queue, "quota", 0), queue.take_back()))
-    running.await_that(lambda: set(states(running).values()) == {"WaitingForQuota"})
-
-    assert "WaitingForQuota" in running.cli("status").stdout
-    shown = json.loads(running.cli("status", NAME, "-o", "json").stdout)
-    assert (shown["queue"], bool(shown["waitingSince"])) == ("team", True)
-    assert re.search(r"queue team, it has waited for \d+s", running.cli("status", NAME).stdout)
-
-
-def test_server_without_kueue_is_noted(client_world):
-    """What is said without the Workloads is not all there is."""
     with client_world.client() as client:
         client.apply(manifest())
     client_world.at_once(lambda: client_world.kube.state.storages.pop("workloads", None))
-    found = edit(client_world, manifest(3))
+    assert any("workloads" in note for note in edit(client_world, manifest(3)).notes)
 
-    assert any("workloads" in note for note in found.notes)
+
+def test_growth_is_said_to_wait(client_world, queue):  # noqa: ARG001 - it grants quota
+    found = edit(client_world, manifest(5))
+    assert "3 more tasks of job worker come when queue team has granted them quota" in found.notes
+    assert found.pods == ()
+    with client_world.client() as client:
+        client.apply(manifest(3))
+    client_world.await_that(lambda: states(client_world) == ["Ready", "Ready", "WaitingForQuota"])
+    text = client_world.cli("status", NAME).stdout
+    assert "WaitingForQuota" in text
+    assert "queue team has granted it no quota yet" in text
+
+
+def test_edit_of_what_the_pods_ask_for_is_said_to_stop_them(client_world, queue, tmp_path):
+    found = edit(client_world, manifest(cpu="2"))
+    assert [(one.what, one.tasks, one.reason) for one in found.pods] == [("delete", (1, 0), "QuotaWithdrawn")]
+    assert any("asks for something else" in note or "would ask for something else" in note for note in found.notes)
+    other = manifest()
+    other["spec"]["jobs"]["worker"]["template"]["spec"]["containers"][0]["image"] = "train:2"
+    assert [one.what for one in edit(client_world, other).pods] == ["replace"]
+
+    client_world.ok("report", NAME, "--output-file", str(tmp_path / "report.tar.gz"))
+    with tarfile.open(tmp_path / "report.tar.gz") as report:
+        (name,) = [one for one in report.getnames() if one.endswith("workloads.yaml")]
+        assert b"tfcluster-digits.0" in report.extractfile(name).read()
+
+    client_world.at_once(lambda: (setattr(queue, "quota", 0), queue.take_back()))
+    client_world.await_that(lambda: set(states(client_world)) == {"WaitingForQuota"})
+    assert "WaitingForQuota" in client_world.cli("status").stdout
+    assert (shown(client_world)["queue"], bool(shown(client_world)["waitingSince"])) == ("team", True)
+    assert re.search(r"queue team, it has waited for \d+s", client_world.cli("status", NAME).stdout)
 
 
 def test_rendered_cluster_has_its_workload():
-    """With all pods, as they are once it is granted, and the words that they wait."""
-    shown = CliRunner().invoke(root, ["render", "-f", "-"], input=json.dumps(manifest()))
-    kinds = [one["kind"] for one in yaml.safe_load_all(shown.stdout)]
-
-    assert kinds.count("Pod") == 2
-    assert kinds.count("Workload") == 1
-    assert "its pods come when queue team has granted it quota" in shown.stderr
-
-
-def test_report_has_the_workloads(running, tmp_path):
-    """Whoever looks into it needs to know what was asked for."""
-    target = tmp_path / "report.tar.gz"
-    shown = running.cli("report", NAME, "--output-file", str(target))
-    assert shown.exit_code == 0, shown.stderr
-
-    with tarfile.open(target) as report:
-        (name,) = [one for one in report.getnames() if one.endswith("workloads.yaml")]
-        file = report.extractfile(name)
-        assert file is not None
-        assert b"tfcluster-digits.0" in file.read()
+    done = CliRunner().invoke(root, ["render", "-f", "-"], input=json.dumps(manifest()))
+    kinds = [one["kind"] for one in yaml.safe_load_all(done.stdout)]
+    assert (kinds.count("Pod"), kinds.count("Workload")) == (2, 1)
+    assert "its pods come when queue team has granted it quota" in done.stderr

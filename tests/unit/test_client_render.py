@@ -22,31 +22,24 @@ from tfcluster_resolver import contract
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 PLURALS = {"Service": "services", "NetworkPolicy": "networkpolicies", "ConfigMap": "configmaps", "Pod": "pods"}
+
+
+def fields(of: str, *names: str) -> set[str]:
+    return {f"{of}.{name}" for name in names}
+
+
 #: What the API server and the nodes fill in; everything else must be rendered.
 FILLED_IN = {
-    "*": {f"metadata.{field}" for field in ("uid", "resourceVersion", "creationTimestamp", "managedFields")},
-    "Service": {
-        "status",
-        *(f"spec.{field}" for field in ("clusterIPs", "ipFamilies", "ipFamilyPolicy")),
-        *(f"spec.{field}" for field in ("internalTrafficPolicy", "sessionAffinity", "type")),
-    },
+    "*": fields("metadata", "uid", "resourceVersion", "creationTimestamp", "managedFields"),
+    "Service": {"status"}
+    | fields("spec", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy", "sessionAffinity", "type"),
     "NetworkPolicy": {"metadata.generation"},
     "ConfigMap": set(),
-    "Pod": {
-        "status",
-        "metadata.generation",
-        *(f"spec.{field}" for field in ("dnsPolicy", "nodeName", "schedulerName", "securityContext", "tolerations")),
-        "spec.enableServiceLinks",
-        "spec.terminationGracePeriodSeconds",
-        "spec.containers.imagePullPolicy",
-        "spec.containers.terminationMessagePath",
-        "spec.containers.terminationMessagePolicy",
-        "spec.containers.resources",
-        "spec.containers.readinessProbe.successThreshold",
-        "spec.containers.readinessProbe.timeoutSeconds",
-        "spec.containers.readinessProbe.failureThreshold",
-        "spec.volumes.configMap.defaultMode",
-    },
+    "Pod": {"status", "metadata.generation", "spec.volumes.configMap.defaultMode"}
+    | fields("spec", "dnsPolicy", "nodeName", "schedulerName", "securityContext", "tolerations", "enableServiceLinks")
+    | fields("spec", "terminationGracePeriodSeconds", "containers.imagePullPolicy", "containers.resources")
+    | fields("spec.containers", "terminationMessagePath", "terminationMessagePolicy")
+    | fields("spec.containers.readinessProbe", "successThreshold", "timeoutSeconds", "failureThreshold"),
 }
 
 
@@ -101,7 +94,6 @@ def world(tmp_path_factory):
 
 @pytest.mark.parametrize("case", MANIFESTS)
 def test_what_is_rendered_is_what_the_operator_makes(world, case):
-    """Each object, field by field, and no other; the resolver's ConfigMap among them."""
     manifest = MANIFESTS[case]
     body = world.at_once(lambda: world.kube.create("tfclusters", "default", manifest.body))
     # NB: the world's operator isolates no cluster unless its spec says so.
@@ -124,20 +116,15 @@ def test_what_is_rendered_is_what_the_operator_makes(world, case):
     assert {(one["kind"], one["metadata"]["name"]) for one in rendered.objects} == found.keys()
     for one in rendered.objects:
         kind, name = one["kind"], one["metadata"]["name"]
+        differences = compare(one, without_pods(found[kind, name]))
         filled_in = FILLED_IN["*"] | FILLED_IN[kind]
-        assert {
-            where
-            for where, added in compare(one, without_pods(found[kind, name]))
-            if not added or where not in filled_in
-        } == set(), name
-    uid = body["metadata"]["uid"]
-    assert without_digests(json.loads(json.dumps(offline.objects).replace(UNKNOWN_UID, uid))) == without_digests(
-        rendered.objects
-    )
+        assert {where for where, added in differences if not added or where not in filled_in} == set(), name
+    with_uid = json.loads(json.dumps(offline.objects).replace(UNKNOWN_UID, body["metadata"]["uid"]))
+    assert without_digests(with_uid) == without_digests(rendered.objects)
 
 
 def without_pods(one):
-    """Leave out of what is made which pod each task is: nobody knows before there are pods.
+    """Leave out of what is made which pod each task is: it is not known before there are pods.
 
     The chief's views tell it, and the chief's pod is told so behind the "-" of its annotation.
     """
@@ -164,97 +151,74 @@ def run(*arguments: str, stdin: str | None = None):
     return CliRunner().invoke(root, ["render", *arguments], input=stdin)
 
 
-def test_every_task_is_in_one_view():
-    """A task with filters of its own reads a file of its own; one that is not declared yet reads none."""
-    views = render(declare(MANIFESTS["filters of tasks"], "default")).views
+def rendered(builder, *options: str):
+    """Render what a builder makes, and give the run and its objects."""
+    shown = run("-f", "-", *options, stdin=json.dumps(builder.build()))
+    return shown, list(yaml.safe_load_all(shown.stdout))
 
+
+PARAMETER_SERVER = ("-f", str(EXAMPLES / "parameter-server.yaml"))
+
+
+def test_every_task_is_in_one_view():
+    views = render(declare(MANIFESTS["filters of tasks"], "default")).views
     assert [(one.job, one.tasks, one.file) for one in views] == [
         ("ps", (0, 1), "cluster.json"),
         ("worker", (1, 2), "cluster.json"),
         ("worker", (0,), "task-0.json"),
     ]
     assert views[2].view.jobs["ps"] == {0: "few-ps-0.few.default.svc:2222"}
+    shown = json.loads(run(*PARAMETER_SERVER, "--views", "-o", "json").stdout)
+    assert [one["tasks"] for one in shown["views"]] == [["chief-0"], ["ps-0"], ["worker-0", "worker-1"]]
 
 
 def test_thousands_of_pods_are_all_there():
-    """One pass of the operator makes no more than a thousand."""
     declared = declare(made(tfcluster("wide").job("ps", replicas=900).job("worker", replicas=1600)), "default")
-
     names = [one["metadata"]["name"] for one in render(declared).objects if one["kind"] == "Pod"]
-
     assert len(set(names)) == len(names) == 2500
 
 
-def test_yaml_is_one_document_an_object():
-    shown = run("-f", str(EXAMPLES / "parameter-server.yaml"))
-
-    kinds = [one["kind"] for one in yaml.safe_load_all(shown.stdout)]
-
+def test_yaml_is_one_document_an_object_and_json_a_list_that_kubectl_takes():
+    shown = run(*PARAMETER_SERVER)
     assert shown.exit_code == 0
+    kinds = [one["kind"] for one in yaml.safe_load_all(shown.stdout)]
     assert kinds == ["Service", *["NetworkPolicy"] * 3, *["ConfigMap"] * 3, *["Pod"] * 4]
     assert "tfcluster-resolver-" in shown.stderr
-
-
-def test_name_that_is_to_be_generated_has_a_stand_in():
-    """Each object's name begins as the API server's would."""
-    manifest = tfcluster("x").job("worker").build() | {"metadata": {"generateName": "run-"}}
-    shown = run("-f", "-", stdin=json.dumps(manifest))
-
-    assert shown.exit_code == 0, shown.output
-    names = [one["metadata"]["name"] for one in yaml.safe_load_all(shown.stdout)]
-    assert set(names) == {"run-xxxxx", "run-xxxxx-worker", "run-xxxxx-worker-0"}
-
-
-def test_json_is_a_list_that_kubectl_takes():
-    shown = run("-f", str(EXAMPLES / "parameter-server.yaml"), "-o", "json", "--resolver", "-n", "team")
-
-    listed = json.loads(shown.stdout)
-
+    listed = json.loads(run(*PARAMETER_SERVER, "-o", "json", "--resolver", "-n", "team").stdout)
     assert (listed["apiVersion"], listed["kind"]) == ("v1", "List")
     assert {one["metadata"]["namespace"] for one in listed["items"]} == {"team"}
     assert any("tfcluster-resolver-" in one["metadata"]["name"] for one in listed["items"])
 
 
+def test_name_that_is_to_be_generated_has_a_stand_in():
+    manifest = tfcluster("x").job("worker").build() | {"metadata": {"generateName": "run-"}}
+    shown = run("-f", "-", stdin=json.dumps(manifest))
+    assert shown.exit_code == 0, shown.output
+    names = {one["metadata"]["name"] for one in yaml.safe_load_all(shown.stdout)}
+    assert names == {"run-xxxxx", "run-xxxxx-worker", "run-xxxxx-worker-0"}
+
+
 def test_one_task_is_its_pod_and_its_view():
-    shown, *others = (
-        run("-f", str(EXAMPLES / "parameter-server.yaml"), "--task", word) for word in ("worker-1", "worker/1")
-    )
-    assert shown.stdout == others[0].stdout
-
+    shown, other, missing = (run(*PARAMETER_SERVER, "--task", word) for word in ("worker-1", "worker/1", "worker-2"))
+    assert shown.stdout == other.stdout
     pod, seen = yaml.safe_load_all(shown.stdout)
-
     assert pod["metadata"]["name"] == "digits-worker-1"
     assert (seen["tasks"], sorted(seen["view"]["jobs"])) == (["worker-1"], ["chief", "ps"])
-
-
-def test_views_alone_are_printed():
-    shown = run("-f", str(EXAMPLES / "parameter-server.yaml"), "--views", "-o", "json")
-
-    assert [one["tasks"] for one in json.loads(shown.stdout)["views"]] == [
-        ["chief-0"],
-        ["ps-0"],
-        ["worker-0", "worker-1"],
-    ]
-
-
-def test_a_task_that_is_not_declared_is_refused():
-    shown = run("-f", str(EXAMPLES / "parameter-server.yaml"), "--task", "worker-2")
-
-    assert shown.exit_code == 1
-    assert "worker-0 to worker-1" in shown.stderr
+    assert (missing.exit_code, "worker-0 to worker-1" in missing.stderr) == (1, True)
+    empty, _ = rendered(tfcluster("none").job("worker", replicas=0), "--task", "worker-0")
+    assert "It has no tasks." in empty.stderr
 
 
 def test_files_are_written_to_a_folder(tmp_path):
-    shown = run("-f", str(EXAMPLES / "tf-config.yaml"), "--output-dir", str(tmp_path / "new"))
-
-    assert shown.stdout == ""
-    assert sorted(one.name for one in (tmp_path / "new").iterdir()) == [
-        "configmap-digits-tf-config-worker.yaml",
-        "networkpolicy-digits-tf-config.yaml",
-        "pod-digits-tf-config-worker-0.yaml",
-        "pod-digits-tf-config-worker-1.yaml",
-        "service-digits-tf-config.yaml",
-    ]
+    command = ("-f", str(EXAMPLES / "tf-config.yaml"), "--output-dir")
+    assert run(*command, str(tmp_path / "new")).stdout == ""
+    files = ("configmap-{}-worker", "networkpolicy-{}", "pod-{}-worker-0", "pod-{}-worker-1", "service-{}")
+    expected = [f"{file.format('digits-tf-config')}.yaml" for file in files]
+    assert sorted(one.name for one in (tmp_path / "new").iterdir()) == expected
+    shown = run(*command, "/proc/nowhere")
+    assert shown.exit_code == 1
+    assert "/proc/nowhere" in shown.stderr
+    assert "cannot be written" in shown.stderr
 
 
 @pytest.mark.parametrize(
@@ -265,73 +229,32 @@ def test_files_are_written_to_a_folder(tmp_path):
     ],
 )
 def test_what_comes_out_otherwise_is_said(spec, words):
-    manifest = tfcluster("one").job("worker").spec(**spec).build()
-
-    shown = run("-f", "-", stdin=json.dumps(manifest))
-
-    assert shown.exit_code == 0
-    assert words in shown.stderr
-    assert "kind: Pod" in shown.stdout  # what it would be made of
+    shown, objects = rendered(tfcluster("one").job("worker").spec(**spec))
+    assert (shown.exit_code, words in shown.stderr) == (0, True)
+    assert "Pod" in {one["kind"] for one in objects}  # what it would be made of
 
 
 def test_views_that_no_config_map_holds_are_said():
-    """Thousands of tasks that all see each other."""
-    manifest = (
-        tfcluster("wide")
-        .job("worker", replicas=9999)
-        .spec(clusterDomain="a.rather.long.domain.of.a.cluster.in.which.names.are.long.test")
-        .build()
-    )
-
-    shown = run("-f", "-", stdin=json.dumps(manifest))
-
+    domain = "a.rather.long.domain.of.a.cluster.in.which.names.are.long.test"
+    shown, objects = rendered(tfcluster("wide").job("worker", replicas=9999).spec(clusterDomain=domain))
     assert "more than a ConfigMap holds" in shown.stderr
-    assert [one["kind"] for one in yaml.safe_load_all(shown.stdout)] == ["Service", "NetworkPolicy"]
+    assert [one["kind"] for one in objects] == ["Service", "NetworkPolicy"]
 
 
-def test_budget_of_a_job_is_shown():
-    """As the operator makes it, a share turned into a number."""
-    manifest = tfcluster("one").job("worker", replicas=3, disruptionBudget={"minAvailable": "50%"}).build()
-
-    shown = yaml.safe_load_all(run("-f", "-", stdin=json.dumps(manifest)).stdout)
-
-    (budget,) = [one for one in shown if one["kind"] == "PodDisruptionBudget"]
+def test_a_budget_and_the_isolation_that_the_operator_is_set_up_with_are_shown():
+    cluster = tfcluster("one").job("worker", replicas=3, disruptionBudget={"minAvailable": "50%"})
+    (budget,) = [one for one in rendered(cluster)[1] if one["kind"] == "PodDisruptionBudget"]
     assert (budget["metadata"]["name"], budget["spec"]["minAvailable"]) == ("one-worker", 2)
-
-
-def test_default_isolation_is_what_the_operator_is_set_up_with():
-    manifest = json.dumps(tfcluster("one").job("worker").build())
-
-    asked = [run("-f", "-", *words, stdin=manifest).stdout for words in ((), ("--default-isolation", "None"))]
-
-    assert ["NetworkPolicy" in shown for shown in asked] == [True, False]
+    asked = [rendered(cluster, *words)[0].stdout for words in ((), ("--default-isolation", "None"))]
+    assert ["NetworkPolicy" in text for text in asked] == [True, False]
 
 
 @pytest.mark.parametrize("more", [[], ["--views"]])
 def test_clusters_of_one_name_in_two_namespaces_are_files_of_their_own(tmp_path, more):
-    both = [tfcluster("digits").job("worker").build() for _ in range(2)]
-    for namespace, one in zip("ab", both, strict=True):
-        one["metadata"]["namespace"] = namespace
+    both = [tfcluster("digits").job("worker").metadata(namespace=namespace).build() for namespace in "ab"]
     options = ["--default-isolation", "None", "--output-dir", str(tmp_path), *more]
-
     shown = run("-f", "-", *options, stdin=yaml.safe_dump_all(both))
-
     names = {one.name for one in tmp_path.iterdir()}
     assert shown.stderr.endswith(f"{len(names)} files are in {tmp_path}.\n")
-    assert {name.removeprefix("a-") for name in names if name.startswith("a-")} == {
-        name.removeprefix("b-") for name in names if name.startswith("b-")
-    }
-
-
-def test_folder_that_cannot_be_written_is_told():
-    shown = run("-f", str(EXAMPLES / "tf-config.yaml"), "--output-dir", "/proc/nowhere")
-
-    assert shown.exit_code == 1
-    assert "/proc/nowhere" in shown.stderr
-    assert "cannot be written" in shown.stderr
-
-
-def test_cluster_without_tasks_says_so():
-    manifest = json.dumps(tfcluster("none").job("worker", replicas=0).build())
-
-    assert "It has no tasks." in run("-f", "-", "--task", "worker-0", stdin=manifest).stderr
+    of_a, of_b = ({name[2:] for name in names if name.startswith(f"{namespace}-")} for namespace in "ab")
+    assert of_a == of_b

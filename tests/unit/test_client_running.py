@@ -1,12 +1,15 @@
-"""A TFCluster lives as long as the block that needs it, whatever ends the block; others' are left alone."""
+"""A TFCluster lives as long as the block that needs it, and the page on the Python client can be followed."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
+from support.guide import snippets
 from support.waiting import GUARD
 
 import tfcluster
@@ -16,10 +19,12 @@ DIGITS = TFCluster("digits", image="example.test/train:1", workers=Job(replicas=
 
 
 def test_it_is_ready_in_the_block_and_gone_after_it(client_world):
-    """The handle reads, waits and changes."""
     told = []
     with client_world.client() as client:
         with client.running(DIGITS, timeout=GUARD, tell=told.append) as running:
+            with client.running(DIGITS, timeout=GUARD, tell=told.append) as inner:
+                assert inner.uid == running.uid
+            assert "stays at the end" in "".join(told)
             status = running.status()
             assert (status.is_ready, status.verdict, status.restarts) == (True, None, 0)
             assert status.conditions["Ready"]
@@ -35,17 +40,11 @@ def test_it_is_ready_in_the_block_and_gone_after_it(client_world):
     assert told
 
 
-def test_an_interruption_deletes_it_too(client_world):
-    """Ctrl-C in a notebook leaves no pods behind."""
+def test_an_interruption_deletes_it_too_unless_it_is_kept(client_world):
     with client_world.client() as client:
         with pytest.raises(KeyboardInterrupt), client.running(DIGITS, timeout=GUARD):
             raise KeyboardInterrupt
         assert client_world.cluster("digits") is None
-
-
-def test_it_may_be_kept(client_world):
-    """Always, or to look at what went wrong."""
-    with client_world.client() as client:
         with client.running(DIGITS, keep="on_error", timeout=GUARD):
             pass
         assert client_world.cluster("digits") is None
@@ -54,22 +53,10 @@ def test_it_may_be_kept(client_world):
         assert client_world.cluster("digits") is not None
 
 
-def test_one_that_was_there_stays(client_world):
-    """Two blocks of one name: who created it deletes it, the other leaves it."""
-    told = []
-    with client_world.client() as client, client.running(DIGITS, timeout=GUARD) as outer:
-        with client.running(DIGITS, timeout=GUARD, tell=told.append) as inner:
-            assert inner.uid == outer.uid
-        assert outer.status().is_ready
-    assert "stays at the end" in "".join(told)
-    assert client_world.cluster("digits") is None
-
-
 def test_blocks_that_begin_together_have_one_owner(client_world):
-    """The API server says who created it: exactly one block deletes."""
-    owners, barrier = [], threading.Barrier(4)
+    owners, barrier = [], threading.Barrier(4, timeout=GUARD)
 
-    def run():
+    def run(_):
         told = []
         with client_world.client() as client:
             barrier.wait()
@@ -77,16 +64,12 @@ def test_blocks_that_begin_together_have_one_owner(client_world):
                 barrier.wait()
                 owners.append(not any("stays at the end" in words for words in told))
 
-    threads = [threading.Thread(target=run) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(GUARD)
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(run, range(4)))
     assert sorted(owners) == [False, False, False, True]
 
 
 def test_a_later_one_of_the_name_is_not_touched(client_world):
-    """Somebody deletes it and creates another: the end of the block deletes nothing, and the handle refuses."""
     with client_world.client() as client:
         with client.running(DIGITS, timeout=GUARD) as running:
             client.delete("digits", wait=True, timeout=GUARD)
@@ -98,11 +81,8 @@ def test_a_later_one_of_the_name_is_not_touched(client_world):
             with pytest.raises(ClusterFailedError, match="deleted"):
                 running.wait("ready", timeout=GUARD)
         assert client_world.cluster("digits") is not None
-
-
-def test_one_that_is_being_deleted_is_waited_for(client_world):
-    """The next block of the name begins when its pods are gone."""
-    with client_world.client() as client:
+        client.delete("digits", wait=True, timeout=GUARD)
+        # One that is being deleted is waited for.
         with client.running(DIGITS, keep=True, timeout=GUARD) as first:
             client.delete("digits", cascade="foreground")
         with client.running(DIGITS, timeout=GUARD) as second:
@@ -110,29 +90,40 @@ def test_one_that_is_being_deleted_is_waited_for(client_world):
 
 
 def test_one_that_does_not_become_ready_is_deleted(client_world):
-    """The error says what was missing."""
-    client_world.at_once(lambda: client_world.nodes.never_ready.add("digits-worker-1"))
+    client_world.keep_unready("digits-worker-1")
     with client_world.client() as client:
+        with pytest.raises(ValueError, match="\"on_error\", not 'always'"):
+            client.running(DIGITS, keep="always")
+        assert client.list() == [], "a misspelt word would decide about a deletion"
         with pytest.raises(WaitTimeoutError, match="did not become ready"), client.running(DIGITS, timeout=2):
             raise AssertionError("the block must not begin")
         assert client_world.cluster("digits") is None
 
 
 def test_importing_the_package_costs_nothing():
-    """No library is imported until a name is used; every public name can be had."""
     code = "import sys, tfcluster; print(sorted({'kubernetes', 'yaml', 'rich', 'click', 'urllib3'} & {*sys.modules}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-
     assert done.stdout == "[]\n"
     assert all(getattr(tfcluster, name).__name__ == name for name in tfcluster.__all__)
     with pytest.raises(AttributeError):
         tfcluster.Nothing  # noqa: B018 - the access is the test
 
 
-def test_another_word_for_keep_is_refused_before_anything_is_made(client_world):
-    """A misspelt word would decide about a deletion: it is refused at once."""
-    with client_world.client() as client:
-        with pytest.raises(ValueError, match="\"on_error\", not 'always'"):
-            client.running(TFCluster("digits", image="tf", workers=1), keep="always")
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "python-client.md"
 
-        assert client.list() == []
+
+def test_page_can_be_followed(client_world, monkeypatch, capsys):
+    monkeypatch.setenv("KUBECONFIG", str(client_world.kubeconfig))
+    names = {"__name__": "__main__"}
+    printed = {}
+    for snippet in snippets(PAGE):
+        exec(compile(snippet.text, str(snippet), "exec"), names)  # noqa: S102 - our own page
+        printed[snippet.line] = capsys.readouterr().out
+        assert all(words in printed[snippet.line] for words in snippet.printed()), snippet
+    names["client"].close()
+    declared, block, steps, wrong = printed.values()
+    assert "maxReplicas: 6" in declared
+    assert "worker-3 Ready mnist-worker-3" in block
+    assert "New: worker-2 and worker-3" in steps
+    assert "cluster ViewChanged updated" in steps  # what was done in the last second may be told a second later
+    assert "there is no TFCluster mnist" in wrong

@@ -68,23 +68,23 @@ class _Answer(socketserver.StreamRequestHandler):
 class Session:
     """PortForwards in a thread."""
 
-    def __init__(self, world: ClientWorld, kubelet: PlayedKubelet, **options) -> None:
+    def __init__(self, world: ClientWorld, kubelet: PlayedKubelet, *wishes: str) -> None:
         self.told: list[str] = []
         self.bound: list[tuple[Forward, int]] = []
         self.error: Exception | None = None
         self._began, self.over = threading.Event(), threading.Event()
         self._api = KubernetesApi.connect(kubeconfig=world.kubeconfig)
         self._api.portforward = lambda pod, _, port: (f"{kubelet.url}/{pod}?ports={port}", {})
+        read = [read_wish(wish) for wish in wishes]
         self._forwards = PortForwards(
             self._api,
             "mnist",
             None,
-            choose=lambda cluster: plan_forwards(cluster, options.pop("wishes", ()), None),
+            choose=lambda cluster: plan_forwards(cluster, read, None),
             began=self._begin,
             tell=self.told.append,
         )
         self._loop = asyncio.new_event_loop()
-        self._task: asyncio.Task | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -117,7 +117,7 @@ class Session:
         self._loop.set_exception_handler(lambda _, context: found.append(context))
 
     def serve_late(self) -> None:
-        """Serve a connection that was accepted before the end, and that nobody looked at until now."""
+        """Serve a connection that was accepted before the end, and that was not looked at until now."""
 
         async def serve() -> None:
             local = LocalEnd(asyncio.StreamReader(), Mock(asyncio.StreamWriter))
@@ -125,15 +125,17 @@ class Session:
 
         asyncio.run(serve())
 
-    def connect(self) -> socket.socket:
+    def connect(self, line: str = "") -> socket.socket:
+        """Connect, and send a line."""
         assert self._began.wait(GUARD)
         assert self.error is None, self.error
-        return socket.create_connection(("127.0.0.1", self.bound[0][1]), timeout=GUARD)
+        connection = socket.create_connection(("127.0.0.1", self.bound[0][1]), timeout=GUARD)
+        connection.sendall(f"{line}\n".encode() if line else b"")
+        return connection
 
-    def ask(self, line: str = "bye") -> str:
-        """Say one line and read all of the answer."""
-        with self.connect() as connection:
-            connection.sendall(f"{line}\n".encode())
+    def ask(self) -> str:
+        """Send the last line, and read the answer."""
+        with self.connect("bye") as connection:
             return connection.makefile().readline().strip()
 
 
@@ -145,18 +147,24 @@ def kubelet() -> Iterator[PlayedKubelet]:
 
 
 @pytest.fixture
-def programs() -> Iterator[Callable[[str], Program]]:
+def program(kubelet) -> Iterator[Callable[[str], None]]:
+    """Let a program of this name serve the port of the cluster's only pod."""
     with contextlib.ExitStack() as stack:
-        yield lambda name: stack.enter_context(Program(name))
+
+        def serve(name: str) -> None:
+            kubelet.leads_to["mnist-chief-0"] = stack.enter_context(Program(name)).port
+
+        yield serve
 
 
 @pytest.fixture
 def session(client_world, kubelet) -> Iterator[Callable[..., Session]]:
     """Forwards the ports of the cluster `mnist`, until the test is over."""
+    client_world.launch("mnist", chief={"template": BOARD})
     begun: list[Session] = []
 
-    def begin(**options) -> Session:
-        begun.append(Session(client_world, kubelet, **options))
+    def begin(*wishes: str) -> Session:
+        begun.append(Session(client_world, kubelet, *wishes))
         return begun[-1]
 
     yield begin
@@ -164,161 +172,99 @@ def session(client_world, kubelet) -> Iterator[Callable[..., Session]]:
         one.stop()
 
 
-def launch(world: ClientWorld) -> None:
-    world.declare("mnist", {"chief": {"template": BOARD}})
-    world.await_condition("mnist", "Ready")
-
-
-def uid(world: ClientWorld) -> str:
-    found = world.at_once(lambda: world.kube.get("pods", "default", "mnist-chief-0"))
-    return found["metadata"]["uid"] if found else ""
-
-
-def test_connections_lead_to_the_pod_and_after_it_is_replaced_to_the_next(client_world, kubelet, programs, session):
-    """A connection that comes while there is no pod waits for it."""
-    launch(client_world)
-    kubelet.leads_to["mnist-chief-0"] = programs("first").port
+def test_connections_lead_to_the_pod_and_after_it_is_replaced_to_the_next(client_world, kubelet, program, session):
+    program("first")
     forwarding = session()
     assert forwarding.ask() == "first: bye"
-    before = uid(client_world)
-
-    client_world.at_once(lambda: client_world.kube.delete("pods", "default", "mnist-chief-0"))
+    before = client_world.uids()
+    client_world.delete("pods", "mnist-chief-0")
     client_world.await_that(lambda: any("was deleted; connections wait" in words for words in forwarding.told))
-    kubelet.leads_to["mnist-chief-0"] = programs("second").port
+    program("second")
     assert forwarding.ask() == "second: bye"
-
-    assert uid(client_world) not in {"", before}
+    after = client_world.uids()
+    assert (after.keys(), after == before) == (before.keys(), False)
     assert forwarding.told[-1] == "chief-0: connections go to pod mnist-chief-0"
     assert set(kubelet.asked) == {"6006"}
 
 
-def test_a_program_that_comes_up_late_hears_what_was_said_before(client_world, kubelet, programs, session):
-    launch(client_world)
-    forwarding = session()
-    with forwarding.connect() as connection:
-        connection.sendall(b"hello\n")
-        client_world.await_that(lambda: kubelet.refused >= 2)
-        kubelet.leads_to["mnist-chief-0"] = programs("late").port
-
-        assert connection.makefile().readline() == "late: hello\n"
-
-
-def test_many_bytes_go_both_ways_at_once(client_world, kubelet, programs, session):
+def test_a_program_hears_and_answers_all(client_world, kubelet, program, session):
     """A side that waits until it has sent all before it reads would stand still for ever."""
-    launch(client_world)
-    kubelet.leads_to["mnist-chief-0"] = programs("echo").port
     forwarding = session()
-    size = 12 * 2**20
-    pattern = bytes(range(256)) * (size // 256)
-    with forwarding.connect() as connection:
-        connection.sendall(f"echo {size}\n".encode())
+    with forwarding.connect("hello") as connection:
+        client_world.await_that(lambda: kubelet.refused >= 2)
+        program("late")
+        assert connection.makefile().readline() == "late: hello\n"
+    with forwarding.connect("bye") as connection:
+        connection.shutdown(socket.SHUT_WR)
+        assert connection.makefile().read() == "late: bye\n"
+    pattern = bytes(range(256)) * (12 * 2**12)
+    with forwarding.connect(f"echo {len(pattern)}") as connection:
         sending = threading.Thread(target=connection.sendall, args=(pattern,), daemon=True)
         sending.start()
         file = connection.makefile("rb")
-        assert file.readline() == f"echo: echo {size}\n".encode()
-        assert file.read(size) == pattern
+        assert file.readline() == f"late: echo {len(pattern)}\n".encode()
+        assert file.read(len(pattern)) == pattern
         sending.join(GUARD)
 
 
-def test_who_has_said_all_still_hears_the_answer(client_world, kubelet, programs, session):
-    launch(client_world)
-    kubelet.leads_to["mnist-chief-0"] = programs("polite").port
+def test_connections_that_break_or_end_leave_nothing_open(client_world, kubelet, program, session):
+    program("program")
     forwarding = session()
-    with forwarding.connect() as connection:
-        connection.sendall(b"bye\n")
-        connection.shutdown(socket.SHUT_WR)
-        assert connection.makefile().read() == "polite: bye\n"
-
-
-def test_a_broken_websocket_ends_its_connection_and_no_other_to_come(client_world, kubelet, programs, session):
-    launch(client_world)
-    kubelet.leads_to["mnist-chief-0"] = programs("program").port
-    forwarding = session()
-    with forwarding.connect() as connection:
-        connection.sendall(b"hello\n")
+    with forwarding.connect("hello") as connection:
         file = connection.makefile()
         assert file.readline() == "program: hello\n"
         kubelet.cut()
         assert file.read() == ""
-
-    assert forwarding.ask() == "program: bye"
-
-
-def test_connections_that_end_leave_nothing_open(client_world, kubelet, programs, session):
-    launch(client_world)
-    kubelet.leads_to["mnist-chief-0"] = programs("program").port
-    forwarding = session()
     for _ in range(20):
         assert forwarding.ask() == "program: bye"
-    with forwarding.connect() as connection:
-        connection.sendall(b"hello\n")
+    with forwarding.connect("hello") as connection:
         connection.recv(100)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
-
     client_world.await_that(lambda: kubelet.open == 0)
 
 
-def test_without_the_right_to_forward_it_ends_with_what_to_do(client_world, kubelet, session):
-    launch(client_world)
+def test_without_the_right_to_forward_it_ends_with_what_to_do(kubelet, session):
     kubelet.status = 403
     forwarding = session()
     with forwarding.connect() as connection:
         assert connection.recv(1) == b""
-
     assert forwarding.over.wait(GUARD)
     assert "you may not forward ports" in str(forwarding.error)
     assert "pods/portforward" in forwarding.error.hint
 
 
-def test_it_ends_when_the_cluster_is_deleted(client_world, session):
-    launch(client_world)
-    forwarding = session()
-    forwarding.connect().close()
-
-    client_world.at_once(lambda: client_world.kube.delete("tfclusters", "default", "mnist"))
-
-    assert forwarding.over.wait(GUARD)
-    assert str(forwarding.error) == "TFCluster mnist was deleted"
-
-
-def test_what_still_tries_when_it_ends_ends_without_a_complaint(client_world, kubelet, session, monkeypatch):
+def test_it_ends_when_the_cluster_is_deleted_without_a_complaint(client_world, kubelet, session, monkeypatch):
     """A connection whose pod refuses is tried again and again: never on what is closed already."""
     monkeypatch.setattr(port_forwards, "_PAUSE", 0)
-    launch(client_world)
     forwarding = session()
     complaints: list[object] = []
     forwarding.complaints_to(complaints)
     with contextlib.ExitStack() as stack:
         for _ in range(8):
-            stack.enter_context(forwarding.connect()).sendall(b"hello\n")
+            stack.enter_context(forwarding.connect("hello"))
         client_world.await_that(lambda: kubelet.refused >= 16)
-        client_world.at_once(lambda: client_world.kube.delete("tfclusters", "default", "mnist"))
+        client_world.delete("tfclusters", "mnist")
         assert forwarding.over.wait(GUARD)
+    assert str(forwarding.error) == "TFCluster mnist was deleted"
     forwarding.stop()
-    gc.collect()  # then asyncio tells of errors that nobody saw
-
+    gc.collect()  # then asyncio tells of errors that were never retrieved
     assert complaints == []
 
 
 def test_a_connection_that_is_looked_at_after_the_end_is_let_go(client_world, kubelet, session):
-    launch(client_world)
     forwarding = session()
-    with forwarding.connect() as connection:
-        connection.sendall(b"hello\n")
+    with forwarding.connect("hello"):
         client_world.await_that(lambda: kubelet.refused >= 1)
     forwarding.stop()
     told, asked = list(forwarding.told), kubelet.refused
-
     forwarding.serve_late()
-
     assert (forwarding.told, kubelet.refused) == (told, asked)
 
 
-def test_a_port_in_use_is_told_with_the_option_and_a_discovered_one_moves(client_world, session):
-    launch(client_world)
+def test_a_port_in_use_is_told_with_the_option_and_a_discovered_one_moves(session):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        named = session(wishes=[read_wish(f"{port}:6006")])
+        named = session(f"{port}:6006")
         assert named.over.wait(GUARD)
         assert str(named.error) == f"port {port} of this machine is in use"
         assert "--port 0:6006 takes a free one" in named.error.hint
@@ -337,19 +283,14 @@ def job(*ports: tuple[str, int], replicas: int = 1) -> dict:
     return {"replicas": replicas, "template": {"spec": {"containers": [{"name": "tensorflow", "ports": declared}]}}}
 
 
-def spelled(forwards: list[Forward]) -> list[str]:
-    return [f"{one.task} {one.local}:{one.remote} {one.title}".strip() for one in forwards]
+BOARD_AND_JUPYTER = {"chief": job(("", 6006)), "worker": job(("", 8888))}
 
 
 @pytest.mark.parametrize(
     ("jobs", "wishes", "found"),
     [
         ({"chief": job(("tensorboard", 7007))}, [], ["chief-0 7007:7007 TensorBoard"]),
-        (
-            {"chief": job(("", 6006)), "worker": job(("", 8888))},
-            [],
-            ["chief-0 6006:6006 TensorBoard", "worker-0 8888:8888 Jupyter"],
-        ),
+        (BOARD_AND_JUPYTER, [], ["chief-0 6006:6006 TensorBoard", "worker-0 8888:8888 Jupyter"]),
         ({"chief": job(), "worker": job(("metrics", 9000))}, ["0:9000"], ["worker-0 0:9000"]),
         ({"ps": job(), "worker": job()}, ["80", ":81"], ["worker-0 80:80", "worker-0 0:81"]),
         ({"chief": job(replicas=0), "worker": job()}, ["6006"], ["worker-0 6006:6006 TensorBoard"]),
@@ -357,18 +298,25 @@ def spelled(forwards: list[Forward]) -> list[str]:
     ],
 )
 def test_ports_are_found_in_the_templates(jobs, wishes, found):
-    assert spelled(plan_forwards(cluster(**jobs), [read_wish(wish) for wish in wishes], None)) == found
+    forwards = plan_forwards(cluster(**jobs), [read_wish(wish) for wish in wishes], None)
+    assert [f"{one.task} {one.local}:{one.remote} {one.title}".strip() for one in forwards] == found
 
 
-def test_what_is_not_there_is_told_with_what_is():
-    jobs = cluster(worker=job(("metrics", 9000), replicas=2))
-    words = r"a container port for TensorBoard, .*; the templates name worker 9000 \(metrics\)"
+@pytest.mark.parametrize(
+    ("names", "words", "hint"),
+    [
+        (
+            [],
+            r"a container port for TensorBoard, .*; the templates name worker 9000 \(m\)",
+            "--task JOB-INDEX --port 6006",
+        ),
+        (["Jupyter"], "named jupyter, or 8888", "--port 8888"),
+    ],
+)
+def test_what_is_not_there_is_told_with_what_is(names, words, hint):
     with pytest.raises(TFClusterError, match=words) as raised:
-        plan_forwards(jobs, [], None)
-    assert "--task JOB-INDEX --port 6006" in raised.value.hint
-    with pytest.raises(TFClusterError, match="named jupyter, or 8888") as raised:
-        plan_forwards(jobs, [], None, ["Jupyter"])
-    assert "--port 8888" in raised.value.hint
+        plan_forwards(cluster(worker=job(("m", 9000), replicas=2)), [], None, *([names] if names else []))
+    assert hint in raised.value.hint
 
 
 @pytest.mark.parametrize("text", ["", "x", "1:2:3", "0", "70000", "5:0", "-1", "8080:", "٣"])
@@ -378,7 +326,6 @@ def test_what_is_no_port_is_refused(text):
 
 
 def test_the_examples_of_its_help_work(client_world, monkeypatch):
-    """Each line that begins with a dollar sign is run; it ends when the cluster is deleted."""
     shown = client_world.cli("session", "--help").output.splitlines()
     lines = [line.partition("#")[0].split()[2:] for line in shown if line.strip().startswith("$ tfcluster")]
     assert len(lines) == 3
@@ -388,14 +335,13 @@ def test_the_examples_of_its_help_work(client_world, monkeypatch):
 
     def began_and_deleted(*arguments, **options) -> None:
         began(*arguments, **options)
-        client_world.at_once(lambda: client_world.kube.delete("tfclusters", "default", "digits"))
+        client_world.delete("tfclusters", "digits")
 
     monkeypatch.setattr(session_command, "_began", began_and_deleted)
     for line in lines:
-        client_world.declare("digits", {"chief": {"template": BOARD}, "worker": {"replicas": 2}})
+        client_world.declare("digits", chief={"template": BOARD}, worker=2)
         done = client_world.cli(*line)
         assert "127.0.0.1:" in done.stdout
         assert (done.exit_code, "TFCluster digits was deleted" in done.stderr) == (1, True)
-        client_world.await_that(lambda: not client_world.at_once(lambda: client_world.kube.list("pods")))
-
+        client_world.await_that(lambda: not client_world.uids())
     assert [url.rpartition(":")[0] for url in opened] == ["http://127.0.0.1"]

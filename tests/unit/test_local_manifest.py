@@ -1,7 +1,9 @@
-"""What `tfcluster local` refuses of a manifest before anything runs, and what it says of the rest."""
+"""What `tfcluster local` refuses of a manifest, and the addresses, paths and logs of what it runs."""
 
 from __future__ import annotations
 
+import asyncio
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +12,14 @@ import yaml
 from click.testing import CliRunner
 from unit.local_world import cluster, job
 
+from local_kubernetes.ports import free_ports
 from tfcluster.commands.root import root
 from tfcluster.errors import ManifestError
-from tfcluster.local import manifest
+from tfcluster.local import addresses, manifest
+from tfcluster.local.addresses import Addresses, NoPortError, Ports
+from tfcluster.local.container_log import ContainerLog, answer
+from tfcluster.local.paths import Mapping, PathMap
+from tfcluster.local.rewriting import Rewriting
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -32,11 +39,8 @@ def read(tmp_path: Path, *objects: Any, **options: Any) -> list[Any]:
     ],
 )
 def test_what_is_wrong_is_named_with_its_line(tmp_path: Path, change: Any, words: str) -> None:
-    """By the schema of the definition, and by what the operator itself would say."""
-    with pytest.raises(ManifestError) as refusal:
+    with pytest.raises(ManifestError, match=words):
         read(tmp_path, cluster(jobs={"worker": {**job("pass"), **change}}))
-
-    assert words in str(refusal.value)
 
 
 def test_other_kinds_are_refused_or_skipped(tmp_path: Path) -> None:
@@ -44,8 +48,6 @@ def test_other_kinds_are_refused_or_skipped(tmp_path: Path) -> None:
     config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}}
     whole = {"apiVersion": "v1", "kind": "List", "items": [cluster(jobs={"worker": job("pass")}), config_map]}
     deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}}
-
-    assert [one["kind"] for one in read(tmp_path, whole)] == ["ConfigMap", "TFCluster"]
     with pytest.raises(ManifestError, match="Deployment: leave it out"):
         read(tmp_path, whole, deployment)
     policy = {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": "net"}}
@@ -67,26 +69,24 @@ def test_other_kinds_are_refused_or_skipped(tmp_path: Path) -> None:
 )
 def test_data_that_is_no_text_is_refused(tmp_path: Path, kind: str, field: str, value: Any, words: str) -> None:
     broken = {"apiVersion": "v1", field: value, "kind": kind, "metadata": {"name": "c"}}
-
     with pytest.raises(ManifestError, match="this cannot be played") as refusal:
         read(tmp_path, broken, cluster(jobs={"worker": job("pass")}))
     assert words in str(refusal.value)
 
 
-def test_a_container_whose_program_nobody_knows_is_refused(tmp_path: Path) -> None:
+def test_a_container_of_an_unknown_program_is_refused(tmp_path: Path) -> None:
     """An image's entry point cannot be played; the operator's own server for a bare container can."""
-    bare = {"template": {"spec": {"containers": [{"name": "a", "image": "b"}]}}}
-    with_arguments = {"template": {"spec": {"containers": [{"name": "a", "image": "b", "args": ["x"]}]}}}
-    beside = {"template": {"spec": {"containers": [{"name": "a", "image": "b"}, {"name": "c", "image": "b"}]}}}
+    bare, beside = {"name": "a", "image": "b"}, {"name": "c", "image": "b"}
 
-    manifest.check_programs(read(tmp_path, cluster(jobs={"ps": bare})), {})
-    unresolved = read(tmp_path, cluster(jobs={"ps": bare}, resolver={"delivery": "None"}))
-    configured = read(tmp_path, cluster(jobs={"ps": bare}, resolver={"tfConfig": "Environment"}))
+    def of(*containers: Any, **spec: Any) -> list[Any]:
+        return read(tmp_path, cluster(jobs={"ps": {"template": {"spec": {"containers": [*containers]}}}}, **spec))
+
+    manifest.check_programs(of(bare), {})
     for objects, where in (
-        (configured, "job ps, container a"),
-        (read(tmp_path, cluster(jobs={"ps": with_arguments})), "job ps, container a"),
-        (read(tmp_path, cluster(jobs={"ps": beside})), "job ps, container c"),
-        (unresolved, "job ps, container a"),
+        (of(bare, resolver={"tfConfig": "Environment"}), "job ps, container a"),
+        (of({**bare, "args": ["x"]}), "job ps, container a"),
+        (of(bare, beside), "job ps, container c"),
+        (of(bare, resolver={"delivery": "None"}), "job ps, container a"),
     ):
         with pytest.raises(ManifestError, match=where):
             manifest.check_programs(objects, {})
@@ -94,18 +94,15 @@ def test_a_container_whose_program_nobody_knows_is_refused(tmp_path: Path) -> No
 
 
 def test_files_of_the_image_are_named_unless_they_are_here(tmp_path: Path) -> None:
-    """A script that only the image has is named, so that the user can map its folder."""
     there = {"command": ["python3", "/opt/of-the-image/train.py", "--logs", "/logs/x"], "name": "a", "image": "b"}
     other = {"command": ["/of-the-image/bin/run"], "workingDir": "/of-the-image", "name": "c", "image": "b"}
     objects = read(tmp_path, cluster(jobs={"chief": {"template": {"spec": {"containers": [there, other]}}}}))
-
     assert manifest.image_paths(objects, []) == ["/opt/of-the-image/train.py", "/of-the-image/bin/run", "/of-the-image"]
     assert manifest.image_paths(objects, ["/opt/of-the-image", "/of-the-image/"]) == []
 
 
 @pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda path: path.name)
 def test_every_example_can_be_read(example: Path) -> None:
-    """The examples are valid; what has no meaning here is skipped."""
     objects = manifest.load([example])
     manifest.check_programs(objects, {})
     assert "image" in manifest.unplayed(manifest.clusters_of(objects))
@@ -122,11 +119,98 @@ def test_every_example_can_be_read(example: Path) -> None:
     ],
 )
 def test_options_that_mean_nothing_are_refused(tmp_path: Path, options: tuple[str, ...], words: str) -> None:
-    """Before anything runs, with click's own exit code."""
     file = tmp_path / "manifest.yaml"
     file.write_text(yaml.safe_dump(cluster(jobs={"worker": job("pass")})), encoding="utf-8")
-
     done = CliRunner().invoke(root, ["local", "run", "-f", str(file), *options])
+    assert (done.exit_code, words in done.stderr) == (2, True)
 
-    assert done.exit_code == 2
-    assert words in done.stderr
+
+def test_a_port_in_use_is_passed_over(tmp_path: Path) -> None:
+    first, _ = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()
+    assert addresses.default_choice()[-1] < int(first), "an outgoing connection could get a task's port"
+    with socket.socket() as taken:
+        taken.bind(("", 0))
+        taken.listen()
+        choice = [taken.getsockname()[1], *free_ports(1)]
+        here, other = Ports(tmp_path, choice), Ports(tmp_path, choice)
+        assert here.take() == choice[1]
+        with pytest.raises(NoPortError):
+            other.take()
+        here.release()
+        assert Ports(tmp_path, choice).take() == choice[1]
+
+
+def test_runs_that_share_no_folder_share_no_port(tmp_path: Path) -> None:
+    choice = free_ports(1)
+    here, other = Ports(tmp_path / "here", choice), Ports(tmp_path / "other", choice)
+    assert here.take() == choice[0]
+    with pytest.raises(NoPortError):
+        other.take()
+    assert not list((tmp_path / "other").iterdir())
+    here.release()
+    last = Ports(tmp_path / "other", choice)
+    assert last.take() == choice[0]
+    last.release()
+
+
+def test_an_address_keeps_its_port(tmp_path: Path) -> None:
+    known = Addresses(Ports(tmp_path))
+    name = "c-worker-0.c.ns.svc:2222"
+    assert known.local(name) == known.local(name) == known.local("c-worker-0.c.ns.svc.cluster.local:2222")
+    assert known.local("c-worker-1.c.ns.svc:2222") != known.local(name)
+    assert known.local("example.com:443") == "example.com:443"
+
+
+@pytest.mark.parametrize(
+    ("text", "rewritten"),
+    [
+        ("c-worker-0.c.ns.svc:2222", "127.0.0.1:PORT"),
+        ("grpc://c-worker-0.c.ns.svc.cluster.local:2222/x", "grpc://127.0.0.1:PORT/x"),
+        ('{"cluster": {"worker": ["c-worker-0.c:2222"]}}', '{"cluster": {"worker": ["127.0.0.1:PORT"]}}'),
+        ("c-worker-0.c.ns:6006", "127.0.0.1:6006"),
+        ("host=c-worker-0.c.ns.svc,", "host=127.0.0.1,"),
+        ("c-worker-9.c.ns.svc:2222", "c-worker-9.c.ns.svc:2222"),
+        ("my.c-worker-0.c.ns.svc:2222", "my.c-worker-0.c.ns.svc:2222"),
+        ("c-worker-0.c.other.svc:2222", "c-worker-0.c.other.svc:2222"),
+        ("c-worker-0.c.ns.svc:22222", "127.0.0.1:22222"),
+        ("tcp://0.0.0.0:2222 localhost:22222", "tcp://0.0.0.0:PORT localhost:22222"),
+        ("/data/x:/database:file:///data", "/here/x:/database:file:///here"),
+        ("/a/data/x data/x ~/data", "/a/data/x data/x ~/data"),
+        ("open('/data/in/y')", "open('/inner/y')"),
+    ],
+)
+def test_names_and_paths_are_rewritten_where_they_stand_alone(tmp_path: Path, text: str, rewritten: str) -> None:
+    known = Addresses(Ports(tmp_path))
+    port = known.local_port("c-worker-0.c.ns.svc:2222")
+    paths = PathMap([Mapping("/data", Path("/here")), Mapping("/data/in/", Path("/inner"))])
+    rewriting = Rewriting(paths, known, hostname="c-worker-0", service="c", namespace="ns")
+    assert rewriting.text(text) == rewritten.replace("PORT", str(port))
+
+
+def read_log(log: ContainerLog, **query: str) -> bytes:
+    async def whole() -> bytes:
+        return b"".join([chunk async for chunk in answer(log, query)])
+
+    return asyncio.run(whole())
+
+
+def test_a_progress_bar_is_one_line(tmp_path):
+    log = ContainerLog(tmp_path / "log")
+    log.write(b"begun\n10%\r20%\r30%\ndone\n")
+    log.close()
+    assert read_log(log, tailLines="2") == b"10%\r20%\r30%\ndone\n"
+    assert read_log(log, sinceTime="2020-01-01T00:00:00Z") == b"begun\n10%\r20%\r30%\ndone\n"
+
+
+def test_a_followed_log_comes_in_whole_lines(tmp_path):
+    log = ContainerLog(tmp_path / "log")
+    lines = [b"%06d " % number + b"x" * 9000 for number in range(300)]
+    log.write(b"\n".join(lines) + b"\n")
+    log.close()
+
+    async def followed() -> bytes:
+        return b"".join([chunk async for chunk in log.follow(0)])
+
+    kept = asyncio.run(followed()).splitlines()
+    assert [line.split(b" ", 1)[1] for line in kept] == lines
+    assert read_log(log, follow="true").splitlines() == lines

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
+import resource
 import signal
 import stat
+import subprocess
 import sys
 import urllib.error
 from collections.abc import Callable, Iterator
@@ -17,12 +21,15 @@ import yaml
 from support.waiting import GUARD, eventually
 from unit.local_world import Api, Run, answer, cluster, job, processes_with
 
+from tfcluster.errors import TFClusterError
+from tfcluster.local import session
+
 Start = Callable[..., Run]
-#: Says whom it sees, and ends well.
-SEES = """
-from tfcluster_resolver import TFClusterResolver
-print("sees", TFClusterResolver().cluster_spec().as_dict())
-"""
+WAITS = "import time; print('waits', flush=True); time.sleep(600)"
+#: Prints at which address it is, and goes on for ever.
+AT = "import os; print('at', os.environ['TFCLUSTER_ADDRESS'], flush=True)\n" + WAITS
+#: Prints whom it sees.
+SEES = "from tfcluster_resolver import TFClusterResolver as R; print('sees', R().cluster_spec().as_dict())\n"
 #: Goes on for ever, with a process below it that has left its group and ignores SIGTERM.
 LINGERS = """
 import os, signal, subprocess, time
@@ -31,15 +38,27 @@ below = subprocess.Popen(["python3", "-c", "import time; time.sleep(600)"], star
 print("lingers", flush=True)
 time.sleep(600)
 """
-WAITS = "import time; print('waits', flush=True); time.sleep(600)"
+WATCHES = """
+from tfcluster_resolver import TFClusterResolver
+resolver = TFClusterResolver()
+print("watches", flush=True)
+for change in resolver.watch():
+    print("epoch", change.epoch, "added", len(change.added), flush=True)
+"""
+ENDS_WITH_A_FLAG = """
+import pathlib, time
+print("waits", flush=True)
+while not pathlib.Path({flag!r}).exists(): time.sleep(0.02)
+print("much " * 100_000, *range(10_000), sep="\\n")
+"""
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[..., Run]]:
+def start(tmp_path: Path) -> Iterator[Start]:
     """Starts runs, which end with the test."""
     made: list[Run] = []
 
-    def make(*objects: Any, folder: str = "", **arguments: Any) -> Run:
+    def make(*objects: Any, folder: str = "run", **arguments: Any) -> Run:
         made.append(Run(tmp_path / folder, *objects, **arguments))
         return made[-1]
 
@@ -49,96 +68,73 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Run]]:
         run.process.wait(GUARD)
 
 
-def test_tasks_see_each_other_at_addresses_of_this_machine(start: Start) -> None:
-    """A chief and two workers resolve one cluster on 127.0.0.1; the chief's success ends it with exit code 0."""
-    run = start(cluster(jobs={"chief": job(SEES), "worker": job(SEES + WAITS, replicas=2)}))
+def end_by(run: Run, number: int) -> None:
+    """A signal ends a run and all of its processes."""
+    run.signal(number)
+    assert run.end() == 128 + number
+    assert list(processes_with(str(run.state))) == []
 
+
+def lines_that_fail(report: Path) -> dict[str, str]:
+    """Give what the failed cases of a report say."""
+    cases = ElementTree.parse(report).iter("testcase")  # noqa: S314 - it is our own
+    found = {case.get("name"): case.find("failure") for case in cases}
+    return {name: "" if failure is None else failure.get("message") for name, failure in found.items()}
+
+
+def test_tasks_see_each_other_at_addresses_of_this_machine(start: Start) -> None:
+    run = start(cluster(jobs={"chief": job(SEES), "worker": job(SEES + WAITS, replicas=2)}))
     assert run.end() == 0, run.err
-    seen = {line.partition("sees ")[2] for line in run.out.splitlines() if "sees " in line}
-    assert len(seen) == 1
-    spec = seen.pop()
+    (spec,) = {line.partition("sees ")[2] for line in run.out.splitlines() if "sees " in line}
     assert "'chief': ['127.0.0.1:" in spec
     assert spec.count("127.0.0.1:") == 3
     assert "small succeeded" in run.err
     assert [path for path in run.state.rglob("*") if path.is_file() and ".ports" not in path.parts] == []
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
-def test_a_signal_ends_everything(start: Start, number: int, code: int) -> None:
-    """SIGTERM and a closed terminal end all processes, as Ctrl-C does in other tests; the exit code says which."""
-    run = start(cluster(jobs={"worker": job(WAITS, replicas=2)}))
-    run.await_line("waits")
-
-    run.signal(number)
-
-    assert run.end() == code
-    assert list(processes_with(str(run.state))) == []
-
-
-def test_nothing_outlives_a_run_that_is_killed(start: Start) -> None:
-    """After SIGKILL of the run no process of a task is left, whatever its program did to be left alone."""
+def test_a_run_that_is_killed_leaves_a_folder_that_the_next_one_cleans(start: Start) -> None:
     run = start(cluster(jobs={"worker": job(LINGERS)}))
     run.await_line("lingers")
     assert len(list(processes_with(str(run.state)))) >= 2
-
+    folder = run.state / "tfcluster" / "local" / "small"
     run.signal(signal.SIGKILL)
     run.end()
-
     eventually(lambda: list(processes_with(str(run.state))), lambda left: left == [], what="nothing is left")
+    assert "nothing runs here" in run.tfcluster("local", "list").stderr
+    assert folder.is_dir(), "looking deletes nothing"
+    assert start(cluster("other", jobs={"worker": job("pass")})).end() == 0
+    assert not folder.exists()
 
 
 def test_a_killed_task_heals_at_its_address(start: Start) -> None:
-    """`local kill` ends a task's processes; the operator starts it again, and its address stays."""
-    program = "import os, time; print('at', os.environ['TFCLUSTER_ADDRESS'], flush=True); time.sleep(600)"
-    run = start(cluster(jobs={"worker": job(program, replicas=2)}))
+    run = start(cluster(jobs={"worker": job(AT, replicas=2)}))
     first = run.await_line("worker-1 | at")
-
-    killed = run.tfcluster("local", "kill", "worker-1")
-
-    assert "killed worker-1: process" in killed.stderr
+    assert "killed worker-1: process" in run.tfcluster("local", "kill", "worker-1").stderr
     told = eventually(lambda: run.out, lambda out: out.count("worker-1 | at") == 2, what="worker 1 starts again")
-    assert {line for line in told.splitlines() if "worker-1" in line} == {first}
+    assert {line for line in told.splitlines() if "worker-1 | at" in line} == {first}
     assert "worker-1 was killed by signal 9" in run.err
     assert "worker-1 restarts in 1 s" in run.err
     missing = run.tfcluster("local", "kill", "worker-7")
     assert (missing.returncode, "no process of worker-7" in missing.stderr) == (1, True)
-    run.signal(signal.SIGINT)
-    assert run.end() == 130
+    end_by(run, signal.SIGTERM)
 
 
 def test_other_commands_work_on_a_run(start: Start) -> None:
-    """By its kubeconfig a run is scaled, suspended and resumed as any cluster; a resize reaches a program that runs.
-
-    Whoever reaches the API could run programs as this user: nobody is answered without the token, and the files that
-    hold it are the user's alone.
-    """
-    watches = """
-from tfcluster_resolver import TFClusterResolver
-resolver = TFClusterResolver()
-print("watches", flush=True)
-for change in resolver.watch():
-    print("epoch", change.epoch, "added", len(change.added), flush=True)
-"""
-    run = start(cluster(jobs={"chief": job(watches), "worker": job(WAITS, replicas=2)}))
+    run = start(cluster(jobs={"chief": job(WATCHES), "worker": job(WAITS, replicas=2)}))
     run.await_line("watches")
     api = Api(run)
-    for path, headers in (
-        ("/api/v1/pods", {}),
-        ("/api/v1/pods", {"Authorization": "Bearer x"}),
-        ("/x/api/v1/pods", {}),
-    ):
+    # A client of the API could run programs as this user: it needs the token.
+    for path, headers in (("", {}), ("", {"Authorization": "Bearer x"}), ("/x", {})):
         with pytest.raises(urllib.error.HTTPError, match="401"):
-            answer(api.address + path, headers=headers)
-    assert stat.S_IMODE(api.kubeconfig.parent.stat().st_mode) == 0o700
-    assert stat.S_IMODE(api.kubeconfig.stat().st_mode) == 0o600
+            answer(f"{api.address}{path}/api/v1/pods", headers=headers)
+    files = (api.kubeconfig.parent, api.kubeconfig)
+    assert [stat.S_IMODE(path.stat().st_mode) for path in files] == [0o700, 0o600]
 
     # A port is shown where the task listens; one that is no task's stays as it is.
     run.await_line("worker-1 | waits")
     at = run.tfcluster("session", "small", "--local", "--task", "worker-1", "--port", "2222", "--port", "6006")
-    assert [line.split()[0].rpartition(":")[2] for line in at.stdout.splitlines()] == [
-        run.err.partition("worker-1 starts at 127.0.0.1:")[2].split()[0],
-        "6006",
-    ]
+    port = run.err.partition("worker-1 starts at 127.0.0.1:")[2].split()[0]
+    assert [line.split()[0].rpartition(":")[2] for line in at.stdout.splitlines()] == [port, "6006"]
     assert "TensorFlow's own" not in at.stderr
 
     # What is applied is judged as by a real API server, and what means nothing here is skipped.
@@ -157,131 +153,82 @@ for change in resolver.watch():
     assert list(processes_with(str(run.state), "TFCLUSTER_JOB=worker")) == []
     api.patch({"suspend": False})
     eventually(lambda: run.out.count("worker-3 | waits"), lambda count: count == 2, what="worker 3 runs again")
-
-    run.signal(signal.SIGINT)
-    assert run.end() == 130
+    end_by(run, signal.SIGHUP)
 
 
 def test_two_runs_share_no_port_and_one_name_is_taken_once(start: Start, tmp_path: Path) -> None:
-    """Ports are held over runs, also while nobody listens; what is in use otherwise is passed over."""
-    says = "import os; print('at', os.environ['TFCLUSTER_ADDRESS'], flush=True)\n" + WAITS
     state = {"XDG_STATE_HOME": str(tmp_path / "state")}
-    one = start(cluster("one", jobs={"worker": job(says, replicas=2)}), folder="one", env=state)
-    seen = {one.await_line(f"worker-{index} | at").rpartition(":")[2] for index in (0, 1)}
-    two = start(cluster("two", jobs={"worker": job(says, replicas=2)}), folder="two", env=state)
-    seen |= {two.await_line(f"worker-{index} | at").rpartition(":")[2] for index in (0, 1)}
-    again = start(cluster("one", jobs={"worker": job(says)}), folder="again", env=state)
-
-    assert len(seen) == 4
-    assert again.end() == 1
-    assert "a run named one is there already" in again.err
-    listed = json.loads(one.tfcluster("local", "list", "-o", "json", state=state).stdout)
+    workers = {"worker": job(AT, replicas=2)}
+    runs = [start(cluster(name, jobs=workers), folder=name, env=state) for name in ("one", "two")]
+    lines = [run.await_line(f"worker-{index} | at") for run in runs for index in (0, 1)]
+    assert len({line.rpartition(":")[2] for line in lines}) == 4
+    again = start(cluster("one", jobs=workers), folder="again", env=state)
+    assert (again.end(), "a run named one is there already" in again.err) == (1, True)
+    listed = json.loads(again.tfcluster("local", "list", "-o", "json", state=state).stdout)
     assert [(each["name"], each["clusters"]) for each in listed] == [("one", ["one"]), ("two", ["two"])]
-    for run in (one, two):
-        run.signal(signal.SIGINT)
-        assert run.end() == 130
-
-
-def test_what_a_killed_run_left_is_cleaned(start: Start) -> None:
-    """The folder of a run that was killed is no run, and goes when the next one begins; looking deletes nothing."""
-    run = start(cluster(jobs={"worker": job(WAITS)}))
-    run.await_line("waits")
-    folder = run.state / "tfcluster" / "local" / "small"
-    assert folder.is_dir()
-    run.signal(signal.SIGKILL)
-    run.end()
-
-    assert folder.is_dir()
-    listed = run.tfcluster("local", "list")
-    assert "nothing runs here" in listed.stderr
-    assert folder.is_dir()
-    other = start(cluster("other", jobs={"worker": job("pass")}))
-    assert other.end() == 0
-    assert not folder.exists()
+    for run in runs:
+        end_by(run, signal.SIGINT)
 
 
 def test_a_failed_cluster_fails_the_run_and_its_report(start: Start, tmp_path: Path) -> None:
-    """The exit code is 1; the report has a case for each task, what it said last, and the verdict."""
     report = tmp_path / "report.xml"
     jobs = {"chief": job("print('tried ' + chr(0)); raise SystemExit('boom')"), "worker": job(WAITS)}
     declared = cluster(jobs={name: {**one, "restartPolicy": "Never"} for name, one in jobs.items()})
     run = start(declared, options=("--junit", str(report)))
-
-    assert run.end() == 1
-    assert "small failed" in run.err
-    cases = {case.get("name"): case for case in cases_of(report)}
-    assert set(cases) == {"small-chief-0", "small-worker-0", "verdict"}
-    assert "boom" in cases["small-chief-0"].find("failure").get("message")
-    assert "tried \ufffd" in cases["small-chief-0"].find("system-out").text
-    assert cases["small-worker-0"].find("failure") is None
-    assert "chief" in cases["verdict"].find("failure").get("message")
+    assert (run.end(), "small failed" in run.err) == (1, True)
+    told = lines_that_fail(report)
+    assert told.keys() == {"small-chief-0", "small-worker-0", "verdict"}
+    assert ("boom" in told["small-chief-0"], told["small-worker-0"], "chief" in told["verdict"]) == (True, "", True)
+    assert "tried \ufffd" in report.read_text(encoding="utf-8")
 
 
 def test_a_run_that_takes_too_long_is_ended(start: Start, tmp_path: Path) -> None:
-    """The exit code is 124, and the report says that it is not over."""
     report = tmp_path / "report.xml"
-    options = ("--timeout", "0.5s", "--junit", str(report), "-q")
-    run = start(cluster(jobs={"worker": job(WAITS)}), options=options)
-
-    assert run.end() == 124
-    assert run.out == ""
-    assert [case.get("name") for case in cases_of(report) if case.find("failure") is not None] == ["verdict"]
+    run = start(cluster(jobs={"worker": job(WAITS)}), options=("--timeout", "0.5s", "--junit", str(report), "-q"))
+    assert (run.end(), run.out) == (124, "")
+    assert [name for name, words in lines_that_fail(report).items() if words] == ["verdict"]
 
 
 def test_a_missing_package_is_named_with_the_interpreter(start: Start) -> None:
-    """The user learns once which interpreter the tasks have, and how to choose another; a bare container serves."""
     bare = {"replicas": 1, "template": {"spec": {"containers": [{"name": "a", "image": "b"}]}}}
     beside = job(WAITS)
     side = {"name": "side", "image": "b", "command": ["sh", "-c", "exit 3"]}
     beside["template"]["spec"]["containers"].append(side)
     run = start(cluster(jobs={"chief": job("import not_installed_here"), "ps": bare, "worker": beside}))
 
+    def await_once(words: str) -> None:
+        eventually(lambda: run.err.count(words), lambda count: count == 1, what=words)
+
     for what in ("not_installed_here", "TensorFlow"):
-        words = f"{what} is not installed for {sys.executable}: install it there, or pass --python PATH"
-        eventually(lambda words=words: run.err.count(words), lambda count: count == 1, what=words)
+        await_once(f"{what} is not installed for {sys.executable}: install it there, or pass --python PATH")
     eventually(lambda: run.err, lambda err: "chief-0 starts again" in err, what="the chief starts again")
     assert run.err.count("not_installed_here is not installed") == 1
-    # A container that fails beside others that run on is told of, too, once.
-    eventually(
-        lambda: run.err.count("worker-0/side ended with exit code 3"), lambda count: count == 1, what="it is told"
-    )
-    run.signal(signal.SIGINT)
-    assert run.end() == 130
+    await_once("worker-0/side ended with exit code 3")
+    end_by(run, signal.SIGINT)
 
 
-def test_a_run_whose_output_nobody_reads_ends(start: Start) -> None:
-    """`tfcluster local run … | head` ends everything, as other programs do."""
+def test_a_run_whose_output_is_no_longer_read_ends(start: Start) -> None:
     chatty = "import time\nwhile True: print('more', flush=True); time.sleep(0.01)"
     run = start(cluster(jobs={"worker": job(chatty)}), piped=True)
     assert run.process.stdout.readline() == b"worker-0 | more\n"
-
     run.process.stdout.close()
-
     assert run.end() == 128 + signal.SIGPIPE
     assert list(processes_with(str(run.state))) == []
 
 
-def test_kept_logs_and_volumes_stay(start: Start) -> None:
-    """With --keep the folder stays until the next run of that name, without what reaches a server that is gone.
-
-    What --entrypoint names runs in place of the image's own, with the arguments of the manifest.
-    """
-    spec = {
-        "containers": [
-            {
-                "name": "a",
-                "image": "b",
-                "args": ["/kept/x", "told"],
-                "volumeMounts": [{"name": "kept", "mountPath": "/kept"}],
-            }
-        ],
-        "volumes": [{"name": "kept", "persistentVolumeClaim": {"claimName": "mine"}}],
-    }
+def test_kept_logs_and_volumes_stay_and_a_report_makes_its_folder(start: Start, tmp_path: Path) -> None:
+    mounts = [{"name": "kept", "mountPath": "/kept"}]
+    container = {"name": "a", "image": "b", "args": ["/kept/x", "told"], "volumeMounts": mounts}
+    volumes = [{"name": "kept", "persistentVolumeClaim": {"claimName": "mine"}}]
+    declared = cluster(jobs={"chief": {"template": {"spec": {"containers": [container], "volumes": volumes}}}})
     program = "a=python -c 'import sys; print(sys.argv[2], file=open(sys.argv[1], chr(119))); print(\"wrote\")'"
-    run = start(cluster(jobs={"chief": {"template": {"spec": spec}}}), options=("--keep", "--entrypoint", program))
-
+    report = tmp_path / "new" / "folder" / "report.xml"
+    more = ("--keep", "--timeout", "0", "--junit", str(report))
+    run = start(declared, options=("--entrypoint", program, *more))
     assert run.end() == 0, run.err + run.out
+    assert report.read_bytes().startswith(b"<?xml")
     folder = run.state / "tfcluster" / "local" / "small"
+    assert f"logs and volumes stay until the next run of that name: {folder}" in run.err
     assert (folder / "claims" / "default" / "mine" / "x").read_text() == "told\n"
     assert "wrote" in (folder / "logs" / "small-chief-0" / "a.log").read_text()
     assert not (folder / "kubeconfig").exists()
@@ -289,6 +236,125 @@ def test_kept_logs_and_volumes_stay(start: Start) -> None:
     assert folder.exists()
 
 
-def cases_of(report: Path) -> list[ElementTree.Element]:
-    """Give the test cases of a report."""
-    return list(ElementTree.parse(report).iter("testcase"))  # noqa: S314 - it is our own
+def test_a_program_runs_on_where_its_output_cannot_be_kept(start: Start, tmp_path: Path) -> None:
+    flag = tmp_path / "flag"
+    run = start(cluster(jobs={"chief": job(ENDS_WITH_A_FLAG.format(flag=str(flag)))}))
+    run.await_line("waits")
+    resource.prlimit(run.process.pid, resource.RLIMIT_FSIZE, (4096, 4096))
+    flag.touch()
+    assert run.end() == 0, run.err
+    assert run.err.count("the log file of small-chief-0 lacks lines: File too large") == 1
+    assert run.err.count("standard output takes no more lines: File too large") == 1
+    assert "Traceback" not in run.err
+
+
+def test_a_pod_or_a_report_that_has_no_place_says_why(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    host = {"path": str(tmp_path / "file" / "below"), "type": "DirectoryOrCreate"}
+    run = start(cluster(jobs={"chief": job(WAITS, volumes=[{"name": "host", "hostPath": host}])}, backoffLimit=0))
+    assert run.end() == 1
+    assert "chief-0 ended with exit code 128: [Errno 20] Not a directory" in run.err
+    run = start(cluster(jobs={"chief": job("")}), options=("--junit", str(tmp_path / "file" / "report.xml")))
+    assert run.end() == 1
+    assert "report.xml cannot be written: File exists" in run.err
+    assert [words in run.err for words in ("starts at", "Traceback")] == [False, False]
+
+
+def test_a_stopped_run_is_named_and_a_deleted_cluster_has_not_succeeded(start: Start) -> None:
+    """Continuous integration must not be green because a user deleted what it tests."""
+    run = start(cluster(jobs={"chief": job(WAITS)}))
+    run.await_line("waits")
+    run.signal(signal.SIGSTOP)
+    asked = run.tfcluster("status", "--local")
+    run.signal(signal.SIGCONT)
+    assert (asked.returncode, "the run small is stopped" in asked.stderr) == (1, True)
+    assert f"kill -CONT {run.process.pid}" in asked.stderr
+    run.tfcluster("delete", "small", "--local", "--yes")
+    assert (run.end(), "small was deleted before its end" in run.err) == (1, True)
+
+
+def test_a_cluster_that_is_deleted_after_its_end_keeps_its_verdict(start: Start, tmp_path: Path) -> None:
+    flag = tmp_path / "flag"
+    run = start(
+        cluster("bad", jobs={"chief": job("raise SystemExit(3)")}, backoffLimit=0, ttlSecondsAfterFinished=0),
+        cluster("good", jobs={"chief": job(ENDS_WITH_A_FLAG.format(flag=str(flag)))}),
+    )
+
+    def listed() -> str:
+        return run.tfcluster("status", "--local").stdout
+
+    eventually(listed, lambda text: "good" in text and "bad" not in text, what="the failed cluster is deleted")
+    flag.touch()
+    assert run.end() == 1
+    assert "bad failed" in run.err
+    assert "good succeeded" in run.err
+
+
+def test_a_user_without_a_home_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    def homeless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", homeless)
+    with pytest.raises(TFClusterError) as caught:
+        session.states()
+    assert "XDG_STATE_HOME" in str(caught.value.hint)
+
+
+def test_a_run_that_is_starting_is_left_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Between making its folder and locking it, by who looks and by who cleans up after killed runs."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    lock, waiting = fcntl.flock, ["one"]
+
+    def late(descriptor: int, how: int) -> None:
+        if waiting and how & fcntl.LOCK_EX:
+            waiting.pop()
+            assert session.running() == []
+            with session.begin("other"):
+                pass
+        lock(descriptor, how)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with session.begin("one") as own:
+        assert own.folder.is_dir()
+        assert [one.name for one in session.running()] == ["one"]
+    assert not own.folder.exists()
+
+
+def test_what_is_missing_here_is_told_with_its_option(start: Start) -> None:
+    lost = {"command": ["python3", "/not-here-at-all/train.py"], "workingDir": "/not-here-at-all"}
+    jobs = {
+        "chief": job("", container=lost),
+        "worker": job("", container={"workingDir": "/nor-this"}),
+        "ps": job(WAITS, container={"resources": {"limits": {"nvidia.com/gpu": 1}}}),
+    }
+    run = start(cluster(jobs=jobs), options=("--gpus", "0", "--timeout", "0.3s"))
+    assert run.end() == 124
+    assert "Insufficient nvidia.com/gpu. --gpus N grants some" in run.err
+    folders = ("/not-here-at-all=FOLDER", "/nor-this=FOLDER", "")
+    assert [run.err.count(f"add --map {folder}") for folder in folders] == [1, 1, 2]
+
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_an_ended_demo_leaves_nothing(tmp_path: Path, number: int) -> None:
+    demo = subprocess.Popen(
+        [sys.executable, "-m", "scripts.demo"],
+        cwd=ROOT,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        eventually(lambda: list(tmp_path.rglob("kubeconfig")), what="the cluster runs")
+        demo.send_signal(number)
+        assert demo.wait(GUARD) == 128 + number
+    finally:
+        demo.kill()
+        demo.wait(GUARD)
+
+    assert list(tmp_path.glob("tfcluster-demo-*")) == []
+    eventually(lambda: not list(processes_with(str(tmp_path))), what="no process of it is left")

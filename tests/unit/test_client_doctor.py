@@ -201,7 +201,7 @@ FINE, ISOLATED = two(), two(isolation="Cluster")
     ("shown", "changes", "name", "verdict", "told"),
     [
         (FINE, {}, "cluster", "ok", "mnist is Ready"),
-        (unready("Rejected", "quota"), {}, "cluster", "failed", "Refused: quota"),
+        (unready("Rejected", "quota"), {}, "cluster", "failed", "Rejected: quota"),
         (unready("WaitingForJob", "ps"), {}, "cluster", "warning", "ps"),
         (two(conditions=[]), {}, "cluster", "failed", "no operator has looked"),
         (two(pod(0, **waiting("ErrImagePull", "nope:1"))), {}, "images", "failed", "worker-0: Image"),

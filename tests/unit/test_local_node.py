@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import time
 
 import pytest
 import yaml
-from support.waiting import GUARD
 from unit.node_world import NAMESPACE, SLEEP, Object, container, on_a_node
 
 from memory_kubernetes import MemoryKubernetes
@@ -293,33 +291,6 @@ async def test_a_program_that_does_not_live_is_ended(world) -> None:
     probes = {"startupProbe": "true", "livenessProbe": "false"}
     world.pod(program=SLEEP, main={key: {"exec": {"command": [word]}, **often} for key, word in probes.items()})
     assert (await world.ended())["exitCode"] == 143
-
-
-@on_a_node()
-async def test_hooks_run_beside_the_program_and_before_its_end(world) -> None:
-    told = world.folder / "told"
-
-    def say(word: str) -> Object:
-        return {"exec": {"command": ["sh", "-c", f"echo {word} >> {told}"]}}
-
-    program = f"import signal\nsignal.signal(15, lambda *_: (open('{told}', 'a').write('term'), exit(0)))\n{SLEEP}"
-    world.pod(program=program, main={"lifecycle": {"postStart": say("started"), "preStop": say("stopping")}})
-    await world.until(lambda: told.exists() and told.read_text() == "started\n")
-    await world.deleted()
-    assert told.read_text().split() == ["started", "stopping", "term"]
-    world.pod("q", SLEEP, main={"lifecycle": {"postStart": {"exec": {"command": ["false"]}}}})
-    assert (await world.ended("q"))["exitCode"] == 137
-
-
-@pytest.mark.parametrize("hook", [{"exec": {"command": ["sleep", "600"]}}, {"sleep": {"seconds": 600}}])
-@on_a_node()
-async def test_a_hook_gets_no_more_than_the_grace_period(world, hook: Object) -> None:
-    for name, grace in (("deleted", 1), ("left", 600)):
-        world.pod(name, SLEEP, main={"lifecycle": {"preStop": hook}}, terminationGracePeriodSeconds=grace)
-        await world.until(lambda name=name: world.phase(name) == "Running")
-    await world.deleted("deleted")
-    async with asyncio.timeout(GUARD):
-        await world.node.stop(0.2)
 
 
 @on_a_node()

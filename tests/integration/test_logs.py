@@ -94,7 +94,7 @@ def told(world: World, kubelet: StandInKubelet, logged: OperatorProcess) -> str:
 OUTCOMES = {
     "created 3 ConfigMaps: ": ("info", 1, ["Created"]),
     "Rejected: Pod c-ps-0: ": ("warning", 1, ["Rejected"]),
-    "Ready is False: Refused": ("info", 1, ["Rejected"]),
+    "Ready is False: Rejected": ("info", 1, ["Rejected"]),
     "Ready is True: AllTasksReady": ("info", 2, ["AllTasksReady"]),
     "worker-0 failed: Error, exit code 3": ("info", 2, ["Error"]),
     "PodFailed: replaced 1 Pod: c-worker-0": ("info", 2, ["PodFailed"]),

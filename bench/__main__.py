@@ -30,14 +30,7 @@ Keep = Callable[[book.Result], None]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure what the command line asks for, and tell the figures.
-
-    Args:
-        arguments: without the program's name; None: those of this process.
-
-    Returns:
-        The exit status.
-    """
+    """Measure what the command line asks for, and tell the figures."""
     options = parse(arguments)
     if options.list:
         for each in ALL:

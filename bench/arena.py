@@ -66,12 +66,6 @@ class Arena:
     async def send(self, method: str, path: str, body: Any = None, *, content: str = MERGE) -> Any:
         """Send one request as the administrator.
 
-        Args:
-            method: the HTTP method.
-            path: path and query.
-            body: what is sent as JSON.
-            content: its type.
-
         Returns:
             The decoded answer.
         """
@@ -89,12 +83,7 @@ class Arena:
             return None if answer.status == 404 else await answer.json()
 
     async def send_all(self, requests: Iterable[tuple[str, str, Any]], *, concurrency: int = 32) -> None:
-        """Send requests as the administrator, so many at once.
-
-        Args:
-            requests: method, path and body of each.
-            concurrency: how many are under way.
-        """
+        """Send requests as the administrator, so many at once."""
         todo = iter(requests)
 
         async def work() -> None:
@@ -104,11 +93,7 @@ class Arena:
         await asyncio.gather(*(work() for _ in range(concurrency)))
 
     async def clear(self, *owners: Kind) -> None:
-        """Remove everything and return when the machine is quiet again.
-
-        Args:
-            owners: what may own objects, beside TFClusters and those of the bare client.
-        """
+        """Remove everything and return when the machine is quiet again."""
         base = f"{self.server}/api/v1/namespaces/{self.namespace}"
         for kind in (BARE_TFCLUSTERS, *owners):
             await self._delete(f"{self.server}{kind.path(self.namespace)}")
@@ -126,12 +111,7 @@ class Arena:
         await asyncio.to_thread(self.world.settle)
 
     async def count(self, *, owned: bool = False, at_most: int = 0) -> int:
-        """Count the objects of the kinds that TFClusters are made of.
-
-        Args:
-            owned: only those that the garbage collector removes with their owner.
-            at_most: how many of each kind are looked at; 0: all.
-        """
+        """Count the objects of the kinds that TFClusters are made of."""
         urls = [f"{self.server}{of_kind.format(self.namespace)}?limit={at_most}" for of_kind in LISTS]
         lists = [await self._list(url) for url in urls]
         about = [item["metadata"] for found in lists for item in found["items"]]
@@ -149,15 +129,7 @@ class Arena:
 
 @asynccontextmanager
 async def opened(world: World, name: str) -> AsyncIterator[Arena]:
-    """Make a namespace and watch it.
-
-    Args:
-        world: the control plane.
-        name: the namespace.
-
-    Yields:
-        The arena.
-    """
+    """Make a namespace and watch it."""
     admin, server = session(world.plane.kubeconfig, connections=0)
     namespace = world.new_namespace(name)
     lists = [server + of_kind.format(namespace) for of_kind in LISTS]
@@ -185,10 +157,6 @@ async def settled(arena: Arena, shape: Shape) -> None:
 
 async def recorded(arena: Arena, shape: Shape) -> list[tuple[str, bytes]]:
     """Let the operator make a shape once through a proxy that keeps its requests; it warms everything up, too.
-
-    Args:
-        arena: an empty one; the objects stay there.
-        shape: what is made.
 
     Returns:
         Path and body of each POST of the operator, which has ended.

@@ -49,12 +49,6 @@ def children_of(posted: Posted) -> list[tuple[str, bytes]]:
 def bare_requests(posted: Posted, *, owner: dict[str, Any], namespace: str = "", suffix: str = "") -> list[Request]:
     """Turn the operator's recorded requests into those of the bare client.
 
-    Args:
-        posted: path and body of each recorded POST.
-        owner: the ConfigMap that owns the objects.
-        namespace: where they are made, if not where the operator made them.
-        suffix: what is appended to the name of each.
-
     Returns:
         What everything else needs first, the pods last.
     """
@@ -103,12 +97,7 @@ class BareClient:
         return self._process.pid
 
     async def load(self, requests: Sequence[Request], *, concurrency: int) -> None:
-        """Give it what to send next; it reads all of it and opens its connections.
-
-        Args:
-            requests: what is sent, in this order.
-            concurrency: how many requests are under way at once.
-        """
+        """Give it what to send next; it reads all of it and opens its connections."""
         path = self._directory / f"requests-{next(self._files)}.json"
         path.write_text(json.dumps([asdict(request) for request in requests]), encoding="utf-8")
         await self._ask({"requests": str(path), "concurrency": concurrency})
@@ -128,15 +117,7 @@ class BareClient:
 
 @asynccontextmanager
 async def bare_client(kubeconfig: Path, directory: Path) -> AsyncIterator[BareClient]:
-    """Run the bare client for the length of a ``with`` block.
-
-    Args:
-        kubeconfig: whom it talks to, with which credentials.
-        directory: where its requests are handed over.
-
-    Yields:
-        The client.
-    """
+    """Run the bare client for the length of a ``with`` block."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",

@@ -55,26 +55,14 @@ Book = Mapping[str, Result]
 
 
 def load(path: Path = BOOK) -> dict[str, Result]:
-    """Read a book.
-
-    Args:
-        path: the file; one that is not there is an empty book.
-
-    Returns:
-        The results by the names of their measurements.
-    """
+    """Read a book."""
     if not path.exists():
         return {}
     return {name: _result(name, entry) for name, entry in json.loads(path.read_text(encoding="utf-8")).items()}
 
 
 def merged(book: Book, results: Iterable[Result]) -> dict[str, Result]:
-    """Give a book in which some results are replaced, or new.
-
-    Args:
-        book: what was measured before.
-        results: what has been measured now.
-    """
+    """Give a book in which some results are replaced, or new."""
     return {**book, **{result.name: result for result in results}}
 
 

@@ -12,14 +12,7 @@ _TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 
 def cpu_seconds(pids: Iterable[int]) -> float:
-    """Measure the processor time that processes have used so far, user and system, all threads.
-
-    Args:
-        pids: processes that run.
-
-    Returns:
-        Seconds.
-    """
+    """Measure the processor time that processes have used so far, user and system, all threads."""
     # NB: Linux spells the clock of a process so: its number inverted, then three bits: all threads, time scheduled.
     return sum(time.clock_gettime((~pid << 3) | 2) for pid in pids)
 

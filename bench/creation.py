@@ -22,12 +22,6 @@ MEBIBYTE = 2**20
 async def creation(stage: Stage, name: str, shape: Shape, pairs: int) -> Result:
     """Measure how long a shape takes to come into being.
 
-    Args:
-        stage: where.
-        name: the measurement's.
-        shape: what is made, at full scale.
-        pairs: how many pairs count.
-
     Returns:
         The series of the pairs; ``watched_s`` and the like are of the bare client with an onlooker beside it;
         ``calls_beyond`` are the operator's calls beyond one for each object, a cluster; ``peak_mib`` is the peak of its

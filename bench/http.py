@@ -10,15 +10,7 @@ from kubernetes import client, config
 
 
 def session(kubeconfig: Path, *, connections: int) -> tuple[aiohttp.ClientSession, str]:
-    """Open a session.
-
-    Args:
-        kubeconfig: whom to talk to, with which credentials.
-        connections: how many at most; 0: as many as requests are under way.
-
-    Returns:
-        The session, and the server's address.
-    """
+    """Open a session."""
     configuration = client.Configuration()
     config.load_kube_config(str(kubeconfig), client_configuration=configuration)
     context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)

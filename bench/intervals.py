@@ -19,9 +19,6 @@ CONFIDENCE: Final = 0.95
 def median_interval(values: Sequence[float]) -> tuple[float, float] | None:
     """Enclose the median of what the values are a sample of, with a probability of at least 95 %.
 
-    Args:
-        values: independent readings.
-
     Returns:
         Two of the values; None where there are fewer than six: even the smallest and the largest prove too little.
     """
@@ -42,16 +39,7 @@ def _rank(count: int) -> int:
 
 
 def judge_median(values: Sequence[float], limit: float, *, at_least: bool = False) -> Verdict:
-    """Say whether the median keeps a limit.
-
-    Args:
-        values: independent readings.
-        limit: what the median may be at most.
-        at_least: whether it is what the median must be at least.
-
-    Returns:
-        "met" or "missed" only where the whole interval lies on one side of the limit.
-    """
+    """Say whether the median keeps a limit."""
     interval = median_interval(values)
     if interval is None:
         return "not proven"
@@ -64,13 +52,7 @@ def judge_median(values: Sequence[float], limit: float, *, at_least: bool = Fals
 
 
 def judge_every(values: Sequence[float], limit: float, *, at_least: bool = False) -> Verdict:
-    """Say whether each single reading keeps a limit; one that does not is enough to miss it.
-
-    Args:
-        values: the readings.
-        limit: what each may be at most.
-        at_least: whether it is what each must be at least.
-    """
+    """Say whether each single reading keeps a limit; one that does not is enough to miss it."""
     if not values:
         return "not proven"
     return "met" if all((value >= limit) if at_least else (value <= limit) for value in values) else "missed"

@@ -21,11 +21,6 @@ SHAPE = Shape(1, 300, scheduled=False)
 async def life(stage: Stage, name: str, pairs: int) -> Result:
     """Measure suspending against a bare client that deletes as many pods, and deleting.
 
-    Args:
-        stage: where.
-        name: the measurement's.
-        pairs: how many pairs count.
-
     Returns:
         The series of the pairs (until no pod is left), ``calls`` of a suspension, and ``delete_s``: from the DELETE of
         the TFCluster until the garbage collector has removed all that it owned.

@@ -30,11 +30,6 @@ async def losses(stage: Stage, name: str, pairs: int) -> Result:
     They belong to as many Services as the crowd has, by chance, as those that are lost do, so that scheduler and
     controller of endpoints have as much to do for them.
 
-    Args:
-        stage: where.
-        name: the measurement's.
-        pairs: how many pairs count.
-
     Returns:
         The series of the pairs, and ``behind_s``: from the moment at which the last new pod was Ready until the last
         status that was written.

@@ -111,10 +111,6 @@ class NodeCluster:
 def delivery(_stage: object, name: str, runs: int) -> Result:
     """Measure delivery by the operator and by hand, in turns.
 
-    Args:
-        name: the measurement's.
-        runs: how often each.
-
     Returns:
         The series ``median_s`` and ``max_s`` (of the pods of a run), and the same by hand.
     """

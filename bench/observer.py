@@ -52,10 +52,6 @@ class Observer:
     def reached(self, *, added: int = 0, deleted: int = 0) -> asyncio.Future[float]:
         """Await the moment at which so many objects were seen to come (or go) from now on.
 
-        Args:
-            added: how many objects shall come.
-            deleted: how many shall go, if ``added`` is 0.
-
         Returns:
             A future with the moment, in seconds of ``time.perf_counter``.
         """
@@ -139,9 +135,6 @@ class Register:
     async def holds(self, count: int) -> float:
         """Await that so many objects fulfil the condition at once.
 
-        Args:
-            count: how many.
-
         Returns:
             The moment at which the last of them began to, in seconds of ``time.perf_counter``.
 
@@ -181,11 +174,6 @@ async def _follow(
 @asynccontextmanager
 async def following(http: aiohttp.ClientSession, urls: list[str], observer: Observer | Register) -> AsyncIterator[Any]:
     """Let an observer watch for the length of a ``with`` block.
-
-    Args:
-        http: a session with an administrator's credentials.
-        urls: the lists that are watched.
-        observer: who takes in the events.
 
     Yields:
         The observer; its watches are open.

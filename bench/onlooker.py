@@ -24,10 +24,6 @@ from bench.observer import LISTS
 async def onlooker(kubeconfig: Path, namespace: str) -> AsyncIterator[int]:
     """Let it watch for the length of a ``with`` block.
 
-    Args:
-        kubeconfig: whose namespace, with which credentials.
-        namespace: what it watches.
-
     Yields:
         Its process number; its watches are open.
     """

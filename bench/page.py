@@ -29,21 +29,13 @@ _PAIRED: Final = ("ours_s", "bare_s", "ours_cpu_s", "bare_cpu_s", "ours_server_c
 
 
 def texts(source: str) -> dict[str, str]:
-    """Read the texts: what stands under each heading of the second level, by the heading's words.
-
-    Args:
-        source: the file's content.
-    """
+    """Read the texts: what stands under each heading of the second level, by the heading's words."""
     parts = re.split(r"^## (.+)\n", source, flags=re.MULTILINE)[1:]
     return {name.strip(): text.strip() for name, text in zip(parts[::2], parts[1::2], strict=True)}
 
 
 def write(book: Book) -> None:
-    """Write the page and its pictures.
-
-    Args:
-        book: all that is known.
-    """
+    """Write the page and its pictures."""
     for name, drawing in pictures(book).items():
         (PAGE.parent / "images" / name).write_text(drawing, encoding="utf-8")
     PAGE.write_text(page(book, texts(TEXTS.read_text(encoding="utf-8"))), encoding="utf-8")

@@ -61,13 +61,7 @@ async def take_pairs(result: Result, ours: Side, bare: Side, *, pairs: int, **ot
 async def best_concurrency(
     run: Callable[[int], Awaitable[float]], choices: Sequence[int] = CONCURRENCIES, *, trials: int = TRIALS
 ) -> int:
-    """Find with how many requests under way the bare client is fastest, by runs that do not count.
-
-    Args:
-        run: one run with so many; gives its seconds.
-        choices: what is tried.
-        trials: how often each.
-    """
+    """Find with how many requests under way the bare client is fastest, by runs that do not count."""
     order = [choice for choice in choices for _ in range(trials)]
     random.shuffle(order)
     taken: dict[int, list[float]] = {}

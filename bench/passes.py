@@ -30,11 +30,6 @@ _REST_SECONDS = 1.1
 async def a_pass(stage: Stage, name: str, runs: int) -> Result:
     """Measure passes over 5,000 tasks: somebody changes a label of their Service that is not the operator's.
 
-    Args:
-        stage: where; with nodes for the pods.
-        name: the measurement's.
-        runs: how many rounds of some passes each.
-
     Returns:
         The series ``cpu_ms`` (of the operator, a pass), ``blocked_ms`` (the longest that /healthz waited for its answer
         in a round; it is asked every 5 ms), ``blocked_at_rest_ms`` (the same while nothing happens: what the machine

@@ -46,9 +46,6 @@ class _Axis:
 def pictures(book: Book) -> dict[str, str]:
     """Draw what there are figures for.
 
-    Args:
-        book: all that is known.
-
     Returns:
         SVG by the names of the files.
     """

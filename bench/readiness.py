@@ -18,12 +18,6 @@ from bench.stage import Stage
 async def readiness(stage: Stage, name: str, shape: Shape, pairs: int) -> Result:
     """Measure how soon the pods of many TFClusters are Ready.
 
-    Args:
-        stage: where; with nodes for the pods.
-        name: the measurement's.
-        shape: what is made, at full scale.
-        pairs: how many pairs count.
-
     Returns:
         The series of the pairs, and ``slowest``: how many times the median TFCluster the slowest one took.
     """

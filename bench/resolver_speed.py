@@ -34,14 +34,7 @@ PROGRAMS: Final = {
 
 
 def starts(repeats: int = 15) -> dict[str, float]:
-    """Measure whole processes, the programs taking turns so that a busy moment hits all of them.
-
-    Args:
-        repeats: how often each is started.
-
-    Returns:
-        The least seconds of each program: what it takes when nothing else runs.
-    """
+    """Measure whole processes, the programs taking turns so that a busy moment hits all of them."""
     environment = os.environ | {"PYTHONPATH": str(ROOT / "resolver")}
     taken: dict[str, list[float]] = {name: [] for name in PROGRAMS}
     for _ in range(repeats):
@@ -53,14 +46,7 @@ def starts(repeats: int = 15) -> dict[str, float]:
 
 
 def calls(repeats: int = 50) -> dict[str, tuple[float, float]]:
-    """Measure calls on a cluster of TASKS tasks.
-
-    Args:
-        repeats: how often each is called.
-
-    Returns:
-        The least and the median seconds of each call.
-    """
+    """Measure calls on a cluster of TASKS tasks."""
     addresses = [f"worker-{index}.cluster.namespace.svc.cluster.local:2222" for index in range(TASKS - 1)]
     jobs = {"chief": ("chief-0:2222",), "worker": tuple(addresses)}
     view = contract.View(name="c", namespace="n", uid="u", epoch=1, rpc_layer="grpc", jobs=jobs)

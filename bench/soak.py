@@ -27,11 +27,6 @@ _TRACEBACK = b"Traceback (most recent call last)"
 async def soak(stage: Stage, name: str, runs: int) -> Result:
     """Stir a population of TFClusters on simulated nodes, and look once a minute.
 
-    Args:
-        stage: where; with nodes for the pods.
-        name: the measurement's.
-        runs: how many times two hours.
-
     Returns:
         The series ``rss_mib``, ``actions``, ``writes`` and ``cpu_s``, one reading a minute; ``growth``: the median of
         resident memory in the last quarter over that in the second one, ``tracebacks`` in the log, and

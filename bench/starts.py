@@ -22,11 +22,6 @@ _LOOK_SECONDS = 0.1
 async def start(stage: Stage, name: str, runs: int) -> Result:
     """Measure cold starts.
 
-    Args:
-        stage: where.
-        name: the measurement's.
-        runs: how many starts.
-
     Returns:
         The series ``first_s`` (from the start of the process to the end of its first pass), ``steady_s`` (until each
         TFCluster had one), ``writes``, ``requests``, ``cpu_s`` and ``peak_mib``.
@@ -39,16 +34,7 @@ async def start(stage: Stage, name: str, runs: int) -> Result:
 
 
 async def upgrade(stage: Stage, name: str, runs: int) -> Result:
-    """Count the writes of an operator that brings another version of the resolver, to and fro.
-
-    Args:
-        stage: where.
-        name: the measurement's.
-        runs: how many starts, each with the other version.
-
-    Returns:
-        The same series as for a start.
-    """
+    """Count the writes of an operator that brings another version of the resolver, to and fro."""
     all_of_them = await crowd(stage)
     result = Result(name, facts={"pods": all_of_them.shape.total_tasks, "clusters": all_of_them.shape.clusters})
     changed = _with_another_resolver(stage.directory / "changed")

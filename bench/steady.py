@@ -17,16 +17,7 @@ _QUIET_SECONDS = 0.5
 
 
 async def rest(stage: Stage, name: str, runs: int) -> Result:
-    """Count what the operator sends in 60 s in which nothing happens.
-
-    Args:
-        stage: where.
-        name: the measurement's.
-        runs: how many spells of 60 s.
-
-    Returns:
-        The series ``requests``, ``writes``, ``cpu_s`` and ``rss_mib``.
-    """
+    """Count what the operator sends in 60 s in which nothing happens."""
     all_of_them = await crowd(stage)
     result = Result(name, facts={"pods": all_of_them.shape.total_tasks})
     world = stage.world
@@ -46,16 +37,7 @@ async def rest(stage: Stage, name: str, runs: int) -> Result:
 
 
 async def events(stage: Stage, name: str, runs: int) -> Result:
-    """Measure what an event costs that changes nothing: each pod gets another annotation of somebody else's.
-
-    Args:
-        stage: where.
-        name: the measurement's.
-        runs: how often each pod is patched.
-
-    Returns:
-        The series ``cpu_ms`` (of the operator, an event) and ``writes``.
-    """
+    """Measure what an event costs that changes nothing: each pod gets another annotation of somebody else's."""
     all_of_them = await crowd(stage)
     arena, world = all_of_them.arena, stage.world
     pods = sorted(all_of_them.ready.since)

@@ -24,14 +24,6 @@ async def telling(stage: Stage, name: str, pairs: int) -> Result:
     """Measure from the PATCH of a number of replicas until the last pod carries the annotation of its new view.
 
     The bare client PATCHes one ConfigMap and then an annotation of each of the same pods.
-
-    Args:
-        stage: where; with nodes for the pods.
-        name: the measurement's.
-        pairs: how many pairs count.
-
-    Returns:
-        The series of the pairs.
     """
     count = stage.scaled(_PODS, least=2)
     result = Result(name, facts={"pods": count})

@@ -51,12 +51,6 @@ _ROLES = {"chief": "Chief", "ps": "PS", "worker": "Worker"}
 async def against_tfjob(stage: Stage, name: str, shape: Shape, runs: int) -> Result:
     """Measure how long a shape takes to come into being as TFClusters, and as TFJobs.
 
-    Args:
-        stage: where; it names TFJob's sources.
-        name: the measurement's.
-        shape: what is made, at full scale.
-        runs: how often each side makes it.
-
     Returns:
         The series ``ours_s``, ``default_s`` and ``tuned_s`` (until all pods and Services exist, and for TFClusters all
         else), and for each of the three ``…_calls``, ``…_cpu_s`` and ``…_server_cpu_s``.

@@ -76,10 +76,6 @@ class World:
 def raised(directory: Path, *, kwok_nodes: int = 0) -> Iterator[World]:
     """Raise the control plane, install the CRD and the rights; take all down at the end.
 
-    Args:
-        directory: where the state is kept.
-        kwok_nodes: how many simulated nodes run the pods; none: the pods wait for a node.
-
     Yields:
         The world, with the operator not yet started.
     """
@@ -130,12 +126,7 @@ def _install(objects: Objects) -> None:
 
 
 def await_established(objects: Objects, name: str) -> None:
-    """Return when the API server serves a kind.
-
-    Args:
-        objects: an administrator's access.
-        name: the CustomResourceDefinition's.
-    """
+    """Return when the API server serves a kind."""
 
     def established() -> bool:
         found = objects.get(CRDS, "", name) or {}

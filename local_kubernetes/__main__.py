@@ -25,23 +25,13 @@ _BUILDS = {
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one command.
-
-    Args:
-        arguments: Without the program's name; None: those of this process.
-
-    Returns:
-        The exit status.
-    """
+    """Run one command."""
     options = _parser().parse_args(arguments)
     return guarded(lambda: int(options.run(options) or 0))
 
 
 def guarded(run: Callable[[], object]) -> int:
     """Do something of this tool's, and say in words why it failed.
-
-    Args:
-        run: What to do; a whole number that it returns is the exit status.
 
     Returns:
         The exit status.

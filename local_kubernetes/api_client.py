@@ -41,12 +41,6 @@ class ApiClient:
     ) -> tuple[int, Any]:
         """Send one request.
 
-        Args:
-            method: HTTP's verb.
-            path: With the query.
-            body: Sent as JSON.
-            content_type: Of the body; a patch says here which kind it is.
-
         Returns:
             The HTTP status and the answer: an object if it is JSON, else text.
 
@@ -68,10 +62,6 @@ class ApiClient:
     def create(self, path: str, body: Mapping[str, Any]) -> None:
         """Create an object.
 
-        Args:
-            path: Of the collection.
-            body: The object.
-
         Raises:
             LocalKubernetesError: The server refused it.
         """
@@ -89,13 +79,6 @@ class ApiClient:
         seconds: float = 120,
     ) -> None:
         """Ask again and again until the server gives the wanted answer.
-
-        Args:
-            path: What to GET.
-            accept: Judges an answer of status 200.
-            what: What is awaited, for the failure's message.
-            alive: Raises if waiting is in vain because a program has died.
-            seconds: How long to wait.
 
         Raises:
             LocalKubernetesError: It took longer.

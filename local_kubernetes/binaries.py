@@ -38,11 +38,7 @@ KWOK_STAGES = (
 
 
 def kubernetes_version(minor: str = "") -> str:
-    """Return the version of Kubernetes that is built, as v1.N.P.
-
-    Args:
-        minor: One of older_minors(); empty: that of hyperkube.
-    """
+    """Return the version of Kubernetes that is built, as v1.N.P."""
     source = _older_module(minor) if minor else HYPERKUBE_SOURCE / "go.mod"
     found = re.search(r"k8s\.io/kubernetes (v[\d.]+)", source.read_text())
     if not found:
@@ -56,11 +52,7 @@ def older_minors() -> list[str]:
 
 
 def older_control_plane(minor: str) -> Path:
-    """Return the one binary with kube-apiserver, kube-controller-manager and kube-scheduler of an older minor.
-
-    Args:
-        minor: One of older_minors().
-    """
+    """Return the one binary with kube-apiserver, kube-controller-manager and kube-scheduler of an older minor."""
     module = _older_module(minor)
     flags = [f"-modfile={module.name}", *_kubernetes_flags(kubernetes_version(minor))]
 
@@ -201,11 +193,7 @@ def scheduler_plugins() -> Path:
 
 
 def module_source(module: str) -> Path:
-    """Return the folder that holds the sources of a Go module, which Go fetches if it has them not yet.
-
-    Args:
-        module: Its path and its version, PATH@VERSION.
-    """
+    """Return the folder that holds the sources of a Go module, which Go fetches if it has them not yet."""
     return Path(run_go(["mod", "download", "-json", module]).split('"Dir": "')[1].split('"')[0])
 
 

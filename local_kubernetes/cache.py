@@ -25,9 +25,6 @@ def cache_root() -> Path:
 def content_hash(*parts: str | bytes | Path) -> str:
     """Name a content.
 
-    Args:
-        *parts: What the result depends on; a path stands for the bytes of that file.
-
     Returns:
         16 hexadecimal digits; parts that differ only in where one ends and the next begins differ here too.
     """
@@ -40,11 +37,7 @@ def content_hash(*parts: str | bytes | Path) -> str:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold a lock that no other process has; the kernel drops it when this process dies.
-
-    Args:
-        path: The lock file, made if absent and removed at the end.
-    """
+    """Hold a lock that no other process has; the kernel drops it when this process dies."""
     path.parent.mkdir(parents=True, exist_ok=True)
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
@@ -62,18 +55,7 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def cached(name: str, key: str, make: Callable[[Path], None], *, usually: str, why: str) -> Path:
-    """Return the folder of a thing that is made once.
-
-    Args:
-        name: What it is, as a file name.
-        key: Hash of everything it is made from.
-        make: Fills the empty folder it is given.
-        usually: How long that takes, for the progress line.
-        why: What it is for, for the progress line.
-
-    Returns:
-        The complete folder.
-    """
+    """Return the folder of a thing that is made once."""
     place = cache_root() / f"{name}-{key}"
     if place.is_dir():
         return place

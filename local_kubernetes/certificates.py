@@ -55,12 +55,6 @@ class Authority:
     ) -> Certificate:
         """Sign a certificate for a client or a server.
 
-        Args:
-            name: File name without its end.
-            user: The CN.
-            groups: The values of O.
-            alternative_names: For a server, such as DNS:localhost and IP:127.0.0.1.
-
         Returns:
             The files.
         """
@@ -72,11 +66,7 @@ class Authority:
         return Certificate(self.folder / f"{name}.crt", self.folder / f"{name}.key")
 
     def expires_within(self, seconds: int) -> bool:
-        """Tell whether the authority's certificate ends soon; all others were signed with it and end with it.
-
-        Args:
-            seconds: How soon.
-        """
+        """Tell whether the authority's certificate ends soon; all others were signed with it and end with it."""
         command: list[str | Path] = ["openssl", "x509", "-in", self.certificate, "-noout", "-checkend", str(seconds)]
         return subprocess.run(command, capture_output=True, check=False).returncode != 0
 
@@ -91,12 +81,7 @@ class Authority:
 
 
 def subject(user: str, groups: Sequence[str]) -> str:
-    """Write a subject as `openssl req -subj` reads it.
-
-    Args:
-        user: The CN.
-        groups: The values of O.
-    """
+    """Write a subject as `openssl req -subj` reads it."""
     parts = [*(("O", group) for group in groups), ("CN", user)]
     # `/` would begin the next part, `+` a second value of this one.
     return "".join(f"/{kind}=" + re.sub(r"([\\/+])", r"\\\1", value) for kind, value in parts)

@@ -33,20 +33,12 @@ def link_users_tools() -> None:
 
 
 def kubectl(*arguments: str) -> list[str]:
-    """Return a command line for the cluster of .local/kubeconfig.
-
-    Args:
-        *arguments: Of kubectl.
-    """
+    """Return a command line for the cluster of .local/kubeconfig."""
     return [str(LOCAL / "bin" / "kubectl"), f"--kubeconfig={KUBECONFIG}", *arguments]
 
 
 def leave_kubeconfig(source: Path) -> None:
-    """Copy a kubeconfig to .local/kubeconfig; one that is the same stays untouched, and with it its time.
-
-    Args:
-        source: The administrator's kubeconfig of the cluster.
-    """
+    """Copy a kubeconfig to .local/kubeconfig; one that is the same stays untouched, and with it its time."""
     text = source.read_text()
     if not KUBECONFIG.is_file() or KUBECONFIG.read_text() != text:
         write_private(KUBECONFIG, text)

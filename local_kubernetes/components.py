@@ -50,13 +50,7 @@ _GANGS: Final = "--feature-gates=GenericWorkload=true"
 
 
 def etcd_command(binary: Path, state: Path, addresses: Addresses) -> list[str | Path]:
-    """Return etcd's command line: one member, on loopback only.
-
-    Args:
-        binary: hyperkube.
-        state: The cluster's state folder.
-        addresses: Where it listens.
-    """
+    """Return etcd's command line: one member, on loopback only."""
     return [
         binary,
         "etcd",
@@ -67,14 +61,7 @@ def etcd_command(binary: Path, state: Path, addresses: Addresses) -> list[str | 
 
 
 def apiserver_command(binary: Path, state: Path, addresses: Addresses, *, gangs: bool = False) -> list[str | Path]:
-    """Return kube-apiserver's command line.
-
-    Args:
-        binary: hyperkube, or the programs of an older Kubernetes.
-        state: The cluster's state folder.
-        addresses: Where it listens.
-        gangs: Whether it serves PodGroups.
-    """
+    """Return kube-apiserver's command line."""
     pki = state / "pki"
     loopback = addresses.advertise == "127.0.0.1"
     return [
@@ -140,14 +127,7 @@ def controller_manager_command(
 
 
 def scheduler_command(binary: Path, state: Path, *, qps: int = 1000, gangs: bool = False) -> list[str | Path]:
-    """Return kube-scheduler's command line.
-
-    Args:
-        binary: hyperkube, or the programs of an older Kubernetes.
-        state: The cluster's state folder.
-        qps: Requests per second it may send; see controller_manager_command.
-        gangs: Whether it finds places for the pods of a PodGroup together.
-    """
+    """Return kube-scheduler's command line."""
     return [
         binary,
         "kube-scheduler",

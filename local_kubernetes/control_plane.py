@@ -95,11 +95,7 @@ class ControlPlane:
         )
 
     def launch(self, prepare: Callable[[ControlPlane], object] | None = None) -> None:
-        """Start everything and wait until namespace `default` can hold pods.
-
-        Args:
-            prepare: As for start().
-        """
+        """Start everything and wait until namespace `default` can hold pods."""
         self.launch_server()
         if prepare is not None:
             prepare(self)
@@ -122,15 +118,7 @@ class ControlPlane:
         self._run("kube-scheduler", components.scheduler_command(self._programs(), self.state, gangs=self.gangs))
 
     def kubeconfig_for(self, user: str, groups: tuple[str, ...] = ()) -> Path:
-        """Make credentials for a user who has the rights that RBAC gives, and no more.
-
-        Args:
-            user: The user's name, as in a RoleBinding and in the audit log.
-            groups: The user's groups.
-
-        Returns:
-            A kubeconfig.
-        """
+        """Make credentials for a user who has the rights that RBAC gives, and no more."""
         name = f"user-{content_hash(user, *groups)}"  # a user's name may hold any character
         client = self.authority.issue(name, user, groups=groups)
         path = self.state / "kubeconfigs" / name
@@ -149,11 +137,7 @@ class ControlPlane:
         self.launch_controllers()
 
     def restart_server(self, meanwhile: Callable[[Path], object]) -> None:
-        """End etcd and the API server, and start both again: for a backup of etcd, or for going back to one.
-
-        Args:
-            meanwhile: is given etcd's folder while nobody uses it.
-        """
+        """End etcd and the API server, and start both again: for a backup of etcd, or for going back to one."""
         processes.stop(p for p in processes.running(self.state) if p.name in {"etcd", "kube-apiserver"})
         meanwhile(self.state / "etcd")
         self._start_server("the API server after etcd's restart")
@@ -195,12 +179,6 @@ class ControlPlane:
         self, name: str, user: str, *, groups: tuple[str, ...] = (), alternative_names: tuple[str, ...] = ()
     ) -> Path:
         """Make credentials for a program that runs beside the API server.
-
-        Args:
-            name: File name.
-            user: Its user name.
-            groups: Its groups.
-            alternative_names: For a program that serves too; see Authority.issue.
 
         Returns:
             The kubeconfig; it uses the loopback address that is always in the server's certificate.
@@ -263,18 +241,7 @@ def start_owned(
     gangs: bool = False,
     prepare: Callable[[ControlPlane], object] | None = None,
 ) -> ControlPlane:
-    """Start a control plane on loopback.
-
-    Args:
-        state: As for start().
-        kwok_nodes: As for start().
-        owner: See processes.Program; when that process is gone, the next start removes what it left.
-        gangs: As for start().
-        prepare: As for start().
-
-    Returns:
-        The control plane.
-    """
+    """Start a control plane on loopback."""
     from local_kubernetes import kwok  # noqa: PLC0415 - kwok.py is about a ControlPlane
 
     state = state.absolute()
@@ -303,9 +270,6 @@ def start_owned(
 def check_alive(state: Path) -> None:
     """Raise if one of the programs that were started in a state folder has died.
 
-    Args:
-        state: The folder.
-
     Raises:
         PortTakenError: It died because another program listens on its port.
         LocalKubernetesError: It died of something else; the end of its log is in the message.
@@ -320,21 +284,13 @@ def check_alive(state: Path) -> None:
 
 
 def stop_state(state: Path) -> None:
-    """End the control plane of a folder and remove what it left there.
-
-    Args:
-        state: Its folder; files of others in it stay.
-    """
+    """End the control plane of a folder and remove what it left there."""
     processes.stop(processes.running(state.absolute()))
     remove_state(state.absolute())
 
 
 def remove_state(state: Path) -> None:
-    """Remove a control plane's files; its programs are ended first, if some still run.
-
-    Args:
-        state: Its folder.
-    """
+    """Remove a control plane's files; its programs are ended first, if some still run."""
     processes.stop(processes.running(state))
     for entry in STATE_ENTRIES:
         path = state / entry

@@ -103,20 +103,12 @@ def current_checks() -> Iterator[Check]:
 
 
 def examine(*, node: bool) -> list[Check]:
-    """Look at everything.
-
-    Args:
-        node: Include what only the one-node cluster needs.
-    """
+    """Look at everything."""
     return [*control_plane_checks(), *(node_checks() if node else ())]
 
 
 def install_missing(*, node: bool, commands: Sequence[str] = ()) -> None:
     """Install missing Debian packages if that is possible; raise if something is missing still.
-
-    Args:
-        node: Include what only the one-node cluster needs.
-        commands: Further commands that must be there.
 
     Raises:
         LocalKubernetesError: It says what is missing and what to do.
@@ -149,9 +141,6 @@ def docker_answers() -> bool:
 
 def install_command(name: str) -> bool:
     """Install the Debian package of a command that is not there, if that is possible.
-
-    Args:
-        name: The command's name, which is the package's too.
 
     Returns:
         Whether the command is there now.

@@ -55,14 +55,6 @@ def _install_wheel(folder: Path) -> None:
 def run_go(arguments: Sequence[str | Path], *, folder: Path | None = None, bin_folder: Path | None = None) -> str:
     """Run the go command for a static build that does not depend on the caller's Go settings.
 
-    Args:
-        arguments: After `go`.
-        folder: Working directory: the module's.
-        bin_folder: Where `go install` puts the binary.
-
-    Returns:
-        Standard output.
-
     Raises:
         LocalKubernetesError: The command failed; its last lines are in the message.
     """

@@ -53,12 +53,7 @@ def down() -> None:
 
 
 def load_image(archive: Path, name: str | None) -> None:
-    """Import an image into the node.
-
-    Args:
-        archive: An OCI or Docker archive.
-        name: The image's name; None: the one in the archive.
-    """
+    """Import an image into the node."""
     naming = ("--index-name", name) if name else ()
     with archive.open("rb") as data:
         done = subprocess.run(
@@ -73,12 +68,7 @@ def load_image(archive: Path, name: str | None) -> None:
 
 
 def set_device(device: str, *, healthy: bool) -> None:
-    """Make the device plugin report a device's health.
-
-    Args:
-        device: Its ID, such as GPU-0003.
-        healthy: What to report from now on.
-    """
+    """Make the device plugin report a device's health."""
     command = ("rm", "-f") if healthy else ("touch",)
     subprocess.run(_in_node(*command, f"{UNHEALTHY}/{device}"), check=True)
 

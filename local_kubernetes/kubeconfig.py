@@ -14,17 +14,7 @@ from local_kubernetes.certificates import Certificate
 
 
 def write_kubeconfig(path: Path, *, server: str, authority: Path, client: Certificate) -> Path:
-    """Write a kubeconfig that only its owner can read.
-
-    Args:
-        path: Where.
-        server: The API server's URL.
-        authority: The certificate that signed the server's.
-        client: Who the client is.
-
-    Returns:
-        The path.
-    """
+    """Write a kubeconfig that only its owner can read."""
     name = "tfcluster"
     credentials = {"client-certificate-data": _encoded(client.certificate), "client-key-data": _encoded(client.key)}
     content = {
@@ -40,12 +30,7 @@ def write_kubeconfig(path: Path, *, server: str, authority: Path, client: Certif
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner can read, whole or not at all.
-
-    Args:
-        path: Where; its folder is made if absent.
-        text: The content.
-    """
+    """Write a file that only its owner can read, whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:

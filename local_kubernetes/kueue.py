@@ -35,13 +35,7 @@ exec "$@"
 
 
 def start(plane: ControlPlane, *, owner: str = "", **configuration: Any) -> None:
-    """Install Kueue's definitions, start it, and register its webhooks; returns when they answer.
-
-    Args:
-        plane: A running control plane.
-        owner: See processes.Program.
-        configuration: Fields of its Configuration, such as waitForPodsReady.
-    """
+    """Install Kueue's definitions, start it, and register its webhooks; returns when they answer."""
     folder, api = binaries.kueue(), plane.api
     for path in sorted((folder / "crds").glob("*.yaml")):
         api.create(_DEFINITIONS, yaml.safe_load(path.read_text()))

@@ -38,13 +38,7 @@ much to do: it would delete the pod that was made in its place meanwhile. A kube
 
 
 def simulate_nodes(plane: ControlPlane, count: int, *, owner: str = "") -> None:
-    """Start kwok and create nodes; returns when all are Ready.
-
-    Args:
-        plane: A running control plane.
-        count: Number of nodes: fake-0, fake-1, and so on.
-        owner: See processes.Program.
-    """
+    """Start kwok and create nodes; returns when all are Ready."""
     folder = binaries.kwok()
     stages = plane.state / "kwok-stages.yaml"
     stages.write_text((folder / "stages.yaml").read_text() + _DELETION)
@@ -80,11 +74,7 @@ def simulate_nodes(plane: ControlPlane, count: int, *, owner: str = "") -> None:
 
 
 def node(name: str) -> dict[str, Any]:
-    """Return a Node that kwok takes for its own.
-
-    Args:
-        name: The node's name.
-    """
+    """Return a Node that kwok takes for its own."""
     labels = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "type": "kwok"}
     return {
         "apiVersion": "v1",

@@ -27,9 +27,6 @@ from local_kubernetes.progress import LocalKubernetesError, tell
 def up() -> ControlPlane:
     """Find the cluster, or start it.
 
-    Returns:
-        The control plane of a cluster whose node is Ready.
-
     Raises:
         LocalKubernetesError: It does not start.
     """
@@ -88,22 +85,12 @@ def clear() -> None:
 
 
 def load_image(archive: Path, name: str | None) -> None:
-    """Import an image for pods.
-
-    Args:
-        archive: An OCI or Docker archive.
-        name: The image's name; None: the one in the archive.
-    """
+    """Import an image for pods."""
     import_image(archive, name)
 
 
 def set_device(device: str, *, healthy: bool) -> None:
-    """Make the device plugin report a device's health.
-
-    Args:
-        device: Its ID, such as GPU-0003.
-        healthy: What to report from now on.
-    """
+    """Make the device plugin report a device's health."""
     mark = UNHEALTHY_DEVICES / device
     if healthy:
         mark.unlink(missing_ok=True)

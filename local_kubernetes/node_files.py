@@ -27,14 +27,7 @@ class Network:
 
 
 def containerd_config(state: Path, *, sandbox_image: str, plugins: Path, snapshotter: str) -> str:
-    """Return containerd's configuration, in the version that 1.6 and 2.x read.
-
-    Args:
-        state: The cluster's state folder.
-        sandbox_image: Name of the image that holds a pod's namespaces.
-        plugins: Folder of the CNI plugins.
-        snapshotter: overlayfs, or native where overlays cannot be mounted.
-    """
+    """Return containerd's configuration, in the version that 1.6 and 2.x read."""
     return f"""\
 version = 2
 root = "{state}/containerd"
@@ -68,11 +61,7 @@ options = {{ SystemdCgroup = false }}
 
 
 def cni_config(network: Network) -> str:
-    """Return the pod network: a bridge without masquerading, as there is no outside.
-
-    Args:
-        network: The addresses.
-    """
+    """Return the pod network: a bridge without masquerading, as there is no outside."""
     addresses = {
         "type": "host-local",
         "dataDir": "/run/cni-addresses",
@@ -85,12 +74,7 @@ def cni_config(network: Network) -> str:
 
 
 def kubelet_config(state: Path, network: Network) -> str:
-    """Return the kubelet's configuration.
-
-    Args:
-        state: The cluster's state folder.
-        network: The addresses.
-    """
+    """Return the kubelet's configuration."""
     pki = state / "control-plane" / "pki"
     return _document(
         "kubelet.config.k8s.io/v1beta1",
@@ -124,12 +108,7 @@ def kubelet_config(state: Path, network: Network) -> str:
 
 
 def kube_proxy_config(state: Path, network: Network) -> str:
-    """Return kube-proxy's configuration.
-
-    Args:
-        state: The cluster's state folder.
-        network: The addresses.
-    """
+    """Return kube-proxy's configuration."""
     return _document(
         "kubeproxy.config.k8s.io/v1alpha1",
         "KubeProxyConfiguration",
@@ -147,12 +126,7 @@ def kube_proxy_config(state: Path, network: Network) -> str:
 
 
 def corefile(state: Path, network: Network) -> str:
-    """Return CoreDNS's configuration: the cluster's names, fresh at every question, and no others.
-
-    Args:
-        state: The cluster's state folder.
-        network: The addresses.
-    """
+    """Return CoreDNS's configuration: the cluster's names, fresh at every question, and no others."""
     listen = f"bind {network.node} {network.node_end}\n    errors"
     return f"""\
 cluster.local {{

@@ -72,20 +72,12 @@ def first_process() -> int | None:
 
 
 def enter(first: int) -> tuple[str, ...]:
-    """Return the command that runs its arguments inside the node's namespaces.
-
-    Args:
-        first: What first_process() says.
-    """
+    """Return the command that runs its arguments inside the node's namespaces."""
     return ("nsenter", f"--target={first}", "--mount", "--net", "--pid", "--ipc")
 
 
 def is_first(program: processes.Program) -> bool:
-    """Tell whether a process is number 1 of the node's PID namespace.
-
-    Args:
-        program: One of running().
-    """
+    """Tell whether a process is number 1 of the node's PID namespace."""
     with suppress(OSError):
         return program.name == "namespaces" and Path(f"/proc/{program.pid}/exe").readlink().name == "pause"
     return False

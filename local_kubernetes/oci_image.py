@@ -27,16 +27,7 @@ def write_image(
     folders: Sequence[str] = (),
     entrypoint: Sequence[str] = (),
 ) -> None:
-    """Write an archive that containerd and Docker import.
-
-    Args:
-        archive: The tar file to write.
-        name: The image's full name with its tag, such as localhost/pause:1.
-        files: Path in the image, without the first slash, and its content; all are executable.
-        links: Path in the image and the target of the symbolic link there.
-        folders: Empty folders to make.
-        entrypoint: What a container of the image runs.
-    """
+    """Write an archive that containerd and Docker import."""
     layer = _layer(files, links or {}, folders)
     platform_ = {"architecture": ARCHITECTURES.get(platform.machine(), platform.machine()), "os": "linux"}
     blobs = {_digest(layer): layer}

@@ -32,9 +32,6 @@ def loopback_addresses() -> Addresses:
 def free_ports(count: int) -> list[int]:
     """Choose ports that no program listens on, and reserve them: no other process gets them until this one ends.
 
-    Args:
-        count: How many.
-
     Raises:
         LocalKubernetesError: Fewer are free.
     """

@@ -35,9 +35,6 @@ class Program:
 def identity(pid: int) -> str:
     """Return a name for a process that no later process of the same number has.
 
-    Args:
-        pid: The process's number.
-
     Returns:
         The number and the start time in clock ticks since the machine started; empty if there is no such process.
     """
@@ -57,15 +54,7 @@ def launch(
     enter: Sequence[str] = (),
     owner: str = "",
 ) -> None:
-    """Start a program that outlives this process; its output goes to log/NAME.log in the state folder.
-
-    Args:
-        arguments: The program and its arguments.
-        name: Its name within the cluster.
-        state: The cluster's state folder.
-        enter: A command that runs its arguments inside the cluster's namespaces, such as nsenter.
-        owner: See Program.
-    """
+    """Start a program that outlives this process; its output goes to log/NAME.log in the state folder."""
     mark = {MARK: f"{name}@{state}", OWNER: owner}
     (state / "log").mkdir(exist_ok=True)
     with (state / "log" / f"{name}.log").open("ab") as log:
@@ -82,11 +71,7 @@ def launch(
 
 
 def running(state: Path | None = None) -> list[Program]:
-    """Return the programs that run now.
-
-    Args:
-        state: Only those of this cluster; None: of every cluster.
-    """
+    """Return the programs that run now."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
@@ -97,11 +82,7 @@ def running(state: Path | None = None) -> list[Program]:
 
 
 def dead(state: Path) -> set[Path]:
-    """Return the logs of the programs that were started in a state folder and do not run.
-
-    Args:
-        state: The folder.
-    """
+    """Return the logs of the programs that were started in a state folder and do not run."""
     alive = {program.name for program in running(state)}
     return {log for log in (state / "log").glob("*.log") if log.stem not in alive}
 
@@ -117,12 +98,7 @@ def _program(pid: int) -> Program | None:
 
 
 def stop(programs: Iterable[Program], *, grace: float = 0) -> None:
-    """End programs and wait until they are gone.
-
-    Args:
-        programs: What to end.
-        grace: Seconds between SIGTERM and SIGKILL; 0: SIGKILL at once.
-    """
+    """End programs and wait until they are gone."""
     handles = []
     try:
         for program in programs:

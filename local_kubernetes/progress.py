@@ -13,9 +13,5 @@ class LocalKubernetesError(Exception):
 
 
 def tell(line: str) -> None:
-    """Print one line about what happens now.
-
-    Args:
-        line: The text, without a full stop.
-    """
+    """Print one line about what happens now."""
     print(f"local_kubernetes: {line}", file=sys.stderr, flush=True)

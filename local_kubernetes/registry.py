@@ -26,21 +26,12 @@ def given() -> str:
 
 
 def name_in(registry: str, name: str) -> str:
-    """Return the name of one of our images in a registry.
-
-    Args:
-        registry: With the path in it.
-        name: Such as localhost/tfcluster-operator:dev.
-    """
+    """Return the name of one of our images in a registry."""
     return f"{registry}/{name.removeprefix('localhost/')}"
 
 
 def push(archive: Path, name: str) -> None:
     """Copy an image into a registry, by skopeo or else by Docker, with the credentials that they keep.
-
-    Args:
-        archive: An OCI or Docker archive.
-        name: The image's name in the registry.
 
     Raises:
         LocalKubernetesError: There is no program to do it, or the registry refused.

@@ -22,11 +22,7 @@ _DEFINITION = "scheduling.x-k8s.io_podgroups.yaml"
 
 
 def define_pod_groups(plane: ControlPlane) -> None:
-    """Install the definition of its PodGroups, from its sources; returns when they are served.
-
-    Args:
-        plane: A running control plane.
-    """
+    """Install the definition of its PodGroups, from its sources; returns when they are served."""
     source = binaries.module_source(binaries.SCHEDULER_PLUGINS) / "config" / "crd" / "bases" / _DEFINITION
     definition = yaml.safe_load(source.read_text())
     plane.api.create(_DEFINITIONS, definition)
@@ -40,12 +36,7 @@ def define_pod_groups(plane: ControlPlane) -> None:
 
 
 def start(plane: ControlPlane, *, owner: str = "") -> None:
-    """Start the scheduler; the definition of its PodGroups must be there.
-
-    Args:
-        plane: A running control plane; its own scheduler looks after the pods that name none.
-        owner: See processes.Program.
-    """
+    """Start the scheduler; the definition of its PodGroups must be there."""
     program = binaries.scheduler_plugins() / "scheduler"
     kubeconfig = plane.write_component_kubeconfig("scheduler-plugins", "scheduler-plugins", groups=("system:masters",))
     profile = {

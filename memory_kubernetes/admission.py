@@ -44,12 +44,6 @@ AdmissionHook = Callable[[Admission], None]
 def check_quota(state: State, resource: Resource, body: Object, limits: Mapping[str, int]) -> None:
     """Refuse a new object that a namespace has no quota for.
 
-    Args:
-        state: what there is.
-        resource: the object's kind.
-        body: the object.
-        limits: the quota, by ``pods``, ``configmaps``, ``services`` or ``count/PLURAL[.GROUP]``.
-
     Raises:
         Refusal: 403, a limit is reached.
     """

@@ -14,16 +14,7 @@ Object = dict[str, Any]
 
 
 def applied(stored: Object, before: Mapping[str, Any], wanted: Mapping[str, Any]) -> Object:
-    """Work out what an object is after an apply.
-
-    Args:
-        stored: the object as it is.
-        before: what the same manager applied last; nothing where it never did.
-        wanted: what it applies now.
-
-    Returns:
-        The object after it; parts that stay are shared with ``stored``.
-    """
+    """Work out what an object is after an apply."""
     result: Object = patching.merge_patch(stored, _removals(before, wanted))
     return _merged(result, wanted)
 

@@ -56,17 +56,6 @@ class Core:
     ) -> Object | None:
         """Ask the hooks.
 
-        Args:
-            storage: the kind that is written.
-            verb: create, update or delete.
-            actor: who writes.
-            subresource: through which subresource.
-            old: the object as it is.
-            new: the object as it shall be; a hook changes a copy.
-
-        Returns:
-            The object after the hooks.
-
         Raises:
             Refusal: a hook refused.
         """

@@ -53,13 +53,6 @@ def delete(
 ) -> tuple[Version, bool]:
     """Delete an object, or begin to.
 
-    Args:
-        core: the server.
-        storage: the kind.
-        version: the object.
-        options: how.
-        actor: who deletes.
-
     Returns:
         The object's last state, and whether it is gone.
 

@@ -25,10 +25,6 @@ _VERSION: Final = {
 def discover(path: str, resources: Iterable[Resource]) -> Object | None:
     """Answer a path of discovery.
 
-    Args:
-        path: the path.
-        resources: what is served.
-
     Returns:
         The answer, or None where the path is another one.
     """

@@ -20,12 +20,7 @@ USER: Final = "system:serviceaccount:kube-system:generic-garbage-collector"
 
 
 async def collect(kube: MemoryKubernetes, *, delay: float) -> None:
-    """Collect for ever.
-
-    Args:
-        kube: the server.
-        delay: the seconds between a change and what is done about it.
-    """
+    """Collect for ever."""
     collector = _Collector(kube)
     woken = asyncio.Event()
 

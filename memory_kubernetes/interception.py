@@ -17,25 +17,12 @@ class Interceptor:
     async def before(self, request: Request) -> Answer | None:
         """Look at a request before the server does.
 
-        Args:
-            request: the request.
-
-        Returns:
-            An answer in place of the server's, or None to let the request through.
-
         Raises:
             ConnectionLost: the request never arrives.
         """
 
     async def after(self, request: Request, answer: Answer) -> Answer:
         """Look at an answer before the client does; a watch that opens comes to ``opened`` instead.
-
-        Args:
-            request: the request.
-            answer: the server's answer.
-
-        Returns:
-            The answer that the client gets.
 
         Raises:
             ConnectionLost: the answer never arrives.
@@ -44,18 +31,10 @@ class Interceptor:
         return answer
 
     async def opened(self, request: Request) -> None:
-        """Learn that a watch is open; its first line comes after this returns.
-
-        Args:
-            request: the request of the watch.
-        """
+        """Learn that a watch is open; its first line comes after this returns."""
 
     async def line(self, request: Request, line: bytes) -> Iterable[bytes] | AsyncIterable[bytes]:
         """Look at one line of a watch, which ends with a newline, before the client does.
-
-        Args:
-            request: the request of the watch.
-            line: the line.
 
         Returns:
             The lines that the client gets in its place; none drops it.  An override may also be an async generator.

@@ -74,10 +74,6 @@ class Answer:
     def of(cls, body: bytes | Mapping[str, Any], status: int = 200) -> Answer:
         """Answer with an object.
 
-        Args:
-            body: the object, or its JSON.
-            status: the HTTP status.
-
         Returns:
             The answer.
         """
@@ -87,9 +83,6 @@ class Answer:
     @classmethod
     def refusing(cls, refusal: Refusal) -> Answer:
         """Answer with a refusal.
-
-        Args:
-            refusal: what the server says.
 
         Returns:
             The answer.

@@ -34,15 +34,7 @@ _VALUE_WORDS: Final = (
 
 
 def generate(base: str, count: int) -> str:
-    """Make a name from a generateName.
-
-    Args:
-        base: the beginning.
-        count: a number that no other name of this world was made from.
-
-    Returns:
-        The name.
-    """
+    """Make a name from a generateName."""
     letters = ""
     for _ in range(5):
         count, rest = divmod(count, len(_LETTERS))
@@ -51,15 +43,7 @@ def generate(base: str, count: int) -> str:
 
 
 def errors_of(resource: Resource, name: str) -> Errors:
-    """List what is wrong with an object's name.
-
-    Args:
-        resource: its kind.
-        name: the name.
-
-    Returns:
-        Field, reason and words of each error.
-    """
+    """List what is wrong with an object's name."""
     if not name:
         return [("metadata.name", "FieldValueRequired", "Required value: name or generateName is required")]
     if resource.plural in ("services", "namespaces") and not resource.group:

@@ -34,10 +34,6 @@ def merge_patch(target: Any, change: Any) -> Any:
 def json_patch(target: Any, operations: Sequence[Mapping[str, Any]]) -> Any:
     """Apply a JSON patch with the operations add, replace, remove and test.
 
-    Args:
-        target: what is changed; it stays as it is.
-        operations: the patch.
-
     Returns:
         The result.
 

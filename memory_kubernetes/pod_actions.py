@@ -15,15 +15,6 @@ Object = dict[str, Any]
 def bind(core: Core, storage: Storage, version: Version, node: str) -> Version:
     """Give a pod its node, as a scheduler does.
 
-    Args:
-        core: the server.
-        storage: the pods.
-        version: the pod.
-        node: the node's name.
-
-    Returns:
-        The pod after it.
-
     Raises:
         Refusal: 409, the pod has a node or is being deleted.
     """
@@ -48,13 +39,6 @@ def _unbindable(name: str, why: str) -> refusals.Refusal:
 def evict(core: Core, storage: Storage, version: Version, options: DeleteOptions, actor: Actor) -> None:
     """Evict a pod: say in its conditions that it is disrupted, and delete it.
 
-    Args:
-        core: the server.
-        storage: the pods.
-        version: the pod.
-        options: how to delete it.
-        actor: who evicts.
-
     Raises:
         Refusal: 403 or 409.
     """
@@ -74,16 +58,6 @@ def evict(core: Core, storage: Storage, version: Version, options: DeleteOptions
 
 
 def with_condition(core: Core, known: Object, /, *, kind: str, **fields: str) -> Object:
-    """Give a status with one condition set, now.
-
-    Args:
-        core: the server.
-        known: the status before; it stays as it is.
-        kind: the condition's type.
-        fields: its other fields.
-
-    Returns:
-        The status after.
-    """
+    """Give a status with one condition set, now."""
     others = [one for one in known.get("conditions") or () if one["type"] != kind]
     return {**known, "conditions": [*others, {"type": kind, **fields, "lastTransitionTime": core.timestamp()}]}

@@ -22,13 +22,6 @@ PARTIAL: Final = "PartialObjectMetadata"
 def encode_list(state: State, storage: Storage, namespace: str | None, params: Mapping[str, str], accept: str) -> bytes:
     """Answer a list.
 
-    Args:
-        state: what there is.
-        storage: the kind.
-        namespace: the namespace, or None for all.
-        params: the query: selectors, limit, continue, resourceVersion, resourceVersionMatch.
-        accept: the Accept header: ``as=PartialObjectMetadataList`` asks for metadata alone.
-
     Returns:
         The list as JSON.
 

@@ -117,13 +117,7 @@ def failed_precondition(resource: Resource, name: str, why: str) -> Refusal:
 
 
 def invalid(resource: Resource, name: str, errors: Sequence[tuple[str, str, str]]) -> Refusal:
-    """Say that an object breaks rules.
-
-    Args:
-        resource: its kind.
-        name: its name.
-        errors: of each broken rule the field, the reason (FieldValueInvalid ...) and the words.
-    """
+    """Say that an object breaks rules."""
     words = list(dict.fromkeys(f"{field}: {message}" for field, _, message in errors))
     listed = words[0] if len(words) == 1 else f"[{', '.join(words)}]"
     causes = [{"reason": reason, "message": message, "field": field} for field, reason, message in errors]

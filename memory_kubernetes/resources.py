@@ -93,19 +93,7 @@ class Resource:
 def custom_resource(
     *, group: str, version: str, kind: str, plural: str, scale: Scale | None = None, short_names: tuple[str, ...] = ()
 ) -> Resource:
-    """Describe what a CRD with a status subresource defines.
-
-    Args:
-        group: the API group.
-        version: the version that is served and stored.
-        kind: the kind.
-        plural: its name in paths.
-        scale: its scale subresource.
-        short_names: what kubectl users type.
-
-    Returns:
-        The resource.
-    """
+    """Describe what a CRD with a status subresource defines."""
     return Resource(
         group=group,
         version=version,
@@ -121,14 +109,7 @@ def custom_resource(
 
 
 def resource_of_definition(definition: Mapping[str, Any]) -> Resource:
-    """Describe what a CustomResourceDefinition defines, in the version that is stored.
-
-    Args:
-        definition: the CRD.
-
-    Returns:
-        The resource, with its schema.
-    """
+    """Describe what a CustomResourceDefinition defines, in the version that is stored."""
     spec = definition["spec"]
     names = spec["names"]
     version = next(one for one in spec["versions"] if one["storage"])

@@ -54,9 +54,6 @@ class Stream:
     async def read(self) -> AsyncIterator[bytes]:
         """Give what comes, as it comes.
 
-        Yields:
-            One line or more.
-
         Raises:
             aiohttp.ClientConnectionError: the connection broke or was closed.
             TimeoutError: nothing came for too long.

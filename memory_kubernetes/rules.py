@@ -35,12 +35,7 @@ _MUTABLE_IN_PODS: Final = (
 
 
 def fill_in(resource: Resource, body: Object) -> None:
-    """Fill in what the server decides at creation.
-
-    Args:
-        resource: the kind.
-        body: the object, changed in place.
-    """
+    """Fill in what the server decides at creation."""
     if resource.custom and resource.status:
         body.pop("status", None)
     if resource.schema is not None:
@@ -126,12 +121,6 @@ def errors_at_creation(resource: Resource, body: Object) -> Errors:
 
 def put_back(resource: Resource, old: Object, new: Object, subresource: str) -> Object:
     """Put back what this write may not touch.
-
-    Args:
-        resource: the kind.
-        old: the object as it is stored.
-        new: the object as it is asked for.
-        subresource: through which it is written: "", "status" or another.
 
     Returns:
         The object to store, as a new dict with new metadata.

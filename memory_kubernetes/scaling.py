@@ -14,13 +14,6 @@ Object = dict[str, Any]
 def read_scale(resource: Resource, version: Version) -> Object:
     """Give an object's Scale.
 
-    Args:
-        resource: its kind.
-        version: the object.
-
-    Returns:
-        The Scale.
-
     Raises:
         Refusal: 404 where the kind has none, 500 where the object lacks the field.
     """
@@ -44,14 +37,6 @@ def read_scale(resource: Resource, version: Version) -> Object:
 
 def with_scale(resource: Resource, body: Object, scale: Object) -> Object:
     """Give an object with the replicas, UID and version that a Scale asks for.
-
-    Args:
-        resource: its kind.
-        body: the object; what does not change is shared with the result.
-        scale: the Scale.
-
-    Returns:
-        The object.
 
     Raises:
         Refusal: 404 where the kind has no Scale.

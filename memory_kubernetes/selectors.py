@@ -29,13 +29,6 @@ def everything(_object: Object) -> bool:
 def selector_of(labels: str, fields: str) -> Callable[[Object], bool]:
     """Read the two selectors of a request.
 
-    Args:
-        labels: ``labelSelector``, such as ``a=b,c in (d, e),!f``; "" matches everything.
-        fields: ``fieldSelector``: metadata.name and metadata.namespace are known.
-
-    Returns:
-        Whether an object matches.
-
     Raises:
         Refusal: 400, a selector cannot be read.
     """

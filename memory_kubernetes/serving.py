@@ -39,19 +39,7 @@ _PATCHES: Final = ("application/merge-patch+json", "application/json-patch+json"
 def read_request(
     method: str, url: str, *, params: Mapping[str, str], headers: Mapping[str, str], user: str, body: bytes | None
 ) -> Request:
-    """Read a request as the server does.
-
-    Args:
-        method: the HTTP method.
-        url: the URL, which may hold a query.
-        params: more of the query.
-        headers: the headers.
-        user: who asks.
-        body: the body.
-
-    Returns:
-        The request.
-    """
+    """Read a request as the server does."""
     place, query = _read_url(url)
     parsed = _parse(body)
     asked = {**query, **params} if query else params
@@ -125,10 +113,6 @@ def _parse(body: bytes | None) -> Any:
 
 def serve(kube: MemoryKubernetes, request: Request) -> Answer:
     """Answer a request.
-
-    Args:
-        kube: the server.
-        request: the request.
 
     Returns:
         The answer; a refusal is one.

@@ -55,18 +55,6 @@ class MemorySession:
     ) -> Exchange:
         """Make a request; the result is awaited or used as an async context manager, as aiohttp's is.
 
-        Args:
-            method: the HTTP method.
-            url: the URL; its host means nothing here.
-            data: the body.
-            json: what to send as JSON in its place.
-            params: the query.
-            headers: more headers.
-            timeout: an ``aiohttp.ClientTimeout``; ``total`` and ``sock_read`` are kept.
-
-        Returns:
-            The exchange.
-
         Raises:
             RuntimeError: the session is closed.
         """

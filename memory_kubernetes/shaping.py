@@ -15,10 +15,6 @@ _OF_EVERY_OBJECT: Final = ("kind", "apiVersion", "metadata")
 def shape(schema: Schema, body: Mapping[str, Any]) -> dict[str, Any]:
     """Shape an object.
 
-    Args:
-        schema: the ``openAPIV3Schema`` of its version.
-        body: the object; it stays as it is.
-
     Returns:
         The object with the schema's defaults and without what the schema does not know.
     """

@@ -219,9 +219,6 @@ class State:
             kind: ADDED, MODIFIED or DELETED.
             body: the object after it (for DELETED: the last state); it and its metadata belong to the storage now.
             before: the state before it.
-
-        Returns:
-            The new version.
         """
         self.revision += 1
         body["metadata"]["resourceVersion"] = str(self.revision)

@@ -16,13 +16,6 @@ Object = dict[str, Any]
 def create(core: Core, storage: Storage, namespace: str, body: Object, actor: Actor) -> Version:
     """Create an object.
 
-    Args:
-        core: the server.
-        storage: the kind.
-        namespace: the namespace of the request, "" for what lives in none.
-        body: the object; it belongs to the server now.
-        actor: who creates it.
-
     Returns:
         What was stored, or would be.
 
@@ -85,14 +78,6 @@ def _ordered(resource: Resource, body: Object) -> Object:
 def update(core: Core, storage: Storage, version: Version, new: Object, *, subresource: str, actor: Actor) -> Version:
     """Store an object's next state, unless nothing changes.
 
-    Args:
-        core: the server.
-        storage: the kind.
-        version: the state before.
-        new: the next state; it may share parts with the state before.
-        subresource: through which it is written: "", "status" or "scale".
-        actor: who writes.
-
     Returns:
         What is stored now.
 
@@ -129,14 +114,6 @@ def _is_released(before: Object, after: Object) -> bool:
 
 def replace(core: Core, storage: Storage, version: Version, body: Object, *, subresource: str, actor: Actor) -> Version:
     """Carry out a PUT: the whole object, for the UID and version that it names.
-
-    Args:
-        core: the server.
-        storage: the kind.
-        version: the state before.
-        body: the object.
-        subresource: "" or "status".
-        actor: who writes.
 
     Returns:
         What is stored now.

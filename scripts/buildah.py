@@ -43,11 +43,7 @@ def command() -> list[str]:
 
 
 def install(*programs: str) -> None:
-    """Install programs from Debian's packages of their names, unless they are there; it needs root.
-
-    Args:
-        programs: their names; by default those that build images.
-    """
+    """Install programs from Debian's packages of their names, unless they are there; it needs root."""
     missing = [program for program in programs or _TOOLS if shutil.which(program) is None]
     if not programs and not _KEYRING.is_file():
         missing.append(_KEYRING.stem)
@@ -64,9 +60,6 @@ def debian_base(architecture: str) -> str:
     Args:
         architecture: as Debian and OCI name it, such as ``amd64``. Another one than the machine's needs an emulator
             that the kernel knows (Debian's qemu-user-static, registered with binfmt_misc).
-
-    Returns:
-        Its name.
     """
 
     def make(partial: Path) -> None:

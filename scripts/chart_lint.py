@@ -55,9 +55,6 @@ class Exempted:
 def read_exceptions(text: str) -> list[Exempted]:
     """Read the file of exceptions.
 
-    Args:
-        text: what it holds.
-
     Raises:
         SystemExit: an exception gives no reason.
     """
@@ -69,10 +66,6 @@ def read_exceptions(text: str) -> list[Exempted]:
 
 def judge(findings: Sequence[Finding], exceptions: Iterable[Exempted]) -> list[str]:
     """Compare what was found with what is excepted.
-
-    Args:
-        findings: what checkov found.
-        exceptions: what it may find.
 
     Returns:
         A complaint for each finding that is not excepted, and for each exception that excepts nothing.
@@ -88,11 +81,6 @@ def judge(findings: Sequence[Finding], exceptions: Iterable[Exempted]) -> list[s
 
 def render(helm: Path, folder: Path, sets: Mapping[str, Mapping[str, Any]]) -> dict[str, Path]:
     """Render the chart once for each set of values, with the objects of ``helm test``.
-
-    Args:
-        helm: the program.
-        folder: where the results go.
-        sets: the values by the name of the set.
 
     Returns:
         The files by the name of the set.
@@ -110,10 +98,6 @@ def render(helm: Path, folder: Path, sets: Mapping[str, Mapping[str, Any]]) -> d
 
 def ask_checkov(program: Path, files: Mapping[str, Path]) -> list[Finding]:
     """Ask checkov about rendered objects.
-
-    Args:
-        program: checkov.
-        files: the objects by the name of the set of values.
 
     Raises:
         SystemExit: checkov said nothing that can be read, or could not read a file.
@@ -137,24 +121,13 @@ def ask_checkov(program: Path, files: Mapping[str, Path]) -> list[Finding]:
 
 
 def ask(*command: str | Path) -> list[str]:
-    """Run a linter that is silent, or prints what it finds.
-
-    Returns:
-        What it printed, where it was not content.
-    """
+    """Run a linter that is silent, or prints what it finds."""
     said = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False)
     return [] if said.returncode == 0 else [said.stdout + said.stderr]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the linters.
-
-    Args:
-        arguments: the command line, or None for that of the process.
-
-    Returns:
-        The exit status: 1 if something was found.
-    """
+    """Run the linters."""
     from local_kubernetes import binaries  # noqa: PLC0415 - it may build helm
 
     sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "chart")]

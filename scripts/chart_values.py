@@ -24,12 +24,6 @@ END: Final = "<!-- The end of the tables. -->\n"
 def tables(text: str) -> str:
     """Make the tables.
 
-    Args:
-        text: what values.yaml holds.
-
-    Returns:
-        Markdown.
-
     Raises:
         SystemExit: a value has no comment.
     """
@@ -68,14 +62,7 @@ def _description(path: str, lines: Sequence[str], line: int) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line.
-
-    Args:
-        arguments: the arguments, or None for those of the process.
-
-    Returns:
-        The exit status: 1 if the README is not up to date.
-    """
+    """Run the command line."""
     parser = argparse.ArgumentParser(prog="scripts/chart_values.py", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--check", action="store_true", help="write nothing; fail if the README is not up to date")
     parser.add_argument("--chart", type=Path, default=CHART, help="the chart's folder")

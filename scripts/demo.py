@@ -100,11 +100,7 @@ class Run:
 
 
 def main() -> int:
-    """Run the demo.
-
-    Returns:
-        The process's exit code.
-    """
+    """Run the demo."""
     try:
         with _run() as (run, tell):
             _train(run)

@@ -40,11 +40,7 @@ class DemoError(Exception):
 
 
 def main() -> int:
-    """Run the demo.
-
-    Returns:
-        The process's exit code.
-    """
+    """Run the demo."""
     try:
         _set_up()
         _apply()

@@ -28,15 +28,7 @@ _LANGUAGES: Final = {".py": "python", ".yaml": "yaml", ".json": "json", ".toml":
 
 
 def linked(text: str, place: str) -> Iterator[str]:
-    """Find the files of the repository that a text links to.
-
-    Args:
-        text: Markdown.
-        place: the path of its file in the repository.
-
-    Yields:
-        Paths in the repository, of what exists there.
-    """
+    """Find the files of the repository that a text links to."""
     for match in _LINK.finditer(text):
         path = _in_repository(match["target"], place)
         if path is not None:
@@ -44,13 +36,7 @@ def linked(text: str, place: str) -> Iterator[str]:
 
 
 def relinked(text: str, place: str, page: str) -> str:
-    """Point the links of a text that leave docs/ to their pages of the site.
-
-    Args:
-        text: Markdown.
-        place: the path of its file in the repository.
-        page: where the site has it, relative to docs/.
-    """
+    """Point the links of a text that leave docs/ to their pages of the site."""
 
     def target(match: re.Match[str]) -> str:
         path = _in_repository(match["target"], place)

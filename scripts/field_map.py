@@ -14,9 +14,6 @@ _BEGIN, _END = "<!-- field map: made by `make reference` -->\n", "<!-- end of th
 def page() -> str:
     """Make the page anew: its own words, with the table of now.
 
-    Returns:
-        Its Markdown.
-
     Raises:
         ValueError: the page has no place for the table.
     """

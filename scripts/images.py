@@ -85,9 +85,6 @@ TRAINING: Final = Image(
 def load(image: Image) -> str:
     """Build an image and make it known to the cluster of `make cluster`.
 
-    Args:
-        image: which.
-
     Returns:
         The name by which the cluster's pods use it. It changes with the content, but where images are imported into
         the nodes, the large one is imported once, under the name that the examples have: nothing is upgraded to it.
@@ -110,29 +107,17 @@ def load(image: Image) -> str:
 
 
 def example_name(image: Image) -> str:
-    """Return the name that the examples and the README have for an image.
-
-    Args:
-        image: which.
-    """
+    """Return the name that the examples and the README have for an image."""
     return f"{image.name}:dev"
 
 
 def loaded_name(image: Image) -> str:
-    """Return the name by which pods use an image that was loaded earlier; without that, the name of the examples.
-
-    Args:
-        image: which.
-    """
+    """Return the name by which pods use an image that was loaded earlier; without that, the name of the examples."""
     return _loaded(image).read_text().split()[0] if _loaded(image).is_file() else example_name(image)
 
 
 def with_loaded_names(manifest: str) -> str:
-    """Give a manifest of the examples the names that our images have in this cluster.
-
-    Args:
-        manifest: YAML.
-    """
+    """Give a manifest of the examples the names that our images have in this cluster."""
     for image in (OPERATOR, TRAINING):
         manifest = manifest.replace(example_name(image), loaded_name(image))
     return manifest
@@ -172,15 +157,7 @@ def _build(image: Image, archive: Path) -> None:
 def build_by_buildah(
     image: Image, tag: str, *, secrets: Sequence[str], arguments: Sequence[str], architecture: str | None = None
 ) -> None:
-    """Build an image into buildah's storage, on the base that needs no registry.
-
-    Args:
-        image: which.
-        tag: its name there.
-        secrets: options by which the build gets :func:`lent_secrets`.
-        arguments: further options of ``buildah bud``.
-        architecture: the machine's own by default.
-    """
+    """Build an image into buildah's storage, on the base that needs no registry."""
     buildah.install()
     architecture = architecture or own_architecture()
     base = buildah.debian_base(architecture)

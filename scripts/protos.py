@@ -20,9 +20,6 @@ DESCRIPTOR_SET: Final = PROTOS / "messages.binpb"
 def compile_protos(folder: Path = PROTOS) -> bytes:
     """Compile every .proto file of a folder.
 
-    Args:
-        folder: where they lie; they import each other by file name.
-
     Returns:
         A serialized FileDescriptorSet, each file after those that it imports.
 

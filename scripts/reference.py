@@ -75,11 +75,7 @@ Schema = Mapping[str, Any]
 
 
 def api_page() -> str:
-    """Make the page of the fields.
-
-    Returns:
-        Its Markdown.
-    """
+    """Make the page of the fields."""
     definition = yaml.safe_load(CRD.read_text(encoding="utf-8"))
     (version,) = definition["spec"]["versions"]
     root = version["schema"]["openAPIV3Schema"]
@@ -195,11 +191,7 @@ Ctrl-C; where a command has others, it says so.
 
 
 def commands_page() -> str:
-    """Make the page of the commands.
-
-    Returns:
-        Its Markdown.
-    """
+    """Make the page of the commands."""
     parts = [
         "# Commands\n",
         "What each program says to `--help`.\n",
@@ -218,11 +210,7 @@ def commands_page() -> str:
 
 
 def cli_page() -> str:
-    """Make the page of the command line ``tfcluster``.
-
-    Returns:
-        Its Markdown.
-    """
+    """Make the page of the command line ``tfcluster``."""
     parts = [_OF_THE_CLI, _words_of(root, "tfcluster")]
     for names in COMMANDS_OF_THE_CLI.values():
         for name in names:
@@ -250,11 +238,7 @@ def _help(module: str, *command: str) -> str:
 
 
 def main() -> int:
-    """Write or check the pages.
-
-    Returns:
-        The process's exit code.
-    """
+    """Write or check the pages."""
     made = pages()
     stale = [
         file for file, text in made.items() if not file.is_file() or not same(file.read_text(encoding="utf-8"), text)

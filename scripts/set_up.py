@@ -21,11 +21,7 @@ from scripts.steps import Run, Step, StepError, span
 
 
 def steps(cluster: str) -> tuple[Step, ...]:
-    """Return what to do, in an order in which one could do it alone.
-
-    Args:
-        cluster: The kind of cluster: node, kind or current.
-    """
+    """Return what to do, in an order in which one could do it alone."""
     before, ours = [], cluster != "current"
     if ours:
         before += [
@@ -78,9 +74,6 @@ _ACTIONS: Final[dict[str, Callable[[], object]]] = {
 def run(console: Console) -> None:
     """Do all steps, as far as they are not done.
 
-    Args:
-        console: Where to tell of it.
-
     Raises:
         StepError: One has failed, or it is not clear which cluster is wanted.
     """
@@ -102,9 +95,6 @@ def run(console: Console) -> None:
 
 def main(arguments: list[str]) -> int:
     """Do one step, or all of them.
-
-    Args:
-        arguments: The name of a step, or nothing.
 
     Returns:
         The process's exit code.

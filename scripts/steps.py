@@ -119,11 +119,7 @@ class Run:
 
 
 def span(seconds: float) -> str:
-    """Write a time as people say it.
-
-    Args:
-        seconds: How long.
-    """
+    """Write a time as people say it."""
     whole = round(seconds)
     if whole >= 100:
         return f"{whole // 60} min {whole % 60:02} s"

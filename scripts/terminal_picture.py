@@ -44,14 +44,7 @@ _FONTS: Final = "ui-monospace, 'SF Mono', Menlo, Consolas, 'DejaVu Sans Mono', '
 
 
 def svg(frames: Sequence[Frame], *, columns: int, rows: int, title: str) -> str:
-    """Draw frames.
-
-    Args:
-        frames: What the screen shows, one after another.
-        columns: The terminal's width.
-        rows: Its height.
-        title: Stands above, and is what a reader hears who sees no picture.
-    """
+    """Draw frames."""
     wide, high = columns * _WIDE + 2 * _PAD, rows * _HIGH + _TOP + _PAD
     names: dict[Row, str] = {}
     for row in (row for frame in frames for row in frame.rows if row):
@@ -114,9 +107,6 @@ def _text(run: Run) -> str:
 
 def main(arguments: list[str]) -> int:
     """Record a session and write its picture.
-
-    Args:
-        arguments: Of the command line.
 
     Returns:
         The process's exit code.

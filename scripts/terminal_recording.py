@@ -69,17 +69,7 @@ class Chunk:
 
 
 def record(commands: Sequence[Command], *, columns: int, rows: int, folder: str = ".") -> Iterator[Chunk]:
-    """Run commands one after another and give their output as it comes.
-
-    Args:
-        commands: What to run.
-        columns: The terminal's width.
-        rows: Its height.
-        folder: Where to run them.
-
-    Yields:
-        The prompts too.
-    """
+    """Run commands one after another and give their output as it comes."""
     began = time.monotonic()
     for command in commands:
         yield Chunk(time.monotonic() - began, _PROMPT.encode())
@@ -129,11 +119,6 @@ def _output(command: Command, *, columns: int, rows: int, folder: str) -> Iterat
 def screens_of(chunks: Iterable[Chunk], *, columns: int, rows: int) -> Iterator[Frame]:
     """Play output in a terminal and give what it shows, whenever that settles or changes for long.
 
-    Args:
-        chunks: Of record().
-        columns: The terminal's width.
-        rows: Its height.
-
     Yields:
         Frames, of which two that follow each other differ; the last one lasts no time.
     """
@@ -160,10 +145,6 @@ def screens_of(chunks: Iterable[Chunk], *, columns: int, rows: int) -> Iterator[
 
 def row_of(cells: Mapping[int, Any], columns: int) -> Row:
     """Gather the characters of a row that look alike.
-
-    Args:
-        cells: pyte's, by column: `data`, `fg`, `bold`, `italics`.
-        columns: The terminal's width.
 
     Returns:
         The runs; spaces end one where there are many, and are left out at its ends.

@@ -58,14 +58,7 @@ class _Result:
 
 
 async def main(parts: Sequence[str]) -> int:
-    """Run the stages of some parts.
-
-    Args:
-        parts: keys of :data:`PARTS`.
-
-    Returns:
-        The exit status: 1 if a stage failed.
-    """
+    """Run the stages of some parts."""
     began = time.monotonic()
     # A build that fails here fails again, with its message, in the stage that needs it.
     (ROOT / ".local").mkdir(exist_ok=True)

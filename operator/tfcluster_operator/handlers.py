@@ -53,10 +53,6 @@ def _access() -> connection.Access:
 async def run(settings: Settings, *, timing: Timing | None = None) -> None:
     """Run the operator until it is told to stop.
 
-    Args:
-        settings: what it was started with.
-        timing: how the election goes, if not as usual.
-
     Raises:
         LeaseLostError: another operator may lead now; the process should end and start again.
         Exception: a part of it died; the process should end and start again.

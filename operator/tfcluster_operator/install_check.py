@@ -108,15 +108,6 @@ class Clusters:
 def check_leader(server: Server, namespace: str, name: str, *, seconds: float) -> str:
     """Wait until somebody who holds a Lease renews it.  That needs no clock in common with the operator.
 
-    Args:
-        server: the API server.
-        namespace: where the Lease is.
-        name: its name.
-        seconds: how long it may take.
-
-    Returns:
-        Who holds it.
-
     Raises:
         CheckFailedError: nobody has renewed it in time.
     """
@@ -220,14 +211,7 @@ def _message(text: str) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the check.
-
-    Args:
-        arguments: the command line, or None for that of the process.
-
-    Returns:
-        The exit status: 0 where the installation works.
-    """
+    """Run the check."""
     parser = argparse.ArgumentParser(prog="python -m tfcluster_operator.install_check", description=__doc__)
     parser.add_argument(
         "--namespace",

@@ -17,12 +17,7 @@ _NOISY: Final = {"aiohttp": logging.WARNING, "kopf": logging.CRITICAL}
 
 
 def begin(level: str, form: Format) -> None:
-    """Write the log of the whole process to standard error.
-
-    Args:
-        level: the least severe level that is logged.
-        form: text or json.
-    """
+    """Write the log of the whole process to standard error."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(Json() if form == "json" else Text())
     logging.basicConfig(level=level.upper(), handlers=[handler])

@@ -15,11 +15,7 @@ from tfcluster_operator.settings import Settings
 
 
 def run(settings: Settings) -> None:
-    """Run the operator; the process exits with 0 when it was told to stop, with 1 when a part of it died.
-
-    Args:
-        settings: what it was started with.
-    """
+    """Run the operator; the process exits with 0 when it was told to stop, with 1 when a part of it died."""
     # NB: a full collection would look for 50 ms at the objects of the imports, and none of them ever goes.
     gc.freeze()
     uvloop.run(_run(settings))

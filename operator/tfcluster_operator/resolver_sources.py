@@ -24,15 +24,7 @@ def read_archive() -> ResolverArchive:
 
 
 def files_of(folder: Traversable, prefix: str = "") -> Iterator[tuple[str, bytes]]:
-    """Read a folder and those in it.
-
-    Args:
-        folder: the folder, of an installed package or on disk.
-        prefix: what to put before each path.
-
-    Yields:
-        Each file's path in the folder, and its bytes.
-    """
+    """Read a folder and those in it."""
     for entry in folder.iterdir():
         # What Python or an editor leaves beside the sources is no part of them.
         if entry.name == "__pycache__" or entry.name.startswith(".") or entry.name.endswith((".pyc", "~")):

@@ -56,14 +56,7 @@ class Settings:
 
 
 def parse_arguments(arguments: Sequence[str]) -> Settings:
-    """Read the command line.
-
-    Args:
-        arguments: the arguments after the program's name.
-
-    Returns:
-        The settings.
-    """
+    """Read the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m tfcluster_operator",
         description="Materialise TFClusters: pods, a headless Service and the views that tell each task of the others.",

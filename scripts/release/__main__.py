@@ -74,11 +74,7 @@ def write_changelog(options: argparse.Namespace) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run one command.
-
-    Returns:
-        The process's exit code.
-    """
+    """Run one command."""
     parser = argparse.ArgumentParser(prog="python -m scripts.release", description=__doc__)
     commands = parser.add_subparsers(required=True)
     shared = argparse.ArgumentParser(add_help=False)

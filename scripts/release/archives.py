@@ -10,13 +10,7 @@ from pathlib import Path
 
 
 def write_tar(archive: Path, files: Mapping[str, Path], *, epoch: int) -> None:
-    """Write files into a tar archive.
-
-    Args:
-        archive: where; an archive whose name ends with ``gz`` is compressed.
-        files: by their names in the archive.
-        epoch: the time of each, in seconds since 1970.
-    """
+    """Write files into a tar archive."""
     plain = io.BytesIO() if archive.suffix.endswith("gz") else archive.open("wb")
     with plain, tarfile.open(fileobj=plain, mode="w", format=tarfile.GNU_FORMAT) as tar:
         for name in sorted(files):

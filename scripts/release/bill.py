@@ -16,13 +16,7 @@ _LOCK: Final = ROOT / "requirements" / "operator.txt"
 
 
 def of_distribution(path: Path, *, version: str, epoch: int) -> None:
-    """Write the bill of the Python distribution: its extra ``operator`` at the versions that are tested and shipped.
-
-    Args:
-        path: where.
-        version: the distribution's.
-        epoch: the time that it tells, in seconds since 1970.
-    """
+    """Write the bill of the Python distribution: its extra ``operator`` at the versions that are tested and shipped."""
     options = ["--pyproject", ROOT / "pyproject.toml", "--mc-type", "library", "--output-reproducible"]
     bill = json.loads(tools.run_module("cyclonedx_py", ["requirements", *options, _LOCK], epoch=epoch))
     root = bill["metadata"]["component"]
@@ -37,15 +31,7 @@ def of_distribution(path: Path, *, version: str, epoch: int) -> None:
 
 
 def of_image(path: Path, layout: Path, *, image: str, version: str, epoch: int) -> None:
-    """Write the bill of an image: its Debian and Python packages, as syft finds them.
-
-    Args:
-        path: where.
-        layout: the image as an OCI layout.
-        image: its name.
-        version: its tag.
-        epoch: the time that the bill tells, in seconds since 1970.
-    """
+    """Write the bill of an image: its Debian and Python packages, as syft finds them."""
     command = [tools.syft(), "scan", f"oci-dir:{layout}", "--quiet", "--output", "cyclonedx-json"]
     command += ["--source-name", image, "--source-version", version]
     environment = {**os.environ, "SYFT_CHECK_FOR_APP_UPDATE": "false"}

@@ -37,12 +37,6 @@ _HEADER: Final = """\
 def package(folder: Path, *, image: str, version: str, epoch: int) -> Path:
     """Package the chart with helm, and pack it again so that it tells no time of its own.
 
-    Args:
-        folder: where the package goes.
-        image: what ``image.repository`` names by default, without a tag.
-        version: what it must be.
-        epoch: the time of its files, in seconds since 1970.
-
     Returns:
         The package.
     """
@@ -61,10 +55,6 @@ def package(folder: Path, *, image: str, version: str, epoch: int) -> Path:
 
 def with_image(values: str, image: str) -> str:
     """Set the image in the text of values, and leave everything else of it as it is.
-
-    Args:
-        values: the text of a ``values.yaml``.
-        image: a repository, without a tag.
 
     Returns:
         The text with the repository, split where the values have a key for the registry.
@@ -85,10 +75,6 @@ def with_image(values: str, image: str) -> str:
 
 def install_manifest(package: Path, *, version: str) -> str:
     """Render the chart for ``kubectl apply``.
-
-    Args:
-        package: the chart's package.
-        version: for the heading.
 
     Returns:
         The namespace, the definition of the kind and the operator's objects, in an order in which they can be created.

@@ -24,15 +24,7 @@ def archive_name(version: str) -> str:
 
 
 def build(folder: Path, *, image: str, version: str, epoch: int, architectures: Sequence[str]) -> None:
-    """Build the image and write its archive and, for each architecture, its bill of materials.
-
-    Args:
-        folder: where they go.
-        image: the image's name, without a tag.
-        version: its tag.
-        epoch: the time that the bills tell, in seconds since 1970.
-        architectures: as OCI names them, such as ``amd64``.
-    """
+    """Build the image and write its archive and, for each architecture, its bill of materials."""
     with tempfile.TemporaryDirectory() as place:
         layouts = {architecture: Path(place) / architecture for architecture in architectures}
         for architecture, layout in layouts.items():
@@ -94,12 +86,6 @@ def digest_of(archive: Path) -> str:
 
 def push(archive: Path, *, image: str, version: str, options: Sequence[str] = ()) -> str:
     """Copy the image to a registry as it is.
-
-    Args:
-        archive: the OCI archive.
-        image: where, without a tag.
-        version: the tag.
-        options: for a registry without TLS: ``--dest-tls-verify=false``.
 
     Returns:
         The image by its digest.

@@ -11,12 +11,7 @@ from scripts.images import ROOT
 
 
 def build(folder: Path, *, epoch: int) -> None:
-    """Build the wheel and the sources.
-
-    Args:
-        folder: where.
-        epoch: the time that both tell, in seconds since 1970.
-    """
+    """Build the wheel and the sources."""
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-t", "sdist", "-d", folder]
     environment = {**os.environ, "SOURCE_DATE_EPOCH": str(epoch)}
     subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True)

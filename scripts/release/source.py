@@ -47,9 +47,6 @@ def revision() -> str:
 def refuse_unready(tag: str) -> None:
     """Refuse to release what a tag does not stand for.
 
-    Args:
-        tag: such as ``v0.1.0``.
-
     Raises:
         ReleaseError: the tag is not that of the version, or the change log is not that of the version.
     """

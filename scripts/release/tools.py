@@ -48,16 +48,7 @@ def actionlint() -> Path:
 
 
 def run_module(module: str, arguments: Sequence[str | Path], *, epoch: int = 0) -> str:
-    """Run a Python program of the tools.
-
-    Args:
-        module: its module. Its script does not run: the environment was renamed after it was made.
-        arguments: the command line.
-        epoch: the time that it writes, in seconds since 1970.
-
-    Returns:
-        What it prints.
-    """
+    """Run a Python program of the tools."""
     environment = {**os.environ, "SOURCE_DATE_EPOCH": str(epoch), "PYTHONWARNINGS": "ignore", "PYTHONHASHSEED": "0"}
     command = [python_tools() / "python", "-m", module, *arguments]
     return subprocess.run(

@@ -9,14 +9,7 @@ from support.world import World
 
 
 def sections(fixtures: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Read the state of every namespace that a test worked in.
-
-    Args:
-        fixtures: the test's fixtures by name; it needs ``kubectl``.
-
-    Yields:
-        A title and its text, in the form of a pytest report's sections.
-    """
+    """Read the state of every namespace that a test worked in."""
     kubectl = fixtures.get("kubectl")
     if kubectl is None:
         return

@@ -143,14 +143,7 @@ class LiveWorld(World):
         return self._core.list_namespaced_pod(self.namespace, limit=1).metadata.resource_version
 
     def pod_history(self, since: str, *, gone: Iterable[str], times: int = 1, within: float = 60) -> list[Object]:
-        """Replay every state that pods went through since a resourceVersion.
-
-        Args:
-            since: see :meth:`pods_version`.
-            gone: the replay ends when pods of these names are gone.
-            times: how often each of them went.
-            within: seconds until the wait for that is given up.
-        """
+        """Replay every state that pods went through since a resourceVersion."""
         missing = dict.fromkeys(gone, times)
         history, watch = [], Watch()
         for event in watch.stream(
@@ -231,10 +224,6 @@ def is_ready(cluster: Object) -> bool:
 
 def who_reaches(addresses: Iterable[str], callers: Mapping[str, LiveWorld]) -> dict[str, set[str]]:
     """Connect to addresses from pods, all at once.
-
-    Args:
-        addresses: as ``HOST:PORT``.
-        callers: the pods by their names, with the namespace that each is in.
 
     Returns:
         For each address the pods that were answered there.

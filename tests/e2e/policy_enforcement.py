@@ -17,10 +17,6 @@ VARIABLE = "TFCLUSTER_E2E_NETWORK_POLICIES"
 def enforced(checkout: Path, kubeconfig: Path) -> Iterator[str]:
     """Have the cluster enforce NetworkPolicies.
 
-    Args:
-        checkout: the root of the checkout whose ``make cluster`` may have raised the cluster.
-        kubeconfig: the cluster's.
-
     Yields:
         Why they are not enforced; empty if they are.
     """

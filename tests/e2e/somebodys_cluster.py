@@ -24,16 +24,7 @@ class Somebody:
     folder: Path
 
     def run(self, command: str, *, timeout: float = 600, **variables: str) -> str:
-        """Run a line of shell; it must succeed.
-
-        Args:
-            command: the line.
-            timeout: seconds.
-            **variables: added to the environment.
-
-        Returns:
-            What it printed.
-        """
+        """Run a line of shell; it must succeed."""
         done = subprocess.run(
             ["bash", "-c", command],
             cwd=self.folder,
@@ -72,12 +63,7 @@ class Somebody:
 
 
 def become(folder: Path, kubeconfig: Path) -> Somebody:
-    """Make a user of a cluster.
-
-    Args:
-        folder: an empty one for the user's things.
-        kubeconfig: the cluster's.
-    """
+    """Make a user of a cluster."""
     tools = folder / "bin"
     tools.mkdir()
     for name in ("kubectl", "helm"):

@@ -162,13 +162,7 @@ print(text)
 
 
 def pod_template(image: str, program: str = LISTEN, **container: Any) -> Object:
-    """Build a pod template that runs one program and is ready when it listens.
-
-    Args:
-        image: an image with python3.
-        program: the module's text.
-        container: further fields of the container.
-    """
+    """Build a pod template that runs one program and is ready when it listens."""
     return {
         "spec": {
             "terminationGracePeriodSeconds": 1,
@@ -187,14 +181,7 @@ def pod_template(image: str, program: str = LISTEN, **container: Any) -> Object:
 
 
 def listener(image: str, name: str, ports: tuple[int, ...], **labels: str) -> Object:
-    """Build a pod that is no task, and listens.
-
-    Args:
-        image: an image with python3.
-        name: its name.
-        ports: where it listens; it is ready when it does so at the first.
-        labels: its labels.
-    """
+    """Build a pod that is no task, and listens."""
     spec = pod_template(
         image,
         command=["python3", "-c", LISTEN_ON, *map(str, ports)],

@@ -120,11 +120,6 @@ def test_quickstart(somebody, training_image, namespace, objects):
 def publish(somebody: Somebody, inside: str, outside: str) -> str:
     """Put the operator's image and the chart into the registry, as a release does.
 
-    Args:
-        somebody: who has helm.
-        inside: the registry for the nodes.
-        outside: the registry for this machine.
-
     Returns:
         What helm installs.
     """

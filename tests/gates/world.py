@@ -140,13 +140,7 @@ class World:
     # --- phases
 
     async def phase(self, name: str, act: Callable[[], Awaitable[None] | None], *, seconds: float = 0.0) -> None:
-        """Let something happen, and count what it costs until nothing changes any more.
-
-        Args:
-            name: what happens.
-            act: makes it happen.
-            seconds: how long to look on where the phase is not over when nothing changes.
-        """
+        """Let something happen, and count what it costs until nothing changes any more."""
         with self._counted(name):
             done = act()
             if done is not None:

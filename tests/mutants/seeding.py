@@ -40,9 +40,6 @@ class Mutant:
     def seed(self, text: str) -> str:
         """Put the bug into the file.
 
-        Args:
-            text: the file's text.
-
         Returns:
             The text with the bug.
 
@@ -61,11 +58,6 @@ def read(mutant: Mutant) -> str:
 
 def copy_package(source: Path, into: Path, mutant: Mutant | None = None) -> None:
     """Copy the operator's package.
-
-    Args:
-        source: the folder with the package.
-        into: another folder; a Python that looks there first imports the copy.
-        mutant: the bug to put into the copy; None for none.
 
     Raises:
         StaleMutantError: the bug does not fit the sources any more.

@@ -52,9 +52,6 @@ class Finding:
 def hold(trial: Trial) -> tuple[Finding, ...]:
     """Copy the package and run the plans against the copy.
 
-    Args:
-        trial: what to try.
-
     Returns:
         What came of each plan, in their order.
 

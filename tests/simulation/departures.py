@@ -15,9 +15,6 @@ def untold(history: Sequence[Any]) -> Iterator[str]:
     """Name each revision at which a draining pod was marked, or a task called leaving, and the views say otherwise.
 
     A view that could not be published yet, because the API server refused it, is of an older epoch and says nothing.
-
-    Args:
-        history: every change.
     """
     generations: dict[str, int] = {}
     views: dict[str, dict[str, Any]] = {}

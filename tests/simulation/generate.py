@@ -30,14 +30,7 @@ _UNREPAIRED: Final = "owner stripped"
 
 
 def plans_of(clean: Outcome) -> Iterator[Plan]:
-    """Make the plans of one workload.
-
-    Args:
-        clean: its clean run, recorded.
-
-    Yields:
-        The plans, in an order that is always the same.
-    """
+    """Make the plans of one workload."""
     workload = WORKLOADS[clean.plan.workload]
     yield Plan(workload.name)
     if workload.undisturbed or clean.unfinished or clean.error:
@@ -102,15 +95,7 @@ def _some(group: Sequence[_One], most: int, number: int) -> Iterator[_One]:
 
 
 def sampled(plans: Sequence[Plan], named: Iterable[Plan]) -> list[Plan]:
-    """Choose by rule: every clean run, each fault once in each workload, a crash on each side of each kind of write.
-
-    Args:
-        plans: all of them.
-        named: plans that are always among the chosen ones, such as those that seeded bugs name.
-
-    Returns:
-        The chosen ones, in their order.
-    """
+    """Choose by rule: every clean run, each fault once in each workload, a crash on each side of each kind of write."""
     kept = set(named)
     groups: dict[Hashable, list[Plan]] = defaultdict(list)
     for plan in plans:

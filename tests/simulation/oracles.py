@@ -107,15 +107,7 @@ def reference(workload: str) -> dict[str, Any]:
 
 
 def judge(outcome: Outcome, wanted: Mapping[str, Any]) -> list[str]:
-    """Name everything that is wrong with a run.
-
-    Args:
-        outcome: what came of it.
-        wanted: the reference of its workload.
-
-    Returns:
-        Complaints, each beginning with the oracle's name; none where all is well.
-    """
+    """Name everything that is wrong with a run."""
     if outcome.error:
         return [f"error: {outcome.error}"]
     return [
@@ -294,17 +286,7 @@ class _Told:
 def lies(
     history: Sequence[Any], moments: Mapping[int, Moment], *, end: float, blind: tuple[float, float] | None
 ) -> Iterator[str]:
-    """Name each time for which a status was untrue for longer than it may be.
-
-    Args:
-        history: every change.
-        moments: when each was made.
-        end: when the run ended.
-        blind: from when to when the operator could not see, or not tell, what is true.
-
-    Yields:
-        What was untrue, and for how long.
-    """
+    """Name each time for which a status was untrue for longer than it may be."""
     told: dict[str, _Told] = {}
     pods: dict[tuple[str, str], dict[str, Any]] = {}
     for revision, kind, resource, body in history:

@@ -42,9 +42,6 @@ def run(
         recording: whether the lines of watches are kept in the outcome.
         trace: told of every request, change and actor, with the time.
         intruder: acts in the operator's name, once the operator has started: a seeded bug.
-
-    Returns:
-        What came of it; an error of the simulation itself is in it too.
     """
     logging.disable(logging.NOTSET if trace else logging.CRITICAL)
     random.seed(7)

@@ -65,10 +65,6 @@ def without_reports(found: dict[str, Any], *, replaced: bool = False) -> dict[st
 
     The former reports what others took away: actors in plans do so. The latter is forgotten ten minutes later, and some
     plans take as long. Undisturbed runs compare both.
-
-    Args:
-        found: the objects.
-        replaced: whether how many pods were replaced stays in it.
     """
     left_out = set() if replaced else {"replaced"}
     kept = dict(found)

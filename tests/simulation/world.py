@@ -230,15 +230,7 @@ class World:
             await asyncio.sleep(_LOOK_EVERY)
 
     async def await_quiet(self, until: Callable[[World], bool], within: float) -> bool:
-        """Wait until something holds and nothing changes any more.
-
-        Args:
-            until: what should come.
-            within: seconds from the end of what goes wrong.
-
-        Returns:
-            Whether it came.
-        """
+        """Wait until something holds and nothing changes any more."""
         began = self.elapsed()
         mark, since = self.changes, began
         while True:

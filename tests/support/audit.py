@@ -67,14 +67,6 @@ class AuditLog:
         """List the reads that finished and the writes that were received after a position, in the order received.
 
         A write whose effect can be seen is in the list: it is waited for where its answer is not logged yet.
-
-        Args:
-            position: from :meth:`position`.
-            user: only this user's requests, if given.
-            namespace: only requests on objects of this namespace, if given.
-
-        Returns:
-            One entry for each audit ID; a watch that is still open has none.
         """
         end = self.position()
         begun = self._writes_begun(position, end, user)
@@ -98,17 +90,7 @@ class AuditLog:
     def await_quiet(
         self, user: str, *, namespace: str | None = None, seconds: float = 1.5, within: float = GUARD
     ) -> int:
-        """Return when a user has written nothing for a while: nothing that it had put off is left.
-
-        Args:
-            user: whose writes.
-            namespace: only its writes on objects of this namespace, if given.
-            seconds: the while; the operator puts a status write off for a second at most.
-            within: seconds until the wait is given up.
-
-        Returns:
-            The position of the end of the log.
-        """
+        """Return when a user has written nothing for a while: nothing that it had put off is left."""
         position, since = self.position(), clock.monotonic()
 
         def quiet_for() -> float:

@@ -84,12 +84,7 @@ def no_traceback(process: OperatorProcess) -> Iterator[None]:
 
 
 def administrator_of(plane: ControlPlane, **rights: Any) -> Objects:
-    """Give an administrator's access to a server of a test's own, which knows the TFCluster kind from here on.
-
-    Args:
-        plane: the server.
-        rights: of the operator: see ``grant_operator_rights``.
-    """
+    """Give an administrator's access to a server of a test's own, which knows the TFCluster kind from here on."""
     objects = Objects(client_of(plane))
     install_crd(objects)
     grant_operator_rights(objects, **rights)
@@ -98,13 +93,7 @@ def administrator_of(plane: ControlPlane, **rights: Any) -> Objects:
 
 @contextmanager
 def operator_on(plane: ControlPlane, folder: Path, **options: Any) -> Iterator[OperatorProcess]:
-    """Run the operator on a server of a test's own for the length of a ``with`` block; a traceback in its log fails it.
-
-    Args:
-        plane: the server.
-        folder: where its log is kept.
-        options: of ``OperatorProcess.start``.
-    """
+    """Run the operator on a server of the test's own; a traceback in its log fails the test."""
     process = OperatorProcess(kubeconfig=Path(plane.kubeconfig_for(OPERATOR_USER)), log=folder / "operator.log")
     process.start(**options)
     with no_traceback(process):

@@ -76,11 +76,7 @@ def _with_metadata(fact: str, **metadata: Any) -> Body:
 
 
 def steps(cluster: Object) -> Sequence[Step]:
-    """Give the conversation.
-
-    Args:
-        cluster: a TFCluster named "c" that the server accepts.
-    """
+    """Give the conversation."""
     bind = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}}
     other = "00000000-0000-4000-8000-00000000ffff"
     service = {"metadata": {"name": "s"}, "spec": {"clusterIP": "None", "ports": [{"name": "x", "port": 80}]}}
@@ -250,12 +246,6 @@ def steps(cluster: Object) -> Sequence[Step]:
 
 async def hold(session: Any, server: str, namespace: str, conversation: Sequence[Step]) -> dict[str, Any]:
     """Hold a conversation.
-
-    Args:
-        session: makes the requests.
-        server: the server's URL.
-        namespace: where.
-        conversation: the requests.
 
     Returns:
         Of each fact the status and the answer, without what differs from server to server.

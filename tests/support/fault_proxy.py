@@ -117,9 +117,6 @@ class FaultProxy:
     def fault(self, fault: Fault) -> Iterator[Fault]:
         """Let a fault happen for the length of a ``with`` block.
 
-        Args:
-            fault: what to do to which calls.
-
         Yields:
             The fault, which counts the calls it has met.
         """
@@ -131,10 +128,6 @@ class FaultProxy:
 
     def drop_watches(self, resource: str = "", *, farewell: bytes = b"") -> int:
         """Cut the open watch streams of a resource.
-
-        Args:
-            resource: its plural name; all resources, if empty.
-            farewell: what is sent before the end.
 
         Returns:
             How many streams there were.

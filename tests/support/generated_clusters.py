@@ -86,15 +86,7 @@ class Generated:
 
 
 def generate(seed: int, count: int) -> Iterator[Generated]:
-    """Make TFClusters with names of their own, about half of them well formed.
-
-    Args:
-        seed: the same seed makes the same ones.
-        count: how many.
-
-    Yields:
-        The TFClusters.
-    """
+    """Make TFClusters with names of their own, about half of them well formed."""
     draw = random.Random(seed)  # noqa: S311 - it draws cases, no secrets
     number = 0
     while number < count:

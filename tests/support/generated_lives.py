@@ -70,12 +70,7 @@ def names_the_field(text: str, fault: str) -> bool:
 
 
 def run(cases: Sequence[Case], findings: Findings) -> None:
-    """Let the engine meet some TFClusters at once.
-
-    Args:
-        cases: the TFClusters.
-        findings: where to note what is wrong.
-    """
+    """Let the engine meet some TFClusters at once."""
     errors = _Errors()
     logger = logging.getLogger("tfcluster_operator")
     logger.addHandler(errors)

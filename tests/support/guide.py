@@ -53,14 +53,7 @@ class Snippet:
 
 
 def snippets(guide: Path) -> list[Snippet]:
-    """Read a guide's snippets.
-
-    Args:
-        guide: a Markdown file.
-
-    Returns:
-        All of them, in their order.
-    """
+    """Read a guide's snippets."""
     text = guide.read_text(encoding="utf-8")
     found = [(match, text[: match.start()].count("\n") + 1) for match in _FENCE.finditer(text)]
     assert len(found) * 2 == len(re.findall(r"^\s*```", text, re.MULTILINE)), f"{guide.name} has fences not understood"
@@ -68,12 +61,7 @@ def snippets(guide: Path) -> list[Snippet]:
 
 
 def agrees(printed: list[str], told: list[str]) -> bool:
-    """Say whether lines were printed as a guide tells of them, in that order; a line "…" stands for any number.
-
-    Args:
-        printed: the lines.
-        told: those of the guide.
-    """
+    """Say whether lines were printed as a guide tells of them, in that order; a line "…" stands for any number."""
     patterns = [".*" if line == "…" else ".*".join(re.escape(part) for part in line.split("…")) for line in told]
     joined = "".join("(?:.*\n)*" if pattern == ".*" else f"{pattern}\n" for pattern in patterns)
     return re.fullmatch(joined, "".join(f"{line.rstrip()}\n" for line in printed)) is not None

@@ -40,14 +40,7 @@ def program() -> Path:
 
 
 def judge(*found: Object) -> list[Verdict]:
-    """Ask kstatus.
-
-    Args:
-        found: objects as the API server gives them.
-
-    Returns:
-        A verdict for each, in their order.
-    """
+    """Ask kstatus."""
     answer = subprocess.run(
         [program()], input="\n".join(map(json.dumps, found)), capture_output=True, text=True, check=True
     )

@@ -10,22 +10,13 @@ from local_kubernetes.control_plane import MINOR_VARIABLE
 
 
 def require_kubernetes(minor: str, what: str) -> None:
-    """Skip the test on the control plane of an older Kubernetes.
-
-    Args:
-        minor: the first that has it, such as 1.36.
-        what: the thing, as the documentation calls it.
-    """
+    """Skip the test on the control plane of an older Kubernetes."""
     if older_than(minor):
         pytest.skip(f"Kubernetes {minor} brought {what}")
 
 
 def older_than(minor: str) -> bool:
-    """Say whether the tests run on an older control plane.
-
-    Args:
-        minor: such as 1.36.
-    """
+    """Say whether the tests run on an older control plane."""
     tested = os.environ.get(MINOR_VARIABLE, "")
     return bool(tested) and _number(tested) < _number(minor)
 

@@ -25,13 +25,6 @@ def launch_running(
 ) -> dict[str, str]:
     """Create a cluster and let all its pods run.
 
-    Args:
-        world: the namespace.
-        kubelet: its kubelet.
-        name: the cluster.
-        jobs: what differs from the default, by job.
-        spec: further fields of the spec.
-
     Returns:
         The UIDs of the pods by name.
     """
@@ -43,12 +36,6 @@ def launch_running(
 
 def await_all_replaced(world: World, kubelet: StandInKubelet, cluster: str, old: Mapping[str, str]) -> dict[str, str]:
     """Confirm the end of each pod that is asked to go, until a new pod stands at every name.
-
-    Args:
-        world: the namespace.
-        kubelet: its kubelet.
-        cluster: whose pods.
-        old: the UIDs that should go, by name; pods of other names are left alone.
 
     Returns:
         The new UIDs by name.
@@ -104,12 +91,6 @@ def note_failures_in_a_row(world: World, cluster: str, count: int, *, index: int
     """Write into the status that the workers have failed so often in a row: the next pause is as long as after them.
 
     Their last try was just now.
-
-    Args:
-        world: the namespace.
-        cluster: a cluster whose status is settled.
-        count: how often.
-        index: the worker that failed alone; None where all of them started again together.
     """
     now = clock.now().isoformat(timespec="milliseconds")
     alone = {"failing": {str(index): {"inRow": count, "retryTime": now}}}
@@ -128,10 +109,6 @@ def await_another_pass(world: World, *clusters: str) -> None:
 
     An edit that asks for nothing is the proof: its generation reaches the status at the end of a pass, in one write.
     So what the operator meant to do about what came before is done, and what is not done it does not want.
-
-    Args:
-        world: the namespace.
-        clusters: TFClusters of it, none of which waits for the end of a TTL.
     """
     edited = {name: world.edit(name, {"ttlSecondsAfterFinished": _another_ttl(world, name)}) for name in clusters}
     for name, generation in edited.items():

@@ -17,13 +17,7 @@ IMAGE = "registry.k8s.io/pause:3.10"
 
 
 def pod_template(*, metadata: Object | None = None, spec: Object | None = None, **container: Any) -> Object:
-    """Build a pod template with one container, called tensorflow.
-
-    Args:
-        metadata: the template's labels and annotations.
-        spec: further fields of the pod; they win over the default ones.
-        container: further fields of the container.
-    """
+    """Build a pod template with one container, called tensorflow."""
     about = {} if metadata is None else {"metadata": metadata}
     return {**about, "spec": {"containers": [{"name": "tensorflow", "image": IMAGE, **container}], **(spec or {})}}
 
@@ -49,13 +43,6 @@ class TFClusterBuilder:
         **fields: Any,
     ) -> TFClusterBuilder:
         """Add a job, or replace the one of that name.
-
-        Args:
-            name: the job as TensorFlow spells it.
-            filters: its ``deviceFilters``; left out where None.
-            task_filters: its ``taskDeviceFilters`` by index; left out where None.
-            template: its pod template, or one with a single container.
-            fields: further fields of the job, such as ``replicas``.
 
         Returns:
             This builder.

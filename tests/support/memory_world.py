@@ -213,11 +213,7 @@ class MemoryOperator:
             self._operator = None
 
     def stop(self) -> int:
-        """Ask it to end, as SIGTERM does.
-
-        Returns:
-            The exit status of a process that obeys.
-        """
+        """Ask it to end, as SIGTERM does."""
         assert self._operator is not None, "the operator was never started"
         self._plane.run(self._operator.end())
         self._operator = None

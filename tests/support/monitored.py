@@ -42,12 +42,7 @@ def dashboard() -> Object:
 
 
 def queries(panel: Object, *, rate_interval: str) -> list[Query]:
-    """Give a panel's queries as Grafana sends them when all namespaces are chosen.
-
-    Args:
-        panel: of the dashboard.
-        rate_interval: what Grafana works out from the interval of the scrapes, such as ``1m``.
-    """
+    """Give a panel's queries as Grafana sends them when all namespaces are chosen."""
     (namespace,) = (v for v in dashboard()["templating"]["list"] if v["name"] == "namespace")
     return [
         Query(
@@ -84,12 +79,7 @@ def documented_configuration() -> Object:
 
 
 def configuration(kubeconfig: Path, *, every: str = "1s") -> str:
-    """Give the documented configuration for a Prometheus that is no pod either.
-
-    Args:
-        kubeconfig: with the right to list pods.
-        every: how often it scrapes and works out the rules.
-    """
+    """Give the documented configuration for a Prometheus that is no pod either."""
     documented = documented_configuration()
     for one in documented["scrape_configs"]:
         for discovery in one["kubernetes_sd_configs"]:
@@ -99,12 +89,7 @@ def configuration(kubeconfig: Path, *, every: str = "1s") -> str:
 
 
 def announce(objects: Objects, *ports: int) -> None:
-    """Have a pod stand for each operator, with the labels and the port that the chart gives it.
-
-    Args:
-        objects: an administrator's access.
-        ports: where the processes serve their metrics on loopback.
-    """
+    """Have a pod stand for each operator, with the labels and the port that the chart gives it."""
     objects.create(NAMESPACES, "", {"metadata": {"name": HOME}})
     eventually(lambda: objects.get(SERVICE_ACCOUNTS, HOME, "default"), what=f"namespace {HOME} can hold pods")
     for number, port in enumerate(ports, start=1):

@@ -73,12 +73,6 @@ class Objects:
     def request(self, method: str, path: str, body: Any = None, *, content: str = "application/json") -> Any:
         """Send one request to the API server.
 
-        Args:
-            method: the HTTP method.
-            path: path and query.
-            body: what to send as JSON, or nothing.
-            content: the Content-Type of the body.
-
         Returns:
             The decoded JSON.
 

@@ -83,11 +83,7 @@ class OperatorProcess:
             self.wait_ready()
 
     def restore(self, kubeconfig: Path | None = None) -> None:
-        """Have it run for all namespaces, whatever was done to it before.
-
-        Args:
-            kubeconfig: what it connects with, if not the usual one.
-        """
+        """Have it run for all namespaces, whatever was done to it before."""
         if not self.running or self._start_as != (kubeconfig or self.kubeconfig, ALL_NAMESPACES):
             self.kill()
             self.start(kubeconfig=kubeconfig)
@@ -117,14 +113,7 @@ class OperatorProcess:
             return repr(error)
 
     def scrape(self, accept: str = "") -> tuple[str, str]:
-        """Ask for the metrics as Prometheus does.
-
-        Args:
-            accept: the formats that are understood.
-
-        Returns:
-            The text, and its type.
-        """
+        """Ask for the metrics as Prometheus does."""
         address = f"http://127.0.0.1:{self._metrics_port}/metrics"
         asked = urllib.request.Request(address, headers={"Accept": accept} if accept else {})
         with urllib.request.urlopen(asked, timeout=GUARD) as answer:  # noqa: S310 - likewise
@@ -151,14 +140,7 @@ class OperatorProcess:
             self._process.wait()
 
     def stop(self, *, within: float = GUARD) -> int:
-        """Ask the operator to end, by SIGTERM.
-
-        Args:
-            within: seconds until the wait is given up.
-
-        Returns:
-            Its exit status.
-        """
+        """Ask the operator to end, by SIGTERM."""
         assert self._process is not None, "the operator was never started"
         self._process.send_signal(signal.SIGTERM)
         return self._process.wait(within)

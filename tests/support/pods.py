@@ -63,14 +63,7 @@ class StandInKubelet:
         self._report(name, phase="Pending", state=state, ready=False)
 
     def fail(self, *names: str, exit_code: int = 1, reason: str = "Error", message: str = "") -> None:
-        """Let all containers of the pods end with an error.
-
-        Args:
-            names: the pods.
-            exit_code: of each container; 128 and the signal where one killed it.
-            reason: the container runtime's word.
-            message: what the program left as its termination message.
-        """
+        """Let all containers of the pods end with an error."""
         for name in names:
             self.bind(name)
             self._report(name, phase="Failed", state=_ended(exit_code, reason, message), ready=False)

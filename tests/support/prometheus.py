@@ -80,12 +80,7 @@ def programs() -> Path:
 
 
 def promtool(*arguments: str | Path, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
-    """Run promtool; the caller judges the exit status.
-
-    Args:
-        arguments: the command line.
-        stdin: what it reads.
-    """
+    """Run promtool; the caller judges the exit status."""
     return subprocess.run(
         [programs() / "promtool", *arguments], input=stdin, capture_output=True, text=True, check=False, timeout=GUARD
     )
@@ -131,13 +126,6 @@ class Prometheus:
 
     def ask(self, path: str, **parameters: str | float) -> Any:
         """Ask its HTTP API.
-
-        Args:
-            path: below ``/api/v1/``, such as ``query``.
-            parameters: of the request.
-
-        Returns:
-            The answer's ``data``.
 
         Raises:
             ValueError: Prometheus refused, in its own words.

@@ -55,13 +55,7 @@ INSTALL_CHECK_RULES: Final = (
 
 
 def grant_operator_rights(objects: Objects, *, user: str = OPERATOR_USER, gangs: str = "scheduling.k8s.io") -> None:
-    """Bind the operator's rules to a user in all namespaces; repeating it changes nothing.
-
-    Args:
-        objects: an administrator's access.
-        user: who gets the rights.
-        gangs: the API group of the PodGroups.
-    """
+    """Bind the operator's rules to a user in all namespaces; repeating it changes nothing."""
     meta = {"metadata": {"name": user}}
     rules = [
         {"apiGroups": [gangs if kind == "podgroups" else group], "resources": [kind], "verbs": list(verbs)}
@@ -82,14 +76,7 @@ def grant_operator_rights(objects: Objects, *, user: str = OPERATOR_USER, gangs:
 
 
 def grant(objects: Objects, user: str, namespace: str, rules: Sequence[Object]) -> None:
-    """Give a user the rights of some rules in a namespace.
-
-    Args:
-        objects: an administrator's access.
-        user: who gets them; "system:serviceaccount:NAMESPACE:NAME" for a ServiceAccount.
-        namespace: where.
-        rules: the rules of a Role.
-    """
+    """Give a user the rights of some rules in a namespace."""
     role = f"{user}-{len(objects.list(ROLES, namespace))}"
     objects.create(ROLES, namespace, {"metadata": {"name": role}, "rules": list(rules)})
     bind(objects, user, namespace, "Role", role)
@@ -106,15 +93,7 @@ def bind(objects: Objects, user: str, namespace: str, kind: str, role: str) -> N
 
 
 def may(objects: Objects, user: str, namespace: str, right: tuple[str, str, str], *, name: str = "") -> bool:
-    """Ask the API server's authorizer whether a user has a right.
-
-    Args:
-        objects: an administrator's access.
-        user: whose right.
-        namespace: where; "" means in all.
-        right: group, resource and verb.
-        name: the object, where it is for one.
-    """
+    """Ask the API server's authorizer whether a user has a right."""
     group, resource, verb = right
     resource, _, subresource = resource.partition("/")
     asked = {"group": group, "resource": resource, "subresource": subresource, "verb": verb, "namespace": namespace}

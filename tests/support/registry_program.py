@@ -36,11 +36,6 @@ def archive() -> Path:
 def serving(folder: Path, port: int, *, enter: Sequence[str] = ()) -> Iterator[str]:
     """Serve the images of a folder on loopback for the time of a with block.
 
-    Args:
-        folder: where they are; several registries may serve the same one.
-        port: a free port.
-        enter: a command that runs its arguments elsewhere, such as in the network of a node.
-
     Yields:
         Its address.
     """

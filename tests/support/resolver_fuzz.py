@@ -380,10 +380,6 @@ KINDS = {fuzz_view: 46, fuzz_environment: 20, fuzz_arguments: 16, fuzz_spec: 16,
 def run(seed: int, numbers: range) -> Counter[str]:
     """Try inputs.
 
-    Args:
-        seed: the inputs are the same for the same seed.
-        numbers: which of them.
-
     Returns:
         How many there were of each kind.
 

@@ -41,9 +41,6 @@ def read_expected(text: str) -> tuple[Skip, ...]:
     Args:
         text: one skip a line, ``TEST | REASON``; each half may hold ``*``; what follows ``#`` is a comment.
 
-    Returns:
-        The patterns.
-
     Raises:
         ValueError: a line has no reason.
     """

@@ -63,13 +63,7 @@ class SmallServer:
         await self._runner.cleanup()
 
     def put(self, name: str, namespace: str = "a", *, tell: bool = True) -> Object:
-        """Create or change a TFCluster.
-
-        Args:
-            name: its name.
-            namespace: its namespace.
-            tell: whether the open watches hear of it.
-        """
+        """Create or change a TFCluster."""
         self._version += 1
         uid = f"uid-of-{name}"
         kind = "MODIFIED" if uid in self._clusters else "ADDED"

@@ -27,13 +27,6 @@ def snapshot(world: World, cluster: str) -> dict[str, Any]:
     were replaced, and which pod came in place of another: that is a report, and an operator that dies after a
     deletion of its own cannot tell whose it was.  View digests depend on the identity, so they become the number of
     the view among the digests of the cluster.
-
-    Args:
-        world: the namespace.
-        cluster: the TFCluster's name.
-
-    Returns:
-        ``kind/name`` to the masked object, and ``status`` to the masked status.
     """
     owner = world.cluster(cluster)
     label = f"tfcluster.dev/cluster={cluster}"
@@ -54,16 +47,7 @@ def snapshot(world: World, cluster: str) -> dict[str, Any]:
 
 
 def differences(wanted: Any, found: Any, path: str = "") -> list[str]:
-    """Tell where two snapshots differ.
-
-    Args:
-        wanted: what should be.
-        found: what is.
-        path: where in the snapshot the two lie.
-
-    Returns:
-        A sentence for each place, in their order; none if they are equal.
-    """
+    """Tell where two snapshots differ."""
     if isinstance(wanted, dict) and isinstance(found, dict):
         return [
             line

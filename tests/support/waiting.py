@@ -33,9 +33,6 @@ def eventually(
         what: the fact awaited, for the error.
         within: seconds until the wait is given up.
 
-    Returns:
-        The accepted state.
-
     Raises:
         AssertionError: the deadline passed; the message holds the last state.
     """

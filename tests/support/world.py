@@ -44,11 +44,6 @@ class World:
         """Create a TFCluster whose jobs have a template with one container unless they bring their own.
 
         No failed pod is kept unless the spec says so: most stories follow a task by the name of its pod.
-
-        Args:
-            name: its name.
-            jobs: what differs from the default, by job.
-            spec: further fields of the spec.
         """
         builder = tfcluster(name).spec(**{"failedPodsHistoryLimit": 0, **spec})
         for job, fields in jobs.items():

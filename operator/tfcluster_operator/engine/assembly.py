@@ -96,9 +96,6 @@ class Engine:
 
         Nothing of a scope is reconciled before all its lists are in, because absence would be misread.
 
-        Args:
-            lead: set when this replica is the leader; it stays so until the process ends.
-
         Raises:
             HistoryLostError: the API server has lost its newest history, so that nothing known can be relied on.
         """
@@ -135,12 +132,7 @@ class Engine:
         return await self._reconciler.reconcile(key)
 
     def cluster_event(self, kind: str | None, body: Mapping[str, Any]) -> None:
-        """Take in an event of a TFCluster.
-
-        Args:
-            kind: ADDED, MODIFIED, DELETED, or None for an object of a list.
-            body: the TFCluster.
-        """
+        """Take in an event of a TFCluster."""
         metadata = body["metadata"]
         key = (metadata["namespace"], metadata["name"])
         if kind == "DELETED":
@@ -150,12 +142,7 @@ class Engine:
             self._queue.mark(key, urgent=True, ahead=self._reconciler.heard_of(key, metadata["uid"]))
 
     def clusters_listed(self, namespace: str | None, uids: Collection[str]) -> None:
-        """Take in which TFClusters there are: whatever else is known has vanished while nobody watched.
-
-        Args:
-            namespace: the namespace that was listed, or None for all.
-            uids: the UIDs in the list, and those that events have told of since it was asked for.
-        """
+        """Take in which TFClusters there are: whatever else is known has vanished while nobody watched."""
         for key, uid in self._parents.known().items():
             if uid not in uids and namespace in {None, key[0]}:
                 _log.info("TFCluster %s/%s vanished while its watch was down", *key)

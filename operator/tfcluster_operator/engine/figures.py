@@ -20,14 +20,7 @@ def figures_of(
     overdue: tuple[int, float],
     now: float,
 ) -> Figures:
-    """Work out the gauges: a few look-ups for each cluster, none for a pod.
-
-    Args:
-        parents: every TFCluster.
-        report_of: gives the newest status of one, and its account.
-        overdue: how many passes are due, and for how many seconds the first of them has been.
-        now: the time, in seconds since the epoch.
-    """
+    """Work out the gauges: a few look-ups for each cluster, none for a pod."""
     conditions: Counter[tuple[str, ...]] = Counter()
     not_ready: Counter[tuple[str, ...]] = Counter()
     waiting: Counter[tuple[str, ...]] = Counter()

@@ -148,9 +148,6 @@ class Reconciler:
     async def reconcile(self, key: Key) -> float | None:
         """Bring one cluster nearer to what is declared.
 
-        Args:
-            key: the cluster's namespace and name.
-
         Returns:
             Seconds until it wants another look, or None where events are enough.
 

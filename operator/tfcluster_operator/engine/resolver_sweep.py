@@ -41,11 +41,7 @@ class ResolverSweep:
         self._current = current
 
     async def run(self, is_known: Callable[[str], bool]) -> None:
-        """Sweep for ever.
-
-        Args:
-            is_known: tells whether all that exists in a namespace is known.
-        """
+        """Sweep for ever."""
         while True:
             await asyncio.sleep(_EVERY)
             for namespace in filter(is_known, self._stores.namespaces_with_copies()):

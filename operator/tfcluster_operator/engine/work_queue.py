@@ -84,14 +84,7 @@ class WorkQueue(Generic[Key]):
         self._wake = asyncio.Event()
 
     def mark(self, key: Key, *, after: float = 0.0, urgent: bool = False, ahead: bool = False) -> None:
-        """Ask for a pass over a key.
-
-        Args:
-            key: the key.
-            after: in how many seconds.
-            urgent: whether the key's rest is skipped.
-            ahead: whether it comes before those that are not, once it is due.
-        """
+        """Ask for a pass over a key."""
         due = self._clock() + after
         if key in self._busy:
             known, was_urgent, was_ahead = self._marked_while_busy.get(key, (due, False, False))

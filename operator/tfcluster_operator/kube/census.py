@@ -46,9 +46,6 @@ class _Resources(msgspec.Struct):
 async def discover(requests: Client) -> None:
     """Ask the API server's discovery for the kind, which it may know a moment later than it can list it.
 
-    Args:
-        requests: how to ask.
-
     Raises:
         NotFoundError: discovery does not know the kind.
         KubeError: the server refused or did not answer.
@@ -67,14 +64,6 @@ class Census(NamedTuple):
 
 async def take(requests: Client, namespace: str | None, *, everything: bool = True) -> Census:
     """Ask the API server which TFClusters there are.
-
-    Args:
-        requests: how to ask.
-        namespace: where, or None for everywhere.
-        everything: False asks for one only: whether the kind can be listed at all.
-
-    Returns:
-        Their UIDs, and as of when.
 
     Raises:
         NotFoundError: the server does not know the kind.

@@ -115,15 +115,7 @@ async def _note_answer(request: aiohttp.ClientRequest, handler: aiohttp.ClientHa
 
 
 def open_session(access: Access, *middlewares: aiohttp.ClientMiddlewareType) -> aiohttp.ClientSession:
-    """Open a session with a pool of connections of its own.
-
-    Args:
-        access: where the server is and how it knows us.
-        middlewares: what else sees each request, the outermost first.
-
-    Returns:
-        The session; it must be closed.
-    """
+    """Open a session with a pool of connections of its own."""
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(
             limit=0,  # each watch keeps one for ever; how many requests there are at once is the limiter's to say
@@ -138,16 +130,7 @@ def open_session(access: Access, *middlewares: aiohttp.ClientMiddlewareType) -> 
 def borrow_session(
     access: Access, lender: aiohttp.ClientSession, *middlewares: aiohttp.ClientMiddlewareType
 ) -> aiohttp.ClientSession:
-    """Open a session that uses another one's connections, and leaves them open when it is closed.
-
-    Args:
-        access: where the server is and how it knows us.
-        lender: the session that owns the connections.
-        middlewares: what else sees each request, the outermost first.
-
-    Returns:
-        The session; it must be closed before the lender.
-    """
+    """Open a session that uses another one's connections, and leaves them open when it is closed."""
     return aiohttp.ClientSession(connector=lender.connector, connector_owner=False, **_options(access, middlewares))
 
 

@@ -91,15 +91,7 @@ class _Status(msgspec.Struct):
 
 
 def from_response(status: int, body: bytes) -> ApiError:
-    """Make the error of a refusal.
-
-    Args:
-        status: the HTTP status.
-        body: the response's body, a ``Status`` object or whatever a proxy on the way said.
-
-    Returns:
-        The error to raise.
-    """
+    """Make the error of a refusal."""
     try:
         told = msgspec.json.decode(body, type=_Status)
     except msgspec.DecodeError:
@@ -117,10 +109,6 @@ def from_response(status: int, body: bytes) -> ApiError:
 
 
 def masked(words: str) -> str:
-    """Give a server's words for the log: short, and without what stands in quotes, which may be a value of a template.
-
-    Args:
-        words: what the server said; the conditions and the events have it in full.
-    """
+    """Shorten a server's words for the log and mask what stands in quotes: it may be a value of a template."""
     line = " ".join(_QUOTED.sub('"…"', words).split())
     return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"

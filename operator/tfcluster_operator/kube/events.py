@@ -28,15 +28,7 @@ Severity = Literal["Normal", "Warning"]
 
 
 async def emit(client: Client, cluster: TFCluster, *, severity: Severity, reason: str, message: str) -> None:
-    """Post one Event about a TFCluster; an Event that is refused is no reason to fail.
-
-    Args:
-        client: the requests.
-        cluster: what the Event is about.
-        severity: Normal or Warning.
-        reason: CamelCase, from :mod:`tfcluster_operator.model.reasons`.
-        message: what happened, in words.
-    """
+    """Post one Event about a TFCluster; an Event that is refused is no reason to fail."""
     wall = client.clock.wall()
     now = datetime.fromtimestamp(wall, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     body: dict[str, Any] = {
@@ -69,10 +61,6 @@ async def emit(client: Client, cluster: TFCluster, *, severity: Severity, reason
 def told(actions: Iterable[Action], changed: Iterable[str] = ()) -> Iterator[tuple[str, str]]:
     """Sum up what was done as (reason, message), one for each reason: a new cluster is one Event.
 
-    Args:
-        actions: what was done.
-        changed: the fields whose change made pods outdated.
-
     Yields:
         Reason and message.
     """
@@ -93,12 +81,7 @@ def told(actions: Iterable[Action], changed: Iterable[str] = ()) -> Iterator[tup
 
 
 def few(words: Sequence[str], between: str = ", ") -> str:
-    """List the first few, and say how many more there are.
-
-    Args:
-        words: what is listed.
-        between: what stands between two of them.
-    """
+    """List the first few, and say how many more there are."""
     more = len(words) - _NAMED
     return between.join(words[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 

@@ -68,11 +68,6 @@ async def serve_probes(
 ) -> web.AppRunner:
     """Serve ``/healthz`` and ``/readyz`` on a port, 0 for none.
 
-    Args:
-        port: the TCP port, on every address.
-        readiness: what /readyz tells.
-        parts: the tasks that must all run; an answer tells that the loop turns.
-
     Returns:
         The running server, to be cleaned up at the end.
     """

@@ -80,13 +80,6 @@ class Sight:
 def look(before: Sight | None, record: Record | None, *, me: str, duration: int, now: float) -> Sight:
     """Take in what was read.
 
-    Args:
-        before: what was seen before; None at the first look.
-        record: what was read; None where there is no Lease.
-        me: our identity.
-        duration: seconds that we would claim.
-        now: seconds, by our own clock, when the answer was in.
-
     Returns:
         What is seen now.  Where there is no Lease, somebody may have deleted it under a holder, who acts on and makes
         it again: it is free when nobody did for as long as a claim lasts.
@@ -108,14 +101,7 @@ def may_take(sight: Sight, *, now: float) -> bool:
 
 
 def claim(record: Record | None, *, me: str, duration: int, now: float) -> Record:
-    """Make the record by which a candidate takes the Lease.
-
-    Args:
-        record: what the Lease says; None where there is none.
-        me: our identity.
-        duration: seconds that we claim.
-        now: seconds since the epoch, for people to read.
-    """
+    """Make the record by which a candidate takes the Lease."""
     stamp = _micro_time(now)
     if record is None:
         return Record(me, duration, stamp, stamp, transitions=0, version="")
@@ -127,12 +113,7 @@ def claim(record: Record | None, *, me: str, duration: int, now: float) -> Recor
 
 
 def released(record: Record, *, now: float) -> Record:
-    """Make the record by which a holder gives the Lease up.
-
-    Args:
-        record: what the Lease says.
-        now: seconds since the epoch, for people to read.
-    """
+    """Make the record by which a holder gives the Lease up."""
     stamp = _micro_time(now)
     return replace(record, holder="", duration=1, acquired=stamp, renewed=stamp)
 
@@ -189,9 +170,6 @@ class Lease:
 
     async def write(self, record: Record) -> Record:
         """Write it, if it is still in the record's version, or (no version) if there still is none.
-
-        Returns:
-            What it says now.
 
         Raises:
             ConflictError: somebody else was faster.

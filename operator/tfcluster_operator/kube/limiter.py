@@ -44,11 +44,7 @@ class AdaptiveLimiter:
 
     @asynccontextmanager
     async def slot(self, *, urgent: bool = True) -> AsyncIterator[None]:
-        """Hold one place in the window for one request.
-
-        Args:
-            urgent: False for what only reports.
-        """
+        """Hold one place in the window for one request."""
         if self._waiting or self._waiting_to_report or self._under_way >= int(self._window):
             turn = asyncio.get_running_loop().create_future()
             (self._waiting if urgent else self._waiting_to_report).append(turn)

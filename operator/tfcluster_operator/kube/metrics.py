@@ -127,11 +127,7 @@ class Metrics:
         prometheus_client.ProcessCollector(registry=self.registry)
 
     def exposition(self, accept: str) -> tuple[bytes, str]:
-        """Give all metrics as text, and the type of that text.
-
-        Args:
-            accept: what the asker understands, as HTTP's header spells it.
-        """
+        """Give all metrics as text, and the type of that text."""
         try:
             encode, content_type = choose_encoder(accept)
         except (TypeError, ValueError):  # a version that is no number

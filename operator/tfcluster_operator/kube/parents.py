@@ -87,11 +87,7 @@ class Parents:
         return True
 
     def bury(self, uid: str) -> None:
-        """Note that an event or a list showed a TFCluster to be gone: from now on nobody is believed who tells of it.
-
-        Args:
-            uid: its UID.
-        """
+        """Note that an event or a list showed a TFCluster to be gone: whatever comes of it later is old."""
         self._deleted[uid] = None
         if len(self._deleted) > _TOMBSTONES:
             self._deleted.popitem(last=False)
@@ -133,13 +129,6 @@ class Parents:
         self, key: Key, uid: str, version: str, change: Mapping[str, Any], *, urgent: bool = False
     ) -> str:
         """Merge a change into a TFCluster's status.
-
-        Args:
-            key: its namespace and name.
-            uid: its UID; another object of the name is not touched.
-            version: the resourceVersion from which the change was worked out.
-            change: the merge patch for ``status``; it replaces lists whole, also what others wrote there.
-            urgent: whether something waits for it to be written down.
 
         Returns:
             The resourceVersion after it.

@@ -69,12 +69,7 @@ class ChildStore:
         self.asked_for = asyncio.Event()
 
     def have_none(self, why: str, namespace: str | None) -> None:
-        """Take in that the server serves nothing of this kind, or does not let us see it.
-
-        Args:
-            why: in words; "" once it does.
-            namespace: the namespace that was listed, or None for all.
-        """
+        """Take in that the server serves nothing of this kind, or does not let us see it."""
         if self._lacking.get(namespace, "") == why:
             return
         self._lacking[namespace] = why
@@ -168,13 +163,7 @@ class ChildStore:
             self._tell(known)
 
     def replace(self, children: list[Child], *, version: int, namespace: str | None) -> None:
-        """Take in a whole list: what it does not hold is gone, unless we made it after the list was taken.
-
-        Args:
-            children: the list's objects.
-            version: the list's resource version.
-            namespace: the namespace that was listed, or None for all.
-        """
+        """Take in a whole list: what it does not hold is gone, unless we made it after the list was taken."""
         listed = {(child.meta.namespace, child.meta.name): child.meta.uid for child in children}
         for name, known in list(self._children.items()):
             in_scope = namespace is None or name[0] == namespace
@@ -286,10 +275,6 @@ class Stores:
 
     def observe(self, cluster: TFCluster, *, resolver: str = "") -> Observed:
         """Gather everything that exists under a cluster's names or under its control.
-
-        Args:
-            cluster: the declaration.
-            resolver: the name of the ConfigMap that delivers the resolver, "" if none does.
 
         Returns:
             The children, by their names.

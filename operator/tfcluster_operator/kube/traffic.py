@@ -31,13 +31,7 @@ class Asked(NamedTuple):
 
 
 def read_request(method: str, url: URL, prefix: str = "") -> Asked:
-    """Tell from its method and its URL what a request is about.
-
-    Args:
-        method: the HTTP method.
-        url: the URL.
-        prefix: the path of the server's own URL: a proxy may stand in front of it.
-    """
+    """Tell from its method and its URL what a request is about."""
     parts = url.path.removeprefix(prefix.rstrip("/")).strip("/").split("/")
     # Before the resource stand "api" and a version, or "apis", a group and a version.
     rest = parts[2 if parts[0] == "api" else 3 :]

@@ -452,9 +452,6 @@ RESOURCES: Final[Mapping[Kind, Resource]] = {
 def resources_for(scheduler: GangScheduler) -> Mapping[Kind, Resource]:
     """Give the kinds of children where gangs get their places from one of several schedulers.
 
-    Args:
-        scheduler: whose PodGroups there are.
-
     Returns:
         Each kind, as RESOURCES has it, but for PodGroups, and for how a pod names its own.
     """

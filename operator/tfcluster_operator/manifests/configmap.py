@@ -12,10 +12,6 @@ from tfcluster_operator.model.spec import TFCluster
 def build_config_map(cluster: TFCluster, wanted: views.JobViews) -> dict[str, Any]:
     """Build the ConfigMap with one job's views.
 
-    Args:
-        cluster: the declaration.
-        wanted: the job's views.
-
     Returns:
         The ConfigMap; its epochs stand in an annotation too, so that an edited file is told from a published one.
     """

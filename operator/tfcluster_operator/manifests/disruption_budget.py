@@ -11,15 +11,7 @@ from tfcluster_operator.model.spec import TFCluster
 
 
 def build_disruption_budget(cluster: TFCluster, budget: Budget) -> dict[str, Any]:
-    """Build one PodDisruptionBudget.
-
-    Args:
-        cluster: the declaration.
-        budget: what it protects (Kubernetes, "Specifying a Disruption Budget for your Application").
-
-    Returns:
-        The PodDisruptionBudget.
-    """
+    """Build one PodDisruptionBudget."""
     return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",

@@ -22,22 +22,12 @@ _PYTHONPATH: Final = "PYTHONPATH"
 
 
 def resolver_volume(name: str) -> dict[str, Any]:
-    """Build the volume.
-
-    Args:
-        name: the ConfigMap with the archive.
-
-    Returns:
-        A volume of the pod.
-    """
+    """Build the volume."""
     return {"name": naming.RESOLVER_VOLUME, "configMap": {"name": name}}
 
 
 def mount_resolver(container: Mapping[str, Any]) -> dict[str, Any]:
     """Mount the archive into a container and put it on the module search path.
-
-    Args:
-        container: the container, as the template has it or already changed.
 
     Returns:
         The container, with the archive after whatever the user put on PYTHONPATH.
@@ -51,10 +41,6 @@ def mount_resolver(container: Mapping[str, Any]) -> dict[str, Any]:
 
 def serve_by_default(container: Mapping[str, Any], port: int) -> dict[str, Any]:
     """Let a container that names no program of its own run the task server, and say when it listens.
-
-    Args:
-        container: the main container of a task.
-        port: the task's TCP port.
 
     Returns:
         The container; unchanged where it has a command or arguments, because then what it does is its own affair.

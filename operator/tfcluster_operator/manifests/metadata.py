@@ -18,9 +18,6 @@ def owned(
         name: the object's name.
         labels: its labels.
         annotations: its annotations, if any.
-
-    Returns:
-        The metadata, with the owner reference of a controller.
     """
     return {
         "name": name,

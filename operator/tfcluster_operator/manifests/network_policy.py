@@ -11,15 +11,7 @@ from tfcluster_operator.model.spec import TFCluster
 
 
 def build_network_policy(cluster: TFCluster, policy: Policy) -> dict[str, Any]:
-    """Build one NetworkPolicy.
-
-    Args:
-        cluster: the declaration.
-        policy: whom it protects, and from whom (Kubernetes, "Network Policies").
-
-    Returns:
-        The NetworkPolicy.
-    """
+    """Build one NetworkPolicy."""
     return {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",

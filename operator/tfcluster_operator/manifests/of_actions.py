@@ -49,16 +49,7 @@ def delivered_resolver(cluster: TFCluster, archive: ResolverArchive) -> str:
 def build(  # noqa: PLR0911 - one for each kind
     action: Creation, cluster: TFCluster, archive: ResolverArchive
 ) -> dict[str, Any]:
-    """Build the object that an action creates.
-
-    Args:
-        action: the action.
-        cluster: the declaration that it was planned for.
-        archive: the resolver that the operator delivers.
-
-    Returns:
-        The body of the request.
-    """
+    """Build the object that an action creates."""
     match action:
         case CreateService():
             return build_service(cluster)

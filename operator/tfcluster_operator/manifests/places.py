@@ -17,11 +17,6 @@ _WEIGHT: Final = 100
 def with_places(spec: Mapping[str, Any], cluster: TFCluster, job: Job) -> dict[str, Any]:
     """Add the rules of a job's colocation and spread to a pod's spec.
 
-    Args:
-        spec: the pod's spec, as the template has it.
-        cluster: the declaration.
-        job: the pod's job.
-
     Returns:
         The spec.  Rules that the template has stay, and come first.
     """

@@ -18,9 +18,6 @@ def build_pod_group(cluster: TFCluster, gang: CreatePodGroup) -> dict[str, Any]:
     Args:
         cluster: the declaration.
         gang: what it is for (Kubernetes, "Gang Scheduling"; scheduler-plugins, "Coscheduling"; Volcano, "PodGroup").
-
-    Returns:
-        The PodGroup.  The scheduler asks that its priority be that of its pods.
     """
     scheduler = KUBERNETES if cluster.gang is None else cluster.gang.scheduler
     priority = gang.priority_class if scheduler.has_priority else ""

@@ -53,9 +53,6 @@ def digest_of(content: bytes) -> str:
 def build_archive(sources: Mapping[str, bytes]) -> ResolverArchive:
     """Pack the resolver.
 
-    Args:
-        sources: each file of the package ``tfcluster_resolver``, by its path in the package.
-
     Returns:
         The archive.
 
@@ -84,10 +81,6 @@ def build_archive(sources: Mapping[str, bytes]) -> ResolverArchive:
 
 def build_resolver_config_map(namespace: str, archive: ResolverArchive) -> dict[str, Any]:
     """Build the ConfigMap that delivers the resolver to the pods of all TFClusters in a namespace.
-
-    Args:
-        namespace: the namespace.
-        archive: the resolver.
 
     Returns:
         An immutable ConfigMap, which the kubelet need not watch (Kubernetes, "Immutable ConfigMaps").  No TFCluster

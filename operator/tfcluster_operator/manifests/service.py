@@ -12,9 +12,6 @@ from tfcluster_operator.model.spec import TFCluster
 def build_service(cluster: TFCluster) -> dict[str, Any]:
     """Build the Service of a cluster.
 
-    Args:
-        cluster: the declaration.
-
     Returns:
         A headless Service; addresses are published before pods are ready, because TensorFlow's tasks wait for each
         other's names (Kubernetes, "DNS for Services and Pods").

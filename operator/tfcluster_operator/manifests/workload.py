@@ -16,10 +16,6 @@ _OF_WORKLOADS: Final = {"group": "kueue.x-k8s.io", "kind": "WorkloadPriorityClas
 def build_workload(cluster: TFCluster, claim: Wanted) -> dict[str, Any]:
     """Build one Workload.
 
-    Args:
-        cluster: the declaration.
-        claim: what it should say (Kueue, "Workload").
-
     Returns:
         The Workload, without its priority: that is the value of the class that it names.
     """

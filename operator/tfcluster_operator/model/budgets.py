@@ -24,11 +24,7 @@ class Budget:
 
 
 def budgets_of(roster: Roster) -> Iterator[Budget]:
-    """Work out the budget of each job that declares one.
-
-    Args:
-        roster: what is declared, and which tasks have completed: there is nothing to protect in those.
-    """
+    """Work out the budget of each job that declares one."""
     for job in roster.cluster.jobs:
         if job.min_available is not None:
             yield _budget(roster.cluster.name, job, job.min_available, left=sum(1 for _ in roster.open(job)))

@@ -34,14 +34,7 @@ _LONGEST_MESSAGE: Final = 32_768
 
 
 def plan_claims(roster: Roster, known: Ledger, now: float, story: Story) -> None:
-    """Ask for quota, take what was granted, and give back what is needed no more.
-
-    Args:
-        roster: what is declared, what exists, and how the cluster stands in its queue.
-        known: whether it has finished.
-        now: the time, in seconds since the epoch.
-        story: where steps, findings and times are noted.
-    """
+    """Ask for quota, take what was granted, and give back what is needed no more."""
     standing = roster.standing
     claims, at_work = (*standing.holding, *standing.rest), bool(roster.at_work)
     for claim in claims:
@@ -67,13 +60,7 @@ def plan_claims(roster: Roster, known: Ledger, now: float, story: Story) -> None
 
 
 def wanted_claim(cluster: TFCluster, number: int, counts: Mapping[str, int]) -> Wanted:
-    """Work out what a claim should say.
-
-    Args:
-        cluster: the declaration.
-        number: the claim's number.
-        counts: how many tasks of each job it stands for; a job of none is left out.
-    """
+    """Work out what a claim should say."""
     jobs = [job for job in cluster.jobs if counts.get(job.name)]
     least = queueing.may_be_fewer(cluster, counts, number=number)
     pod_sets = []
@@ -326,15 +313,7 @@ class _Saying(NamedTuple):
 
 
 def _set(claim: Claim, said: Sequence[_Saying], now: float, story: Story, **more: Any) -> None:
-    """Change conditions of a claim; the list is written whole, and only if nobody has written since.
-
-    Args:
-        claim: the claim.
-        said: the conditions.
-        now: the time, in seconds since the epoch.
-        story: where the step is noted.
-        more: other fields of the status.
-    """
+    """Change conditions of a claim; the list is written whole, and only if nobody has written since."""
     changed = {one.kind: _condition(claim.workload, one, now) for one in said}
     kept = [dict(one) for one in claim.workload.conditions if one.get("type") not in changed]
     readiness = list(changed) == ["PodsReady"]

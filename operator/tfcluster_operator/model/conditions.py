@@ -110,12 +110,7 @@ def dated(before: Mapping[str, Any], said: Sequence[Says], *, generation: int, n
 
 
 def with_others(ours: Mapping[str, Any], latest: Mapping[str, Any]) -> dict[str, Any]:
-    """Give a status of ours that is not written yet with the conditions of others as they are by now.
-
-    Args:
-        ours: the status as the operator worked it out.
-        latest: the status as the API server has it.
-    """
+    """Give a status of ours that is not written yet with the conditions of others as they are by now."""
     own = [condition for condition in ours.get("conditions") or () if condition.get("type") in KINDS]
     others = [condition for condition in latest.get("conditions") or () if condition.get("type") not in KINDS]
     return {**ours, "conditions": own + others}
@@ -215,14 +210,7 @@ def _aim(cluster: TFCluster, kind: str) -> str:
 
 
 def up_to_date(roster: Roster, ledger: Ledger, changed: Mapping[str, str], findings: Sequence[Finding] = ()) -> Says:
-    """Tell whether every pod is made from the present template, and what else is not as declared.
-
-    Args:
-        roster: what exists.
-        ledger: what is known of its life.
-        changed: the first field in which the template of a job differs from its outdated pods, by job.
-        findings: what Ready does not tell of.
-    """
+    """Tell whether every pod is made from the present template, and what else is not as declared."""
     told: list[str] = []
     stalled = False
     cluster = roster.cluster

@@ -27,9 +27,6 @@ def job_of(cluster: TFCluster, pod: ObservedPod) -> Job | None:
 def leaving_of(roster: Roster) -> Leaving:
     """Tell which tasks leave.
 
-    Args:
-        roster: what is declared and what exists.
-
     Returns:
         The range of each job of which a task leaves; a job without drainTimeoutSeconds has none, its pods go at once.
     """

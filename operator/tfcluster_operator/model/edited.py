@@ -12,11 +12,6 @@ from tfcluster_operator.model.spec import TFCluster
 def edited_field(before: TFCluster | None, after: TFCluster, job: str) -> str:
     """Name the first field whose change makes a job's pods outdated.
 
-    Args:
-        before: the cluster before the edit, if it is known.
-        after: the cluster after it.
-        job: the job's name.
-
     Returns:
         A path such as ``containers[tensorflow].image`` in the pod's spec, or ``scheduling.spread`` in the cluster's;
         "" where nothing changed, or the job was not declared before.

@@ -26,14 +26,7 @@ class DeviceFilter:
 
 
 def parse(text: str) -> DeviceFilter | None:
-    """Read one device filter.
-
-    Args:
-        text: the filter, such as ``/job:ps/task:0``.
-
-    Returns:
-        Its job and task, or None where the text is not in canonical form.
-    """
+    """Read one device filter."""
     match = _CANONICAL.fullmatch(text)
     if match is None:
         return None
@@ -57,15 +50,7 @@ class Visible:
 
 
 def visible(texts: tuple[str, ...], job: str) -> Visible:
-    """Tell which tasks of a job a task with these device filters sees (besides itself).
-
-    Args:
-        texts: the task's filters; none at all shows everything, as in TensorFlow.
-        job: the job that is looked at.
-
-    Returns:
-        The job's visible tasks.
-    """
+    """Tell which tasks of a job a task with these device filters sees (besides itself)."""
     if not texts:
         return Visible(everything=True, indices=frozenset())
     matching = [f for f in map(parse, texts) if f is not None and f.job in (None, job)]

@@ -56,11 +56,7 @@ class GangScheduler:
         return {"minMember": count}
 
     def membership(self, group: str) -> Membership:
-        """Return the fields of a pod that name its PodGroup.
-
-        Args:
-            group: the name of the PodGroup, "" for a pod outside a gang.
-        """
+        """Return the fields of a pod that name its PodGroup."""
         if not group:
             return Membership()
         match self.kind:
@@ -103,12 +99,7 @@ _ALL: Final = {one.kind: one for one in (KUBERNETES, SCHEDULER_PLUGINS, VOLCANO)
 
 
 def gang_scheduler(kind: GangSchedulerKind, name: str = "") -> GangScheduler:
-    """Return a scheduler with the configured name.
-
-    Args:
-        kind: the scheduler.
-        name: the default schedulerName of pods, "" for that of the scheduler's chart.
-    """
+    """Return a scheduler with the configured name."""
     known = _ALL[kind]
     return replace(known, name=name) if name else known
 

@@ -75,10 +75,6 @@ class Gang:
 def gangs_of(roster: Roster, known: ledger.Ledger) -> Mapping[str, Gang]:
     """Work out the gangs of a cluster.
 
-    Args:
-        roster: what is declared and what exists.
-        known: in which round each job is, and which tasks have completed.
-
     Returns:
         Each gang by the name of its PodGroup; none where none are declared, and while the cluster is suspended.
     """

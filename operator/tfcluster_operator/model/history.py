@@ -16,12 +16,7 @@ _QUOTA_OF_ALL_PODS: Final = (EXCEEDED_QUOTA, "count/pods=")
 
 
 def plan_history(roster: Roster, story: Story) -> None:
-    """Plan to delete what is kept beyond the limit, and to put the labels of the rest right.
-
-    Args:
-        roster: what exists.
-        story: where the steps are noted.
-    """
+    """Plan to delete what is kept beyond the limit, and to put the labels of the rest right."""
     for job in roster.cluster.jobs:
         for place in roster.of(job):
             if place.kept:
@@ -29,38 +24,18 @@ def plan_history(roster: Roster, story: Story) -> None:
 
 
 def is_to_be_kept(roster: Roster, place: Place, pod: ObservedPod, story: Story) -> bool:
-    """Tell whether the failed pod of a task is kept, or will be as soon as its phase says that it has failed.
-
-    Args:
-        roster: what exists.
-        place: the task.
-        pod: its pod.
-        story: what was refused a moment ago.
-    """
+    """Tell whether the failed pod of a task is kept, or will be as soon as its phase says that it has failed."""
     # NB: a pod whose sidecar runs on holds its resources and its address.
     return pod.at_rest and _limit(roster, place.task, story) > 0
 
 
 def gives_way(roster: Roster, place: Place, story: Story) -> bool:
-    """Tell whether kept pods of a task go first, because a quota has no room for one more pod beside them.
-
-    Args:
-        roster: what exists.
-        place: the task.
-        story: what was refused a moment ago.
-    """
+    """Tell whether kept pods of a task go first, because a quota has no room for one more pod beside them."""
     return bool(place.kept) and _is_full(roster, story)
 
 
 def keep(roster: Roster, place: Place, pod: ObservedPod, story: Story) -> None:
-    """Plan to mark the failed pod of a task as kept: from then on the task has no pod.
-
-    Args:
-        roster: what exists.
-        place: the task.
-        pod: its pod, whose phase is Failed.
-        story: where the step is noted.
-    """
+    """Plan to mark the failed pod of a task as kept: from then on the task has no pod."""
     if (change := drift.keeping(pod, labels=_labels(roster, place.task))) is not None:
         patch = Patch("Pod", pod.meta.name, pod.meta.uid, change, reasons.POD_KEPT)
         story.do("replace", patch, gate=object_gate("Pod", pod.meta.name), needs=(EVIDENCE,))

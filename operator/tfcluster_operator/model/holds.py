@@ -110,14 +110,7 @@ class Holds:
     def after(
         self, refused: Mapping[Gate, Finding], passed: Iterable[Gate], done: Iterable[Action], now: float
     ) -> Holds:
-        """Give the holds after a pass.
-
-        Args:
-            refused: the gates that refusals closed in it.
-            passed: the gates of what was carried out.
-            done: what was carried out.
-            now: the time, in seconds since the epoch.
-        """
+        """Give the holds after a pass."""
         let_through = set(passed)
         gates = {
             gate: hold

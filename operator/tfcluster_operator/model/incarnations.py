@@ -37,10 +37,6 @@ class Pods(NamedTuple):
 def pods_of(roster: Roster, published: Iterable[Told]) -> Pods | None:
     """Look which pod each task is.
 
-    Args:
-        roster: what exists.
-        published: what each file of the chief tells.
-
     Returns:
         The pods of all tasks but the chief and evaluators; None where nothing is to be told.
     """
@@ -61,16 +57,7 @@ def pods_of(roster: Roster, published: Iterable[Told]) -> Pods | None:
 
 
 def told(pods: Pods, view: contract.View, before: Told) -> tuple[Told, bool]:
-    """Decide what a view tells of the pods.
-
-    Args:
-        pods: which pod each task is.
-        view: what is seen; of other tasks nothing is told.
-        before: what the published view tells.
-
-    Returns:
-        All that can be told, and whether that alone is worth a write.
-    """
+    """Decide what a view tells of the pods."""
     everything: dict[str, Mapping[int, str]] = {}
     urgent = False
     for job, tasks in view.jobs.items():

@@ -101,11 +101,6 @@ def gang_name(cluster: str, round_of: int, job: str = "") -> str:
 
     No name of a cluster or of a job has a dot, and no job's begins with a digit, so that no two are one.  A name that
     could be no label's value ends with its digest.
-
-    Args:
-        cluster: the TFCluster's name.
-        round_of: the number of the restart that made the tasks start.
-        job: the job that starts after others, "" for those that start at once.
     """
     name = ".".join([cluster, *([dns_job(job)] if job else []), str(round_of)])
     if len(name) <= _LONGEST_LABEL:
@@ -186,9 +181,6 @@ def resolver_name(digest: str) -> str:
     """Name the ConfigMap that delivers the resolver to all pods of a namespace.
 
     The name proves the content: nobody can make another archive with the same first 32 digits.
-
-    Args:
-        digest: the SHA-256 of the archive, in hexadecimal digits.
     """
     return f"{_OF_THE_RESOLVER}{digest[:_PROVING]}"
 

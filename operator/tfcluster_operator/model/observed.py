@@ -258,12 +258,7 @@ class ObservedPod:
     noted: Noted = field(default_factory=Noted)
 
     def seen(self, before: ObservedPod | None, now: float) -> ObservedPod:
-        """Give this pod with what we noted of it, now and when we saw it last.
-
-        Args:
-            before: the same pod as it was known, None where it was not.
-            now: our time, in seconds since the epoch.
-        """
+        """Give this pod with what we noted of it, now and when we saw it last."""
         known = before.noted if before is not None else Noted()
         # NB: the generation that it had when we first saw it terminate: every edit after that counts it up, too.
         leaving = known.leaving_generation or self.generation

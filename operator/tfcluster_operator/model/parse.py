@@ -103,9 +103,6 @@ def parse(
         default_isolation: the mode of a cluster whose spec names none, and that no operator has seen before.
         gang_scheduler: who finds the places of a gang.
 
-    Returns:
-        The cluster as values.
-
     Raises:
         InvalidSpecError: the spec has no jobs, or a part of the wrong type, or a filter that TensorFlow would refuse,
             or jobs that wait for each other.

@@ -35,14 +35,7 @@ def made_from(colocation: Colocation | None, spread: tuple[Spread, ...]) -> list
 
 
 def problems(job: Job) -> Iterator[str]:
-    """Tell which rules of a job's template do not go together with its places.
-
-    Args:
-        job: the job, with what spec.scheduling says of it.
-
-    Yields:
-        A problem, as "path: what to do".
-    """
+    """Tell which rules of a job's template do not go together with its places."""
     spec: Mapping[str, Any] = job.template.get("spec") or {}
     where = f"spec.jobs.{job.name}.template.spec"
     near = (spec.get("affinity") or {}).get("podAffinity") or {}

@@ -43,18 +43,7 @@ from tfcluster_operator.model.turns import Turns, at_once
 def plan(
     roster: Roster, ledger: Ledger, wanted: tuple[views.JobViews, ...], now: float, *, holds: Holds | None = None
 ) -> Plan:
-    """Decide what to do for one cluster.
-
-    Args:
-        roster: what is declared and what exists.
-        ledger: what is known of its life, after :func:`tfcluster_operator.model.stock.take_stock`.
-        wanted: the views that should be published, of :func:`tfcluster_operator.model.views.views_of`.
-        now: the time, in seconds since the epoch.
-        holds: what was refused a moment ago.
-
-    Returns:
-        The plan: no groups when all is as declared.
-    """
+    """Decide what to do for one cluster."""
     return at_once(plan_in_turns(roster, ledger, wanted, now, holds=holds))
 
 

@@ -16,14 +16,7 @@ _LONGEST: Final = 40
 
 
 def quantity(value: Any) -> Decimal | None:
-    """Read a quantity.
-
-    Args:
-        value: a text, or the number that stands in a manifest in place of one.
-
-    Returns:
-        The number; None where it is no quantity.
-    """
+    """Read a quantity."""
     text = str(value).strip() if isinstance(value, str | int | float) and not isinstance(value, bool) else ""
     if len(text) > _LONGEST or (found := _SPELLED.fullmatch(text)) is None:
         return None

@@ -98,15 +98,7 @@ class Standing:
 
 
 def stand(cluster: TFCluster, observed: Observed) -> Standing:
-    """Tell what of a cluster has quota.
-
-    Args:
-        cluster: the declaration.
-        observed: what exists for it.
-
-    Returns:
-        How it stands in its queue.
-    """
+    """Tell what of a cluster has quota."""
     claims = sorted(_claims_of(cluster, observed), key=_rank)
     known = ledger.read(cluster.status) if cluster.queue else ledger.Ledger()
     if known.verdict is not None:
@@ -145,11 +137,7 @@ def stand(cluster: TFCluster, observed: Observed) -> Standing:
 
 
 def as_reported(cluster: TFCluster) -> Standing:
-    """Tell what of a cluster has quota by its status alone, for who cannot read its Workloads.
-
-    Args:
-        cluster: the declaration, with the status that the operator has written.
-    """
+    """Tell what of a cluster has quota by its status alone, for who cannot read its Workloads."""
     if not cluster.queue or cluster.suspend:
         return Standing(Turn.SUSPENDED if cluster.queue else Turn.FREE, cluster)
     known, no_task = ledger.read(cluster.status), not any(job.replicas for job in cluster.jobs)
@@ -189,11 +177,6 @@ def asks_annotation(jobs: Iterable[Job], least: Mapping[str, int]) -> str:
 
 def may_be_fewer(cluster: TFCluster, counts: Mapping[str, int], *, number: int) -> dict[str, int]:
     """Tell how few tasks of a job its queue may grant: by ``spec.scheduling.gang.minTasks``.
-
-    Args:
-        cluster: the declaration.
-        counts: how many tasks of each job are asked for.
-        number: the claim's number; what an edit adds may come one by one.
 
     Returns:
         The least number by job: of one job at most, because Kueue lets one podSet be smaller than it is.

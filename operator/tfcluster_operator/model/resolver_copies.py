@@ -20,13 +20,6 @@ def is_genuine(copy: ObservedConfigMap) -> bool:
 def unneeded(
     copies: Iterable[ObservedConfigMap], *, mounted: Collection[str], current: str, needed: bool
 ) -> list[ObservedConfigMap]:
-    """Give the copies in one namespace that are to go; one that is not genuine is somebody else's work and stays.
-
-    Args:
-        copies: the ConfigMaps of such a name.
-        mounted: the names of those that a pod mounts whose programs are not over.
-        current: the name of the copy that new pods mount.
-        needed: whether there is a TFCluster whose pods have the resolver delivered.
-    """
+    """Give the copies in one namespace that are to go; one that is not genuine is somebody else's work and stays."""
     kept = {*mounted, current} if needed else {*mounted}
     return [one for one in copies if one.meta.name not in kept and is_genuine(one) and not one.meta.terminating]

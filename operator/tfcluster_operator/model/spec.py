@@ -163,14 +163,7 @@ class UpdateStrategy:
     max_unavailable: int | str = 1
 
     def within(self, replicas: int) -> int:
-        """Tell how many tasks of a job may be unavailable in a rolling update.
-
-        Args:
-            replicas: the tasks of the job.
-
-        Returns:
-            The number; a percentage is rounded down, and is one task at least.
-        """
+        """Tell how many tasks of a job may be unavailable in a rolling update."""
         if isinstance(self.max_unavailable, int):
             return max(1, self.max_unavailable)
         return max(1, replicas * int(self.max_unavailable.removesuffix("%")) // 100)

@@ -33,11 +33,6 @@ _Failure = tuple[float, Task, ObservedPod]
 def take_stock(roster: Roster, ledger: Ledger, now: float) -> Ledger:
     """Bring the ledger up to what can be seen.
 
-    Args:
-        roster: what exists.
-        ledger: what was known before.
-        now: the time, in seconds since the epoch.
-
     Returns:
         The new ledger.  While the cluster is suspended it is as at the start, in another incarnation: a resumed one has
         its whole budget, a new start time, and runs every task.
@@ -246,13 +241,6 @@ def must_be_written_first(
 
     A task whose pod has vanished gets its new pod at once.  Until the status counts the loss, what exists tells of it:
     at first there is no pod where the status says that there is one, then the new pod has an annotation.
-
-    Args:
-        roster: what exists.
-        known: the ledger that the plan was made with.
-        written: what the API server has of it.
-        planned: the actions that are about to be carried out.
-        now: the time, in seconds since the epoch.
     """
     if known.holds_evidence(written):
         return True
@@ -271,11 +259,6 @@ def must_be_written_first(
 def enter_deletions(roster: Roster, ledger: Ledger, planned: Iterable[Action]) -> Ledger:
     """Enter which pods of declared tasks we are about to delete ourselves.
 
-    Args:
-        roster: what exists.
-        ledger: the ledger that the plan was made with.
-        planned: the actions that are about to be carried out.
-
     Returns:
         The new ledger; it is another one exactly when it must be written before the deletions, so that after a crash
         nobody takes our own deletion for somebody else's.
@@ -289,13 +272,7 @@ _OUR_REPLACEMENTS: Final = frozenset({reasons.TEMPLATE_CHANGED, reasons.GANG_CHA
 
 
 def enter_done(roster: Roster, ledger: Ledger, actions: Iterable[Action]) -> Ledger:
-    """Enter what was carried out: which tasks have a pod now, and which have none by our own doing.
-
-    Args:
-        roster: what existed when the plan was made.
-        ledger: the ledger that the plan was made with.
-        actions: the actions that were carried out.
-    """
+    """Enter what was carried out: which tasks have a pod now, and which have none by our own doing."""
     if ledger.verdict is not None:
         return ledger
     names: dict[str, Task] = {}

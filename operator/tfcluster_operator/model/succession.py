@@ -30,12 +30,7 @@ class Succession(NamedTuple):
 
 
 def succession_of(first: str, own: Iterable[ObservedPod]) -> Succession:
-    """Put the pods of one task in their order.
-
-    Args:
-        first: the name of the task's first pod.
-        own: the task's pods that the cluster controls.
-    """
+    """Put the pods of one task in their order."""
     pods = sorted(((naming.first_pod_name(pod.meta.name)[1], pod) for pod in own), key=lambda one: one[0])
     speaking = [(number, pod) for number, pod in pods if not is_kept(pod)]
     newest, pod = speaking[-1] if speaking else (-1, None)

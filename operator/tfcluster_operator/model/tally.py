@@ -58,12 +58,7 @@ def role_of(job: str) -> str:
 
 
 def tasks_of(roster: Roster, ledger: Ledger) -> dict[tuple[str, str], int]:
-    """Count the declared tasks of a cluster by role and state.
-
-    Args:
-        roster: what exists.
-        ledger: what is known of its life.
-    """
+    """Count the declared tasks of a cluster by role and state."""
     idle = roster.cluster.suspend or ledger.verdict is not None
     counted: dict[tuple[str, str], int] = {}
     for job in roster.cluster.jobs:
@@ -82,16 +77,7 @@ def cause_of(failure: LastRestart) -> str:
 
 
 def waiting(body: Mapping[str, Any], told: Mapping[str, Any], placed_at: float = 0.0) -> Waiting | None:
-    """Tell whether a cluster should be ready and is not; suspended, finished and deleting ones should not.
-
-    Args:
-        body: the TFCluster, as the API gave it.
-        told: its newest status.
-        placed_at: when it last stopped to wait for quota or places, in seconds since the epoch.
-
-    Returns:
-        Why and since when; None where it is ready, or should not be.
-    """
+    """Tell whether a cluster should be ready and is not; suspended, finished and deleting ones should not."""
     metadata, conditions = body["metadata"], by_type(told)
     if metadata.get("deletionTimestamp") or (body.get("spec") or {}).get("suspend") is True:
         return None
@@ -117,12 +103,7 @@ def waiting(body: Mapping[str, Any], told: Mapping[str, Any], placed_at: float =
 
 
 def undelivered_since(body: Mapping[str, Any], conditions: Mapping[str, Mapping[str, Any]]) -> float | None:
-    """Give since when a changed view has not been delivered, in seconds since the epoch of Unix; None if all are.
-
-    Args:
-        body: the TFCluster, as the API gave it; one that is being deleted is told nothing more.
-        conditions: its newest conditions, by type.
-    """
+    """Give since when a changed view has not been delivered, in seconds since the epoch of Unix; None if all are."""
     published = conditions.get("MembershipPublished", {})
     if published.get("status") != "False" or body["metadata"].get("deletionTimestamp"):
         return None

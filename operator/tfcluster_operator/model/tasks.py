@@ -56,16 +56,7 @@ def plan_job(  # noqa: C901, PLR0917 - a branch for each stage; the six are one 
     now: float,
     story: Story,
 ) -> Turns[None]:
-    """Decide what to do for each task of a job, and pause now and then.
-
-    Args:
-        roster: what exists.
-        job_views: the job and its wanted views.
-        gangs: the gangs of the cluster.
-        known: the ledger after stock was taken.
-        now: the time, in seconds since the epoch.
-        story: where steps, findings and times are noted.
-    """
+    """Decide what to do for each task of a job, and pause now and then."""
     job, record = job_views.job, known.of(job_views.job.name)
     to_replace = _roll_out(roster, job_views, story)
     older, last = naming.job_labels(roster.cluster.name, job.name), known.last_restart

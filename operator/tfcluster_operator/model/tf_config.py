@@ -19,13 +19,7 @@ LARGEST_TF_CONFIG: Final = 32 * 4096 - len(f"{contract.ENV_TF_CONFIG}=") - 1
 
 
 def tf_config_of(cluster: TFCluster, task: Task, view: str) -> str:
-    """Spell what a task sees as TF_CONFIG; in TFJob's layout each task sees the evaluators, too.
-
-    Args:
-        cluster: the declaration.
-        task: which task.
-        view: the text of its view file.
-    """
+    """Spell what a task sees as TF_CONFIG; in TFJob's layout each task sees the evaluators, too."""
     seen, evaluator = _read(view), cluster.job(EVALUATOR) if cluster.tf_config == "TFJob" else None
     if evaluator is not None and evaluator.replicas:
         addresses = tuple(cluster.address_of(Task(evaluator, index)) for index in range(evaluator.replicas))
@@ -34,17 +28,7 @@ def tf_config_of(cluster: TFCluster, task: Task, view: str) -> str:
 
 
 def largest_of(cluster: TFCluster, job: Job, view: str, readers: Iterable[int]) -> int:
-    """Measure the longest TF_CONFIG among some tasks of a job.
-
-    Args:
-        cluster: the declaration.
-        job: the job.
-        view: the text of the view file that they read.
-        readers: the indices of those tasks.
-
-    Returns:
-        Its length in bytes; 0 of no tasks.
-    """
+    """Measure the longest TF_CONFIG among some tasks of a job."""
     tasks = _read(view).jobs.get(job.name, ())
     listed = tasks if isinstance(tasks, Mapping) else range(len(tasks))
     shown, hidden = -1, -1

@@ -14,14 +14,7 @@ Turns = Generator[None, None, _Result]
 
 
 def at_once(deciding: Turns[_Result]) -> _Result:
-    """Decide without a pause.
-
-    Args:
-        deciding: what pauses.
-
-    Returns:
-        What it comes to.
-    """
+    """Decide without a pause."""
     while True:
         try:
             next(deciding)

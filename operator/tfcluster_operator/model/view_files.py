@@ -39,12 +39,7 @@ _READ_AT_MOST: Final = 4_096
 
 
 def build_file(view: contract.View, membership: str) -> ViewFile:
-    """Spell a view as a file.
-
-    Args:
-        view: the view.
-        membership: its :func:`membership_digest`.
-    """
+    """Spell a view as a file."""
     text = contract.dump(view)
     return ViewFile(text, _remember(_says(view, digest(text), membership)))
 

@@ -85,9 +85,6 @@ def views_of(roster: Roster, before: Views | None = None) -> Views:
         roster: what is declared and what exists; an unchanged view keeps the epoch it has there, and pods tell of lost
             devices.
         before: the views of an earlier pass over the same cluster.
-
-    Returns:
-        The wanted ConfigMaps, in the order of the jobs.
     """
     return at_once(views_in_turns(roster, before))
 

@@ -11,9 +11,6 @@ from tfcluster_operator.model.roster import Roster
 def pods_to_clean(roster: Roster) -> Iterator[ObservedPod]:
     """Choose the pods of a finished cluster that are deleted.
 
-    Args:
-        roster: what exists.
-
     Yields:
         Under Running, those that have not ended, so that the logs of the others stay; under All every one.
     """

@@ -8,16 +8,7 @@ from tfcluster_operator.model.spec import TFCluster
 
 
 def judge_deadline(cluster: TFCluster, ledger: Ledger, now: float) -> Verdict | None:
-    """Decide whether the cluster has run too long.
-
-    Args:
-        cluster: the declaration.
-        ledger: when it started.
-        now: the time, in seconds since the epoch.
-
-    Returns:
-        The verdict, or None while there is time or no deadline.
-    """
+    """Decide whether the cluster has run too long."""
     limit = cluster.active_deadline
     if limit is None or not ledger.started_at or now < ledger.started_at + limit:
         return None

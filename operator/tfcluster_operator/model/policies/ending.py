@@ -27,9 +27,6 @@ class Ending(Enum):
 def ending_of(pod: ObservedPod) -> Ending | None:
     """Judge the end of a pod.
 
-    Args:
-        pod: the pod.
-
     Returns:
         None while its task runs, and while it is being deleted: what its program makes of SIGTERM says nothing of it.
         An end counts that came before its deletion was asked for: we saw it so, or the pod's own status proves it.

@@ -10,17 +10,7 @@ from tfcluster_operator.model.spec import Task, TFCluster
 
 
 def judge_failure(cluster: TFCluster, task: Task, pod: ObservedPod, ledger: Ledger) -> Verdict | None:
-    """Decide whether a failed task fails the cluster.
-
-    Args:
-        cluster: the declaration.
-        task: the task that failed.
-        pod: its pod.
-        ledger: the restarts so far.
-
-    Returns:
-        The verdict, or None where the task is restarted.
-    """
+    """Decide whether a failed task fails the cluster."""
     policy = task.job.restart_policy
     words = words_for(pod)
     if policy == "Never":

@@ -17,17 +17,7 @@ from tfcluster_operator.model.spec import TFCluster
 
 
 def waiting_since(roster: Roster, ledger: Ledger, gangs: Iterable[Gang], now: float) -> dict[str, float]:
-    """Tell since when each gang waits for its places, in seconds since the epoch.
-
-    Args:
-        roster: what exists.
-        ledger: what was known before.
-        gangs: the gangs of the cluster.
-        now: the time, in seconds since the epoch.
-
-    Returns:
-        The times by the names of the PodGroups; none where there is no limit.
-    """
+    """Tell since when each gang waits for its places, in seconds since the epoch."""
     gang = roster.cluster.gang
     if gang is None or gang.timeout is None:
         return {}

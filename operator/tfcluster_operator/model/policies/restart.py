@@ -34,13 +34,6 @@ def scope_of(cluster: TFCluster, job: Job) -> tuple[Job, ...]:
 def count_restart(cluster: TFCluster, task: Task, pod: ObservedPod, ledger: Ledger, now: float) -> Ledger:
     """Enter one failure that leads to a restart.
 
-    Args:
-        cluster: the declaration.
-        task: the task that failed.
-        pod: its pod.
-        ledger: what is known so far.
-        now: the time, in seconds since the epoch.
-
     Returns:
         The ledger with the restart counted once: for the task's own pod, or for the whole scope as one incident.
     """
@@ -102,12 +95,7 @@ def is_forgiven(tried_at: float, now: float) -> bool:
 
 
 def believed(retry_at: float, now: float) -> float:
-    """Give the time of a next try, unless it lies further ahead than any pause: then a clock was wrong, and it is now.
-
-    Args:
-        retry_at: the time that was written down, in seconds since the epoch.
-        now: the time, in seconds since the epoch.
-    """
+    """Give the time of the next try, now if it lies further ahead than any pause: then a clock was wrong."""
     return retry_at if retry_at <= now + LONGEST_PAUSE * (1 + _JITTER) else now
 
 
@@ -117,9 +105,6 @@ def pause(failures: int, *, seed: str) -> float:
     Args:
         failures: how many went before this one.
         seed: what the jitter is drawn from; the same seed gives the same pause, so that a plan can be made twice.
-
-    Returns:
-        Seconds.
     """
     drawn = hashlib.sha256(seed.encode()).digest()[0] / 255
     return min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(failures, 30)) * (1 + _JITTER * drawn)
@@ -127,9 +112,6 @@ def pause(failures: int, *, seed: str) -> float:
 
 def pause_before_replacing(pod: ObservedPod) -> tuple[float, int]:
     """Say how long the replacement of a pod waits that was taken away, or ended well and is to run again.
-
-    Args:
-        pod: the pod that ended.
 
     Returns:
         Seconds after we saw its end, and the number that the replacement starts with.  The first time costs no pause; a

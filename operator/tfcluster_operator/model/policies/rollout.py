@@ -46,10 +46,6 @@ def rollout_of(roster: Roster, job: Job) -> Rollout:
 def to_replace(cluster: TFCluster, rollout: Rollout) -> Sequence[ObservedPod]:
     """Choose the outdated pods that are deleted now.
 
-    Args:
-        cluster: the declaration.
-        rollout: where the job's pods are.
-
     Returns:
         All of them under Recreate, none under OnDelete.  Under RollingUpdate from the highest index: at most
         maxUnavailable tasks are down at a time, and an outdated pod that does not work anyway goes first, so that a

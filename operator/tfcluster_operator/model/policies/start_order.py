@@ -10,11 +10,6 @@ from tfcluster_operator.model.spec import Job
 def awaited_jobs(roster: Roster, job: Job, ledger: Ledger) -> list[str]:
     """Say what a job waits for.
 
-    Args:
-        roster: what exists.
-        job: the job that wants to start.
-        ledger: which tasks were started or are complete.
-
     Returns:
         Each job that is not ready yet as "ps (1 of 2 ready)"; empty where this job may start or has started.
     """

@@ -10,10 +10,6 @@ from tfcluster_operator.model.spec import TFCluster
 def judge_success(cluster: TFCluster, ledger: Ledger) -> Verdict | None:
     """Decide whether the cluster has succeeded.
 
-    Args:
-        cluster: the declaration.
-        ledger: which tasks have ended with exit code 0.
-
     Returns:
         The verdict, or None while the policy is not met.  Jobs without any task meet none: nothing has succeeded yet.
     """

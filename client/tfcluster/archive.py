@@ -11,11 +11,6 @@ from collections.abc import Mapping
 def pack(folder: str, files: Mapping[str, bytes], *, time: int) -> bytes:
     """Pack files.
 
-    Args:
-        folder: the folder that they are in.
-        files: their contents by path.
-        time: when they were made, in seconds since the epoch.
-
     Returns:
         A tar.gz.
     """

@@ -17,11 +17,6 @@ _FORBIDDEN: Final = 403
 def autoscalers_of(api: KubernetesApi, body: Mapping[str, Any], job: str) -> Sequence[str]:
     """Name the HorizontalPodAutoscalers that scale a job of a TFCluster; none where the API server does not tell.
 
-    Args:
-        api: the connection.
-        body: the TFCluster.
-        job: the job.
-
     Raises:
         UnreachableError: the API server does not answer.
     """

@@ -37,12 +37,6 @@ class Change:
 def scaling(body: Mapping[str, Any], job: str, replicas: int, autoscalers: Iterable[str] = ()) -> Change:
     """Decide a change of the number of a job's tasks.
 
-    Args:
-        body: the TFCluster.
-        job: the job.
-        replicas: how many tasks it should have.
-        autoscalers: the HorizontalPodAutoscalers that scale this job.
-
     Raises:
         ManifestError: there is no such job, or it may not have so many tasks.
         NotRunningError: the cluster has finished.
@@ -110,14 +104,7 @@ def resumption(body: Mapping[str, Any]) -> Change:
 
 
 def deletion(body: Mapping[str, Any]) -> tuple[str, ...]:
-    """Say what goes with a TFCluster, and what stays of what its pods use.
-
-    Args:
-        body: the TFCluster.
-
-    Returns:
-        One sentence each.
-    """
+    """Say what goes with a TFCluster, and what stays of what its pods use."""
     jobs: Mapping[str, Any] = body["spec"]["jobs"]
     total = sum(int(job.get("replicas", 1)) for job in jobs.values())
     gone = (
@@ -151,10 +138,6 @@ def finished(body: Mapping[str, Any]) -> str:
 
 def check_alive(body: Mapping[str, Any], so: str) -> None:
     """Refuse what needs a TFCluster that goes on.
-
-    Args:
-        body: the TFCluster.
-        so: what follows, for the message.
 
     Raises:
         NotRunningError: it has finished, or is being deleted.

@@ -59,9 +59,6 @@ def what_to_do(checks: Sequence[Check]) -> list[str]:
 def document_of(checks: Sequence[Check]) -> dict[str, Any]:
     """Spell checks for programs.
 
-    Args:
-        checks: the checks in their order.
-
     Returns:
         ``verdict`` (the worst), ``checks``, each with ``name``, ``verdict``, ``message`` and ``remedy``, and ``toDo``,
         the remedies by importance.

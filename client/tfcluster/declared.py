@@ -55,9 +55,6 @@ def declare(
             none, or nobody looked.
         default_isolation: the isolation of a cluster that says nothing of it, as the operator is set up.
 
-    Returns:
-        The cluster; without ``live`` its UID is UNKNOWN_UID and its generation 1.
-
     Raises:
         ManifestError: no TFCluster can be made of it; it tells all problems.
     """
@@ -80,11 +77,6 @@ def read(
 ) -> TFCluster:
     """Read a TFCluster as the operator does.
 
-    Args:
-        manifest: the file that it is from, for messages.
-        body: the TFCluster with its defaults and its identity.
-        default_isolation: as in declare.
-
     Raises:
         ManifestError: the operator could make nothing of it.
     """
@@ -97,16 +89,7 @@ def read(
 
 
 def complete(body: Mapping[str, Any], namespace: str, live: Mapping[str, Any] | None = None) -> Object:
-    """Give a TFCluster as the API server would keep it.
-
-    Args:
-        body: the object; it is valid.
-        namespace: its namespace where it names none.
-        live: the object of that name, if there is one.
-
-    Returns:
-        The object with defaults, and with the identity and the status of ``live``.
-    """
+    """Give a TFCluster as the API server would keep it."""
     about = {key: value for key, value in (body.get("metadata") or {}).items() if value is not None}
     known: Mapping[str, Any] = (live or {}).get("metadata") or {}
     identity = {"uid": known.get("uid", UNKNOWN_UID), "generation": known.get("generation", 1)}

@@ -38,18 +38,7 @@ def diagnose(
     inside: bool = True,
     say: Callable[[str], object] = lambda _: None,
 ) -> Iterator[Check]:
-    """Look, and judge.
-
-    Args:
-        client: whose namespace is meant.
-        name: the cluster; None looks at the installation alone.
-        local: it is a `tfcluster local run`.
-        inside: also run the resolver's doctor in some of the cluster's tasks.
-        say: is told what takes a while.
-
-    Yields:
-        The checks, in the order in which they build on each other.
-    """
+    """Look, and judge."""
     found = installation_of(client.api, local=local)
     if local:
         yield doctor_installation.judge_server(found)

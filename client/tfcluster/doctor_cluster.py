@@ -57,11 +57,6 @@ _STANDING: Final[Mapping[str, Verdict]] = {
 def judge(picture: Picture, limits: Mapping[str, Mapping[str, int]], found: Surroundings) -> Iterator[Check]:
     """Judge a cluster.
 
-    Args:
-        picture: the cluster.
-        limits: the extended resources that one pod of each job asks for.
-        found: what surrounds it.
-
     Yields:
         The checks.
     """

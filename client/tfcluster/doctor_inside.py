@@ -45,13 +45,7 @@ def chosen(picture: Picture) -> list[TaskPicture]:
 
 
 def examine(api: KubernetesApi, tasks: Sequence[TaskPicture], containers: Mapping[str, str]) -> list[Answer]:
-    """Run it in tasks, beside each other.
-
-    Args:
-        api: the connection.
-        tasks: the tasks.
-        containers: the main container of each job.
-    """
+    """Run it in tasks, beside each other."""
 
     def run(task: TaskPicture) -> Answer:
         try:
@@ -66,9 +60,6 @@ def examine(api: KubernetesApi, tasks: Sequence[TaskPicture], containers: Mappin
 
 def judge(answers: Sequence[Answer]) -> Iterator[Check]:
     """Put the answers together: what several tasks say alike is said once.
-
-    Args:
-        answers: the answers.
 
     Yields:
         What is wrong, or one check that says that nothing is.

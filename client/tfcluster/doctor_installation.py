@@ -24,10 +24,6 @@ _UPGRADE_CLIENT: Final = "Upgrade this client to the operator's version: pip ins
 def judge(found: Installation, packaged: Mapping[str, Any]) -> Iterator[Check]:
     """Judge an installation.
 
-    Args:
-        found: what was found.
-        packaged: the definition of this client.
-
     Yields:
         The checks.
     """

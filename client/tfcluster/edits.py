@@ -95,9 +95,6 @@ def edit_of(api: KubernetesApi, manifest: Manifest, *, default_isolation: Isolat
         manifest: the TFCluster.
         default_isolation: the isolation of a cluster that says nothing of it, as the operator is set up.
 
-    Returns:
-        What it would do; nothing is changed by asking.
-
     Raises:
         ManifestError: it is not valid, or not as an edit of what there is.
         RefusedError: the API server would refuse it, or does not let this user read.

@@ -12,12 +12,6 @@ from tfcluster.snapshots import Selection, Snapshots
 def follow_events(api: KubernetesApi, name: str, namespace: str | None, *, uid: str) -> Iterator[Event]:
     """Give the events that there are, and those to come, until the TFCluster is gone.
 
-    Args:
-        api: the connection.
-        name: the TFCluster.
-        namespace: its namespace, if not the connection's.
-        uid: its UID.
-
     Raises:
         RefusedError: this user may not watch them.
     """

@@ -70,12 +70,7 @@ def events_of(name: str, cluster: Mapping[str, Any] | None, events: Iterable[Map
 
 
 def news(before: Mapping[str, Event], after: Iterable[Event]) -> Iterator[Event]:
-    """Give the events that are new, or happened again.
-
-    Args:
-        before: what was known, by UID.
-        after: what is known now.
-    """
+    """Give the events that are new, or happened again."""
     for one in after:
         known = before.get(one.uid)
         if known is None or (known.count, known.time) != (one.count, one.time):

@@ -131,12 +131,7 @@ def ask_all(questions: Mapping[Any, Callable[[], Any]]) -> dict[Any, Any]:
 
 
 def installation_of(api: KubernetesApi, *, local: bool = False) -> Installation:
-    """Look at the server, the definition, the operator and this user's rights.
-
-    Args:
-        api: the connection.
-        local: it is a `tfcluster local run`, which has no operator's Deployment.
-    """
+    """Look at the server, the definition, the operator and this user's rights."""
     rights = {
         number: partial(api.may, verb, resource, subresource=subresource)
         for number, (verb, resource, subresource, _) in enumerate(RIGHTS)
@@ -179,13 +174,7 @@ def _of_the_operator(api: KubernetesApi) -> dict[str, Callable[[], Any]]:
 
 
 def surroundings_of(api: KubernetesApi, name: str, templates: Mapping[str, Mapping[str, Any]]) -> Surroundings:
-    """Look at what surrounds a cluster.
-
-    Args:
-        api: the connection.
-        name: the cluster.
-        templates: the pod template of each job.
-    """
+    """Look at what surrounds a cluster."""
     named = sorted({one for job, template in templates.items() for one in references_of(job, template)})
     found = ask_all(
         {

@@ -29,12 +29,6 @@ class FieldChange:
 def changes(before: Any, after: Any, path: str = "", where: Where = ()) -> Iterator[FieldChange]:
     """Compare two values.
 
-    Args:
-        before: what there is.
-        after: what there will be.
-        path: where they stand.
-        where: the same as steps.
-
     Yields:
         The innermost fields that differ; entries of lists that have names are told apart by these.
     """

@@ -43,15 +43,7 @@ def to_api(value: Any) -> dict[str, Any]:
 
 
 def from_api(kind: type[_T], body: Any, where: str, problems: list[str], **given: Any) -> _T:
-    """Make a dataclass of the API's object.
-
-    Args:
-        kind: the dataclass.
-        body: the object.
-        where: where it stands, for messages.
-        problems: what is not known is noted here, as "path: what to do".
-        given: values of fields that are not read from the object.
-    """
+    """Make a dataclass of the API's object."""
     if not isinstance(body, Mapping):
         problems.append(f"{where}: write an object")
         body = {}

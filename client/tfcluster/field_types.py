@@ -24,16 +24,7 @@ _SHOWN: Final = 60
 
 
 def misfits(value: Any, hint: Any, where: str = "") -> Iterator[str]:
-    """Name the values that have another type than declared.
-
-    Args:
-        value: what is looked at, with all that is in it.
-        hint: its type, as an annotation has it; Any is what can be written as JSON.
-        where: its name, for messages; "" names each field of a dataclass by itself.
-
-    Yields:
-        "NAME: this must be X, and is Y" each.
-    """
+    """Name the values that have another type than declared."""
     if not any(_is(value, kind) for kind in _kinds(hint)):
         shown = repr(value)
         wanted = " or ".join(dict.fromkeys(map(_name, _kinds(hint))))

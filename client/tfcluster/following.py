@@ -21,15 +21,6 @@ def follow_one(
 ) -> Iterator[Object | None]:
     """Give a TFCluster now and at each change.
 
-    Args:
-        api: the connection.
-        name: its name.
-        namespace: its namespace, if not the connection's.
-        until: when to end, by ``time.monotonic()``.
-
-    Yields:
-        The TFCluster; None while there is none.
-
     Raises:
         RefusedError: the API server said no at the first time.
         UnreachableError: no API server answered at the first time.
@@ -58,9 +49,6 @@ def follow(
         fields: a field selector.
         until: when to end, by ``time.monotonic()``.
         broken: is told what went wrong if that is tried again; until the next objects come, the last ones may be old.
-
-    Yields:
-        The objects by namespace and name; the dict is the same one each time.
 
     Raises:
         RefusedError: the API server said no at the first time, or later for another reason than being busy.

@@ -120,15 +120,6 @@ def plan_forwards(
 ) -> list[Forward]:
     """Decide what is forwarded.
 
-    Args:
-        cluster: the TFCluster.
-        wishes: ports that the user named.
-        word: the task that the user named, such as ``worker-0``.
-        titles: TENSORBOARD or JUPYTER, where the user asked for them.
-
-    Returns:
-        At least one; what the user named comes first.
-
     Raises:
         NoTaskError: there is no such task.
         TFClusterError: there is no such port; the words list those that there are.

@@ -65,14 +65,7 @@ class Goal:
         return self.word or f"{_CONDITION}{self.condition}" + ("" if self.status == "True" else f"={self.status}")
 
     def judge(self, body: Mapping[str, Any] | None) -> Judgement:
-        """Look at a TFCluster.
-
-        Args:
-            body: the TFCluster; None where it is gone.
-
-        Returns:
-            What it says of this goal.
-        """
+        """Look at a TFCluster."""
         if body is None:
             if self.word == "deleted":
                 return Judgement("reached", "it is gone")

@@ -54,11 +54,6 @@ class TaskContainer:
 def template_of(job: TaskContainer, image: str | None, where: str) -> Object:
     """Make a job's pod template.
 
-    Args:
-        job: what runs in its tasks.
-        image: the image where neither the job nor its template names one.
-        where: the cluster and the job, for messages.
-
     Raises:
         ManifestError: there is no image, or the template has not the shape of one.
     """

@@ -21,11 +21,6 @@ _OF_THE_CLIENT: Final = Path(config.__file__).parent
 def load(configuration: client.Configuration, file: str | None, context: str | None) -> str:
     """Fill a configuration from a kubeconfig.
 
-    Args:
-        configuration: is filled.
-        file: the kubeconfig; None is the usual one.
-        context: the context in it, if not the current one.
-
     Returns:
         The context's namespace, "" where it names none.
 

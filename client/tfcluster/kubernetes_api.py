@@ -178,15 +178,6 @@ class KubernetesApi:
     def list(self, resource: Resource, namespace: str | None = None, *, labels: str = "", fields: str = "") -> Listed:
         """Give all objects that match.
 
-        Args:
-            resource: their kind.
-            namespace: the namespace; None is that of the connection, "" all of them.
-            labels: a label selector.
-            fields: a field selector.
-
-        Returns:
-            The objects, with the version from which a watch goes on.
-
         Raises:
             RefusedError: the server said no.
         """
@@ -211,14 +202,6 @@ class KubernetesApi:
         seconds: float = 300.0,
     ) -> Iterator[tuple[str, Object]]:
         """Give changes as they happen: ("ADDED", object) and so on, until the server ends it or ``seconds`` are over.
-
-        Args:
-            resource: the kind.
-            namespace: as in list.
-            labels: a label selector.
-            fields: a field selector.
-            since: the version of a list; "" begins with all that is there.
-            seconds: how long it lasts at the most.
 
         Raises:
             RefusedError: the server said no; status 410 means that the list must be made again.
@@ -254,13 +237,6 @@ class KubernetesApi:
         dry_run: bool = False,
     ) -> tuple[Object, bool]:
         """Apply an object server-side, as ``kubectl apply --server-side`` does.
-
-        Args:
-            resource: its kind.
-            body: what is wanted of it, with its name.
-            namespace: the namespace.
-            force: take over fields that somebody else set to something else.
-            dry_run: change nothing; only say what would come of it.
 
         Returns:
             The object after it, and whether this request created it: of several that come together, one does.
@@ -360,17 +336,6 @@ class KubernetesApi:
     ) -> urllib3.BaseHTTPResponse:
         """Open a container's log; it is read by ``read1()``, and another thread ends that by ``shutdown()``.
 
-        Args:
-            pod: the pod.
-            namespace: the namespace; None is that of the connection.
-            container: the container, if not the pod's only one.
-            follow: go on while the container runs.
-            previous: the log of the container before it was restarted in its pod.
-            tail: how many lines from the end; all where None.
-            since_seconds: how old the oldest line may be.
-            since_time: the time of the oldest line, as RFC 3339 has it, in whole seconds.
-            timestamps: each line begins with its time by the node's clock, and a space.
-
         Raises:
             NotFoundError: there is no such pod.
             RefusedError: the server said no; status 400 where the container has not started.
@@ -397,16 +362,6 @@ class KubernetesApi:
         seconds: float = 60.0,
     ) -> Executed:
         """Run a program in a container.
-
-        Args:
-            pod: the pod.
-            command: the program and its arguments.
-            namespace: the namespace.
-            container: the container, if not the pod's first.
-            seconds: how long it may take.
-
-        Returns:
-            How it ended; code 124 where it took too long.
 
         Raises:
             RefusedError: the server said no.

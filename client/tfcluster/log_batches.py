@@ -16,13 +16,6 @@ def log_batches(
 ) -> Iterator[list[LogLine]]:
     """Give the lines of tasks' logs; see Client.logs.
 
-    Args:
-        api: the connection.
-        name: the TFCluster's name.
-        namespace: its namespace; None is that of the connection.
-        request: which logs.
-        tell: takes words for the user.
-
     Returns:
         Lines that came together; whoever prints them has a moment to flush between two batches.
     """

@@ -107,12 +107,7 @@ class Position:
         self._stamp = ""
 
     def hold(self, rest: bytes, *, clean: bool) -> None:
-        """Keep the beginning of a line that a stream ended with: the next brings all of it, or its rest, or neither.
-
-        Args:
-            rest: the beginning.
-            clean: whether the server ended the stream; else it broke, anywhere.
-        """
+        """Keep the beginning of a line that a stream ended with: the next brings all of it, or its rest, or neither."""
         self._held, self._clean = rest or self._held, clean
 
     def finish(self) -> list[tuple[str, str]]:

@@ -91,13 +91,7 @@ def verdict(cluster: Object) -> str:
 
 
 def next_steps(sight: Sight, progress: Progress, *, limit: int) -> Steps:
-    """Decide what to do next while logs are followed.
-
-    Args:
-        sight: what there is.
-        progress: what was done so far; it is not changed.
-        limit: how many logs may be open at once.
-    """
+    """Decide what to do next while logs are followed."""
     name = sight.cluster["metadata"]["name"]
     over = bool(verdict(sight.cluster)) or sight.gone
     here = {pod.uid: pod for pod in sight.pods}
@@ -207,13 +201,7 @@ def _named(tasks: Sequence[TaskName]) -> str:
 
 
 def without_pods(tasks: Sequence[TaskName], pods: Sequence[LogPod], cluster: Object) -> str:
-    """Say which tasks have no pod, and why as far as it is known; "" where all have one.
-
-    Args:
-        tasks: the tasks that are declared and wanted.
-        pods: the pods that there are.
-        cluster: the TFCluster.
-    """
+    """Say which tasks have no pod, and why as far as it is known; "" where all have one."""
     present = {pod.task for pod in pods}
     missing = [task for task in tasks if task not in present]
     if not missing:

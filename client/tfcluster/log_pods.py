@@ -50,13 +50,7 @@ class LogPod:
 
 
 def log_pods(cluster_uid: str, pods: Iterable[Object], container: str = "") -> list[LogPod]:
-    """Give the pods of a cluster, those of a task in the order in which they followed each other.
-
-    Args:
-        cluster_uid: the TFCluster's UID: pods of another one of that name are left out.
-        pods: pods as the API server has them.
-        container: the container whose log is wanted; "" means the one that speaks for the task.
-    """
+    """Give the pods of a cluster, those of a task in the order in which they followed each other."""
     found = []
     for pod in pods:
         owners = pod["metadata"].get("ownerReferences") or ()

@@ -16,10 +16,6 @@ from tfcluster_operator.model import naming
 def look(client: Client, name: str) -> Picture:
     """Look at one cluster, by three requests.
 
-    Args:
-        client: whose namespace is meant.
-        name: the cluster.
-
     Raises:
         NoClusterError: there is none of that name.
         RefusedError: this user may not read it.
@@ -38,13 +34,6 @@ def look_closely(client: Client, name: str) -> tuple[Object, Picture]:
 def look_at_all(client: Client, namespace: str | None) -> list[Picture]:
     """Look at all clusters of a namespace, by one request.
 
-    Args:
-        client: the client.
-        namespace: the namespace; None is the client's, "" all of them.
-
-    Returns:
-        The clusters by namespace and name, without their tasks.
-
     Raises:
         RefusedError: this user may not list them, or the kind is not installed.
         UnreachableError: no API server answers.
@@ -59,9 +48,6 @@ def watch(client: Client, name: str, *, tick: float | None) -> Iterator[Picture 
         client: whose namespace is meant.
         name: the cluster.
         tick: look again after so many seconds at the latest, without a request; None waits for a change.
-
-    Yields:
-        The cluster; None, and nothing more, when it is gone.
 
     Raises:
         NoClusterError: there is none of that name.
@@ -82,14 +68,6 @@ def watch(client: Client, name: str, *, tick: float | None) -> Iterator[Picture 
 
 def watch_all(client: Client, namespace: str | None, *, tick: float | None) -> Iterator[tuple[list[Picture], str]]:
     """Look at all clusters of a namespace, and again whenever one changes.
-
-    Args:
-        client: the client.
-        namespace: the namespace; None is the client's, "" all of them.
-        tick: as in watch.
-
-    Yields:
-        The clusters, and why they may be old, "" where they are not.
 
     Raises:
         RefusedError: this user may not list or watch them.

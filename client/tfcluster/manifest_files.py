@@ -105,9 +105,6 @@ def read(paths: Sequence[str | Path]) -> Manifests:
     Args:
         paths: files; ``-`` is the standard input, a folder means its files that end in .yaml, .yml or .json.
 
-    Returns:
-        The objects; a ``kind: List`` is taken apart.
-
     Raises:
         ManifestError: a file cannot be read, holds no objects, or an object occurs twice; it tells all problems of all
             files.

@@ -21,11 +21,6 @@ _WORD: Final = re.compile(r"[\w./-][\w./=+@ -]*")
 def write_yaml(body: Mapping[str, Any], comments: Mapping[Where, str], *, head: str = "") -> str:
     """Write an object as YAML.
 
-    Args:
-        body: the object.
-        comments: comments, by the place that they stand before.
-        head: a comment above it all.
-
     Returns:
         The text; texts of several lines stand as they are, lists of short texts on one line.
     """

@@ -35,15 +35,6 @@ class Merged:
 def merge(api: KubernetesApi, wanted: Mapping[str, Any], live: Mapping[str, Any] | None, namespace: str) -> Merged:
     """Ask the API server what a TFCluster becomes, without changing it.
 
-    Args:
-        api: the connection.
-        wanted: the manifest.
-        live: the TFCluster as it is; None where there is none.
-        namespace: its namespace.
-
-    Returns:
-        The TFCluster after it.  Where this user may not write, it is worked out here.
-
     Raises:
         RefusedError: the API server would not take it.
     """
@@ -71,13 +62,7 @@ def _applied(api: KubernetesApi, wanted: Mapping[str, Any], namespace: str) -> M
 
 
 def offline(wanted: Mapping[str, Any], live: Mapping[str, Any] | None, namespace: str) -> Object:
-    """Work out what a TFCluster becomes: what the manifest leaves out stays, unless `kubectl apply` had put it there.
-
-    Args:
-        wanted: the manifest.
-        live: the TFCluster as it is; None where there is none.
-        namespace: its namespace.
-    """
+    """Work out what a TFCluster becomes: what the manifest leaves out stays, unless `kubectl apply` had put it there."""
     if live is None:
         return complete(wanted, namespace)
     change = three_way(_last_applied(live) or {}, wanted)
@@ -86,12 +71,7 @@ def offline(wanted: Mapping[str, Any], live: Mapping[str, Any] | None, namespace
 
 
 def three_way(last: Mapping[str, Any], wanted: Mapping[str, Any]) -> Object:
-    """Give the merge patch that makes an object what is wanted, and takes away what was wanted before and is no more.
-
-    Args:
-        last: what was wanted before.
-        wanted: what is wanted now.
-    """
+    """Give the merge patch that makes an object what is wanted, and takes away what was wanted before and is no more."""
     change: Object = {key: None for key in last if key not in wanted}
     for key, value in wanted.items():
         before = last.get(key)

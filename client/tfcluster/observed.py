@@ -14,15 +14,7 @@ from tfcluster_operator.model.observed import Observed, ObservedPod
 
 
 def observe_pods(bodies: Iterable[Mapping[str, Any]], now: float) -> dict[str, ObservedPod]:
-    """Read pods.
-
-    Args:
-        bodies: the objects as the API server gave them.
-        now: the time, in seconds since the epoch.
-
-    Returns:
-        The pods by their names.
-    """
+    """Read pods."""
     return {pod.meta.name: pod for pod in (_observe(body, now) for body in bodies)}
 
 
@@ -36,17 +28,7 @@ def observe(
     workloads: Iterable[Mapping[str, Any]] = (),
     no_workloads: str = "",
 ) -> Observed:
-    """Read everything that exists for a TFCluster.
-
-    Args:
-        services: the Services, as the API server gave them; so are the others.
-        config_maps: the ConfigMaps.
-        policies: the NetworkPolicies.
-        pods: the pods.
-        now: the time, in seconds since the epoch.
-        workloads: the Workloads by which it asks its queue for quota.
-        no_workloads: why there are none to read, "" where there may be some.
-    """
+    """Read everything that exists for a TFCluster."""
     found: dict[str, dict[str, Any]] = {}
     kinds: tuple[tuple[Kind, Iterable[Mapping[str, Any]]], ...]
     kinds = (

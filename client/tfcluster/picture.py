@@ -87,13 +87,6 @@ def picture_of(
 ) -> Picture:
     """Put together what is known of a TFCluster.
 
-    Args:
-        body: the TFCluster as the API server gave it.
-        pods: its pods, kept ones too; None where they cannot be listed.
-        config_maps: those with its views; None where they cannot be listed.
-        now: the time, in seconds since the epoch.
-        gaps: what could not be looked at, in words.
-
     Returns:
         The picture.  Of a spec that cannot be read there are only the counts of the status.
     """

@@ -37,16 +37,7 @@ class PodChange:
 
 
 def pod_changes(before: Roster | None, after: Roster, known: Ledger) -> list[PodChange]:
-    """Work out what an edit does to pods.
-
-    Args:
-        before: what the TFCluster is now, and what exists; None where there is no TFCluster yet.
-        after: the TFCluster after the edit, and what exists.
-        known: what the operator remembers of its life.
-
-    Returns:
-        The changes, those first that come first.
-    """
+    """Work out what an edit does to pods."""
     if known.verdict is not None:
         return []
     if after.cluster.suspend:

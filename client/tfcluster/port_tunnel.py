@@ -70,10 +70,6 @@ class LocalEnd:
 async def carry(local: LocalEnd, tunnel: aiohttp.ClientWebSocketResponse) -> None:
     """Carry bytes both ways until one side has ended.
 
-    Args:
-        local: the connection on this machine.
-        tunnel: the websocket, which is new.
-
     Raises:
         TunnelError: the kubelet could not connect to the port, or the connection broke.
         ConnectionError: the connection on this machine broke.

@@ -46,10 +46,6 @@ class ReadingClient:
     def get(self, name: str, namespace: str | None = None) -> Object:
         """Give a TFCluster as the API server has it.
 
-        Args:
-            name: its name.
-            namespace: its namespace, if not the client's.
-
         Raises:
             NoClusterError: there is none of that name.
             RefusedError: the API server said no.
@@ -66,10 +62,6 @@ class ReadingClient:
     def list(self, namespace: str | None = None, *, labels: str = "") -> list[Object]:
         """Give all TFClusters.
 
-        Args:
-            namespace: their namespace; None is the client's, "" all of them.
-            labels: a label selector.
-
         Raises:
             RefusedError: the API server said no.
         """
@@ -77,10 +69,6 @@ class ReadingClient:
 
     def status(self, name: str, namespace: str | None = None) -> ClusterStatus:
         """Say how a TFCluster stands, with its tasks.
-
-        Args:
-            name: its name.
-            namespace: its namespace, if not the client's.
 
         Raises:
             NoClusterError: there is none of that name.
@@ -114,9 +102,6 @@ class ReadingClient:
             uid: wait for this one; by default for the one that has the name now.
             timeout: how long at the most, in seconds; None waits for ever.
             tell: called with what is waited for, at once and whenever that changes.
-
-        Returns:
-            The TFCluster as it is then; None where it is gone.
 
         Raises:
             NoClusterError: there is none of that name.
@@ -176,11 +161,6 @@ class ReadingClient:
 
     def events(self, name: str, namespace: str | None = None, *, follow: bool = False) -> Iterator[Event]:
         """Give what happened to a TFCluster and its pods, the oldest first; Kubernetes keeps events for an hour.
-
-        Args:
-            name: the TFCluster; of one that is gone, its last events are given.
-            namespace: its namespace, if not the client's.
-            follow: go on with what comes, until the TFCluster is gone.
 
         Raises:
             NoClusterError: there is none of that name, and no event tells of one.

@@ -118,12 +118,6 @@ Comments = Mapping[Where, str]
 def manifest_of(recipe: Recipe) -> tuple[Object, Comments]:
     """Make the TFCluster.
 
-    Args:
-        recipe: what is wanted.
-
-    Returns:
-        The manifest, and comments that say why it is so.
-
     Raises:
         ManifestError: the wishes exclude each other; the words say what to do.
     """
@@ -150,15 +144,7 @@ def manifest_of(recipe: Recipe) -> tuple[Object, Comments]:
 
 
 def config_map_of(recipe: Recipe, owner: Mapping[str, Any] | None = None) -> Object | None:
-    """Make the ConfigMap with the program.
-
-    Args:
-        recipe: what is wanted.
-        owner: the TFCluster, once it exists: the ConfigMap is deleted with it.
-
-    Returns:
-        The ConfigMap; None where the image has the program.
-    """
+    """Make the ConfigMap with the program."""
     if recipe.program is None:
         return None
     about: Object = {"name": recipe.config_map, **({"namespace": recipe.namespace} if recipe.namespace else {})}

@@ -79,10 +79,6 @@ class Redaction:
     def object(self, body: Mapping[str, Any], *, files: bool = False) -> dict[str, Any]:
         """Leave out of an object of the API what is, or may be, secret.
 
-        Args:
-            body: the object.
-            files: it is a ConfigMap of the operator: its files say who is where, and are kept.
-
         Returns:
             The object without managedFields, without the values of env, headers, drivers' attributes and annotations
             that nobody knows, and with patterns applied to every other text.

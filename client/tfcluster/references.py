@@ -15,12 +15,7 @@ class Reference(NamedTuple):
 
 
 def references_of(job: str, template: Mapping[str, Any]) -> set[Reference]:
-    """Give what a template cannot do without; what it calls optional is left out.
-
-    Args:
-        job: the job.
-        template: its pod template.
-    """
+    """Give what a template cannot do without; what it calls optional is left out."""
     spec = template.get("spec") or {}
     found = {*_of_pod(spec), *_of_volumes(spec)}
     for group in ("initContainers", "containers"):

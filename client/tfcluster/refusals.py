@@ -14,16 +14,7 @@ UNKNOWN_PATH: Final = "UnknownPath"
 
 
 def of_response(status: int, body: bytes, *, server: str = "") -> RefusedError:
-    """Make the exception for an answer that is no success.
-
-    Args:
-        status: the HTTP status.
-        body: the body, a Status of Kubernetes or anything else.
-        server: who answered, for the message.
-
-    Returns:
-        NotFoundError, ConflictError or another RefusedError.
-    """
+    """Make the exception for an answer that is no success."""
     try:
         document = json.loads(body)
     except ValueError:
@@ -38,14 +29,7 @@ def of_response(status: int, body: bytes, *, server: str = "") -> RefusedError:
 
 
 def of_status(document: Mapping[str, Any]) -> RefusedError:
-    """Make the exception for a Status object of Kubernetes.
-
-    Args:
-        document: the Status.
-
-    Returns:
-        NotFoundError, ConflictError or another RefusedError.
-    """
+    """Make the exception for a Status object of Kubernetes."""
     status = int(document.get("code") or 500)
     reason = str(document.get("reason") or "")
     message = str(document.get("message") or reason or f"HTTP status {status}")

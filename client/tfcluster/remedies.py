@@ -56,10 +56,5 @@ GRAVE: Final = frozenset(
 
 
 def remedy_for(reason: str, name: str) -> str:
-    """Say what to do about a reason; "" where nothing is to be done.
-
-    Args:
-        reason: the reason of the condition Ready, or of a verdict.
-        name: the cluster.
-    """
+    """Say what to do about a reason; "" where nothing is to be done."""
     return REMEDIES.get(reason, "").replace("NAME", name)

@@ -64,14 +64,7 @@ class Rendered:
 
 
 def render(declared: Declared) -> Rendered:
-    """Work out what the operator would make of a TFCluster where nothing is there yet.
-
-    Args:
-        declared: the TFCluster.
-
-    Returns:
-        The objects and the views.
-    """
+    """Work out what the operator would make of a TFCluster where nothing is there yet."""
     cluster = declared.cluster
     roster = call_roll(_at_once(cluster), Observed(), resolver=delivered_resolver(cluster, read_archive()))
     wanted = views_of(roster).of_jobs
@@ -162,11 +155,6 @@ def _notes(declared: Declared, wanted: tuple[JobViews, ...]) -> Iterator[str]:
 
 def only_of(rendered: Rendered, cluster: TFCluster, word: str) -> Rendered:
     """Leave nothing but one task's pod and what it sees.
-
-    Args:
-        rendered: everything.
-        cluster: the cluster.
-        word: the task, such as ``worker-0``.
 
     Returns:
         Its pod and its view.

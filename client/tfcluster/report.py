@@ -117,12 +117,6 @@ class Report:
     def files(self, checks: Iterable[Check] | None = None) -> dict[str, bytes]:
         """Read everything.
 
-        Args:
-            checks: what a doctor says; None asks one.
-
-        Returns:
-            The contents by path.
-
         Raises:
             NoClusterError: there is none of that name.
             RefusedError: this user may not read it.

@@ -49,11 +49,6 @@ class Replacement:
 def restart_of_jobs(body: Mapping[str, Any], jobs: Sequence[str], at: float) -> Change:
     """Decide a restart of whole jobs.
 
-    Args:
-        body: the TFCluster.
-        jobs: the jobs.
-        at: the time, in seconds since the epoch.
-
     Raises:
         NotRunningError: the cluster has finished, is suspended or being deleted.
         TFClusterError: its spec cannot be read.
@@ -96,12 +91,6 @@ def restart_of_task(
     body: Mapping[str, Any], pods: Sequence[Mapping[str, Any]], task: TaskName, now: float
 ) -> Replacement:
     """Decide a restart of one task.
-
-    Args:
-        body: the TFCluster.
-        pods: its pods.
-        task: the task.
-        now: the time, in seconds since the epoch.
 
     Returns:
         The pod that is to be deleted; its name is "" where the task is started again without that.

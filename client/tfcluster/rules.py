@@ -28,17 +28,7 @@ Where = tuple[str | int, ...]
 def broken(
     schema: Schema, body: Mapping[str, Any], old: Mapping[str, Any] | None, malformed: Collection[Where]
 ) -> Iterator[tuple[Where, str]]:
-    """Give the rules that an object breaks.
-
-    Args:
-        schema: the object's schema.
-        body: the object, with its defaults.
-        old: the object that it replaces, for the rules on changes; None where it is new.
-        malformed: where the object does not even fit the schema: no rule is asked about such a place.
-
-    Yields:
-        The place that a rule is about, and its words.
-    """
+    """Give the rules that an object breaks."""
     try:
         new, was = json_to_cel(_without_many_filters(body)), None if old is None else json_to_cel({**old})
     except ValueError:

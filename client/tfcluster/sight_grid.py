@@ -52,10 +52,6 @@ def membership_of(cluster: TFCluster) -> Membership:
 def grid_of(membership: Membership, *, most: int) -> Grid:
     """Work out who sees whom.
 
-    Args:
-        membership: the whole cluster.
-        most: how many groups there may be; where there are more, each job is one.
-
     Returns:
         The grid: of single tasks where these are not too many, else of groups, else of jobs.
     """
@@ -143,12 +139,7 @@ WORDS: Final[Mapping[Sees, str]] = {
 
 
 def grid_lines(grid: Grid, *, fancy: bool) -> list[str]:
-    """Draw a grid as text.
-
-    Args:
-        grid: the grid.
-        fancy: whether Unicode may be used.
-    """
+    """Draw a grid as text."""
     at = 0 if fancy else 1
     names = [str(group) for group in grid.groups]
     width = max(map(len, names), default=0)

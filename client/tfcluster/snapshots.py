@@ -60,14 +60,7 @@ class Snapshots:
         self._over = threading.Event()
 
     def each(self, *, tick: float | None = None) -> Iterator[tuple[Found, ...]]:
-        """Give what there is, and again whenever something changed.
-
-        Args:
-            tick: give it again after so many seconds without a change, too; None waits for a change.
-
-        Yields:
-            What each selection has given, in their order.
-        """
+        """Give what there is, and again whenever something changed."""
         for number, selection in enumerate(self._selections):
             # NB: a thread of a watch waits for the server; the end of the process does not wait for it.
             threading.Thread(target=self._follow, args=(number, selection), daemon=True).start()

@@ -39,11 +39,7 @@ class Standing:
 
 
 def standing_of(body: Mapping[str, Any]) -> Standing:
-    """Say how a TFCluster stands.
-
-    Args:
-        body: the object as the API server gave it.
-    """
+    """Say how a TFCluster stands."""
     metadata, status = body["metadata"], body.get("status") or {}
     conditions = by_type(status)
     ready = conditions.get("Ready", {})

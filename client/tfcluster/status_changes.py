@@ -14,10 +14,6 @@ _GONE: Final = "gone"
 def changes(before: Picture | None, after: Picture) -> Iterator[str]:
     """Tell what changed.
 
-    Args:
-        before: the picture as it was, None where there was none.
-        after: the picture as it is.
-
     Yields:
         A line for the cluster if its state, reason, count of ready tasks or epoch changed, and one for each task whose
         state, pod, reason, view or devices did.  Where there was none before: what is.

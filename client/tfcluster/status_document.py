@@ -13,9 +13,6 @@ from tfcluster_operator.model.ledger import timestamp
 def document_of(picture: Picture) -> dict[str, Any]:
     """Spell a cluster for programs.
 
-    Args:
-        picture: the cluster.
-
     Returns:
         ``name``, ``namespace``, ``state``, ``reason``, ``message``, ``notices``; ``ready`` ("3/4"), ``restarts``,
         ``backoffLimit``, ``epoch``, ``generation``, ``isolation``, ``accelerators``, ``queue`` (null where there is

@@ -51,12 +51,6 @@ class _Run:
 def draw(picture: Picture, paper: Paper, *, now: float, fold: int = UNFOLDED) -> list[Text]:
     """Draw one cluster.
 
-    Args:
-        picture: the cluster.
-        paper: what it is drawn on.
-        now: the time, in seconds since the epoch.
-        fold: fold neighbours that are alike if there are more tasks than this.
-
     Returns:
         The lines.
     """
@@ -66,14 +60,7 @@ def draw(picture: Picture, paper: Paper, *, now: float, fold: int = UNFOLDED) ->
 
 
 def draw_list(pictures: Sequence[Picture], paper: Paper, *, now: float, namespaces: bool) -> list[Text]:
-    """Draw a table of clusters.
-
-    Args:
-        pictures: the clusters.
-        paper: what it is drawn on.
-        now: the time, in seconds since the epoch.
-        namespaces: whether to tell the namespace of each.
-    """
+    """Draw a table of clusters."""
     head = [*(("NAMESPACE",) if namespaces else ()), "NAME", "STATE", "READY", "RESTARTS", "EPOCH", "AGE", "CAUSE"]
     rows = [[Text(title, style="bold") for title in head]]
     for one in pictures:

@@ -26,13 +26,7 @@ class Paper:
 
 
 def wrap(text: Text, paper: Paper, indent: str = "") -> list[Text]:
-    """Break a text into lines.
-
-    Args:
-        text: the text.
-        paper: what it is drawn on; without a width it stays one line.
-        indent: what each line begins with.
-    """
+    """Break a text into lines."""
     if paper.width is None:
         return [Text.assemble(indent, text)]
     width = max(_NARROWEST, paper.width - cell_len(indent))
@@ -43,13 +37,7 @@ def wrap(text: Text, paper: Paper, indent: str = "") -> list[Text]:
 
 
 def columns(rows: Sequence[Sequence[Text] | Text], paper: Paper, *, can_go: Iterable[str] = ()) -> list[Text]:
-    """Put cells below each other; where the paper is too narrow, columns go, and then lines are cut.
-
-    Args:
-        rows: the cells, those of the titles first; a text instead of cells is a line of its own.
-        paper: what it is drawn on.
-        can_go: the titles of the columns that a narrow paper does without, the first to go first.
-    """
+    """Put cells below each other; where the paper is too narrow, columns go, and then lines are cut."""
     table = [list(row) for row in rows if not isinstance(row, Text)]
     used = [at for at in range(len(table[0])) if at == 0 or any(row[at].plain for row in table[1:])]
     going = list(can_go)

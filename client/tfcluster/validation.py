@@ -57,10 +57,6 @@ def read_path(text: str) -> Where:
 def problems(body: Mapping[str, Any], old: Mapping[str, Any] | None = None) -> list[Problem]:
     """Judge a manifest.
 
-    Args:
-        body: the TFCluster, as its author wrote it.
-        old: the TFCluster that it replaces, which forbids some changes; None where there is none.
-
     Returns:
         What the API server would refuse; nothing where it would take it.
     """
@@ -74,11 +70,7 @@ def problems(body: Mapping[str, Any], old: Mapping[str, Any] | None = None) -> l
 
 
 def misfits(body: Mapping[str, Any]) -> list[Problem]:
-    """Judge a manifest by the schema alone, where other fields may be known to the API server already.
-
-    Args:
-        body: the TFCluster, as its author wrote it.
-    """
+    """Judge a manifest by the schema alone, where other fields may be known to the API server already."""
     kept = {key: value for key, value in body.items() if key != "status"}
     found = [*_of_the_object(body), *_structural(without_nulls(schema(), kept))]
     told = {one.where for one in found}

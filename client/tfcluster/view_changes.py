@@ -38,12 +38,7 @@ class ViewChange:
 
 
 def view_changes(before: tuple[TaskView, ...], after: tuple[TaskView, ...]) -> list[ViewChange]:
-    """Compare what tasks see now with what they will see; tasks that come or go are left out.
-
-    Args:
-        before: the views that are wanted now.
-        after: the views after the edit.
-    """
+    """Compare what tasks see now with what they will see; tasks that come or go are left out."""
     read = {(old.job, index): old for old in before for index in old.tasks}
     found = []
     for new in after:
@@ -99,11 +94,7 @@ def _filters(view: contract.View) -> Iterator[tuple[tuple[str, int], tuple[str, 
 
 
 def spell_tasks(tasks: Tasks) -> str:
-    """Spell tasks in short, such as ``ps-0, worker-2..5``.
-
-    Args:
-        tasks: jobs and indices, in any order.
-    """
+    """Spell tasks in short, such as ``ps-0, worker-2..5``."""
     runs: list[tuple[str, int, int]] = []
     for job, index in sorted(tasks):
         if runs and runs[-1][0] == job and runs[-1][2] == index - 1:

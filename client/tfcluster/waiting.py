@@ -55,13 +55,6 @@ def wait_for_new_pods(
 ) -> None:
     """Wait until each of some tasks has another pod, which is ready or has ended with 0.
 
-    Args:
-        api: the connection.
-        body: the TFCluster.
-        old: the UID of the pod that each had.
-        timeout: how long at the most, in seconds; None waits for ever.
-        tell: called with what is waited for.
-
     Raises:
         WaitTimeoutError: it took too long; the words say what was missing.
         RefusedError: the API server said no.

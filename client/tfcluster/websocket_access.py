@@ -25,11 +25,7 @@ class WebsocketAccess:
 
 
 def websocket_access(configuration: client.Configuration) -> WebsocketAccess:
-    """Read how an API server is reached; the headers of a request are not in it, because tokens expire.
-
-    Args:
-        configuration: the official client's.
-    """
+    """Read how an API server is reached; the headers of a request are not in it, because tokens expire."""
     server = str(configuration.host)
     proxy = configuration.proxy or None
     if proxy and should_bypass_proxies(server, configuration.no_proxy or ""):

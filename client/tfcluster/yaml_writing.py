@@ -22,11 +22,6 @@ _Dumper.add_representer(str, _of_text)
 
 
 def write(*documents: Any, width: int = 80) -> str:
-    """Write documents of dicts, lists, texts and numbers.
-
-    Args:
-        documents: what is to be written; from the second on, each begins with ``---``.
-        width: where lines are broken, in characters.
-    """
+    """Write documents of dicts, lists, texts and numbers."""
     text: str = yaml.dump_all(documents, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=width)
     return text

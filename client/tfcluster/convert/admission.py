@@ -22,9 +22,6 @@ from tfcluster_operator.model.parse import InvalidSpecError, parse
 def judged(conversion: Conversion) -> Conversion:
     """Add to a conversion what an API server would refuse or drop.
 
-    Args:
-        conversion: one with a TFCluster.
-
     Returns:
         It with those verdicts, and without the TFCluster if it is refused.
     """

@@ -37,15 +37,7 @@ _HOLDERS: Final = {
 
 
 def remarks(document: Mapping[str, Any], jobs: list[TFJob]) -> Iterator[str]:
-    """Say what has to change in an object when TFJobs beside it become TFClusters.
-
-    Args:
-        document: the object; it is no TFJob.
-        jobs: the TFJobs.
-
-    Yields:
-        One "what: what to do" each.
-    """
+    """Say what has to change in an object when TFJobs beside it become TFClusters."""
     metadata = document.get("metadata")
     name = metadata.get("name") if isinstance(metadata, Mapping) else None
     kind = document.get("kind")

@@ -47,13 +47,6 @@ class Comparison:
 def compare(job: TFJob, cluster: Mapping[str, Any]) -> Comparison:
     """Compare what both tell each replica.
 
-    Args:
-        job: the TFJob.
-        cluster: the TFCluster that was made of it.
-
-    Returns:
-        What differs.
-
     Raises:
         InvalidSpecError: the operator would refuse the TFCluster.
     """

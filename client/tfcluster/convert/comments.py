@@ -30,14 +30,7 @@ class Comment:
 
 
 def taken_out(text: str) -> tuple[str, list[Comment]]:
-    """Take the comments and empty lines out of the text of one document.
-
-    Args:
-        text: YAML; what cannot be read raises YAMLError.
-
-    Returns:
-        The same document without them, and them.
-    """
+    """Take the comments and empty lines out of the text of one document."""
     root = YAML(typ="safe", pure=True).compose(text)
     lines, inside = text.splitlines(), _scalar_lines(root)
     starts = _starts(root)
@@ -63,11 +56,6 @@ def taken_out(text: str) -> tuple[str, list[Comment]]:
 
 def put_in(text: str, comments: list[Comment], target: Callable[[Path], tuple[Path, bool]]) -> str:
     """Put comments into the text of another document.
-
-    Args:
-        text: YAML without comments.
-        comments: what to put in, in its order.
-        target: gives where a node went, and whether it is there; else the node around it.
 
     Returns:
         The text with them.  A comment about a node that is not there names it.

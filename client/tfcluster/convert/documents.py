@@ -41,10 +41,6 @@ class Stream:
 def convert_text(text: str, name: str) -> Stream:
     """Convert the TFJobs of a file.
 
-    Args:
-        text: YAML of one or more documents, or JSON of one.
-        name: the file's, for messages.
-
     Returns:
         The new text and the verdicts.
 

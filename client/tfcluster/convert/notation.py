@@ -31,10 +31,6 @@ _NO_BLOCK: Final = re.compile(r"[ \t](?:\n|\Z)|\A\n*[ \t]")
 def as_written(text: str, value: Any) -> Any:
     """Give a value the looks of its text.
 
-    Args:
-        text: YAML of one document.
-        value: what Kubernetes reads in it.
-
     Returns:
         A value that equals this one, in ruamel.yaml's types.  Merge keys (``<<``) are written out, because what comes
         by one cannot be taken out of a mapping; what an alias stands for is one object, as in ``value``.
@@ -47,15 +43,7 @@ def as_written(text: str, value: Any) -> Any:
 
 
 def dump(document: Any, *, like: str = "") -> str:
-    """Write a document.
-
-    Args:
-        document: what is to be written.
-        like: a text whose indentation of lists is to be kept.
-
-    Returns:
-        YAML, in which Kubernetes reads exactly this document.
-    """
+    """Write a document."""
     writer = _yaml()
     match = _LIST.search(like)
     if match is not None and len(match[2]) > len(match[1]):

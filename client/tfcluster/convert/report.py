@@ -30,16 +30,7 @@ class Line(NamedTuple):
 
 
 def lines(stream: Stream, name: str, *, quiet: bool = False) -> Iterator[Line]:
-    """Write the report on a file.
-
-    Args:
-        stream: what became of it.
-        name: the file's.
-        quiet: leave out all that loses nothing.
-
-    Yields:
-        Its lines.
-    """
+    """Write the report on a file."""
     for conversion in stream.conversions:
         yield from _of_one(conversion, name, quiet=quiet)
     if stream.beside:
@@ -80,14 +71,7 @@ def _grouped(verdicts: Iterable[Verdict]) -> Iterator[str]:
 
 
 def checked(comparison: Comparison) -> Iterator[Line]:
-    """Write what the comparison of both found.
-
-    Args:
-        comparison: of a TFJob and its TFCluster.
-
-    Yields:
-        Its lines.
-    """
+    """Write what the comparison of both found."""
     if not comparison.told:
         yield Line("  Check: neither sets TF_CONFIG, since there is a single replica.", "good")
         return

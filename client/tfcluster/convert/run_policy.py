@@ -39,11 +39,6 @@ _GANG: Final = {
 def convert(spec: Mapping[str, Any], job: TFJob, findings: Findings) -> dict[str, Any]:
     """Convert what is not about single replicas.
 
-    Args:
-        spec: the TFJob's spec.
-        job: the TFJob.
-        findings: where the verdicts are added.
-
     Returns:
         Fields of the TFCluster's spec.
     """

@@ -61,15 +61,7 @@ _SERVERS: Final = ("creationTimestamp", "name", "namespace", "generateName")
 
 
 def tidy(template: dict[str, Any], path: Path, job: TFJob, replicas: Replicas, findings: Findings) -> None:
-    """Take out of a template what a TFCluster does not take, and say what.
-
-    Args:
-        template: the template, a copy that is changed.
-        path: where it stands in the TFJob.
-        job: the TFJob.
-        replicas: those whose template it is.
-        findings: where the verdicts are added.
-    """
+    """Take out of a template what a TFCluster does not take, and say what."""
     for key in [key for key in template if key not in ("metadata", "spec")]:
         del template[key]
         findings.say(Outcome.LOSSY, (*path, key), "a template has no such field: put it where it belongs, or remove it")
@@ -263,15 +255,7 @@ def _renamed(path: Path, job: TFJob) -> Path:
 
 
 def labels_in(node: Any, path: Path) -> Iterator[tuple[Path, str]]:
-    """Find the labels of TFJob's that something selects pods by, or reads.
-
-    Args:
-        node: any part of an object.
-        path: where it stands.
-
-    Yields:
-        Where the label is named, and what to write instead.
-    """
+    """Find the labels of TFJob's that something selects pods by, or reads."""
     if isinstance(node, Mapping):
         for key, value in node.items():
             where = (*path, key)
@@ -300,16 +284,7 @@ def _label_words(key: str) -> str:
 
 
 def addresses_in(node: Any, path: Path, job: TFJob) -> Iterator[tuple[Path, str]]:
-    """Find texts that reach a replica by the Service that TFJob made for it.
-
-    Args:
-        node: any part of an object.
-        path: where it stands.
-        job: the TFJob.
-
-    Yields:
-        Where such a text is, and what to write instead.
-    """
+    """Find texts that reach a replica by the Service that TFJob made for it."""
     types = "|".join(re.escape(one.job) for one in job.replicas)
     service = re.compile(rf"(?<![-.\w])({re.escape(job.name)}-(?:{types})-\d+)((?:[.][-\w]+)*)(?=:\d|/|[.\s,\"']|$)")
     if not types:

@@ -42,9 +42,6 @@ Told = dict[tuple[str, int], Seen | None]
 def by_tfjob(job: TFJob) -> Told:
     """Work out the TF_CONFIG that TFJob sets for each replica.
 
-    Args:
-        job: the TFJob.
-
     Returns:
         What each replica is told; CUSTOM_CLUSTER_DOMAIN of TFJob's operator is taken to be unset.
     """
@@ -73,12 +70,6 @@ def _sparse(whole: Mapping[str, Mapping[int, str]], job: str, index: int) -> dic
 def by_tfcluster(document: Mapping[str, Any]) -> Told:
     """Work out what the operator tells each task.
 
-    Args:
-        document: the TFCluster.
-
-    Returns:
-        What each task is told; None where the operator sets no TF_CONFIG.
-
     Raises:
         InvalidSpecError: the operator would refuse it.
     """
@@ -87,12 +78,6 @@ def by_tfcluster(document: Mapping[str, Any]) -> Told:
 
 def texts_of(document: Mapping[str, Any]) -> dict[tuple[str, int], str | None]:
     """Give the TF_CONFIG that the operator sets for each task, by the operator's own code.
-
-    Args:
-        document: the TFCluster.
-
-    Returns:
-        The variable's value by job and index; None where the operator sets none.
 
     Raises:
         InvalidSpecError: the operator would refuse it.

@@ -87,15 +87,7 @@ def is_tfjob(document: Any) -> bool:
 
 
 def read(manifest: Mapping[str, Any], findings: Findings) -> TFJob:
-    """Read a TFJob.
-
-    Args:
-        manifest: the object; its apiVersion is one of :data:`VERSIONS`.
-        findings: where what cannot be read is said, as refused.
-
-    Returns:
-        What could be read of it.
-    """
+    """Read a TFJob."""
     metadata = manifest.get("metadata")
     metadata = metadata if isinstance(metadata, Mapping) else {}
     spec = manifest.get("spec")

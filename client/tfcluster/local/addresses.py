@@ -164,12 +164,6 @@ class Addresses:
     def local_port(self, address: str) -> int | None:
         """Give the port on this machine of an address, which gets one if it has none.
 
-        Args:
-            address: the "host:port" of a task, as the operator spells it.
-
-        Returns:
-            The port; None where it is no pod's DNS name.
-
         Raises:
             NoPortError: none is free.
         """
@@ -209,11 +203,6 @@ class Addresses:
 
     def rewrite(self, text: str, service: str, namespace: str) -> str:
         """Rewrite the addresses of one cluster's pods wherever they stand in a text.
-
-        Args:
-            text: an argument, or the value of a variable.
-            service: the cluster's headless Service.
-            namespace: its namespace.
 
         Returns:
             The text; a name of a pod without a port becomes 127.0.0.1, and a port that is no task's stays as it is.

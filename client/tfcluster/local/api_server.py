@@ -43,9 +43,6 @@ class ApiServer:
     async def start(self, port: int = 0) -> None:
         """Begin to serve.
 
-        Args:
-            port: the TCP port; 0 takes a free one.
-
         Raises:
             OSError: the port is taken.
         """
@@ -116,16 +113,7 @@ def _plain(answer: Answer) -> web.Response:
 
 
 def kubeconfig(url: str, token: str, namespace: str = "default") -> str:
-    """Spell how a client reaches an ApiServer, as JSON, which is YAML.
-
-    Args:
-        url: the server's URL.
-        token: its token.
-        namespace: the namespace that commands work in.
-
-    Returns:
-        The text of a kubeconfig file; the file must be readable by its owner alone.
-    """
+    """Spell how a client reaches an ApiServer, as JSON, which is YAML."""
     document: dict[str, Any] = {
         "apiVersion": "v1",
         "kind": "Config",

@@ -83,11 +83,7 @@ class ContainerLog:
         return b"\n".join(self._last)[-_MESSAGE_BYTES:].decode("utf-8", "replace")
 
     async def follow(self, since: int) -> AsyncIterator[bytes]:
-        """Give what is in the file from an offset on, and what comes, until the program has ended.
-
-        Yields:
-            Whole lines with their times.
-        """
+        """Give what is in the file from an offset on, and what comes, until the program has ended."""
         with self.path.open("rb") as file:
             file.seek(since)
             while True:

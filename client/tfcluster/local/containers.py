@@ -79,14 +79,7 @@ class Container:
             self._end(128, "StartError", why)
 
     async def run(self, prepared: Prepared) -> int:
-        """Run its program to its end.
-
-        Args:
-            prepared: what it needs.
-
-        Returns:
-            The exit code.
-        """
+        """Run its program to its end."""
         if self.log is not None:
             self.previous_log = self.log
         self.log = prepared.log

@@ -44,16 +44,7 @@ async def run(
     log_of: LogOf | None = None,
     own_signals: Callable[[], None] = lambda: None,
 ) -> AsyncIterator[ControlPlane]:
-    """Run a control plane.
-
-    Args:
-        namespaces: the namespaces that exist.
-        log_of: gives the logs of pods.
-        own_signals: sets the caller's handlers of signals; kopf sets its own whenever it starts.
-
-    Yields:
-        The control plane, when its API server answers.
-    """
+    """Run a control plane."""
     kinds = [resource_of_definition(definition()), *(one for one in DEFAULT_RESOURCES if not one.custom)]
     kube = MemoryKubernetes(time.time, kinds, namespaces=namespaces)
     token = secrets.token_urlsafe(32)

@@ -49,10 +49,6 @@ _DEFAULT_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:
 def expand(text: str, variables: Mapping[str, str]) -> str:
     """Expand ``$(NAME)``; ``$$`` is a dollar sign, and what is not known stays as it is.
 
-    Args:
-        text: the text.
-        variables: what is known.
-
     Returns:
         The text after it (third_party/forked/golang/expansion).
     """
@@ -66,17 +62,7 @@ def expand(text: str, variables: Mapping[str, str]) -> str:
 
 
 def base(python: Path, wrappers: Path, hostname: str, user: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Give what an image would bring.
-
-    Args:
-        python: the interpreter that stands for the image's.
-        wrappers: a folder with ``python`` and ``python3``, which run it.
-        hostname: the pod's.
-        user: the environment of the user.
-
-    Returns:
-        The variables.
-    """
+    """Give what an image would bring."""
     kept = {name: text for name, text in user.items() if name in INHERITED or name.startswith(_INHERITED_PREFIX)}
     path = os.pathsep.join([str(wrappers), str(python.parent), user.get("PATH", _DEFAULT_PATH)])
     return {**kept, "PATH": path, "HOSTNAME": hostname, "PYTHONUNBUFFERED": "1"}
@@ -84,14 +70,6 @@ def base(python: Path, wrappers: Path, hostname: str, user: Mapping[str, str] = 
 
 def declared(pod: Object, container: Object, lookup: Lookup) -> dict[str, str]:
     """Work out the variables that a container's manifest declares.
-
-    Args:
-        pod: the pod.
-        container: the container.
-        lookup: finds ConfigMaps and Secrets.
-
-    Returns:
-        The variables.
 
     Raises:
         NotYetError: something that is referred to does not exist.
@@ -148,13 +126,6 @@ def arguments(
     entry_point: Sequence[str] = (),
 ) -> list[str]:
     """Work out a program and its arguments.
-
-    Args:
-        container: the container, or what has a command of its own in it, such as a probe.
-        variables: what the container's manifest declares, with this machine's ports.
-        rewriting: where paths and addresses of the container are on this machine.
-        python: what stands for the image's python.
-        entry_point: what stands for the image's entry point where the container has no command.
 
     Returns:
         The arguments, the program first; none where nobody can tell which program it is.

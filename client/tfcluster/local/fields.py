@@ -18,15 +18,7 @@ _KEYED: Final = re.compile(r"metadata\.(labels|annotations)\['(.+)'\]")
 
 
 def value_of(pod: Object, source: Object) -> str:
-    """Give the value of a fieldRef or a resourceFieldRef.
-
-    Args:
-        pod: the pod.
-        source: what has one of the two.
-
-    Returns:
-        The value as text; "" of what the pod does not say.
-    """
+    """Give the value of a fieldRef or a resourceFieldRef."""
     if (field := source.get("fieldRef")) is not None:
         return _field(pod, field["fieldPath"])
     return _resource(pod, source["resourceFieldRef"])

@@ -42,13 +42,6 @@ _PATH: Final = re.compile(r"(?<![\w./~$)}\]:-])(/[\w.+-]+(?:/[\w.+-]+)+)")
 def load(paths: Sequence[str | Path], tell: Callable[[str], None] = lambda _: None) -> list[Object]:
     """Read manifests, and judge the TFClusters as the API server and the operator would.
 
-    Args:
-        paths: files, as kubectl takes them.
-        tell: is told what is skipped.
-
-    Returns:
-        The objects, each with a namespace; what TFClusters may refer to comes first.
-
     Raises:
         ManifestError: they cannot be read or played, or something in them is wrong; every problem is named.
     """
@@ -63,10 +56,6 @@ def load(paths: Sequence[str | Path], tell: Callable[[str], None] = lambda _: No
 
 def playable(manifests: Manifests, tell: Callable[[str], None]) -> Manifests:
     """Skip what means nothing on this machine.
-
-    Args:
-        manifests: what files hold.
-        tell: is told what is skipped.
 
     Returns:
         The TFClusters, and what is served besides them.
@@ -125,10 +114,6 @@ def clusters_of(objects: Sequence[Object]) -> list[Object]:
 def check_programs(objects: Sequence[Object], entry_points: Mapping[str, Sequence[str]]) -> None:
     """Refuse containers of which nobody here knows what they run.
 
-    Args:
-        objects: the objects.
-        entry_points: what stands for images' entry points, by container; under "" for every one.
-
     Raises:
         ManifestError: there are some.
     """
@@ -141,14 +126,7 @@ def check_programs(objects: Sequence[Object], entry_points: Mapping[str, Sequenc
 
 
 def unplayed(clusters: Sequence[Object]) -> list[str]:
-    """Name what the manifest asks for and nothing on this machine does; each once.
-
-    Args:
-        clusters: the TFClusters.
-
-    Returns:
-        Names of fields.
-    """
+    """Name what the manifest asks for and nothing on this machine does; each once."""
     found: dict[str, None] = {}
     for body in clusters:
         spec = body["spec"]
@@ -187,15 +165,7 @@ def _containers(template: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def without_program(clusters: Sequence[Object], entry_points: Mapping[str, Sequence[str]]) -> list[str]:
-    """Name the containers of which nobody here knows what they run.
-
-    Args:
-        clusters: the TFClusters.
-        entry_points: what stands for images' entry points, by container; under "" for every one.
-
-    Returns:
-        Each as job and container.
-    """
+    """Name the containers of which nobody here knows what they run."""
     found = []
     for body in clusters:
         resolver = body["spec"].get("resolver") or {}
@@ -213,15 +183,7 @@ def without_program(clusters: Sequence[Object], entry_points: Mapping[str, Seque
 
 
 def image_paths(clusters: Sequence[Object], known: Sequence[str]) -> list[str]:
-    """Name the files that commands and arguments mean to find in an image, and that are not on this machine.
-
-    Args:
-        clusters: the TFClusters.
-        known: paths in containers that stand for something here.
-
-    Returns:
-        The paths.
-    """
+    """Name the files that commands and arguments mean to find in an image, and that are not on this machine."""
     found: dict[str, None] = {}
     for body in clusters:
         for job in body["spec"]["jobs"].values():

@@ -127,11 +127,7 @@ class Node:
             await player.changed()
 
     async def stop(self, grace: float) -> None:
-        """End every program, and take no more pods.
-
-        Args:
-            grace: the seconds that programs get at most; a later call may shorten them.
-        """
+        """End every program, and take no more pods."""
         self._closed = True
         for player in tuple(self._players.values()):
             player.stop(min(grace, player.grace))
@@ -147,14 +143,6 @@ class Node:
 
     async def log_of(self, namespace: str, name: str, query: Mapping[str, str]) -> AsyncIterator[bytes]:
         """Give the log of a container, as the API does.
-
-        Args:
-            namespace: the pod's.
-            name: the pod's.
-            query: the query of the request; see :func:`tfcluster.local.container_log.answer`.
-
-        Yields:
-            The text.
 
         Raises:
             Refusal: 400 or 404: there is no such pod, container, or log.

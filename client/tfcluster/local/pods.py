@@ -90,11 +90,7 @@ class PodPlayer:
         self._volumes.refresh(self._pod)
 
     def stop(self, grace: float) -> None:
-        """End the programs; a shorter time replaces a longer one.
-
-        Args:
-            grace: the seconds that they get.
-        """
+        """End the programs; a shorter time replaces a longer one."""
         loop = asyncio.get_running_loop()
         kill_at = loop.time() + grace
         if self._kill is None or kill_at < self._kill.when():
@@ -251,13 +247,6 @@ class PodPlayer:
 
     def log_of(self, container: str, *, previous: bool) -> ContainerLog:
         """Find the log of a container.
-
-        Args:
-            container: its name; "" where there is only one, or one is marked as the default.
-            previous: the log of the run before this one.
-
-        Returns:
-            The log.
 
         Raises:
             Refusal: 400, there is none.

@@ -39,10 +39,6 @@ class Actions:
     async def attempt(self, action: Object, seconds: float) -> bool:
         """Do it once.
 
-        Args:
-            action: what has one of exec, tcpSocket, httpGet and grpc.
-            seconds: how long it may take.
-
         Returns:
             Whether it succeeded in time.
         """
@@ -93,13 +89,7 @@ class Actions:
 async def judge(
     probe: Object, attempt: Callable[[Object, float], Awaitable[bool]], told: Callable[[bool], None]
 ) -> None:
-    """Probe for ever, and tell each time that the probe's threshold is reached.
-
-    Args:
-        probe: the probe.
-        attempt: does it once.
-        told: is given whether it passes.
-    """
+    """Probe for ever, and tell each time that the probe's threshold is reached."""
     needed = {True: int(probe.get("successThreshold", 1)), False: int(probe.get("failureThreshold", _FAILURES))}
     last, run = True, 0
     await asyncio.sleep(float(probe.get("initialDelaySeconds", 0)))

@@ -56,13 +56,6 @@ class Process:
     async def start(cls, command: Command, output: Callable[[bytes], None]) -> Process:
         """Start a program.
 
-        Args:
-            command: what to run.
-            output: is given what it writes, to standard output or error.
-
-        Returns:
-            The process; the program runs.
-
         Raises:
             StartError: it cannot be started.
         """
@@ -107,11 +100,7 @@ class Process:
         self._stream.write(str(int(number)))
 
     async def wait(self) -> int:
-        """Wait until it has ended and all that it started is gone.
-
-        Returns:
-            Its exit code, 128 plus the number of the signal where one killed it.
-        """
+        """Wait until it has ended and all that it started is gone."""
         return await asyncio.shield(self._ended)
 
     async def _end(self) -> int:

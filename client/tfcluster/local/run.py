@@ -81,12 +81,6 @@ class Outcome:
 def run(options: Options) -> Outcome:
     """Run a manifest to its end.
 
-    Args:
-        options: what to run, and how.
-
-    Returns:
-        How it ended.
-
     Raises:
         ManifestError: an object is refused.
         TFClusterError: a run of that name is there already, or files cannot be written.

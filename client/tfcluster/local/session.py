@@ -96,13 +96,6 @@ def _sessions() -> list[Session]:
 def begin(name: str, *, keep: bool = False) -> Iterator[Session]:
     """Make the folder of a run, which goes at the end.
 
-    Args:
-        name: the run's name.
-        keep: whether the folder stays, with logs and volumes.
-
-    Yields:
-        The session.
-
     Raises:
         TFClusterError: a run of that name is there already, or no folder can be made.
     """
@@ -138,13 +131,7 @@ def begin(name: str, *, keep: bool = False) -> Iterator[Session]:
 
 
 def tell(session: Session, kubeconfig: str, **about: Any) -> None:
-    """Write down how a run is reached; from now on the other commands find it.
-
-    Args:
-        session: the run.
-        kubeconfig: the text of its kubeconfig.
-        about: what it tells of itself.
-    """
+    """Write down how a run is reached; from now on the other commands find it."""
     _write_private(session.folder / _STATE, json.dumps(about))
     _write_private(session.kubeconfig, kubeconfig)
 
@@ -156,9 +143,6 @@ def is_of_a_run(kubeconfig: str) -> bool:
 
 def kubeconfig_of(name: str | None) -> Path:
     """Give the kubeconfig of a run.
-
-    Args:
-        name: the run's name; None means the only one.
 
     Raises:
         UnreachableError: nothing of that name runs, several do and none is named, or it is stopped and cannot answer.

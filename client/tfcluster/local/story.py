@@ -75,13 +75,7 @@ class Story:
         return naming.first_pod_name(pod)[0].removeprefix(self._strip)
 
     def line(self, pod: str, container: str, text: bytes) -> None:
-        """Tell a line of a log.
-
-        Args:
-            pod: the pod's name.
-            container: the container's name, "" where the pod has no other.
-            text: the line.
-        """
+        """Tell a line of a log."""
         if self._quiet or self._silent:
             return
         who = self.task(pod) + (f"/{container}" if container else "")

@@ -96,15 +96,6 @@ class Surroundings:
     ) -> Prepared:
         """Work out what a container's program gets.
 
-        Args:
-            pod: the pod.
-            container: the container.
-            volumes: the pod's volumes, which are made.
-            lookup: finds ConfigMaps and Secrets.
-
-        Returns:
-            What it needs.
-
         Raises:
             NotYetError: an object is missing.
         """

@@ -58,9 +58,6 @@ class Volumes:
     def make(self, pod: Object) -> None:
         """Make every volume that can be made now.
 
-        Args:
-            pod: the pod.
-
         Raises:
             NotYetError: an object is missing.
         """
@@ -76,10 +73,6 @@ class Volumes:
 
     def path(self, mount: Object, sub_path: str) -> Path:
         """Give the folder or file that a mount shows.
-
-        Args:
-            mount: an entry of volumeMounts.
-            sub_path: its subPath, expanded.
 
         Raises:
             NotYetError: the pod has no such volume.
@@ -151,12 +144,7 @@ class Volumes:
 
 
 def write_atomically(folder: Path, files: Mapping[str, File]) -> None:
-    """Write a folder's files so that a reader sees all of the old ones or all of the new.
-
-    Args:
-        folder: the folder; it need not exist.
-        files: content and mode by path below the folder.
-    """
+    """Write a folder's files so that a reader sees all of the old ones or all of the new."""
     folder.mkdir(parents=True, exist_ok=True)
     before = os.readlink(folder / _DATA) if (folder / _DATA).is_symlink() else ""  # noqa: PTH115 - the link's text
     number = int(before.rpartition("_")[2] or 0) + 1

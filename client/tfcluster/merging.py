@@ -62,7 +62,7 @@ def _applied(api: KubernetesApi, wanted: Mapping[str, Any], namespace: str) -> M
 
 
 def offline(wanted: Mapping[str, Any], live: Mapping[str, Any] | None, namespace: str) -> Object:
-    """Work out what a TFCluster becomes: what the manifest leaves out stays, unless `kubectl apply` had put it there."""
+    """Work out what a TFCluster becomes: what the manifest leaves out stays, unless `kubectl apply` put it there."""
     if live is None:
         return complete(wanted, namespace)
     change = three_way(_last_applied(live) or {}, wanted)
@@ -71,7 +71,7 @@ def offline(wanted: Mapping[str, Any], live: Mapping[str, Any] | None, namespace
 
 
 def three_way(last: Mapping[str, Any], wanted: Mapping[str, Any]) -> Object:
-    """Give the merge patch that makes an object what is wanted, and takes away what was wanted before and is no more."""
+    """Return the merge patch from what was wanted before to what is wanted now."""
     change: Object = {key: None for key in last if key not in wanted}
     for key, value in wanted.items():
         before = last.get(key)

@@ -34,14 +34,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
 
 
 def main(words: list[str] | None = None) -> int:
-    """Run one command.
-
-    Args:
-        words: the words after the program's name; those of the process by default.
-
-    Returns:
-        The exit code, as the command's ``--help`` lists them.
-    """
+    """Run one command."""
     options = parse(sys.argv[1:] if words is None else words, COMMANDS)
     try:
         return COMMANDS[options.command].run(options)

@@ -37,12 +37,6 @@ class Messages:
 def messages(purpose: str) -> Messages:
     """Give the message classes.
 
-    Args:
-        purpose: what needs them, for the error's text.
-
-    Returns:
-        TensorFlow's own classes where it is installed, else ours.
-
     Raises:
         ProtobufNotFoundError: protobuf is not installed, or older than 4.22.
     """
@@ -53,12 +47,6 @@ def messages(purpose: str) -> Messages:
 
 def own_messages(purpose: str) -> Messages:
     """Give our message classes, whether TensorFlow is installed or not.
-
-    Args:
-        purpose: what needs them, for the error's text.
-
-    Returns:
-        The same classes at each call.
 
     Raises:
         ProtobufNotFoundError: protobuf is not installed, or older than 4.22.

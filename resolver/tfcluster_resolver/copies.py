@@ -48,9 +48,6 @@ class Copy(NamedTuple):
 def copies(search_path: Sequence[str]) -> list[Copy]:
     """Find every copy of this package that says which version it is.
 
-    Args:
-        search_path: folders and zips, as in ``sys.path``.
-
     Returns:
         The copies in the order of the search path; a zip of the operator's stands for the copy that it delivers.
     """
@@ -58,22 +55,12 @@ def copies(search_path: Sequence[str]) -> list[Copy]:
 
 
 def newest(found: Sequence[Copy]) -> Copy | None:
-    """Choose the copy to take.
-
-    Args:
-        found: the copies, in the order of the search path.
-
-    Returns:
-        The newest; the first of equal ones; None of none.
-    """
+    """Choose the copy to take."""
     return max(found, key=lambda one: one.order, default=None)
 
 
 def order_of(version: str) -> Order | None:
     """Tell how a version sorts, by PEP 440.
-
-    Args:
-        version: such as "0.2.0" or "1.0rc1".
 
     Returns:
         A key to compare, or None where the text is no version that a copy of ours may have.

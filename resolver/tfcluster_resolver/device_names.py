@@ -68,12 +68,6 @@ def parse(text: str) -> DeviceName:
 
     The parts may stand in any order; of a repeated part the last counts.  Both "" and "/" mean any device.
 
-    Args:
-        text: such as ``/job:ps/replica:0/task:1/device:CPU:0``, whole or in parts.
-
-    Returns:
-        Its parts.
-
     Raises:
         DeviceNameError: TensorFlow cannot read it; with the position.
         ArgumentTypeError: it is no text.
@@ -84,12 +78,6 @@ def parse(text: str) -> DeviceName:
 def parse_filter(text: str) -> DeviceName:
     """Take a device filter apart.
 
-    Args:
-        text: such as ``/job:ps``.
-
-    Returns:
-        Its parts.
-
     Raises:
         DeviceFilterError: TensorFlow cannot read it; with the position.
         ArgumentTypeError: it is no text.
@@ -99,12 +87,6 @@ def parse_filter(text: str) -> DeviceName:
 
 def parse_exact_filter(text: str) -> DeviceName:
     """Take a device filter apart, and refuse numbers that TensorFlow would silently change.
-
-    Args:
-        text: such as ``/job:ps``.
-
-    Returns:
-        Its parts.
 
     Raises:
         DeviceFilterError: TensorFlow cannot read it, or a number exceeds 2**31 - 1; with the position.

@@ -142,9 +142,6 @@ def update(wanted: Any) -> None:
     """Change TensorFlow's cluster and keep what lives on the tasks that stay.
 
     It blocks as long as a task of it does not answer.
-
-    Args:
-        wanted: the cluster as it shall be, a ServerDef message.
     """
     with _updating:
         _context.context().update_server_def(wanted)

@@ -27,9 +27,6 @@ def is_installed() -> bool:
 def load(purpose: str) -> Any:
     """Import TensorFlow.
 
-    Args:
-        purpose: what needs it, for the error's text.
-
     Returns:
         The module ``tensorflow``.
 
@@ -46,9 +43,6 @@ def load(purpose: str) -> Any:
 
 def device_filters(declared: Mapping[str, Mapping[int, Sequence[str]]]) -> Any:
     """Make TensorFlow's own device filters.
-
-    Args:
-        declared: the filters of each job's tasks.
 
     Returns:
         A ``tf.config.experimental.ClusterDeviceFilters``, or None where no task has filters.
@@ -104,9 +98,6 @@ def connected_to(jobs: Collection[str] = ()) -> Connection | None:
     Args:
         jobs: the jobs of the cluster that it is compared with.  TensorFlow adds the own job to what it is given, with
             an address of its own; it is left out where these jobs do not have it.
-
-    Returns:
-        The connection, or None while there is none.
     """
     server = importlib.import_module("tensorflow.python.eager.context").get_server_def()
     if server is None:
@@ -125,10 +116,6 @@ def is_running() -> bool:
 
 def held_elsewhere(job: str, *, variables_only: bool = False) -> list[str]:
     """Name the tensors and variables of this process that live on tasks of other jobs.
-
-    Args:
-        job: the job that is not "elsewhere".
-        variables_only: leave tensors out, but for those that refer to a variable.
 
     Returns:
         A text for each, such as "variable w:0 on /job:ps/replica:0/task:0/device:CPU:0".

@@ -246,9 +246,6 @@ _UNLIMITED = "max"
 def free_memory(cgroup: str | os.PathLike[str] = "/sys/fs/cgroup") -> int | None:
     """Tell how many bytes may still be used under the container's memory limit.
 
-    Args:
-        cgroup: where the container's control group is mounted (version 2).
-
     Returns:
         The bytes left, the file cache counted as free; None where there is no limit to be seen.
     """

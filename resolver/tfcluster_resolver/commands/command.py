@@ -48,10 +48,6 @@ class Command:
 def parse(words: Sequence[str], commands: Mapping[str, Command]) -> argparse.Namespace:
     """Read the command line.
 
-    Args:
-        words: the words after the program's name.
-        commands: the commands by name.
-
     Returns:
         ``command`` (its name), ``directory``, ``program`` (the words after ``--``), and what else the command takes.
 
@@ -93,14 +89,7 @@ def parse(words: Sequence[str], commands: Mapping[str, Command]) -> argparse.Nam
 
 
 def explain_codes(command: Command) -> str:
-    """Spell a command's exit codes for its ``--help``.
-
-    Args:
-        command: the command.
-
-    Returns:
-        Lines of text.
-    """
+    """Spell a command's exit codes for its ``--help``."""
     meanings = {exit_codes.USAGE: "wrong arguments"} | {code: exit_codes.MEANINGS[code] for code in command.codes}
     if not command.runs_program:
         meanings[exit_codes.DONE] = command.success
@@ -118,13 +107,7 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 
 
 def add_timeout(parser: argparse.ArgumentParser, default: float, meaning: str) -> None:
-    """Declare ``--timeout``, for what waits.
-
-    Args:
-        parser: the command's.
-        default: seconds.
-        meaning: what the time is for.
-    """
+    """Declare ``--timeout``, for what waits."""
     parser.add_argument(
         "--timeout",
         type=_seconds,

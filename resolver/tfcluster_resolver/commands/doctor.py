@@ -29,10 +29,6 @@ _TIMEOUT: Final = 5.0
 def diagnose(directory: str, *, timeout: float) -> list[Check]:
     """Check what this task needs.
 
-    Args:
-        directory: where the view is mounted.
-        timeout: how long the other tasks may take to accept a connection, in seconds.
-
     Returns:
         The checks in the order in which they build on each other; a check that another's failure makes senseless is
         skipped.
@@ -47,9 +43,6 @@ def failed(found: Sequence[Check]) -> bool:
 
 def as_json(found: Sequence[Check]) -> str:
     """Spell checks for programs.
-
-    Args:
-        found: the checks.
 
     Returns:
         A JSON object: ``verdict`` (the worst) and ``checks``, each with ``name``, ``verdict``, ``message`` and
@@ -66,14 +59,7 @@ def as_json(found: Sequence[Check]) -> str:
 
 
 def as_text(found: Sequence[Check]) -> str:
-    """Spell checks for people.
-
-    Args:
-        found: the checks.
-
-    Returns:
-        A line for each.
-    """
+    """Spell checks for people."""
     width = max((len(check.name) for check in found), default=0)
     return "\n".join(
         f"{check.verdict.value:8} {check.name:{width}}  {check.message}" + (f". {check.remedy}" if check.remedy else "")

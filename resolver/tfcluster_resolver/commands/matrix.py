@@ -57,9 +57,6 @@ def as_text(membership: Membership, *, whole: bool = False) -> str:
     Args:
         membership: the cluster.
         whole: whether the view is known to show the whole cluster, whatever the own task's filters are.
-
-    Returns:
-        Lines of text.
     """
     view = membership.view
     isolation = f", isolation {view.isolation}" if view.isolation else ""

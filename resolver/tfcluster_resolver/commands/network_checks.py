@@ -24,10 +24,6 @@ _LOOK_UP: Final = 3.0
 def own_name(membership: Membership, timeout: float) -> Check:
     """Tell whether the name that the others use for this task leads here.
 
-    Args:
-        membership: the cluster.
-        timeout: how long the name's look-up may take, in seconds; it gets a few in any case.
-
     Raises:
         AddressError: the own address is not "host:port".
     """

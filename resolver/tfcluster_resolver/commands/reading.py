@@ -27,12 +27,6 @@ def view_directory() -> str:
 def read(directory: str) -> tuple[Membership, Path]:
     """Read the cluster as this pod's task sees it.
 
-    Args:
-        directory: where the view is mounted.
-
-    Returns:
-        The cluster, and the file that it was read from.
-
     Raises:
         ViewError: the view is missing, unreadable, malformed or too new.
         TaskIdentityError: the environment names the pod's task incompletely.
@@ -44,12 +38,6 @@ def read(directory: str) -> tuple[Membership, Path]:
 
 def seen_by(resolver: TFClusterResolver | None) -> Membership:
     """Give the cluster with the task that a resolver speaks for as the own one.
-
-    Args:
-        resolver: the resolver; None for the mounted view and this pod's task.
-
-    Returns:
-        The cluster.  Its ``own`` is None where no task is known.
 
     Raises:
         NoSuchTaskError: the view does not show the task.
@@ -77,13 +65,6 @@ def seen_by(resolver: TFClusterResolver | None) -> Membership:
 
 def task_of(membership: Membership, purpose: str) -> Task:
     """Give the own task, for what makes no sense without one.
-
-    Args:
-        membership: the cluster.
-        purpose: how the refusal ends.
-
-    Returns:
-        The task.
 
     Raises:
         TaskIdentityError: there is none.

@@ -23,10 +23,6 @@ _ISOLATION: Final = {
 def as_json(membership: Membership, path: Path) -> str:
     """Describe the cluster for programs.
 
-    Args:
-        membership: the cluster.
-        path: the file that the view was read from.
-
     Returns:
         A JSON object: ``cluster``, ``epoch``, ``view`` (the file), ``rpcLayer``, ``isolation`` (who reaches the tasks'
         ports: "Cluster", "DeviceFilters", or null for everybody), ``task`` (own job, index and address, or null),
@@ -51,15 +47,7 @@ def as_json(membership: Membership, path: Path) -> str:
 
 
 def as_text(membership: Membership, path: Path) -> str:
-    """Describe the cluster for people.
-
-    Args:
-        membership: the cluster.
-        path: the file that the view was read from.
-
-    Returns:
-        Lines of text.
-    """
+    """Describe the cluster for people."""
     view, own = membership.view, membership.own
     here = f"/job:{own.job}/task:{own.index} at {own.address}" if own is not None else "none (not in one of its pods)"
     lines = [

@@ -68,9 +68,6 @@ class Row:
 def rows(membership: Membership) -> list[Row]:
     """Work out who sees whom.
 
-    Args:
-        membership: the cluster as the own task sees it.
-
     Returns:
         A row for each run of tasks with equal filters, the jobs by name and the tasks by index.
     """

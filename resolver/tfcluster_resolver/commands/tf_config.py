@@ -28,9 +28,6 @@ def tf_config(resolver: TFClusterResolver | None = None) -> str:
     Set it before such code runs, as in ``os.environ["TF_CONFIG"] = tf_config()``.  It says what is true now; a running
     program does not hear of later changes.  TensorFlow is not imported for the pod's own task.
 
-    Args:
-        resolver: whose cluster and task; by default the mounted view and the task that this pod is.
-
     Returns:
         JSON without spaces: ``cluster``, the addresses of each job; ``task``, with ``type`` and ``index``;
         ``rpc_layer``; ``environment``, which is "cloud".  An evaluator is in its own cluster and in nobody else's.

@@ -55,12 +55,6 @@ class ViewFile:
     def at(cls, path: str | os.PathLike[str]) -> Self:
         """Read one file, whatever its name.
 
-        Args:
-            path: the file, in a mounted folder or a plain one.
-
-        Returns:
-            Its reader.
-
         Raises:
             ArgumentError: it is no path.
         """
@@ -85,9 +79,6 @@ class ViewFile:
 
     def read(self) -> ReadView:
         """Read the view as it is now; one ``stat`` where it has not changed.
-
-        Returns:
-            The view and its file.
 
         Raises:
             ViewNotFoundError: nothing is mounted there, or there is no view in it.

@@ -46,9 +46,6 @@ def view_of(cluster: Any, *, rpc_layer: str, device_filters: Any) -> contract.Vi
         device_filters: ClusterDeviceFilters of ours or TensorFlow's, their protobuf message, a mapping from job to a
             mapping from index to a list of filters, or None.
 
-    Returns:
-        A view without a name, at epoch 0.
-
     Raises:
         ArgumentTypeError: an argument is none of these, or an address or filter is no text.
         ArgumentValueError: a task index is no number of 0 or more, or a text is not Unicode.

@@ -18,9 +18,6 @@ def fullest(views: Iterable[contract.View]) -> contract.View:
     A view tells a job as a list only if it shows all of its tasks, so the newest list is the whole job.  A job that no
     view shows whole is the union of what the views show of it.
 
-    Args:
-        views: the views of one TFCluster, at least one.
-
     Returns:
         One view, at the newest of their epochs.
 

@@ -73,9 +73,6 @@ class KubernetesViews:
     def view(self) -> contract.View:
         """Read the cluster's views and merge them to the fullest one.
 
-        Returns:
-            The view that a task without device filters has.
-
         Raises:
             NoSuchClusterError: there is no such TFCluster.
             NotPublishedError: the operator has not published its views yet.

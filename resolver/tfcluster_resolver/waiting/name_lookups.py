@@ -92,9 +92,6 @@ _look_ups = _LookUps()
 def begin(host: str) -> LookUp:
     """Begin to look a name up, or share in a look-up that is under way.
 
-    Args:
-        host: a name.
-
     Returns:
         The look-up.  Its ``addresses`` are there when it is done; hand it to :func:`release` in any case.
     """

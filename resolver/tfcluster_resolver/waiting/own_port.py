@@ -23,14 +23,7 @@ class PortState(Enum):
 
 
 def port_state(port: int) -> PortState:
-    """Tell whether this process could listen on a port, of every address of this machine as TensorFlow does.
-
-    Args:
-        port: TCP port, 0 for any.
-
-    Returns:
-        What it would meet.
-    """
+    """Tell whether this process could listen on a port, of every address of this machine as TensorFlow does."""
     try:
         with socket.socket(socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET) as probe:
             if probe.family == socket.AF_INET6:
@@ -45,25 +38,12 @@ def port_state(port: int) -> PortState:
 
 
 def speaks_grpc(host: str, port: int) -> bool:
-    """Tell whether what listens on a port greets as a gRPC server does.
-
-    Args:
-        host: name or IP address.
-        port: TCP port.
-
-    Returns:
-        Whether the first frame of its answer is HTTP/2's SETTINGS, within a second.
-    """
+    """Tell whether what listens on a port greets as a gRPC server does."""
     return not wait_for_tasks([("", 0, f"[{host}]:{port}")], timeout=0, grpc=True)
 
 
 def require_free(job: str, index: int, address: str) -> None:
     """Refuse to connect as a task whose port this process cannot open.
-
-    Args:
-        job: the own job.
-        index: the own index.
-        address: the own "host:port".
 
     Raises:
         PortTakenError: another program listens on the port, or this one does already.

@@ -96,9 +96,6 @@ class Probes:
     def want(self, tasks: Sequence[tuple[str, int, str]]) -> None:
         """Say which tasks are to answer from now on; those that did already are not asked again.
 
-        Args:
-            tasks: job, index and address of each.
-
         Raises:
             AddressError: an address is not "host:port".
         """

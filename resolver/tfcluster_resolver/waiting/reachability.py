@@ -51,12 +51,6 @@ class MissingTask:
 def host_and_port(address: str) -> tuple[str, int]:
     """Take an address apart.
 
-    Args:
-        address: "host:port"; an IPv6 host stands in brackets.
-
-    Returns:
-        Host and port.
-
     Raises:
         AddressError: the text is no such address.
     """
@@ -69,24 +63,12 @@ def host_and_port(address: str) -> tuple[str, int]:
 
 
 def is_grpc(answer: bytes) -> bool | None:
-    """Tell whether a server answers the greeting as gRPC does: with a frame of settings.
-
-    Args:
-        answer: the first bytes that it sent.
-
-    Returns:
-        Whether it does; None where these bytes are too few to tell.
-    """
+    """Tell whether a server answers the greeting as gRPC does: with a frame of settings."""
     return answer[3] == _SETTINGS if len(answer) >= _FRAME_HEADER else None
 
 
 def descriptors(most: int, *, part: int) -> int:
-    """Tell how many descriptors may be used at once, so that the program keeps some.
-
-    Args:
-        most: the highest answer.
-        part: which part of those that this process can still open: 2 for a half.
-    """
+    """Tell how many descriptors may be used at once, so that the program keeps some."""
     try:
         import resource  # noqa: PLC0415 - Windows has no such module, and no such limit
 

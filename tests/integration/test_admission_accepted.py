@@ -261,6 +261,7 @@ def test_defaults_of_our_fields(objects: Objects, namespace: str) -> None:
         "port": 2222,
         "suspend": False,
         "cleanPodPolicy": "Running",
+        "failedPodsHistoryLimit": 1,
         "updateStrategy": {"type": "Recreate"},
         "resolver": {"tfConfig": "None"},
         "jobs": {

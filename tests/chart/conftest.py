@@ -15,7 +15,6 @@ from support.objects import NAMESPACES, Objects
 
 @pytest.fixture(scope="session")
 def helm(tmp_path_factory: pytest.TempPathFactory) -> Helm:
-    """The helm of the test cluster."""
     from local_kubernetes import binaries
 
     return Helm(binaries.helm(), tmp_path_factory.mktemp("helm"))
@@ -55,7 +54,6 @@ def on_server(helm: Helm, server: Objects, bare_server) -> OnServer:  # noqa: AR
 
 @pytest.fixture(scope="session")
 def kubectl(bare_server) -> Callable[..., str]:
-    """Runs kubectl as an administrator."""
     from local_kubernetes.binaries import hyperkube
 
     def run(*arguments: str | Path) -> str:

@@ -31,7 +31,6 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
 
 
 def read_yaml(text: str) -> list[Object]:
-    """Read the objects of a YAML stream."""
     return [found for found in yaml.load_all(text, _Loader) if found]
 
 
@@ -105,12 +104,10 @@ class Helm:
 
 
 def of_kind(objects: Sequence[Object], kind: str) -> list[Object]:
-    """Give the objects of one kind."""
     return [found for found in objects if found["kind"] == kind]
 
 
 def the_only(objects: Sequence[Object], kind: str) -> Object:
-    """Give the one object of a kind."""
     found = of_kind(objects, kind)
     assert len(found) == 1, f"{len(found)} objects of kind {kind}"
     return found[0]
@@ -137,7 +134,6 @@ def look(objects: Sequence[Object], where: str) -> Any:
 
 
 def selects(selector: Object, labels: Object) -> bool:
-    """Say whether ``matchLabels`` pass these labels."""
     return bool(selector) and selector.items() <= labels.items()
 
 

@@ -23,7 +23,6 @@ PATH = ("files", "tfcluster.yaml")
 
 @pytest.fixture(autouse=True)
 def unknown(server: Objects) -> None:
-    """The server knows no TFCluster."""
     forget_definition(server)
 
 
@@ -39,7 +38,6 @@ def chart_with(short_name: str, folder: Path) -> Path:
 
 @pytest.fixture
 def newer(tmp_path: Path) -> Path:
-    """The chart of a later version."""
     return chart_with("tfnew", tmp_path / "newer")
 
 
@@ -79,10 +77,8 @@ def hand_over(kubectl: Callable[..., str], notes: str) -> None:
 
 
 def test_chart_has_the_definition(helm: Helm):
-    """What the chart renders is the generated definition, and no more but labels and helm's word to keep it."""
     (definition,) = read_yaml((ROOT / "crds" / "tfcluster.yaml").read_text(encoding="utf-8"))
     rendered = the_only(helm.render({"crds": {}}), "CustomResourceDefinition")
-
     assert {**rendered, "metadata": {}} == {**definition, "metadata": {}}
     assert rendered["metadata"]["name"] == CRD
     assert rendered["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
@@ -95,12 +91,10 @@ def test_definition_lives_through_upgrade_rollback_and_uninstallation(
     release = install({})
     uid, definition = store_a_cluster(server), uid_of_the_definition(server)
     assert short_names(server) == ["tfc"]
-
     on_server("upgrade", release, newer)
     assert short_names(server) == ["tfnew"]
     on_server("rollback", release)
     assert short_names(server) == ["tfc"]
-
     on_server("uninstall", release)
     assert uid_of_the_definition(server) == definition
     # Installed again, the release has the definition again.
@@ -112,7 +106,6 @@ def test_definition_lives_through_upgrade_rollback_and_uninstallation(
 
 @pytest.mark.exhaustive
 def test_upgrade_chooses_the_scaled_job(server: Objects, install, on_server: OnServer, kubectl: Callable[..., str]):
-    """After ``helm upgrade`` with another job, ``kubectl scale`` changes that one; after a rollback the workers."""
     release = install({})
     store_a_cluster(server, "served", worker=2, trainer=3)
 
@@ -127,7 +120,6 @@ def test_upgrade_chooses_the_scaled_job(server: Objects, install, on_server: OnS
     eventually(served, lambda replicas: replicas == 3, what="/scale serves the trainers")
     kubectl("scale", "tfcluster/served", "--replicas=5", "-n", HOME)
     assert declared() == {"worker": 2, "trainer": 5}
-
     on_server("upgrade", release, CHART, "--reset-then-reuse-values", values={"logLevel": "debug"})
     assert served() == 5
     on_server("rollback", release, "1")
@@ -153,20 +145,16 @@ def follow(place: str, on_server: OnServer, kubectl: Callable[..., str], release
 
 @pytest.mark.exhaustive
 def test_downgrade_keeps_the_newer_definition(server: Objects, install, on_server: OnServer, kubectl, newer: Path):
-    """After the documented downgrade the newer definition serves, and the steps from there work, both ways."""
     release = install({})
     on_server("upgrade", release, newer)
-
     follow("back", on_server, kubectl, release, newer)
     follow("again", on_server, kubectl, release, newer)
     assert short_names(server) == ["tfnew"]
-
     follow("won", on_server, kubectl, release, CHART)
     assert short_names(server) == ["tfc"]
     on_server("upgrade", release, newer)
     on_server("rollback", release)
     assert short_names(server) == ["tfc"]
-
     follow("again", on_server, kubectl, release, newer)
     on_server("rollback", release, "--force-conflicts")
     assert short_names(server) == ["tfnew"]
@@ -185,12 +173,10 @@ def test_definition_of_an_older_chart_can_be_taken_on(  # noqa: PLR0917 - fixtur
     if applied:
         kubectl("apply", "-f", ROOT / "crds" / "tfcluster.yaml")
     before, uid = short_names(server), uid_of_the_definition(server)
-
     on_server("upgrade", release, CHART)
     notes = on_server("get", "notes", release)
     assert "it is nobody's" in notes
     assert short_names(server) == before
-
     hand_over(kubectl, notes)
     # Where kubectl has applied it, the fields are kubectl's: the notes say how to win them.
     assert "--force-conflicts" in notes
@@ -204,7 +190,6 @@ def test_definition_of_an_older_chart_can_be_taken_on(  # noqa: PLR0917 - fixtur
 
 @pytest.mark.exhaustive
 def test_definition_of_another_release_is_left_alone(server: Objects, install, on_server: OnServer, kubectl, newer):
-    """A second release leaves the first one's definition as it is, and takes it on when told to, for good."""
     first = install({})
     uid = uid_of_the_definition(server)
     on_server("install", "second", newer, namespace=FOREIGN)
@@ -212,7 +197,6 @@ def test_definition_of_another_release_is_left_alone(server: Objects, install, o
     assert f"it is release {first} in namespace home" in notes
     on_server("upgrade", first, CHART, values={"logLevel": "debug"})
     assert short_names(server) == ["tfc"]
-
     hand_over(kubectl, notes)
     on_server("upgrade", first, CHART)
     on_server("uninstall", first)
@@ -227,19 +211,15 @@ def test_definition_can_go_with_the_release(server: Objects, install, on_server:
     """With ``crds.keep: false`` the definition goes with the release, as the notes have said."""
     release = install({"crds": {"keep": False}})
     assert "EVERY TFCluster" in on_server("get", "notes", release)
-
     on_server("uninstall", release)
     eventually(lambda: server.get(CRDS, "", CRD), lambda found: found is None, what="the definition is gone")
 
 
 @pytest.mark.exhaustive
 def test_release_can_leave_the_definition_to_others(server: Objects, install, on_server: OnServer):
-    """Told so later, the release lets go of the definition, and it stays."""
     release = install({})
     definition = uid_of_the_definition(server)
-
     on_server("upgrade", release, CHART, values={"crds": {"enabled": False, "scaledJob": "trainer"}})
-
     notes = on_server("get", "notes", release)
     assert "crds.enabled=false" in notes
     assert "crds.scaledJob=trainer has NO EFFECT" in notes
@@ -248,14 +228,12 @@ def test_release_can_leave_the_definition_to_others(server: Objects, install, on
 
 @pytest.mark.exhaustive
 def test_administrator_of_a_namespace_can_install(server: Objects, helm: Helm, bare_server):
-    """Who administers a namespace, and has the operator's rights there, needs no right beyond it."""
     bind(server, "tenant", HOME, "ClusterRole", "admin")
     # Nobody can give rights away that they have not got: here, to TFClusters and to the Lease.
     rights = [*look(helm.render(MINIMAL), "Role:r-tfcluster-operator.rules")]
     rights.append({"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["*"]})
     grant(server, "tenant", HOME, rights)
     place = ("--kubeconfig", bare_server.kubeconfig_for("tenant"), "--namespace", HOME)
-
     for command in (("install", "own", CHART), ("upgrade", "own", CHART), ("uninstall", "own")):
         answer = helm.run(*command, *place, values=None if "uninstall" in command else MINIMAL)
         assert answer.returncode == 0, answer.stderr

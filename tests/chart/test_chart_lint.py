@@ -26,7 +26,6 @@ def test_what_no_exception_covers_is_told():
 
 
 def test_each_exception_has_a_reason():
-    """An exception without a reason is an error, and each of the project's has one."""
     with pytest.raises(SystemExit, match="no reason is given for CKV_K8S_1"):
         read_exceptions("[{check: CKV_K8S_1, resources: x, reason: ' '}]")
     assert read_exceptions(EXCEPTIONS.read_text(encoding="utf-8"))

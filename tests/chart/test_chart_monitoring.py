@@ -40,7 +40,6 @@ def enabled(helm: Helm, part: str) -> list[Object]:
 
 
 def alerts() -> list[Object]:
-    """Give the rules of the chart's file."""
     (file,) = read_yaml(ALERTS.read_text(encoding="utf-8"))
     return [rule for group in file["groups"] for rule in group["rules"]]
 
@@ -56,7 +55,6 @@ def test_each_part_comes_alone(helm: Helm, part):
 
 @pytest.mark.parametrize("part", ["podMonitor", "serviceMonitor"])
 def test_monitor_finds_the_operators(helm: Helm, part):
-    """What the monitor selects, at the port that it names, is the operator's container and nothing else."""
     objects = enabled(helm, part)
     labels = look(objects, "Deployment.spec.template.metadata.labels")
     assert look(objects, "Deployment.spec.template.spec.containers[0].ports[1].name") == "metrics"
@@ -73,10 +71,8 @@ def test_monitor_finds_the_operators(helm: Helm, part):
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("part", ["podMonitor", "serviceMonitor", "rules"])
 def test_server_without_the_kinds_refuses_it(helm: Helm, server: Objects, bare_server, part):
-    """Without the Prometheus Operator's kinds helm installs nothing of a release that asks for one, and names it."""
     place = ("--kubeconfig", bare_server.kubeconfig, "--namespace", HOME)
     answer = helm.run("install", "r", CHART, *place, values={"metrics": {part: {"enabled": True}}})
-
     assert answer.returncode != 0
     assert f'no matches for kind "{KINDS[part]}"' in answer.stderr
     assert server.get(DEPLOYMENTS, HOME, "r-tfcluster-operator") is None
@@ -84,7 +80,6 @@ def test_server_without_the_kinds_refuses_it(helm: Helm, server: Objects, bare_s
 
 @pytest.mark.exhaustive
 def test_server_with_the_kinds_takes_it(helm: Helm, server: Objects):
-    """With the Prometheus Operator's own definitions the API server takes each object, down to every field."""
     for definition in prometheus.definitions():
         server.create(CRDS, "", definition)
     given = [nest(path, value) for path, value, _ in EFFECTS if path.startswith("metrics.")]
@@ -114,7 +109,6 @@ def _create_strictly(objects: Objects, body: Object) -> None:
 @pytest.mark.exhaustive
 @pytest.mark.usefixtures("prometheus_built")
 def test_promtool_has_nothing_to_say_of_the_rules(tmp_path, helm: Helm):
-    """`promtool check rules` passes the file, and what the chart makes of it."""
     rendered = tmp_path / "rules.yaml"
     rendered.write_text(json.dumps(the_only(enabled(helm, "rules"), "PrometheusRule")["spec"]), encoding="utf-8")
     for file in (ALERTS, rendered):
@@ -132,7 +126,6 @@ def test_alerts_fire_when_they_should():
 
 
 def test_each_alert_is_played_through():
-    """For each alert there is a case in which it fires and one in which it does not."""
     names = [rule["alert"] for rule in alerts()]
     played = read_yaml(PLAYED.read_text(encoding="utf-8"))[0]["tests"]
     cases = [case["name"].split(" ", 2)[:2] for case in played]

@@ -129,7 +129,6 @@ def test_right_to_an_object_that_acts_on_others_is_asked_for(  # noqa: PLR0917 -
     body = merge(manifest(name="held"), {"spec": asked})
     assert f'"{resource}" may not create {resource} in namespace' in refused(user, body)
     assert refused(user, merge(manifest(), {"spec": harmless})) == ""
-
     server.create(TFCLUSTERS, HOME, body)
     assert refused_change(user, "held", {"spec": {"jobs": {"worker": {"replicas": 2}}}}) == ""
     assert resource in refused_change(user, "held", {"spec": more})
@@ -142,7 +141,6 @@ def test_who_may_not_create_pods_may_not_create_clusters(people: People):
     """Alice may create TFClusters, and pods elsewhere: she is told which right she lacks, until she has it here."""
     alice = people("alice", CLUSTERS)
     people("alice", CREATES_PODS, namespace=WATCHED)
-
     said = refused(alice)
     assert '"alice" may not create pods in namespace "home"' in said
     assert 'grant the verb "create" on "pods"' in said
@@ -155,13 +153,11 @@ def test_other_account_needs_the_right_to_use_it(people: People, field: str):
     """Bob may create pods: he may name ServiceAccount default, and another one only if he may use that one."""
     user = f"bob-{field.lower()}"
     bob = people(user, CLUSTERS | CREATES_PODS)
-
     assert refused(bob, manifest(**{field: "default"})) == ""
     assert refused(bob, manifest(**{field: ""})) == ""
     said = refused(bob, manifest(**{field: "robot"}))
     assert f'spec.jobs.worker.template.spec.serviceAccountName: "{user}" may not use ServiceAccount "robot"' in said
     assert 'grant the verb "use" on "serviceaccounts"' in said
-
     people(user, USES, names=["robot"])
     assert refused(bob, manifest(**{field: "robot"})) == ""
     assert '"other"' in refused(bob, manifest(**{field: "other"}))
@@ -178,7 +174,6 @@ def test_role_of_the_documentation_is_enough(server: Objects, people: People):
         server.create(kind, HOME, {**found, "metadata": {"name": found["metadata"]["name"]}})
     eventually(lambda: may(server, user, HOME, ("", "serviceaccounts", "use"), name=account), what="the Role counts")
     template["spec"]["serviceAccountName"] = account
-
     assert refused(people(user), tfcluster("c").job("worker", template=template).build()) == ""
     said = refused(people(user), manifest(serviceAccountName="other"))
     told = said.partition("denied request: ")[2].replace("other", account).replace(HOME, "research")
@@ -191,13 +186,11 @@ def test_the_newer_name_of_the_field_wins(server: Objects, people: People):
     both = people("both", CLUSTERS | CREATES_PODS)
     people("both", USES, names=["mine"])
     fields = {"serviceAccountName": "mine", "serviceAccount": "theirs"}
-
     for account in ("mine", "theirs"):
         server.create(SERVICE_ACCOUNTS, "default", {"metadata": {"name": account}})
     pod = {"metadata": {"name": "p"}, **pod_template(spec=fields)}
     stored = server.request("POST", f"{PODS.path('default')}?dryRun=All", pod)
     assert stored["spec"]["serviceAccountName"] == "mine"
-
     assert refused(both, manifest(**fields)) == ""
     assert '"theirs"' in refused(both, manifest(serviceAccountName="theirs", serviceAccount="mine"))
 
@@ -209,7 +202,6 @@ def test_every_job_is_asked_about(people: People):
     for number, account in enumerate(accounts):
         builder.job(f"job{number}", template=pod_template(spec={"serviceAccountName": account}))
     assert refused(people("many", CLUSTERS | CREATES_PODS | USES), builder.build()) == ""
-
     people("most", CLUSTERS | CREATES_PODS)
     said = refused(people("most", USES, names=accounts[:-1]), builder.build())
     assert f'spec.jobs.job{MOST_JOBS - 1}.template.spec.serviceAccountName: "most" may not use' in said
@@ -219,7 +211,6 @@ def test_policy_can_judge_as_many_jobs_as_there_may_be(helm: Helm):
     """The policy has a check of the account for each job that the definition allows."""
     schema = "CustomResourceDefinition.spec.versions[0].schema.openAPIV3Schema"
     checks = look(helm.render(), "ValidatingAdmissionPolicy.spec.validations")
-
     assert look(helm.render({"crds": {}}), f"{schema}.properties.spec.properties.jobs.maxProperties") == MOST_JOBS
     assert sum("check('use')" in check["expression"] for check in checks) == MOST_JOBS
     assert checks[-1]["expression"] == f"size(variables.accounts) <= {MOST_JOBS}"
@@ -242,7 +233,6 @@ def test_later_change_is_asked_about_too(server: Objects, people: People, cluste
     carol = people("carol")
     if not may(server, "carol", HOME, ("tfcluster.dev", "tfclusters", "patch")):
         people("carol", CLUSTERS | CREATES_PODS)
-
     assert '"carol" may not use ServiceAccount' in refused_change(carol, cluster, {"spec": change})
     # The field that was set comes off again: that is a change, too.
     server.patch(TFCLUSTERS, HOME, cluster, {"spec": {"backoffLimit": 7}})
@@ -262,7 +252,6 @@ def test_later_change_is_asked_about_too(server: Objects, people: People, cluste
 def test_what_makes_no_other_pods_is_not_asked_about(server: Objects, people: People, cluster: str, change: Object):
     """Who may only patch TFClusters may suspend, resume and label one, as a queue and a cleaner do."""
     server.patch(TFCLUSTERS, HOME, cluster, {"spec": {"suspend": "suspend" not in change.get("spec", {})}})
-
     people("nobody").patch(TFCLUSTERS, HOME, cluster, change)
 
 
@@ -294,7 +283,6 @@ def test_operator_is_not_asked(server: Objects, people: People, cluster: str):
     """The operator writes the status of a TFCluster whose account it may not use, and deletes it at its end."""
     grant_operator_rights(server, user="operator")
     operator = people("operator")
-
     operator.patch(TFCLUSTERS, HOME, cluster, {"status": {"observedGeneration": 1}}, subresource="status")
     assert server.get(TFCLUSTERS, HOME, cluster)["status"]["observedGeneration"] == 1
     operator.delete(TFCLUSTERS, HOME, cluster)
@@ -306,7 +294,6 @@ def test_namespace_administrators_pass(server: Objects, people: People):
     for user, role in (("head", "admin"), ("member", "edit")):
         bind(server, user, WATCHED, "ClusterRole", role)
     named = manifest(serviceAccountName="robot")
-
     assert refused(people("head"), named, namespace=WATCHED) == ""
     assert refused(people("member"), namespace=WATCHED) == ""
     assert '"member" may not use ServiceAccount "robot"' in refused(people("member"), named, namespace=WATCHED)
@@ -314,7 +301,6 @@ def test_namespace_administrators_pass(server: Objects, people: People):
 
 @pytest.mark.usefixtures("people")
 def test_cluster_administrators_apply(server: Objects):
-    """Whoever may do everything may apply and apply again, by the client or by the server."""
     named = manifest(name="applied", serviceAccountName="robot")
     path = f"{TFCLUSTERS.path(HOME, 'applied')}?fieldManager=test"
     for replicas in (1, 2):
@@ -336,7 +322,6 @@ def test_large_clusters_can_be_judged(server: Objects, people: People):
     body = builder.build()
     assert len(json.dumps(body)) > 1_000_000
     made = server.create(TFCLUSTERS, HOME, body)
-
     made["spec"]["jobs"][f"job{MOST_JOBS - 1}"]["replicas"] = 65
     assert refusal(lambda: large.replace(TFCLUSTERS, HOME, made)) == ""
     server.delete(TFCLUSTERS, HOME, "large")
@@ -350,7 +335,6 @@ def test_policies_of_two_releases_live_side_by_side(server: Objects, people: Peo
     assert {found["metadata"]["name"] for found in server.list(POLICIES)} == {
         f"{place}.first-tfcluster-operator" for place in (HOME, FOREIGN)
     }
-
     on_server("uninstall", "first", namespace=FOREIGN)
     eventually(lambda: not refused(second, namespace=FOREIGN), what="its policy is gone")
     assert refused(people("nobody"))

@@ -80,7 +80,6 @@ def granted(server: Objects, release: str, namespace: str) -> list[tuple[str, st
 
 
 def test_chart_passes_lint(helm: Helm):
-    """``helm lint --strict`` finds nothing to complain about, in no mode."""
     for values in ({}, EVERYTHING, MINIMAL):
         answer = helm.run("lint", "--strict", CHART, values=values)
         assert answer.returncode == 0, answer.stdout + answer.stderr
@@ -92,20 +91,15 @@ def test_operators_are_restricted_and_kept(helm: Helm, where: str):
     assert look(helm.render(), where) == DEFAULT[where]
 
 
-def test_selector_of_the_operators_finds_them(helm: Helm):
-    """The operator's pods have the labels by which the Deployment, the budget and the NetworkPolicy choose them."""
-    assert selects(SELECTOR["matchLabels"], look(helm.render(), "Deployment.spec.template.metadata.labels"))
-
-
-def test_single_operator_binds_nobody(helm: Helm):
+def test_operators_are_found_by_their_labels_and_one_alone_is_not_spread(helm: Helm):
     """One operator alone is spread over no nodes, and holds up no eviction."""
+    assert selects(SELECTOR["matchLabels"], look(helm.render(), "Deployment.spec.template.metadata.labels"))
     alone = helm.render({"replicas": 1})
     assert look(alone, "PodDisruptionBudget") is None
     assert look(alone, f"{POD}.topologySpreadConstraints") is None
 
 
 def test_network_policy_opens_what_the_operator_needs(helm: Helm):
-    """With ``networkPolicy`` the operator's pod takes connections to its two ports, and opens them to API and DNS."""
     assert look(helm.render({"networkPolicy": {"enabled": True}}), "NetworkPolicy.spec") == {
         "podSelector": SELECTOR,
         "policyTypes": ["Ingress", "Egress"],
@@ -130,7 +124,6 @@ def test_any_name_of_a_release_will_do(helm: Helm, name: str):
 def test_operator_has_its_rights_where_it_watches(server: Objects, install):
     """A "restricted" namespace takes the operator's pods; it has the rights that it needs where it watches alone."""
     release = install({"watchNamespaces": [WATCHED]})
-
     eventually(lambda: granted(server, release, WATCHED), lambda found: found == NEEDED, what="it has its rights")
     assert [granted(server, release, namespace) for namespace in (HOME, FOREIGN, "")] == [[], [], []]
     eventually(
@@ -145,10 +138,8 @@ def test_upgrade_takes_rights_away(server: Objects, install, on_server):
     """Cluster-wide the operator has its rights everywhere; upgraded to watch one namespace, it has them there alone."""
     release = install({})
     eventually(lambda: granted(server, release, ""), lambda found: found == NEEDED, what="it has its rights")
-
     # Given no value at all, helm would use those of the installation again.
     on_server("upgrade", release, CHART, values={"clusterWide": False})
-
     eventually(lambda: granted(server, release, FOREIGN), lambda found: not found, what="its rights are gone")
     eventually(lambda: granted(server, release, HOME), lambda found: found == NEEDED, what="it has them at home")
 
@@ -157,7 +148,6 @@ def test_upgrade_takes_rights_away(server: Objects, install, on_server):
 def test_missing_namespace_is_told_before_anything_is_made(
     server: Objects, helm: Helm, bare_server, kubectl, on_server
 ):
-    """A watched namespace that is missing, or deleted later, is named, nothing is made, and the retry works."""
     place = ("--kubeconfig", bare_server.kubeconfig, "--namespace", HOME)
     mine = ("get", "all,roles,leases", "-A", "-o", "name", "-l", "app.kubernetes.io/instance=late")
     for watched in ([WATCHED, "late"], ["late"]):
@@ -167,7 +157,6 @@ def test_missing_namespace_is_told_before_anything_is_made(
         assert kubectl(*mine) == ""
     # Rendered without a server nobody can know.
     assert look(helm.render({"watchNamespaces": ["late"]}), "Deployment")
-
     server.create(NAMESPACES, "", {"metadata": {"name": "late"}})
     on_server("upgrade", "--install", "late", CHART, values={"watchNamespaces": [WATCHED, "late"]})
     kubectl("delete", "namespace", "late")
@@ -195,9 +184,7 @@ def test_users_may_do_with_clusters_what_they_may_do_with_pods(server: Objects, 
 
 
 def test_server_accepts_every_value(helm: Helm, server: Objects, install, on_server):
-    """With every value set, the server knows each field and keeps it."""
     made = manifest(on_server, install(EVERYTHING))
-
     wanted = the_only(made, "Deployment")["spec"]["template"]["spec"]
     template = server.get(DEPLOYMENTS, HOME, "trainer")["spec"]["template"]
     found = template["spec"]
@@ -224,14 +211,11 @@ def manifest(on_server: OnServer, release: str, namespace: str = HOME) -> list[O
 
 @pytest.mark.exhaustive
 def test_uninstall_takes_all_that_the_release_made(install, on_server, kubectl):
-    """``helm uninstall`` leaves nothing of the release but the definition of the kind."""
     release = install(EVERYTHING)
     kinds = ",".join(sorted({found["kind"].lower() for found in manifest(on_server, release)}))
     mine = ("get", kinds, "--all-namespaces", "--output", "name", "--selector", f"app.kubernetes.io/instance={release}")
     assert len(kubectl(*mine).split()) == len(manifest(on_server, release))
-
     on_server("uninstall", release, "--wait")
-
     assert kubectl(*mine).split() == []
     assert json.loads(on_server("list", "--output", "json")) == []
 
@@ -265,7 +249,6 @@ def test_notes_tell_who_else_works_there(install, on_server: OnServer):
     """The notes name each other release in a namespace of this one, and where both work; apart, they say nothing."""
     first = install({"watchNamespaces": [WATCHED, HOME]})
     assert "ANOTHER RELEASE" not in on_server("get", "notes", first)
-
     lines = {}
     for values in ({"watchNamespaces": [FOREIGN]}, {"watchNamespaces": [FOREIGN, WATCHED]}, {"clusterWide": True}):
         on_server("upgrade", "--install", "second", CHART, namespace=FOREIGN, values={"clusterWide": False} | values)
@@ -276,7 +259,6 @@ def test_notes_tell_who_else_works_there(install, on_server: OnServer):
         [f"release {first} in namespace {HOME}: {WATCHED}"],
         [f"release {first} in namespace {HOME}: {WATCHED}, {HOME}"],
     ]
-
     on_server("upgrade", first, CHART, values={"clusterWide": True})
     assert f"  release second in namespace {FOREIGN}: every namespace" in on_server("get", "notes", first)
     on_server("uninstall", "second", namespace=FOREIGN)
@@ -284,17 +266,14 @@ def test_notes_tell_who_else_works_there(install, on_server: OnServer):
 
 @pytest.mark.exhaustive
 def test_notes_tell_which_clusters_nobody_serves(server: Objects, install, on_server: OnServer):
-    """The notes name TFClusters outside of the release's namespaces, unless another release works there."""
     release = install({})
     server.create(TFCLUSTERS, FOREIGN, tfcluster("lonely").spec(suspend=True).job("worker").build())
     server.create(TFCLUSTERS, WATCHED, tfcluster("served").spec(suspend=True).job("worker").build())
     assert "NO RELEASE SERVES" not in on_server("get", "notes", release)
-
     on_server("upgrade", release, CHART, values={"watchNamespaces": [WATCHED]})
     notes = on_server("get", "notes", release)
     assert f"  {FOREIGN}: lonely" in notes
     assert "served" not in notes.partition("NO RELEASE SERVES")[2]
-
     on_server("install", "second", CHART, namespace=FOREIGN, values={"clusterWide": False})
     assert "NO RELEASE SERVES" not in on_server("get", "notes", "second", namespace=FOREIGN)
     on_server("uninstall", "second", namespace=FOREIGN)

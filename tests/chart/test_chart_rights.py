@@ -93,10 +93,8 @@ def assert_binds(binding: Object, role: Object, objects: list[Object]) -> None:
 def test_operator_has_its_rights_where_it_works_and_none_beyond(  # noqa: PLR0917 - by name
     helm: Helm, values, namespaces, cluster_wide, scheduler, group
 ):
-    """It has the rules where it works, for the PodGroups of one scheduler alone, and reads queues where it may."""
     objects = helm.render({**values, "gangs": {"scheduler": scheduler}, "aggregateRoles": False})
     rules = {(group if resource == "podgroups" else of, resource): verbs for (of, resource), verbs in RULES.items()}
-
     roles, bindings = for_clusters(objects, "Role"), for_clusters(objects, "RoleBinding")
     assert [role["metadata"]["namespace"] for role in roles] == namespaces
     assert [rights(role) for role in roles] == [rules] * len(namespaces)
@@ -112,7 +110,6 @@ def test_operator_has_its_rights_where_it_works_and_none_beyond(  # noqa: PLR091
 def test_rights_to_the_lease_are_those_of_the_release(helm: Helm, values):
     """Wherever the operator works, it may read and write its own Lease alone, in the release's namespace."""
     objects = helm.render(values)
-
     role = look(objects, "Role:r-tfcluster-operator-election")
     assert role["rules"] == ELECTION_RULES
     assert role["metadata"]["namespace"] == "home"
@@ -139,7 +136,6 @@ def test_users_rights_are_aggregated(helm: Helm, values, gained):
 def test_rights_can_be_left_to_others(helm: Helm, values):
     """With ``rbac.create: false`` the chart makes no role, no binding and no test, and all else as before."""
     others = [found for found in helm.render(values) if not found["apiVersion"].startswith("rbac.")]
-
     assert helm.render({**values, "rbac": {"create": False}}, tests=True) == others
 
 
@@ -157,7 +153,6 @@ def test_rights_of_the_test_are_few(helm: Helm, values, namespaces, creates_pods
     name = "r-tfcluster-operator-test"
     hooks = [found for found in objects if found["metadata"]["name"].startswith(name)]
     assert {found["metadata"]["annotations"]["helm.sh/hook"] for found in hooks} == {"test"}
-
     pods = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["create"]}] if creates_pods else []
     expected = [("home", f"{name}-lease", [{**OWN_LEASE, "verbs": ["get"]}])]
     expected += [(namespace, name, [*INSTALL_CHECK_RULES, *pods]) for namespace in namespaces]
@@ -172,9 +167,7 @@ def test_rights_of_the_test_are_few(helm: Helm, values, namespaces, creates_pods
 
 
 def test_pod_of_the_test_is_none_of_the_operators(helm: Helm):
-    """The test's pod matches no selector of the operator's, and is as restricted as the operator's."""
     objects = helm.render(PER_NAMESPACE, tests=True)
-
     assert not selects(look(objects, "Deployment.spec.selector.matchLabels"), look(objects, "Pod.metadata.labels"))
     for field in ("securityContext", "containers[0].securityContext", "containers[0].image", "containers[0].resources"):
         assert (found := look(objects, f"Pod.spec.{field}"))
@@ -199,6 +192,5 @@ def test_documents_list_the_rights_of_the_operator():
     for resources, verbs in re.findall(r"^\| (.+?) \| (.+?) \|", rows, re.MULTILINE):
         for resource in re.findall(r"`(.+?)`", resources):
             told[resource] |= set(verbs.split(", "))
-
     assert told.pop("leases") == {"get", "patch its own; create"}
     assert told == {resource: set(verbs) for _, resource, verbs in (*OPERATOR_RULES, *QUEUE_RULES)}

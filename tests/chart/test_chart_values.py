@@ -207,7 +207,6 @@ WRONG_TOGETHER: list[tuple[Object, str, str]] = [
 
 @pytest.fixture(scope="module")
 def values() -> Object:
-    """The defaults."""
     return read_yaml((CHART / "values.yaml").read_text(encoding="utf-8"))[0]
 
 
@@ -228,7 +227,6 @@ def prepared(path: str) -> Object:
 def test_value_has_its_effect(helm: Helm, path: str, value: Any, effects: dict[str, Any]):
     """What the user sets shows in the rendered objects, and only because it was set."""
     default, objects = helm.render(prepared(path)), helm.render(merge(prepared(path), nest(path, value)))
-
     for where, expected in effects.items():
         assert look(default, where) != expected
         assert look(objects, where) == expected
@@ -237,12 +235,10 @@ def test_value_has_its_effect(helm: Helm, path: str, value: Any, effects: dict[s
 def test_values_of_a_part_that_is_not_enabled_have_none(helm: Helm):
     """What is set for the NetworkPolicy or for monitoring makes no object where these are not enabled."""
     given = [nest(path, value) for path, value, _ in EFFECTS if prepared(path).keys() & {"networkPolicy", "metrics"}]
-
     assert helm.render(merge(*given)) == helm.render()
 
 
 def test_every_value_is_shown_to_have_an_effect(values):
-    """No value is without a test of its effect."""
     known = dict(leaves(values, whole=WHOLE)).keys()
     of_the_table = {path for at, value, _ in EFFECTS for path, _ in leaves(nest(at, value), whole=known)}
     assert (of_the_table | OF_OBJECTS | OF_THE_OPERATOR.keys()) - {"resources.limits.cpu"} == known
@@ -253,7 +249,6 @@ def test_operator_understands_its_arguments(helm: Helm, turn: int):
     """The operator reads from its arguments what the user has set, and serves its health where the probes ask."""
     chosen = {path: choices[turn % len(choices)] for path, choices in OF_THE_OPERATOR.items()}
     objects = helm.render(merge(*(nest(path, value) for path, value in chosen.items())))
-
     settings = parse_arguments(look(objects, f"{CONTAINER}.args"))
     assert settings == Settings(
         namespaces=tuple(chosen["watchNamespaces"] or ([] if chosen["clusterWide"] else ["home"])),
@@ -275,7 +270,6 @@ def test_operator_understands_its_arguments(helm: Helm, turn: int):
 
 
 def test_schema_knows_the_operators_choices(schema):
-    """What the schema lets a user choose from is what the operator does."""
     described = {**schema["properties"], "gangs.scheduler": schema["properties"]["gangs"]["properties"]["scheduler"]}
     chosen = ("logLevel", "logFormat", "defaultIsolation", "gangs.scheduler")
     assert {path: described[path]["enum"] for path in chosen} == {path: OF_THE_OPERATOR[path] for path in chosen}
@@ -292,7 +286,6 @@ def test_spread_is_of_the_operators_pods_unless_it_says_otherwise(helm: Helm):
     """A rule without a selector gets the operator's own; one that has a selector keeps it."""
     own = {**SPREAD, "labelSelector": {"matchLabels": {"a": "b"}}}
     objects = helm.render({"topologySpreadConstraints": [SPREAD, own]})
-
     selector = look(objects, "Deployment.spec.selector")
     assert look(objects, f"{POD}.spec.topologySpreadConstraints") == [{**SPREAD, "labelSelector": selector}, own]
 
@@ -307,9 +300,7 @@ def test_spread_is_of_the_operators_pods_unless_it_says_otherwise(helm: Helm):
     ids=["a server without the kind", "a server with it", "no server"],
 )
 def test_policy_is_there_where_the_server_knows_it(helm: Helm, kinds: list[str], is_there: bool):
-    """A server whose admission policies are switched off gets none, and neither does its test the right for them."""
     objects = helm.render({}, *(f"--api-versions={kind}" for kind in kinds), tests=True)
-
     assert bool(of_kind(objects, "ValidatingAdmissionPolicy")) == is_there
     assert any("use" in rule["verbs"] for role in of_kind(objects, "ClusterRole") for rule in role["rules"]) == is_there
     of_the_test = look(objects, "Role:r-tfcluster-operator-test.rules")
@@ -318,28 +309,22 @@ def test_policy_is_there_where_the_server_knows_it(helm: Helm, kinds: list[str],
 
 @pytest.mark.parametrize(("version", "works"), [("v1.29.9", False), ("v1.30.0-eks-1", True), ("v1.37.1", True)])
 def test_chart_refuses_servers_that_lack_its_kinds(helm: Helm, version: str, works: bool):
-    """Helm refuses to install on a server that is too old, in words that say so."""
     answer = helm.run("template", "r", CHART, "--kube-version", version, values={"crds": {"enabled": False}})
-
     assert (answer.returncode == 0) == works
     assert ("requires kubeVersion" in answer.stderr) != works
 
 
 def test_labels_of_all_reach_all(helm: Helm):
-    """``commonLabels`` are on every object, also on those of ``helm test``, and choose no pods."""
     objects = helm.render({**EVERYTHING, "crds": {}}, tests=True)
-
     assert all(found["metadata"]["labels"]["cost-center"] == "42" for found in objects)
     assert "cost-center" not in look(objects, "Deployment.spec.selector.matchLabels")
 
 
 @pytest.mark.parametrize("parts", [["podMonitor", "rules", "dashboard"], ["serviceMonitor"]])
 def test_label_of_one_object_wins_over_that_of_all(helm: Helm, parts: list[str]):
-    """Where ``commonLabels`` and the labels of one object have a key in common, that object has its own value, once."""
     own = {"release": "own"}
     metrics = {part: {"enabled": True, "labels": own} for part in parts}
     objects = helm.render({"commonLabels": {"release": "all"}, "podLabels": own, "metrics": metrics})
-
     assert look(objects, "Deployment.metadata.labels.release") == "all"
     assert look(objects, f"{POD}.metadata.labels.release") == "own"
     for kind in ("PodMonitor", "ServiceMonitor", "PrometheusRule", "ConfigMap"):
@@ -350,7 +335,6 @@ def test_label_of_one_object_wins_over_that_of_all(helm: Helm, parts: list[str])
 def test_account_of_the_user_is_taken(helm: Helm):
     """With ``serviceAccount.create: false`` the operator runs as an account that the chart does not make."""
     objects = helm.render({"serviceAccount": {"create": False, "name": "robot"}})
-
     assert not of_kind(objects, "ServiceAccount")
     assert look(objects, f"{POD}.spec.serviceAccountName") == "robot"
     assert look(objects, "ClusterRoleBinding:home:r-tfcluster-operator.subjects") == [
@@ -359,8 +343,6 @@ def test_account_of_the_user_is_taken(helm: Helm):
 
 
 def test_schema_describes_every_value_and_no_other(values, schema):
-    """The schema has exactly the values of values.yaml, and ``global``, which is helm's own."""
-
     def compare(given: Object, described: Object) -> None:
         assert described["properties"].keys() == given.keys()
         for name, value in given.items():
@@ -415,14 +397,11 @@ def in_turns() -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("wrong", in_turns(), ids=lambda wrong: f"{len(wrong)} values")
 def test_bad_values_are_refused(helm: Helm, wrong: dict[str, Any]):
-    """A value that cannot work is refused before anything is sent, and the message names the place of each."""
     assert helm.refusal(merge(*(nest(place, value) for place, value in wrong.items()))).keys() == wrong.keys()
 
 
 def test_unknown_values_are_refused(helm: Helm):
-    """A value that there is not is refused, wherever it stands, and named."""
     told = helm.refusal(merge(*(nest(f"{place}/{name}", {}) for place, name in UNKNOWN.items())))
-
     assert told == {place: f"additional properties '{name}' not allowed" for place, name in UNKNOWN.items()}
 
 
@@ -438,7 +417,6 @@ def test_readme_describes_the_values(values):
     """The README has the tables that values.yaml gives: every value with its default and its comment, in its order."""
     text = (CHART / "README.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `([\w.]+)` \| `(.*?)` \| (.+) \|$", text, flags=re.MULTILINE)
-
     assert [(path, json.loads(default)) for path, default, _ in rows] == list(leaves(values, whole=WHOLE))
     assert chart_values.tables((CHART / "values.yaml").read_text(encoding="utf-8")) in text
 
@@ -450,6 +428,5 @@ def test_chart_can_be_part_of_another(helm: Helm, tmp_path):
     (parent / "Chart.yaml").write_text("{apiVersion: v2, name: parent, version: 1.0.0}")
     given = {"image": {"tag": "of-the-parent"}, "crds": {"enabled": False}}
     answer = helm.run("template", "r", parent, values={"global": {"a": 1}, CHART.name: given})
-
     assert answer.returncode == 0, answer.stderr
     assert look(read_yaml(answer.stdout), f"{CONTAINER}.image") == "tfcluster-operator:of-the-parent"

@@ -11,7 +11,6 @@ from support.objects import TFCLUSTERS, Object, Objects
 
 
 def worker(**fields: Any) -> TFClusterBuilder:
-    """A cluster of one job, worker."""
     return tfcluster("mnist").job("worker", **fields)
 
 
@@ -28,6 +27,14 @@ PEERS = [
     {"namespaceSelector": {}, "podSelector": {"matchExpressions": [{"key": "app", "operator": "In", "values": ["a"]}]}},
     {"ipBlock": {"cidr": "10.0.0.0/8", "except": ["10.1.0.0/16"]}},
 ]
+APART = {
+    "weight": 1,
+    "podAffinityTerm": {
+        "topologyKey": "kubernetes.io/hostname",
+        "labelSelector": {"matchLabels": {"team": "vision"}},
+    },
+}
+CLAIM = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Ti"}}}
 #: A template that uses many corners of the schema, with nothing that Kubernetes would fill in left out on purpose.
 RICH_TEMPLATE: Object = {
     "metadata": {"labels": {"team": "vision", "app.kubernetes.io/part-of": "search"}, "annotations": {"a.b/c": "d"}},
@@ -41,19 +48,7 @@ RICH_TEMPLATE: Object = {
         "imagePullSecrets": [{"name": "registry"}],
         "tolerations": [{"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}],
         "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
-        "affinity": {
-            "podAntiAffinity": {
-                "preferredDuringSchedulingIgnoredDuringExecution": [
-                    {
-                        "weight": 1,
-                        "podAffinityTerm": {
-                            "topologyKey": "kubernetes.io/hostname",
-                            "labelSelector": {"matchLabels": {"team": "vision"}},
-                        },
-                    }
-                ]
-            }
-        },
+        "affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [APART]}},
         "topologySpreadConstraints": [
             {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": {}}
         ],
@@ -79,19 +74,30 @@ RICH_TEMPLATE: Object = {
         ],
         "volumes": [
             {"name": "data", "persistentVolumeClaim": {"claimName": "mnist"}},
-            {
-                "name": "scratch",
-                "ephemeral": {
-                    "volumeClaimTemplate": {
-                        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Ti"}}}
-                    }
-                },
-            },
+            {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": CLAIM}}},
             {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "2Gi"}},
         ],
     },
 }
 
+ALMOST_OUR_PATHS = ("/etc/tfclusters", "/opt/tfcluster", "/opt/tfcluster-resolver2", "/etc", "etc/tfcluster")
+ALMOST_OURS = pod_template(
+    env=[{"name": "TFCLUSTER_JOBS", "value": "1"}, {"name": "TF_CONFIG", "value": "{}"}],
+    volumeMounts=[{"name": "data", "mountPath": path} for path in ALMOST_OUR_PATHS],
+    spec={"volumes": [{"name": "tfcluster-views", "emptyDir": {}}]},
+)
+LARGEST = {
+    "name": "tensorflow",
+    "image": "train:1",
+    "env": [{"name": f"E{number}"} for number in range(1024)],
+    "volumeMounts": [{"name": "d", "mountPath": f"/d/{number}"} for number in range(256)],
+}
+FULL = pod_template(
+    spec={
+        "containers": [*({"name": f"c{number}", "image": "train:1"} for number in range(31)), LARGEST],
+        "initContainers": [{"name": f"i{number}", "image": "fetch:1"} for number in range(32)],
+    }
+)
 FILTERS = (
     "/job:ps",
     "/job:worker/task:0",
@@ -167,44 +173,8 @@ FILTERS = (
         ),
         accepted("labels on the cluster itself", worker().metadata(labels={"app.kubernetes.io/name": "anything"})),
         accepted("a template that uses many corners of the schema", worker(template=RICH_TEMPLATE)),
-        accepted(
-            "paths and variables that begin like the operator's",
-            worker(
-                template=pod_template(
-                    env=[{"name": "TFCLUSTER_JOBS", "value": "1"}, {"name": "TF_CONFIG", "value": "{}"}],
-                    volumeMounts=[
-                        {"name": "data", "mountPath": path}
-                        for path in (
-                            "/etc/tfclusters",
-                            "/opt/tfcluster",
-                            "/opt/tfcluster-resolver2",
-                            "/etc",
-                            "etc/tfcluster",
-                        )
-                    ],
-                    spec={"volumes": [{"name": "tfcluster-views", "emptyDir": {}}]},
-                )
-            ),
-        ),
-        accepted(
-            "as many containers, variables and mounts as there may be",
-            worker(
-                template=pod_template(
-                    spec={
-                        "containers": [{"name": f"c{number}", "image": "train:1"} for number in range(31)]
-                        + [
-                            {
-                                "name": "tensorflow",
-                                "image": "train:1",
-                                "env": [{"name": f"E{number}"} for number in range(1024)],
-                                "volumeMounts": [{"name": "d", "mountPath": f"/d/{number}"} for number in range(256)],
-                            }
-                        ],
-                        "initContainers": [{"name": f"i{number}", "image": "fetch:1"} for number in range(32)],
-                    }
-                )
-            ),
-        ),
+        accepted("paths and variables that begin like the operator's", worker(template=ALMOST_OURS)),
+        accepted("as many containers, variables and mounts as there may be", worker(template=FULL)),
         accepted("filters of an evaluator", tfcluster("m").job("worker").job("evaluator", filters=["/job:worker"])),
         accepted(
             "a filter of a job whose name begins like evaluator",
@@ -225,7 +195,6 @@ FILTERS = (
     ],
 )
 def test_accepted(objects: Objects, manifest: Object) -> None:
-    """A good manifest is taken, without an unknown field in it."""
     assert taken(objects, manifest)["metadata"]["name"] == manifest["metadata"]["name"]
 
 
@@ -233,9 +202,7 @@ def test_accepted(objects: Objects, manifest: Object) -> None:
 def test_accepted_filter(objects: Objects, text: str) -> None:
     """Every canonical form of a filter is taken, for a job and for a single task."""
     manifest = training(filters=[text], task_filters={0: [text]}).build()
-
     stored = taken(objects, manifest)["spec"]["jobs"]["worker"]
-
     assert stored["deviceFilters"] == [text]
     assert stored["taskDeviceFilters"] == {"0": [text]}
 
@@ -243,18 +210,14 @@ def test_accepted_filter(objects: Objects, text: str) -> None:
 def test_stored_template_is_what_the_user_wrote(objects: Objects, namespace: str) -> None:
     """The server adds no default to a template and drops nothing from it."""
     objects.create(TFCLUSTERS, namespace, worker(template=RICH_TEMPLATE).build())
-
     stored = objects.get(TFCLUSTERS, namespace, "mnist") or {}
-
     assert stored["spec"]["jobs"]["worker"]["template"] == RICH_TEMPLATE
 
 
 def test_defaults_of_our_fields(objects: Objects, namespace: str) -> None:
     """A cluster that says nothing of them gets these values stored, and no more: what is left out has no limit."""
     objects.create(TFCLUSTERS, namespace, worker().build())
-
     spec = (objects.get(TFCLUSTERS, namespace, "mnist") or {})["spec"]
-
     template = spec["jobs"]["worker"]["template"]
     assert spec == {
         "rpcLayer": "grpc",
@@ -279,9 +242,7 @@ def test_defaults_of_our_fields(objects: Objects, namespace: str) -> None:
 def test_new_cluster_is_not_observed_yet(objects: Objects, namespace: str) -> None:
     """A cluster that no operator has looked at says so: observedGeneration is 0, and metadata.generation 1."""
     objects.create(TFCLUSTERS, namespace, worker().build() | {"status": {"observedGeneration": 1, "ready": "1/1"}})
-
     stored = objects.get(TFCLUSTERS, namespace, "mnist") or {}
-
     assert stored["status"] == {"observedGeneration": 0}
     assert stored["metadata"]["generation"] == 1
 
@@ -290,5 +251,4 @@ def test_generated_name_is_checked_as_a_given_one(objects: Objects) -> None:
     """A cluster may be named by the server."""
     manifest = worker().build()
     manifest["metadata"] = {"generateName": "mnist-"}
-
     assert taken(objects, manifest)["metadata"]["name"].startswith("mnist-")

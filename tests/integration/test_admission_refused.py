@@ -24,7 +24,6 @@ TEMPLATE = f"{WORKER}.template"
 
 
 def worker(**fields: Any) -> TFClusterBuilder:
-    """A cluster of one job, worker."""
     return tfcluster("mnist").job("worker", **fields)
 
 
@@ -34,7 +33,6 @@ def worker_and_ps(**fields: Any) -> TFClusterBuilder:
 
 
 def declared(jobs: dict[str, dict[str, Any]]) -> TFClusterBuilder:
-    """A cluster of these jobs, with these fields."""
     builder = tfcluster("mnist")
     for job, fields in jobs.items():
         builder.job(job, **fields)
@@ -51,13 +49,15 @@ def containing(containers: str, **fields: Any) -> TFClusterBuilder:
     return templated(**{containers: [{"name": "first", "image": "train:1", **fields}]})
 
 
+def limited(**limits: Any) -> TFClusterBuilder:
+    return worker(template=pod_template(resources={"limits": limits}))
+
+
 def marked(**metadata: Any) -> TFClusterBuilder:
-    """A cluster whose workers' template has metadata."""
     return worker(template=pod_template(metadata=metadata))
 
 
 def without(manifest: Object, *path: str) -> Object:
-    """Remove one field."""
     *way, last = path
     place = manifest
     for step in way:
@@ -66,270 +66,135 @@ def without(manifest: Object, *path: str) -> Object:
     return manifest
 
 
+def row(manifest: TFClusterBuilder | Object, path: str, remedy: str) -> Any:
+    """Make a row whose id is the path and the remedy."""
+    return refused(f"{path}: {remedy}", manifest, path, remedy)
+
+
+def of_spec(remedy: str, **wrong: Any) -> Any:
+    """Make the row of one wrong field of the spec."""
+    return row(worker().spec(**wrong), f"spec.{next(iter(wrong))}", remedy)
+
+
+def of_worker(remedy: str, **wrong: Any) -> Any:
+    """Make the row of a job whose first field here is wrong."""
+    return row(worker(**wrong), f"{WORKER}.{next(iter(wrong))}", remedy)
+
+
+def of_template(manifest: TFClusterBuilder | Object, path: str, remedy: str) -> Any:
+    return row(manifest, f"{TEMPLATE}{path}", remedy)
+
+
+#: No capitals, no dot, no underscore, a letter first, no hyphen last, 63 characters at most: as a Service's name.
 NAMES = [
-    refused(
-        f"a cluster may not be called {name}, because {because}",
-        tfcluster(name).job("worker"),
-        "metadata.name",
-        SERVICE_NAME,
-    )
-    for name, because in {
-        "1mnist": "a Service's name begins with a letter",
-        "my.mnist": "a Service's name has no dot",
-        "Mnist": "a Service's name has no capitals",
-        "my_mnist": "a Service's name has no underscore",
-        "mnist-": "a Service's name does not end with a hyphen",
-        "m" * 64: "a Service's name has 63 characters at most",
-    }.items()
+    row(tfcluster(name).job("worker"), "metadata.name", SERVICE_NAME)
+    for name in ("1mnist", "my.mnist", "Mnist", "my_mnist", "mnist-", "m" * 64)
 ]
+#: What names in Kubernetes, TensorFlow's server or a host's name cannot take.
 JOB_NAMES = [
-    refused(
-        f"a job may not be called {job!r}, because {because}",
-        tfcluster("mnist").job(job),
-        f'spec.jobs."{job}"',
-        JOB_NAME,
-    )
-    for job, because in {
-        "Worker": "names in Kubernetes have no capitals",
-        "my-worker": "TensorFlow's server aborts at a hyphen",
-        "1worker": "TensorFlow wants a letter first",
-        "_worker": "TensorFlow wants a letter first, not an underscore",
-        "worker_": "its ConfigMap's name would end with a hyphen",
-        "worker.gpu": "neither TensorFlow nor a host's name takes a dot",
-        "": "it would be no name",
-        "wörker": "names are ASCII",
-        "wor ker": "names have no space",
-    }.items()
+    row(tfcluster("mnist").job(job), f'spec.jobs."{job}"', JOB_NAME)
+    for job in ("Worker", "my-worker", "1worker", "_worker", "worker_", "worker.gpu", "", "wörker", "wor ker")
 ]
+SHORTEN = "shorten metadata.name or the name of the job"
 POD_NAMES = [
-    refused(
-        "a pod's name of 64 characters is refused",
-        tfcluster("m" * 55).job("worker"),
-        WORKER,
-        "shorten metadata.name or the name of the job",
-    ),
-    refused(
-        "the pod that exists only at maxReplicas counts",
-        tfcluster("m" * 53).job("worker", replicas=1, maxReplicas=1001),
-        WORKER,
-        "shorten metadata.name or the name of the job",
-    ),
-    refused(
-        "the name of the job counts",
-        tfcluster("mnist").job("w" * 57),
-        f"spec.jobs.{'w' * 57}",
-        "shorten metadata.name or the name of the job",
-    ),
+    row(tfcluster("m" * 55).job("worker"), WORKER, SHORTEN),
+    # The pod that exists only at maxReplicas counts, and so does the name of the job.
+    row(tfcluster("m" * 53).job("worker", replicas=1, maxReplicas=1001), WORKER, SHORTEN),
+    row(tfcluster("mnist").job("w" * 57), f"spec.jobs.{'w' * 57}", SHORTEN),
 ]
+PODS_AND_ADDRESSES = {"podSelector": {}, "ipBlock": {"cidr": "10.0.0.0/8"}}
+VALUES_FOR_EXISTS = {"podSelector": {"matchExpressions": [{"key": "a", "operator": "Exists", "values": ["b"]}]}}
 ISOLATION = [
-    refused(what, worker().spec(isolation=isolation), f"spec.isolation{path}", words)
-    for what, isolation, path, words in [
-        ("a mode that is none", {"mode": "Some"}, ".mode", 'supported values: "None", "Cluster", "DeviceFilters"'),
+    row(worker().spec(isolation=isolation), f"spec.isolation{path}", remedy)
+    for isolation, path, remedy in [
+        ({"mode": "Some"}, ".mode", 'supported values: "None", "Cluster", "DeviceFilters"'),
+        ({"mode": "Cluster", "portScope": "Other"}, ".portScope", 'supported values: "Task", "All"'),
+        ({"mode": "None", "allowFrom": [{"podSelector": {}}]}, ".allowFrom", "remove allowFrom, or set mode Cluster"),
+        ({"allowFrom": []}, ".allowFrom", "should have at least 1 items"),
+        ({"allowFrom": [{}]}, ".allowFrom[0]", "name a podSelector"),
+        ({"allowFrom": [PODS_AND_ADDRESSES]}, ".allowFrom[0].ipBlock", "write the selectors as a peer of their own"),
         (
-            "ports that are none",
-            {"mode": "Cluster", "portScope": "Other"},
-            ".portScope",
-            'supported values: "Task", "All"',
-        ),
-        (
-            "peers where everybody is let in",
-            {"mode": "None", "allowFrom": [{"podSelector": {}}]},
-            ".allowFrom",
-            "remove allowFrom, or set mode Cluster",
-        ),
-        ("a list of no peers", {"allowFrom": []}, ".allowFrom", "should have at least 1 items"),
-        ("a peer that names nobody", {"allowFrom": [{}]}, ".allowFrom[0]", "name a podSelector"),
-        (
-            "addresses and pods in one",
-            {"allowFrom": [{"podSelector": {}, "ipBlock": {"cidr": "10.0.0.0/8"}}]},
-            ".allowFrom[0].ipBlock",
-            "write the selectors as a peer of their own",
-        ),
-        (
-            "an address that is no range",
             {"allowFrom": [{"ipBlock": {"cidr": "10.0.0.1"}}]},
             ".allowFrom[0].ipBlock.cidr",
-            "write a range of addresses such as",
+            "write a range of addresses",
         ),
         (
-            "values for Exists",
-            {
-                "allowFrom": [
-                    {"podSelector": {"matchExpressions": [{"key": "a", "operator": "Exists", "values": ["b"]}]}}
-                ]
-            },
+            {"allowFrom": [VALUES_FOR_EXISTS]},
             ".allowFrom[0].podSelector.matchExpressions[0]",
             "Exists and DoesNotExist take none",
         ),
     ]
 ]
+TOO_MANY = "10001 tasks, counted by maxReplicas (by replicas where that is left out), are more than a cluster may"
+MANY_JOBS = {f"job{i}": {"template": pod_template()} for i in range(17)}
 COUNTS = [
-    refused("a cluster without a job is refused", tfcluster("mnist"), "spec.jobs", "declare at least one job"),
-    refused(
-        "a cluster without jobs is refused", without(worker().build(), "spec", "jobs"), "spec.jobs", "Required value"
-    ),
-    refused("a cluster without a spec is refused", without(worker().build(), "spec"), "spec", "Required value"),
-    refused(
-        "a cluster has 16 jobs at most",
-        {**worker().build(), "spec": {"jobs": {f"job{i}": {"template": pod_template()} for i in range(17)}}},
-        "spec.jobs",
-        "must have at most 16",
-    ),
-    refused("replicas may not be negative", worker(replicas=-1), f"{WORKER}.replicas", "greater than or equal to 0"),
-    refused("10,001 replicas are absurd", worker(replicas=10001), f"{WORKER}.replicas", "less than or equal to 10000"),
-    *(
-        refused(
-            f"10,001 tasks are too many, counted by {counted}",
-            declared(jobs),
-            "spec.jobs",
-            "10001 tasks, counted by maxReplicas (by replicas where that is left out), are more than a cluster may",
-        )
-        for counted, jobs in {
-            "replicas": {"worker": {"replicas": 6_000}, "ps": {"replicas": 4_001}},
-            "maxReplicas": {"worker": {"maxReplicas": 6_000}, "ps": {"maxReplicas": 4_001}},
-            "both": {"worker": {"replicas": 1, "maxReplicas": 10_000}, "ps": {"replicas": 1}},
-        }.items()
-    ),
-    refused(
-        "a suspended cluster is bounded too",
+    row(tfcluster("mnist"), "spec.jobs", "declare at least one job"),
+    row(without(worker().build(), "spec", "jobs"), "spec.jobs", "Required value"),
+    row(without(worker().build(), "spec"), "spec", "Required value"),
+    row({**worker().build(), "spec": {"jobs": MANY_JOBS}}, "spec.jobs", "must have at most 16"),
+    of_worker("greater than or equal to 0", replicas=-1),
+    of_worker("less than or equal to 10000", replicas=10001),
+    row(declared({"worker": {"replicas": 6_000}, "ps": {"replicas": 4_001}}), "spec.jobs", TOO_MANY),
+    row(declared({"worker": {"maxReplicas": 6_000}, "ps": {"maxReplicas": 4_001}}), "spec.jobs", TOO_MANY),
+    row(declared({"worker": {"maxReplicas": 10_000}, "ps": {"replicas": 1}}), "spec.jobs", TOO_MANY),
+    row(
         declared({job: {"replicas": 10_000} for job in ("worker", "ps", "chief")}).spec(suspend=True),
         "spec.jobs",
         "30000 tasks, counted by maxReplicas",
     ),
-    refused("replicas is a number", worker(replicas="3"), f"{WORKER}.replicas", "must be of type integer"),
-    refused("maxReplicas may not be 0", worker(maxReplicas=0), f"{WORKER}.maxReplicas", "greater than or equal to 1"),
-    refused(
-        "maxReplicas has the bound of replicas",
-        worker(maxReplicas=10001),
-        f"{WORKER}.maxReplicas",
-        "less than or equal to 10000",
-    ),
-    refused(
-        "maxReplicas may not be below replicas",
-        worker(replicas=3, maxReplicas=2),
-        f"{WORKER}.maxReplicas",
-        "is 2, below replicas, which is 3: raise maxReplicas or lower replicas",
-    ),
+    of_worker("must be of type integer", replicas="3"),
+    of_worker("greater than or equal to 1", maxReplicas=0),
+    of_worker("less than or equal to 10000", maxReplicas=10001),
+    of_worker("is 2, below replicas, which is 3: raise maxReplicas or lower replicas", maxReplicas=2, replicas=3),
 ]
 FIELDS = [
-    refused("port 0 is refused", worker().spec(port=0), "spec.port", "greater than or equal to 1"),
-    refused("port 65536 is refused", worker().spec(port=65536), "spec.port", "less than or equal to 65535"),
-    refused("a job's port 0 is refused", worker(port=0), f"{WORKER}.port", "greater than or equal to 1"),
-    refused("a job's port 65536 is refused", worker(port=65536), f"{WORKER}.port", "less than or equal to 65535"),
-    refused("suspend is true or false", worker().spec(suspend="yes"), "spec.suspend", "must be of type boolean"),
-    refused("an empty rpcLayer is refused", worker().spec(rpcLayer=""), "spec.rpcLayer", "such as grpc"),
-    refused("rpcLayer is no URL", worker().spec(rpcLayer="grpc://"), "spec.rpcLayer", "such as grpc"),
-    refused(
-        "clusterDomain has no dot at its start", worker().spec(clusterDomain=".local"), "spec.clusterDomain", "such as"
-    ),
-    refused(
-        "clusterDomain has no dot at its end", worker().spec(clusterDomain="local."), "spec.clusterDomain", "such as"
-    ),
-    refused(
-        "an empty clusterDomain is to be left out",
-        worker().spec(clusterDomain=""),
-        "spec.clusterDomain",
-        "or leave the field out",
-    ),
-    refused(
-        "a field that the spec does not have is refused",
-        worker().spec(restartPolicy="Never"),
-        "spec.restartPolicy",
-        "unknown field",
-    ),
-    refused("a field that a job does not have is refused", worker(replcas=3), f"{WORKER}.replcas", "unknown field"),
+    of_spec("greater than or equal to 1", port=0),
+    of_spec("less than or equal to 65535", port=65536),
+    of_worker("greater than or equal to 1", port=0),
+    of_worker("less than or equal to 65535", port=65536),
+    of_spec("must be of type boolean", suspend="yes"),
+    of_spec("such as grpc", rpcLayer=""),
+    of_spec("such as grpc", rpcLayer="grpc://"),
+    of_spec("such as", clusterDomain=".local"),
+    of_spec("such as", clusterDomain="local."),
+    of_spec("or leave the field out", clusterDomain=""),
+    of_spec("unknown field", restartPolicy="Never"),
+    of_worker("unknown field", replcas=3),
 ]
+MISTYPED_PROBE = {"tcpSocket": {"prot": 2222}}
+FIRST = ".spec.containers[0]"
 TEMPLATES = [
-    refused(
-        "a job without a template is refused",
-        without(worker().build(), "spec", "jobs", "worker", "template"),
-        TEMPLATE,
-        "Required value",
-    ),
-    refused("a template without a pod is refused", worker(template={}), f"{TEMPLATE}.spec", "Required value"),
-    refused(
-        "a template without containers is refused",
-        worker(template={"spec": {"restartPolicy": "Never"}}),
-        f"{TEMPLATE}.spec.containers",
-        "Required value",
-    ),
-    refused(
-        "a template with an empty list of containers is refused",
-        templated(containers=[]),
-        f"{TEMPLATE}.spec.containers",
-        "should have at least 1 items",
-    ),
-    refused(
-        "a container without an image is refused",
-        templated(containers=[{"name": "tensorflow"}]),
-        f"{TEMPLATE}.spec.containers[0].image",
-        "Required value",
-    ),
-    refused(
-        "two containers of one name are refused",
-        templated(containers=2 * [{"name": "tensorflow", "image": "train:1"}]),
-        f"{TEMPLATE}.spec.containers[1]",
-        "Duplicate value",
-    ),
-    refused(
-        "a typo in a container is refused",
-        worker(template=pod_template(imag="train:1")),
-        f"{TEMPLATE}.spec.containers[0].imag",
+    of_template(without(worker().build(), "spec", "jobs", "worker", "template"), "", "Required value"),
+    of_template(worker(template={}), ".spec", "Required value"),
+    of_template(worker(template={"spec": {"restartPolicy": "Never"}}), ".spec.containers", "Required value"),
+    of_template(templated(containers=[]), ".spec.containers", "should have at least 1 items"),
+    of_template(templated(containers=[{"name": "tensorflow"}]), f"{FIRST}.image", "Required value"),
+    of_template(templated(containers=2 * [{"name": "a", "image": "b"}]), ".spec.containers[1]", "Duplicate value"),
+    of_template(worker(template=pod_template(imag="train:1")), f"{FIRST}.imag", "unknown field"),
+    of_template(
+        worker(template=pod_template(readinessProbe=MISTYPED_PROBE)),
+        f"{FIRST}.readinessProbe.tcpSocket.prot",
         "unknown field",
     ),
-    refused(
-        "a typo deep in a template is refused",
-        worker(template=pod_template(readinessProbe={"tcpSocket": {"prot": 2222}})),
-        f"{TEMPLATE}.spec.containers[0].readinessProbe.tcpSocket.prot",
-        "unknown field",
-    ),
-    refused(
-        "a quantity that Kubernetes cannot read is refused",
-        worker(template=pod_template(resources={"limits": {"memory": "4GB"}})),
-        f"{TEMPLATE}.spec.containers[0].resources.limits.memory",
-        "should match",
-    ),
-    refused(
-        "a fraction of a CPU is to be quoted, because a definition's schema knows no number that may be text",
-        worker(template=pod_template(resources={"limits": {"cpu": 0.5}})),
-        f"{TEMPLATE}.spec.containers[0].resources.limits.cpu",
-        "must be of type integer,string",
-    ),
-    refused(
-        "tasks do not share their node's network",
-        templated(hostNetwork=True),
-        f"{TEMPLATE}.spec.hostNetwork",
-        "remove hostNetwork",
-    ),
-    refused(
-        "a template may not name the host", templated(hostname="me"), f"{TEMPLATE}.spec.hostname", "remove hostname"
-    ),
-    refused(
-        "a template may not name the subdomain",
-        templated(subdomain="us"),
-        f"{TEMPLATE}.spec.subdomain",
-        "remove subdomain",
-    ),
-    refused(
-        "a template may not add ephemeral containers",
-        templated(ephemeralContainers=[]),
-        f"{TEMPLATE}.spec.ephemeralContainers",
-        "unknown field",
-    ),
+    of_template(limited(memory="4GB"), f"{FIRST}.resources.limits.memory", "should match"),
+    # A fraction of a CPU is to be quoted: a definition's schema knows no number that may be text.
+    of_template(limited(cpu=0.5), f"{FIRST}.resources.limits.cpu", "must be of type integer,string"),
+    of_template(templated(hostNetwork=True), ".spec.hostNetwork", "remove hostNetwork"),
+    of_template(templated(hostname="me"), ".spec.hostname", "remove hostname"),
+    of_template(templated(subdomain="us"), ".spec.subdomain", "remove subdomain"),
+    of_template(templated(ephemeralContainers=[]), ".spec.ephemeralContainers", "unknown field"),
     *(
-        refused(
-            f"the volume {volume} is the operator's",
+        of_template(
             templated(volumes=[{"name": "data", "emptyDir": {}}, {"name": volume, "emptyDir": {}}]),
-            f"{TEMPLATE}.spec.volumes",
+            ".spec.volumes",
             f"the operator adds the volume {volume} itself: give yours another name",
         )
         for volume in ("tfcluster-view", "tfcluster-resolver")
     ),
     *(
-        refused(
-            f"{path} of one of the {containers} is the operator's to mount",
+        of_template(
             containing(containers, volumeMounts=[{"name": "data", "mountPath": path}]),
-            f"{TEMPLATE}.spec.{containers}[0].volumeMounts[0].mountPath",
+            f".spec.{containers}[0].volumeMounts[0].mountPath",
             "mount yours elsewhere",
         )
         for containers in ("containers", "initContainers")
@@ -337,61 +202,44 @@ TEMPLATES = [
         for path in (folder, f"{folder}/", f"{folder}/x/y")
     ),
     *(
-        refused(
-            f"the variable {variable} of one of the {containers} is the operator's",
+        of_template(
             containing(containers, env=[{"name": "MINE", "value": "1"}, {"name": variable, "value": "ps"}]),
-            f"{TEMPLATE}.spec.{containers}[0].env[1].name",
+            f".spec.{containers}[0].env[1].name",
             "remove it, or give yours another name",
         )
         for containers in ("containers", "initContainers")
         for variable in ("TFCLUSTER_JOB", "TFCLUSTER_TASK_INDEX", "TFCLUSTER_ADDRESS")
     ),
     *(
-        refused(
-            f"{most + 1} {name} in a container are too many",
-            containing("containers", **{name: [row(number) for number in range(most + 1)]}),
-            f"{TEMPLATE}.spec.containers[0].{name}",
-            f"must have at most {most} items",
-        )
-        for name, most, row in (
-            ("env", 1024, lambda number: {"name": f"E{number}"}),
-            ("volumeMounts", 256, lambda number: {"name": "data", "mountPath": f"/data/{number}"}),
+        of_template(containing("containers", **{name: rows}), f"{FIRST}.{name}", f"must have at most {most} items")
+        for name, most, rows in (
+            ("env", 1024, [{"name": f"E{number}"} for number in range(1025)]),
+            ("volumeMounts", 256, [{"name": "data", "mountPath": f"/data/{number}"} for number in range(257)]),
         )
     ),
-    refused(
-        "33 containers are too many",
+    of_template(
         templated(containers=[{"name": f"c{number}", "image": "train:1"} for number in range(33)]),
-        f"{TEMPLATE}.spec.containers",
+        ".spec.containers",
         "must have at most 32 items",
     ),
-    refused(
-        "a template may not name a namespace",
-        marked(namespace="kube-system"),
-        f"{TEMPLATE}.metadata.namespace",
-        "unknown field",
-    ),
-    refused("a template may not name its pod", marked(name="me"), f"{TEMPLATE}.metadata.name", "unknown field"),
+    of_template(marked(namespace="kube-system"), ".metadata.namespace", "unknown field"),
+    of_template(marked(name="me"), ".metadata.name", "unknown field"),
     *(
-        refused(
-            f"the label {label} is the operator's",
+        of_template(
             marked(labels={"app": "mnist", label: "mine"}),
-            f"{TEMPLATE}.metadata.labels",
+            ".metadata.labels",
             f'the operator sets "{label}" itself: remove it',
         )
         for label in (
             "tfcluster.dev/cluster",
             "tfcluster.dev/anything",
-            "app.kubernetes.io/name",
-            "app.kubernetes.io/instance",
-            "app.kubernetes.io/component",
-            "app.kubernetes.io/managed-by",
+            *(f"app.kubernetes.io/{name}" for name in ("name", "instance", "component", "managed-by")),
         )
     ),
     *(
-        refused(
-            f"the annotation {annotation} is the operator's",
+        of_template(
             marked(annotations={"note": "mine", annotation: "mine"}),
-            f"{TEMPLATE}.metadata.annotations",
+            ".metadata.annotations",
             f'the operator sets "{annotation}" itself: remove it',
         )
         for annotation in ("tfcluster.dev/view", "tfcluster.dev/anything")
@@ -399,45 +247,16 @@ TEMPLATES = [
 ]
 
 #: TensorFlow refuses these when the program starts, or reads a number that nobody wrote.
-UNREADABLE = {
-    "ps": FILTER_FORM,
-    "job:ps": FILTER_FORM,
-    "/job:my-worker": FILTER_FORM,
-    "/job:1ps": FILTER_FORM,
-    "/job:": FILTER_FORM,
-    "/job:ps/": FILTER_FORM,
-    "/job:ps/task:": FILTER_FORM,
-    "/job:ps/task:-1": FILTER_FORM,
-    "/job:ps/task:99999999999": CANONICAL_NUMBER,
-    "CPU:0": FILTER_FORM,
-    "/CPU": FILTER_FORM,
-    "/tpu:0": FILTER_FORM,
-    " /job:ps": FILTER_FORM,
-    "/job:ps ": FILTER_FORM,
-    "/job:ps\n": FILTER_FORM,
-    "/job:ps,/job:worker": FILTER_FORM,
-    "/job:пс": FILTER_FORM,
-}
-#: TensorFlow reads these, and what they match is everything, nothing, or better said in another way.
-NOT_CANONICAL = {
-    "": MATCHES_EVERYTHING,
-    "/": MATCHES_EVERYTHING,
-    "/replica:0": MATCHES_EVERYTHING,
-    "/job:*": FILTER_FORM,
-    "/job:*/task:1": FILTER_FORM,
-    "/job:ps/task:*": FILTER_FORM,
-    "/device:*": FILTER_FORM,
-    "/device:CPU:*": FILTER_FORM,
-    "/job:ps/gpu:*": FILTER_FORM,
-    "/job:PS": FILTER_FORM,
-    "/job:ps/device:cpu:0": FILTER_FORM,
-    "/CPU:0": FILTER_FORM,
-    "/job:ps/replica:1/task:0": FILTER_FORM,
-    "/job:ps/job:worker": FILTER_FORM,
-    "/task:0/job:ps": FILTER_FORM,
-    "/job:ps/task:00": CANONICAL_NUMBER,
-    "/job:ps/device:GPU:00": CANONICAL_NUMBER,
-}
+UNREADABLE = (
+    *("ps", "job:ps", "/job:my-worker", "/job:1ps", "/job:", "/job:ps/", "/job:ps/task:", "/job:ps/task:-1"),
+    *("CPU:0", "/CPU", "/tpu:0", " /job:ps", "/job:ps ", "/job:ps\n", "/job:ps,/job:worker", "/job:пс"),
+)
+#: TensorFlow reads these, and they are better said in another way.
+NOT_CANONICAL = (
+    *("/job:*", "/job:*/task:1", "/job:ps/task:*", "/device:*", "/device:CPU:*", "/job:ps/gpu:*", "/job:PS"),
+    *("/job:ps/device:cpu:0", "/CPU:0", "/job:ps/replica:1/task:0", "/job:ps/job:worker", "/task:0/job:ps"),
+)
+NOT_CANONICAL_NUMBERS = ("/job:ps/task:99999999999", "/job:ps/task:00", "/job:ps/device:GPU:00")
 #: What is well said, of something that is not there.
 NOT_DECLARED = {
     "/job:chief": "names a job that is not declared: correct the filter, or declare the job",
@@ -454,77 +273,47 @@ NOT_DECLARED = {
     "/replica:0/task:4/cpu:0": "names a task that no job has",
 }
 FILTERS = [
-    refused(
-        f"{text!r} as {path}: {why}",
-        worker_and_ps(**filters),
-        f"{WORKER}.{path}",
-        remedy,
-    )
-    for why, texts in (
-        ("TensorFlow cannot read it", UNREADABLE),
-        ("it is not the canonical form", NOT_CANONICAL),
-        ("it names what is not declared", NOT_DECLARED),
-    )
-    for text, remedy in texts.items()
+    refused(f"{text!r} as {path}", worker_and_ps(**filters), f"{WORKER}.{path}", remedy)
+    for text, remedy in {
+        **dict.fromkeys((*UNREADABLE, *NOT_CANONICAL), FILTER_FORM),
+        **dict.fromkeys(NOT_CANONICAL_NUMBERS, CANONICAL_NUMBER),
+        **dict.fromkeys(("", "/", "/replica:0"), MATCHES_EVERYTHING),
+        **NOT_DECLARED,
+    }.items()
     for path, filters in (
         ("deviceFilters", {"filters": ["/job:ps", text]}),
         ("taskDeviceFilters", {"task_filters": {3: ["/job:ps", text]}}),
     )
 ]
+
+
+def with_filters_of_tasks(tasks: int) -> dict[str, Any]:
+    return {"replicas": tasks, "task_filters": {index: [] for index in range(tasks)}}
+
+
+TASK_FILTERS = f"{WORKER}.taskDeviceFilters"
 FILTER_LISTS = [
-    refused("a filter is text", worker_and_ps(filters=[7]), f"{WORKER}.deviceFilters[0]", "must be of type string"),
-    refused(
-        "a filter has 64 characters at most",
-        worker_and_ps(filters=[f"/job:{'w' * 60}"]),
-        f"{WORKER}.deviceFilters[0]",
-        "may not be more than 64",
-    ),
-    refused(
-        "a job has 16 filters at most",
-        worker_and_ps(filters=17 * ["/job:ps"]),
-        f"{WORKER}.deviceFilters",
-        "must have at most 16 items",
-    ),
-    refused(
-        "filters are a list",
-        worker_and_ps(task_filters={0: "/job:ps"}),
-        f"{WORKER}.taskDeviceFilters.0",
-        "must be of type array",
-    ),
-    refused(
-        "513 tasks with filters of their own are too many",
-        worker(replicas=600, task_filters={index: ["/job:worker"] for index in range(513)}),
-        f"{WORKER}.taskDeviceFilters",
-        "must have at most 512 items",
-    ),
-    refused(
-        "513 tasks with filters of their own are too many, over all jobs",
-        declared(
-            {
-                job: {"replicas": tasks, "task_filters": {index: [] for index in range(tasks)}}
-                for job, tasks in (("worker", 300), ("ps", 213))
-            }
-        ),
+    row(worker_and_ps(filters=[7]), f"{WORKER}.deviceFilters[0]", "must be of type string"),
+    row(worker_and_ps(filters=[f"/job:{'w' * 60}"]), f"{WORKER}.deviceFilters[0]", "may not be more than 64"),
+    row(worker_and_ps(filters=17 * ["/job:ps"]), f"{WORKER}.deviceFilters", "must have at most 16 items"),
+    row(worker_and_ps(task_filters={0: "/job:ps"}), f"{TASK_FILTERS}.0", "must be of type array"),
+    row(worker(**with_filters_of_tasks(513)), TASK_FILTERS, "must have at most 512 items"),
+    row(
+        declared({"worker": with_filters_of_tasks(300), "ps": with_filters_of_tasks(213)}),
         "spec.jobs",
         "513 entries of taskDeviceFilters over all jobs are more than a cluster may have: keep 512",
     ),
-    refused(
-        "filters may not be given to a task above maxReplicas",
+    row(
         worker(replicas=1, maxReplicas=3, task_filters={3: ["/job:worker"]}),
-        f"{WORKER}.taskDeviceFilters",
+        TASK_FILTERS,
         '"3" is a task that the job does not have: use an index below maxReplicas',
     ),
-    refused(
-        "where maxReplicas is left out, replicas bounds the tasks",
-        worker(replicas=1, task_filters={1: ["/job:worker"]}),
-        f"{WORKER}.taskDeviceFilters",
-        '"1" is a task that the job does not have',
-    ),
+    # Where maxReplicas is left out, replicas bounds the tasks.
+    row(worker(replicas=1, task_filters={1: []}), TASK_FILTERS, '"1" is a task that the job does not have'),
     *(
-        refused(
-            f"the key {key!r} is not an index",
+        row(
             worker_and_ps(task_filters={key: ["/job:ps"]}),
-            f"{WORKER}.taskDeviceFilters",
+            TASK_FILTERS,
             f'"{key}" is not the index of a task: write "0", "1", "2" and so on',
         )
         for key in ("-1", "+1", "01", "1.0", " 1", "one", "", "99999999999999999999")
@@ -537,44 +326,31 @@ FILTER_LISTS = [
     [*NAMES, *JOB_NAMES, *POD_NAMES, *COUNTS, *ISOLATION, *FIELDS, *TEMPLATES, *FILTERS, *FILTER_LISTS],
 )
 def test_refused_with_path_and_remedy(objects: Objects, manifest: Object, path: str, remedy: str) -> None:
-    """A manifest with one thing wrong is refused by a message with the path of that thing and what to do about it."""
     message = refusal(objects, manifest)
-
     assert path in message
     assert remedy in message
 
 
 def test_message_names_the_first_wrong_filter_and_no_right_one(objects: Objects) -> None:
-    """Among right filters, the message quotes the wrong one."""
     message = refusal(objects, worker_and_ps(filters=["/job:ps", "/job:worker/task:3", "/job:chief"]).build())
-
     assert 'spec.jobs.worker.deviceFilters: "/job:chief" names a job' in message
     assert '"/job:ps"' not in message
 
 
 def test_message_names_the_job_and_the_task_whose_filter_is_wrong(objects: Objects) -> None:
-    """Among many lists of filters, the message gives the path of the wrong one."""
     manifest = worker_and_ps(filters=["/job:ps"], task_filters={0: ["/job:ps"], 2: ["/job:ps/task:3"]})
-
     message = refusal(objects, manifest.build())
-
     assert "spec.jobs.worker.taskDeviceFilters.2: one names a task that the job does not have" in message
 
 
 def test_all_that_is_wrong_is_told_at_once(objects: Objects) -> None:
-    """A manifest with several wrong things is refused once, by a message with all of them."""
     manifest = worker_and_ps(filters=["ps"]).job("Chief").spec(rpcLayer="GRPC")
-
     message = refusal(objects, manifest.build())
-
     assert all(path in message for path in (f"{WORKER}.deviceFilters", 'spec.jobs."Chief"', "spec.rpcLayer"))
 
 
 def test_edit_is_checked_as_a_new_cluster_is(objects: Objects, namespace: str) -> None:
-    """What may not be created may not come by an edit either, and the cluster stays as it was."""
     created = objects.create(TFCLUSTERS, namespace, worker_and_ps(filters=["/job:ps/task:2"]).build())
-
     with pytest.raises(ApiException, match="names a task that the job does not have"):
         objects.patch(TFCLUSTERS, namespace, "mnist", {"spec": {"jobs": {"ps": {"maxReplicas": 2}}}})
-
     assert created["spec"] == (objects.get(TFCLUSTERS, namespace, "mnist") or {})["spec"]

@@ -7,26 +7,16 @@ from __future__ import annotations
 
 import shlex
 import subprocess
-import uuid
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from support.control_planes import (
-    await_served,
-    client_of,
-    create_namespace,
-    delete_namespace,
-    install_crd,
-    no_traceback,
-)
+from support.control_planes import administrator_of, await_served, namespace_on, operator_on
 from support.guide import snippets
 from support.objects import CRDS, PODS, Kind, Object, Objects
-from support.operator_process import OperatorProcess
 from support.pods import StandInKubelet
-from support.rbac import OPERATOR_USER, grant_operator_rights
 from support.waiting import eventually
 from support.world import World, task_names
 
@@ -79,7 +69,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
 
 @pytest.fixture(scope="module")
 def kubectl(server: ControlPlane) -> Kubectl:
-    """Runs kubectl as an administrator."""
     from local_kubernetes.binaries import hyperkube
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -91,14 +80,13 @@ def kubectl(server: ControlPlane) -> Kubectl:
 
 @pytest.fixture(scope="module")
 def everything(server: ControlPlane) -> Objects:
-    """The administrator's access."""
-    return Objects(client_of(server))
+    return administrator_of(server)
 
 
 @pytest.fixture(scope="module")
 def for_trainers(everything: Objects, kubectl: Kubectl, tmp_path_factory: pytest.TempPathFactory) -> None:
     """The definition is installed without helm, and /scale serves the job trainer, as the page says."""
-    install_crd(everything)
+    del everything
     page, folder = snippets(ROOT / "docs" / "how-to" / "autoscale.md"), tmp_path_factory.mktemp("page")
     (patch,) = (snippet for snippet in page if snippet.place == f'title="{PATCH}"')
     (folder / PATCH).write_text(patch.text, encoding="utf-8")
@@ -111,39 +99,26 @@ def for_trainers(everything: Objects, kubectl: Kubectl, tmp_path_factory: pytest
 
 @pytest.fixture(scope="module")
 def metrics(everything: Objects) -> None:
-    """The server knows the kind of metrics-server."""
     everything.create(CRDS, "", POD_METRICS)
     await_served(everything, METRICS)
 
 
 @pytest.fixture(scope="module")
-def running(
-    server: ControlPlane, everything: Objects, for_trainers: None, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[OperatorProcess]:
-    """The operator, under that definition."""
+def running(server: ControlPlane, for_trainers: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     del for_trainers
-    grant_operator_rights(everything)
-    kubeconfig = Path(server.kubeconfig_for(OPERATOR_USER))
-    process = OperatorProcess(kubeconfig=kubeconfig, log=tmp_path_factory.mktemp("operator") / "operator.log")
-    process.start()
-    with no_traceback(process):
-        yield process
-    process.stop()
+    with operator_on(server, tmp_path_factory.mktemp("operator")):
+        yield
 
 
 @pytest.fixture
-def world(everything: Objects, running: OperatorProcess) -> Iterator[World]:
-    """A namespace of the test's own."""
+def world(everything: Objects, running: None) -> Iterator[World]:
     del running
-    name = f"test-{uuid.uuid4().hex[:8]}"
-    create_namespace(everything, name)
-    yield World(everything, name)
-    delete_namespace(everything, name)
+    with namespace_on(everything) as found:
+        yield found
 
 
 @pytest.fixture
 def here(server: ControlPlane, world: World) -> Iterator[Client]:
-    """The Python client, in the test's namespace."""
     with Client.connect(kubeconfig=server.kubeconfig, namespace=world.namespace) as found:
         yield found
 
@@ -227,10 +202,7 @@ def test_autoscaler_scales_the_chosen_job(world: World, kubelet: StandInKubelet,
     for pod in task_names("c", trainer=2):
         measure(world, pod, mebibytes=ASKED // 8)
     # A pod on a node goes when its kubelet has stopped it.
-    eventually(
-        lambda: world.pods()["c-trainer-1"]["metadata"].get("deletionTimestamp"),
-        what="one trainer is enough",
-    )
+    eventually(lambda: world.pods()["c-trainer-1"]["metadata"].get("deletionTimestamp"), what="one trainer is enough")
     kubelet.stop("c-trainer-1")
     await_trainers(1)
 
@@ -241,10 +213,8 @@ def test_scale_serves_the_chosen_job_alone(world: World, kubectl: Kubectl, here:
     world.launch("d", {"worker": {"replicas": 2}})
     world.objects.create(AUTOSCALERS, world.namespace, autoscaler("d"))
     world.await_pods([*task_names("c", trainer=1, worker=2), *task_names("d", worker=2)])
-
     scaled = kubectl("scale", "tfc/c", "--replicas=3", "-n", world.namespace)
     refused = kubectl("scale", "tfc/d", "--replicas=3", "-n", world.namespace)
-
     assert (scaled.returncode, scaled.stderr) == (0, "")
     assert refused.returncode == 1
     assert "spec.jobs.trainer.template: Required value" in refused.stderr
@@ -264,5 +234,4 @@ def test_scale_serves_the_chosen_job_alone(world: World, kubectl: Kubectl, here:
 def test_chosen_job_makes_no_definition_older(here: Client) -> None:
     """``tfcluster doctor`` finds the definition as new as the client, whichever job /scale serves."""
     (found,) = (check for check in doctor.diagnose(here, None) if check.name == "definition")
-
     assert (found.verdict, "as new as this client" in found.message) == ("ok", True)

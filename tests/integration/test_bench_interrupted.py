@@ -34,7 +34,6 @@ def mentioned_by(folder: Path) -> list[str]:
 @pytest.mark.usefixtures("control_plane")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_an_interrupted_benchmark_leaves_nothing_behind(tmp_path: Path, number: signal.Signals) -> None:
-    """Operator, bare client and control plane end with it, and its folder is removed."""
     folder = tmp_path / "of-the-benchmark"
     folder.mkdir()
     with (tmp_path / "output").open("wb") as output:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 import yaml
@@ -23,20 +24,23 @@ DIGITS = TFCluster("digits", image=IMAGE, workers=Job(replicas=2, max_replicas=4
 
 @pytest.fixture
 def client(control_plane, world) -> Iterator[Client]:
-    """The Python client, in the test's namespace."""
     with Client.connect(kubeconfig=control_plane.kubeconfig, namespace=world.namespace) as found:
         yield found
 
 
 @pytest.fixture
 def cli(control_plane, world) -> Callable[..., Result]:
-    """The command line, in the test's namespace."""
-
     def run(command: str, *arguments: str, kubeconfig: str = "", stdin: str | None = None) -> Result:
         place = ["--kubeconfig", kubeconfig or str(control_plane.kubeconfig), "-n", world.namespace]
         return CliRunner().invoke(root, [command, *place, *arguments], input=stdin)
 
     return run
+
+
+def written(folder: Path) -> Path:
+    file = folder / "digits.yaml"
+    file.write_text(DIGITS.to_yaml())
+    return file
 
 
 def test_apply_brings_what_a_cluster_needs(cli, world, tmp_path):
@@ -50,9 +54,7 @@ def test_apply_brings_what_a_cluster_needs(cli, world, tmp_path):
     file = tmp_path / "digits.yaml"
     file.write_text(yaml.safe_dump_all([DIGITS.to_manifest(), *others]))
     expected = ["persistentvolumeclaim/checkpoints", "secret/key", "job/download", "tfcluster/digits"]
-
     first, second = (cli("apply", "-f", str(file)) for _ in range(2))
-
     assert first.stdout.splitlines() == [f"{name} created" for name in expected], first.stderr
     told = second.stdout.splitlines()
     assert (told[0], told[2:]) == (f"{expected[0]} unchanged", [f"{name} unchanged" for name in expected[2:]])
@@ -70,9 +72,7 @@ def test_nothing_comes_of_a_file_whose_cluster_is_refused(cli, client, tmp_path)
     file = tmp_path / "digits.yaml"
     script = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "script"}}
     file.write_text(yaml.safe_dump_all([script, body]))
-
     shown = cli("apply", "-f", str(file))
-
     assert shown.exit_code == 1
     assert "maxReplicas" in shown.stderr
     assert "digits.yaml:6: TFCluster digits" in shown.stderr
@@ -81,14 +81,11 @@ def test_nothing_comes_of_a_file_whose_cluster_is_refused(cli, client, tmp_path)
 
 def test_fields_of_others_are_taken_over_only_when_asked(cli, client, world, objects, tmp_path):
     """A number that `kubectl scale` or an autoscaler set is not undone unsaid."""
-    file = tmp_path / "digits.yaml"
-    file.write_text(DIGITS.to_yaml())
+    file = written(tmp_path)
     assert cli("apply", "-f", str(file)).exit_code == 0
     scale = {"spec": {"replicas": 3}}
     objects.request("PATCH", TFCLUSTERS.path(world.namespace, "digits", "scale"), scale, content=MERGE)
-
     shown = cli("apply", "-f", str(file))
-
     assert shown.exit_code == 1
     assert ".spec.jobs.worker.replicas" in shown.stderr
     assert "--force-conflicts" in shown.stderr
@@ -99,12 +96,10 @@ def test_fields_of_others_are_taken_over_only_when_asked(cli, client, world, obj
 
 def test_a_restart_survives_an_apply(cli, client, world, tmp_path):
     """The mark of a restart is nobody's field: the next apply of the file replaces no pod again."""
-    file = tmp_path / "digits.yaml"
-    file.write_text(DIGITS.to_yaml())
+    file = written(tmp_path)
     cli("apply", "-f", str(file))
     world.await_pods(["digits-worker-0", "digits-worker-1"])
     before = {name: pod["metadata"]["uid"] for name, pod in world.pods().items()}
-
     assert cli("restart", "digits").exit_code == 0
     for name, uid in before.items():
         world.await_replaced(name, uid)
@@ -114,12 +109,10 @@ def test_a_restart_survives_an_apply(cli, client, world, tmp_path):
 
 
 def test_changes_reach_no_later_cluster_of_the_name(client):
-    """The UID is checked by the API server, in a patch and in a deletion."""
     client.apply(DIGITS)
     first = client.get("digits")
     client.delete("digits")
     client.apply(DIGITS)
-
     with pytest.raises(ConflictError, match="created again meanwhile"):
         client._change(first, suspension(first), dry_run=False, tell=print)
     with pytest.raises(ConflictError):
@@ -127,36 +120,26 @@ def test_changes_reach_no_later_cluster_of_the_name(client):
     assert client.get("digits")["spec"]["suspend"] is False
 
 
-def test_dry_runs_change_nothing(cli, client, world):
-    """The API server judges each, and nothing is written."""
+def test_dry_runs_change_nothing_and_an_autoscaler_is_told_of(cli, client, world):
+    """The API server judges each; a user who scales by hand what an autoscaler scales is warned."""
     client.apply(DIGITS)
     world.await_pods(["digits-worker-0", "digits-worker-1"])
     before = client.get("digits")["metadata"]["generation"]
-
     for line in ("scale digits 3", "suspend digits", "restart digits", "restart digits worker/0", "delete digits"):
         shown = cli(*line.split(), "--dry-run")
         assert (shown.exit_code, "dry run" in shown.stdout) == (0, True), shown.stderr
     assert client.get("digits")["metadata"]["generation"] == before
     assert not any("deletionTimestamp" in pod["metadata"] for pod in world.pods().values())
-
-
-def test_an_autoscaler_is_told_of(cli, client):
-    """Whoever scales by hand what an autoscaler scales is warned."""
-    client.apply(DIGITS)
     target = {"apiVersion": "tfcluster.dev/v1alpha1", "kind": "TFCluster", "name": "digits"}
-    spec = {"scaleTargetRef": target, "maxReplicas": 4}
     scaler = {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "busy"}}
-    client.apply({**scaler, "spec": spec})
-
+    client.apply({**scaler, "spec": {"scaleTargetRef": target, "maxReplicas": 4}})
     shown = cli("scale", "digits", "3")
-
     assert (shown.exit_code, "HorizontalPodAutoscaler busy" in shown.stderr) == (0, True)
 
 
 def test_who_may_not_is_told_so(cli, control_plane):
     """The words name the right, and the hint what to do; no traceback."""
     nobody = str(control_plane.kubeconfig_for("somebody-without-rights"))
-
     for line in ("scale digits 3", "delete digits", "events digits", "wait digits", "apply -f -"):
         shown = cli(*line.split(), kubeconfig=nobody, stdin=DIGITS.to_yaml())
         assert shown.exit_code == 1
@@ -184,7 +167,6 @@ def test_waiting_outlives_what_befalls_a_watch(control_plane, client, world, tmp
 
 
 def test_blocks_that_begin_together_have_one_owner(control_plane, world):
-    """The API server answers 201 to one of them."""
     created: list[bool] = []
     barrier = threading.Barrier(4)
 

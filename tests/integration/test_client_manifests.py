@@ -31,9 +31,7 @@ def api(control_plane, namespace):
 
 @pytest.mark.parametrize("case", MANIFESTS)
 def test_defaults_are_the_servers(objects: Objects, case):
-    """What is filled in offline is what the server fills in."""
     stored = taken(objects, MANIFESTS[case].body)
-
     assert complete(MANIFESTS[case].body, "default")["spec"] == stored["spec"]
 
 
@@ -42,7 +40,6 @@ def test_nulls_become_what_the_server_makes_of_them(objects: Objects):
     manifest = tfcluster("a").job("worker", replicas=None, deviceFilters=None).spec(port=None, isolation=None).build()
     container = manifest["spec"]["jobs"]["worker"]["template"]["spec"]["containers"][0]
     container |= {"env": None, "resources": {"limits": None, "requests": {}}}
-
     assert problems(manifest) == []
     assert complete(manifest, "default")["spec"] == taken(objects, manifest)["spec"]
 
@@ -50,17 +47,13 @@ def test_nulls_become_what_the_server_makes_of_them(objects: Objects):
 @pytest.mark.parametrize("case", TOPOLOGIES)
 def test_what_create_makes_is_taken(objects: Objects, case):
     shown = CliRunner().invoke(root, ["create", "digits", *IMAGE, *TOPOLOGIES[case][0], *COMMAND])
-
     assert taken(objects, yaml.safe_load(shown.stdout))["metadata"]["name"] == "digits"
 
 
 def test_create_applies(control_plane, objects: Objects, namespace, tmp_path):
-    """The cluster, then its program, which belongs to it."""
     (tmp_path / "train.py").write_text("print(1)\n")
     options = ["--kubeconfig", str(control_plane.kubeconfig), "-n", namespace, "--apply"]
-
     ran = CliRunner().invoke(root, ["create", "digits", *IMAGE, "--script", str(tmp_path / "train.py"), *options])
-
     assert ran.exit_code == 0, ran.output
     uid = objects.get(TFCLUSTERS, namespace, "digits")["metadata"]["uid"]
     maps = objects.request("GET", f"/api/v1/namespaces/{namespace}/configmaps")["items"]
@@ -84,7 +77,6 @@ def test_edit_is_what_server_side_apply_makes(api: KubernetesApi, objects: Objec
     scale = f"{TFCLUSTERS.path(namespace, 'digits', 'scale')}?fieldManager=horizontal-pod-autoscaler"
     objects.request("PUT", scale, {**api.get(CLUSTERS, "digits", subresource="scale"), "spec": {"replicas": 4}})
     before = api.get(CLUSTERS, "digits")
-
     assert differing(api, manifest(maxReplicas=9, drainTimeoutSeconds=7)) == {}
     assert differing(api, manifest(maxReplicas=9)) == {"spec.jobs.worker.drainTimeoutSeconds": (7, 0)}
     assert differing(api, manifest(maxReplicas=9, drainTimeoutSeconds=7, replicas=2)) == {
@@ -98,9 +90,7 @@ def test_edit_of_what_somebody_else_set_says_what_it_takes(api: KubernetesApi, o
     """The server would refuse it without force."""
     api.apply(CLUSTERS, manifest())
     objects.patch(TFCLUSTERS, namespace, "digits", {"spec": {"jobs": {"worker": {"drainTimeoutSeconds": 9}}}})
-
     edit = edit_of(api, Manifest(manifest(drainTimeoutSeconds=7), "a test"))
-
     assert [(one.path, one.before, one.after) for one in edit.fields] == [
         ("spec.jobs.worker.drainTimeoutSeconds", 9, 7)
     ]
@@ -114,7 +104,6 @@ def test_edit_is_what_kubectl_apply_makes(api: KubernetesApi, objects: Objects, 
     body["metadata"]["annotations"] = {LAST_APPLIED: json.dumps(first)}
     objects.create(TFCLUSTERS, namespace, body)
     objects.patch(TFCLUSTERS, namespace, "digits", {"spec": {"jobs": {"worker": {"maxReplicas": 9}}}})
-
     assert differing(api, manifest()) == {"spec.jobs.worker.drainTimeoutSeconds": (7, 0)}
 
 
@@ -122,9 +111,7 @@ def test_edit_that_the_server_refuses_is_refused_before(api: KubernetesApi, obje
     """Who works on a cluster may not change: the words are those of the server."""
     api.apply(CLUSTERS, manifest())
     change = {"spec": {"managedBy": "example.test/other"}}
-
     (told,) = problems({**manifest(), "spec": {**manifest()["spec"], **change["spec"]}}, api.get(CLUSTERS, "digits"))
     with pytest.raises(ApiException) as refused:
         objects.patch(TFCLUSTERS, namespace, "digits", change)
-
     assert f"spec.managedBy: Forbidden: {told.words}" in message_of(refused.value)

@@ -115,7 +115,6 @@ def requests(audit: AuditLog, world: World, position: int) -> Counter[tuple[str,
 def reference(
     operator_process: OperatorProcess, objects: Objects, audit: AuditLog, new_namespace: Callable[[], str]
 ) -> Reference:
-    """The run without a crash."""
     operator_process.restore()
     world = World(objects, new_namespace())
     begin = audit.position()
@@ -133,12 +132,7 @@ def reference(
 
 @pytest.mark.parametrize("then", ["call-before", pytest.param("call-after", marks=pytest.mark.exhaustive)])
 def test_crash_at_any_write_ends_in_the_same_world(  # noqa: PLR0917 - fixtures, by name
-    then: Then,
-    reference: Reference,
-    world: World,
-    lied_to: OperatorProcess,
-    fault_proxy: FaultProxy,
-    audit: AuditLog,
+    then: Then, reference: Reference, world: World, lied_to: OperatorProcess, fault_proxy: FaultProxy, audit: AuditLog
 ) -> None:
     """Killed at a write of each step, and again soon after its start, the operator ends in the world of the clean run.
 

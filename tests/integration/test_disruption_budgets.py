@@ -41,7 +41,6 @@ def test_drain_takes_what_the_budget_leaves(world, kubelet):
     uids = launch_running(world, kubelet, "c", {"chief": {}, "ps": keeping("100%"), "worker": keeping(1)})
     await_healthy(world, "c-ps", 2)
     await_healthy(world, "c-worker", 2)
-
     assert "needs 2 healthy pods and has 2 currently" in evict(world, "c-ps-1")
     assert not evict(world, "c-worker-0")
     # NB: the controller counts the eviction a moment later; until then the API server allows none, in other words.
@@ -65,13 +64,11 @@ def test_pod_that_does_not_work_may_be_evicted(world, kubelet):
     await_healthy(world, "c-worker", 2)
     kubelet.unready("c-worker-1")
     await_healthy(world, "c-worker", 1)
-
     assert not evict(world, "c-worker-1")
     assert evict(world, "c-worker-0")
 
 
 def test_budget_follows_the_declaration(world, kubelet):
-    """It grows with the replicas, comes back when it is deleted, and goes with the field."""
     launch_running(world, kubelet, "c", {"worker": keeping("50%", replicas=2)})
     assert least(world) == {"c-worker": 1}
     world.edit("c", {"jobs": {"worker": {"replicas": 4}}})
@@ -94,7 +91,6 @@ def test_suspension_and_end_are_held_up_by_no_budget(world, kubelet):
     kubelet.run("c-chief-0", "c-ps-0", "c-ps-1")
     kubelet.succeed("c-chief-0")
     world.await_ended("c", "Succeeded", "TasksSucceeded")
-
     eventually(lambda: not least(world), what="the budgets are gone")
     assert not evict(world, "c-ps-0")
 

@@ -58,7 +58,6 @@ class Node(threading.Thread):
             return
 
     def close(self) -> None:
-        """End, and take what it made away."""
         self._over.set()
         self.join()
         self._kubelet.close()
@@ -66,7 +65,6 @@ class Node(threading.Thread):
 
 @pytest.fixture
 def node(objects: Objects, namespace: str) -> Iterator[Node]:
-    """A node for the test's namespace."""
     playing = Node(objects, namespace)
     playing.start()
     yield playing
@@ -74,13 +72,11 @@ def node(objects: Objects, namespace: str) -> Iterator[Node]:
 
 
 def test_every_fence_is_run_somewhere() -> None:
-    """Each fence of these pages is of a kind that a test runs, or names a test of ours that there is."""
     tests = {
         folder: "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests" / folder).glob("test_*.py"))
         for folder in ("e2e", "integration", "sharing")
     }
     places = {"console": r"|exit=\d+|as=chief", "yaml": r'|title="[\w.-]+"', "python": "|as=chief"}
-
     for page in PAGES:
         for snippet in snippets(page):
             proofs = {folder: test for folder in tests if (test := snippet.proof(folder))}
@@ -93,7 +89,6 @@ def test_every_fence_is_run_somewhere() -> None:
 @pytest.mark.usefixtures("operator", "node")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_page_can_be_followed(page: Path, kubectl: Callable, namespace: str, tmp_path: Path) -> None:
-    """Whoever follows a page from the top gets what it shows."""
     for snippet in snippets(page):
         if title := re.fullmatch(r'title="(.+)"', snippet.place):
             (tmp_path / title[1]).write_text(snippet.text, encoding="utf-8")
@@ -120,9 +115,7 @@ def place(name: str, folder: Path) -> Path:
 
 @pytest.mark.parametrize(("page", "snippet"), MANIFESTS, ids=[str(one) for _, one in MANIFESTS])
 def test_manifest_of_the_docs_is_admitted(page: Path, snippet: Snippet, kubectl: Callable, namespace: str) -> None:
-    """The API server takes every whole manifest of README and docs, without a warning."""
     asked = kubectl("-n", namespace, "apply", "--dry-run=server", "-f", "-", stdin=snippet.text)
-
     assert (asked.returncode, asked.stderr) == (0, ""), page
 
 
@@ -133,24 +126,20 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
 
 @pytest.mark.usefixtures("operator")
 def test_every_example_is_admitted_under_pod_security_restricted(kubectl: Callable, world: World) -> None:
-    """In a namespace that enforces `restricted` each task of each example gets its pod, and nobody is warned."""
     marks = [f"pod-security.kubernetes.io/{mode}=restricted" for mode in ("enforce", "warn")]
     labelled = kubectl("label", "namespace", world.namespace, *marks)
     assert labelled.returncode == 0, labelled.stderr
-
     expected = set()
     for example in EXAMPLES:
         applied = kubectl("-n", world.namespace, "apply", "-f", str(example))
         assert (applied.returncode, applied.stderr) == (0, ""), example.name
         expected |= {task for one in yaml.safe_load_all(example.read_text(encoding="utf-8")) for task in tasks(one)}
-
     assert len(EXAMPLES) == 11
     # An autoscaler may add to them.
     eventually(lambda: world.pods().keys(), lambda names: names >= expected, what="every task has its pod")
 
 
 def tasks(manifest: Object) -> Iterator[str]:
-    """Name the pods of a TFCluster."""
     if manifest["kind"] == "TFCluster":
         for job, declared in manifest["spec"]["jobs"].items():
             for index in range(declared.get("replicas", 1)):

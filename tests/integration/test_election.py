@@ -63,8 +63,6 @@ def test_the_server_keeps_what_is_written(control_plane, namespace, objects, mon
 
 
 def test_the_server_refuses_who_comes_second(control_plane, namespace, objects, monkeypatch):
-    """A claim of an old version, a second creation, and a claim of a Lease that is gone are refused, each by name."""
-
     async def story(ours: Lease) -> None:
         first = lease.claim(None, me="me", duration=15, now=0)
         created = await ours.write(first)

@@ -17,11 +17,7 @@ from support.waiting import eventually
 from support.world import World, task_names
 
 WATCHED = ["configmaps", "networkpolicies", "poddisruptionbudgets", "pods", "services", "tfclusters"]
-RESOURCES = {
-    "pods": (PODS, "c-worker-1"),
-    "configmaps": (CONFIG_MAPS, "c-worker"),
-    "services": (SERVICES, "c"),
-}
+RESOURCES = {"pods": (PODS, "c-worker-1"), "configmaps": (CONFIG_MAPS, "c-worker"), "services": (SERVICES, "c")}
 
 
 @pytest.fixture
@@ -36,13 +32,11 @@ def launched(lied_to: OperatorProcess, world: World) -> World:  # noqa: ARG001 -
     ("resource", "end"), [("pods", "dropped"), ("configmaps", "expired"), ("services", "cut in the middle of a line")]
 )
 def test_watch_gap_hides_no_deletion(launched, fault_proxy, resource, end):
-    """An object deleted while its watch was down is made again once the watch is back."""
     kind, name = RESOURCES[resource]
     old = launched.demand(kind, name)["metadata"]["uid"]
     with fault_proxy.fault(Fault("refuse", resource=resource, method="GET", status=503)):
         end_watches(fault_proxy, resource, end)
         launched.delete(kind, name)
-
     eventually(
         lambda: (launched.get(kind, name) or {}).get("metadata", {}).get("uid"),
         lambda uid: uid not in {None, old},
@@ -59,7 +53,6 @@ def test_watch_gap_does_not_resurrect_a_deleted_cluster(launched, fault_proxy, a
         launched.remove("c")
         eventually(lambda: launched.get(TFCLUSTERS, "c"), lambda cluster: cluster is None, what="the cluster is gone")
         eventually(lambda: len(gap.met), lambda met: met >= 1, what="the operator has missed the deletion")
-
     eventually(
         lambda: [*launched.pods(), *launched.config_maps(), *launched.services()],
         lambda left: not left,
@@ -78,7 +71,6 @@ def test_watch_gap_with_rebirth_is_noticed(launched, fault_proxy):
         end_watches(fault_proxy, "tfclusters", "expired")
         launched.remove("c")
         new = launched.launch("c", {"worker": {"replicas": 2}})["metadata"]["uid"]
-
     launched.await_pods(task_names("c", worker=2))
     eventually(
         lambda: {p["metadata"]["ownerReferences"][0]["uid"] for p in launched.pods().values()},
@@ -100,7 +92,6 @@ def end_watches(proxy: FaultProxy, resource: str, how: str) -> None:
 
 @pytest.mark.usefixtures("lied_to")
 def test_watch_that_is_dropped_writes_nothing(world, fault_proxy, audit):
-    """Lists and watches begun anew are no reason to write."""
     # NB: pods that no scheduler looks at: what it says of one is told, and it may say another thing at any time.
     world.launch("c", {"worker": {"replicas": 3, "template": pod_template(spec={"schedulerName": "nobody"})}})
     world.await_settled("c")
@@ -111,20 +102,16 @@ def test_watch_that_is_dropped_writes_nothing(world, fault_proxy, audit):
         drop()
     eventually(fault_proxy.open_watches, lambda found: found == WATCHED, what="all six are watched")
     await_another_pass(world, "c")
-
     written = audit.writes(position, user=OPERATOR_USER, namespace=world.namespace)
     told = [("patch", "tfclusters/status", "c")]
     assert [(w.verb, w.target, w.name) for w in written] == told, [str(w) for w in written]
 
 
 def test_restart_of_the_api_server_is_survived(launched, control_plane, lied_to):
-    """When the API server restarts and its history is compacted, the operator follows again without a restart."""
     pid = lied_to.pid
     control_plane.restart_apiserver()
     control_plane.compact_etcd()
-
     launched.scale("c", replicas=5)
-
     launched.await_pods(task_names("c", worker=5))
     assert (lied_to.running, lied_to.pid) == (True, pid)
 
@@ -146,7 +133,6 @@ def test_unavailable_server_is_outlived(launched, lied_to, fault_proxy):
             lambda state: not state[0] or state[1] > TRIES_OF_KOPF,
             what=f"lists and watches of TFClusters were refused more than {TRIES_OF_KOPF} times",
         )
-
     launched.await_pods(task_names("c", worker=5))
     launched.await_settled("c")
     assert (lied_to.running, lied_to.pid) == (True, pid)
@@ -168,18 +154,15 @@ def audit_it(world):
 
 
 def test_condition_written_just_before_the_operators_own_is_kept(launched, fault_proxy):
-    """A condition that another controller writes between the operator's reading and its writing is not overwritten."""
     fault = Fault("call-before", resource="tfclusters", method="PATCH", times=1, action=lambda: audit_it(launched))
     with fault_proxy.fault(fault):
         launched.scale("c", replicas=2)
         launched.await_settled("c")
-
     assert len(fault.met) == 1
     assert launched.condition("c", AUDITED["type"]) == AUDITED
 
 
 def test_cluster_written_by_others_while_its_watch_is_down_is_looked_after(launched, fault_proxy, kubelet):
-    """What others wrote to a TFCluster unheard is neither overwritten nor does it keep a failure from being counted."""
     with fault_proxy.fault(Fault("refuse", resource="tfclusters", method="GET", watch=True, status=503)):
         fault_proxy.drop_watches("tfclusters")
         audit_it(launched)
@@ -187,7 +170,6 @@ def test_cluster_written_by_others_while_its_watch_is_down_is_looked_after(launc
         kubelet.fail("c-worker-1", exit_code=143)
         eventually(lambda: launched.uid("c-worker-1"), lambda uid: uid not in {None, old}, what="it is made again")
         eventually(lambda: launched.status("c")["jobs"]["worker"]["restarts"], lambda n: n == 1, what="it is counted")
-
     assert launched.condition("c", AUDITED["type"]) == AUDITED
 
 
@@ -200,7 +182,6 @@ def test_late_watch_of_pods_causes_no_second_pod(world, fault_proxy, audit):
         world.launch("c", {"worker": {"replicas": 5}})
         world.await_pods(task_names("c", worker=5))
     world.await_settled("c")
-
     made = [w for w in audit.writes(position, user=OPERATOR_USER, namespace=world.namespace) if w.resource == "pods"]
     assert [(w.verb, w.code) for w in made] == [("create", 201)] * 5
 
@@ -222,6 +203,5 @@ def test_two_operators_at_once_agree(world, operator_kubeconfig, tmp_path):
         second.kill()
     world.launch("c2", {"worker": {"replicas": 6}, "ps": {"replicas": 2}})
     world.await_settled("c2")
-
     assert snapshot(world, "c") == both
     assert "Traceback" not in second.log.read_text(encoding="utf-8")

@@ -74,11 +74,8 @@ def addresses(world, job: str, count: int) -> list[str]:
 
 
 def test_whole_cluster_is_seen_though_tasks_are_filtered(world, ask):
-    """The views of all tasks together show every task, its filters and its accelerators."""
     publish(world, FILTERED)
-
     resolver = ask(task_type="chief", task_id=0)
-
     assert resolver.cluster_spec().as_dict() == {
         "chief": addresses(world, "chief", 1),
         "ps": addresses(world, "ps", 2),
@@ -106,22 +103,17 @@ def test_views_that_show_parts_are_put_together(world, ask):
             "ps": {"deviceFilters": ["/job:worker/task:1"]},
         },
     )
-
     assert ask().cluster_spec().as_dict() == {"worker": addresses(world, "worker", 3)}
 
 
 def test_answers_are_fresh_and_a_snapshot_stays(world, ask):
-    """A resize is in the next answer, not in a snapshot, and its epoch is the newest of all views."""
     publish(world, FILTERED)
     resolver = ask()
     frozen = resolver.snapshot()
-
     generation = world.scale("c", replicas=3)
-
     eventually(lambda: resolver.cluster_spec().num_tasks("worker"), lambda count: count == 3, what="3 workers are seen")
     eventually(lambda: resolver.epoch, lambda epoch: epoch == generation, what="the epoch is that of the edit")
     assert (frozen.cluster_spec().num_tasks("worker"), frozen.epoch) == (2, 1)
-
     world.scale("c", replicas=1)
     eventually(lambda: resolver.cluster_spec().num_tasks("worker"), lambda count: count == 1, what="1 worker is seen")
 
@@ -131,9 +123,7 @@ def test_watch_follows_the_api_server(world, ask):
     publish(world, {"worker": {"replicas": 1}, "ps": {}})
     following = ask().watch(timeout=60)
     world.scale("c", replicas=2)
-
     change = next(following)
-
     assert [(task.job, task.index) for task in change.added] == [("worker", 1)]
     assert change.resolver.cluster_spec().num_tasks("worker") == 2
 
@@ -142,78 +132,21 @@ def test_resolver_is_pickled_without_its_connection(world, ask, monkeypatch):
     """A pickled resolver connects anew and answers the same; a pickled snapshot needs no connection."""
     publish(world, {"worker": {"replicas": 2}})
     resolver = ask(task_type="worker", task_id=1)
-
     other = pickle.loads(pickle.dumps(resolver))  # noqa: S301 - our own bytes
-
     assert other.cluster_spec() == resolver.cluster_spec()
     assert other.task_id == 1
-
     frozen, spec = pickle.dumps(resolver.snapshot()), resolver.cluster_spec()
     monkeypatch.setitem(sys.modules, "kubernetes.client", None)
     assert pickle.loads(frozen).cluster_spec() == spec  # noqa: S301 - our own bytes
-
-
-def test_missing_cluster_is_named(world, ask):
-    """A TFCluster that is not there, or in another namespace, is named with the namespace."""
-    publish(world, {"worker": {}})
-
-    for arguments in ({"name": "nobody"}, {"namespace": "default"}):
-        with pytest.raises(NoSuchClusterError, match=rf"TFCluster {arguments.get('namespace', world.namespace)}/"):
-            ask(**arguments)
-
-
-def test_unpublished_cluster_is_told_from_a_missing_one(world, ask):
-    """A TFCluster that another controller manages is there and has no views."""
-    world.launch("c", {"worker": {}}, managedBy="example.com/other")
-
-    with pytest.raises(NotPublishedError, match="exists and its views are not published yet"):
-        ask()
-
-
-def test_user_without_rights_is_told_which(world, ask, kubeconfig_with):
-    """A user who may not list ConfigMaps gets an error with the verb and the resource; it is a PermissionError."""
-    publish(world, {"worker": {}})
-
-    with pytest.raises(KubernetesRightsError, match="the verb list on configmaps") as caught:
-        ask(kubeconfig=kubeconfig_with("nobody"))
-
-    assert isinstance(caught.value, (PermissionError, ViewError))
-
-
-def test_the_documented_right_is_enough(world, ask, kubeconfig_with):
-    """Listing ConfigMaps is all that it takes; without the right to get TFClusters a missing one is told by halves."""
-    publish(world, FILTERED)
-    kubeconfig = kubeconfig_with("reader", ("", "configmaps", "list"))
-
-    assert ask(kubeconfig=kubeconfig).cluster_spec().num_tasks("worker") == 2
-    with pytest.raises(
-        NoSuchClusterError, match="either there is no such TFCluster, or the operator has not published"
-    ):
-        ask("nobody", kubeconfig=kubeconfig)
-
-
-def test_foreign_config_map_with_our_labels_is_left_out(world, ask):
-    """A ConfigMap that the TFCluster does not own is no view, whatever its labels say."""
-    publish(world, {"worker": {}})
-    labels = {"tfcluster.dev/cluster": "c", "tfcluster.dev/job": "worker"}
-    world.objects.create(
-        CONFIG_MAPS,
-        world.namespace,
-        {"metadata": {"name": "foreign", "labels": labels}, "data": {"cluster.json": "no view"}},
-    )
-
-    assert ask().cluster_spec().jobs == ["worker"]
 
 
 @pytest.mark.parametrize(
     ("text", "kind"), [("{", MalformedViewError), ('{"version": 99}', UnsupportedViewError)], ids=["malformed", "newer"]
 )
 def test_spoilt_view_is_named(world, ask, operator, text, kind):
-    """A view that is none, or of a newer operator, is named by ConfigMap and file."""
     publish(world, {"worker": {}})
     operator.kill()
     world.patch(CONFIG_MAPS, "c-worker", {"data": {"cluster.json": text}})
-
     with pytest.raises(kind, match=rf"cluster\.json of ConfigMap {world.namespace}/c-worker"):
         ask()
 
@@ -225,9 +158,7 @@ def test_namespace_is_that_of_the_context(world, ask, control_plane, tmp_path):
     there = document["contexts"][0]
     document["contexts"].append({"name": "mine", "context": there["context"] | {"namespace": world.namespace}})
     (tmp_path / "kubeconfig").write_text(yaml.safe_dump(document))
-
     resolver = ask(kubeconfig=tmp_path / "kubeconfig", namespace=None, context="mine")
-
     assert resolver.membership().view.namespace == world.namespace
     with pytest.raises(NoSuchClusterError, match="TFCluster default/c"):
         ask(kubeconfig=tmp_path / "kubeconfig", namespace=None)
@@ -237,10 +168,8 @@ def test_namespace_is_that_of_the_context(world, ask, control_plane, tmp_path):
 
 @pytest.mark.parametrize("content", [None, "", "[]", "nonsense: {", "clusters: 3"])
 def test_unusable_kubeconfig_is_named(ask, tmp_path, content):
-    """A kubeconfig that is missing, empty or none at all gives an error that says what to pass."""
     if content is not None:
         (tmp_path / "kubeconfig").write_text(content)
-
     with pytest.raises(KubernetesConfigurationError, match="Pass kubeconfig="):
         ask(kubeconfig=tmp_path / "kubeconfig")
 
@@ -253,39 +182,43 @@ def test_server_that_does_not_answer_is_named(ask, control_plane, tmp_path):
         server = f"https://127.0.0.1:{closed.getsockname()[1]}"
     document["clusters"][0]["cluster"]["server"] = server
     (tmp_path / "kubeconfig").write_text(yaml.safe_dump(document))
-
     with pytest.raises(KubernetesUnreachableError, match=server) as caught:
         ask(kubeconfig=tmp_path / "kubeconfig")
-
     assert isinstance(caught.value, ConnectionError)
 
 
-def test_missing_client_is_named(ask, monkeypatch):
-    """Without the package ``kubernetes`` the error says how to get it; it is an ImportError."""
-    monkeypatch.setitem(sys.modules, "kubernetes", None)
-    monkeypatch.setitem(sys.modules, "kubernetes.client", None)
-
-    with pytest.raises(KubernetesClientNotFoundError, match="pip install kubernetes") as caught:
-        ask()
-
-    assert isinstance(caught.value, ImportError)
-
-
-def test_deleted_cluster_is_missing_at_the_next_call(world, ask):
-    """A resolver whose TFCluster was deleted says so at its next answer."""
-    publish(world, {"worker": {}})
-    resolver = ask()
-    world.remove("c")
-    eventually(lambda: world.get(TFCLUSTERS, "c"), lambda found: found is None, what="the TFCluster is gone")
-    eventually(world.config_maps, lambda found: not found, what="its views are collected")
-
-    with pytest.raises(NoSuchClusterError):
-        resolver.cluster_spec()
-
-
-def test_unknown_task_is_refused(world, ask):
-    """A task that no view shows has no address."""
-    publish(world, {"worker": {}})
-
+def test_what_is_missing_is_named(world, ask, kubeconfig_with, monkeypatch):
+    """A cluster, its views, a task, a right and the package ``kubernetes``; a foreign ConfigMap is left out."""
+    publish(world, FILTERED)
+    for arguments in ({"name": "nobody"}, {"namespace": "default"}):
+        with pytest.raises(NoSuchClusterError, match=rf"TFCluster {arguments.get('namespace', world.namespace)}/"):
+            ask(**arguments)
+    world.launch("managed", {"worker": {}}, managedBy="example.com/other")
+    with pytest.raises(NotPublishedError, match="exists and its views are not published yet"):
+        ask("managed")
     with pytest.raises(NoSuchTaskError):
         ask().master("worker", 7)
+    with pytest.raises(KubernetesRightsError, match="the verb list on configmaps") as refused:
+        ask(kubeconfig=kubeconfig_with("nobody"))
+    assert isinstance(refused.value, (PermissionError, ViewError))
+    # Listing ConfigMaps is all that it takes; without the right to get TFClusters a missing one is told by halves.
+    kubeconfig = kubeconfig_with("reader", ("", "configmaps", "list"))
+    assert ask(kubeconfig=kubeconfig).cluster_spec().num_tasks("worker") == 2
+    with pytest.raises(NoSuchClusterError, match="there is no such TFCluster, or the operator has not published"):
+        ask("nobody", kubeconfig=kubeconfig)
+    labels = {"tfcluster.dev/cluster": "c", "tfcluster.dev/job": "worker"}
+    foreign = {"metadata": {"name": "foreign", "labels": labels}, "data": {"cluster.json": "no view"}}
+    world.objects.create(CONFIG_MAPS, world.namespace, foreign)
+    resolver = ask()
+    assert sorted(resolver.cluster_spec().jobs) == ["chief", "ps", "worker"]
+    world.remove("c")
+    eventually(lambda: world.get(TFCLUSTERS, "c"), lambda found: found is None, what="the TFCluster is gone")
+    world.delete(CONFIG_MAPS, "foreign")
+    eventually(world.config_maps, lambda found: not found, what="its views are collected")
+    with pytest.raises(NoSuchClusterError):
+        resolver.cluster_spec()
+    for module in ("kubernetes", "kubernetes.client"):
+        monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(KubernetesClientNotFoundError, match="pip install kubernetes") as missing:
+        ask()
+    assert isinstance(missing.value, ImportError)

@@ -68,7 +68,6 @@ def _misjudged(answer: _Answer) -> Iterator[str]:
 def test_every_refusal_names_the_field(answers):
     """What is well formed is taken; what has a fault is refused with 4xx and words that name the fault's field."""
     wrong = [one for answer in answers for one in _misjudged(answer)]
-
     assert not wrong, f"{len(wrong)} wrong\n" + "\n".join(wrong[:20])
 
 
@@ -95,7 +94,6 @@ def test_engine_survives_every_cluster(answers, findings, request):
             f"{findings.met} in the engine ({findings.invalid} InvalidSpec), "
             f"{findings.never_stored} that no server stores"
         )
-
     assert not findings.wrong, f"{len(findings.wrong)} wrong\n" + "\n".join(findings.wrong[:20])
     assert findings.met + findings.never_stored == len(answers)
 
@@ -109,6 +107,5 @@ def test_every_pod_of_an_accepted_cluster_is_valid(admin, findings):
 
     with ThreadPoolExecutor(_AT_ONCE) as threads:
         wrong = [words for words in threads.map(ask, findings.pods) if words]
-
     assert len(findings.pods) > findings.met // 5
     assert not wrong, f"{len(wrong)} of {len(findings.pods)} wrong\n" + "\n".join(wrong[:20])

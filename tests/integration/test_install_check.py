@@ -39,54 +39,34 @@ def check(world: World, control_plane, tmp_path: Path) -> Check:
     return run
 
 
-def test_working_installation_passes(check: Check, operator, world: World, capsys):  # noqa: ARG001 - it must run
-    """Where an operator works the check passes; no pod was made, and no TFCluster is left."""
-    assert check() == 0
-
-    assert "an operator works" in capsys.readouterr().out
-    assert world.pods() == {}
-    assert world.get(TFCLUSTERS, NAME) is None
-
-
-def test_what_an_earlier_check_left_is_no_obstacle(check: Check, operator, world: World):  # noqa: ARG001 - it must run
-    """A check that was killed has left its TFCluster: the next one deletes it and passes."""
+def test_check_tells_whether_an_operator_works_and_leaves_nothing(check: Check, operator, world: World, capsys):
+    """What a check that was killed has left is no obstacle; what it may not create fails it in the server's words."""
     mark = {"app.kubernetes.io/managed-by": "tfcluster-install-check"}
     world.apply(tfcluster(NAME).metadata(labels=mark).spec(suspend=True).job("worker").build())
-
-    assert check() == 0
-    assert world.get(TFCLUSTERS, NAME) is None
-
-
-def test_cluster_of_that_name_is_left_alone(check: Check, operator, world: World, capsys):  # noqa: ARG001 - it must run
-    """A user's TFCluster that has the name of the check's is neither used nor deleted."""
-    world.launch(NAME, {"worker": {}}, suspend=True)
-    uid = world.cluster(NAME)["metadata"]["uid"]
-
-    assert check() == 1
-
-    assert "no check has made" in capsys.readouterr().err
-    assert world.cluster(NAME)["metadata"]["uid"] == uid
-
-
-def test_missing_operator_fails_the_check(check: Check, operator, world: World, capsys):
-    """Without an operator the check fails and says so, and leaves nothing."""
+    for _ in range(2):
+        assert check() == 0
+        assert "an operator works" in capsys.readouterr().out
+        assert (world.pods(), world.get(TFCLUSTERS, NAME)) == ({}, None)
     operator.stop()
-
     assert check(seconds=2) == 1
-
     assert "no operator has looked" in capsys.readouterr().err
     assert world.get(TFCLUSTERS, NAME) is None
 
 
-def test_refusal_is_told(check: Check, operator, world: World, capsys):  # noqa: ARG001 - it must run
-    """Where the check may not create a TFCluster it fails at once, in the server's words."""
+def test_check_that_may_not_create_a_cluster_is_refused(check: Check, operator, capsys):  # noqa: ARG001 - it must run
     assert check(INSTALL_CHECK_RULES[1:]) == 1
-
     assert "cannot create resource" in capsys.readouterr().err
 
 
+def test_cluster_of_that_name_is_left_alone(check: Check, operator, world: World, capsys):  # noqa: ARG001 - it must run
+    world.launch(NAME, {"worker": {}}, suspend=True)
+    uid = world.cluster(NAME)["metadata"]["uid"]
+    assert check() == 1
+    assert "no check has made" in capsys.readouterr().err
+    assert world.cluster(NAME)["metadata"]["uid"] == uid
+
+
 def test_leader_of_the_release_passes(check: Check, control_plane, world: World, tmp_path: Path, capsys):
-    """Where the release's own operator leads, the check names it."""
     process = OperatorProcess(kubeconfig=control_plane.kubeconfig, log=tmp_path / "own.log")
     election = ("--leader-election", "--lease-namespace", world.namespace, "--lease-name", "own")
     process.start(arguments=("--namespace", world.namespace, *election))
@@ -95,7 +75,6 @@ def test_leader_of_the_release_passes(check: Check, control_plane, world: World,
         holder = world.objects.get(LEASES, world.namespace, "own")["spec"]["holderIdentity"]
     finally:
         process.kill()
-
     assert f"operator {holder} leads" in capsys.readouterr().out
 
 
@@ -103,9 +82,7 @@ def test_leader_of_the_release_passes(check: Check, control_plane, world: World,
 def test_operator_of_another_release_does_not_pass_for_ours(check: Check, operator, world: World, capsys, spec):  # noqa: ARG001 - another release's
     """Nobody holds the release's Lease, or a holder that does not renew it: the check fails, though another answers."""
     world.objects.create(LEASES, world.namespace, {"metadata": {"name": "own"}, "spec": spec})
-
     assert check([*INSTALL_CHECK_RULES, READ_LEASES], seconds=4, lease="own") == 1
-
     assert "no operator of this release leads" in capsys.readouterr().err
 
 
@@ -120,7 +97,6 @@ def test_every_namespace_is_looked_at(check: Check, control_plane, world: World,
     finally:
         process.kill()
         world.objects.delete(NAMESPACES, "", other)
-
     answer = capsys.readouterr()
     assert f"works in namespace {world.namespace}\n" in answer.out
     assert "a TFCluster was refused" in answer.err

@@ -19,14 +19,12 @@ POD = {"containers": [{"name": "tensorflow", "image": IMAGE}]}
 def test_server_is_of_the_version_that_was_asked_for(control_plane):
     """The API server tells the version that is pinned for TFCLUSTER_KUBERNETES_MINOR, or that of hyperkube."""
     _, told = control_plane.api.request("GET", "/version")
-
     assert told["gitVersion"] == binaries.kubernetes_version(os.environ.get(MINOR_VARIABLE, ""))
 
 
 def test_field_of_a_newer_kubernetes_is_refused_in_words(operator, world):  # noqa: ARG001 - the operator works
     """A template's field that this server does not know stops its job, and the cluster says which field it is."""
     world.launch("c", {"worker": {"template": {"spec": {**POD, "schedulingGroup": {"podGroupName": "g"}}}}})
-
     if older_than("1.36"):
         told = world.await_condition("c", "Ready", status="False", reason="Rejected")
         assert 'unknown field "spec.schedulingGroup"' in told["message"]
@@ -42,9 +40,7 @@ def test_field_of_a_feature_that_is_off_changes_nothing(operator, world, kubelet
     assert "schedulingGroup" not in world.demand(PODS, "c-worker-0")["spec"]
     world.await_condition("c", "Ready", status="True")
     position = audit.await_quiet(OPERATOR_USER, namespace=world.namespace)
-
     await_another_pass(world, "c")
-
     assert world.condition("c", "UpToDate")["status"] == "True"
     assert uids_of(world, "c") == uids
     written = audit.writes(position, user=OPERATOR_USER, namespace=world.namespace)

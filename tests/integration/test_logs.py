@@ -113,6 +113,5 @@ def test_log_says_why_and_tells_no_secret(logged, told):
     assert len(found["Rejected: Pod c-ps-0: "]) == 1, "what goes on being refused is told once"
     assert found["PodFailed: replaced 1 Pod: c-worker-0"][0]["objects"] == {"PodFailed": 1}
     assert {"debug", "info"} <= {line["level"] for line in lines_of(logged)}
-
     assert {name for line in lines for name in line} == {"time", "level", "logger", "message", *documented_fields()}
     assert CANARY.lower() not in logged.log.read_text(encoding="utf-8").lower()

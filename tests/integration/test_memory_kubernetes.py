@@ -45,7 +45,6 @@ async def converse(session, server, namespace):
 
 
 async def converse_with_both(kubeconfig, namespace):
-    """Hold the same conversation with both servers."""
     defined = resource_of_definition(yaml.safe_load(DEFINITION.read_text(encoding="utf-8")))
     kube = MemoryKubernetes(lambda: 1_800_000_000.0, [defined, *(one for one in DEFAULT_RESOURCES if not one.custom)])
     async with real_session(kubeconfig) as (session, server):
@@ -66,7 +65,5 @@ def facts():
 
 @pytest.mark.parametrize("fact", facts())
 def test_memory_kubernetes_answers_as_the_real_one(both, fact):
-    """To the same request in the same state both give the same status, words and object."""
     real, memory = both
-
     assert memory[fact] == real[fact]

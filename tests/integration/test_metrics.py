@@ -175,7 +175,6 @@ def test_failure_that_is_final_is_counted(world, kubelet, observed):
     launch_running(world, kubelet, "final", {"chief": {"restartPolicy": "Never"}})
     kubelet.fail("final-chief-0", exit_code=9)
     world.await_ended("final", "Failed", "TaskFailed")
-
     # NB: the status is there a moment before the operator has the answer to its write.
     now = observed.until(lambda now: now.since(before, "tfcluster_clusters_finished_total"), "the end is counted")
     assert now.since(before, "tfcluster_clusters_finished_total") == {("TaskFailed",): 1}
@@ -194,7 +193,6 @@ def test_epochs_and_deliveries_are_those_of_edits(world, kubelet, observed):
     created = observed.scrape()
     assert created.since(before, "tfcluster_epochs_total") == {(): 1}
     assert created.since(before, "tfcluster_view_delivery_seconds_count") == {}
-
     world.scale("edited", replicas=3)
     kubelet.run(*world.await_pods_of("edited", ["edited-worker-0", "edited-worker-1", "edited-worker-2"]))
     world.await_condition("edited", "Ready", status="True")
@@ -203,7 +201,6 @@ def test_epochs_and_deliveries_are_those_of_edits(world, kubelet, observed):
     world.await_settled("edited")
     world.edit("edited", {"ttlSecondsAfterFinished": 60})  # changes no view
     world.await_settled("edited")
-
     now = observed.scrape()
     assert now.since(created, "tfcluster_epochs_total") == {(): 2}
     assert now.since(created, "tfcluster_view_delivery_seconds_count") == {(): 2}
@@ -226,7 +223,6 @@ def test_view_that_reaches_nobody_grows_old(world, kubelet, observed, fault_prox
     now = observed.until(
         lambda now: now.since(before, "tfcluster_view_delivery_seconds_count") == {(): 1}, "the view is delivered"
     )
-
     assert now.value("tfcluster_undelivered_view_oldest_seconds") == 0
     assert now.since(before, "tfcluster_view_delivery_seconds_sum")[()] >= 1
     assert now.since(before, "tfcluster_api_requests_total")["403", "patch"] == len(fault.met)
@@ -240,7 +236,6 @@ def test_requests_are_counted_by_verb_and_code(world, observed, fault_proxy):
     with fault_proxy.fault(busy), fault_proxy.fault(lost):
         world.launch("asked", {"worker": {"replicas": 5}})
         world.await_settled("asked")
-
     now = observed.scrape()
     requests = now.since(before, "tfcluster_api_requests_total")
     assert (requests["429", "create"], requests["none", "create"]) == (3, 1)
@@ -254,7 +249,6 @@ VERBS = ("create", "delete", "get", "list", "patch", "watch")
 
 
 def test_writes_of_a_status_are_counted_by_their_end(world, observed, fault_proxy):
-    """A status that somebody writes to at the same moment, one that is refused, and one that is not answered."""
     world.launch("written", {"worker": {}})
     world.await_settled("written")
     before = observed.scrape()
@@ -313,7 +307,6 @@ def test_a_standby_counts_no_cluster(control_plane, world, observed, tmp_path):
         told = Scrape(standby.scrape()[0])
     finally:
         standby.kill()
-
     assert (told.value("tfcluster_leader"), observed.scrape().value("tfcluster_leader")) == (0, 1)
     of_the_leader = ("tfcluster_clusters", "tfcluster_tasks", "tfcluster_queue_depth", "tfcluster_clusters_not_ready")
     assert [name for name, _ in told if name in of_the_leader] == []
@@ -343,7 +336,6 @@ def test_what_waits_for_a_slow_server_is_seen(world, observed, fault_proxy):
 
 
 def test_process_tells_of_itself(observed):
-    """Its memory, processor time, files and version are those that the machine knows."""
     now = observed.scrape()
     resident, peak = observed.process.memory()
     assert resident / 2 < now.value("process_resident_memory_bytes") <= peak

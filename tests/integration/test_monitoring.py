@@ -133,7 +133,6 @@ def test_documented_configuration_finds_the_operators(scraped):
 
 
 def test_promtool_has_nothing_to_say_of_the_metrics(lived, operators):
-    """`promtool check metrics` finds the names, types and help texts of the real metrics in order."""
     del lived  # each series is there that comes with its first time
     for process in operators:
         text, _ = process.scrape()
@@ -143,8 +142,6 @@ def test_promtool_has_nothing_to_say_of_the_metrics(lived, operators):
 
 @pytest.mark.parametrize("query", QUERIES, ids=map(str, QUERIES))
 def test_dashboard_is_answered(lived, query: Query):
-    """Each query of the dashboard gives a number, and a series for each value of the labels in its legend."""
-
     def answer() -> list[Object]:
         return [series for series in lived.query(query.expression) if math.isfinite(float(series["value"][1]))]
 
@@ -181,7 +178,6 @@ def test_dashboard_tells_the_truth(lived, name, expected):
     ],
 )
 def test_dashboard_shows_what_happened(lived, panel, label):
-    """A failure and its replacement, and the end of a cluster, are counted under their names."""
     (query,) = (query for query in QUERIES if query.panel == panel)
     eventually(
         lambda: values(lived.query(query.expression)), lambda found: found[label] > 0, what=f"{panel} has {label}"
@@ -202,7 +198,6 @@ def test_prometheus_works_the_alerts_out(lived):
 
 @pytest.mark.parametrize("rule", alert_rules(), ids=lambda rule: rule["alert"])
 def test_alert_looks_at_what_is_there(lived, rule):
-    """Each series that an alert looks at exists, with the labels and values that it asks for."""
     wanted = list(selectors(lived.ask("parse_query", query=rule["expr"])))
     assert wanted
     for selector in wanted:
@@ -211,7 +206,6 @@ def test_alert_looks_at_what_is_there(lived, rule):
 
 @pytest.mark.parametrize(("page", "query"), list(documented_queries()))
 def test_documented_query_looks_at_what_is_there(lived, page, query):
-    """Each query of the documents is understood, and each series that it looks at exists."""
     lived.query(query)
     wanted = list(selectors(lived.ask("parse_query", query=query)))
     assert wanted, page
@@ -224,12 +218,10 @@ def test_loss_of_the_leader_and_absence_are_noticed(lived, operators):
     rules = {rule["alert"]: rule["expr"] for rule in alert_rules()}
     without_leader, absent = rules["TFClusterOperatorWithoutLeader"], rules["TFClusterOperatorAbsent"]
     assert lived.query(without_leader) == lived.query(absent) == []
-
     operators[0].kill()
     moments = f"last_over_time(({without_leader})[{WINDOW}:1s])"  # the other one may lead after 15 seconds
     eventually(lambda: lived.query(moments), what="nobody leads, or led")
     assert lived.query(absent) == []
-
     operators[1].kill()
     eventually(lambda: lived.query(absent), what="the operators are absent")
     assert lived.query(without_leader) == []

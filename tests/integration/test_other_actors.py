@@ -108,12 +108,10 @@ def test_mutated_pods_are_as_they_should_be(mutated, kubelet, audit, operator):
     mutated.await_condition("c", "Ready", status="True")
     pod = mutated.demand(PODS, "c-worker-0")
     assert list(containers(pod).items()) == [("proxy", "mesh.test/proxy:1"), ("train", MIRROR + IMAGE)]
-
     await_another_pass(mutated, "c")
     operator.stop()
     operator.start()
     await_another_pass(mutated, "c")
-
     assert uids_of(mutated, "c") == uids
     assert pods_written(audit, mutated, position) == Counter(("create", name) for name in uids)
     assert mutated.condition("c", "UpToDate")["status"] == "True"
@@ -126,7 +124,6 @@ def test_mutated_pods_speak_by_their_own_program(mutated, kubelet):
     kubelet.end_container("c-worker-0", container="proxy", exit_code=1)
     kubelet.end_container("c-worker-1", container="train", exit_code=0)
     kubelet.end_container("c-worker-2", container="train", exit_code=7)
-
     status = mutated.await_status(
         "c", lambda s: (s["jobs"]["worker"]["succeeded"], s["restarts"]) == (1, 1), what="each end counts as it should"
     )
@@ -142,7 +139,6 @@ def test_quota_lets_a_cluster_change_its_shape(world, kubelet):
     eventually(lambda: (world.get(RESOURCE_QUOTAS, "five") or {}).get("status", {}).get("used"), what="it is counted")
     launch_running(world, kubelet, "c", {"ps": {"replicas": 1}, "worker": {"replicas": 4}})
     world.await_condition("c", "Ready", status="True")
-
     world.edit("c", {"jobs": {"ps": {"replicas": 4}, "worker": {"replicas": 1}}})
     refused = world.await_condition("c", "Ready", status="False", reason="Rejected")
     assert "exceeded quota: five" in refused["message"]
@@ -193,7 +189,6 @@ def test_dead_webhook_of_pods_is_told_and_outlived(world, kubelet):
     """While pods are refused by a webhook that is down, the status says so at the new generation, in its words."""
     launch_running(world, kubelet, "c", {"worker": {"replicas": 2}, "ps": {"replicas": 2}})
     world.await_condition("c", "Ready", status="True")
-
     with dead_webhook(world, "pods"):
         world.delete(PODS, "c-worker-0")
         kubelet.stop("c-worker-0")
@@ -215,10 +210,8 @@ def test_dead_webhook_of_pods_is_told_and_outlived(world, kubelet):
 
 
 def test_dead_webhook_of_config_maps_holds_up_the_new_job_alone(world, kubelet):
-    """While ConfigMaps are refused, a job that needs a new one waits, and the running ones are repaired."""
     uids = launch_running(world, kubelet, "c", {"worker": {"replicas": 2}})
     world.await_condition("c", "Ready", status="True")
-
     with dead_webhook(world, "configmaps"):
         world.edit("c", {"jobs": {"ps": {"template": pod_template()}}})
         told = world.await_condition("c", "Ready", status="False", reason="RequestFailed")
@@ -231,14 +224,12 @@ def test_dead_webhook_of_config_maps_holds_up_the_new_job_alone(world, kubelet):
 
 
 def test_taken_name_of_a_new_job_holds_up_that_job_alone(world, kubelet):
-    """While the name of an added job's ConfigMap is taken, the running jobs are repaired, restarted and scaled."""
     uids = launch_running(world, kubelet, "c", {"worker": {"replicas": 3}})
     world.await_condition("c", "Ready", status="True")
     world.objects.create(CONFIG_MAPS, world.namespace, {"metadata": {"name": "c-ps"}, "data": {"mine": "yes"}})
     world.edit("c", {"jobs": {"ps": {"template": pod_template()}, "worker": {"replicas": 2}}})
     told = world.await_condition("c", "NameConflict", status="True", reason="NameTaken")
     assert "ConfigMap c-ps" in told["message"]
-
     await_asked_to_go(world, "c-worker-2")
     world.delete(PODS, "c-worker-0")
     kubelet.fail("c-worker-1", exit_code=137)
@@ -248,7 +239,6 @@ def test_taken_name_of_a_new_job_holds_up_that_job_alone(world, kubelet):
     assert world.uid("c-ps-0") is None
     assert world.demand(CONFIG_MAPS, "c-ps")["data"] == {"mine": "yes"}
     world.delete(CONFIG_MAPS, "c-ps")
-
     world.await_pods_of("c", task_names("c", worker=2, ps=1))
     world.await_condition("c", "NameConflict", status="False")
 
@@ -274,10 +264,8 @@ def test_template_of_which_no_pod_can_be_made_costs_no_pod(world, kubelet):
     """The API server judges the new pod before an old one goes: what it refuses is told, and the pods run on."""
     uids = launch_running(world, kubelet, "c", {"worker": {"replicas": 2}, "ps": {}})
     world.await_condition("c", "Ready", status="True")
-
     broken = {**pod_template(), "metadata": {"labels": {"team": "a b c!"}}}
     world.edit("c", {"jobs": {"worker": {"template": broken}, "ps": {"template": pod_template(image="other:1")}}})
-
     told = world.await_condition("c", "Ready", status="False", reason="Rejected")["message"]
     assert "metadata.labels" in told
     await_asked_to_go(world, "c-ps-0")

@@ -31,7 +31,6 @@ NODES_OF_A_ZONE = 2
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """A server of its own, with PodGroups."""
     from local_kubernetes.control_plane import start
 
     with start(tmp_path_factory.mktemp("places"), kwok_nodes=6, gangs=True) as plane:
@@ -53,7 +52,6 @@ def everything(server: ControlPlane) -> Objects:
 def running(
     server: ControlPlane, everything: Objects, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[OperatorProcess]:
-    """The operator."""
     del everything
     with operator_on(server, tmp_path_factory.mktemp("operator")) as process:
         yield process
@@ -96,7 +94,6 @@ def cordon(world: World, *zones: str, but: str = "") -> None:
 
 
 def is_ready(pod: Object) -> bool:
-    """Tell whether a pod is Ready, and stays."""
     told = {one["type"]: one["status"] for one in pod["status"].get("conditions") or ()}
     return told.get("Ready") == "True" and "deletionTimestamp" not in pod["metadata"]
 
@@ -136,7 +133,6 @@ def test_colocated_cluster_is_in_one_zone_and_the_next_one_whole_in_another(home
         home.launch(name, jobs, scheduling=NEAR)
         await_ready(home, name)
         zones.add(the_only(places(home, name), count=4))
-
     assert zones == {"a", "b", "c"}
     home.launch("fourth", jobs, scheduling=NEAR)
     eventually(
@@ -146,12 +142,41 @@ def test_colocated_cluster_is_in_one_zone_and_the_next_one_whole_in_another(home
     )
 
 
-def test_without_colocation_the_same_tasks_are_in_several_zones(home):
+ANYWAY = {"colocate": {"topologyKey": ZONE, "whenUnsatisfiable": "ScheduleAnyway"}}
+SPREAD_PS = {"spread": [{"jobs": ["ps"], "topologyKey": HOST}]}
+
+
+@pytest.mark.parametrize(
+    ("open_zone", "jobs", "scheduling", "key", "counts"),
+    [
+        pytest.param("", {"worker": (3, 8)}, ANYWAY, ZONE, [1, 2], id="schedule anyway takes a place elsewhere"),
+        pytest.param("b", {"ps": (4, 1)}, SPREAD_PS, HOST, [2, 2], id="hosts that no task can use are no empty ones"),
+        pytest.param("", {"ps": (2, 1)}, {**NEAR, **SPREAD_PS}, HOST, [1, 1], id="tasks are spread within their zone"),
+    ],
+)
+def test_tasks_are_counted_by_place(home, open_zone, jobs, scheduling, key, counts):  # noqa: PLR0917 - a table
+    if open_zone:
+        cordon(home, but=open_zone)
+    home.launch("c", {job: asking(*of) for job, of in jobs.items()}, scheduling=scheduling)
+    await_ready(home, "c")
+    assert sorted(Counter(places(home, "c", key).values()).values()) == counts
+    if "colocate" in scheduling and scheduling is not ANYWAY:
+        the_only(places(home, "c"), count=2)
+
+
+def test_without_colocation_tasks_are_in_several_zones_and_with_it_only_named_jobs_are_together(home):
     """What the field is for: four tasks that fit into a zone are not put there by themselves."""
     home.launch("c", {"chief": asking(1, 4), "worker": asking(3, 4)})
     await_ready(home, "c")
-
     assert len(set(places(home, "c").values())) > 1
+    home.remove("c")
+    eventually(lambda: not home.pods_of("c"), what="its places are free")
+    # The workers fill their zone; the other job has its place elsewhere.
+    jobs = {"worker": asking(2, 8), "ps": asking(1, 8)}
+    home.launch("d", jobs, scheduling={"colocate": {"topologyKey": ZONE, "jobs": ["worker"]}})
+    await_ready(home, "d")
+    found = places(home, "d")
+    assert found["d-worker-0"] == found["d-worker-1"] != found["d-ps-0"]
 
 
 def test_whoever_is_lost_comes_back_to_the_others(home):
@@ -159,7 +184,6 @@ def test_whoever_is_lost_comes_back_to_the_others(home):
     home.launch("c", {"worker": asking(3, 4)}, scheduling=NEAR)
     await_ready(home, "c")
     zone = the_only(places(home, "c"), count=3)
-
     for pod in ("c-worker-0", "c-worker-2"):
         assert await_back(home, "c", pod) == zone
 
@@ -177,27 +201,7 @@ def test_task_waits_for_room_in_the_zone_of_the_others(home):
     )
     home.scale("c", replicas=2)
     await_ready(home, "c")
-
     assert the_only(places(home, "c"), count=2) == zone
-
-
-def test_schedule_anyway_takes_a_place_elsewhere(home):
-    """As many as have room are together, and nobody waits."""
-    colocate = {"topologyKey": ZONE, "whenUnsatisfiable": "ScheduleAnyway"}
-    home.launch("c", {"worker": asking(3, 8)}, scheduling={"colocate": colocate})
-    await_ready(home, "c")
-
-    assert sorted(Counter(places(home, "c").values()).values()) == [1, 2]
-
-
-def test_only_named_jobs_are_together(home):
-    """The workers fill their zone; the other job has its place elsewhere."""
-    jobs = {"worker": asking(2, 8), "ps": asking(1, 8)}
-    home.launch("c", jobs, scheduling={"colocate": {"topologyKey": ZONE, "jobs": ["worker"]}})
-    await_ready(home, "c")
-    found = places(home, "c")
-
-    assert found["c-worker-0"] == found["c-worker-1"] != found["c-ps-0"]
 
 
 def test_clusters_of_one_namespace_do_not_draw_each_other(home):
@@ -208,7 +212,6 @@ def test_clusters_of_one_namespace_do_not_draw_each_other(home):
     cordon(home, "a")
     home.launch("c-worker", {"worker": asking(2, 4)}, scheduling=NEAR)
     await_ready(home, "c-worker")
-
     assert the_only(places(home, "c"), count=2) == "a"
     assert the_only(places(home, "c-worker"), count=2) != "a"
 
@@ -224,7 +227,6 @@ def test_restarted_cluster_may_choose_another_zone(home):
     home.await_pods_of("c", [])
     home.edit("c", {"suspend": False})
     await_ready(home, "c")
-
     assert the_only(places(home, "c"), count=3) in {"b", "c"}
 
 
@@ -237,34 +239,7 @@ def test_parameter_servers_are_spread_over_hosts(home):
     )
     await_ready(home, "c")
     hosts = places(home, "c", HOST)
-
     assert len({host for pod, host in hosts.items() if pod.startswith("c-ps-")}) == 6
-
-
-def test_hosts_that_a_task_cannot_use_are_no_empty_ones(home):
-    """Two of six hosts are open: each has two, though the others have none."""
-    cordon(home, but="b")
-    home.launch("c", {"ps": asking(4, 1)}, scheduling={"spread": [{"topologyKey": HOST}]})
-    await_ready(home, "c")
-
-    assert sorted(Counter(places(home, "c", HOST).values()).values()) == [2, 2]
-
-
-def test_colocated_tasks_are_spread_within_their_zone(home):
-    """Each of the two hosts of the zone has one parameter server."""
-    home.launch(
-        "c",
-        {"ps": asking(2, 1), "worker": asking(2, 1)},
-        scheduling={
-            **NEAR,
-            "spread": [{"jobs": ["ps"], "topologyKey": HOST}],
-        },
-    )
-    await_ready(home, "c")
-    hosts = places(home, "c", HOST)
-
-    the_only(places(home, "c"), count=4)
-    assert hosts["c-ps-0"] != hosts["c-ps-1"]
 
 
 def test_colocated_gang_has_its_places_in_one_zone(home):
@@ -272,7 +247,6 @@ def test_colocated_gang_has_its_places_in_one_zone(home):
     home.launch("c", {"chief": asking(1, 4), "worker": asking(3, 4)}, scheduling={"gang": {}, **NEAR})
     await_ready(home, "c")
     zone = the_only(places(home, "c"), count=4)
-
     assert await_back(home, "c", "c-chief-0") == zone
 
 
@@ -283,7 +257,6 @@ def test_colocated_gang_that_fits_in_no_zone_holds_no_place(home):
     assert told.startswith("gang large.0 waits for room for 5 tasks at once")
     home.launch("other", {"worker": asking(6, 8)})
     await_ready(home, "other")
-
     assert places(home, "large") == {}
 
 
@@ -294,7 +267,6 @@ def test_edit_moves_the_tasks_by_the_rollout_strategy(home):
     await_ready(home, "c")
     assert len(set(places(home, "c").values())) > 1
     before = {name: home.uid(name) for name in home.pods_of("c")}
-
     home.edit("c", {"scheduling": NEAR})
     event = home.await_event("c", "TemplateChanged")
     assert "scheduling.colocate" in event["message"]
@@ -305,16 +277,10 @@ def test_edit_moves_the_tasks_by_the_rollout_strategy(home):
     )
     await_ready(home, "c")
     the_only(places(home, "c"), count=6)
-
-
-def test_edit_of_other_fields_of_scheduling_replaces_no_pod(home):
-    """A pod that is where it should be stays."""
-    home.launch("c", {"worker": asking(2, 1), "ps": asking(1, 1)}, scheduling=NEAR)
-    await_ready(home, "c")
+    # An edit of other fields of scheduling replaces no pod.
     before = {name: home.uid(name) for name in home.pods_of("c")}
-    home.edit("c", {"scheduling": {"colocate": {"jobs": ["ps", "worker"]}}})
+    home.edit("c", {"scheduling": {"colocate": {"jobs": ["worker"]}}})
     home.await_settled("c")
-
     assert {name: home.uid(name) for name in home.pods_of("c")} == before
 
 
@@ -337,13 +303,11 @@ NEAR_TO_A_CACHE = {"podAffinity": {REQUIRED: [{"topologyKey": HOST, "labelSelect
     ],
 )
 def test_wrong_places_are_refused_at_admission(home, scheduling, words):
-    """The server says what is wrong."""
     worker = asking(1, 0)
     if scheduling is NEAR:
         worker["template"]["spec"]["affinity"] = NEAR_TO_A_CACHE
     with pytest.raises(client.ApiException) as refused:
         home.launch("c", {"worker": worker}, scheduling=scheduling)
-
     assert words in str(refused.value.body).replace('\\"', '"')
 
 
@@ -354,6 +318,5 @@ def test_rules_that_the_server_cannot_compare_are_told(home):
     worker["template"]["spec"]["topologySpreadConstraints"] = [rule]
     home.launch("c", {"worker": worker}, scheduling={"spread": [{"topologyKey": HOST}]})
     told = home.await_condition("c", "Ready", status="False", reason="InvalidSpec")["message"]
-
     assert "spec.scheduling.spread has a rule with the same topologyKey kubernetes.io/hostname" in told
     assert home.pods_of("c") == {}

@@ -60,7 +60,6 @@ def test_refusal_is_told_and_heals(world: World, kubelet, operator, level, refus
     enforce(world, level)
     pid = operator.pid
     world.launch("c", {"worker": {"replicas": 2, "template": refused}})
-
     told = world.await_condition("c", "Ready", status="False", reason="Rejected")["message"]
     assert f'violates PodSecurity "{level}:latest"' in told
     for words in named:
@@ -68,7 +67,6 @@ def test_refusal_is_told_and_heals(world: World, kubelet, operator, level, refus
     assert "Pod c-worker-" in told
     assert world.pods_of("c") == {}
     assert f'violates PodSecurity "{level}' in world.await_event("c", "Rejected")["message"]
-
     # NB: null removes what the new template has not got.
     template = {**taken, "spec": {"volumes": None, **taken["spec"]}}
     generation = world.edit("c", {"jobs": {"worker": {"template": template}}})
@@ -80,14 +78,11 @@ def test_refusal_is_told_and_heals(world: World, kubelet, operator, level, refus
 
 
 def test_refused_pods_are_tried_one_at_a_time(world: World, audit: AuditLog):
-    """Once the namespace has refused the pods, a pass asks for one of them, not for all fifty."""
     enforce(world, "restricted")
     world.launch("c", {"worker": {"replicas": 50}})
     world.await_condition("c", "Ready", status="False", reason="Rejected")
     position = audit.position()
-
     await_another_pass(world, "c")
-
     made = [w for w in audit.writes(position, user=OPERATOR_USER, namespace=world.namespace) if w.resource == "pods"]
     assert {w.code for w in made} == {403}
     # The pause after the first refusal can have ended in the meantime, which is a reconcile more.
@@ -99,13 +94,11 @@ def test_running_pods_outlive_a_stricter_standard(world: World, kubelet):
     uids = launch_running(world, kubelet, "c", {"worker": {"replicas": 2}})
     world.await_condition("c", "Ready", status="True")
     enforce(world, "restricted")
-
     kubelet.fail("c-worker-1", exit_code=137)
     await_asked_to_go(world, "c-worker-1")
     kubelet.stop("c-worker-1")
     world.await_condition("c", "Ready", status="False", reason="Rejected")
     assert world.uid("c-worker-0") == uids["c-worker-0"]
-
     enforce(world, "privileged")
     world.await_pods_of("c", task_names("c", worker=2))
     kubelet.run("c-worker-1")

@@ -24,7 +24,6 @@ def test_the_first_manifest_becomes_pods(kubectl, namespace, objects) -> None:
 
     applied = kubectl("-n", namespace, "apply", "-f", "-", stdin=_manifest())
     assert applied.returncode == 0, applied.stderr
-
     manifest = yaml.safe_load(_manifest())
     name, declared = manifest["metadata"]["name"], manifest["spec"]["jobs"]
     expected = {f"{name}-{job}-{i}" for job, of in declared.items() for i in range(of.get("replicas", 1))}
@@ -36,21 +35,17 @@ def test_the_first_manifest_becomes_pods(kubectl, namespace, objects) -> None:
 
 
 def test_the_first_manifest_fits_thirty_lines() -> None:
-    """A newcomer reads the first manifest at one glance."""
     assert len(_manifest().splitlines()) <= 30
 
 
 def test_every_wait_of_the_readme_ends() -> None:
-    """Each `kubectl wait` has a timeout, and waits for the cluster that the README declares."""
     waits = re.findall(r"kubectl wait .*", README)
     name = yaml.safe_load(_manifest())["metadata"]["name"]
-
     assert waits
     assert [line for line in waits if "--timeout=" not in line or f"tfcluster/{name}" not in line] == []
 
 
 def test_every_command_of_the_readme_is_a_target() -> None:
-    """Each `make X` that the README names is a target of the Makefile."""
     named = set(re.findall(r"\bmake ([a-z]+(?:-[a-z]+)*)", README))
     targets = set(re.findall(r"^([a-z][a-z-]*):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     assert named

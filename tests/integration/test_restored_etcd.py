@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kubernetes import client, config
-from support.control_planes import install_crd
+from support.control_planes import client_of, install_crd
 from support.manifests import tfcluster
 from support.objects import PODS, TFCLUSTERS, Objects
 from support.operator_process import OperatorProcess
@@ -17,7 +16,6 @@ from support.waiting import eventually
 
 @pytest.fixture
 def plane(tmp_path: Path):
-    """A control plane of its own."""
     from local_kubernetes.control_plane import start
 
     with start(tmp_path / "plane") as found:
@@ -26,7 +24,6 @@ def plane(tmp_path: Path):
 
 @pytest.fixture
 def process(plane, tmp_path: Path) -> Iterator[OperatorProcess]:
-    """An operator, not started yet."""
     found = OperatorProcess(kubeconfig=Path(plane.kubeconfig), log=tmp_path / "operator.log")
     yield found
     found.kill()
@@ -34,9 +31,7 @@ def process(plane, tmp_path: Path) -> Iterator[OperatorProcess]:
 
 def test_operator_ends_when_etcd_was_restored(plane, process, tmp_path):
     """What it knows is newer than all that the server will tell: it says so and ends; started again it is right."""
-    configuration = client.Configuration()
-    config.load_kube_config(str(plane.kubeconfig), client_configuration=configuration)
-    objects = Objects(client.ApiClient(configuration))
+    objects = Objects(client_of(plane))
     install_crd(objects)
 
     def pods() -> set[str]:

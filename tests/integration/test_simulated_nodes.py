@@ -31,13 +31,11 @@ def nodes(tmp_path: Path) -> Iterator[Objects]:
 def test_simulated_nodes_renew_their_leases(nodes: Objects) -> None:
     """Each node has a Lease, renewed before the 50 s are over after which its pods would not be Ready any more."""
     names = {node["metadata"]["name"] for node in nodes.list(NODES, "")}
-
     leases = eventually(
         lambda: {lease["metadata"]["name"]: lease["spec"] for lease in nodes.list(LEASES, "kube-node-lease")},
         lambda found: set(found) == names,
         what="every simulated node has a Lease",
     )
-
     assert names == {"fake-0", "fake-1"}
     # The kubelet and kwok renew after a quarter of it.
     assert {spec["leaseDurationSeconds"] / 4 <= 30 for spec in leases.values()} == {True}
@@ -57,7 +55,6 @@ def test_pod_in_the_place_of_one_deleted_by_force_stays(nodes: Objects) -> None:
 
         made = set(pool.map(replace, names))
         assert _await_ready(nodes, len(names)) == made
-
         list(pool.map(lambda name: nodes.delete(PODS, "default", name), names))
     eventually(lambda: nodes.list(PODS, "default"), lambda pods: not pods, what="pods end that are told to")
 

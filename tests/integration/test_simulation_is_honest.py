@@ -18,16 +18,13 @@ _TIMED = frozenset({"events", "tfclusters/status", "leases"})
 
 @pytest.mark.usefixtures("operator", "garbage_collector")
 @pytest.mark.parametrize(
-    "workload",
-    ["create", "scale", "filters", "recreate", "exit code", "job scope", "success", "suspend", "again"],
+    "workload", ["create", "scale", "filters", "recreate", "exit code", "job scope", "success", "suspend", "again"]
 )
 def test_a_real_api_server_sees_the_same_writes(workload, objects, namespace, kubelet, audit):
     simulated = run(Plan(workload))
     assert simulated.error == ""
     world, begin = RealWorld(objects, namespace, kubelet), audit.position()
-
     world.walk(WORKLOADS[workload])
-
     requests = audit.writes(begin, user=OPERATOR_USER, namespace=namespace)
     real = Counter(
         f"{one.verb} {one.target}/{stable(one.resource, one.name)}" for one in requests if one.target not in _TIMED

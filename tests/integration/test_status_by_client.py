@@ -83,12 +83,10 @@ def test_who_may_only_read_tfclusters_gets_no_traceback(tfcluster, world, contro
     kubeconfig = control_plane.kubeconfig_for(user)
     world.launch("c", {"worker": {"replicas": 2}})
     world.await_settled("c")
-
     status = tfcluster("status", "c", kubeconfig=kubeconfig)
     listed = tfcluster("status", kubeconfig=kubeconfig)
     doctor = tfcluster("doctor", "c", "-o", "json", kubeconfig=kubeconfig)
     report = tfcluster("report", "c", "--output-file", "-", kubeconfig=kubeconfig)
-
     assert (status.exit_code, listed.exit_code, report.exit_code) == (0, 1, 0), doctor.output
     assert "worker  0/2 ready" in status.output
     assert "the pods cannot be listed" in status.output

@@ -78,7 +78,6 @@ class Stage:
         return [w for w in made if w.resource != "events" and w.target != "tfclusters/status"]
 
     def quiet(self) -> int:
-        """Return when the operator writes nothing more."""
         return self.audit.await_quiet(USER, namespace=NAMESPACE)
 
     def takes_over(self, operator: OperatorProcess, position: int, pods: dict[str, dict[str, str]]) -> None:
@@ -99,7 +98,6 @@ class Stage:
 
 @pytest.fixture(scope="session")
 def helm() -> Path:
-    """The helm command."""
     from local_kubernetes import binaries
 
     return binaries.helm()

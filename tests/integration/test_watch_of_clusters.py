@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from kubernetes import client, config
-from kubernetes.client.exceptions import ApiException
+from support.control_planes import await_served, client_of
 from support.manifests import tfcluster
 from support.objects import CLUSTER_ROLES, CRDS, NAMESPACES, ROLE_BINDINGS, SERVICE_ACCOUNTS, TFCLUSTERS, Objects
 from support.operator_process import OperatorProcess
@@ -34,9 +33,7 @@ def own_server(tmp_path_factory: pytest.TempPathFactory):
 @pytest.fixture(scope="module")
 def things(own_server) -> Objects:
     """An administrator's access to it, with the namespaces a and b, and a role for the operator that binds nobody."""
-    configuration = client.Configuration()
-    config.load_kube_config(str(own_server.kubeconfig), client_configuration=configuration)
-    objects = Objects(client.ApiClient(configuration))
+    objects = Objects(client_of(own_server))
     for name in ("a", "b"):
         objects.create(NAMESPACES, "", {"metadata": {"name": name}})
         eventually(lambda name=name: objects.get(SERVICE_ACCOUNTS, name, "default"), what=f"{name} can hold pods")
@@ -47,7 +44,6 @@ def things(own_server) -> Objects:
 
 @pytest.fixture
 def process(own_server, tmp_path: Path) -> Iterator[OperatorProcess]:
-    """An operator, not started yet."""
     found = OperatorProcess(kubeconfig=Path(own_server.kubeconfig), log=tmp_path / "operator.log")
     yield found
     found.kill()
@@ -64,21 +60,11 @@ def undefine(objects: Objects) -> None:
 
 def create(objects: Objects, namespace: str, name: str) -> None:
     """Create a TFCluster as soon as the server serves the kind."""
-
-    def attempt() -> bool:
-        try:
-            objects.create(TFCLUSTERS, namespace, tfcluster(name).job("worker").build())
-        except ApiException as error:
-            if error.status not in {404, 429}:  # not known yet, or its storage is being set up
-                raise
-            return False
-        return True
-
-    eventually(attempt, what=f"{name} can be created")
+    await_served(objects, TFCLUSTERS)
+    objects.create(TFCLUSTERS, namespace, tfcluster(name).job("worker").build())
 
 
 def test_the_definition_comes_late_goes_and_comes_again(things: Objects, process: OperatorProcess):
-    """One process waits for the definition, serves, says when it is gone, and serves again when it is back."""
     process.start(wait=False)
     eventually(lambda: "does not know the kind" in process.tail(), what="it says what it waits for")
     eventually(process.readiness, lambda answer: answer == "503", what="it is not ready")

@@ -28,7 +28,6 @@ def make_kube(**arguments: Any) -> MemoryKubernetes:
 
 
 def pod(name: str = "p", *, labels: dict[str, str] | None = None, **spec: Any) -> Object:
-    """Make a pod's manifest."""
     metadata = {"name": name, **({"labels": labels} if labels else {})}
     return {"metadata": metadata, "spec": {"containers": [{"name": "main", "image": "image:1"}], **spec}}
 
@@ -39,13 +38,11 @@ def named(name: str, **fields: Any) -> Object:
 
 
 def owned(name: str, *owners: Object, **fields: Any) -> Object:
-    """Make a manifest with owners."""
     references = [{"kind": "X", "apiVersion": "v1", "name": "x", "uid": one["metadata"]["uid"]} for one in owners]
     return named(name, ownerReferences=[{**one, **fields} for one in references])
 
 
 def refusal_of(call: Any, *arguments: Any, **named_arguments: Any) -> Refusal:
-    """Give the refusal that a call ends in."""
     try:
         call(*arguments, **named_arguments)
     except Refusal as refusal:

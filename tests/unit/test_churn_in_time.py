@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -12,35 +11,17 @@ from simulation.dialect import CLUSTER, NAMESPACE
 from simulation.plans import Plan, Step
 from simulation.workloads import job, ready
 from simulation.world import World
-from support.virtual_time import run_in_virtual_time
+from unit.async_tests import simulated, within
 
 from memory_kubernetes import Refusal
 
-
-def play(script: Callable[[World], Coroutine[Any, Any, Any]], plan: Plan | None = None) -> Any:
-    """Run a script against a world in virtual time; gives what it gives."""
-
-    async def live() -> Any:
-        world = World(plan or Plan("create"))
-        world.begin()
-        try:
-            return await script(world)
-        finally:
-            await world.end()
-
-    return run_in_virtual_time(live())
+in_world = within(simulated)
 
 
 async def _ready(world: World, replicas: int, **spec: Any) -> None:
     world.nodes.hurried = True
     world.declare({"jobs": {"worker": job(replicas)}, **spec})
     assert await world.await_quiet(ready, 60.0)
-
-
-def _strip(world: World, *names: str) -> None:
-    for name in names:
-        change = {"metadata": {"labels": {"tfcluster.dev/cluster": None}}}
-        world.kube.patch("pods", NAMESPACE, name, change, user="somebody")
 
 
 def _running(world: World) -> list[str]:
@@ -55,31 +36,6 @@ def _workers(*indices: int) -> list[str]:
     return [f"{CLUSTER}-worker-{index}" for index in indices]
 
 
-def test_nothing_is_created_after_the_operator_was_told_that_the_cluster_is_deleted():
-    """Its status says so: "nothing is created or repaired any more"."""
-
-    async def script(world: World):
-        world.nodes.hurried = True
-        world.declare({"jobs": {"worker": job(300)}})
-        while len(world.pods()) < 50:  # noqa: ASYNC110 - the world is another's, and time is virtual
-            await asyncio.sleep(0.001)
-        world.kube.delete("tfclusters", NAMESPACE, CLUSTER, user="user")
-        deleted_at = world.elapsed()
-        await asyncio.sleep(0.02)  # the event takes 4 ms
-        told_at = world.elapsed()
-        await world.await_silence(60.0)
-
-        def created(since: float) -> int:
-            return sum(
-                one.user == dialect.OPERATOR and one.verb == "create" and one.resource == "pods"
-                for one in world.requests_since(since)
-            )
-
-        return created(deleted_at), created(told_at)
-
-    assert play(script)[1] == 0
-
-
 def _created_since(world: World, since: float, what: str = "pods") -> list[str]:
     return [
         one.name or one.resource
@@ -88,79 +44,79 @@ def _created_since(world: World, since: float, what: str = "pods") -> list[str]:
     ]
 
 
+@in_world
+async def test_nothing_is_created_after_the_operator_was_told_that_the_cluster_is_deleted(world: World):
+    """Its status says so: "nothing is created or repaired any more"."""
+    world.nodes.hurried = True
+    world.declare({"jobs": {"worker": job(300)}})
+    while len(world.pods()) < 50:  # noqa: ASYNC110 - the world is another's, and time is virtual
+        await asyncio.sleep(0.001)
+    world.kube.delete("tfclusters", NAMESPACE, CLUSTER, user="user")
+    await asyncio.sleep(0.02)  # the event takes 4 ms
+    told_at = world.elapsed()
+    await world.await_silence(60.0)
+    assert _created_since(world, told_at) == []
+
+
 @pytest.mark.parametrize("first", ["cluster", "pods"])
 @pytest.mark.parametrize("late", [0.0, 5.0])
 @pytest.mark.parametrize("propagation", ["Background", "Foreground", "Orphan"])
-def test_no_pod_is_created_for_a_cluster_that_goes(propagation, late, first):
+@in_world
+async def test_no_pod_is_created_for_a_cluster_that_goes(world: World, propagation, late, first):
     """Whatever the operator hears first, also where pods are deleted by force in the same moment."""
-
-    async def script(world: World):
-        await _ready(world, 3)
-        world.faults.see_late("tfclusters", late)
-        deleted_at = world.elapsed()
-        if first == "cluster":
-            world.kube.delete("tfclusters", NAMESPACE, CLUSTER, propagation=propagation, user="user")
-        for name in _workers(*range(3)):
-            world.kube.delete("pods", NAMESPACE, name, grace=0, user="user")
-        if first == "pods":
-            await asyncio.sleep(0.002)  # the operator hears of them before the cluster goes
-            world.kube.delete("tfclusters", NAMESPACE, CLUSTER, propagation=propagation, user="user")
-        await world.await_silence(60.0)
-        return _created_since(world, deleted_at), [one["metadata"]["name"] for one in world.pods()]
-
-    assert play(script) == ([], [])
+    await _ready(world, 3)
+    world.faults.see_late("tfclusters", late)
+    deleted_at = world.elapsed()
+    if first == "cluster":
+        world.kube.delete("tfclusters", NAMESPACE, CLUSTER, propagation=propagation, user="user")
+    for name in _workers(*range(3)):
+        world.kube.delete("pods", NAMESPACE, name, grace=0, user="user")
+    if first == "pods":
+        await asyncio.sleep(0.002)  # the operator hears of them before the cluster goes
+        world.kube.delete("tfclusters", NAMESPACE, CLUSTER, propagation=propagation, user="user")
+    await world.await_silence(60.0)
+    assert (_created_since(world, deleted_at), [one["metadata"]["name"] for one in world.pods()]) == ([], [])
 
 
-def test_operator_that_takes_over_creates_no_pod_for_a_cluster_that_is_gone():
-    """It heard of the cluster long ago, and its watch of TFClusters lags behind the one of pods."""
-
-    async def script(world: World):
-        await world.await_leader()
-        await _ready(world, 3)
-        await world.await_silence(3600.0)
-        world.acting().stop()
-        world.faults.see_late("tfclusters", 40.0)
-        deleted_at = world.elapsed()
-        world.kube.delete("tfclusters", NAMESPACE, CLUSTER, user="user")
-        await world.await_silence(120.0)
-        return _created_since(world, deleted_at)
-
-    assert play(script, Plan("create", Step(99), "leader dies")) == []
+@within(lambda: simulated(Plan("create", Step(99), "leader dies")))
+async def test_operator_that_takes_over_creates_no_pod_for_a_cluster_that_is_gone(world: World):
+    await world.await_leader()
+    await _ready(world, 3)
+    await world.await_silence(3600.0)
+    world.acting().stop()
+    world.faults.see_late("tfclusters", 40.0)
+    deleted_at = world.elapsed()
+    world.kube.delete("tfclusters", NAMESPACE, CLUSTER, user="user")
+    await world.await_silence(120.0)
+    assert _created_since(world, deleted_at) == []
 
 
-def test_cluster_that_is_gone_is_asked_for_once():
-    """A status that is answered 404 proves that the cluster is gone, as a look at it does."""
-
-    async def script(world: World):
-        await _ready(world, 3)
-        world.faults.see_late("tfclusters", 60.0)
-        began = world.elapsed()
-        world.kube.delete("tfclusters", NAMESPACE, CLUSTER, user="user")
-        for name in _workers(*range(3)):
-            world.kube.delete("pods", NAMESPACE, name, grace=0, user="user")
-        await world.await_silence(60.0)
-        asked = [one for one in world.requests_since(began) if one.user == dialect.OPERATOR]
-        return sum(one.resource == "tfclusters" and one.verb in {"get", "list", "patch"} for one in asked)
-
-    assert play(script) <= 2
+@in_world
+async def test_cluster_that_is_gone_is_asked_for_once(world: World):
+    await _ready(world, 3)
+    world.faults.see_late("tfclusters", 60.0)
+    began = world.elapsed()
+    world.kube.delete("tfclusters", NAMESPACE, CLUSTER, user="user")
+    for name in _workers(*range(3)):
+        world.kube.delete("pods", NAMESPACE, name, grace=0, user="user")
+    await world.await_silence(60.0)
+    asked = [one for one in world.requests_since(began) if one.user == dialect.OPERATOR]
+    assert sum(one.resource == "tfclusters" and one.verb in {"get", "list", "patch"} for one in asked) <= 2
 
 
 @pytest.mark.parametrize("after_ms", [0, 2, 4, 6, 7, 8, 9, 10, 12, 14, 16, 20])
-def test_cluster_that_is_kept_by_a_finalizer_says_that_it_is_being_deleted(after_ms):
+@in_world
+async def test_cluster_that_is_kept_by_a_finalizer_says_that_it_is_being_deleted(world: World, after_ms):
     """Also where the operator was about to put something right when the deletion was asked for."""
-
-    async def script(world: World):
-        await _ready(world, 2)
-        change = {"metadata": {"finalizers": ["example.com/keep"]}}
-        world.kube.patch("tfclusters", NAMESPACE, CLUSTER, change, user="somebody")
-        await world.await_silence(5.0)
-        world.remove("services", CLUSTER)
-        await asyncio.sleep(after_ms / 1000)
-        world.remove("tfclusters", CLUSTER)
-        await world.await_silence(600.0)
-        return dialect.condition(world.cluster(), "Ready")["reason"]
-
-    assert play(script) == "Deleting"
+    await _ready(world, 2)
+    change = {"metadata": {"finalizers": ["example.com/keep"]}}
+    world.kube.patch("tfclusters", NAMESPACE, CLUSTER, change, user="somebody")
+    await world.await_silence(5.0)
+    world.remove("services", CLUSTER)
+    await asyncio.sleep(after_ms / 1000)
+    world.remove("tfclusters", CLUSTER)
+    await world.await_silence(600.0)
+    assert dialect.condition(world.cluster(), "Ready")["reason"] == "Deleting"
 
 
 def _lose_a_pod(world: World) -> None:
@@ -173,46 +129,46 @@ def _declare_another(world: World) -> None:
 
 # NB: kopf's watch tells of a new one a little later than ours of a lost pod.
 @pytest.mark.parametrize(("act", "at_most"), [(_lose_a_pod, 40), (_declare_another, 70)])
-def test_what_is_lost_or_declared_does_not_wait_for_what_is_told_of_a_hundred_other_clusters(act, at_most):
+@in_world
+async def test_what_is_lost_or_declared_does_not_wait_for_what_is_told_of_a_hundred_other_clusters(
+    world: World, act, at_most
+):
     """A hundred clusters are to say that they are not ready: what is wanted then comes before all of them did."""
-
-    async def script(world: World) -> list[tuple[str, str]]:
-        world.nodes.hurried = True
-        for number in range(100):
-            world.declare({"jobs": {"worker": job(1)}}, name=f"other-{number}")
-        await _ready(world, 1)
-        began = world.elapsed()
-        for number in range(100):
-            told = {"conditions": [{"type": "Ready", "status": "False"}]}
-            name = f"other-{number}-worker-0"
-            world.kube.patch("pods", NAMESPACE, name, {"status": told}, subresource="status", user="kubelet")
-        await world.await_silence(1.0)  # then they are told of, 32 at once
-        act(world)
-        await world.await_silence(30.0)
-        asked = [one for one in world.requests_since(began) if one.user == dialect.OPERATOR]
-        return [(one.verb, one.resource) for one in asked if one.resource != "events"]
-
-    writes = [one for one in play(script) if one[0] in {"create", "patch"}]
-
+    world.nodes.hurried = True
+    for number in range(100):
+        world.declare({"jobs": {"worker": job(1)}}, name=f"other-{number}")
+    await _ready(world, 1)
+    began = world.elapsed()
+    for number in range(100):
+        told = {"conditions": [{"type": "Ready", "status": "False"}]}
+        name = f"other-{number}-worker-0"
+        world.kube.patch("pods", NAMESPACE, name, {"status": told}, subresource="status", user="kubelet")
+    await world.await_silence(1.0)  # then they are told of, 32 at once
+    act(world)
+    await world.await_silence(30.0)
+    asked = [one for one in world.requests_since(began) if one.user == dialect.OPERATOR]
+    writes = [
+        one
+        for one in [(one.verb, one.resource) for one in asked if one.resource != "events"]
+        if one[0] in {"create", "patch"}
+    ]
     assert writes.count(("create", "pods")) == 1
     assert writes.count(("patch", "tfclusters")) >= 100
     assert [verb for verb, _ in writes].index("create") <= at_most
 
 
-def test_cluster_whose_kind_is_not_served_for_a_while_is_not_taken_for_gone():
+@in_world
+async def test_cluster_whose_kind_is_not_served_for_a_while_is_not_taken_for_gone(world: World):
     """The server says 404 of one that is there, too: the pod that was lost meanwhile is replaced afterwards."""
 
-    async def script(world: World) -> list[str]:
-        def not_served(request: Any) -> None:
-            if (request.user, request.resource) == (dialect.OPERATOR, "tfclusters"):
-                raise Refusal(404, "NotFound", "the server could not find the requested resource")
+    def not_served(request: Any) -> None:
+        if (request.user, request.resource) == (dialect.OPERATOR, "tfclusters"):
+            raise Refusal(404, "NotFound", "the server could not find the requested resource")
 
-        await _ready(world, 2)
-        world.kube.authorize.append(not_served)
-        world.kube.delete("pods", NAMESPACE, f"{CLUSTER}-worker-0", grace=0, user="user")
-        await world.await_silence(10.0)
-        world.kube.authorize.remove(not_served)
-        await world.await_silence(60.0)
-        return _running(world)
-
-    assert play(script) == _workers(0, 1)
+    await _ready(world, 2)
+    world.kube.authorize.append(not_served)
+    world.kube.delete("pods", NAMESPACE, f"{CLUSTER}-worker-0", grace=0, user="user")
+    await world.await_silence(10.0)
+    world.kube.authorize.remove(not_served)
+    await world.await_silence(60.0)
+    assert _running(world) == _workers(0, 1)

@@ -121,12 +121,10 @@ def test_connection_that_was_closed_behind_the_loops_back_ends_and_stands_in_nob
             transport = watch.connection.transport
             assert transport is not None
             os.close(transport.get_extra_info("socket").fileno())
-
             async with asyncio.timeout(GUARD):
                 answer = await session.get(server.url + "/api")
                 with pytest.raises(aiohttp.ClientError):
                     await watch.content.read()
-
             assert answer.status == 200
             assert transport.is_closing()
             again = await asyncio.gather(*(session.get(server.url + "/api") for _ in range(5)))

@@ -59,9 +59,7 @@ def canonical(draw: st.DrawFn) -> tuple[str, str | None, int | None]:
 
 @given(canonical())
 def test_canonical_filters_are_admitted_and_read_alike(drawn: tuple[str, str | None, int | None]) -> None:
-    """Every canonical filter is admitted, and the operator reads in it the job and task that it names."""
     text, job, task = drawn
-
     assert admitted(text)
     assert filters.parse(text) == filters.DeviceFilter(job=job, task=task)
 
@@ -75,7 +73,6 @@ PARTS = st.sampled_from(
 @example("/job:ps/task:0/")
 @example("/job:ps\n")
 def test_what_is_admitted_is_understood_by_the_operator(text: str) -> None:
-    """No text that admission lets through is one that the operator cannot read."""
     if admitted(text):
         assert filters.parse(text) is not None
 
@@ -88,7 +85,6 @@ def test_one_stray_character_is_noticed_or_still_canonical(
     text, _, _ = drawn
     place %= len(text) + 1
     slipped = text[:place] + stray + text[place:]
-
     if admitted(slipped):
         assert filters.parse(slipped) is not None
         assert stray == "A"
@@ -101,10 +97,8 @@ def test_what_says_nothing_is_not_admitted(text: str) -> None:
 
 
 def test_every_rule_gives_advice() -> None:
-    """Each rule has a message for when its expression fails, and both carry the advice."""
     rules = RULES.of_one_list() + RULES.of_the_cluster()
     advice = [check.advice for check in (*RULES.OF_ONE_FILTER, *RULES.OF_THE_CLUSTER)]
-
     for rule in rules:
         assert any(words in rule["message"] and words in rule["messageExpression"] for words in advice)
     assert len(rules) == len(RULES.OF_ONE_FILTER) + 2 * len(RULES.OF_THE_CLUSTER)

@@ -36,7 +36,6 @@ _ROW: Final = re.compile(r"^\| (\w+) \| (`\w+`(?:, `\w+`)*) \| (.+) \| (.+) \|$"
 
 
 def sections() -> Mapping[str, str]:
-    """Give the text under each heading."""
     parts = re.split(r"^#{2,3} (.+)$", TEXT, flags=re.MULTILINE)
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
@@ -173,26 +172,15 @@ def used_names(tree: ast.AST) -> set[str]:
 
 
 def test_documented_reasons_are_those_of_the_code():
-    """Every reason has a row, and every row a reason."""
     assert {reason for _, reason in rows(TEXT)} == set(REASONS.values())
 
 
 def test_every_end_is_counted():
-    """The counter of finished TFClusters knows each reason that a cluster can succeed or fail by."""
     ends = {reason for kind, status, reason in documented_conditions() if status == "True" and kind in _ENDS}
     assert ends == set(VERDICTS)
 
 
-def test_every_reason_is_used():
-    """No reason is declared that no code gives."""
-    used = set()
-    for file in OPERATOR.rglob("*.py"):
-        used |= used_names(ast.parse(file.read_text(encoding="utf-8")))
-    assert used == REASONS.keys()
-
-
 def test_condition_types_are_documented():
-    """The headings are the types of the conditions that a status has, in its order of importance."""
     status = _stale()
     # A heading of several words is about the conditions as a whole.
     headings = [heading for heading in sections() if " " not in heading and heading not in {"Conditions", "Events"}]
@@ -200,7 +188,6 @@ def test_condition_types_are_documented():
 
 
 def test_documented_conditions_are_shown(lives):
-    """Each row of a condition is shown by some cluster, and what clusters show has a row."""
     assert lives.conditions == documented_conditions()
 
 
@@ -277,12 +264,10 @@ def health(cluster: dict[str, Any]) -> tuple[str, str]:
     ],
 )
 def test_argo_cd_shows_what_the_conditions_say(true, status):
-    """The words are those of the condition that decides."""
     kinds = ("Failed", "Ready", "Stalled", "Succeeded", "Suspended")
     conditions = [{"type": one, "status": "True" if one in true else "False", "message": f"why {one}"} for one in kinds]
     cluster = {"metadata": {"generation": 2}, "status": {"observedGeneration": 2, "conditions": conditions}}
     decides = {"Healthy": "Ready", "Suspended": "Suspended", "Degraded": "Stalled", "Progressing": "Ready"}[status]
-
     assert health(cluster) == (status, f"why {decides}")
     assert health({**cluster, "metadata": {"generation": 3}})[0] == "Progressing"
     for unseen in ({}, {"status": {}}, {"status": {"observedGeneration": 2}}):

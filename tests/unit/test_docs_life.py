@@ -68,7 +68,6 @@ FAILS: Final = {codes(meaning)[0]: action for action, meaning in ACTIONS.items()
 
 
 def test_table_has_every_state_and_event():
-    """The table's rows and columns are the states and events of the scenarios, in their order."""
     assert [codes(row[0])[0] for row in ROWS] == list(life_scenarios.STATES)
     assert HEADER[1:] == list(life_scenarios.EVENTS)
 
@@ -80,7 +79,6 @@ def test_table_says_what_cannot_happen():
 
 @pytest.mark.parametrize(("state", "event"), MEETINGS, ids=map(", ".join, MEETINGS))
 def test_table_says_what_the_planner_does(state, event):
-    """Each cell is what becomes of the task when the real planner meets the event."""
     found, _ = life_scenarios.happens(state, event, FAILS)
     assert found == CELLS[state, event]
 
@@ -91,14 +89,12 @@ def test_every_action_is_explained_and_used():
 
 
 def test_every_state_is_explained():
-    """The second table explains every row of the first."""
     explained = next(rows for rows in tables() if rows[0] == ["state", "which task"])
     assert [code for state, _ in explained[1:] for code in codes(state)] == list(life_scenarios.STATES)
 
 
 @pytest.mark.parametrize(
-    ("event", "reason"),
-    [("exit 1", "Error"), ("exit 137", "KilledBySignal"), ("OOM", "OOMKilled")],
+    ("event", "reason"), [("exit 1", "Error"), ("exit 137", "KilledBySignal"), ("OOM", "OOMKilled")]
 )
 def test_failures_are_named(event, reason):
     """The status names a failure as the text says."""
@@ -109,7 +105,6 @@ def test_failures_are_named(event, reason):
 
 @pytest.mark.parametrize("policy", ["OnFailure", "ExitCode", "Never", "Always"])
 def test_restart_policies_are_those_of_the_large_table(policy):
-    """The short table of restart policies says the same as the large one."""
     words = {
         "done": "complete",
         "retry": "restart",
@@ -122,7 +117,6 @@ def test_restart_policies_are_those_of_the_large_table(policy):
 
 
 def test_numbers_are_those_of_the_code():
-    """The pauses and waits that the text names are the ones in force."""
     assert (restart.FIRST_PAUSE, restart.LONGEST_PAUSE, restart.FORGIVEN_AFTER) == (1.0, 300.0, 600.0)
     assert termination.STUCK_AFTER == 10.0
     for words in ("pause before a restart is 1 s", "up to 300 s", "Ten minutes after the last try"):
@@ -165,18 +159,10 @@ def _faults_of_field(name: str, value: Any, schema: Mapping[str, Any], path: str
 
 @pytest.mark.parametrize("snippet", SNIPPETS, ids=[str(number) for number in range(len(SNIPPETS))])
 def test_snippet_has_fields_that_exist(snippet):
-    """What a snippet of the text declares is in the CRD, with values that it takes."""
     assert list(faults(snippet, SCHEMA)) == []
 
 
-def test_faults_are_found():
-    """The rule by which snippets are judged refuses what the API server would refuse."""
-    wrong = {"spec": {"suspended": True, "backoffLimit": "6", "jobs": {"ps": {"restartPolicy": "Sometimes"}}}}
-    assert len(list(faults(wrong, SCHEMA))) == 3
-
-
 def test_whole_example_is_understood():
-    """The example at the end is a whole TFCluster that the operator can read, and says what it is about."""
     (whole,) = [snippet for snippet in SNIPPETS if "kind" in snippet]
     cluster = parse({**whole, "metadata": {**whole["metadata"], "namespace": "default", "uid": "u"}})
     assert cluster.job("chief").start_after == ("ps", "worker")
@@ -192,7 +178,6 @@ def test_field_has_a_place(field):
 
 
 def test_no_field_is_forgotten():
-    """The fields of the CRD are those of the text, those of the cluster's shape, its resolver, isolation, gangs."""
     spec = SCHEMA["properties"]["spec"]["properties"]
     job = spec["jobs"]["additionalProperties"]["properties"]
     shape = {"rpcLayer", "port", "clusterDomain", "resolver", "isolation", "scheduling", "jobs"}
@@ -201,7 +186,6 @@ def test_no_field_is_forgotten():
 
 
 def test_short_table_names_every_field():
-    """The table at the beginning has every field of the text, and no other."""
     named = [code.removeprefix("jobs.J.") for row in table("field")[1:] for code in codes(row[0])]
     assert sorted(named) == sorted(FIELDS)
 
@@ -210,7 +194,6 @@ def test_short_table_names_every_field():
     "page", ["README.md", "CONTRIBUTING.md", *(f"docs/{f.name}" for f in sorted((ROOT / "docs").glob("*.md")))]
 )
 def test_links_lead_somewhere(page):
-    """Each link of a page to a file of the repository leads to one."""
     file = ROOT / page
     links = re.findall(r"\]\((?!https?:)([^)#]+)", file.read_text(encoding="utf-8"))
     assert [link for link in links if not (file.parent / link).exists()] == []
@@ -240,14 +223,9 @@ def test_table_says_what_an_end_means(word, where, meaning):
     body = {"metadata": {"name": "p", "uid": "u"}, "spec": {"containers": [{"name": "task"}]}, "status": status}
     found = wire.PODS.read(msgspec.json.encode(body))
     assert isinstance(found, ObservedPod)
-
     assert (
         ending_of(found)
-        == {
-            "success": Ending.SUCCEEDED,
-            "failure": Ending.FAILED,
-            "disruption": Ending.DISRUPTED,
-        }[meaning]
+        == {"success": Ending.SUCCEEDED, "failure": Ending.FAILED, "disruption": Ending.DISRUPTED}[meaning]
     )
     if word.isdecimal() and int(word) > 1:
         assert ("killed by signal" in words_for(found)) == (129 <= int(word) <= 192)

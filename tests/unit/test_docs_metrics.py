@@ -69,7 +69,6 @@ def test_a_standby_counts_no_cluster_twice(leader):
 
 
 def test_figures_are_told_as_they_are(leader):
-    """Each figure is a sample of its own metric, under its own labels."""
     leader.figures = lambda: Figures(
         conditions={("Ready", "True"): 1},
         not_ready={("Rejected",): 2},
@@ -83,7 +82,6 @@ def test_figures_are_told_as_they_are(leader):
     )
     leader.waiting = lambda: 8
     found = Scrape(told(leader))
-
     assert found.not_zero("tfcluster_clusters") == {("Ready", "True"): 1}
     assert found.not_zero("tfcluster_clusters_not_ready") == {("Rejected",): 2}
     assert found.not_zero("tfcluster_clusters_waiting") == {("WaitingForGang",): 9}
@@ -95,7 +93,6 @@ def test_figures_are_told_as_they_are(leader):
 
 
 def test_nothing_is_shared_between_two_operators_in_one_process():
-    """What one counts, another does not."""
     one, other = Metrics(), Metrics()
     one.epochs.inc()
     assert (Scrape(told(one)).value("tfcluster_epochs_total"), Scrape(told(other)).value("tfcluster_epochs_total")) == (

@@ -50,7 +50,6 @@ PROOFS: Final = sorted({proof for row in ROWS for proof in _PROOF.findall(row.pr
 
 
 def test_every_known_defect_has_a_row():
-    """The numbers of the rows are those of the defects, and no others."""
     assert {row.number for row in ROWS} - {""} == set(DEFECTS)
 
 
@@ -68,7 +67,6 @@ def test_every_row_is_whole(row):
 def test_every_proof_exists(name, label):
     """A test is a function of the file that its link leads to; a part of the simulation is one that plans may name."""
     text = (DOCS / FILES[label]).read_text(encoding="utf-8")
-
     if label in PARTS:
         assert name in PARTS[label][1]
         assert f'"{name}"' in text
@@ -77,7 +75,6 @@ def test_every_proof_exists(name, label):
 
 
 def test_parts_of_the_simulation_are_called_what_they_are():
-    """A row says of each whether it is a plan, a strike, a write or a line."""
     for row in ROWS:
         word = ""
         for piece in re.split(r"(\[`[^`]+`\]\[\w+\])", row.proof):
@@ -91,12 +88,9 @@ def test_parts_of_the_simulation_are_called_what_they_are():
 
 
 def test_every_link_is_used():
-    """No label is defined in vain."""
     assert {label for _, label in PROOFS} == FILES.keys()
 
 
 def test_reasons_are_those_of_the_code():
-    """Each CamelCase word in what is seen is a reason or a type of condition."""
     named = {word for row in ROWS for word in re.findall(r"`([A-Z][A-Za-z]+)`", row.seen)}
-
     assert named - REASONS <= conditions.KINDS

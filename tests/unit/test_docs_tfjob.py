@@ -24,15 +24,12 @@ DEFECTS = [f"D{number}" for number in range(1, 12)]
 
 @pytest.fixture(scope="module")
 def tests() -> frozenset[str]:
-    """The names of all tests of the repository."""
     found = (path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
-    return frozenset(name for text in found for name in re.findall(r"^def (test_\w+)\(", text, re.MULTILINE))
+    return frozenset(name for text in found for name in re.findall(r"^(?:async )?def (test_\w+)\(", text, re.MULTILINE))
 
 
 def test_every_number_is_there_once_and_in_order() -> None:
-    """The tables have the rows 1 to 41 and D1 to D11, each once."""
     numbers = re.findall(r"^\| (D?\d+) \|", DOCUMENT, re.MULTILINE)
-
     assert numbers == [*BEHAVIOURS, *DEFECTS]
 
 
@@ -40,7 +37,6 @@ def test_every_number_is_there_once_and_in_order() -> None:
 def test_every_row_has_a_fact_a_verdict_and_its_reason(number: str) -> None:
     """A row says what TFJob does and gives a verdict; one that is not plainly the same says why."""
     fact, verdict, shown = ROWS[number]
-
     assert fact.endswith(".")
     assert re.match(r"same($|[,;] \w)|better: \w|not ours: \w", verdict), verdict
     assert re.fullmatch(r"`test_\w+`(, `test_\w+`)*", shown), shown
@@ -48,9 +44,7 @@ def test_every_row_has_a_fact_a_verdict_and_its_reason(number: str) -> None:
 
 @pytest.mark.parametrize("number", [*BEHAVIOURS, *DEFECTS])
 def test_every_row_names_tests_that_exist(number: str, tests: frozenset[str]) -> None:
-    """The tests that show a verdict are in the repository."""
     named = re.findall(r"`(test_\w+)`", ROWS[number][2])
-
     assert [name for name in named if name not in tests] == []
 
 

@@ -24,9 +24,7 @@ from tfcluster_operator.kube import errors
 def test_a_refusal_has_a_name(status, reason, kind):
     """Each kind of refusal that is acted on differently has its own class; all keep the server's words."""
     body = msgspec.json.encode({"kind": "Status", "reason": reason, "message": "why", "code": status})
-
     error = errors.from_response(status, body)
-
     assert type(error) is kind
     assert (status, reason, "why") == (error.status, error.reason, error.message)
     assert f"{status} {reason}: why" == str(error)
@@ -36,7 +34,6 @@ def test_a_refusal_has_a_name(status, reason, kind):
 def test_an_answer_that_is_no_status_is_told_as_it_is(body):
     """A proxy on the way may say anything; its first 200 bytes are the message."""
     error = errors.from_response(403, body)
-
     assert ("", body[:200].decode(errors="replace")) == (error.reason, error.message)
 
 

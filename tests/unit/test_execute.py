@@ -3,50 +3,39 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import aiohttp
 import pytest
 from support.virtual_time import run_in_virtual_time
+from unit.async_tests import virtual
+from unit.http_operator import (
+    JOBS,
+    NO_ARCHIVE,
+    QUOTA,
+    WEBHOOK,
+    Operator,
+    Refuse,
+    declared,
+    make_client,
+    passes,
+    ready,
+    when,
+)
 from unit.http_world import HttpWorld, Refusal, Request
-from unit.in_memory import NOW, TEMPLATE, InMemoryWorld, make_body, make_cluster, merge_patch, settled
+from unit.in_memory import TEMPLATE, InMemoryWorld, make_body, make_cluster, merge_patch, settled
 
-from tfcluster_operator.engine.reconcile import Reconciler
-from tfcluster_operator.engine.work_queue import NextPart, RetryLater
+from tfcluster_operator.engine.work_queue import NextPart
 from tfcluster_operator.kube import errors
-from tfcluster_operator.kube.client import Client
-from tfcluster_operator.kube.clock import Clock
 from tfcluster_operator.kube.execute import Executor, Outcome
 from tfcluster_operator.kube.limiter import AdaptiveLimiter
-from tfcluster_operator.kube.parents import Parents
-from tfcluster_operator.manifests.resolver_archive import ResolverArchive
 from tfcluster_operator.model import actions, naming, reasons, story, tasks
 from tfcluster_operator.model.actions import EVIDENCE, Finding
 from tfcluster_operator.model.spec import TFCluster
 from tfcluster_operator.model.story import SERVICE, pods_gate, template_gate, views_gate
-
-NO_ARCHIVE = ResolverArchive(b"zip")
-QUOTA = Refusal(403, "Forbidden", "exceeded quota: objects")
-WEBHOOK = Refusal(500, "InternalError", 'failed calling webhook "policy.example.test": connection refused')
-JOBS = {"chief": 1, "ps": 1, "worker": 2}
-KEY = ("default", "demo")
-
-Refuse = Callable[[Request], Refusal | None]
-
-
-def when(refusal: Refusal, *briefs: str) -> Refuse:
-    """Refuse requests whose brief begins with one of these."""
-    return lambda request: refusal if request.brief.startswith(briefs) else None
-
-
-def make_client(session: HttpWorld, *, fence: Callable[[], None] | None = None) -> Client:
-    """Make the operator's client of a session, in the time of the running loop."""
-    loop = asyncio.get_running_loop()
-    clock = Clock(wall=lambda: NOW + loop.time() - 1000.0, elapsed=loop.time)
-    limiter = AdaptiveLimiter(elapsed=clock.elapsed)
-    session_: Any = session
-    return Client(session_, "https://server.example.test", limiter, clock=clock, fence=fence)
 
 
 def carry_out(
@@ -56,10 +45,11 @@ def carry_out(
     *,
     closed: tuple[str, ...] = (),
     fence: Callable[[], None] | None = None,
+    planned: Any = None,
 ) -> tuple[Outcome, HttpWorld]:
     """Plan for what exists, and carry the plan out; give what became of it, and the session."""
     session = HttpWorld(world, refuse)
-    planned = world.plan(cluster)
+    planned = planned or world.plan(cluster)
 
     async def scenario() -> Outcome:
         executor = Executor(make_client(session, fence=fence), world.stores, NO_ARCHIVE)
@@ -76,44 +66,30 @@ def bare(jobs: Any = None, **spec: Any) -> TFCluster:
 # --- what a refusal holds up
 
 
-def test_refused_config_map_holds_up_the_pods_of_its_job_alone():
+@pytest.mark.parametrize(
+    ("refused", "gate", "named", "pods"),
+    [
+        ("configmaps demo-worker", views_gate("worker"), "ConfigMap demo-worker", {"demo-chief-0", "demo-ps-0"}),
+        ("services", SERVICE, "Service demo", set()),
+        ("pods demo-worker", pods_gate("worker"), "Pod demo-worker-0", {"demo-chief-0", "demo-ps-0"}),
+    ],
+)
+def test_refused_object_holds_up_the_pods_that_need_it_alone(refused, gate, named, pods):
     """The other jobs have all that they need, and the outcome has the server's words."""
-    outcome, session = carry_out(InMemoryWorld(), bare(), when(QUOTA, "POST configmaps demo-worker"))
-
-    assert session.world.names("Pod") == {"demo-chief-0", "demo-ps-0"}
-    finding = Finding(reasons.REJECTED, "ConfigMap demo-worker: exceeded quota: objects")
-    assert outcome.refused == {views_gate("worker"): finding}
+    outcome, session = carry_out(InMemoryWorld(), bare(), when(QUOTA, f"POST {refused}"))
+    assert session.world.names("Pod") == pods
+    assert {"demo-chief", "demo-ps"} <= session.world.names("ConfigMap")
+    assert outcome.refused == {gate: Finding(reasons.REJECTED, f"{named}: exceeded quota: objects")}
     assert (outcome.again, outcome.cut_off) == (False, "")
-    assert session.writes("pods") == ["POST pods demo-chief-0", "POST pods demo-ps-0"]
-
-
-def test_refused_service_holds_up_every_pod_and_no_view():
-    """A pod without it would have no name."""
-    outcome, session = carry_out(InMemoryWorld(), bare(), when(QUOTA, "POST services"))
-
-    assert (session.world.names("Pod"), session.world.names("ConfigMap")) == (
-        set(),
-        {"demo-chief", "demo-ps", "demo-worker"},
-    )
-    assert set(outcome.refused) == {SERVICE}
-
-
-def test_refused_pod_holds_up_its_job():
-    """The workers wait, the parameter servers are created."""
-    outcome, session = carry_out(InMemoryWorld(), bare(), when(QUOTA, "POST pods demo-worker"))
-
-    assert session.world.names("Pod") == {"demo-chief-0", "demo-ps-0"}
-    assert set(outcome.refused) == {pods_gate("worker")}
+    tried = {one.removeprefix("POST pods ") for one in session.writes("pods")}
+    assert {one for one in tried if not named.endswith(one)} - pods <= {"demo-worker-1"}
 
 
 @pytest.mark.parametrize("refusal", [QUOTA, WEBHOOK])
 def test_what_must_go_goes_though_all_else_is_refused(refusal):
-    """A scale-down under a full quota frees what the quota needs."""
     world = settled(bare({"chief": 1, "worker": 4}))
     after = bare({"chief": 1, "worker": 1, "ps": 2}, generation=2)
-
     outcome, session = carry_out(world, after, when(refusal, "POST", "PATCH"))
-
     gone = [f"DELETE pods demo-worker-{index}" for index in (3, 2, 1)]
     assert [one for one in session.writes("pods") if one.startswith("DELETE")] == gone
     assert [action.name for action in outcome.actions] == ["demo-worker-3", "demo-worker-2", "demo-worker-1"]
@@ -129,9 +105,7 @@ def test_closed_evidence_holds_up_what_would_destroy_it():
     world.now += 2
     world.objects.pop(("Pod", "demo-worker-1"))
     world.edit("Service", "demo", {"spec": {"publishNotReadyAddresses": False}})
-
     outcome, session = carry_out(world, cluster, closed=(EVIDENCE,))
-
     assert session.writes("pods") == []
     assert session.writes("services") == ["PATCH services demo"]
     assert [action.name for action in outcome.actions] == ["demo"]
@@ -139,11 +113,8 @@ def test_closed_evidence_holds_up_what_would_destroy_it():
 
 @pytest.mark.parametrize("status", [400, 401, 403, 422])
 def test_refusal_is_told_in_the_servers_words(status):
-    """Whatever the code is."""
     refusal = Refusal(status, "Reason", "the server's words")
-
     outcome, _ = carry_out(InMemoryWorld(), bare({"worker": 1}), when(refusal, "POST pods"))
-
     finding = Finding(reasons.REJECTED, "Pod demo-worker-0: the server's words")
     assert outcome.refused == {pods_gate("worker"): finding}
 
@@ -151,7 +122,6 @@ def test_refusal_is_told_in_the_servers_words(status):
 def test_webhook_that_is_down_is_told_in_its_words_and_tried_once():
     """A 500 is an answer: a pass does not wait for what stays so for long, and goes on with the rest."""
     outcome, session = carry_out(InMemoryWorld(), bare(), when(WEBHOOK, "POST pods demo-chief"))
-
     assert outcome.refused == {
         pods_gate("chief"): Finding(reasons.REQUEST_FAILED, f"Pod demo-chief-0: {WEBHOOK.message}")
     }
@@ -171,7 +141,6 @@ def test_server_without_room_is_tried_again(status):
         return None
 
     outcome, session = carry_out(InMemoryWorld(), bare({"worker": 1}), refuse)
-
     assert outcome.refused == {}
     assert session.writes("pods") == ["POST pods demo-worker-0"] * 4
 
@@ -179,9 +148,7 @@ def test_server_without_room_is_tried_again(status):
 def test_server_that_does_not_answer_cuts_the_plan_off():
     """What was not tried is not tried; the outcome says so, and is an outcome."""
     dead = Refusal(cut=aiohttp.ClientConnectionError("no route"))
-
     outcome, session = carry_out(InMemoryWorld(), bare(), when(dead, "POST services"))
-
     assert "ClientConnectionError" in outcome.cut_off
     assert outcome.refused[SERVICE].reason == reasons.REQUEST_FAILED
     assert session.world.names("Pod") == set()
@@ -190,9 +157,7 @@ def test_server_that_does_not_answer_cuts_the_plan_off():
 def test_namespace_that_is_gone_is_told():
     """A create that finds no place is refused, and no lost race."""
     gone = Refusal(404, "NotFound", 'namespaces "default" not found')
-
     outcome, _ = carry_out(InMemoryWorld(), bare({"worker": 1}), when(gone, "POST services"))
-
     assert outcome.refused == {SERVICE: Finding(reasons.REJECTED, 'Service demo: namespaces "default" not found')}
     assert not outcome.again
 
@@ -206,7 +171,6 @@ def test_fence_that_is_shut_lets_no_write_out():
     world, session = InMemoryWorld(), []
     with pytest.raises(errors.NotLeadingError):
         session.append(carry_out(world, bare(), fence=fence))
-
     assert world.objects == {}
 
 
@@ -214,18 +178,11 @@ def test_fence_that_is_shut_lets_no_write_out():
 
 
 def test_lost_race_is_looked_up_and_planned_again():
-    """Somebody has our name: who it is is known afterwards, and the rest of that group went on."""
+    """Another object has our name: which it is is known afterwards, and the rest of that group went on."""
     world = InMemoryWorld()
     world.create("Pod", {"metadata": {"name": "demo-worker-0"}, "spec": {"containers": []}})
     cluster = bare({"ps": 1, "worker": 1})
-    session = HttpWorld(world)
-    planned = InMemoryWorld().plan(cluster)  # by an operator that has not seen it
-
-    async def scenario() -> Outcome:
-        return await Executor(make_client(session), world.stores, NO_ARCHIVE).carry_out(planned, cluster)
-
-    outcome = run_in_virtual_time(scenario())
-
+    outcome, _ = carry_out(world, cluster, planned=InMemoryWorld().plan(cluster))  # by an operator that has not seen it
     assert (outcome.again, outcome.refused) == (True, {})
     assert ("Pod", "demo-worker-0") in world.stores.blocking[cluster.uid]
     assert "demo-ps-0" in world.names("Pod")
@@ -235,23 +192,16 @@ def test_lost_race_is_looked_up_and_planned_again():
 @pytest.mark.parametrize("happens", ["gone", "reborn"])
 def test_object_that_changed_under_the_plan_is_left_alone(happens):
     """Its UID is not the one that was meant: nothing is deleted, and the plan is made again."""
-    cluster = bare({"worker": 2})
-    world = settled(cluster)
+    world = settled(bare({"worker": 2}))
     smaller = bare({"worker": 1}, generation=2)
     planned = world.plan(smaller)
     body = world.objects.pop(("Pod", "demo-worker-1"))
     if happens == "reborn":
         world.create("Pod", body)
-    before = dict(world.objects)
-    session = HttpWorld(world)
-
-    async def scenario() -> Outcome:
-        return await Executor(make_client(session), world.stores, NO_ARCHIVE).carry_out(planned, smaller)
-
-    outcome = run_in_virtual_time(scenario())
-
+    before = world.objects.get(("Pod", "demo-worker-1"))
+    outcome, _ = carry_out(world, smaller, planned=planned)
     assert outcome.again
-    assert (world.objects.get(("Pod", "demo-worker-1")) == before.get(("Pod", "demo-worker-1"))) is True
+    assert world.objects.get(("Pod", "demo-worker-1")) == before
 
 
 # --- a template that is tried
@@ -275,9 +225,7 @@ def test_running_pods_go_only_for_a_template_that_the_server_takes(answer, goes_
     """A full quota, a webhook that cannot try and a name that is taken say nothing against the template."""
     world = settled(bare({"worker": 1}))
     other = bare({"worker": {"replicas": 1, "template": OTHER_IMAGE}}, generation=2)
-
     outcome, session = carry_out(world, other, lambda request: answer if "dryRun" in request.params else None)
-
     assert [one.brief for one in session.requests if "dryRun" in one.params] == ["POST pods demo-worker-0"]
     assert ("DELETE pods demo-worker-0" in session.writes("pods")) is goes_on
     assert list(outcome.refused) == ([] if goes_on else [template_gate("worker")])
@@ -286,61 +234,50 @@ def test_running_pods_go_only_for_a_template_that_the_server_takes(answer, goes_
 # --- careful groups
 
 
-def test_group_that_was_refused_before_begins_with_one_request():
-    """Then two, then four: a thousand creations that pass are not much slower."""
-    world = InMemoryWorld()
-    cluster = bare({"worker": 20})
+def refused_before(tasks: int) -> tuple[InMemoryWorld, TFCluster]:
+    """Give a cluster whose pods are all missing, and were refused at the last try."""
+    world, cluster = InMemoryWorld(), bare({"worker": tasks})
     world.settle(cluster)
-    for index in range(20):
+    for index in range(tasks):
         world.objects.pop(("Pod", f"demo-worker-{index}"))
     world.holds = world.holds.after({pods_gate("worker"): Finding("R", "M")}, (), (), world.now).lifted(world.now)
-    most = [0, 0]
-    batches: list[int] = []
+    return world, cluster
 
-    class Counting(HttpWorld):
-        def request(self, *of: Any, **more: Any) -> Any:
-            exchange = super().request(*of, **more)
 
-            class Slow:
-                async def __aenter__(self) -> Any:
-                    most[0] += 1
-                    most[1] = max(most[1], most[0])
-                    await asyncio.sleep(1)
-                    return await exchange.__aenter__()
+class Slow(HttpWorld):
+    """A server that takes a second for each answer; it notes when each request began."""
 
-                async def __aexit__(self, *_: object) -> None:
-                    most[0] -= 1
-                    if most[0] == 0:
-                        batches.append(most[1])
-                        most[1] = 0
+    began: list[int]
 
-            return Slow()
+    def request(self, *of: Any, **more: Any) -> Any:
+        exchange = super().request(*of, **more)
 
-    session = Counting(world)
-    planned = world.plan(cluster)
+        @asynccontextmanager
+        async def slow() -> AsyncIterator[Any]:
+            self.began.append(int(asyncio.get_running_loop().time()))
+            await asyncio.sleep(1)
+            async with exchange as response:
+                yield response
 
-    async def scenario() -> Outcome:
-        client = make_client(session)
-        client._limiter = AdaptiveLimiter(start=32.0, elapsed=asyncio.get_running_loop().time)
-        return await Executor(client, world.stores, NO_ARCHIVE).carry_out(planned, cluster)
+        return slow()
 
-    outcome = run_in_virtual_time(scenario())
 
+@virtual
+async def test_group_that_was_refused_before_begins_with_one_request():
+    """Then two, then four: a thousand creations that pass are not much slower."""
+    world, cluster = refused_before(20)
+    session = Slow(world)
+    session.began = []
+    client = make_client(session)
+    client._limiter = AdaptiveLimiter(start=32.0, elapsed=asyncio.get_running_loop().time)
+    outcome = await Executor(client, world.stores, NO_ARCHIVE).carry_out(world.plan(cluster), cluster)
     assert len(outcome.done) == 20
-    assert batches == [1, 2, 4, 8, 5]
+    assert list(Counter(session.began).values()) == [1, 2, 4, 8, 5]
 
 
 def test_group_that_is_refused_still_costs_one_request():
-    """However many tasks there are."""
-    world = InMemoryWorld()
-    cluster = bare({"worker": 500})
-    world.settle(cluster)
-    for index in range(500):
-        world.objects.pop(("Pod", f"demo-worker-{index}"))
-    world.holds = world.holds.after({pods_gate("worker"): Finding("R", "M")}, (), (), world.now).lifted(world.now)
-
+    world, cluster = refused_before(500)
     outcome, session = carry_out(world, cluster, when(QUOTA, "POST pods"))
-
     assert len(session.writes("pods")) == 1
     assert set(outcome.refused) == {pods_gate("worker")}
 
@@ -351,7 +288,6 @@ def test_group_that_is_refused_still_costs_one_request():
 def test_pod_is_created_strictly_and_under_our_name():
     """A field that the server does not know is refused by name, and its record says who wrote the pod."""
     _, session = carry_out(InMemoryWorld(), bare({"worker": 1}))
-
     (created,) = [one for one in session.requests if one.plural == "pods"]
     assert created.params == {"fieldManager": "tfcluster-operator", "fieldValidation": "Strict"}
 
@@ -364,7 +300,7 @@ def test_resolver_is_created_only_where_a_pod_needs_it():
     def created(world: InMemoryWorld, cluster: TFCluster) -> bool:
         session = HttpWorld(world)
         session.clusters["demo"] = make_body({"worker": 1}, suspend=cluster.suspend)
-        run_in_virtual_time(passes(session, 1))
+        passes(session, 1)
         return name in session.writes("configmaps")
 
     assert created(InMemoryWorld(), cluster)
@@ -374,60 +310,13 @@ def test_resolver_is_created_only_where_a_pod_needs_it():
 # --- whole passes
 
 
-class Operator:
-    """The reconciler of one TFCluster, and what its passes came to."""
-
-    def __init__(self, session: HttpWorld) -> None:
-        client = make_client(session)
-        self.session = session
-        self.parents = Parents(client)
-        self.reconciler = Reconciler(client, self.parents, session.world.stores, NO_ARCHIVE)
-        self.clock = client.clock
-
-    async def one_pass(self) -> float | NextPart | RetryLater | None:
-        """Hear of the newest TFCluster and of every child, then make a pass."""
-        if (body := self.session.clusters.get("demo")) is not None and self.parents.put(body):
-            self.reconciler.heard_of(KEY, body["metadata"]["uid"])
-        self.session.world.now = self.clock.wall()
-        self.session.world.observe(make_cluster())
-        try:
-            return await self.reconciler.reconcile(KEY)
-        except (NextPart, RetryLater) as error:
-            return error
-
-
-async def passes(session: HttpWorld, count: int, *, every: float = 1.5) -> list[float | NextPart | RetryLater | None]:
-    """Make so many passes, so many seconds apart."""
-    operator, results = Operator(session), []
-    for _ in range(count):
-        results.append(await operator.one_pass())
-        await asyncio.sleep(every)
-    return results
-
-
-def ready(session: HttpWorld) -> tuple[str, str, str, int]:
-    """Give the condition Ready as it is written."""
-    (found,) = [one for one in session.clusters["demo"]["status"]["conditions"] if one["type"] == "Ready"]
-    return found["status"], found["reason"], found["message"], found["observedGeneration"]
-
-
-def declared(refuse: Refuse = lambda _: None, **spec: Any) -> HttpWorld:
-    """Declare a cluster to a server."""
-    session = HttpWorld(InMemoryWorld(), refuse)
-    session.world.version = 10
-    session.clusters["demo"] = make_body(JOBS, generation=3, **spec)
-    return session
-
-
 def test_pass_that_takes_one_part_of_its_plan_asks_for_the_next_at_once(monkeypatch):
     """Until nothing is left, and not while something is refused, which would be tried in a tight loop."""
     for module in (actions, story, tasks):
         monkeypatch.setattr(module, "MOST_STEPS", 3)
-
     session = declared()
-    parts = run_in_virtual_time(passes(session, 4))
-    refused = run_in_virtual_time(passes(declared(when(QUOTA, "POST services")), 1))
-
+    parts = passes(session, 4)
+    refused = passes(declared(when(QUOTA, "POST services")), 1)
     assert [isinstance(one, NextPart) for one in parts] == [True, True, True, False]
     assert len([one for one in session.requests if one.brief.startswith("POST pods")]) == 4
     assert not isinstance(refused[0], NextPart)
@@ -441,9 +330,7 @@ def test_pass_that_takes_one_part_of_its_plan_asks_for_the_next_at_once(monkeypa
 def test_pass_ends_in_a_report_at_the_new_generation(refusal, reason, what):
     """Also where most requests fail: the status has the server's words."""
     session = declared(when(refusal, what))
-
-    (result,) = run_in_virtual_time(passes(session, 1))
-
+    (result,) = passes(session, 1)
     status, told, message, generation = ready(session)
     assert (status, told, generation) == ("False", reason, 3)
     assert refusal.message in message
@@ -452,113 +339,67 @@ def test_pass_ends_in_a_report_at_the_new_generation(refusal, reason, what):
     assert result <= 1.0
 
 
-def test_what_was_refused_is_tried_again_ever_more_seldom_and_passes_at_last():
+@virtual
+async def test_what_was_refused_is_tried_again_ever_more_seldom_and_passes_at_last():
     """In a hundred seconds of refusal few requests are made; when it ends, the cluster comes up."""
-    broken = [True]
-    session = declared(lambda request: QUOTA if broken[0] and request.brief.startswith("POST pods demo-w") else None)
-
-    async def scenario() -> int:
-        operator = Operator(session)
-        for _ in range(100):
-            await operator.one_pass()
-            await asyncio.sleep(1)
-        tries = sum(one.startswith("POST pods demo-w") for one in session.writes("pods"))
-        broken[0] = False
-        for _ in range(60):
-            await operator.one_pass()
-            await asyncio.sleep(1)
-        return tries
-
-    tries = run_in_virtual_time(scenario())
-
+    session = declared(when(QUOTA, "POST pods demo-w"))
+    operator = Operator(session)
+    await operator.passes(100, every=1)
+    tries = sum(one.startswith("POST pods demo-w") for one in session.writes("pods"))
+    session.refuse = lambda _: None
+    await operator.passes(60, every=1)
     assert 5 <= tries <= 9
     assert session.world.names("Pod") == {"demo-chief-0", "demo-ps-0", "demo-worker-0", "demo-worker-1"}
 
 
-def test_edit_is_tried_at_once_whatever_was_refused():
-    """The edit may be the cure."""
+@virtual
+async def test_edit_is_tried_at_once_whatever_was_refused():
     session = declared(when(QUOTA, "POST pods demo-worker"))
-
-    async def scenario() -> list[str]:
-        operator = Operator(session)
-        for _ in range(40):
-            await operator.one_pass()
-            await asyncio.sleep(1)
-        known = len(session.requests)
-        body = session.clusters["demo"]
-        session.world.version += 1
-        session.clusters["demo"] = {
-            **body,
-            "metadata": {**body["metadata"], "generation": 4, "resourceVersion": str(session.world.version)},
-        }
-        session.refuse = lambda _: None
-        await operator.one_pass()
-        return [one.brief for one in session.requests[known:] if one.brief.startswith("POST pods")]
-
-    assert sorted(run_in_virtual_time(scenario())) == ["POST pods demo-worker-0", "POST pods demo-worker-1"]
+    operator = Operator(session)
+    await operator.passes(40, every=1)
+    known = len(session.requests)
+    session.world.version += 1
+    edited = {"generation": 4, "resourceVersion": str(session.world.version)}
+    session.clusters["demo"] = merge_patch(session.clusters["demo"], {"metadata": edited})
+    session.refuse = lambda _: None
+    await operator.one_pass()
+    created = sorted(one.brief for one in session.requests[known:] if one.brief.startswith("POST pods"))
+    assert created == ["POST pods demo-worker-0", "POST pods demo-worker-1"]
 
 
-def test_failure_that_cannot_be_written_down_keeps_its_pod():
+def refuse_the_status(request: Request) -> Refusal | None:
+    return QUOTA if request.subresource == "status" else None
+
+
+@virtual
+async def test_failure_that_cannot_be_written_down_keeps_its_pod():
     """While the status is refused its place is not given away; then the count is written first."""
     session = declared()
-    world = session.world
-    broken = [False]
-
-    def refuse(request: Request) -> Refusal | None:
-        return QUOTA if broken[0] and request.subresource == "status" else None
-
-    async def scenario() -> Operator:
-        operator = Operator(session)
-        for _ in range(3):
-            await operator.one_pass()
-            world.all_pods_run()
-            await asyncio.sleep(2)
-        world.pod_ends("demo-worker-0", "Failed")
-        broken[0] = True
-        for _ in range(5):
-            await operator.one_pass()
-            await asyncio.sleep(2)
-        return operator
-
-    session.refuse = refuse
-
-    async def story() -> None:
-        operator = await scenario()
-        assert not any(one.startswith("PATCH pods demo-worker-0") for one in session.writes("pods"))
-        assert "DELETE pods demo-worker-0" not in session.writes("pods")
-        broken[0] = False
-        known = len(session.requests)
-        for _ in range(5):
-            await operator.one_pass()
-            await asyncio.sleep(2)
-        writes = [one.brief for one in session.requests[known:] if one.method != "GET" and one.plural != "events"]
-        assert writes.index("PATCH tfclusters demo status") < writes.index("PATCH pods demo-worker-0")
-
-    run_in_virtual_time(story())
-
+    operator = Operator(session)
+    await operator.come_up()
+    session.world.pod_ends("demo-worker-0", "Failed")
+    session.refuse = refuse_the_status
+    await operator.passes(5, every=2)
+    assert not any(one.startswith("PATCH pods demo-worker-0") for one in session.writes("pods"))
+    assert "DELETE pods demo-worker-0" not in session.writes("pods")
+    session.refuse = lambda _: None
+    known = len(session.requests)
+    await operator.passes(5, every=2)
+    writes = [one.brief for one in session.requests[known:] if one.method != "GET" and one.plural != "events"]
+    assert writes.index("PATCH tfclusters demo status") < writes.index("PATCH pods demo-worker-0")
     assert session.clusters["demo"]["status"]["jobs"]["worker"]["restarts"] == 1
 
 
-def test_lost_pod_is_replaced_while_the_status_is_refused():
+@virtual
+async def test_lost_pod_is_replaced_while_the_status_is_refused():
     """No evidence goes with it; one event says that the status cannot be written, however long it is so."""
     session = declared()
-    world = session.world
-
-    async def story() -> None:
-        operator = Operator(session)
-        for _ in range(3):
-            await operator.one_pass()
-            world.all_pods_run()
-            await asyncio.sleep(2)
-        session.refuse = lambda request: QUOTA if request.subresource == "status" else None
-        world.objects.pop(("Pod", "demo-worker-1"))
-        for _ in range(5):
-            await operator.one_pass()
-            await asyncio.sleep(2)
-
-    run_in_virtual_time(story())
-
-    assert "demo-worker-1" in world.names("Pod")
+    operator = Operator(session)
+    await operator.come_up()
+    session.refuse = refuse_the_status
+    session.world.objects.pop(("Pod", "demo-worker-1"))
+    await operator.passes(5, every=2)
+    assert "demo-worker-1" in session.world.names("Pod")
     events = [one.body for one in session.requests if one.plural == "events"]
     told = [(one["type"], one["reason"]) for one in events if "status of the TFCluster" in one["message"]]
     assert told == [("Warning", "Rejected")]

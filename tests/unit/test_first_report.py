@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Any
 
 import pytest
-from support.virtual_time import run_in_virtual_time
+from unit.async_tests import virtual
+from unit.http_operator import QUOTA, Operator, declared, ready, when
 from unit.http_world import HttpWorld
-from unit.test_execute import QUOTA, Operator, declared, ready, when
+from unit.in_memory import merge_patch
 
 STATUS = "PATCH tfclusters demo status"
 
@@ -23,58 +22,41 @@ def told(session: HttpWorld) -> list[str]:
     ]
 
 
-def watch(session: HttpWorld, script: Callable[[Operator], Any]) -> list[list[str]]:
-    """Play a script; give what had been told each time that it yields."""
-
-    async def scenario() -> list[list[str]]:
-        return [told(session) async for _ in script(Operator(session))]
-
-    return run_in_virtual_time(scenario())
-
-
 def _waiting() -> HttpWorld:
     session = declared()
     session.clusters["demo"]["spec"]["jobs"]["worker"]["startAfter"] = ["ps"]
     return session
 
 
-def test_cluster_that_is_ready_within_a_second_is_reported_once():
+@virtual
+async def test_cluster_that_is_ready_within_a_second_is_reported_once():
     """One status says that it is ready, and one event after it what was created."""
     session = declared()
-
-    async def script(operator):
-        assert (await operator.one_pass()) == pytest.approx(1.0)
-        yield
-        await asyncio.sleep(0.4)
-        session.world.all_pods_run()
-        await operator.one_pass()
-        yield
-        for _ in range(3):
-            await asyncio.sleep(1)
-            await operator.one_pass()
-        yield
-
-    assert watch(session, script) == [[], [STATUS, "Created"], [STATUS, "Created"]]
+    operator = Operator(session)
+    assert (await operator.one_pass()) == pytest.approx(1.0)
+    assert told(session) == []
+    await asyncio.sleep(0.4)
+    session.world.all_pods_run()
+    await operator.one_pass()
+    assert told(session) == [STATUS, "Created"]
+    await operator.passes(3, every=1)
+    assert told(session) == [STATUS, "Created"]
     assert ready(session) == ("True", "AllTasksReady", "4 of 4 ready", 3)
 
 
-def test_cluster_that_stays_pending_is_reported_once_a_second_after_its_objects():
+@virtual
+async def test_cluster_that_stays_pending_is_reported_once_a_second_after_its_objects():
     """Passes in between put the report off no further."""
     session = declared()
-
-    async def script(operator):
-        await operator.one_pass()
-        await asyncio.sleep(0.6)
-        assert (await operator.one_pass()) == pytest.approx(0.4, abs=0.01)
-        yield
-        await asyncio.sleep(0.4)
-        await operator.one_pass()
-        yield
-        await asyncio.sleep(5)
-        await operator.one_pass()
-        yield
-
-    assert watch(session, script) == [[], [STATUS, "Created"], [STATUS, "Created"]]
+    operator = Operator(session)
+    await operator.passes(1, every=0.6)
+    assert (await operator.one_pass()) == pytest.approx(0.4, abs=0.01)
+    assert told(session) == []
+    await asyncio.sleep(0.4)
+    await operator.passes(1, every=5)
+    assert told(session) == [STATUS, "Created"]
+    await operator.one_pass()
+    assert told(session) == [STATUS, "Created"]
     assert ready(session)[:2] == ("False", "TasksNotReady")
 
 
@@ -87,83 +69,60 @@ def test_cluster_that_stays_pending_is_reported_once_a_second_after_its_objects(
         (declared(isolation={"mode": "Nobody"}), "InvalidSpec"),
     ],
 )
-def test_what_people_must_know_is_reported_at_once(session, reason):
+@virtual
+async def test_what_people_must_know_is_reported_at_once(session, reason):
     """A refusal, a wait with a name, and whatever else is not on its way."""
-
-    async def script(operator):
-        await operator.one_pass()
-        yield
-
-    ((first, *_),) = watch(session, script)
-    assert (first, ready(session)[1]) == (STATUS, reason)
+    await Operator(session).one_pass()
+    assert (told(session)[0], ready(session)[1]) == (STATUS, reason)
 
 
-def test_failure_before_the_first_report_is_written_before_anything_is_done_about_it():
-    """Evidence waits for nobody."""
+@virtual
+async def test_failure_before_the_first_report_is_written_before_anything_is_done_about_it():
     session = declared()
-
-    async def script(operator):
-        await operator.one_pass()
-        await asyncio.sleep(0.2)
-        session.world.all_pods_run()
-        session.world.pod_ends("demo-worker-1", "Failed")
-        await operator.one_pass()
-        yield
-
-    watch(session, script)
+    operator = Operator(session)
+    await operator.passes(1, every=0.2)
+    session.world.all_pods_run()
+    session.world.pod_ends("demo-worker-1", "Failed")
+    await operator.one_pass()
     writes = session.writes("pods", "tfclusters")
     assert next(one for one in writes if not one.startswith("POST")) == STATUS
     assert session.clusters["demo"]["status"]["restarts"] == 1
 
 
-def test_failure_before_the_first_report_that_cannot_be_written_down_keeps_its_pod():
-    """As later in the cluster's life."""
+@virtual
+async def test_failure_before_the_first_report_that_cannot_be_written_down_keeps_its_pod():
     session = declared(when(QUOTA, "PATCH tfclusters"), failedPodsHistoryLimit=0)
-
-    async def script(operator):
-        await operator.one_pass()
-        session.world.all_pods_run()
-        session.world.pod_ends("demo-worker-1", "Failed")
-        for _ in range(3):
-            await operator.one_pass()
-            await asyncio.sleep(1.5)
-        yield
-
-    watch(session, script)
+    operator = Operator(session)
+    await operator.one_pass()
+    session.world.all_pods_run()
+    session.world.pod_ends("demo-worker-1", "Failed")
+    await operator.passes(3)
     assert "DELETE pods demo-worker-1" not in session.writes("pods")
     assert "status" not in session.clusters["demo"]
 
 
-def test_operator_that_finds_the_objects_there_reports_at_once():
+@virtual
+async def test_operator_that_finds_the_objects_there_reports_at_once():
     """The one before it died while it put the report off."""
     session = declared()
-
-    async def script(operator):
-        await operator.one_pass()
-        yield
-        await Operator(session).one_pass()
-        yield
-
-    assert watch(session, script) == [[], [STATUS]]
+    await Operator(session).one_pass()
+    assert told(session) == []
+    await Operator(session).one_pass()
+    assert told(session) == [STATUS]
     assert ready(session)[:2] == ("False", "TasksNotReady")
 
 
-def test_edit_of_a_cluster_that_was_reported_on_is_reported_at_once():
+@virtual
+async def test_edit_of_a_cluster_that_was_reported_on_is_reported_at_once():
     """The delay is for new clusters alone, also where the edit creates pods."""
     session = declared()
-
-    async def script(operator):
-        await operator.one_pass()
-        await asyncio.sleep(1)
-        await operator.one_pass()
-        await asyncio.sleep(5)
-        body = session.clusters["demo"]
-        session.world.version += 1
-        metadata = {**body["metadata"], "generation": 4, "resourceVersion": str(session.world.version)}
-        jobs = {**body["spec"]["jobs"], "worker": {**body["spec"]["jobs"]["worker"], "replicas": 3}}
-        session.clusters["demo"] = {**body, "metadata": metadata, "spec": {**body["spec"], "jobs": jobs}}
-        await operator.one_pass()
-        yield
-
-    ((first, _, second, *_),) = watch(session, script)
+    operator = Operator(session)
+    await operator.passes(1, every=1)
+    await operator.passes(1, every=5)
+    session.world.version += 1
+    metadata = {"generation": 4, "resourceVersion": str(session.world.version)}
+    edit = {"metadata": metadata, "spec": {"jobs": {"worker": {"replicas": 3}}}}
+    session.clusters["demo"] = merge_patch(session.clusters["demo"], edit)
+    await operator.one_pass()
+    first, _, second, *_ = told(session)
     assert (first, second, ready(session)[3]) == (STATUS, STATUS, 4)

@@ -6,17 +6,18 @@ The server and the watch share a loop in virtual time, so no test waits for a pa
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import os
 import signal
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 from support.small_server import SmallServer
-from support.virtual_time import run_in_virtual_time
 from support.waiting import GUARD
+from unit.async_tests import virtual
 
 from tfcluster_operator import kopf_watch
 from tfcluster_operator.kopf_watch import KopfWatch
@@ -79,7 +80,6 @@ class Scene:
 
 
 async def until(holds: Callable[[], object], what: str) -> None:
-    """Wait until something holds, looking every 20 ms."""
     try:
         async with asyncio.timeout(GUARD):
             while not holds():  # noqa: ASYNC110 - what is awaited has no event
@@ -105,28 +105,24 @@ async def scene(server: SmallServer, *namespaces: str | None) -> AsyncIterator[S
         assert not session.closed
 
 
-def play(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    run_in_virtual_time(story(), patience=0.001)
+played = functools.partial(virtual, patience=0.001)
 
 
-def test_the_kind_may_come_late(caplog):
+@played
+async def test_the_kind_may_come_late(caplog):
     """Before the definition exists the operator waits, says so once, and then serves what comes."""
     server = SmallServer()
     server.kind_served = server.kind_discovered = False
-
-    async def story() -> None:
-        async with scene(server) as found:
-            await until(lambda: server.count("tfclusters") >= 3, "it asks again")
-            assert not found.watches[0].synced.is_set()
-            server.kind_served = server.kind_discovered = True
-            server.put("x")
-            await until(lambda: found.ear.alive == {"x"}, "x is known")
-            assert found.watches[0].synced.is_set()
-            server.put("y")
-            await until(lambda: ("ADDED", "y") in found.ear.events, "y is heard of")
-
-    with caplog.at_level(logging.WARNING, "tfcluster_operator"):
-        play(story)
+    caplog.set_level(logging.WARNING, "tfcluster_operator")
+    async with scene(server) as found:
+        await until(lambda: server.count("tfclusters") >= 3, "it asks again")
+        assert not found.watches[0].synced.is_set()
+        server.kind_served = server.kind_discovered = True
+        server.put("x")
+        await until(lambda: found.ear.alive == {"x"}, "x is known")
+        assert found.watches[0].synced.is_set()
+        server.put("y")
+        await until(lambda: ("ADDED", "y") in found.ear.events, "y is heard of")
     assert [r.message for r in caplog.records if r.name.startswith("tfcluster")] == [
         (
             "tfclusters in all namespaces: the server does not know the kind; apply crds/tfcluster.yaml:"
@@ -136,248 +132,203 @@ def test_the_kind_may_come_late(caplog):
 
 
 @pytest.mark.parametrize("code", [500, 504, 410])
-def test_an_error_in_the_stream_is_survived(code):
+@played
+async def test_an_error_in_the_stream_is_survived(code):
     """After an ERROR event, of whatever code, the watch is opened again, and tells what it missed."""
     server = SmallServer()
     server.put("x")
-
-    async def story() -> None:
-        async with scene(server) as found:
-            await until(lambda: server.watches[""], "the watch is open")
-            server.put("missed", tell=False)
-            server.say_error(code)
-            await until(lambda: found.ear.alive == {"x", "missed"}, "what was missed is known")
-            await until(lambda: server.watches[""], "the watch is open again")
-            server.put("later")
-            await until(lambda: ("ADDED", "later") in found.ear.events, "later is heard of")
-
-    play(story)
+    async with scene(server) as found:
+        await until(lambda: server.watches[""], "the watch is open")
+        server.put("missed", tell=False)
+        server.say_error(code)
+        await until(lambda: found.ear.alive == {"x", "missed"}, "what was missed is known")
+        await until(lambda: server.watches[""], "the watch is open again")
+        server.put("later")
+        await until(lambda: ("ADDED", "later") in found.ear.events, "later is heard of")
 
 
-def test_the_kind_may_be_deleted_and_made_again():
+@played
+async def test_the_kind_may_be_deleted_and_made_again():
     """With its definition gone the operator is not ready; with it back it serves again, in the same process."""
     server = SmallServer()
     server.put("x")
-
-    async def story() -> None:
-        async with scene(server) as found:
-            await until(lambda: server.watches[""] and found.ear.alive == {"x"}, "the watch is open")
-            server.kind_served = server.kind_discovered = False
-            server.remove("x", tell=False)
-            server.end_watches()
-            await until(lambda: not found.watches[0].synced.is_set(), "it says that the kind is gone")
-            await until(lambda: not found.ear.alive, "with the kind its objects are gone")
-            server.kind_served = server.kind_discovered = True
-            server.put("y")
-            await until(lambda: found.ear.alive == {"y"}, "y is known")
-            assert found.watches[0].synced.is_set()
-
-    play(story)
+    async with scene(server) as found:
+        await until(lambda: server.watches[""] and found.ear.alive == {"x"}, "the watch is open")
+        server.kind_served = server.kind_discovered = False
+        server.remove("x", tell=False)
+        server.end_watches()
+        await until(lambda: not found.watches[0].synced.is_set(), "it says that the kind is gone")
+        await until(lambda: not found.ear.alive, "with the kind its objects are gone")
+        server.kind_served = server.kind_discovered = True
+        server.put("y")
+        await until(lambda: found.ear.alive == {"y"}, "y is known")
+        assert found.watches[0].synced.is_set()
 
 
-def test_a_refused_namespace_keeps_no_other_waiting():
+@played
+async def test_a_refused_namespace_keeps_no_other_waiting():
     """Where one namespace is closed for ever, the other is served; when it opens, it is served too."""
     server = SmallServer()
     server.refused["closed"] = 403
     server.put("x", "open")
-
-    async def story() -> None:
-        async with scene(server, "closed", "open") as found:
-            closed, opened = found.watches
-            await until(lambda: found.ear.alive == {"x"} and server.watches["open"], "the open one is served")
-            await until(lambda: closed.refused, "the refusal is told")
-            assert closed.refused == "403 Forbidden: not for you"
-            assert opened.refused == ""
-            assert not closed.synced.is_set()
-            server.put("y", "open")
-            await until(lambda: ("ADDED", "y") in found.ear.events, "the watch of the open one goes on")
-            server.put("z", "closed")
-            server.refused.clear()
-            await until(lambda: found.ear.alive == {"x", "y", "z"}, "the other one is served, too")
-            assert closed.refused == ""
-
-    play(story)
+    async with scene(server, "closed", "open") as found:
+        closed, opened = found.watches
+        await until(lambda: found.ear.alive == {"x"} and server.watches["open"], "the open one is served")
+        await until(lambda: closed.refused, "the refusal is told")
+        assert closed.refused == "403 Forbidden: not for you"
+        assert opened.refused == ""
+        assert not closed.synced.is_set()
+        server.put("y", "open")
+        await until(lambda: ("ADDED", "y") in found.ear.events, "the watch of the open one goes on")
+        server.put("z", "closed")
+        server.refused.clear()
+        await until(lambda: found.ear.alive == {"x", "y", "z"}, "the other one is served, too")
+        assert closed.refused == ""
 
 
-def test_a_namespace_closed_while_it_is_watched_disturbs_no_other():
+@played
+async def test_a_namespace_closed_while_it_is_watched_disturbs_no_other():
     """A namespace that goes with its Role ends its own watch alone: the other one's is never opened again."""
     server = SmallServer()
-
-    async def story() -> None:
-        async with scene(server, "gone", "kept") as found:
-            await until(lambda: server.watches["gone"] and server.watches["kept"], "both are watched")
-            opened = server.count("namespaces/kept/tfclusters?watch")
-            server.refused["gone"] = 403
-            server.end_watches("gone")
-            await until(lambda: found.watches[0].refused, "the refusal is told")
-            server.put("x", "kept")
-            await until(lambda: found.ear.alive == {"x"}, "the other one is served")
-            assert server.count("namespaces/kept/tfclusters?watch") == opened
-
-    play(story)
+    async with scene(server, "gone", "kept") as found:
+        await until(lambda: server.watches["gone"] and server.watches["kept"], "both are watched")
+        opened = server.count("namespaces/kept/tfclusters?watch")
+        server.refused["gone"] = 403
+        server.end_watches("gone")
+        await until(lambda: found.watches[0].refused, "the refusal is told")
+        server.put("x", "kept")
+        await until(lambda: found.ear.alive == {"x"}, "the other one is served")
+        assert server.count("namespaces/kept/tfclusters?watch") == opened
 
 
 @pytest.mark.parametrize("left", [{"x"}, set()], ids=["one of two", "all"])
-def test_what_vanished_in_a_gap_is_found(left):
+@played
+async def test_what_vanished_in_a_gap_is_found(left):
     """What was deleted while no watch was open is found after the next list, also when the list is empty."""
     server = SmallServer()
     for name in ("x", "y"):
         server.put(name)
-
-    async def story() -> None:
-        async with scene(server) as found:
-            await until(lambda: found.ear.alive == {"x", "y"} and server.watches[""], "both are known")
-            await until(lambda: found.ear.counts, "they were counted")
-            for name in {"x", "y"} - left:
-                server.remove(name, tell=False)
-            server.say_error(410)
-            await until(lambda: found.ear.alive == left, "what vanished is forgotten")
-            assert ("DELETED", "y") not in found.ear.events
-
-    play(story)
+    async with scene(server) as found:
+        await until(lambda: found.ear.alive == {"x", "y"} and server.watches[""], "both are known")
+        await until(lambda: found.ear.counts, "they were counted")
+        for name in {"x", "y"} - left:
+            server.remove(name, tell=False)
+        server.say_error(410)
+        await until(lambda: found.ear.alive == left, "what vanished is forgotten")
+        assert ("DELETED", "y") not in found.ear.events
 
 
-def test_what_comes_during_the_count_lives():
+@played
+async def test_what_comes_during_the_count_lives():
     """A TFCluster that is made while the answer of the count is on its way is not held to have vanished."""
     server = SmallServer()
     server.put("x")
+    async with scene(server) as found:
+        await until(lambda: found.ear.counts and server.watches[""], "they were counted")
 
-    async def story() -> None:
-        async with scene(server) as found:
-            await until(lambda: found.ear.counts and server.watches[""], "they were counted")
+        async def make_another() -> None:
+            server.before_metadata = None
+            await until(lambda: server.watches[""], "the watch is open again")
+            server.put("new")
+            await until(lambda: "new" in found.ear.alive, "the new one is heard of")
 
-            async def make_another() -> None:
-                server.before_metadata = None
-                await until(lambda: server.watches[""], "the watch is open again")
-                server.put("new")
-                await until(lambda: "new" in found.ear.alive, "the new one is heard of")
-
-            counted = len(found.ear.counts)
-            server.before_metadata = make_another
-            server.say_error(410)
-            await until(lambda: len(found.ear.counts) > counted, "they were counted again")
-            assert found.ear.alive == {"x", "new"}
-
-    play(story)
+        counted = len(found.ear.counts)
+        server.before_metadata = make_another
+        server.say_error(410)
+        await until(lambda: len(found.ear.counts) > counted, "they were counted again")
+        assert found.ear.alive == {"x", "new"}
 
 
-def test_the_count_asks_for_metadata_in_pages():
-    """The count reads metadata alone, page by page, however many there are."""
+@played
+async def test_the_count_asks_for_metadata_in_pages():
     server = SmallServer()
     server.page = 2
     names = {f"c{i}" for i in range(5)}
     for name in names:
         server.put(name)
-
-    async def story() -> None:
-        async with scene(server) as found:
-            await until(lambda: found.ear.counts and found.ear.alive == names, "all are known")
-            assert found.ear.counts[0] == (None, {f"uid-of-{name}" for name in names})
-
-    play(story)
+    async with scene(server) as found:
+        await until(lambda: found.ear.counts and found.ear.alive == names, "all are known")
+        assert found.ear.counts[0] == (None, {f"uid-of-{name}" for name in names})
     metadata = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
     assert server.accepted.count(metadata) >= 4
 
 
-def test_a_watch_that_ends_at_once_is_no_flood():
-    """A server that ends each watch as it begins is asked five times in a row, and then once in two seconds."""
+@played
+async def test_a_watch_that_ends_at_once_is_no_flood():
     server = SmallServer()
     server.ends_at_once = True
-
-    async def story() -> None:
-        async with scene(server):
-            await until(lambda: server.count("tfclusters?watch=true"), "the first watch")
-            began = now()
-            await until(lambda: server.count("tfclusters?watch=true") >= 10, "it is asked again and again")
-            assert now() - began >= 10
-
-    play(story)
+    async with scene(server):
+        await until(lambda: server.count("tfclusters?watch=true"), "the first watch")
+        began = now()
+        await until(lambda: server.count("tfclusters?watch=true") >= 10, "it is asked again and again")
+        assert now() - began >= 10
 
 
-def test_a_401_leaves_the_connections_open():
+@played
+async def test_a_401_leaves_the_connections_open():
     """A token that the server refuses for a while ends the watch, and neither the session nor the process."""
     server = SmallServer()
     server.put("x")
-
-    async def story() -> None:
-        async with scene(server) as found:
-            await until(lambda: server.watches[""], "the watch is open")
-            server.refused[""] = 401
-            server.end_watches()
-            await until(lambda: found.watches[0].refused, "the refusal is told")
-            assert not found.session.closed
-            server.refused.clear()
-            server.put("y", tell=False)
-            await until(lambda: found.ear.alive == {"x", "y"}, "it is watched again")
-
-    play(story)
+    async with scene(server) as found:
+        await until(lambda: server.watches[""], "the watch is open")
+        server.refused[""] = 401
+        server.end_watches()
+        await until(lambda: found.watches[0].refused, "the refusal is told")
+        assert not found.session.closed
+        server.refused.clear()
+        server.put("y", tell=False)
+        await until(lambda: found.ear.alive == {"x", "y"}, "it is watched again")
 
 
-def test_discovery_that_lags_is_waited_for(monkeypatch):
+@played
+async def test_discovery_that_lags_is_waited_for(monkeypatch):
     """Where the server lists TFClusters and does not yet tell of the kind, kopf is started again until it finds it."""
     monkeypatch.setattr(kopf_watch, "_DISCOVERY", 1.0)
     server = SmallServer()
     server.kind_discovered = False
     server.put("x")
-
-    async def story() -> None:
-        async with scene(server) as found:
-            await until(lambda: server.count("GET /apis ") or server.requests.count("GET /apis") >= 2, "two tries")
-            assert not found.watches[0].synced.is_set()
-            server.kind_discovered = True
-            await until(lambda: found.ear.alive == {"x"}, "x is known")
-
-    play(story)
+    async with scene(server) as found:
+        await until(lambda: server.count("GET /apis ") or server.requests.count("GET /apis") >= 2, "two tries")
+        assert not found.watches[0].synced.is_set()
+        server.kind_discovered = True
+        await until(lambda: found.ear.alive == {"x"}, "x is known")
 
 
-def test_signals_stay_ours():
+@played
+async def test_signals_stay_ours():
     """Kopf takes SIGTERM at each start; it is taken back each time, so the operator ends in its own order."""
     server = SmallServer()
-
-    async def story() -> None:
-        async with scene(server) as found:
-            for _ in range(2):
-                await until(lambda: server.watches[""], "the watch is open")
-                found.signalled.clear()
-                os.kill(os.getpid(), signal.SIGTERM)
-                await asyncio.wait_for(found.signalled.wait(), GUARD)
-                server.say_error(500)
-                await until(lambda: not server.watches[""], "the watch is closed")
-
-    play(story)
+    async with scene(server) as found:
+        for _ in range(2):
+            await until(lambda: server.watches[""], "the watch is open")
+            found.signalled.clear()
+            os.kill(os.getpid(), signal.SIGTERM)
+            await asyncio.wait_for(found.signalled.wait(), GUARD)
+            server.say_error(500)
+            await until(lambda: not server.watches[""], "the watch is closed")
 
 
-def test_a_watch_that_is_ended_while_kopf_starts_leaves_nothing():
-    """Whoever ends the watch in the moment in which kopf has made its tasks ends these, too."""
+@played
+async def test_a_watch_that_is_ended_while_kopf_starts_leaves_nothing():
     server = SmallServer()
-
-    async def story() -> None:
-        async with server, connection.open_session(connection.Access(server.url)) as session:
-            watch = KopfWatch(
-                connection.Access(server.url), session, None, Ear(), own_signals=lambda: None, clock=CLOCK
-            )
-            others = asyncio.all_tasks()
-            run = asyncio.create_task(watch.run())
-            async with asyncio.timeout(GUARD):
-                while not any(task.get_name() == "resource observer" for task in asyncio.all_tasks()):  # noqa: ASYNC110 - no event
-                    await asyncio.sleep(0)
-            run.cancel()
-            await asyncio.wait([run])
-            left = {task.get_name() for task in asyncio.all_tasks() - others}
-            assert {name for name in left if not name.startswith("Task-")} == set()
-
-    play(story)
+    async with server, connection.open_session(connection.Access(server.url)) as session:
+        watch = KopfWatch(connection.Access(server.url), session, None, Ear(), own_signals=lambda: None, clock=CLOCK)
+        others = asyncio.all_tasks()
+        run = asyncio.create_task(watch.run())
+        async with asyncio.timeout(GUARD):
+            while not any(task.get_name() == "resource observer" for task in asyncio.all_tasks()):  # noqa: ASYNC110 - no event
+                await asyncio.sleep(0)
+        run.cancel()
+        await asyncio.wait([run])
+        left = {task.get_name() for task in asyncio.all_tasks() - others}
+        assert {name for name in left if not name.startswith("Task-")} == set()
 
 
-def test_an_object_that_nobody_can_read_ends_nothing():
-    """An event that raises is logged, and the next one is taken in."""
+@played
+async def test_an_object_that_nobody_can_read_ends_nothing():
     server = SmallServer()
     server.put("unreadable")
-
-    async def story() -> None:
-        async with scene(server) as found:
-            await until(lambda: server.watches[""], "the watch is open")
-            server.put("x")
-            await until(lambda: found.ear.alive == {"x"}, "x is known")
-
-    play(story)
+    async with scene(server) as found:
+        await until(lambda: server.watches[""], "the watch is open")
+        server.put("x")
+        await until(lambda: found.ear.alive == {"x"}, "x is known")

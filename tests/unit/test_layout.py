@@ -26,13 +26,6 @@ def test_import_operator_is_the_standard_librarys():
     assert Path(sysconfig.get_path("stdlib")) == Path(operator.__file__).parent
 
 
-def test_no_module_has_a_name_that_says_nothing():
-    """A module is named after what it decides."""
-    vague = {"utils", "util", "helpers", "helper", "manager", "common", "misc", "base"}
-
-    assert [p for p in [*SOURCES.rglob("*.py"), *(ROOT / "resolver").rglob("*.py")] if p.stem in vague] == []
-
-
 def test_every_reason_is_used_and_distinct():
     """A reason that nothing gives misleads whoever alerts on it; two names for one are one too many."""
     declared = {name: value for name, value in vars(reasons).items() if name.isupper()}
@@ -42,7 +35,6 @@ def test_every_reason_is_used_and_distinct():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "reasons"
     }
-
     assert set() == set(declared) - used
     assert len(set(declared.values())) == len(declared)
 
@@ -55,5 +47,4 @@ def test_every_reason_is_camel_case():
 def test_no_two_test_files_share_a_name():
     """Files of one name cannot be collected together: pytest imports a test file by its name alone."""
     names = Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))
-
     assert [name for name, count in names.items() if count > 1] == []

@@ -54,54 +54,39 @@ def record(tmp_path, monkeypatch) -> Path:
     return tmp_path / "record"
 
 
-def test_choice_is_kind_where_docker_answers(local, record):  # noqa: ARG001 - the fixtures make the machine
-    """With Docker running and kind installed, the cluster is kind's."""
-    assert choice.choose().name == "kind"
-
-
-def test_choice_is_our_node_where_docker_does_not_answer(local, record, monkeypatch):  # noqa: ARG001 - likewise
-    """A docker command without a daemon counts as no Docker."""
-    monkeypatch.setenv("DOCKER_STATUS", "1")
-
-    assert choice.choose().name == "node"
-
-
-@pytest.mark.parametrize("name", ["current", "node", "kind"])
-def test_choice_of_the_user_goes_first(local, record, monkeypatch, name):  # noqa: ARG001 - likewise
-    """What TFCLUSTER_KUBERNETES says is taken, whatever the machine has."""
-    monkeypatch.setenv(choice.VARIABLE, name)
-
+@pytest.mark.parametrize(
+    ("said", "docker", "name"),
+    [
+        pytest.param("", "0", "kind", id="kind where Docker answers"),
+        pytest.param("", "1", "node", id="our node where it does not: a command without a daemon is no Docker"),
+        *(pytest.param(name, "0", name, id=f"{name}, as the user says") for name in ("current", "node", "kind")),
+    ],
+)
+def test_choice_is_the_users_or_follows_docker(local, record, monkeypatch, said, docker, name):  # noqa: ARG001, PLR0917 - the fixtures make the machine
+    if said:
+        monkeypatch.setenv(choice.VARIABLE, said)
+    monkeypatch.setenv("DOCKER_STATUS", docker)
     assert choice.choose().name == name
 
 
-def test_choice_of_the_user_is_checked(local, monkeypatch):  # noqa: ARG001 - likewise
-    """A value that names no kind of cluster is refused with the ones that exist."""
+def test_choice_of_the_user_is_checked_and_one_that_was_made_is_remembered(local, record, monkeypatch):  # noqa: ARG001 - likewise
+    """After an `up` with our node, later commands mean our node, even if Docker has come up since."""
+    (local / "cluster").write_text("node")
+    assert choice.chosen().name == "node"
     monkeypatch.setenv(choice.VARIABLE, "minikube")
-
     with pytest.raises(LocalKubernetesError, match="node, kind, current"):
         choice.choose()
 
 
-def test_choice_is_remembered_for_down(local, record):  # noqa: ARG001 - likewise
-    """After an `up` with our node, later commands mean our node, even if Docker has come up since."""
-    (local / "cluster").write_text("node")
-
-    assert choice.chosen().name == "node"
-
-
 def test_current_cluster_has_no_fake_devices(local, monkeypatch, capsys):  # noqa: ARG001 - likewise
-    """On the user's own cluster, breaking a device is an error that says why."""
     monkeypatch.setenv(choice.VARIABLE, "current")
-
     assert command_line.main(["device", "unhealthy", "GPU-0003"]) == 1
     assert "no fake devices run there" in capsys.readouterr().err
 
 
 def test_kind_cluster_is_created_with_devices(local, record, monkeypatch):
-    """A first `up` creates the cluster and starts the device plugin in its node."""
     monkeypatch.delenv("TFCLUSTER_KIND_IMAGE", raising=False)
     kind.up()
-
     assert record.read_text().splitlines() == [
         "kind get clusters",
         f"kind create cluster --wait=3m --name=tfcluster --kubeconfig={local}/kubeconfig",
@@ -113,12 +98,9 @@ def test_kind_cluster_is_created_with_devices(local, record, monkeypatch):
 
 
 def test_kind_node_gets_the_image_under_its_name(local, record, tmp_path):  # noqa: ARG001 - likewise
-    """The archive goes into the node's containerd, and the name with it."""
     archive = tmp_path / "image.tar"
     archive.write_text("the archive\n")
-
     kind.load_image(archive, "localhost/x:1")
-
     assert record.read_text().splitlines() == [
         f"docker exec --interactive {kind.NODE} ctr --namespace=k8s.io images import --index-name localhost/x:1 -",
         "the archive",
@@ -126,14 +108,11 @@ def test_kind_node_gets_the_image_under_its_name(local, record, tmp_path):  # no
 
 
 def test_current_kubeconfig_is_copied_whole(local):
-    """With TFCLUSTER_KUBERNETES=current the checkout's kubeconfig is what kubectl makes of the user's."""
     (local / "bin").mkdir()
     kubectl = local / "bin" / "kubectl"
     kubectl.write_text('#!/bin/sh\n[ "$1" = config ] && printf \'{"flags": "%s"}\' "$*"\nexit 0\n')
     kubectl.chmod(0o755)
-
     choice.CurrentCluster().up()
-
     assert json.loads((local / "kubeconfig").read_text()) == {"flags": "config view --raw --flatten --minify"}
     assert sorted(path.name for path in local.iterdir()) == ["bin", "kubeconfig"]
 
@@ -150,9 +129,7 @@ def test_current_cluster_takes_the_tools_of_the_user(local, tmp_path, monkeypatc
     monkeypatch.setenv("PATH", f"{local / 'bin'}:{theirs}")
     monkeypatch.setattr(checkout.binaries, "hyperkube", lambda: pytest.fail("Kubernetes is built"))
     monkeypatch.setattr(checkout.binaries, "helm", lambda: Path("/built/helm"))
-
     checkout.link_users_tools()
-
     assert {path.name: path.readlink() for path in (local / "bin").iterdir()} == {
         "kubectl": theirs / "kubectl",
         "helm": Path("/built/helm") if built else theirs / "helm",
@@ -160,18 +137,14 @@ def test_current_cluster_takes_the_tools_of_the_user(local, tmp_path, monkeypatc
 
 
 def test_current_cluster_without_kubectl_is_an_error_that_says_what_to_do(local, tmp_path, monkeypatch):  # noqa: ARG001
-    """Whoever has a cluster and no kubectl is told to install it."""
     monkeypatch.setenv("PATH", str(tmp_path))
-
     with pytest.raises(LocalKubernetesError, match="no kubectl on PATH: install it"):
         checkout.link_users_tools()
 
 
 def test_doctor_names_the_package_of_a_missing_command(monkeypatch, tmp_path):
-    """Each missing command comes with the line that installs it, and each found one is ok."""
     (tmp_path / "runc").touch(mode=0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-
     assert str(doctor._command("runc")) == "ok      command runc"
     assert str(doctor._command("ctr")) == "MISSING command ctr: apt-get install --no-install-recommends containerd"
 
@@ -183,7 +156,6 @@ def test_doctor_looks_for_other_things_where_the_cluster_is_the_users(local, mon
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv(choice.VARIABLE, "current")
-
     assert command_line.main(["doctor"]) == 1
     assert capsys.readouterr().out.splitlines() == [
         "MISSING command kubectl: install it: https://kubernetes.io/docs/tasks/tools",
@@ -193,17 +165,14 @@ def test_doctor_looks_for_other_things_where_the_cluster_is_the_users(local, mon
 
 
 def test_what_only_tests_need_is_installed_with_the_rest(monkeypatch, tmp_path):
-    """One installation brings the package of each missing command, also of those that the cluster does not need."""
     monkeypatch.setenv("PATH", f"{tmp_path}")
     (tmp_path / "apt-get").touch(mode=0o755)
     monkeypatch.setattr(doctor.os, "geteuid", lambda: 0)
     monkeypatch.setattr(doctor, "examine", lambda *, node: [doctor._command("ctr")])  # noqa: ARG005 - likewise
     installed = []
     monkeypatch.setattr(doctor, "_apt_install", installed.extend)
-
     with pytest.raises(LocalKubernetesError, match="MISSING command iptables"):
         doctor.install_missing(node=True, commands=("iptables", "buildah"))
-
     assert installed == ["buildah", "containerd", "iptables"]
 
 
@@ -211,7 +180,6 @@ def test_no_test_is_skipped_for_want_of_a_command():
     """A test that lacks a program fails: a skip would hide that the set-up forgot it."""
     tests = Path(__file__).resolve().parents[1]
     found = [path for path in tests.rglob("*.py") if re.search(r"skip(if)?\(", path.read_text())]
-
     assert [path.name for path in found if re.search(r"\bwhich\(", path.read_text()) and path != E2E] == []
 
 
@@ -223,6 +191,5 @@ def test_doctor_refuses_what_no_package_cures(monkeypatch):
     ]
     monkeypatch.setattr(doctor, "examine", lambda *, node: lacking)  # noqa: ARG005 - the real one's argument
     monkeypatch.setattr(doctor, "_apt_install", lambda packages: pytest.fail(f"installed {packages}"))
-
     with pytest.raises(LocalKubernetesError, match="MISSING root: run as root"):
         doctor.install_missing(node=True)

@@ -41,7 +41,6 @@ def test_processes_finds_what_it_launched_and_nothing_else(state):
     try:
         started(state, "one")
         started(state / "other", "two")
-
         assert unmarked.pid not in {program.pid for program in processes.running()}
     finally:
         unmarked.kill()
@@ -50,11 +49,9 @@ def test_processes_finds_what_it_launched_and_nothing_else(state):
 
 
 def test_processes_stop_spares_a_process_that_has_only_the_number(state):
-    """A process that took over the number of an ended program is left alone."""
     stranger = subprocess.Popen(["sleep", "1000"])
     try:
         processes.stop([processes.Program(pid=stranger.pid, name="etcd", state=state, owner="")])
-
         assert stranger.poll() is None
     finally:
         stranger.kill()
@@ -71,16 +68,12 @@ def test_processes_of_a_dead_owner_are_orphans(state):
     processes.launch(["sleep", "1000"], name="free", state=state)
     # Another start on this machine may end the orphan before us, so it is not waited for.
     eventually(lambda: names(state), lambda found: {"child", "free"} <= set(found), what="the programs run")
-
     stop_orphans()
-
     assert names(state) == ["child", "free"]
 
 
 def test_processes_death_by_a_taken_port_is_told_apart(state):
-    """The one death that another try can cure has an error of its own."""
     processes.launch(["sh", "-c", "echo listen: address already in use"], name="etcd", state=state)
     eventually(lambda: names(state), lambda found: found == [], what="the program has ended")
-
     with pytest.raises(PortTakenError):
         check_alive(state)

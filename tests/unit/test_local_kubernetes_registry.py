@@ -37,7 +37,6 @@ def record(tmp_path, monkeypatch) -> Path:
 
 
 def offer(record: Path, *names: str) -> None:
-    """Put recording commands on PATH."""
     for name in names:
         path = record.parent / "commands" / name
         path.write_text(RECORDER)
@@ -53,7 +52,6 @@ def skopeo(record, monkeypatch, insecure) -> None:
 
 @pytest.fixture
 def oci(tmp_path) -> Path:
-    """An archive as this tool writes it."""
     write_image(tmp_path / "oci.tar", "localhost/x:1", files={"x": b"x"})
     return tmp_path / "oci.tar"
 
@@ -79,7 +77,6 @@ def docker(tmp_path) -> Path:
 def test_image_has_its_name_in_the_registry(monkeypatch, given, name):
     """The registry and its path take the place of localhost, however the user writes them."""
     monkeypatch.setenv(registry.VARIABLE, given)
-
     assert registry.name_in(registry.given(), "localhost/tfcluster-operator:1") == name
 
 
@@ -96,28 +93,20 @@ def test_image_has_its_name_in_the_registry(monkeypatch, given, name):
 )
 @pytest.mark.usefixtures("skopeo")
 def test_plain_http_is_for_loopback_and_for_whom_the_user_says(record, oci, name, expected):
-    """Skopeo checks the registry's certificate unless the registry is this machine's own or the user says no."""
     registry.push(oci, name)
-
     copy = f"skopeo copy --quiet --dest-tls-verify={expected} oci-archive:{oci} docker://{name}"
     assert record.read_text().splitlines() == [copy]
 
 
 def test_archive_of_docker_is_told_from_ours(record, docker):
-    """Skopeo is told which kind of archive it reads."""
     offer(record, "skopeo")
-
     registry.push(docker, "registry.example/x:1")
-
     assert f" docker-archive:{docker} " in record.read_text()
 
 
 def test_docker_pushes_where_no_skopeo_is(record, oci):
-    """The image is loaded, gets its name in the registry, and is pushed."""
     offer(record, "docker")
-
     registry.push(oci, "registry.example/x:1")
-
     assert record.read_text().splitlines() == [
         f"docker load --quiet --input {oci}",
         "docker tag localhost/x:1 registry.example/x:1",
@@ -125,38 +114,22 @@ def test_docker_pushes_where_no_skopeo_is(record, oci):
     ]
 
 
-def test_docker_without_its_daemon_is_none(record, oci, monkeypatch):
-    """A machine may have Docker's command alone: then skopeo is installed, or the error names it."""
-    offer(record, "docker")
+@pytest.mark.parametrize("programs", [(), ("docker",)], ids=["neither", "Docker's command without its daemon"])
+def test_without_a_program_to_push_the_user_is_told_which(record, oci, monkeypatch, programs):
+    """No package can be installed either: the error says what to install."""
+    offer(record, *programs)
     monkeypatch.setenv("DAEMON", "1")
-
     with pytest.raises(LocalKubernetesError, match=r"apt-get install skopeo"):
         registry.push(oci, "registry.example/x:1")
-
     assert not record.exists()
 
 
-def test_without_a_program_to_push_the_user_is_told_which(record, oci):  # noqa: ARG001 - nothing is on PATH
-    """Neither skopeo nor Docker, and no package to install: the error says what to install."""
-    with pytest.raises(LocalKubernetesError, match=r"apt-get install skopeo"):
-        registry.push(oci, "registry.example/x:1")
-
-
-def test_refusal_of_the_registry_is_told(record, oci, monkeypatch, capsys):
-    """What the registry says reaches the user, and the command fails."""
-    offer(record, "skopeo")
-    monkeypatch.setenv(choice.VARIABLE, "current")
-    monkeypatch.setenv(registry.VARIABLE, "registry.example/refused")
-
-    assert command_line.main(["load-image", str(oci), "localhost/x:1"]) == 1
-    assert "unauthorized: log in first" in capsys.readouterr().err
-
-
-def test_load_image_tells_the_name_in_the_registry(record, oci, monkeypatch, capsys):
-    """What `load-image` prints is what pods have to ask for."""
+def test_load_image_tells_the_name_in_the_registry_or_its_refusal(record, oci, monkeypatch, capsys):
     offer(record, "skopeo")
     monkeypatch.setenv(choice.VARIABLE, "current")
     monkeypatch.setenv(registry.VARIABLE, "registry.example/team")
-
     assert command_line.main(["load-image", str(oci), "localhost/x:1"]) == 0
     assert capsys.readouterr().out == "registry.example/team/x:1\n"
+    monkeypatch.setenv(registry.VARIABLE, "registry.example/refused")
+    assert command_line.main(["load-image", str(oci), "localhost/x:1"]) == 1
+    assert "unauthorized: log in first" in capsys.readouterr().err

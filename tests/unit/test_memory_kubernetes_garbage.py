@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager
 
-from support.virtual_time import run_in_virtual_time
+import pytest
+from unit.async_tests import within
 from unit.memory_world import make_kube, named, owned, pod, refusal_of
 
 from memory_kubernetes import Refusal
 
 
-def collecting(act, *, delay=0.5):
-    """Run the collector while something is done, and give the server afterwards."""
+@asynccontextmanager
+async def collecting():
+    """Run the collector of a server while a test acts."""
+    kube = make_kube()
+    collector = asyncio.create_task(kube.collect_garbage(delay=0.5))
+    await asyncio.sleep(0.1)
+    yield kube
+    collector.cancel()
 
-    async def main():
-        kube = make_kube()
-        collector = asyncio.create_task(kube.collect_garbage(delay=delay))
-        await asyncio.sleep(0.1)
-        told = await act(kube)
-        collector.cancel()
-        return told
 
-    return run_in_virtual_time(main())
+collected = within(collecting)
 
 
 def names_of(kube, plural="configmaps"):
@@ -32,127 +33,88 @@ def owner(kube, name="o"):
     return kube.create("tfclusters", "default", {**named(name), "spec": {}})
 
 
-def test_memory_kubernetes_dependants_go_after_a_delay():
+@collected
+async def test_memory_kubernetes_dependants_go_after_a_delay(kube):
     """In the background: the owner at once, what it owned after the delay, and so on down the line."""
-
-    async def act(kube):
-        child = kube.create("configmaps", "default", owned("child", owner(kube)))
-        kube.create("configmaps", "default", owned("grandchild", child))
-        kube.create("configmaps", "default", named("stranger"))
-        kube.delete("tfclusters", "default", "o")
-        seen = [names_of(kube)]
-        for _ in range(2):
-            await asyncio.sleep(0.6)
-            seen.append(names_of(kube))
-        return seen
-
-    assert collecting(act) == [["child", "grandchild", "stranger"], ["grandchild", "stranger"], ["stranger"]]
+    child = kube.create("configmaps", "default", owned("child", owner(kube)))
+    kube.create("configmaps", "default", owned("grandchild", child))
+    kube.create("configmaps", "default", named("stranger"))
+    kube.delete("tfclusters", "default", "o")
+    seen = [names_of(kube)]
+    for _ in range(2):
+        await asyncio.sleep(0.6)
+        seen.append(names_of(kube))
+    assert seen == [["child", "grandchild", "stranger"], ["grandchild", "stranger"], ["stranger"]]
 
 
-def test_memory_kubernetes_what_names_an_absent_owner_goes():
-    """Also where the owner was gone before, or never was."""
-
-    async def act(kube):
-        gone = owner(kube)
-        kube.delete("tfclusters", "default", "o")
-        kube.create("configmaps", "default", owned("late", gone))
-        kube.create("configmaps", "default", owned("kept", owner(kube)))
-        await asyncio.sleep(1.5)
-        return names_of(kube)
-
-    assert collecting(act) == ["kept"]
+@collected
+async def test_memory_kubernetes_what_names_an_absent_owner_goes(kube):
+    gone = owner(kube)
+    kube.delete("tfclusters", "default", "o")
+    kube.create("configmaps", "default", owned("late", gone))
+    kube.create("configmaps", "default", owned("kept", owner(kube)))
+    await asyncio.sleep(1.5)
+    assert names_of(kube) == ["kept"]
 
 
-def test_memory_kubernetes_one_living_owner_keeps_an_object():
-    """It stays, and the reference to the owner that is gone is taken out."""
-
-    async def act(kube):
-        first, second = owner(kube, "one"), owner(kube, "two")
-        kube.create("configmaps", "default", owned("m", first, second))
+@pytest.mark.parametrize("gone_before", [True, False])
+@collected
+async def test_memory_kubernetes_one_living_owner_keeps_an_object(kube, gone_before):
+    """It stays, and the reference to the owner that is gone, before or after it was made, is taken out."""
+    first, second = owner(kube, "one"), owner(kube, "two")
+    if gone_before:
         kube.delete("tfclusters", "default", "one")
-        await asyncio.sleep(1.5)
-        return kube.get("configmaps", "default", "m"), second
-
-    left, second = collecting(act)
+    kube.create("configmaps", "default", owned("m", first, second))
+    if not gone_before:
+        kube.delete("tfclusters", "default", "one")
+    await asyncio.sleep(1.5)
+    left = kube.get("configmaps", "default", "m")
     assert [one["uid"] for one in left["metadata"]["ownerReferences"]] == [second["metadata"]["uid"]]
 
 
-def test_memory_kubernetes_an_absent_owner_beside_a_living_one_is_forgotten():
-    """An object made with both stays, and loses the reference to the absent one."""
-
-    async def act(kube):
-        gone = owner(kube, "gone")
-        kube.delete("tfclusters", "default", "gone")
-        kept = owner(kube, "kept")
-        kube.create("configmaps", "default", owned("m", gone, kept))
-        await asyncio.sleep(1.5)
-        return kube.get("configmaps", "default", "m")["metadata"]["ownerReferences"], kept["metadata"]["uid"]
-
-    references, uid = collecting(act)
-    assert [one["uid"] for one in references] == [uid]
-
-
-def test_memory_kubernetes_foreground_deletion_waits_for_what_blocks_it():
-    """The owner goes after the pod that blocks its deletion has stopped."""
-
-    async def act(kube):
-        manifest = {**pod(), "metadata": owned("p", owner(kube), blockOwnerDeletion=True)["metadata"]}
-        kube.create("pods", "default", manifest)
-        kube.bind("default", "p", "node")
-        kube.delete("tfclusters", "default", "o", propagation="Foreground")
-        await asyncio.sleep(1.5)
-        marked = kube.get("pods", "default", "p")["metadata"], kube.get("tfclusters", "default", "o")["metadata"]
-        kube.delete("pods", "default", "p", grace=0)
-        await asyncio.sleep(1.5)
-        return marked, kube.list("tfclusters")
-
-    (pod_metadata, owner_metadata), left = collecting(act)
-    assert "deletionTimestamp" in pod_metadata
-    assert owner_metadata["finalizers"] == ["foregroundDeletion"]
-    assert left == []
+@collected
+async def test_memory_kubernetes_foreground_deletion_waits_for_what_blocks_it(kube):
+    manifest = {**pod(), "metadata": owned("p", owner(kube), blockOwnerDeletion=True)["metadata"]}
+    kube.create("pods", "default", manifest)
+    kube.bind("default", "p", "node")
+    kube.delete("tfclusters", "default", "o", propagation="Foreground")
+    await asyncio.sleep(1.5)
+    assert "deletionTimestamp" in kube.get("pods", "default", "p")["metadata"]
+    assert kube.get("tfclusters", "default", "o")["metadata"]["finalizers"] == ["foregroundDeletion"]
+    kube.delete("pods", "default", "p", grace=0)
+    await asyncio.sleep(1.5)
+    assert kube.list("tfclusters") == []
 
 
-def test_memory_kubernetes_orphans_stay():
-    """They lose the reference, and their owner goes."""
-
-    async def act(kube):
-        kube.create("configmaps", "default", owned("m", owner(kube)))
-        kube.delete("tfclusters", "default", "o", propagation="Orphan")
-        await asyncio.sleep(2)
-        return kube.get("configmaps", "default", "m"), kube.list("tfclusters")
-
-    left, owners = collecting(act)
-    assert "ownerReferences" not in left["metadata"]
-    assert owners == []
+@collected
+async def test_memory_kubernetes_orphans_stay(kube):
+    kube.create("configmaps", "default", owned("m", owner(kube)))
+    kube.delete("tfclusters", "default", "o", propagation="Orphan")
+    await asyncio.sleep(2)
+    assert "ownerReferences" not in kube.get("configmaps", "default", "m")["metadata"]
+    assert kube.list("tfclusters") == []
 
 
-def test_memory_kubernetes_the_collector_tries_again_what_is_refused():
+@collected
+async def test_memory_kubernetes_the_collector_tries_again_what_is_refused(kube):
     """While a hook refuses deletions the dependant stays; afterwards it goes."""
+    kube.create("configmaps", "default", owned("m", owner(kube)))
+    kube.delete("tfclusters", "default", "o")
 
-    async def act(kube):
-        kube.create("configmaps", "default", owned("m", owner(kube)))
-        kube.delete("tfclusters", "default", "o")
+    def refuse(admission):
+        raise Refusal(500, "InternalError", f"failed calling webhook for {admission.resource}")
 
-        def refuse(admission):
-            raise Refusal(500, "InternalError", f"failed calling webhook for {admission.resource}")
-
-        kube.admission.append(refuse)
-        await asyncio.sleep(3)
-        before = names_of(kube)
-        kube.admission.clear()
-        await asyncio.sleep(1.5)
-        return before, names_of(kube)
-
-    assert collecting(act) == (["m"], [])
+    kube.admission.append(refuse)
+    await asyncio.sleep(3)
+    before = names_of(kube)
+    kube.admission.clear()
+    await asyncio.sleep(1.5)
+    assert (before, names_of(kube)) == (["m"], [])
 
 
-def test_memory_kubernetes_dependants_go_with_their_kind():
-    """What a TFCluster owns goes when the CRD goes."""
-
-    async def act(kube):
-        kube.create("configmaps", "default", owned("m", owner(kube)))
-        kube.uninstall("tfclusters")
-        await asyncio.sleep(1.5)
-        return names_of(kube), refusal_of(kube.list, "tfclusters").status
-
-    assert collecting(act) == ([], 404)
+@collected
+async def test_memory_kubernetes_dependants_go_with_their_kind(kube):
+    kube.create("configmaps", "default", owned("m", owner(kube)))
+    kube.uninstall("tfclusters")
+    await asyncio.sleep(1.5)
+    assert (names_of(kube), refusal_of(kube.list, "tfclusters").status) == ([], 404)

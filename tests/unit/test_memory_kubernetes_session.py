@@ -10,7 +10,7 @@ from pathlib import Path
 import aiohttp
 import kopf
 import pytest
-from support.virtual_time import run_in_virtual_time
+from unit.async_tests import virtual
 from unit.memory_world import PODS, SERVER, Watcher, ask, make_kube, named, pod
 
 import memory_kubernetes
@@ -21,49 +21,42 @@ def now():
     return round(asyncio.get_running_loop().time() - 1000.0, 3)
 
 
-def test_memory_kubernetes_a_request_takes_its_latency_twice():
+@virtual
+async def test_memory_kubernetes_a_request_takes_its_latency_twice():
     """The server acts after one latency, the client knows after two; a watch hears one after the write."""
-
-    async def main():
-        kube = make_kube()
-        watcher = Watcher(MemorySession(kube, latency=0.1), resourceVersion="1001", timeoutSeconds="5")
-        following = asyncio.create_task(watcher.follow())
-        await asyncio.sleep(1)
-        request = asyncio.create_task(ask(MemorySession(kube, latency=0.5), "POST", PODS, pod()))
-        await asyncio.sleep(0.49)
-        before = kube.get("pods", "default", "p")
-        await asyncio.sleep(0.02)
-        after = kube.get("pods", "default", "p")
-        await request
-        answered = now()
-        await following
-        return before, after, answered, watcher.times[0] - 1000.0
-
-    before, after, answered, heard = run_in_virtual_time(main())
+    kube = make_kube()
+    watcher = Watcher(MemorySession(kube, latency=0.1), resourceVersion="1001", timeoutSeconds="5")
+    following = asyncio.create_task(watcher.follow())
+    await asyncio.sleep(1)
+    request = asyncio.create_task(ask(MemorySession(kube, latency=0.5), "POST", PODS, pod()))
+    await asyncio.sleep(0.49)
+    before = kube.get("pods", "default", "p")
+    await asyncio.sleep(0.02)
+    after = kube.get("pods", "default", "p")
+    await request
+    answered = now()
+    await following
+    heard = watcher.times[0] - 1000.0
     assert (before, after["metadata"]["name"]) == (None, "p")
     assert (answered, round(heard, 2)) == (2.0, 1.6)
 
 
-def test_memory_kubernetes_records_every_request():
-    """With the verb of RBAC, the name that a create asks for, and the status."""
-
-    async def main():
-        kube = make_kube()
-        session = MemorySession(kube, user="me", latency=0.0)
-        await ask(session, "POST", PODS, pod(), params={"fieldManager": "m"})
-        await ask(
-            session,
-            "PATCH",
-            f"{PODS}/p/status",
-            {"status": {}},
-            headers={"Content-Type": "application/merge-patch+json"},
-        )
-        await ask(session, "GET", "/api/v1/pods?labelSelector=a")
-        await ask(session, "DELETE", f"{PODS}/nobody")
-        await Watcher(session, resourceVersion="1001", timeoutSeconds="1").follow()
-        return kube.requests
-
-    records = run_in_virtual_time(main())
+@virtual
+async def test_memory_kubernetes_records_every_request():
+    kube = make_kube()
+    session = MemorySession(kube, user="me", latency=0.0)
+    await ask(session, "POST", PODS, pod(), params={"fieldManager": "m"})
+    await ask(
+        session,
+        "PATCH",
+        f"{PODS}/p/status",
+        {"status": {}},
+        headers={"Content-Type": "application/merge-patch+json"},
+    )
+    await ask(session, "GET", "/api/v1/pods?labelSelector=a")
+    await ask(session, "DELETE", f"{PODS}/nobody")
+    await Watcher(session, resourceVersion="1001", timeoutSeconds="1").follow()
+    records = kube.requests
     assert isinstance(records[0], Record)
     assert [one[1:] for one in records] == [
         ("me", "create", "pods", "", "default", "p", 201),
@@ -74,25 +67,19 @@ def test_memory_kubernetes_records_every_request():
     ]
 
 
-def test_memory_kubernetes_authorizers_refuse_before_the_server_acts():
-    """A refusal of an authorizer is the answer, also to a watch."""
+@virtual
+async def test_memory_kubernetes_authorizers_refuse_before_the_server_acts():
+    kube = make_kube()
 
-    async def main():
-        kube = make_kube()
+    def check(request):
+        if request.verb != "list":
+            raise Refusal(403, "Forbidden", f"{request.resource} is forbidden: {request.user} cannot {request.verb}")
 
-        def check(request):
-            if request.verb != "list":
-                raise Refusal(
-                    403, "Forbidden", f"{request.resource} is forbidden: {request.user} cannot {request.verb}"
-                )
-
-        kube.authorize.append(check)
-        session = MemorySession(kube)
-        watcher = Watcher(session)
-        await watcher.follow()
-        return await ask(session, "POST", PODS, pod()), await ask(session, "GET", PODS), watcher, kube
-
-    created, listed, watcher, kube = run_in_virtual_time(main())
+    kube.authorize.append(check)
+    session = MemorySession(kube)
+    watcher = Watcher(session)
+    await watcher.follow()
+    created, listed = await ask(session, "POST", PODS, pod()), await ask(session, "GET", PODS)
     assert (created[0], created[1]["message"]) == (403, "pods is forbidden: operator cannot create")
     assert (listed[0], watcher.status, kube.revision) == (200, 403, 1001)
 
@@ -129,33 +116,15 @@ class Plan(Interceptor):
     ],
     ids=["lost before", "lost after", "answered before", "answered after", "left alone"],
 )
-def test_memory_kubernetes_an_interceptor_disturbs_before_and_after_the_commit(plan, outcome, revision):
+@virtual
+async def test_memory_kubernetes_an_interceptor_disturbs_before_and_after_the_commit(plan, outcome, revision):
     """Before it the server never sees the request; after it the write is done, whatever the client hears."""
-
-    async def main():
-        kube = make_kube()
-        try:
-            status, _ = await ask(MemorySession(kube, interceptor=Plan(**plan)), "POST", PODS, pod())
-        except aiohttp.ClientConnectionError as error:
-            return str(error), kube
-        return status, kube
-
-    heard, kube = run_in_virtual_time(main())
-    assert (heard, kube.revision) == (outcome, revision)
-    assert len(kube.requests) == 1
-
-
-def test_memory_kubernetes_a_refusal_carries_its_retry_after():
-    """As a header, and in the details of the Status."""
-
-    async def main():
-        refusing = Plan(before=Answer.refusing(Refusal(429, "TooManyRequests", "later", retry_after=3)))
-        session = MemorySession(make_kube(), interceptor=refusing)
-        async with session.request("POST", SERVER + PODS, json=pod()) as response:
-            return response.headers["Retry-After"], await response.json()
-
-    header, body = run_in_virtual_time(main())
-    assert (header, body["details"]) == ("3", {"retryAfterSeconds": 3})
+    kube = make_kube()
+    try:
+        heard, _ = await ask(MemorySession(kube, interceptor=Plan(**plan)), "POST", PODS, pod())
+    except aiohttp.ClientConnectionError as error:
+        heard = str(error)
+    assert (heard, kube.revision, len(kube.requests)) == (outcome, revision, 1)
 
 
 class Lines(Interceptor):
@@ -184,22 +153,18 @@ class StreamedLines(Interceptor):
         yield line
 
 
-def test_memory_kubernetes_an_interceptor_disturbs_the_lines_of_a_watch():
+@virtual
+async def test_memory_kubernetes_an_interceptor_disturbs_the_lines_of_a_watch():
     """It drops, doubles, delays and breaks off; what comes after a late line is later still."""
-
-    async def main():
-        kube = make_kube()
-        watcher = Watcher(MemorySession(kube, interceptor=Lines(), latency=0.0), resourceVersion="1001")
-        following = asyncio.create_task(watcher.follow())
-        await asyncio.sleep(1)
-        for name in ("drop", "twice", "late", "last", "break", "never"):
-            kube.create("pods", "default", pod(name))
-        await following
-        other = Watcher(MemorySession(kube, interceptor=StreamedLines()), resourceVersion="1006", timeoutSeconds="9")
-        await other.follow()
-        return watcher, other
-
-    watcher, other = run_in_virtual_time(main())
+    kube = make_kube()
+    watcher = Watcher(MemorySession(kube, interceptor=Lines(), latency=0.0), resourceVersion="1001")
+    following = asyncio.create_task(watcher.follow())
+    await asyncio.sleep(1)
+    for name in ("drop", "twice", "late", "last", "break", "never"):
+        kube.create("pods", "default", pod(name))
+    await following
+    other = Watcher(MemorySession(kube, interceptor=StreamedLines()), resourceVersion="1006", timeoutSeconds="9")
+    await other.follow()
     assert [name for _, name in watcher.heard] == ["twice", "twice", "late", "last"]
     assert [round(time - 1000) for time in watcher.times] == [1, 1, 31, 31]
     assert (type(watcher.end), str(watcher.end)) == (aiohttp.ClientConnectionError, "broken")
@@ -212,139 +177,25 @@ class Waits(Interceptor):
         await asyncio.sleep(100)
 
 
-def test_memory_kubernetes_time_outs_are_kept():
-    """A request that takes longer than ``total`` and a watch that is silent for ``sock_read`` time out."""
-
-    async def main():
-        kube = make_kube()
-        ends = []
-        try:
-            await ask(MemorySession(kube, interceptor=Waits()), "GET", PODS, timeout=aiohttp.ClientTimeout(total=30))
-        except TimeoutError:
-            ends.append(now())
-        silent = Watcher(
-            MemorySession(kube), timeout=aiohttp.ClientTimeout(total=None, sock_read=75), resourceVersion="1001"
-        )
-        await silent.follow()
-        ends.append(now())
-        short = Watcher(MemorySession(kube), timeout=aiohttp.ClientTimeout(total=10), resourceVersion="1001")
-        await short.follow()
-        ends.append(now())
-        return ends, silent.end, short.end
-
-    ends, silent, short = run_in_virtual_time(main())
-    assert [round(one) for one in ends] == [30, 105, 115]
-    assert isinstance(silent, TimeoutError)
-    assert isinstance(short, TimeoutError)
-
-
-def test_memory_kubernetes_bookmarks_keep_a_watch_from_timing_out():
-    """75 s of silence never come where a bookmark comes every minute."""
-
-    async def main():
-        timeout = aiohttp.ClientTimeout(total=None, sock_read=75)
-        watcher = Watcher(
-            MemorySession(make_kube()),
-            timeout=timeout,
-            resourceVersion="1001",
-            allowWatchBookmarks="true",
-            timeoutSeconds="300",
-        )
-        await watcher.follow()
-        return watcher.end, now()
-
-    end, ended = run_in_virtual_time(main())
-    assert (end, round(ended)) == (None, 300)
-
-
-def test_memory_kubernetes_closing_ends_a_watch_under_its_reader():
-    """A closed response, a closed session and lost connections end it with a connection error."""
-
-    async def main():
-        kube = make_kube()
-        ends = []
-        for act in ("close", "lose_connections"):
-            session = MemorySession(kube)
-            watcher = Watcher(session, resourceVersion="1001")
-            following = asyncio.create_task(watcher.follow())
-            await asyncio.sleep(1)
-            done = getattr(session, act)()
-            if done is not None:
-                await done
-            await following
-            ends.append((type(watcher.end), str(watcher.end), session.closed))
-        return ends, kube.state.storages["pods"].wakers
-
-    ends, wakers = run_in_virtual_time(main())
-    assert ends == [
-        (aiohttp.ClientConnectionError, "Connection closed", True),
-        (aiohttp.ClientConnectionError, "Connection lost", False),
-    ]
+@virtual
+async def test_memory_kubernetes_an_abandoned_watch_is_forgotten():
+    """A closed response and a reader that is cancelled cost the server nothing; who cancels gets just that."""
+    kube = make_kube()
+    wakers = kube.state.storages["pods"].wakers
+    session = MemorySession(kube)
+    kube.create("pods", "default", pod())
+    response = await session.get(SERVER + PODS, params={"watch": "true"})
+    first = await anext(response.content.iter_any())
+    assert (first[:15], len(wakers)) == (b'{"type":"ADDED"', 1)
+    response.close()
     assert wakers == {}
-
-
-def test_memory_kubernetes_a_closed_response_is_forgotten():
-    """A watch that nobody reads on costs the server nothing once its response is closed."""
-
-    async def main():
-        kube = make_kube()
-        session = MemorySession(kube)
-        kube.create("pods", "default", pod())
-        response = await session.get(SERVER + PODS, params={"watch": "true"})
-        chunks = response.content.iter_any()
-        first = await anext(chunks)
-        open_before = len(kube.state.storages["pods"].wakers)
-        response.close()
-        return first[:15], open_before, len(kube.state.storages["pods"].wakers)
-
-    assert run_in_virtual_time(main()) == (b'{"type":"ADDED"', 1, 0)
-
-
-def test_memory_kubernetes_a_cancelled_reader_is_cancelled():
-    """Who cancels the task that reads a watch gets just that, and the server forgets the watch."""
-
-    async def main():
-        kube = make_kube()
-        following = asyncio.create_task(Watcher(MemorySession(kube), resourceVersion="1001").follow())
-        await asyncio.sleep(1)
-        following.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await following
-        return kube.state.storages["pods"].wakers
-
-    assert run_in_virtual_time(main()) == {}
-
-
-def test_memory_kubernetes_a_closed_session_makes_no_request():
-    """As aiohttp's: a RuntimeError."""
-
-    async def main():
-        session = MemorySession(make_kube())
-        await session.close()
-        with pytest.raises(RuntimeError, match="Session is closed"):
-            session.get(SERVER)
-
-    run_in_virtual_time(main())
-
-
-@pytest.mark.parametrize(
-    ("path", "key", "expected"),
-    [
-        ("/version", "gitVersion", "v1.37.1-memory"),
-        ("/api", "versions", ["v1"]),
-        ("/api/v1", "groupVersion", "v1"),
-        ("/apis/tfcluster.dev/v1alpha1", "kind", "APIResourceList"),
-        ("/apis/nowhere/v1", None, "404 page not found\n"),
-    ],
-)
-def test_memory_kubernetes_tells_what_it_serves(path, key, expected):
-    """The endpoints of discovery."""
-
-    async def main():
-        return await ask(MemorySession(make_kube()), "GET", path)
-
-    _, answer = run_in_virtual_time(main())
-    assert (answer if key is None else answer[key]) == expected
+    following = asyncio.create_task(Watcher(session, resourceVersion="1002").follow())
+    await asyncio.sleep(1)
+    assert len(wakers) == 1
+    following.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await following
+    assert wakers == {}
 
 
 @pytest.mark.parametrize(
@@ -360,46 +211,40 @@ def test_memory_kubernetes_tells_what_it_serves(path, key, expected):
         ("GET", f"{PODS}?continue=x", "", (400, "BadRequest")),
     ],
 )
-def test_memory_kubernetes_answers_what_it_does_not_serve(method, path, content, expected):
-    """Each with the status and reason of the real server."""
-
-    async def main():
-        kube = make_kube()
-        kube.create("pods", "default", pod())
-        body = {"metadata": {"labels": {"a": "b"}}} if content else None
-        return await ask(MemorySession(kube), method, path, body, headers={"Content-Type": content})
-
-    status, answer = run_in_virtual_time(main())
+@virtual
+async def test_memory_kubernetes_answers_what_it_does_not_serve(method, path, content, expected):
+    kube = make_kube()
+    kube.create("pods", "default", pod())
+    body = {"metadata": {"labels": {"a": "b"}}} if content else None
+    status, answer = await ask(MemorySession(kube), method, path, body, headers={"Content-Type": content})
     assert (status, answer.get("reason")) == expected
 
 
-def test_memory_kubernetes_takes_json_patches():
+@virtual
+async def test_memory_kubernetes_takes_json_patches():
     """Tests, additions, replacements and removals in order; one that does not fit is refused whole."""
 
     async def patch(session, *operations):
         content = {"Content-Type": "application/json-patch+json"}
         return await ask(session, "PATCH", f"{PODS}/p", list(operations), headers=content)
 
-    async def main():
-        kube = make_kube()
-        kube.create("pods", "default", pod(labels={"a/b": "1", "c": "2"}))
-        session = MemorySession(kube)
-        done = await patch(
-            session,
-            {"op": "test", "path": "/metadata/labels/a~1b", "value": "1"},
-            {"op": "replace", "path": "/metadata/labels/a~1b", "value": "3"},
-            {"op": "remove", "path": "/metadata/labels/c"},
-            {"op": "add", "path": "/metadata/finalizers", "value": []},
-            {"op": "add", "path": "/metadata/finalizers/-", "value": "x/y"},
-        )
-        refused = await patch(
-            session,
-            {"op": "remove", "path": "/metadata/labels/a~1b"},
-            {"op": "test", "path": "/metadata/labels/c", "value": "2"},
-        )
-        return done, refused, kube.get("pods", "default", "p")["metadata"]
-
-    done, refused, metadata = run_in_virtual_time(main())
+    kube = make_kube()
+    kube.create("pods", "default", pod(labels={"a/b": "1", "c": "2"}))
+    session = MemorySession(kube)
+    done = await patch(
+        session,
+        {"op": "test", "path": "/metadata/labels/a~1b", "value": "1"},
+        {"op": "replace", "path": "/metadata/labels/a~1b", "value": "3"},
+        {"op": "remove", "path": "/metadata/labels/c"},
+        {"op": "add", "path": "/metadata/finalizers", "value": []},
+        {"op": "add", "path": "/metadata/finalizers/-", "value": "x/y"},
+    )
+    refused = await patch(
+        session,
+        {"op": "remove", "path": "/metadata/labels/a~1b"},
+        {"op": "test", "path": "/metadata/labels/c", "value": "2"},
+    )
+    metadata = kube.get("pods", "default", "p")["metadata"]
     assert (done[0], refused[0]) == (200, 422)
     assert (metadata["labels"], metadata["finalizers"]) == ({"a/b": "3"}, ["x/y"])
 
@@ -413,66 +258,105 @@ def test_memory_kubernetes_needs_the_standard_library_only():
                 imported.add((node.module or "").split(".")[0])
             elif isinstance(node, ast.Import):
                 imported |= {alias.name.split(".")[0] for alias in node.names}
-
     assert imported - sys.stdlib_module_names == {"memory_kubernetes", "aiohttp"}
 
 
-def test_memory_kubernetes_discovery_follows_the_kinds():
-    """A kind that goes is not discovered any more."""
-
-    async def main():
-        kube = make_kube()
-        session = MemorySession(kube)
-        before = await ask(session, "GET", "/apis")
-        kube.uninstall("tfclusters")
-        return before, await ask(session, "GET", "/apis")
-
-    before, after = run_in_virtual_time(main())
-    assert [one["name"] for one in before[1]["groups"]] == [
-        "networking.k8s.io",
-        "policy",
-        "scheduling.k8s.io",
-        "kueue.x-k8s.io",
-        "coordination.k8s.io",
-        "tfcluster.dev",
-    ]
-    assert [one["name"] for one in after[1]["groups"]] == [one["name"] for one in before[1]["groups"]][:-1]
-
-
-def test_memory_kubernetes_carries_kopf():
-    """The framework scans, lists and watches through the session, sees every event, and stops in peace."""
+@virtual
+async def test_memory_kubernetes_carries_kopf():
     seen = []
+    kube = make_kube()
+    session = MemorySession(kube, user="kopf", latency=0.001)
+    registry = kopf.OperatorRegistry()
+    settings = kopf.OperatorSettings()
+    settings.posting.enabled = False
+    settings.peering.standalone = True
 
-    async def main():
-        kube = make_kube()
-        session = MemorySession(kube, user="kopf", latency=0.001)
-        registry = kopf.OperatorRegistry()
-        settings = kopf.OperatorSettings()
-        settings.posting.enabled = False
-        settings.peering.standalone = True
+    @kopf.on.login(registry=registry)
+    async def login(**_):
+        return kopf.AiohttpSession(server=SERVER, aiohttp_session=session)
 
-        @kopf.on.login(registry=registry)
-        async def login(**_):
-            return kopf.AiohttpSession(server=SERVER, aiohttp_session=session)
+    @kopf.on.event("tfcluster.dev", "v1alpha1", "tfclusters", registry=registry)
+    async def take(type, name, **_):  # noqa: A002 - kopf's own argument
+        seen.append((type, name))
 
-        @kopf.on.event("tfcluster.dev", "v1alpha1", "tfclusters", registry=registry)
-        async def take(type, name, **_):  # noqa: A002 - kopf's own argument
-            seen.append((type, name))
-
-        kube.create("tfclusters", "default", {**named("a"), "spec": {}})
-        stop = asyncio.Event()
-        running = asyncio.create_task(
-            kopf.operator(registry=registry, settings=settings, clusterwide=True, stop_flag=stop)
-        )
-        await asyncio.sleep(10)
-        kube.create("tfclusters", "default", {**named("b"), "spec": {}})
-        await asyncio.sleep(1)
-        session.lose_connections()
-        await asyncio.sleep(1)
-        kube.delete("tfclusters", "default", "a")
-        await asyncio.sleep(10)
-        stop.set()
-        await running
-
-    run_in_virtual_time(main())
+    kube.create("tfclusters", "default", {**named("a"), "spec": {}})
+    stop = asyncio.Event()
+    running = asyncio.create_task(kopf.operator(registry=registry, settings=settings, clusterwide=True, stop_flag=stop))
+    await asyncio.sleep(10)
+    kube.create("tfclusters", "default", {**named("b"), "spec": {}})
+    await asyncio.sleep(1)
+    session.lose_connections()
+    await asyncio.sleep(1)
+    kube.delete("tfclusters", "default", "a")
+    await asyncio.sleep(10)
+    stop.set()
+    await running
     assert seen == [(None, "a"), ("ADDED", "b"), ("DELETED", "a")]
+
+
+@virtual
+async def test_memory_kubernetes_a_refusal_carries_its_retry_after():
+    """As a header, and in the details of the Status."""
+    refusing = Plan(before=Answer.refusing(Refusal(429, "TooManyRequests", "later", retry_after=3)))
+    async with MemorySession(make_kube(), interceptor=refusing).request("POST", SERVER + PODS, json=pod()) as response:
+        header, body = response.headers["Retry-After"], await response.json()
+    assert (header, body["details"]) == ("3", {"retryAfterSeconds": 3})
+
+
+@virtual
+async def test_memory_kubernetes_time_outs_are_kept():
+    """A request that takes longer than ``total`` and a watch that is silent for ``sock_read`` time out."""
+    timeout = aiohttp.ClientTimeout(total=30)
+    with pytest.raises(TimeoutError):
+        await ask(MemorySession(make_kube(), interceptor=Waits()), "GET", PODS, timeout=timeout)
+    ends = [now()]
+    silence = aiohttp.ClientTimeout(total=None, sock_read=75)
+    for timeout in (silence, aiohttp.ClientTimeout(total=10)):
+        watcher = Watcher(MemorySession(make_kube()), timeout=timeout, resourceVersion="1001")
+        await watcher.follow()
+        assert isinstance(watcher.end, TimeoutError)
+        ends.append(now())
+    # 75 s of silence never come where a bookmark comes every minute.
+    marks = {"resourceVersion": "1001", "allowWatchBookmarks": "true", "timeoutSeconds": "300"}
+    watcher = Watcher(MemorySession(make_kube()), timeout=silence, **marks)
+    await watcher.follow()
+    assert watcher.end is None
+    assert [round(one) for one in [*ends, now()]] == [30, 105, 115, 415]
+
+
+@virtual
+async def test_memory_kubernetes_closing_ends_a_watch_under_its_reader():
+    """A closed session and lost connections end it with a connection error; a closed session makes no request."""
+    kube, ends = make_kube(), []
+    for act in ("lose_connections", "close"):
+        session = MemorySession(kube)
+        watcher = Watcher(session, resourceVersion="1001")
+        following = asyncio.create_task(watcher.follow())
+        await asyncio.sleep(1)
+        if (done := getattr(session, act)()) is not None:
+            await done
+        await following
+        ends.append((type(watcher.end), str(watcher.end), session.closed))
+    lost = aiohttp.ClientConnectionError
+    assert ends == [(lost, "Connection lost", False), (lost, "Connection closed", True)]
+    assert kube.state.storages["pods"].wakers == {}
+    with pytest.raises(RuntimeError, match="Session is closed"):
+        session.get(SERVER)
+
+
+@virtual
+async def test_memory_kubernetes_tells_what_it_serves():
+    kube = make_kube()
+    session = MemorySession(kube)
+    for path, key, expected in (
+        ("/version", "gitVersion", "v1.37.1-memory"),
+        ("/api", "versions", ["v1"]),
+        ("/api/v1", "groupVersion", "v1"),
+        ("/apis/tfcluster.dev/v1alpha1", "kind", "APIResourceList"),
+    ):
+        assert (await ask(session, "GET", path))[1][key] == expected
+    assert (await ask(session, "GET", "/apis/nowhere/v1"))[1] == "404 page not found\n"
+    groups = ["networking.k8s.io", "policy", "scheduling.k8s.io", "kueue.x-k8s.io", "coordination.k8s.io"]
+    assert [one["name"] for one in (await ask(session, "GET", "/apis"))[1]["groups"]] == [*groups, "tfcluster.dev"]
+    kube.uninstall("tfclusters")
+    assert [one["name"] for one in (await ask(session, "GET", "/apis"))[1]["groups"]] == groups

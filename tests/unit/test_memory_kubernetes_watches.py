@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from support.virtual_time import run_in_virtual_time
+from unit.async_tests import virtual
 from unit.memory_world import PODS, Watcher, ask, make_kube, named, pod, refusal_of
 
 from memory_kubernetes import MemorySession
@@ -40,53 +40,39 @@ def names_of(listed):
     ],
     ids=str,
 )
-def test_memory_kubernetes_lists_what_a_selector_matches(query, names):
-    """Label selectors and the field selector of the name."""
-
-    async def main():
-        kube, session = make_session()
-        for name, labels in (("c", {}), ("a", {"app": "x"}), ("b", {"app": "y"})):
-            kube.create("configmaps", "default", named(name, labels=labels))
-        return await ask(session, "GET", MAPS, params=query)
-
-    status, listed = run_in_virtual_time(main())
+@virtual
+async def test_memory_kubernetes_lists_what_a_selector_matches(query, names):
+    kube, session = make_session()
+    for name, labels in (("c", {}), ("a", {"app": "x"}), ("b", {"app": "y"})):
+        kube.create("configmaps", "default", named(name, labels=labels))
+    status, listed = await ask(session, "GET", MAPS, params=query)
     assert (status, names_of(listed)) == (200, names)
 
 
 def test_memory_kubernetes_refuses_selectors_that_it_cannot_read():
-    """A selector that means nothing is refused, not ignored."""
     kube = make_kube()
-
     assert refusal_of(kube.list, "pods", None, "a in b").status == 400
     assert refusal_of(kube.list, "pods", None, "a=(b").status == 400
 
 
-def test_memory_kubernetes_pages_show_one_moment():
-    """The pages of a list are those of its first moment, whatever happens between them."""
-
-    async def main():
-        kube, session = make_session()
-        for name in "abcde":
-            kube.create("configmaps", "default", {**named(name), "data": {"v": "1"}})
-        _, first = await ask(session, "GET", MAPS, params={"limit": "2"})
-        kube.delete("configmaps", "default", "c")
-        kube.delete("configmaps", "default", "e")
-        kube.create("configmaps", "default", named("e"))
-        kube.patch("configmaps", "default", "d", {"data": {"v": "2"}})
-        kube.create("configmaps", "default", named("cc"))
-        token = first["metadata"]["continue"]
-        _, second = await ask(session, "GET", MAPS, params={"limit": "2", "continue": token})
-        token = second["metadata"]["continue"]
-        _, third = await ask(session, "GET", MAPS, params={"limit": "2", "continue": token})
-        _, exact = await ask(
-            session,
-            "GET",
-            MAPS,
-            params={"resourceVersion": first["metadata"]["resourceVersion"], "resourceVersionMatch": "Exact"},
-        )
-        return first, second, third, exact
-
-    pages = run_in_virtual_time(main())
+@virtual
+async def test_memory_kubernetes_pages_show_one_moment():
+    kube, session = make_session()
+    for name in "abcde":
+        kube.create("configmaps", "default", {**named(name), "data": {"v": "1"}})
+    _, first = await ask(session, "GET", MAPS, params={"limit": "2"})
+    kube.delete("configmaps", "default", "c")
+    kube.delete("configmaps", "default", "e")
+    kube.create("configmaps", "default", named("e"))
+    kube.patch("configmaps", "default", "d", {"data": {"v": "2"}})
+    kube.create("configmaps", "default", named("cc"))
+    token = first["metadata"]["continue"]
+    _, second = await ask(session, "GET", MAPS, params={"limit": "2", "continue": token})
+    token = second["metadata"]["continue"]
+    _, third = await ask(session, "GET", MAPS, params={"limit": "2", "continue": token})
+    moment = {"resourceVersion": first["metadata"]["resourceVersion"], "resourceVersionMatch": "Exact"}
+    _, exact = await ask(session, "GET", MAPS, params=moment)
+    pages = (first, second, third, exact)
     assert [names_of(page) for page in pages] == [["a", "b"], ["c", "d"], ["e"], ["a", "b", "c", "d", "e"]]
     assert [page["metadata"].get("remainingItemCount") for page in pages] == [3, 1, None, None]
     assert {page["metadata"]["resourceVersion"] for page in pages} == {"1006"}
@@ -94,25 +80,19 @@ def test_memory_kubernetes_pages_show_one_moment():
     assert "continue" not in pages[2]["metadata"]
 
 
-def test_memory_kubernetes_a_page_of_a_forgotten_moment_is_gone():
+@virtual
+async def test_memory_kubernetes_a_page_of_a_forgotten_moment_is_gone():
     """After a compaction a continue and an exact version answer 410 Expired."""
-
-    async def main():
-        kube, session = make_session()
-        for name in "abc":
-            kube.create("configmaps", "default", named(name))
-        _, first = await ask(session, "GET", MAPS, params={"limit": "2"})
-        kube.delete("configmaps", "default", "c")
-        kube.compact(kube.revision)
-        token = first["metadata"]["continue"]
-        return (
-            await ask(session, "GET", MAPS, params={"limit": "2", "continue": token}),
-            await ask(session, "GET", MAPS, params={"resourceVersion": "1002", "resourceVersionMatch": "Exact"}),
-            await ask(session, "GET", MAPS, params={"resourceVersion": "1002"}),
-            await ask(session, "GET", MAPS, params={"resourceVersion": "99999"}),
-        )
-
-    page, exact, any_newer, future = run_in_virtual_time(main())
+    kube, session = make_session()
+    for name in "abc":
+        kube.create("configmaps", "default", named(name))
+    _, first = await ask(session, "GET", MAPS, params={"limit": "2"})
+    kube.delete("configmaps", "default", "c")
+    kube.compact(kube.revision)
+    token = first["metadata"]["continue"]
+    page = await ask(session, "GET", MAPS, params={"limit": "2", "continue": token})
+    exact = await ask(session, "GET", MAPS, params={"resourceVersion": "1002", "resourceVersionMatch": "Exact"})
+    any_newer, future = [await ask(session, "GET", MAPS, params={"resourceVersion": v}) for v in ("1002", "99999")]
     assert (page[0], page[1]["reason"]) == (410, "Expired")
     assert "The provided continue parameter is too old" in page[1]["message"]
     assert exact[1]["message"] == "The resourceVersion for the provided list is too old."
@@ -120,15 +100,11 @@ def test_memory_kubernetes_a_page_of_a_forgotten_moment_is_gone():
     assert (future[0], future[1]["message"]) == (504, "Timeout: Too large resource version: 99999, current: 1005")
 
 
-def test_memory_kubernetes_lists_metadata_alone():
-    """PartialObjectMetadataList leaves all but the metadata out."""
-
-    async def main():
-        kube, session = make_session()
-        kube.create("configmaps", "default", {**named("a"), "data": {"v": "1"}})
-        return await ask(session, "GET", MAPS, headers={"Accept": PARTIAL})
-
-    _, listed = run_in_virtual_time(main())
+@virtual
+async def test_memory_kubernetes_lists_metadata_alone():
+    kube, session = make_session()
+    kube.create("configmaps", "default", {**named("a"), "data": {"v": "1"}})
+    _, listed = await ask(session, "GET", MAPS, headers={"Accept": PARTIAL})
     assert (listed["kind"], listed["apiVersion"]) == ("PartialObjectMetadataList", "meta.k8s.io/v1")
     assert set(listed["items"][0]) == {"kind", "apiVersion", "metadata"}
     assert names_of(listed) == ["a"]
@@ -144,7 +120,8 @@ async def watch_pods(kube, session, acts, **params):
     return watcher
 
 
-def test_memory_kubernetes_a_watch_tells_every_change_in_order():
+@virtual
+async def test_memory_kubernetes_a_watch_tells_every_change_in_order():
     """From a version on, with the object as it was then; it ends after timeoutSeconds without an error."""
 
     def acts(kube):
@@ -152,37 +129,32 @@ def test_memory_kubernetes_a_watch_tells_every_change_in_order():
         kube.patch("pods", "default", "a", {"metadata": {"labels": {"x": "1"}}})
         kube.delete("pods", "default", "b")
 
-    async def main():
-        kube, session = make_session()
-        kube.create("pods", "default", pod("a"))
-        started = asyncio.get_running_loop().time()
-        watcher = await watch_pods(kube, session, acts, resourceVersion=str(kube.revision))
-        return watcher, asyncio.get_running_loop().time() - started
-
-    watcher, lasted = run_in_virtual_time(main())
+    kube, session = make_session()
+    kube.create("pods", "default", pod("a"))
+    started = asyncio.get_running_loop().time()
+    watcher = await watch_pods(kube, session, acts, resourceVersion=str(kube.revision))
+    lasted = asyncio.get_running_loop().time() - started
     assert watcher.heard == [("ADDED", "b"), ("MODIFIED", "a"), ("MODIFIED", "b"), ("DELETED", "b")]
     assert [one["object"]["metadata"]["resourceVersion"] for one in watcher.events] == ["1003", "1004", "1005", "1006"]
     assert (watcher.events[0]["object"]["kind"], watcher.events[0]["object"]["apiVersion"]) == ("Pod", "v1")
     assert (watcher.end, round(lasted, 2)) == (None, 1.0)
 
 
-def test_memory_kubernetes_a_watch_without_version_begins_with_what_exists():
+@virtual
+async def test_memory_kubernetes_a_watch_without_version_begins_with_what_exists():
     """Each object that exists comes as ADDED; sendInitialEvents marks their end."""
-
-    async def main():
-        kube, session = make_session()
-        kube.create("pods", "default", pod("a"))
-        plain = await watch_pods(kube, session, lambda kube: kube.create("pods", "default", pod("b")))
-        wanted = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "allowWatchBookmarks": "true"}
-        return plain, await watch_pods(kube, session, lambda _: None, **wanted)
-
-    plain, streamed = run_in_virtual_time(main())
+    kube, session = make_session()
+    kube.create("pods", "default", pod("a"))
+    plain = await watch_pods(kube, session, lambda kube: kube.create("pods", "default", pod("b")))
+    wanted = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "allowWatchBookmarks": "true"}
+    streamed = await watch_pods(kube, session, lambda _: None, **wanted)
     assert plain.heard == [("ADDED", "a"), ("ADDED", "b")]
     assert streamed.heard == [("ADDED", "a"), ("ADDED", "b"), ("BOOKMARK", "")]
     assert streamed.events[2]["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
 
 
-def test_memory_kubernetes_what_leaves_a_selector_is_deleted_to_the_watch():
+@virtual
+async def test_memory_kubernetes_what_leaves_a_selector_is_deleted_to_the_watch():
     """Into the selector is ADDED; out of it is DELETED, with the state before and the new version."""
 
     def acts(kube):
@@ -191,11 +163,8 @@ def test_memory_kubernetes_what_leaves_a_selector_is_deleted_to_the_watch():
             kube.patch("pods", "default", "a", {"metadata": {"labels": {"x": value}}})
         kube.delete("pods", "default", "a")
 
-    async def main():
-        kube, session = make_session()
-        return await watch_pods(kube, session, acts, resourceVersion="1001", labelSelector="x")
-
-    watcher = run_in_virtual_time(main())
+    kube, session = make_session()
+    watcher = await watch_pods(kube, session, acts, resourceVersion="1001", labelSelector="x")
     seen = [(one["type"], one["object"]["metadata"]) for one in watcher.events]
     assert [(kind, metadata["labels"]["x"], metadata["resourceVersion"]) for kind, metadata in seen] == [
         ("ADDED", "1", "1003"),
@@ -207,18 +176,14 @@ def test_memory_kubernetes_what_leaves_a_selector_is_deleted_to_the_watch():
     ]
 
 
-def test_memory_kubernetes_bookmarks_come_every_minute_and_before_the_end():
+@virtual
+async def test_memory_kubernetes_bookmarks_come_every_minute_and_before_the_end():
     """They carry the newest version of all kinds, and only who asks gets them."""
-
-    async def main():
-        kube, session = make_session()
-        asked = Watcher(session, resourceVersion="1001", timeoutSeconds="130", allowWatchBookmarks="true")
-        other = Watcher(session, resourceVersion="1001", timeoutSeconds="130")
-        kube.create("configmaps", "default", named("m"))
-        await asyncio.gather(asked.follow(), other.follow())
-        return asked, other
-
-    asked, other = run_in_virtual_time(main())
+    kube, session = make_session()
+    asked = Watcher(session, resourceVersion="1001", timeoutSeconds="130", allowWatchBookmarks="true")
+    other = Watcher(session, resourceVersion="1001", timeoutSeconds="130")
+    kube.create("configmaps", "default", named("m"))
+    await asyncio.gather(asked.follow(), other.follow())
     assert [round(time - 1000) for time in asked.times] == [60, 120, 128]
     assert asked.events[0] == {
         "type": "BOOKMARK",
@@ -227,22 +192,18 @@ def test_memory_kubernetes_bookmarks_come_every_minute_and_before_the_end():
     assert other.events == []
 
 
-def test_memory_kubernetes_a_watch_from_a_forgotten_version_gets_an_error_event():
+@virtual
+async def test_memory_kubernetes_a_watch_from_a_forgotten_version_gets_an_error_event():
     """410 Expired comes as an ERROR in a stream with status 200, as from the real server; open watches go on."""
-
-    async def main():
-        kube, session = make_session()
-        kept = Watcher(session, resourceVersion=str(kube.revision), timeoutSeconds="1")
-        following = asyncio.create_task(kept.follow())
-        await asyncio.sleep(0.1)
-        kube.create("configmaps", "default", named("m"))
-        kube.compact(kube.revision)
-        late = Watcher(session, resourceVersion="1001", timeoutSeconds="1")
-        await late.follow()
-        await following
-        return kept, late
-
-    kept, late = run_in_virtual_time(main())
+    kube, session = make_session()
+    kept = Watcher(session, resourceVersion=str(kube.revision), timeoutSeconds="1")
+    following = asyncio.create_task(kept.follow())
+    await asyncio.sleep(0.1)
+    kube.create("configmaps", "default", named("m"))
+    kube.compact(kube.revision)
+    late = Watcher(session, resourceVersion="1001", timeoutSeconds="1")
+    await late.follow()
+    await following
     (event,) = late.events
     assert (late.status, event["type"], event["object"]["code"], event["object"]["reason"]) == (
         200,
@@ -254,32 +215,29 @@ def test_memory_kubernetes_a_watch_from_a_forgotten_version_gets_an_error_event(
     assert (kept.events, kept.end) == ([], None)
 
 
-def test_memory_kubernetes_a_watch_ends_with_its_kind():
+@virtual
+async def test_memory_kubernetes_a_watch_ends_with_its_kind():
     """When a CRD goes, its watch tells of the last deletions and ends; a new one from the old version is too old."""
     path = "/apis/tfcluster.dev/v1alpha1/tfclusters"
-
-    async def main():
-        kube, session = make_session()
-        kube.create("tfclusters", "default", {**named("c"), "spec": {}})
-        watcher = Watcher(session, path, resourceVersion=str(kube.revision))
-        following = asyncio.create_task(watcher.follow())
-        await asyncio.sleep(0.1)
-        kube.uninstall("tfclusters")
-        await asyncio.wait_for(following, 1)
-        gone = await ask(session, "GET", path)
-        kube.install(TFCLUSTERS)
-        kube.create("tfclusters", "default", {**named("d"), "spec": {}})
-        again = Watcher(session, path, resourceVersion="1002", timeoutSeconds="1")
-        await again.follow()
-        return watcher, gone, again
-
-    watcher, gone, again = run_in_virtual_time(main())
+    kube, session = make_session()
+    kube.create("tfclusters", "default", {**named("c"), "spec": {}})
+    watcher = Watcher(session, path, resourceVersion=str(kube.revision))
+    following = asyncio.create_task(watcher.follow())
+    await asyncio.sleep(0.1)
+    kube.uninstall("tfclusters")
+    await asyncio.wait_for(following, 1)
+    gone = await ask(session, "GET", path)
+    kube.install(TFCLUSTERS)
+    kube.create("tfclusters", "default", {**named("d"), "spec": {}})
+    again = Watcher(session, path, resourceVersion="1002", timeoutSeconds="1")
+    await again.follow()
     assert (watcher.heard, watcher.end) == ([("DELETED", "c")], None)
     assert gone == (404, "404 page not found\n")
     assert again.events[0]["object"]["code"] == 410
 
 
-def test_memory_kubernetes_watches_share_no_fate():
+@virtual
+async def test_memory_kubernetes_watches_share_no_fate():
     """A watch of one namespace, one name or metadata alone tells only of these."""
 
     def acts(kube):
@@ -287,20 +245,14 @@ def test_memory_kubernetes_watches_share_no_fate():
         kube.create("pods", "n", pod("a"))
         kube.create("pods", "default", pod("b"))
 
-    async def main():
-        kube, session = make_session()
-        one = Watcher(session, PODS, resourceVersion="1001", timeoutSeconds="1")
-        every = Watcher(session, "/api/v1/pods", resourceVersion="1001", timeoutSeconds="1")
-        name = Watcher(
-            session, "/api/v1/pods", resourceVersion="1001", timeoutSeconds="1", fieldSelector="metadata.name=a"
-        )
-        tasks = [asyncio.create_task(watcher.follow()) for watcher in (one, every, name)]
-        await asyncio.sleep(0.1)
-        acts(kube)
-        await asyncio.gather(*tasks)
-        return one, every, name
-
-    one, every, name = run_in_virtual_time(main())
+    kube, session = make_session()
+    one = Watcher(session, PODS, resourceVersion="1001", timeoutSeconds="1")
+    every = Watcher(session, "/api/v1/pods", resourceVersion="1001", timeoutSeconds="1")
+    name = Watcher(session, "/api/v1/pods", resourceVersion="1001", timeoutSeconds="1", fieldSelector="metadata.name=a")
+    tasks = [asyncio.create_task(watcher.follow()) for watcher in (one, every, name)]
+    await asyncio.sleep(0.1)
+    acts(kube)
+    await asyncio.gather(*tasks)
     assert one.heard == [("ADDED", "b")]
     assert every.heard == [("ADDED", "a"), ("ADDED", "b")]
     assert name.heard == [("ADDED", "a")]

@@ -13,23 +13,19 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_names_are_made_of_cluster_job_and_index():
-    """An underscore of TensorFlow's job names becomes a hyphen."""
     assert naming.service_name("demo") == "demo"
     assert naming.view_name("demo", "data_loader") == "demo-data-loader"
     assert naming.pod_name("demo", "data_loader", 7) == "demo-data-loader-7"
 
 
 @pytest.mark.parametrize(
-    ("domain", "address"),
-    [("", "c-ps-1.c.ns.svc:80"), ("cluster.local", "c-ps-1.c.ns.svc.cluster.local:80")],
+    ("domain", "address"), [("", "c-ps-1.c.ns.svc:80"), ("cluster.local", "c-ps-1.c.ns.svc.cluster.local:80")]
 )
 def test_an_address_is_a_dns_name_and_a_port(domain, address):
-    """The cluster domain is appended where it is known."""
     assert address == naming.address(cluster="c", namespace="ns", job="ps", index=1, port=80, cluster_domain=domain)
 
 
 def test_labels_grow_from_cluster_to_job_to_task():
-    """Every object has the cluster's labels, a job's object the job's too, a pod its index."""
     cluster = {
         "app.kubernetes.io/name": "tfcluster",
         "app.kubernetes.io/instance": "c",
@@ -37,14 +33,12 @@ def test_labels_grow_from_cluster_to_job_to_task():
         "tfcluster.dev/cluster": "c",
     }
     job = {**cluster, "app.kubernetes.io/component": "data_loader", "tfcluster.dev/job": "data_loader"}
-
     assert cluster == naming.cluster_labels("c")
     assert job == naming.job_labels("c", "data_loader")
     assert {**job, "tfcluster.dev/task-index": "7"} == naming.task_labels("c", "data_loader", 7)
 
 
 def test_a_jobs_selector_selects_by_its_labels():
-    """What /scale reports selects exactly the job's pods."""
     assert naming.job_selector("c", "ps") == "tfcluster.dev/cluster=c,tfcluster.dev/job=ps"
 
 
@@ -55,5 +49,4 @@ def test_the_group_is_spelled_in_one_place_only():
         for path in (ROOT / "operator").rglob("*.py")
         if re.search(r"tfcluster\.dev|app\.kubernetes\.io", path.read_text(encoding="utf-8"))
     ]
-
     assert spelled == ["operator/tfcluster_operator/model/naming.py"]

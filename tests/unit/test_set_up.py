@@ -20,7 +20,6 @@ AWAIT = "import os, time\nwhile not os.path.exists('{0}'): time.sleep(.01)\n"
 
 @pytest.fixture
 def told() -> io.StringIO:
-    """What the user reads."""
     return io.StringIO()
 
 
@@ -77,17 +76,13 @@ def test_steps_run_beside_what_they_do_not_need(cluster, name, expected):
     ],
 )
 def test_cluster_waits_for_its_programs_alone(cluster, expected):
-    """The images need not be there when the cluster is started."""
     steps = {step.name: step for step in set_up.steps(cluster)}
-
     assert set(steps["cluster"].after) == expected
 
 
 @pytest.mark.parametrize("cluster", ["node", "kind", "current"])
 def test_every_step_can_be_done(cluster, tmp_path, told):
-    """Each step has its action, and comes after those that it needs."""
     steps = set_up.steps(cluster)
-
     assert {step.name for step in steps} <= set(set_up._ACTIONS)
     Run(steps, lambda _: (), tmp_path, Console(file=told))
 
@@ -95,7 +90,6 @@ def test_every_step_can_be_done(cluster, tmp_path, told):
 def test_failed_step_ends_those_beside_it_and_says_its_last_words(go, told, tmp_path):
     """What the step wrote last is in the message; one that runs is ended, and one that would come later never runs."""
     running, later = str(tmp_path / "running"), str(tmp_path / "later")
-
     with pytest.raises(StepError, match=r"(?s)Bad ended with status 1:\nno space left"):
         go(
             [Step("bad", "Bad"), Step("slow", "Slow"), Step("later", "Later", after=("bad",))],
@@ -103,7 +97,6 @@ def test_failed_step_ends_those_beside_it_and_says_its_last_words(go, told, tmp_
             slow=f"{LEAVE.format(running)}time.sleep(300)",
             later=LEAVE.format(later),
         )
-
     with pytest.raises(ProcessLookupError):
         os.kill(int(Path(running).read_text()), 0)
     assert not Path(later).exists()
@@ -111,8 +104,6 @@ def test_failed_step_ends_those_beside_it_and_says_its_last_words(go, told, tmp_
 
 
 def test_unknown_kind_of_cluster_is_refused_in_words(monkeypatch, capsys):
-    """A misspelt TFCLUSTER_KUBERNETES ends the set-up with the values that there are, and without a traceback."""
     monkeypatch.setenv("TFCLUSTER_KUBERNETES", "minikube")
-
     assert set_up.main([]) == 1
     assert "TFCLUSTER_KUBERNETES=minikube: known are node, kind, current" in capsys.readouterr().err

@@ -61,11 +61,15 @@ def run(pytester: pytest.Pytester):
     return run
 
 
-@pytest.mark.parametrize("workers", [0, 1])
-def test_skip_that_is_expected_is_counted(run, workers):
-    """Expected skips are told of by their number, and the run succeeds."""
-    result = run(ROOT, SOME, workers=workers)
+@pytest.mark.parametrize("workers", [0, 2])
+def test_skips_are_counted_in_the_whole_run(run, workers):
+    result = run(ROOT, SOME, SKIPPED_WHOLE, EXPECTED_TO_FAIL, workers=workers)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["*4 skipped: 2 expected, 2 not*"])
 
+
+def test_skip_that_is_expected_fails_no_run(run):
+    result = run(ROOT, SOME)
     assert result.ret == pytest.ExitCode.OK
     result.stdout.fnmatch_lines(["*2 skipped: 2 expected, 0 not*"])
 
@@ -81,24 +85,13 @@ def test_skip_that_is_expected_is_counted(run, workers):
     ids=["a new one", "for another reason", "a whole module", "an expected failure"],
 )
 def test_skip_that_nobody_expects_fails_the_run(run, program, expected, named):
-    """A test, a whole module or an expected failure that no line names fails the run, which tells its name."""
     result = run(expected, program)
-
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines([f"UNEXPECTED SKIP {named}"])
-
-
-def test_skips_of_workers_count_in_the_whole_run(run):
-    """What the workers of a parallel run skip, while they run or while they collect, fails that run."""
-    result = run("", SOME, SKIPPED_WHOLE, EXPECTED_TO_FAIL, workers=2)
-
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines(["*4 skipped: 0 expected, 4 not*"])
 
 
 def test_committed_list_names_tests_that_exist():
     """Every line of the list still means a file, so that what runs again leaves the list."""
     expected = read_expected((TESTS / "expected_skips.txt").read_text(encoding="utf-8"))
-
     assert Skip("e2e/*", "no node of this cluster offers two nvidia.com/gpu") in expected
     assert [e for e in expected if not list(TESTS.glob(e.test.partition("::")[0]))] == []

@@ -37,15 +37,12 @@ def test_sigterm_is_heeded_before_the_slow_imports(tmp_path: Path):
 def test_what_needs_no_library_works_without_any():
     """Of the distribution without extras the operator tells its version, and what to install to run it."""
     version, run = begin_without_libraries("--version"), begin_without_libraries("--all-namespaces")
-
     assert (version.returncode, version.stdout) == (0, f"tfcluster-operator {tfcluster_resolver.__version__}\n")
     assert run.returncode == 1
     assert run.stderr == "uvloop is not installed: pip install 'tfcluster[operator]' brings what the operator needs\n"
 
 
 def test_lost_lease_ends_the_process_with_its_reason(monkeypatch, caplog):
-    """A leader that lost its lease ends with 1 and one line in the log, without a traceback."""
-
     async def lose(_: object) -> None:
         raise LeaseLostError("the lease was lost: no renewal within 10 s")
 
@@ -53,9 +50,7 @@ def test_lost_lease_ends_the_process_with_its_reason(monkeypatch, caplog):
     monkeypatch.setattr(operator_process.handlers, "run", lose)
     monkeypatch.setattr(operator_process.logging, "shutdown", lambda: None)
     monkeypatch.setattr(operator_process.os, "_exit", codes.append)
-
     asyncio.run(operator_process._run(None))
-
     assert codes == [1]
     (line,) = caplog.records
     assert line.message == "the operator ends: the lease was lost: no renewal within 10 s"

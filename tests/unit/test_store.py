@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -15,6 +16,7 @@ from tfcluster_operator.model import naming
 from tfcluster_operator.model.observed import Child
 
 NAME = ("ns", "a")
+Act = Callable[[ChildStore], None]
 
 
 def child(
@@ -47,9 +49,7 @@ def make_store(*children: Child) -> tuple[ChildStore, list[tuple[str, tuple[str,
 
 
 def test_a_child_is_found_by_name_and_by_owner():
-    """Both indices hold what was put."""
     store, _ = make_store(child(1), child(2, name="b"), child(3, name="c", owner="other"))
-
     assert child(1) == store.get(NAME)
     assert {"a", "b"} == {one.meta.name for one in store.owned_by("owner")}
     assert tuple(store.owned_by("nobody")) == ()
@@ -57,24 +57,20 @@ def test_a_child_is_found_by_name_and_by_owner():
 
 
 def test_every_change_is_told_with_owner_and_label_and_whether_the_child_has_left():
-    """A new child, a newer version and a deletion wake the controller and the cluster of the label."""
     told: list[tuple[str, tuple[str, str], bool]] = []
     store = ChildStore(lambda *one: told.append(one), lambda: 0.0)
     store.put(child(1))
     store.put(child(2, status={"phase": "Running"}))
     store.remove(child(3))
-
     assert told == [("owner", ("ns", "demo"), left) for left in (False, False, True)]
 
 
 def test_news_that_no_decision_reads_is_told_to_nobody_and_believed():
     """Another's annotation, or an entry of managedFields, wakes no pass; an older list does not prune the pod."""
     store, told = make_store(child(1))
-
     store.put(child(5, annotations={"example.com/note": "1"}, managedFields=[{"manager": "other", "fieldsV1": {}}]))
     store.put(child(4, status={"phase": "Running"}))
     store.replace([], version=4, namespace="ns")
-
     assert told == []
     assert child(5) == store.get(NAME)
 
@@ -95,73 +91,69 @@ def test_news_that_no_decision_reads_is_told_to_nobody_and_believed():
     ids=str,
 )
 def test_news_that_a_decision_reads_is_told(news):
-    """Each of the fields that are kept wakes a pass when it changes."""
     store, told = make_store(child(1))
-
     store.put(child(2, **news))
-
     assert told
     assert child(2, **news).meta == store.get(NAME).meta
 
 
-def test_an_old_event_after_a_newer_one_is_dropped():
-    """The answer to a write is newer than the events before it, which come late."""
-    store, told = make_store(child(5))
-
-    store.put(child(4))
-    store.put(child(5))
-
-    assert child(5) == store.get(NAME)
-    assert told == []
+def put(version: int, **fields: Any) -> Act:
+    return lambda store: store.put(child(version, **fields))
 
 
-def test_a_deleted_child_is_not_brought_back_by_a_late_answer():
-    """The tombstone is of the UID: what is older than the deletion stays dead, a new incarnation lives."""
-    store, _ = make_store(child(5))
-    store.remove(child(7))
-
-    store.put(child(6))
-    assert None is store.get(NAME)
-
-    store.put(child(8, uid="u2"))
-    assert store.get(NAME).meta.uid == "u2"
+def removed(version: int, **fields: Any) -> Act:
+    return lambda store: store.remove(child(version, **fields))
 
 
-def test_a_deletion_that_was_seen_before_its_object_stays():
-    """DELETED may overtake the answer to our own create."""
-    store, _ = make_store()
-    store.remove(child(7))
-
-    store.put(child(6))
-
-    assert None is store.get(NAME)
+def listed(*children: Child, at: int, namespace: str | None = "ns") -> Act:
+    return lambda store: store.replace(list(children), version=at, namespace=namespace)
 
 
-def test_a_late_deletion_does_not_take_the_successor():
-    """The deletion of an old incarnation leaves the object that has its name now."""
-    store, told = make_store(child(9, uid="u2"))
-
-    store.remove(child(7, uid="u1"))
-
-    assert store.get(NAME).meta.uid == "u2"
-    assert told == []
-
-
-def test_a_deletion_older_than_what_is_known_is_dropped():
-    """A child that left the watch's selector and came back is there."""
-    store, _ = make_store(child(9))
-
-    store.remove(child(7))
-
-    assert child(9) == store.get(NAME)
+@pytest.mark.parametrize(
+    ("known", "acts", "believed", "tells"),
+    [
+        pytest.param([child(5)], [put(4), put(5)], child(5), 0, id="an old event after a newer one is dropped"),
+        pytest.param([child(5)], [removed(7), put(6)], None, 1, id="a late answer brings no deleted child back"),
+        pytest.param(
+            [child(5)], [removed(7), put(8, uid="u2")], child(8, uid="u2"), 2, id="the tombstone is of the UID"
+        ),
+        pytest.param([], [removed(7), put(6)], None, 0, id="a deletion seen before its object stays"),
+        pytest.param([child(9, uid="u2")], [removed(7)], child(9, uid="u2"), 0, id="nor does it take the successor"),
+        pytest.param([child(9)], [removed(7)], child(9), 0, id="a deletion older than what is known is dropped"),
+        pytest.param(
+            [child(1), child(2, name="b")],
+            [listed(child(2, name="b"), at=9, namespace=None)],
+            None,
+            1,
+            id="a list removes what it does not hold",
+        ),
+        pytest.param(
+            [child(8)], [listed(at=7, namespace=None)], child(8), 0, id="a list keeps what was made after it was taken"
+        ),
+        pytest.param(
+            [child(3)],
+            [listed(child(6, uid="u2"), at=7, namespace=None), put(3)],
+            child(6, uid="u2"),
+            2,
+            id="a list replaces an incarnation of the same name",
+        ),
+        pytest.param(
+            [child(2)], [listed(at=9, namespace="else")], child(2), 0, id="a list of one namespace leaves the others"
+        ),
+    ],
+)
+def test_what_is_believed_after_old_late_and_repeated_news(known, acts, believed, tells):
+    store, told = make_store(*known)
+    for act in acts:
+        act(store)
+    assert store.get(NAME) == believed
+    assert told == [("owner", ("ns", "demo"))] * tells
 
 
 def test_a_child_that_changes_hands_is_told_to_both():
     """The former controller must learn that it lost a child, the new one that it has one."""
     store, told = make_store(child(1))
-
     store.put(child(2, owner="other", label="elsewhere"))
-
     assert {("owner", ("ns", "demo")), ("other", ("ns", "elsewhere"))} == set(told)
     assert list(store.owned_by("owner")) == []
     assert [one.meta.name for one in store.owned_by("other")] == ["a"]
@@ -170,54 +162,12 @@ def test_a_child_that_changes_hands_is_told_to_both():
 def test_forgetting_takes_out_one_incarnation():
     """A request has shown that it is gone: whatever its version, and only if it is that one."""
     store, told = make_store(child(5))
-
     store.forget(NAME, "u2")
     assert child(5) == store.get(NAME)
     store.forget(NAME, "u1")
     store.forget(NAME, "u1")
-
     assert None is store.get(NAME)
     assert told == [("owner", ("ns", "demo"))]
-
-
-def test_a_list_removes_what_it_does_not_hold():
-    """What vanished in a gap of the watch is gone, and its owner is told."""
-    store, told = make_store(child(1), child(2, name="b"))
-
-    store.replace([child(2, name="b")], version=9, namespace=None)
-
-    assert None is store.get(NAME)
-    assert told == [("owner", ("ns", "demo"))]
-
-
-def test_a_list_keeps_what_was_made_after_it_was_taken():
-    """Our own create may be answered before an older list is."""
-    store, told = make_store(child(8))
-
-    store.replace([], version=7, namespace=None)
-
-    assert child(8) == store.get(NAME)
-    assert told == []
-
-
-def test_a_list_replaces_an_incarnation_of_the_same_name():
-    """The object was deleted and made again in a gap: the new UID counts."""
-    store, _ = make_store(child(3, uid="u1"))
-
-    store.replace([child(6, uid="u2")], version=7, namespace=None)
-    store.put(child(3, uid="u1"))
-
-    assert store.get(NAME).meta.uid == "u2"
-
-
-def test_a_list_of_one_namespace_leaves_the_others():
-    """Each namespace has its own list."""
-    store, _ = make_store(child(1), child(2, namespace="else"))
-
-    store.replace([], version=9, namespace="ns")
-
-    assert None is store.get(NAME)
-    assert child(2, namespace="else") == store.get(("else", "a"))
 
 
 def test_tombstones_are_bounded(monkeypatch):
@@ -226,7 +176,6 @@ def test_tombstones_are_bounded(monkeypatch):
     store, _ = make_store()
     for uid, version in [("u1", 1), ("u2", 2), ("u1", 3), ("u3", 4)]:
         store.remove(child(version, uid=uid))
-
     assert list(store._gone) == ["u1", "u3"]
 
 
@@ -258,7 +207,6 @@ def test_a_cluster_is_what_it_controls_and_what_has_its_names():
             "ownerReferences": [{"uid": owner, "controller": True}],
         }
         stores.of[kind].put(wire.RESOURCES[kind].read(msgspec.json.encode({"metadata": metadata})))
-
     assert {
         "Service": {"demo"},
         "ConfigMap": {"demo-worker"},
@@ -267,12 +215,10 @@ def test_a_cluster_is_what_it_controls_and_what_has_its_names():
 
 
 def test_an_object_that_holds_a_name_and_that_no_watch_shows_is_observed():
-    """What a watch shows is newer than what was read once."""
     stores, cluster = Stores(lambda *_: None), make_cluster({"worker": 1})
     unlabelled = child(1, name="demo-worker-0", namespace="default", label="")
     stores.block(cluster.uid, "Pod", unlabelled)
     assert unlabelled == stores.observe(cluster).pods["demo-worker-0"]
-
     stores.of["Pod"].put(child(2, name="demo-worker-0", namespace="default"))
     assert stores.observe(cluster).pods["demo-worker-0"].meta.version == 2
 
@@ -284,7 +230,6 @@ def test_a_child_that_lost_its_labels_is_known_again_once_it_was_read():
     store.remove(child(2))
     store.put(child(2, label=""))
     assert store.get(NAME) is None
-
     store.put_back(child(2, label=""))
     assert store.get(NAME) is not None
 

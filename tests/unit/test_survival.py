@@ -14,6 +14,7 @@ from simulation.plans import Plan
 from simulation.workloads import job, ready
 from simulation.world import World
 from support.virtual_time import run_in_virtual_time
+from unit.async_tests import simulated, within
 from unit.http_world import HttpWorld
 from unit.in_memory import NOW, InMemoryWorld, make_body, make_cluster
 
@@ -47,6 +48,9 @@ def live(story: Story) -> None:
     run_in_virtual_time(play())
 
 
+in_world = within(simulated)
+
+
 def said(world: World, kind: str) -> tuple[Any, Any]:
     """Give the status and the reason of a condition of the cluster."""
     found = dialect.condition(world.cluster(), kind)
@@ -61,61 +65,49 @@ def deletions(world: World, pod: str) -> int:
     )
 
 
-def test_resolver_name_that_somebody_held_is_taken_when_it_is_free():
+@in_world
+async def test_resolver_name_that_somebody_held_is_taken_when_it_is_free(world: World):
     """No pod is made without its resolver; the name is looked at again, and no restart is needed."""
     name = naming.resolver_name(read_archive().digest)
-
-    async def story(world: World) -> None:
-        world.kube.create("configmaps", NAMESPACE, {"metadata": {"name": name}, "data": {"a": "b"}}, user="somebody")
-        world.declare({"jobs": {"worker": job(1)}})
-        await world.await_silence(_SOON)
-        assert said(world, "Ready") == ("False", "ResolverUntrusted")
-        assert world.pods() == []
-
-        world.kube.delete("configmaps", NAMESPACE, name, user="somebody")
-        assert await world.await_quiet(ready, _SOON)
-        assert (world.operator.starts, said(world, "Ready")) == (1, ("True", "AllTasksReady"))
-
-    live(story)
+    world.kube.create("configmaps", NAMESPACE, {"metadata": {"name": name}, "data": {"a": "b"}}, user="somebody")
+    world.declare({"jobs": {"worker": job(1)}})
+    await world.await_silence(_SOON)
+    assert said(world, "Ready") == ("False", "ResolverUntrusted")
+    assert world.pods() == []
+    world.kube.delete("configmaps", NAMESPACE, name, user="somebody")
+    assert await world.await_quiet(ready, _SOON)
+    assert (world.operator.starts, said(world, "Ready")) == (1, ("True", "AllTasksReady"))
 
 
-def test_pod_of_a_predecessor_on_a_dead_node_is_freed():
+@in_world
+async def test_pod_of_a_predecessor_on_a_dead_node_is_freed(world: World):
     """The name is needed by the new TFCluster, whose forceDeleteAfterSeconds says that such a node is off."""
     pod = f"{CLUSTER}-worker-0"
-
-    async def story(world: World) -> None:
-        world.declare({"jobs": {"worker": job(1)}})
-        assert await world.await_quiet(ready, _SOON)
-        world.nodes.kill(world.pods()[0]["spec"]["nodeName"])
-        world.remove("tfclusters", CLUSTER)
-        world.declare({"jobs": {"worker": job(1)}, "forceDeleteAfterSeconds": 5})
-        await world.await_silence(_SOON)
-        assert said(world, "Ready") == ("False", "WaitingForPredecessor")
-
-        assert await world.await_quiet(ready, 60.0)
-        assert deletions(world, pod) == 1
-
-    live(story)
+    world.declare({"jobs": {"worker": job(1)}})
+    assert await world.await_quiet(ready, _SOON)
+    world.nodes.kill(world.pods()[0]["spec"]["nodeName"])
+    world.remove("tfclusters", CLUSTER)
+    world.declare({"jobs": {"worker": job(1)}, "forceDeleteAfterSeconds": 5})
+    await world.await_silence(_SOON)
+    assert said(world, "Ready") == ("False", "WaitingForPredecessor")
+    assert await world.await_quiet(ready, 60.0)
+    assert deletions(world, pod) == 1
 
 
-def test_forced_deletion_is_asked_for_once():
+@in_world
+async def test_forced_deletion_is_asked_for_once(world: World):
     """A finalizer keeps the pod nevertheless: that is told, and nothing is asked again."""
     pod = f"{CLUSTER}-worker-0"
-
-    async def story(world: World) -> None:
-        world.declare({"jobs": {"worker": job(1)}, "forceDeleteAfterSeconds": 5})
-        assert await world.await_quiet(ready, _SOON)
-        change = {"metadata": {"finalizers": ["example.com/keep"]}}
-        world.kube.patch("pods", NAMESPACE, pod, change, user="somebody")
-        world.nodes.kill(world.pods()[0]["spec"]["nodeName"])
-        world.remove("pods", pod)
-        await world.await_silence(300.0)
-        assert (said(world, "Ready"), deletions(world, pod)) == (("False", "StuckTerminating"), 1)
-
-        world.kube.patch("pods", NAMESPACE, pod, {"metadata": {"finalizers": None}}, user="somebody")
-        assert await world.await_quiet(ready, _SOON)
-
-    live(story)
+    world.declare({"jobs": {"worker": job(1)}, "forceDeleteAfterSeconds": 5})
+    assert await world.await_quiet(ready, _SOON)
+    change = {"metadata": {"finalizers": ["example.com/keep"]}}
+    world.kube.patch("pods", NAMESPACE, pod, change, user="somebody")
+    world.nodes.kill(world.pods()[0]["spec"]["nodeName"])
+    world.remove("pods", pod)
+    await world.await_silence(300.0)
+    assert (said(world, "Ready"), deletions(world, pod)) == (("False", "StuckTerminating"), 1)
+    world.kube.patch("pods", NAMESPACE, pod, {"metadata": {"finalizers": None}}, user="somebody")
+    assert await world.await_quiet(ready, _SOON)
 
 
 class _NotingLimiter(AdaptiveLimiter):
@@ -166,26 +158,22 @@ def test_evidence_waits_for_no_other_cluster():
 
 
 @pytest.mark.parametrize(("method", "kind"), [("GET", "pods"), ("POST", "pods"), ("PATCH", "tfclusters")])
-def test_page_of_a_proxy_is_an_outage(method, kind):
+@in_world
+async def test_page_of_a_proxy_is_an_outage(world: World, method, kind):
     """What answers with HTML is not the API server: it is asked again, and the operator does not end."""
+    world.declare({"jobs": {"worker": job(1)}})
+    assert await world.await_quiet(ready, _SOON)
+    real, starts = world.faults.before, world.operator.starts
 
-    async def story(world: World) -> None:
-        world.declare({"jobs": {"worker": job(1)}})
-        assert await world.await_quiet(ready, _SOON)
-        real, starts = world.faults.before, world.operator.starts
+    async def before(request: Any) -> Any:
+        if request.method == method and kind in request.path:
+            return Answer(status=200, body=b"<html>Maintenance</html>", headers={"Content-Type": "text/html"})
+        return await real(request)
 
-        async def before(request: Any) -> Any:
-            if request.method == method and kind in request.path:
-                return Answer(status=200, body=b"<html>Maintenance</html>", headers={"Content-Type": "text/html"})
-            return await real(request)
-
-        world.faults.before = before
-        world.operator.lose_connections()
-        world.edit({"jobs": {"worker": {"replicas": 2}}})
-        await asyncio.sleep(60.0)
-        world.faults.before = real
-
-        assert await world.await_quiet(lambda world: ready(world) and len(world.pods()) == 2, 120.0)
-        assert (world.operator.starts, world.operator.deaths) == (starts, [])
-
-    live(story)
+    world.faults.before = before
+    world.operator.lose_connections()
+    world.edit({"jobs": {"worker": {"replicas": 2}}})
+    await asyncio.sleep(60.0)
+    world.faults.before = real
+    assert await world.await_quiet(lambda world: ready(world) and len(world.pods()) == 2, 120.0)
+    assert (world.operator.starts, world.operator.deaths) == (starts, [])

@@ -29,7 +29,6 @@ def test_each_task_is_in_one_state():
     world.pod_runs("demo-worker-2", conditions=[])
     world.edit("Pod", "demo-my-data-0", FOREIGN)
     known = Ledger(jobs={"chief": JobRecord(completed=frozenset({0}))})
-
     assert tally.tasks_of(roster_of(world).completed_by(known), known) == {
         ("chief", "completed"): 1,
         ("worker", "ended"): 1,
@@ -47,129 +46,86 @@ def test_each_task_is_in_one_state():
     ids=["suspended", "failed"],
 )
 def test_task_that_needs_no_pod_is_not_missing(spec, ledger):
-    """While a cluster is suspended, and when it has finished, a task without a pod is idle."""
     world = settled(make_cluster(JOBS))
     world.objects.pop(("Pod", "demo-chief-0"))
-
     found = tally.tasks_of(roster_of(world, **spec), ledger)
-
     assert found == {("chief", "idle"): 1, ("worker", "ready"): 4, ("other", "ready"): 3}
 
 
-FAILURES = {
-    "OOMKilled": LastRestart("worker-0", "OOMKilled", 137, "", 0.0),
-    "KilledBySignal": LastRestart("worker-0", "KilledBySignal", 139, "", 0.0),
-    "ExitCode": LastRestart("worker-0", "ContainerCannotRun", 127, "", 0.0),
-    "Other": LastRestart("worker-0", "DeadlineExceeded", 0, "", 0.0),
-}
-
-
-@pytest.mark.parametrize("cause", FAILURES)
-def test_failures_have_few_causes(cause):
+@pytest.mark.parametrize(
+    ("reason", "code", "cause"),
+    [
+        ("OOMKilled", 137, "OOMKilled"),
+        ("KilledBySignal", 139, "KilledBySignal"),
+        ("ContainerCannotRun", 127, "ExitCode"),
+        ("DeadlineExceeded", 0, "Other"),
+        ("UnexpectedAdmissionError", None, "Other"),  # without a container's word, as where a node refused it
+    ],
+)
+def test_failures_have_few_causes(reason, code, cause):
     """A cause says what a user would do; the words of container runtimes are no label."""
-    assert tally.cause_of(FAILURES[cause]) == cause
+    assert tally.cause_of(LastRestart("worker-0", reason, code, "", 0.0)) == cause
 
 
-def test_failure_of_which_nothing_is_known_has_another_cause():
-    """A pod that failed without a container's word, as where a node refused it."""
-    assert tally.cause_of(LastRestart("worker-0", "UnexpectedAdmissionError", None, "", 0.0)) == "Other"
+def condition(text: str) -> dict[str, Any]:
+    """Read a condition from "type=status reason seconds-ago", where - is no reason."""
+    kind, reason, ago = text.split()
+    reason, since = reason.replace("-", ""), timestamp(NOW - int(ago))
+    return dict(zip(("type", "status"), kind.split("="), strict=True)) | {"reason": reason, "lastTransitionTime": since}
 
 
-def condition(kind: str, status: str, reason: str = "", since: float = NOW) -> dict[str, Any]:
-    return {"type": kind, "status": status, "reason": reason, "lastTransitionTime": timestamp(since)}
-
-
-#: The metadata, the spec and the conditions, and why and since when the cluster is waited for.
+#: The conditions, and why and for how many seconds the cluster is waited for. It waits for a decision for 30 s.
 WAITING = {
-    "ready": ({}, {}, [condition("Ready", "True", "AllTasksReady")], None),
-    "not ready": (
-        {},
-        {},
-        [condition("Ready", "False", "Rejected", NOW - 50), condition("Suspended", "False", since=NOW - 90)],
-        ("Rejected", NOW - 50),
-    ),
-    "resumed": (
-        {},
-        {},
-        [condition("Ready", "False", "TasksNotReady", NOW - 900), condition("Suspended", "False", since=NOW - 7)],
-        ("TasksNotReady", NOW - 7),
-    ),
-    "resumed a moment ago": (
-        {},
-        {},
-        [condition("Ready", "False", "Suspended", NOW - 900), condition("Suspended", "True", since=NOW - 900)],
-        None,
-    ),
-    "waits for quota as a whole": (
-        {},
-        {},
-        [condition("Ready", "False", "WaitingForQuota", NOW - 900), condition("Suspended", "True", "WaitingForQuota")],
-        ("WaitingForQuota", NOW - 30),
-    ),
-    "waits for the places of a gang": (
-        {},
-        {},
-        [condition("Ready", "False", "WaitingForGang", NOW - 900), condition("Suspended", "False", since=NOW - 900)],
-        ("WaitingForGang", NOW - 30),
-    ),
+    "ready": ("Ready=True AllTasksReady 0", None),
+    "not ready": ("Ready=False Rejected 50, Suspended=False - 90", ("Rejected", 50)),
+    "resumed": ("Ready=False TasksNotReady 900, Suspended=False - 7", ("TasksNotReady", 7)),
+    "resumed a moment ago": ("Ready=False Suspended 900, Suspended=True - 900", None),
+    "waits for quota": ("Ready=False WaitingForQuota 900, Suspended=True WaitingForQuota 0", ("WaitingForQuota", 30)),
+    "waits for a gang": ("Ready=False WaitingForGang 900, Suspended=False - 900", ("WaitingForGang", 30)),
     "is kept from waiting for quota": (
-        {},
-        {},
-        [
-            condition("Ready", "False", "QueueUnavailable", NOW - 50),
-            condition("Suspended", "True", "WaitingForQuota", NOW - 50),
-        ],
-        ("QueueUnavailable", NOW - 50),
+        "Ready=False QueueUnavailable 50, Suspended=True WaitingForQuota 50",
+        ("QueueUnavailable", 50),
     ),
-    "has given up": (
-        {},
-        {},
-        [condition("Ready", "False", "GangTimeout", NOW - 50), condition("Suspended", "True", "GangTimeout", NOW - 50)],
-        None,
-    ),
-    "suspended": ({}, {"suspend": True}, [condition("Ready", "False", "Suspended", NOW - 900)], None),
-    "succeeded": ({}, {}, [condition("Succeeded", "True"), condition("Ready", "True", "Succeeded")], None),
-    "failed": ({}, {}, [condition("Ready", "False", "TaskFailed"), condition("Failed", "True")], None),
-    "being deleted": (
-        {"deletionTimestamp": timestamp(NOW)},
-        {},
-        [condition("Ready", "False", "Deleting", NOW - 900)],
-        None,
-    ),
-    "not reported yet": ({"creationTimestamp": timestamp(NOW - 20)}, {}, [], ("NotReported", NOW - 20)),
-    "of another version": ({}, {}, [condition("Ready", "False", "Unheard", NOW - 5)], ("NotReported", NOW - 5)),
-    "dated by a fool": (
-        {},
-        {},
-        [{"type": "Ready", "status": "False", "lastTransitionTime": "0001-01-01T00:00:00"}],
-        ("NotReported", 0),
-    ),
-    "dated by nobody": (
-        {},
-        {},
-        [{"type": "Ready", "status": "False", "lastTransitionTime": "now"}],
-        ("NotReported", 0),
-    ),
+    "has given up": ("Ready=False GangTimeout 50, Suspended=True GangTimeout 50", None),
+    "succeeded": ("Succeeded=True - 0, Ready=True Succeeded 0", None),
+    "failed": ("Ready=False TaskFailed 0, Failed=True - 0", None),
+    "of another version": ("Ready=False Unheard 5", ("NotReported", 5)),
 }
 
 
-@pytest.mark.parametrize("case", WAITING.values(), ids=WAITING.keys())
+def waited_for(body: dict[str, Any], *conditions: dict[str, Any]) -> tuple[str, float] | None:
+    return tally.waiting(body, {"conditions": conditions, "waitingSince": timestamp(NOW - 30)})
+
+
+def created(ago: int | None = None, **spec: Any) -> dict[str, Any]:
+    body = make_body(**spec)
+    body["metadata"]["creationTimestamp"] = None if ago is None else timestamp(NOW - ago)
+    return body
+
+
+@pytest.mark.parametrize("case", WAITING)
 def test_cluster_is_waited_for_while_it_should_be_ready(case):
     """It counts from when it was created, became unready, or was resumed, whichever was last."""
-    metadata, spec, conditions, waited = case
-    body = make_body(**spec)
-    body["metadata"].update(metadata)
-    body["metadata"].setdefault("creationTimestamp", None)
+    conditions, waited = WAITING[case]
+    found = waited_for(created(), *map(condition, conditions.split(", ")))
+    assert found == (waited and (waited[0], NOW - waited[1]))
 
-    assert tally.waiting(body, {"conditions": conditions, "waitingSince": timestamp(NOW - 30)}) == waited
+
+def test_cluster_that_rests_goes_or_was_not_reported_is_waited_for_since_it_was_made():
+    assert waited_for(created(suspend=True), condition("Ready=False Suspended 900")) is None
+    leaving = created()
+    leaving["metadata"]["deletionTimestamp"] = timestamp(NOW)
+    assert waited_for(leaving, condition("Ready=False Deleting 900")) is None
+    assert waited_for(created(20)) == ("NotReported", NOW - 20)
+    for no_date in ("0001-01-01T00:00:00", "now"):
+        undated = {"type": "Ready", "status": "False", "lastTransitionTime": no_date}
+        assert waited_for(created(), undated) == ("NotReported", 0)
 
 
 def test_cluster_that_starts_after_days_of_waiting_is_not_late_yet():
     """Its time begins when it has got its places; an operator that was away meanwhile knows when it was created."""
-    told = {"conditions": [condition("Ready", "False", "TasksNotReady", NOW - 900)]}
-    body = make_body()
-    body["metadata"]["creationTimestamp"] = timestamp(NOW - 990)
-
+    told = {"conditions": [condition("Ready=False TasksNotReady 900")]}
+    body = created(990)
     assert tally.waiting(body, told, NOW - 60) == ("TasksNotReady", NOW - 60)
     assert tally.waiting(body, told) == ("TasksNotReady", NOW - 900)
     told["conditions"][0]["reason"] = "WaitingForGang"
@@ -179,9 +135,8 @@ def test_cluster_that_starts_after_days_of_waiting_is_not_late_yet():
 def test_view_is_undelivered_while_the_condition_says_so():
     """What a cluster that is being deleted has not told is not waited for."""
     body = make_body()
-    late = by_type({"conditions": [condition("MembershipPublished", "False", since=NOW - 30)]})
-    told = by_type({"conditions": [condition("MembershipPublished", "True", since=NOW - 30)]})
-
+    late = by_type({"conditions": [condition("MembershipPublished=False - 30")]})
+    told = by_type({"conditions": [condition("MembershipPublished=True - 30")]})
     assert tally.undelivered_since(body, late) == NOW - 30
     assert tally.undelivered_since(body, told) is None
     assert tally.undelivered_since(body, {}) is None

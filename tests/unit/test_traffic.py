@@ -37,7 +37,6 @@ ASKED = {
 def test_request_is_read_as_kubernetes_spells_it(request_line, prefix):
     """The verb is Kubernetes' own; a path before the API's changes nothing."""
     method, path = request_line
-
     assert read_request(method, URL(f"https://server.test{prefix.rstrip('/')}{path}"), prefix) == ASKED[request_line]
 
 
@@ -95,17 +94,14 @@ def test_each_request_is_counted_once_with_its_end(end):
         stage.ask("POST", "/api/v1/namespaces/a/pods", how, takes=0.25)
     except (aiohttp.ClientError, TimeoutError, asyncio.CancelledError):
         assert code == "none"
-
     assert stage.counted() == {(code, "create"): 1}
     assert stage.counted("tfcluster_api_request_duration_seconds_sum") == {("create",): 0.25}
 
 
 def test_write_that_the_fence_held_back_is_no_request():
-    """What never left is not counted."""
     stage = Stage(None)
     with pytest.raises(errors.NotLeadingError):
         stage.ask("POST", "/api/v1/namespaces/a/pods", errors.NotLeadingError("another leads"))
-
     assert stage.counted() == {}
 
 
@@ -149,5 +145,4 @@ def test_watch_is_restarted_when_it_is_opened_again():
     stage = Stage("a", "b")
     for scope, end in (("a", 200), ("b", 200), ("b", 410), ("b", 200), ("b", 200)):
         stage.ask("GET", f"/api/v1/namespaces/{scope}/pods?watch=true", end)
-
     assert stage.counted("tfcluster_watch_restarts_total") == {("pods",): 2}

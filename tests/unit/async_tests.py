@@ -1,0 +1,54 @@
+"""Tests that are coroutines: their loop's clock jumps, so hours pass in no time."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
+
+from simulation.plans import Plan
+from simulation.world import World
+from support.virtual_time import run_in_virtual_time
+
+AsyncTest = Callable[..., Coroutine[Any, Any, None]]
+Setting = Callable[[], AbstractAsyncContextManager[Any]]
+
+
+def virtual(test: AsyncTest, *, patience: float = 0) -> Callable[..., None]:
+    @functools.wraps(test)
+    def run(*given: Any, **fixtures: Any) -> None:
+        run_in_virtual_time(test(*given, **fixtures), patience=patience)
+
+    return run
+
+
+def within(setting: Setting, *, patience: float = 0) -> Callable[[AsyncTest], Callable[..., None]]:
+    """Run a test in virtual time; its first argument is what a context manager gives, which ends after it."""
+
+    def decorate(test: AsyncTest) -> Callable[..., None]:
+        async def story(*given: Any, **fixtures: Any) -> None:
+            async with setting() as thing:
+                await test(thing, *given, **fixtures)
+
+        @functools.wraps(test)
+        def run(*given: Any, **fixtures: Any) -> None:
+            run_in_virtual_time(story(*given, **fixtures), patience=patience)
+
+        # pytest fills in what is left of the arguments.
+        run.__signature__ = inspect.Signature([*inspect.signature(test).parameters.values()][1:])  # type: ignore[attr-defined]
+        return run
+
+    return decorate
+
+
+@asynccontextmanager
+async def simulated(plan: Plan | None = None) -> AsyncIterator[World]:
+    """Begin a simulated world, with the operator at work."""
+    world = World(plan or Plan("create"))
+    world.begin()
+    try:
+        yield world
+    finally:
+        await world.end()

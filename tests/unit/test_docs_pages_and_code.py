@@ -1,0 +1,219 @@
+"""What the pages of docs/ say is what the code, the examples and the generated parts are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import tfcluster_resolver
+from local_kubernetes import binaries
+from scripts import docs_site, reference
+from tfcluster_resolver import errors
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+# --- docs/troubleshooting.md leads from each reason of a cluster that is not ready to its row in docs/conditions.md
+
+TROUBLE = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+CONDITIONS = (ROOT / "docs" / "conditions.md").read_text(encoding="utf-8")
+#: The text of docs/conditions.md by heading, as links spell it.
+_PARTS = re.split(r"^#{2,3} (.+)$", CONDITIONS, flags=re.MULTILINE)
+SECTIONS = {heading.lower(): text for heading, text in zip(_PARTS[1::2], _PARTS[2::2], strict=True)}
+
+
+def test_reasons_are_where_their_links_lead() -> None:
+    links = re.findall(r"\[`(\w+)`\]\(conditions\.md#(\w+)\)", TROUBLE)
+    assert len(links) > 15
+    assert [(reason, heading) for reason, heading in links if f"| `{reason}` |" not in SECTIONS[heading]] == []
+
+
+def test_every_reason_of_not_being_ready_is_on_the_page() -> None:
+    reasons = set(re.findall(r"^\| False \| `(\w+)` \|", SECTIONS["ready"], re.MULTILINE))
+    assert reasons
+    assert reasons - set(re.findall(r"`(\w+)`", TROUBLE)) == set()
+
+
+def test_errors_on_the_page_are_those_of_the_resolver() -> None:
+    named = set(re.findall(r"`(\w+(?:Error|Warning))`", TROUBLE))
+    assert named
+    assert named <= set(vars(errors))
+
+
+# --- docs/kubernetes-versions.md names the versions that are built for tests, and what these leave out
+
+VERSIONS = (ROOT / "docs" / "kubernetes-versions.md").read_text(encoding="utf-8")
+VERSION_ROWS = [
+    [cell.strip() for cell in line.split("|")[1:-1]] for line in VERSIONS.splitlines() if line.startswith("| ")
+]
+
+
+def test_every_version_that_is_built_is_named():
+    """The first table has the version of the node and of each older control plane."""
+    minors = {binaries.kubernetes_version().removeprefix("v").rpartition(".")[0], *binaries.older_minors()}
+    named = {
+        minor for what, *rest in VERSION_ROWS if len(rest) == 1 and rest != ["nothing"] for minor in what.split(", ")
+    }
+    assert minors <= named
+
+
+def test_every_test_that_is_left_out_has_a_row():
+    needed = {
+        found
+        for path in (ROOT / "tests").rglob("*.py")
+        for found in re.findall(r'require_kubernetes\("([\d.]+)", "([^"]+)"\)', path.read_text(encoding="utf-8"))
+    }
+    rows = [(since, what) for what, since, *rest in (row for row in VERSION_ROWS if len(row) == 3) if rest]
+    assert needed
+    assert [(s, w) for s, w in needed if not any(since == s and w in what for since, what in rows)] == []
+
+
+def test_modules_of_older_kubernetes_follow_its_version():
+    for minor in binaries.older_minors():
+        version = binaries.kubernetes_version(minor)
+        text = (binaries.OLDER_SOURCE / f"{minor}.mod").read_text(encoding="utf-8")
+        replaced = [line.split() for line in text.splitlines() if " => " in line]
+        assert version.startswith(f"v{minor}.")
+        assert len(replaced) >= 30
+        assert {(words[0] == words[2], words[3]) for words in replaced} == {(True, "v0." + version.removeprefix("v1."))}
+
+
+# --- each example is on its page, and the Dockerfile among them makes what the tests run
+
+EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
+DOCKERFILE = (ROOT / "examples" / "custom-image" / "Dockerfile").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
+def test_example_is_in_the_docs_and_says_how_to_run_it(example: Path) -> None:
+    listed = re.findall(r"^\| \[([\w.-]+)\]", (ROOT / "docs" / "examples.md").read_text(encoding="utf-8"), re.MULTILINE)
+    comment = re.match(r"(?:#.*\n)+", example.read_text(encoding="utf-8"))
+    assert listed.count(example.name) == 1
+    assert f"kubectl apply -f examples/{example.name}" in comment[0]
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
+def test_programs_of_an_example_are_there(example: Path) -> None:
+    for program in re.findall(r"/opt/examples/([\w.]+)", example.read_text(encoding="utf-8")):
+        assert (ROOT / "examples" / program).is_file(), program
+
+
+def test_custom_image_is_made_of_what_there_is() -> None:
+    copied = re.findall(r"^COPY (\S+) (\S+)$", DOCKERFILE, re.MULTILINE)
+    assert [name for name, _ in copied if not (ROOT / "examples" / name).is_file()] == []
+    manifest = yaml.safe_load((ROOT / "examples" / "custom-image.yaml").read_text(encoding="utf-8"))
+    (container,) = manifest["spec"]["jobs"]["worker"]["template"]["spec"]["containers"]
+    assert container["command"][1] in {place + name for name, place in copied}
+
+
+def test_custom_image_has_the_versions_of_the_tests() -> None:
+    wanted = (ROOT / "examples" / "custom-image" / "requirements.txt").read_text(encoding="utf-8").split()
+    tested = (ROOT / "requirements" / "tensorflow.in").read_text(encoding="utf-8").split()
+    assert set(wanted) <= set(tested)
+    assert re.findall(r"^USER (.+)$", DOCKERFILE, re.MULTILINE)[-1] == "65532:65532"
+
+
+# --- the docs site: what its hook makes of links and fences
+
+
+@pytest.mark.parametrize(
+    ("target", "page"),
+    [
+        ("life.md#backup-and-restore", "life.md#backup-and-restore"),
+        ("../examples/gpu.yaml", "source/examples/gpu.yaml.md"),
+        ("../examples", "source/examples/index.md"),
+        ("../CONTRIBUTING.md", "source/CONTRIBUTING.md"),
+        ("../charts/tfcluster-operator/README.md", "source/charts/tfcluster-operator/readme.md"),
+        ("https://kubernetes.io", "https://kubernetes.io"),
+        ("#here", "#here"),
+        ("../no/such/file", "../no/such/file"),
+    ],
+)
+def test_links_out_of_the_docs_lead_to_pages(target: str, page: str) -> None:
+    """A link to a file of the repository leads to its page, and every other stays as it is for MkDocs to judge."""
+    assert docs_site.relinked(f"[text]({target})", "docs/conditions.md", "conditions.md") == f"[text]({page})"
+    defined = docs_site.relinked(f"[text]: {target}\n", "docs/conditions.md", "conditions.md")
+    assert defined == f"[text]: {page}\n"
+
+
+def test_links_of_files_elsewhere_lead_back() -> None:
+    """A page that is made from a file outside of docs/ links to pages from where it is."""
+    place = "charts/tfcluster-operator/README.md"
+    page = docs_site.page_of(place)
+    assert docs_site.place_of(page) == place
+    assert docs_site.relinked("[x](../../docs/operating.md)", place, page) == "[x](../../../operating.md)"
+
+
+def test_fences_lose_their_notes_and_keep_titles() -> None:
+    text = '```console e2e=test_x\n$ ls\n```\n```yaml title="a.yaml"\na: 1\n```\n'
+    assert docs_site.without_notes(text) == '```console\n$ ls\n```\n```yaml title="a.yaml"\na: 1\n```\n'
+
+
+def test_a_file_with_fences_is_shown_whole() -> None:
+    shown = docs_site.shown("tests/support/guide.py")
+    assert re.search(r"^`{4,}python\n", shown, re.MULTILINE)
+    assert shown.count("\n````") == 2
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    nav = re.search(r"^nav:\n((?: .*\n)+)", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)[1]
+    named = re.findall(r"([\w/.-]+\.md)$", nav, re.MULTILINE)
+    pages = [path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")]
+    assert sorted(name for name in named if not name.startswith("source/")) == sorted(pages)
+    assert [name for name in named if not (ROOT / docs_site.place_of(name)).is_file()] == []
+
+
+# --- the generated pages
+
+DEFINITION = yaml.safe_load(reference.CRD.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("page", [reference.API, reference.COMMANDS], ids=lambda path: path.name)
+def test_generated_page_is_up_to_date(page: Path) -> None:
+    assert reference.same(page.read_text(encoding="utf-8"), reference.pages()[page])
+
+
+def test_another_word_makes_a_page_stale() -> None:
+    assert reference.same("one two\n", "one\ntwo\n")
+    assert not reference.same("one two\n", "one three\n")
+
+
+def described(schema: dict[str, Any]) -> Iterator[str]:
+    """Give the description of every field, without those of Kubernetes' own schemas and of what is internal."""
+    for name, part in schema.get("properties", {}).items():
+        yield part["description"]
+        # PodSpec has containers, LabelSelector matchLabels.
+        if name != "internal" and not {"containers", "matchLabels"} & part.get("properties", {}).keys():
+            yield from described(part)
+    for inner in (schema.get("items"), schema.get("additionalProperties")):
+        if isinstance(inner, dict):
+            yield from described(inner)
+
+
+def test_every_field_of_ours_is_on_the_page() -> None:
+    root = DEFINITION["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
+    page = reference.API.read_text(encoding="utf-8").replace("\\|", "|").replace("&lt;", "<")
+    fields = [words for part in ("spec", "status") for words in described(root[part])]
+    assert len(fields) > 50
+    assert [words for words in fields if words not in page] == []
+
+
+def test_every_public_name_is_on_the_page_of_the_python_api() -> None:
+    """Each name that the package shows has its docstring there, from the module where it is."""
+    page = (ROOT / "docs" / "python-api.md").read_text(encoding="utf-8")
+    shown = dict(re.findall(r"^::: (?:tfcluster_resolver\.(?:[\w.]+\.)?)(\w+)()$", page, re.MULTILINE))
+    assert set(tfcluster_resolver.__all__) - {"__version__"} == set(shown)
+
+
+def test_every_command_is_on_the_page() -> None:
+    """Each command that the resolver's --help names has a part of its own."""
+    page = reference.COMMANDS.read_text(encoding="utf-8")
+    listed = page.partition("positional arguments:")[2].partition("options:")[0]
+    assert re.findall(r"^### (\w+)$", page, re.MULTILINE) == sorted(
+        re.findall(r"^ {4}(\w+) ", listed, re.MULTILINE), key=reference.ORDER.index
+    )

@@ -50,6 +50,9 @@ Object = dict[str, Any]
 NOW = 1_800_000_000.0
 CLUSTER_UID = "uid-of-the-cluster"
 _NO_ARCHIVE = ResolverArchive(b"")
+_BUILT = (
+    CreateService | CreateNetworkPolicy | CreateDisruptionBudget | CreatePodGroup | CreateWorkload | CreateConfigMap
+)
 TEMPLATE = {"spec": {"containers": [{"name": "task", "image": "image:1"}]}}
 
 
@@ -70,23 +73,13 @@ def timestamp(seconds: float) -> str:
 def make_body(jobs: Mapping[str, Any] | None = None, *, generation: int = 1, status: Any = None, **spec: Any) -> Object:
     """Make a TFCluster as the API server gives it; a job given as a number is that many replicas."""
     wanted = {"chief": 1, "worker": 2} if jobs is None else jobs
-    return {
-        "metadata": {
-            "name": "demo",
-            "namespace": "default",
-            "uid": CLUSTER_UID,
-            "generation": generation,
-            "resourceVersion": "1",
-        },
-        "spec": {
-            "jobs": {
-                name: {"template": TEMPLATE, **({"replicas": job} if isinstance(job, int) else job)}
-                for name, job in wanted.items()
-            },
-            **spec,
-        },
-        **({"status": status} if status is not None else {}),
+    declared = {
+        name: {"template": TEMPLATE, **({"replicas": job} if isinstance(job, int) else job)}
+        for name, job in wanted.items()
     }
+    about = {"name": "demo", "namespace": "default", "uid": CLUSTER_UID}
+    body = {"metadata": {**about, "generation": generation, "resourceVersion": "1"}, "spec": {"jobs": declared, **spec}}
+    return body if status is None else {**body, "status": status}
 
 
 def make_cluster(jobs: Mapping[str, Any] | None = None, **spec: Any) -> TFCluster:
@@ -183,15 +176,9 @@ class InMemoryWorld:
     def pod_ends(self, name: str, phase: str, **status: Any) -> None:
         """Let a pod end now."""
         ended = {"exitCode": 0 if phase == "Succeeded" else 1, "reason": "Error", "finishedAt": timestamp(self.now)}
-        self._tell(
-            name,
-            {
-                "phase": phase,
-                "conditions": [{"type": "Ready", "status": "False"}],
-                "containerStatuses": [{"name": "task", "state": {"terminated": ended}}],
-                **status,
-            },
-        )
+        statuses = [{"name": "task", "state": {"terminated": ended}}]
+        unready = [{"type": "Ready", "status": "False"}]
+        self._tell(name, {"phase": phase, "conditions": unready, "containerStatuses": statuses, **status})
 
     def _tell(self, name: str, status: Mapping[str, Any]) -> None:
         generation = self._get("Pod", name, None)["metadata"].get("generation", 1)
@@ -201,12 +188,8 @@ class InMemoryWorld:
     def pod_holds(self, name: str, resource: str, *healths: str) -> None:
         """Let the device plugin tell of the health of each device that a running pod holds."""
         devices = [{"resourceID": f"device-{i}", "health": health} for i, health in enumerate(healths)]
-        self.pod_runs(
-            name,
-            containerStatuses=[
-                {"name": "task", "allocatedResourcesStatus": [{"name": resource, "resources": devices}]}
-            ],
-        )
+        held = [{"name": resource, "resources": devices}]
+        self.pod_runs(name, containerStatuses=[{"name": "task", "allocatedResourcesStatus": held}])
 
     def all_pods_run(self) -> None:
         """Let every pod that is on its way run and be ready."""
@@ -235,14 +218,10 @@ class InMemoryWorld:
 
     def quota_is_granted(self, name: str, flavor: str = "", **counts: int) -> None:
         """Let a Workload have its quota, of one flavor; ``counts`` grant fewer pods of a podSet than it asks for."""
-        sets = self.objects["Workload", name]["spec"]["podSets"]
+        given: Object = {"flavors": {"cpu": flavor}} if flavor else {}
         assigned = [
-            {
-                "name": one["name"],
-                "count": counts.get(one["name"], one["count"]),
-                **({"flavors": {"cpu": flavor}} if flavor else {}),
-            }
-            for one in sets
+            {"name": one["name"], "count": counts.get(one["name"], one["count"]), **given}
+            for one in self.objects["Workload", name]["spec"]["podSets"]
         ]
         self._judge_workload(name, {"admission": {"podSetAssignments": assigned}}, QuotaReserved=True, Admitted=True)
 
@@ -259,16 +238,8 @@ class InMemoryWorld:
     ) -> None:
         if conditions.get("QuotaReserved"):
             conditions.setdefault("Evicted", False)
-        told = {
-            kind: {
-                "type": kind,
-                "status": str(value),
-                "reason": reason,
-                "message": message,
-                "lastTransitionTime": timestamp(self.now),
-            }
-            for kind, value in conditions.items()
-        }
+        words = {"reason": reason, "message": message, "lastTransitionTime": timestamp(self.now)}
+        told = {kind: {"type": kind, "status": str(value), **words} for kind, value in conditions.items()}
         known = self.objects["Workload", name].get("status", {}).get("conditions", ())
         kept = [one for one in known if one["type"] not in told]
         self.edit("Workload", name, {"status": {**status, "conditions": [*kept, *told.values()]}})
@@ -313,6 +284,10 @@ class InMemoryWorld:
         """Classify what exists, with the tasks that are known to be complete."""
         return call_roll(cluster, self.observe(cluster)).completed_by(self.ledger)
 
+    def stock(self, cluster: TFCluster, known: Ledger | None = None) -> Ledger:
+        """Take stock of what exists, by default from what is written down."""
+        return take_stock(call_roll(cluster, self.observe(cluster)), known or self.ledger, self.now)
+
     def plan(self, cluster: TFCluster) -> Plan:
         """Take stock and plan for what exists now, as a pass does before it acts."""
         called = call_roll(cluster, self.observe(cluster))
@@ -325,17 +300,10 @@ class InMemoryWorld:
         done = [action]
         if isinstance(action, Delete) and action.kind == "Pod":
             done = [replace(action, name=task) for task, name in self.by_task().items() if name == action.name]
+        if isinstance(action, _BUILT):
+            body = build(action, cluster, _NO_ARCHIVE)
+            self.create(body["kind"], body)
         match action:
-            case (
-                CreateService()
-                | CreateNetworkPolicy()
-                | CreateDisruptionBudget()
-                | CreatePodGroup()
-                | CreateWorkload()
-                | CreateConfigMap()
-            ):
-                body = build(action, cluster, _NO_ARCHIVE)
-                self.create(body["kind"], body)
             case CreatePod(task=task, view_digest=digest, attempt=attempt, incarnation=incarnation, replacement=number):
                 if action.replaces:
                     self.delete("Pod", action.name, uid=action.replaces)
@@ -384,6 +352,27 @@ def settled(cluster: TFCluster) -> InMemoryWorld:
     world.settle(cluster)
     world.all_pods_run()
     return world
+
+
+def running(jobs: Mapping[str, Any] | None = None, **spec: Any) -> tuple[TFCluster, InMemoryWorld]:
+    """Make a cluster, and a world in which it is as declared and every pod runs."""
+    cluster = make_cluster(jobs, **spec)
+    return cluster, settled(cluster)
+
+
+def owned_by(uid: str, name: str, kind: str = naming.KIND) -> Object:
+    """Make the change that hands an object to another controller."""
+    return {"metadata": {"ownerReferences": [{"uid": uid, "name": name, "kind": kind, "controller": True}]}}
+
+
+#: Changes that take an object of ours away from the TFCluster, by whose it is then.
+OTHERS = {
+    "nobody's": {"metadata": {"ownerReferences": None}},
+    "another controller's": owned_by("uid-rs", "demo", "ReplicaSet"),
+    "another TFCluster's": owned_by("uid-other", "other"),
+}
+PREDECESSORS = owned_by("uid-before", "demo")
+LEAVING = {"metadata": {"deletionTimestamp": "2027-01-01T00:00:00Z"}}
 
 
 def merge_patch(known: Any, change: Any) -> Any:

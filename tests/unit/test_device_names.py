@@ -40,7 +40,6 @@ DEVICES = [PS_0, PS_1, WORKER_1_GPU]
     ],
 )
 def test_parts_of_a_name(text, parts):
-    """Parts stand in any order, the last of a kind counts, ``*`` is as good as absent, and 32 bits are kept."""
     assert device_names.parse(text) == parts
     assert device_names.parse_filter(text) == parts
 
@@ -70,7 +69,6 @@ def test_parts_of_a_name(text, parts):
     ],
 )
 def test_unreadable_names_tell_where(text, position, expected):
-    """An unreadable text is refused with the position of the first letter that cannot be, and what could be there."""
     for read, kind, word in (
         (device_names.parse, DeviceNameError, "name"),
         (device_names.parse_filter, DeviceFilterError, "filter"),
@@ -88,10 +86,8 @@ def test_unreadable_names_tell_where(text, position, expected):
     ("text", "position"), [("/task:2147483648", 6), ("/job:a/cpu:4294967296", 11), ("/device:CPU:002147483648", 12)]
 )
 def test_numbers_that_would_wrap_are_not_exact(text, position):
-    """A number that TensorFlow would silently change is no exact filter, and the largest that it keeps is."""
     with pytest.raises(DeviceFilterError, match="wrap") as refused:
         device_names.parse_exact_filter(text)
-
     assert refused.value.position == position
     assert device_names.parse_exact_filter("/task:2147483647") == DeviceName(task=2**31 - 1)
     assert device_names.parse_exact_filter("/task:00000000000000000001") == DeviceName(task=1)
@@ -99,7 +95,6 @@ def test_numbers_that_would_wrap_are_not_exact(text, position):
 
 @pytest.mark.parametrize("text", [None, b"/job:ps", 3, ["/job:ps"]])
 def test_no_text_is_no_name(text):
-    """What is no text is a TypeError, for a filter and for a device."""
     with pytest.raises(TypeError, match="filter is a text"):
         device_filter_matches(text, PS_0)
     with pytest.raises(TypeError, match="name is a text"):
@@ -126,21 +121,17 @@ def test_no_text_is_no_name(text):
     ],
 )
 def test_filter_shows(text, shown):
-    """A filter shows the devices that agree in each part it has."""
     assert [device for device in DEVICES if device_filter_matches(text, device)] == shown
 
 
 def test_part_that_a_device_leaves_out_fits():
-    """A device without a type asks whether any device of the task can be shown."""
     assert device_filter_matches("/device:GPU:0", "/job:ps/task:0")
     assert not device_filter_matches("/job:worker", "/job:ps/task:0")
 
 
 def test_error_tells_filter_from_device():
-    """A wrong device is a DeviceNameError, a wrong filter a DeviceFilterError, which is one too, and a ValueError."""
     with pytest.raises(DeviceNameError) as refused:
         device_filter_matches("/job:ps", "ps")
-
     assert type(refused.value) is DeviceNameError
     assert issubclass(DeviceFilterError, DeviceNameError)
     assert issubclass(DeviceNameError, ValueError)
@@ -152,9 +143,7 @@ _PARTS = st.builds(DeviceName, _NAMES, st.integers(0, 9), st.integers(0, 2**31 -
 
 @given(_PARTS)
 def test_whole_name_shows_itself_alone(parts):
-    """A whole name reads as its parts, and as a filter shows that device and no other task's."""
     text = f"/job:{parts.job}/replica:{parts.replica}/task:{parts.task}/device:{parts.type}:{parts.id}"
-
     assert device_names.parse(text) == parts
     assert device_filter_matches(text, text)
     assert not device_filter_matches(text, text.replace("/task:", "/task:1"))

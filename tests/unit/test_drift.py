@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import pytest
-from unit.in_memory import make_cluster, settled, views_for
+from unit.in_memory import make_cluster, merge_patch, running, settled, views_for
 
 from tfcluster_operator.model import drift, naming
+from tfcluster_operator.model.edited import edited_field, fields_told, older_template
 
 PORT = {"name": "tf-2222", "port": 2222, "targetPort": 2222, "protocol": "TCP"}
 
 
 def test_a_service_has_each_distinct_port_once():
-    """The Service's ports are the jobs' ports, ascending, without repetition, named after their number."""
     cluster = make_cluster({"chief": {"port": 9000}, "ps": 2, "worker": 2})
-
     assert drift.service_ports(cluster) == [
         PORT,
         {"name": "tf-9000", "port": 9000, "targetPort": 9000, "protocol": "TCP"},
@@ -23,14 +22,8 @@ def test_a_service_has_each_distinct_port_once():
 @pytest.mark.parametrize(
     ("edit", "patch"),
     [
-        (
-            {"spec": {"selector": {"app": "x"}}},
-            {"spec": {"selector": {"app": None, naming.LABEL_CLUSTER: "demo"}}},
-        ),
-        (
-            {"spec": {"selector": {naming.LABEL_CLUSTER: "x"}}},
-            {"spec": {"selector": {naming.LABEL_CLUSTER: "demo"}}},
-        ),
+        ({"spec": {"selector": {"app": "x"}}}, {"spec": {"selector": {"app": None, naming.LABEL_CLUSTER: "demo"}}}),
+        ({"spec": {"selector": {naming.LABEL_CLUSTER: "x"}}}, {"spec": {"selector": {naming.LABEL_CLUSTER: "demo"}}}),
         ({"spec": {"selector": None}}, {"spec": {"selector": {naming.LABEL_CLUSTER: "demo"}}}),
         ({"spec": {"ports": None}}, {"spec": {"ports": [PORT]}}),
         ({"spec": {"ports": [{**PORT, "targetPort": 9}]}}, {"spec": {"ports": [PORT]}}),
@@ -48,11 +41,8 @@ def test_a_service_has_each_distinct_port_once():
     ],
 )
 def test_each_edit_of_the_service_is_put_right_by_the_smallest_patch(edit, patch):
-    """The patch holds what was edited and nothing else; what does no harm gives none."""
-    cluster = make_cluster()
-    world = settled(cluster)
+    cluster, world = running()
     world.edit("Service", "demo", edit)
-
     assert patch == drift.service_change(cluster, world.read("Service", "demo"))
 
 
@@ -64,45 +54,32 @@ def test_a_service_is_beyond_repair_when_it_is_not_headless(edit, beyond):
     """The cluster IP and the type of a Service cannot be edited back."""
     world = settled(make_cluster())
     world.edit("Service", "demo", {"spec": edit})
-
     assert beyond == drift.service_is_beyond_repair(world.read("Service", "demo"))
 
 
-def _config_map_change(edit, jobs=None):
-    cluster = make_cluster(jobs or {"worker": 2})
-    world = settled(cluster)
+OWN = {"worker": {"replicas": 2, "taskDeviceFilters": {"1": ["/job:worker"]}}}
+LABEL = {"metadata": {"labels": {naming.LABEL_JOB: None}}}
+
+
+@pytest.mark.parametrize(
+    ("edit", "written", "removed"),
+    [
+        ({"metadata": {"labels": {"team": "blue"}}}, [], None),
+        ({"data": {"cluster.json": "{}"}}, ["cluster.json"], {"data": {}}),
+        ({"data": {"task-1.json": None, "task-0.json": "{}"}}, ["task-1.json"], {"data": {"task-0.json": None}}),
+        # A binary file would be mounted beside the views, and be read as one.
+        ({"binaryData": {"task-0.json": "e30="}}, [], {"binaryData": {"task-0.json": None}}),
+        (LABEL, [], {"metadata": {"labels": {naming.LABEL_JOB: "worker"}}}),
+    ],
+    ids=["labels of others", "an edited file", "a missing and a foreign file", "a binary file", "our label"],
+)
+def test_each_edit_of_a_config_map_is_put_right_alone(edit, written, removed):
+    cluster, world = running(OWN)
     world.edit("ConfigMap", "demo-worker", edit)
     (wanted,) = views_for(cluster, world.observe(cluster))
-    return drift.config_map_change(cluster, wanted, world.read("ConfigMap", "demo-worker")), wanted
-
-
-def test_a_right_config_map_needs_no_patch():
-    """The same files, labels and epochs: nothing to do, also beside labels of others."""
-    change, _ = _config_map_change({"metadata": {"labels": {"team": "blue"}}})
-
-    assert None is change
-
-
-def test_an_edited_file_is_written_again():
-    """A text that differs by one byte is replaced by the wanted one."""
-    change, wanted = _config_map_change({"data": {"cluster.json": "{}"}})
-
-    assert {"cluster.json": wanted.files["cluster.json"].text} == change["data"]
-
-
-def test_a_missing_file_is_written_and_a_foreign_one_removed():
-    """Each file is put right by itself, in one patch."""
-    own = {"worker": {"replicas": 2, "taskDeviceFilters": {"1": ["/job:worker"]}}}
-    change, wanted = _config_map_change({"data": {"task-1.json": None, "task-0.json": "{}"}}, own)
-
-    assert {"task-0.json": None, "task-1.json": wanted.files["task-1.json"].text} == change["data"]
-
-
-def test_a_binary_file_is_removed():
-    """A binary file would be mounted beside the views, and be read as one."""
-    change, _ = _config_map_change({"binaryData": {"task-0.json": "e30="}})
-
-    assert change == {"binaryData": {"task-0.json": None}}
+    change = drift.config_map_change(cluster, wanted, world.read("ConfigMap", "demo-worker"))
+    found = {name: change["data"].pop(name) for name in written}
+    assert (found, change) == ({name: wanted.files[name].text for name in written}, removed)
 
 
 def test_a_changed_view_brings_its_epochs_along():
@@ -110,15 +87,57 @@ def test_a_changed_view_brings_its_epochs_along():
     world = settled(make_cluster({"worker": 2}))
     cluster = make_cluster({"worker": 3}, generation=4)
     (wanted,) = views_for(cluster, world.observe(cluster))
-
     assert {
         "data": {"cluster.json": wanted.files["cluster.json"].text},
         "metadata": {"annotations": {naming.ANNOTATION_EPOCHS: '{"cluster.json":4}'}},
     } == drift.config_map_change(cluster, wanted, world.read("ConfigMap", "demo-worker"))
 
 
-def test_a_label_of_a_config_map_is_put_right_alone():
-    """A removed label gives a patch of that label; the data stay."""
-    change, _ = _config_map_change({"metadata": {"labels": {naming.LABEL_JOB: None}}})
+# --- the field that an edit changed
+CONTAINER = {"name": "tensorflow", "image": "image:1", "command": ["python3"], "env": [{"name": "A", "value": "1"}]}
+TEMPLATE = {
+    "metadata": {"labels": {"team": "a"}},
+    "spec": {"containers": [CONTAINER], "volumes": [{"name": "data", "emptyDir": {}}]},
+}
 
-    assert change == {"metadata": {"labels": {naming.LABEL_JOB: "worker"}}}
+
+def declared(template=TEMPLATE, job=None, **spec):
+    return make_cluster({"worker": {"replicas": 2, "template": template, **(job or {})}}, **spec)
+
+
+def edited(**container):
+    return merge_patch(TEMPLATE, {"spec": {"containers": [{**CONTAINER, **container}]}})
+
+
+@pytest.mark.parametrize(
+    ("after", "field"),
+    [
+        (declared(), ""),
+        (declared(job={"replicas": 3}), ""),
+        (declared(edited(image="image:2", command=["x"])), "containers[tensorflow].image"),
+        (declared(edited(command=["python3", "--fast"])), "containers[tensorflow].command"),
+        (declared(edited(command=None)), "containers[tensorflow].command"),
+        (declared(edited(env=[{"name": "A", "value": "2"}])), "containers[tensorflow].env[A].value"),
+        (declared(edited(env=[*CONTAINER["env"], {"name": "B"}])), "containers[tensorflow].env[B]"),
+        (declared(edited(env=None)), "containers[tensorflow].env[A]"),
+        (declared(edited(resources={"limits": {"cpu": "2"}})), "containers[tensorflow].resources"),
+        (declared(merge_patch(TEMPLATE, {"metadata": {"labels": {"team": "b"}}})), "metadata.labels.team"),
+        (declared(merge_patch(TEMPLATE, {"spec": {"nodeSelector": {"zone": "a"}}})), "nodeSelector"),
+        (declared(merge_patch(TEMPLATE, {"spec": {"volumes": []}})), "volumes[data]"),
+        (declared(job={"port": 3000}), "port"),
+        (declared(clusterDomain="example.test"), "clusterDomain"),
+        (declared(resolver={"tfConfig": "Environment"}), "resolver.tfConfig"),
+        (declared(resolver={"delivery": "None"}), "resolver.delivery"),
+        (make_cluster({"ps": 1}), ""),
+    ],
+)
+def test_edited_field_is_named(after, field):
+    assert edited_field(declared(), after, "worker") == field
+
+
+def test_what_was_told_is_known_after_a_restart():
+    message = f"2 of 3 {older_template('ps', 'port')}; 1 of 2 {older_template('worker', 'containers[a].env[B]')}"
+    status = {"conditions": [{"type": "UpToDate", "message": f"{message}; next when ps-1 is ready"}]}
+    assert edited_field(None, declared(), "worker") == ""
+    assert fields_told(status) == {"ps": "port", "worker": "containers[a].env[B]"}
+    assert fields_told({"conditions": [{"type": "UpToDate", "message": f"1 of 2 {older_template('ps', '')}"}]}) == {}

@@ -15,7 +15,6 @@ _HANDLER = re.compile(r"signal\.signal\(signal\.SIGTERM, (lambda .*\))\)(?:  #.*
 
 
 def handlers() -> dict[str, str]:
-    """Give what each example that listens to SIGTERM does then."""
     found = {path.name: path.read_text() for path in sorted(EXAMPLES.iterdir()) if path.suffix in {".py", ".yaml"}}
     return {name: _HANDLER.findall(text)[0] for name, text in found.items() if "signal.signal(signal.SIGTERM" in text}
 
@@ -24,12 +23,9 @@ def handlers() -> dict[str, str]:
 def test_who_is_told_to_end_has_not_completed(example, handler):
     """A chief that is evicted must not make its cluster Succeeded: the exit code is that of the signal, never 0."""
     program = f"import os, signal, sys\nsignal.signal(signal.SIGTERM, {handler})\nos.kill(os.getpid(), signal.SIGTERM)"
-
     ended = subprocess.run([sys.executable, "-c", program], check=False, timeout=GUARD)
-
     assert ended.returncode == 143, example
 
 
 def test_examples_that_listen_are_found():
-    """The training programs and the one of the GPU are among them."""
     assert {"train_digits.py", "gpu.yaml"} <= handlers().keys()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from in_memory import InMemoryWorld, make_body, make_cluster, settled
+from in_memory import NOW, InMemoryWorld, make_body, make_cluster, running, settled
 from properties.strategies import make_child
 
 from tfcluster_operator.manifests import build_pod
 from tfcluster_operator.model import naming, reasons
 from tfcluster_operator.model.actions import CreatePod, Finding
 from tfcluster_operator.model.holds import Hold, Holds
+from tfcluster_operator.model.ledger import Failing
 from tfcluster_operator.model.parse import InvalidSpecError, parse
 from tfcluster_operator.model.policies import clean_up
 from tfcluster_operator.model.roster import Stage
@@ -17,6 +18,7 @@ from tfcluster_operator.model.spec import Task
 from tfcluster_operator.model.story import pods_gate
 from tfcluster_operator.model.succession import succession_of
 
+OTHER_IMAGE = {"spec": {"containers": [{"name": "task", "image": "image:2"}]}}
 FIRST = "demo-worker-0"
 FULL = "Pod x: exceeded quota: few, requested: count/pods=1, used: count/pods=2, limited: count/pods=2"
 MARK = {"metadata": {"labels": {naming.LABEL_KEPT: "true"}}}
@@ -67,22 +69,25 @@ def succession(*pods: str) -> tuple[str, str | None, list[str]]:
     ],
 )
 def test_one_pod_speaks_and_the_next_has_the_next_number(pods, name, speaks, kept):
-    """What is marked and has failed is kept, what lost its mark too once there is a later one."""
     assert succession(*pods) == (name, speaks, kept)
 
 
-def test_two_pods_at_work_end_as_one():
-    """Should there ever be two, the later one speaks and the other goes."""
-    cluster = make_cluster({"worker": 1})
-    world = world_with("", "-r1", cluster=cluster)
-
-    (action,) = world.plan(cluster).actions
-
-    assert (action.name, action.reason) == (FIRST, reasons.SCALED_DOWN)
+@pytest.mark.parametrize(
+    ("limit", "pods", "action"),
+    [
+        (1, ["", "-r1"], (FIRST, reasons.SCALED_DOWN)),
+        # Beyond the limit the oldest go; one that terminates is not asked again, and is not counted.
+        (1, ["+!~", "-r1+!", "-r2+!", "-r3"], (f"{FIRST}-r1", reasons.HISTORY_LIMIT)),
+    ],
+    ids=["two at work", "more than the limit"],
+)
+def test_one_pod_too_many_goes(limit, pods, action):
+    cluster = make_cluster({"worker": 1}, failedPodsHistoryLimit=limit)
+    world = world_with(*pods, cluster=cluster)
+    assert [(one.name, one.reason) for one in world.plan(cluster).actions] == [action]
 
 
 def test_no_first_name_looks_like_a_later_one():
-    """Whatever the job and the cluster are called: a later name leads back to its first one, and first ones stay."""
     for cluster in ("c", "c-r1", "r1"):
         for job in ("r1", "w_r1", "r", "a_0", "a"):
             for index in (0, 1, 10):
@@ -94,7 +99,6 @@ def test_no_first_name_looks_like_a_later_one():
 
 
 def test_next_pod_has_the_same_hostname_and_address():
-    """Only its own name differs."""
     cluster = make_cluster({"worker": 1})
     task = Task(cluster.jobs[0], 0)
     first = build_pod(cluster, task, view_digest="d", attempt=0)
@@ -105,7 +109,6 @@ def test_next_pod_has_the_same_hostname_and_address():
 
 
 def test_kept_pod_is_out_of_every_count():
-    """It is no surplus, mounts nothing, and its UID need not be remembered."""
     cluster = make_cluster({"worker": 1})
     roster = world_with("+!", "-r1", cluster=cluster).roster(cluster)
     (place,) = roster.of(cluster.jobs[0])
@@ -116,9 +119,7 @@ def test_kept_pod_is_out_of_every_count():
 
 
 def test_pod_that_is_marked_by_somebody_is_counted_when_it_fails():
-    """The mark is taken off in time."""
-    cluster = make_cluster({"worker": 1})
-    world = settled(cluster)
+    cluster, world = running({"worker": 1})
     world.edit("Pod", FIRST, MARK)
     world.apply_all(world.plan(cluster).actions, cluster)
     world.pod_ends(FIRST, "Failed")
@@ -126,15 +127,7 @@ def test_pod_that_is_marked_by_somebody_is_counted_when_it_fails():
     assert world.ledger.restarts == 1
 
 
-def test_kept_pod_whose_deletion_is_refused_holds_up_nothing():
-    """Beyond the limit the oldest go; one that terminates is not asked again, and is not counted."""
-    cluster = make_cluster({"worker": 1}, failedPodsHistoryLimit=1)
-    world = world_with("+!~", "-r1+!", "-r2+!", "-r3", cluster=cluster)
-    assert [(one.name, one.reason) for one in world.plan(cluster).actions] == [(f"{FIRST}-r1", reasons.HISTORY_LIMIT)]
-
-
 def test_quota_of_all_pods_has_kept_ones_deleted_first():
-    """The task's next pod waits for that, so that it has the first name again; another refusal takes no log."""
     cluster = make_cluster({"worker": 1})
     world = world_with("+!", cluster=cluster)
 
@@ -149,34 +142,27 @@ def test_quota_of_all_pods_has_kept_ones_deleted_first():
     assert (delete.name, delete.reason) == (FIRST, reasons.HISTORY_LIMIT)
 
 
-def test_quota_of_all_pods_lets_a_failed_pod_be_replaced():
-    """While it is full nothing is kept."""
-    cluster = make_cluster({"worker": 1})
-    world = settled(cluster)
-    world.pod_ends(FIRST, "Failed")
+@pytest.mark.parametrize("obstacle", ["the quota of all pods is full", "a sidecar runs on"])
+def test_failed_pod_that_cannot_be_kept_is_replaced(obstacle):
+    """A pod whose sidecar runs on would hold its resources and its address."""
+    cluster, world = running({"worker": 1})
+    if obstacle == "a sidecar runs on":
+        containers = [{"name": "task", "image": "image:1"}, {"name": "proxy", "image": "proxy:1"}]
+        world.edit("Pod", FIRST, {"spec": {"containers": containers}})
+        ended = {"name": "task", "state": {"terminated": {"exitCode": 1}}}
+        world.pod_runs(FIRST, containerStatuses=[ended, {"name": "proxy", "state": {"running": {}}}])
+    else:
+        world.pod_ends(FIRST, "Failed")
     world.now += world.plan(cluster).wake_after
-    world.holds = Holds({pods_gate("worker"): Hold(1, world.now - 1.0, Finding(reasons.REJECTED, FULL))})
-    (action,) = world.plan(cluster).actions
-    assert (action.name, bool(action.replaces)) == (FIRST, True)
-
-
-def test_pod_whose_sidecar_runs_on_is_not_kept():
-    """It would hold its resources and its address."""
-    cluster = make_cluster({"worker": 1})
-    world = settled(cluster)
-    containers = [{"name": "task", "image": "image:1"}, {"name": "proxy", "image": "proxy:1"}]
-    world.edit("Pod", FIRST, {"spec": {"containers": containers}})
-    ended = {"name": "task", "state": {"terminated": {"exitCode": 1}}}
-    world.pod_runs(FIRST, containerStatuses=[ended, {"name": "proxy", "state": {"running": {}}}])
-    world.now += world.plan(cluster).wake_after
+    if obstacle != "a sidecar runs on":
+        world.holds = Holds({pods_gate("worker"): Hold(1, world.now - 1.0, Finding(reasons.REJECTED, FULL))})
     (action,) = world.plan(cluster).actions
     assert (action.name, bool(action.replaces)) == (FIRST, True)
 
 
 def test_later_pod_of_a_predecessor_blocks_its_task_while_it_may_work():
     """Two pods of one address must not work at once, whatever their names; one that has ended works no more."""
-    cluster = make_cluster({"worker": 1})
-    world = settled(cluster)
+    cluster, world = running({"worker": 1})
     del world.objects["Pod", FIRST]
     old = make_child("Pod", f"{FIRST}-r1", owner="uid-of-the-one-before")
     old["metadata"]["ownerReferences"][0]["name"] = "demo"
@@ -192,7 +178,6 @@ def test_later_pod_of_a_predecessor_blocks_its_task_while_it_may_work():
     ("policy", "cleaned"), [("All", [f"{FIRST}-r1", FIRST]), ("Running", [f"{FIRST}-r1"]), ("None", [])]
 )
 def test_clean_up(policy, cleaned):
-    """A kept pod has ended, and is treated so."""
     cluster = make_cluster({"worker": 1}, cleanPodPolicy=policy)
     roster = world_with("+!", "-r1", cluster=cluster).roster(cluster)
     assert [pod.meta.name for pod in clean_up.pods_to_clean(roster)] == cleaned
@@ -200,12 +185,89 @@ def test_clean_up(policy, cleaned):
 
 @pytest.mark.parametrize("value", [-1, 11, "1", True, 0.5])
 def test_limit_that_is_none_is_told(value):
-    """Another CRD may let it through."""
     with pytest.raises(InvalidSpecError, match="failedPodsHistoryLimit: it must be a whole number from 0 to 10"):
         parse(make_body(failedPodsHistoryLimit=value))
 
 
 def test_a_limit_replaces_no_pod():
-    """It is no part of what a pod is made from."""
     hashes = {make_cluster(**spec).jobs[0].template_hash for spec in ({}, {"failedPodsHistoryLimit": 3})}
     assert len(hashes) == 1
+
+
+# --- when the next pod is made
+@pytest.mark.parametrize(
+    ("attempt", "delay"), [(0, 1), (1, 2), (2, 4), (5, 32), (8, 256), (9, 300), (40, 300), (10**9, 300)]
+)
+def test_the_delay_before_a_failed_pod_is_replaced_doubles_up_to_five_minutes(attempt, delay):
+    cluster, world = running({"worker": 2})
+    world.ledger = world.ledger.with_job("worker", failing={0: Failing(attempt, NOW - 9)})
+    world.pod_ends(FIRST, "Failed")
+    planned = world.plan(cluster)
+    wait = planned.wake_after
+    world.now += wait - 0.25
+    almost = world.plan(cluster)
+    world.now += 0.25
+    assert planned.actions == ()
+    assert delay <= wait <= 1.25 * delay
+    assert (almost.wake_after, almost.actions) == (pytest.approx(0.25), ())
+    (finding,) = planned.findings
+    assert finding.reason == reasons.BACKING_OFF
+    assert finding.message.startswith(f"worker-0 failed: exit code 1; next try in {wait:.0f} s, at 08:0")
+    due = [(one.name, one.reason) for one in world.plan(cluster).actions]
+    assert due == [(FIRST, reasons.POD_KEPT), (f"{FIRST}-r1", reasons.POD_FAILED)]
+
+
+def test_a_failure_is_forgotten_when_its_task_has_worked_for_ten_minutes():
+    cluster, world = running({"worker": 2})
+    world.ledger = world.ledger.with_job("worker", failing={0: Failing(4, NOW - 590)})
+    waits = world.plan(cluster).wake_after
+    known = dict(world.ledger.of("worker").failing)
+    world.now += waits
+    assert (waits, set(known)) == (10.0, {0})
+    assert world.plan(cluster).wake_after is None
+    assert world.ledger.of("worker").failing == {}
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        {"reason": "Evicted"},
+        {"reason": "NodeShutdown"},
+        {"conditions": [{"type": "DisruptionTarget", "status": "True"}]},
+    ],
+    ids=["evicted", "node shut down", "disruption target"],
+)
+def test_a_disrupted_pod_is_replaced_at_once_and_is_no_failure(status):
+    cluster, world = running({"worker": 2})
+    world.pod_ends(FIRST, "Failed", **status)
+    (action,) = world.plan(cluster).actions
+    world.apply(action, cluster)
+    assert (action.reason, action.attempt) == (reasons.POD_DISRUPTED, 1)
+    assert (world.ledger.restarts, world.ledger.of("worker").replaced) == (0, 1)
+
+
+def test_a_pod_that_is_turned_away_again_and_again_waits_longer_each_time():
+    """A node that has no room would otherwise be asked in a loop."""
+    cluster, world = running({"worker": 2})
+    world.edit("Pod", FIRST, {"metadata": {"annotations": {naming.ANNOTATION_ATTEMPT: "3"}}})
+    world.pod_ends(FIRST, "Failed", reason="OutOfcpu", containerStatuses=None)
+    planned = world.plan(cluster)
+    assert planned.actions == ()
+    assert 4.0 <= planned.wake_after <= 5.0
+    assert "was not let run" in planned.findings[0].message
+
+
+def test_a_failed_pod_of_an_old_template_is_replaced_without_delay():
+    world = settled(make_cluster({"worker": 2}))
+    world.pod_ends(FIRST, "Failed")
+    planned = world.plan(make_cluster({"worker": {"replicas": 2, "template": OTHER_IMAGE}}, generation=2))
+    assert (FIRST, reasons.TEMPLATE_CHANGED) in [(one.name, one.reason) for one in planned.actions]
+    assert planned.wake_after is None
+
+
+def test_the_first_of_several_delays_wakes():
+    cluster, world = running({"worker": 2})
+    world.ledger = world.ledger.with_job("worker", failing={0: Failing(4, NOW - 9)})
+    world.pod_ends(FIRST, "Failed")
+    world.pod_ends("demo-worker-1", "Failed")
+    assert 1.0 <= world.plan(cluster).wake_after <= 1.25

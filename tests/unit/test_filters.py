@@ -25,7 +25,6 @@ from tfcluster_operator.model.filters import DeviceFilter, Visible, parse, visib
     ],
 )
 def test_a_canonical_filter_is_read(text, job, task):
-    """Job and task are read; replica and device never hide a task."""
     assert DeviceFilter(job=job, task=task) == parse(text)
 
 
@@ -81,10 +80,8 @@ def test_a_filter_in_another_form_is_refused(text):
     ],
 )
 def test_filters_show_the_union_of_what_each_shows(texts, seen):
-    """No filters show all; several show what any of them shows."""
     assert seen == visible(texts, "worker").within(3)
 
 
 def test_everything_is_within_any_count():
-    """A view of everything ends where the job does."""
     assert Visible(everything=True, indices=frozenset()).within(0) == ()

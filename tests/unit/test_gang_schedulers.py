@@ -25,21 +25,33 @@ from tfcluster_operator.settings import parse_arguments
 
 NO_ROOM = "0/1 nodes are available: 1 Insufficient nvidia.com/gpu"
 METADATA = {"name": "x", "namespace": "default", "uid": "u-1", "resourceVersion": "1"}
+GROUP = ("PodGroup", "demo.0")
 elsewhere = pytest.mark.parametrize("scheduler", [SCHEDULER_PLUGINS, VOLCANO], ids=lambda one: one.kind)
+everywhere = pytest.mark.parametrize("scheduler", [KUBERNETES, SCHEDULER_PLUGINS, VOLCANO], ids=lambda one: one.kind)
 
 
-def gang(scheduler: GangScheduler, jobs: object = None, **spec: Any) -> TFCluster:
+def gang(scheduler: GangScheduler, jobs: Any = None, **spec: Any) -> TFCluster:
     """Make a cluster whose tasks get their places together, by one of the schedulers."""
-    wanted = {"chief": 1, "worker": 3} if jobs is None else jobs
-    body = make_body(wanted, **{"scheduling": {"gang": {}}, **spec})
+    body = make_body(jobs or {"chief": 1, "worker": 3}, **{"scheduling": {"gang": {}}, **spec})
     return parse(body, gang_scheduler=scheduler)
 
 
-def started(cluster: TFCluster, scheduler: GangScheduler) -> InMemoryWorld:
-    """Make a world in which all is made that is made before the scheduler has found places."""
-    world = InMemoryWorld(scheduler)
+def started(scheduler: GangScheduler, jobs: Any = None, **spec: Any) -> tuple[TFCluster, InMemoryWorld]:
+    """Make a gang, and a world in which all is made that is made before the scheduler has found places."""
+    cluster, world = gang(scheduler, jobs, **spec), InMemoryWorld(scheduler)
     world.settle(cluster)
-    return world
+    return cluster, world
+
+
+def with_places(scheduler: GangScheduler) -> tuple[TFCluster, InMemoryWorld]:
+    cluster, world = started(scheduler)
+    world.all_pods_run()
+    world.settle(cluster)
+    return cluster, world
+
+
+def workers(replicas: int, **spec: Any) -> dict[str, Any]:
+    return {"worker": {"replicas": replicas, "template": {"spec": {"containers": [{"name": "t"}], **spec}}}}
 
 
 def members(world: InMemoryWorld) -> dict[str, str]:
@@ -47,11 +59,10 @@ def members(world: InMemoryWorld) -> dict[str, str]:
     found = {}
     for name in world.names("Pod"):
         metadata = world.objects["Pod", name]["metadata"]
-        by_label = metadata["labels"].get("scheduling.x-k8s.io/pod-group", "")
         by_annotation = metadata["annotations"].get("scheduling.k8s.io/group-name", "")
         assert metadata["annotations"].get("scheduling.volcano.sh/group-name", "") == by_annotation
         assert "schedulingGroup" not in world.objects["Pod", name]["spec"]
-        found[name] = by_label or by_annotation
+        found[name] = metadata["labels"].get("scheduling.x-k8s.io/pod-group", "") or by_annotation
     return found
 
 
@@ -61,7 +72,6 @@ def schedulers(world: InMemoryWorld) -> dict[str, str]:
 
 
 def lose(world: InMemoryWorld, *names: str) -> None:
-    """Let pods be gone at once."""
     for name in names:
         world.delete("Pod", name, force=True)
 
@@ -75,104 +85,79 @@ def lose(world: InMemoryWorld, *names: str) -> None:
     ],
 )
 def test_pods_and_their_group_have_the_form_that_the_scheduler_reads(scheduler, api, name):
-    """The group comes first; each pod names it, and the scheduler that looks after it."""
     cluster = gang(scheduler)
     kinds = [type(one) for one in InMemoryWorld(scheduler).plan(cluster).actions]
     assert kinds.index(CreatePodGroup) < kinds.index(CreatePod)
-
-    world = started(cluster, scheduler)
-    body = world.objects["PodGroup", "demo.0"]
+    _, world = started(scheduler)
+    body = world.objects[GROUP]
     assert (body["apiVersion"], body["kind"], body["spec"]) == (api, "PodGroup", {"minMember": 4})
     assert body["metadata"]["ownerReferences"][0]["kind"] == "TFCluster"
     assert set(members(world).values()) == {"demo.0"}
-    assert {world.objects["Pod", pod]["spec"]["schedulerName"] for pod in world.names("Pod")} == {name}
+    assert set(schedulers(world).values()) == {name}
 
 
 @elsewhere
 def test_without_a_gang_pods_are_left_to_the_default_scheduler(scheduler):
-    """What the operator is set up with is for gangs alone."""
-    world = started(gang(scheduler, scheduling={}), scheduler)
-
+    _, world = started(scheduler, scheduling={})
     assert world.names("PodGroup") == set()
-    assert set(members(world).values()) == {""}
-    assert all("schedulerName" not in world.objects["Pod", pod]["spec"] for pod in world.names("Pod"))
+    assert set(members(world).values()) == set(schedulers(world).values()) == {""}
 
 
 @elsewhere
 def test_scheduler_of_the_template_wins(scheduler):
-    """Who names a scheduler has it; a gang has one, and the usual one counts as named."""
-    template = {"spec": {"schedulerName": "other", "containers": [{"name": "t"}]}}
-    world = started(gang(scheduler, {"worker": {"replicas": 2, "template": template}}), scheduler)
-    assert {world.objects["Pod", pod]["spec"]["schedulerName"] for pod in world.names("Pod")} == {"other"}
-
+    other = workers(2, schedulerName="other")
+    _, world = started(scheduler, other)
+    assert set(schedulers(world).values()) == {"other"}
     with pytest.raises(InvalidSpecError, match=f"'other' in worker, '{scheduler.name}' in chief"):
-        gang(scheduler, {"chief": 1, "worker": {"replicas": 2, "template": template}})
+        gang(scheduler, {"chief": 1, **other})
 
 
 @elsewhere
 def test_phase_of_a_group_places_nobody(scheduler):
-    """Both say Scheduling or Running too early: only a pod that has a node is believed."""
-    cluster = gang(scheduler, {"chief": 1, "worker": 2}, scheduling={"gang": {"minTasks": {"worker": 1}}})
-    world = started(cluster, scheduler)
+    least = {"gang": {"minTasks": {"worker": 1}}}
+    cluster, world = started(scheduler, {"chief": 1, "worker": 2}, scheduling=least)
     for phase in ("Scheduling", "Scheduled", "Inqueue", "Running"):
-        world.edit("PodGroup", "demo.0", {"status": {"phase": phase, "running": 2}})
+        world.edit(*GROUP, {"status": {"phase": phase, "running": 2}})
         assert world.plan(cluster).actions == ()
     assert members(world) == {"demo-chief-0": "demo.0", "demo-worker-0": "demo.0"}
-
     world.pod_runs("demo-chief-0")
     world.settle(cluster)
     assert members(world) == {"demo-chief-0": "demo.0", "demo-worker-0": "demo.0", "demo-worker-1": ""}
-    assert world.objects["PodGroup", "demo.0"]["spec"] == {"minMember": 2}
+    assert world.objects[GROUP]["spec"] == {"minMember": 2}
 
 
-@elsewhere
-def test_gang_that_had_its_places_is_none_any_more(scheduler):
-    """It is written down: also when all its pods are lost at once, each comes back for itself."""
-    cluster = gang(scheduler)
-    world = started(cluster, scheduler)
-    assert naming.ANNOTATION_PLACED not in world.objects["PodGroup", "demo.0"]["metadata"].get("annotations", {})
-    world.all_pods_run()
-    world.settle(cluster)
-    assert world.annotation("PodGroup", "demo.0", naming.ANNOTATION_PLACED) == "true"
-
-    lose(world, *world.names("Pod"))
-    world.settle(cluster)
-    assert set(members(world).values()) == {""}
-    assert world.objects["PodGroup", "demo.0"]["spec"] == {"minMember": 4}
-
-
-def test_what_kubernetes_itself_remembers_is_not_written_down():
-    """Its PodGroups say for ever that they had their places."""
-    cluster = gang(KUBERNETES)
-    world = started(cluster, KUBERNETES)
-    world.all_pods_run()
-    world.settle(cluster)
-
-    assert naming.ANNOTATION_PLACED not in world.objects["PodGroup", "demo.0"]["metadata"].get("annotations", {})
+@everywhere
+def test_gang_that_had_its_places_waits_for_them_no_longer(scheduler):
+    """It is written down, so that each pod comes back for itself; Kubernetes' own PodGroups remember it themselves."""
+    cluster, world = started(scheduler)
+    assert naming.ANNOTATION_PLACED not in world.objects[GROUP]["metadata"].get("annotations", {})
+    cluster, world = with_places(scheduler)
+    placed = world.objects[GROUP]["metadata"].get("annotations", {}).get(naming.ANNOTATION_PLACED)
+    assert placed == (None if scheduler is KUBERNETES else "true")
+    if scheduler is not KUBERNETES:
+        lose(world, *world.names("Pod"))
+        world.settle(cluster)
+        assert set(members(world).values()) == {""}
+        assert world.objects[GROUP]["spec"] == {"minMember": 4}
 
 
 @elsewhere
 def test_scaling_changes_how_many_a_waiting_group_counts(scheduler):
-    """Up and down, and what others wrote is put right."""
-    world = started(gang(scheduler), scheduler)
+    _, world = started(scheduler)
     world.settle(gang(scheduler, {"chief": 1, "worker": 1}))
-    assert world.objects["PodGroup", "demo.0"]["spec"] == {"minMember": 2}
-
-    world.edit("PodGroup", "demo.0", {"spec": {"minMember": 1}})
+    assert world.objects[GROUP]["spec"] == {"minMember": 2}
+    world.edit(*GROUP, {"spec": {"minMember": 1}})
     world.settle(gang(scheduler))
-    assert world.objects["PodGroup", "demo.0"]["spec"] == {"minMember": 4}
+    assert world.objects[GROUP]["spec"] == {"minMember": 4}
     assert set(members(world).values()) == {"demo.0"}
 
 
 @elsewhere
 def test_pod_that_lost_its_group_is_replaced_while_it_waits(scheduler):
-    """Somebody strips what names the group, and the pod would take a place for itself."""
-    cluster = gang(scheduler)
-    world = started(cluster, scheduler)
+    cluster, world = started(scheduler)
     bare = {"scheduling.x-k8s.io/pod-group": None}
     unmarked = {"scheduling.k8s.io/group-name": None, "scheduling.volcano.sh/group-name": None}
     world.edit("Pod", "demo-worker-1", {"metadata": {"labels": bare, "annotations": unmarked}})
-
     (deletion,) = (one for one in world.plan(cluster).actions if isinstance(one, Delete))
     assert (deletion.name, deletion.reason) == ("demo-worker-1", reasons.GANG_CHANGED)
     world.settle(cluster)
@@ -181,11 +166,8 @@ def test_pod_that_lost_its_group_is_replaced_while_it_waits(scheduler):
 
 @elsewhere
 def test_waiting_gang_is_told_in_the_words_of_its_pods(scheduler):
-    """What the nodes lack, and which scheduler said so."""
-    cluster = gang(scheduler)
-    world = started(cluster, scheduler)
+    cluster, world = started(scheduler)
     assert world.plan(cluster).findings == ()
-
     _judge(world, "demo-worker-0", "pre-filter pod cannot find enough sibling pods")
     assert world.plan(cluster).findings == ()
     _judge(world, "demo-worker-1", "0/1 nodes are available: 1 optimistic rejection in PostFilter.")
@@ -206,87 +188,61 @@ def _judge(world: InMemoryWorld, pod: str, message: str) -> None:
 
 
 def test_group_of_volcano_says_itself_why_it_waits():
-    """Its condition Unschedulable, unless a pod says what the nodes lack."""
-    cluster = gang(VOLCANO)
-    world = started(cluster, VOLCANO)
+    cluster, world = started(VOLCANO)
     words = "4/4 tasks in gang unschedulable: pod group is not ready, 4 Pending, 4 minAvailable"
     told = {"type": "Unschedulable", "status": "True", "reason": "NotEnoughResources", "message": words}
-    world.edit("PodGroup", "demo.0", {"status": {"phase": "Pending", "conditions": [told]}})
+    world.edit(*GROUP, {"status": {"phase": "Pending", "conditions": [told]}})
     (finding,) = world.plan(cluster).findings
     assert finding.message.endswith(f": {words}")
-
     world.all_pods_run()
     assert world.plan(cluster).findings == ()
 
 
 def test_pod_that_volcano_put_in_a_group_of_its_own_stays():
-    """It makes one for each pod, or controller, that names none: such a pod is placed for itself."""
-    cluster = gang(VOLCANO)
-    world = started(cluster, VOLCANO)
-    world.all_pods_run()
-    world.settle(cluster)
+    cluster, world = with_places(VOLCANO)
     lose(world, "demo-worker-0", "demo-worker-1")
     world.settle(cluster)
     for pod, maker in (("demo-worker-0", cluster.uid), ("demo-worker-1", "")):
         uid = maker or world.objects["Pod", pod]["metadata"]["uid"]
         own = {"scheduling.k8s.io/group-name": f"podgroup-{uid}"}
         world.edit("Pod", pod, {"metadata": {"annotations": own}})
-
     assert world.plan(cluster).actions == ()
 
 
-@pytest.mark.parametrize(
-    ("scheduler", "replaced"),
-    [(KUBERNETES, True), (SCHEDULER_PLUGINS, False), (VOLCANO, True)],
-    ids=lambda one: str(one)[:40],
-)
-def test_group_is_replaced_where_it_has_the_priority_of_its_pods(scheduler, replaced):
+@everywhere
+def test_group_is_replaced_where_it_has_the_priority_of_its_pods(scheduler):
     """Those of scheduler-plugins have none."""
-
-    def declared(priority: str) -> TFCluster:
-        template = {"spec": {"priorityClassName": priority, "containers": [{"name": "t"}]}}
-        return gang(scheduler, {"worker": {"replicas": 2, "template": template}})
-
-    world = started(declared("low"), scheduler)
-    assert world.objects["PodGroup", "demo.0"]["spec"].get("priorityClassName", "") == ("low" if replaced else "")
-    before = world.objects["PodGroup", "demo.0"]["metadata"]["uid"]
-    world.settle(declared("high"))
-
-    body = world.objects["PodGroup", "demo.0"]
-    assert (body["metadata"]["uid"] != before) == replaced
-    assert body["spec"].get("priorityClassName", "") == ("high" if replaced else "")
+    low, high = (workers(2, priorityClassName=name) for name in ("low", "high"))
+    replaced = scheduler is not SCHEDULER_PLUGINS
+    _, world = started(scheduler, low)
+    before = world.objects[GROUP]
+    world.settle(gang(scheduler, high))
+    after = world.objects[GROUP]
+    assert (after["metadata"]["uid"] != before["metadata"]["uid"]) == replaced
+    priorities = [one["spec"].get("priorityClassName", "") for one in (before, after)]
+    assert priorities == (["low", "high"] if replaced else ["", ""])
 
 
-@pytest.mark.parametrize(
-    ("scheduler", "remedy"),
-    [
-        (SCHEDULER_PLUGINS, "install scheduler-plugins with its plugin Coscheduling"),
-        (VOLCANO, "install Volcano"),
-    ],
-)
-def test_missing_api_is_named(scheduler, remedy):
-    """What was looked for, and how it comes."""
-    cluster = gang(scheduler)
-    world = InMemoryWorld(scheduler)
+@elsewhere
+def test_missing_api_is_named_with_its_remedy(scheduler):
+    cluster, world = gang(scheduler), InMemoryWorld(scheduler)
     world.stores.of["PodGroup"].have_none("not served", None)
-    findings = world.plan(cluster).findings
+    planned = world.plan(cluster)
+    remedy = "install Volcano" if scheduler is VOLCANO else "install scheduler-plugins with its plugin Coscheduling"
+    assert {one.reason for one in planned.findings} == {reasons.GANG_UNAVAILABLE}
+    assert all(words in planned.findings[0].message for words in (scheduler.api, remedy))
+    assert not [one for one in planned.actions if isinstance(one, CreatePod)]
 
-    assert {one.reason for one in findings} == {reasons.GANG_UNAVAILABLE}
-    assert scheduler.api in findings[0].message
-    assert remedy in findings[0].message
-    assert not [one for one in world.plan(cluster).actions if isinstance(one, CreatePod)]
+
+PLUGINS_LABEL, VOLCANO_ANNOTATION = "scheduling.x-k8s.io/pod-group", "scheduling.k8s.io/group-name"
 
 
 @pytest.mark.parametrize(
     ("metadata", "spec", "field"),
     [
         ({}, {"schedulingGroup": {"podGroupName": "mine"}}, "spec.schedulingGroup"),
-        ({"labels": {"scheduling.x-k8s.io/pod-group": "mine"}}, {}, "metadata.labels[scheduling.x-k8s.io/pod-group]"),
-        (
-            {"annotations": {"scheduling.k8s.io/group-name": "mine"}},
-            {},
-            "metadata.annotations[scheduling.k8s.io/group-name]",
-        ),
+        ({"labels": {PLUGINS_LABEL: "mine"}}, {}, f"metadata.labels[{PLUGINS_LABEL}]"),
+        ({"annotations": {VOLCANO_ANNOTATION: "mine"}}, {}, f"metadata.annotations[{VOLCANO_ANNOTATION}]"),
     ],
 )
 def test_template_with_a_group_of_its_own_is_refused(metadata, spec, field):
@@ -300,9 +256,7 @@ def test_template_with_a_group_of_its_own_is_refused(metadata, spec, field):
 
 
 def test_name_of_a_group_is_the_value_of_a_label():
-    """However long the names are, and in however late a round; two rounds never share a name."""
     names = [naming.gang_name("c" * 50, number, "job") for number in (0, 9, 1_000_000, 99_999_999_999)]
-
     assert names[:3] == [f"{'c' * 50}.job.{number}" for number in (0, 9, 1_000_000)]
     assert [len(name) for name in names[3:]] == [63]
     long = [naming.gang_name("c" * 56, number, "job") for number in range(10, 200)]
@@ -311,17 +265,13 @@ def test_name_of_a_group_is_the_value_of_a_label():
 
 
 def test_groups_are_read_as_they_are_served():
-    """Each in its own API; another's group of a pod is none of ours."""
     plugins, volcano = wire.resources_for(SCHEDULER_PLUGINS), wire.resources_for(VOLCANO)
     assert plugins["PodGroup"].path("ns", "g") == "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/ns/podgroups/g"
     assert volcano["PodGroup"].path("ns", "g") == "/apis/scheduling.volcano.sh/v1beta1/namespaces/ns/podgroups/g"
     body = msgspec.json.encode({"metadata": METADATA, "spec": {"minMember": 3, "priorityClassName": "p"}})
     found = plugins["PodGroup"].read(body), volcano["PodGroup"].read(body)
-    assert [(one.min_count, one.priority_class) for one in found if isinstance(one, ObservedPodGroup)] == [
-        (3, None),
-        (3, "p"),
-    ]
-
+    read = [(one.min_count, one.priority_class) for one in found if isinstance(one, ObservedPodGroup)]
+    assert read == [(3, None), (3, "p")]
     labels, annotations = {"scheduling.x-k8s.io/pod-group": "a"}, {"scheduling.volcano.sh/group-name": "b"}
     pod = {"metadata": {**METADATA, "labels": labels, "annotations": annotations}}
     pod["spec"] = {"containers": [], "schedulingGroup": {"podGroupName": "c"}}
@@ -330,23 +280,20 @@ def test_groups_are_read_as_they_are_served():
 
 
 def test_operator_is_set_up_by_its_options():
-    """Kubernetes' own unless something else is said."""
     assert parse_arguments(["--all-namespaces"]).gang_scheduler == "Kubernetes"
     options = ["--gang-scheduler", "SchedulerPlugins", "--gang-scheduler-name", "mine"]
     settings = parse_arguments(["--all-namespaces", *options])
-
     chosen = gang_scheduler(settings.gang_scheduler, settings.gang_scheduler_name)
     assert (chosen.api, chosen.name) == ("scheduling.x-k8s.io/v1alpha1", "mine")
 
 
-@pytest.mark.parametrize("scheduler", [KUBERNETES, SCHEDULER_PLUGINS, VOLCANO], ids=lambda one: one.kind)
+@everywhere
 def test_pods_without_a_node_follow_a_change_of_the_scheduler(scheduler):
-    """A wrong name that is put right heals what waits, also what a gang with places has lost, and leaves what runs."""
     wrong, right = gang(gang_scheduler(scheduler.kind, "wrong")), gang(scheduler)
-    world = started(wrong, scheduler)
+    world = InMemoryWorld(scheduler)
+    world.settle(wrong)
     world.settle(right)
     assert set(schedulers(world).values()) == {scheduler.name}
-
     world.all_pods_run()
     lose(world, "demo-worker-1")
     world.settle(wrong)
@@ -360,8 +307,7 @@ def test_pods_without_a_node_follow_a_change_of_the_scheduler(scheduler):
 @elsewhere
 def test_scheduler_that_admission_puts_in_is_left_alone(scheduler):
     """What was chosen is compared, not what the pod has: another pod would get the same again."""
-    cluster = gang(scheduler)
-    world = started(cluster, scheduler)
+    cluster, world = started(scheduler)
     for pod in world.names("Pod"):
         world.objects["Pod", pod]["spec"]["schedulerName"] = "of-a-policy"
     assert world.plan(cluster).actions == ()

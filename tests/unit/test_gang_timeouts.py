@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from operator import methodcaller as does
 from typing import Any
 
 import pytest
-from unit.in_memory import InMemoryWorld, make_body, make_cluster
+from unit.in_memory import NOW, InMemoryWorld, make_body, make_cluster
 
+from tfcluster_operator.engine.journal import Account, Journal
+from tfcluster_operator.kube.metrics import Metrics
 from tfcluster_operator.model import conditions, ledger, reasons
-from tfcluster_operator.model.actions import Delete
-from tfcluster_operator.model.ledger import FAILED, GaveUp
+from tfcluster_operator.model.actions import Delete, Finding
+from tfcluster_operator.model.conditions import by_type
+from tfcluster_operator.model.ledger import FAILED, GaveUp, timestamp
 from tfcluster_operator.model.parse import InvalidSpecError, parse
 from tfcluster_operator.model.spec import TFCluster
-from tfcluster_operator.model.status import status_of
+from tfcluster_operator.model.status import deleting_status, invalid_status, status_of
 
 _WORDS = "0/1 nodes are available: 1 Insufficient nvidia.com/gpu"
 
@@ -21,7 +26,6 @@ _WORDS = "0/1 nodes are available: 1 Insufficient nvidia.com/gpu"
 def gang(
     jobs: Mapping[str, Any] | None = None, *, on_timeout: str = "Fail", timeout: int = 600, **spec: Any
 ) -> TFCluster:
-    """Make a cluster whose gang may wait for ten minutes."""
     waits = {"timeoutSeconds": timeout, "onTimeout": on_timeout}
     return make_cluster(jobs or {"worker": 3}, scheduling={"gang": waits}, **spec)
 
@@ -42,7 +46,6 @@ def waiting(cluster: TFCluster) -> InMemoryWorld:
 
 
 def written(world: InMemoryWorld, cluster: TFCluster) -> dict[str, Any]:
-    """Give the status as the operator writes it."""
     planned = world.plan(cluster)
     return status_of(world.roster(cluster), world.ledger, planned.views, planned.findings, world.now)
 
@@ -54,12 +57,10 @@ def told(world: InMemoryWorld, cluster: TFCluster) -> dict[str, tuple[str, str, 
 
 
 def test_cluster_fails_when_its_gang_has_waited_for_too_long():
-    """Not a second before, and it says which gang waited for what."""
     cluster = gang()
     world = waiting(cluster)
     planned = world.plan(cluster)
     assert (world.ledger.verdict, planned.wake_after) == (None, 600.0)
-
     world.now += 599.0
     assert world.plan(cluster).wake_after == 1.0
     world.now += 1.0
@@ -69,14 +70,12 @@ def test_cluster_fails_when_its_gang_has_waited_for_too_long():
     assert (verdict.kind, verdict.reason) == (FAILED, reasons.GANG_TIMEOUT)
     limit = "spec.scheduling.gang.timeoutSeconds, 600 s"
     assert verdict.message == f"gang demo.0 found no room for its 3 tasks within {limit}: {_WORDS}"
-
     passes(world, cluster)
     assert world.names("Pod") == world.names("PodGroup") == set()
     assert told(world, cluster)["Ready"][:2] == ("False", reasons.GANG_TIMEOUT)
 
 
 def test_cluster_is_suspended_when_its_gang_has_waited_for_too_long():
-    """Its pods and its PodGroup go, and it says why; what was written down is what it goes by."""
     cluster = gang(on_timeout="Suspend")
     world = waiting(cluster)
     world.now += 600.0
@@ -85,7 +84,6 @@ def test_cluster_is_suspended_when_its_gang_has_waited_for_too_long():
     assert planned.wake_after == 0.5
     assert world.ledger.holds_evidence(ledger.Ledger())
     assert world.ledger.verdict is None
-
     cluster = gang(on_timeout="Suspend", status=written(world, cluster))
     deleted = [one for one in world.plan(cluster).actions if isinstance(one, Delete) and one.kind == "Pod"]
     assert {one.reason for one in deleted} == {reasons.GANG_TIMEOUT}
@@ -100,83 +98,70 @@ def test_cluster_is_suspended_when_its_gang_has_waited_for_too_long():
 
 
 def test_edit_tries_again_with_the_whole_time():
-    """Each generation of the spec gives up for itself."""
     cluster = gang(on_timeout="Suspend")
     world = waiting(cluster)
     world.now += 600.0
     cluster = gang(on_timeout="Suspend", status=written(world, cluster))
     passes(world, cluster)
-
     cluster = gang(on_timeout="Suspend", status=written(world, cluster), generation=2)
-    world.plan(cluster)
-    assert world.ledger.gave_up is None
     passes(world, cluster)
-    assert len(world.names("Pod")) == 3
+    assert (world.ledger.gave_up, len(world.names("Pod"))) == (None, 3)
     assert world.ledger.gangs == {"demo.1": world.now}
     assert told(world, cluster)["Suspended"][1] == reasons.NOT_SUSPENDED
 
 
-def test_gang_with_places_has_no_limit_any_more():
-    """A task that is lost later may wait for its node as long as it takes."""
-    cluster = gang()
-    world = waiting(cluster)
-    world.now += 300.0
-    world.gang_is_placed("demo.0")
-    passes(world, cluster)
-    assert world.ledger.gangs == {}
-    world.delete("Pod", "demo-worker-0", force=True)
-    passes(world, cluster)
-    world.now += 100_000.0
-    world.plan(cluster)
+AFTER_PS = {"ps": 1, "worker": {"replicas": 2, "startAfter": ["ps"]}}
+RESTARTS = {"worker": {"replicas": 2, "restartScope": "Job"}}
+PLACED, LOST = does("gang_is_placed", "demo.0"), does("delete", "Pod", "demo-worker-0", force=True)
+FAILS = does("pod_ends", "demo-worker-0", "Failed")
 
+
+@pytest.mark.parametrize(
+    ("jobs", "steps", "waiting_since"),
+    [
+        (None, [], {"demo.0": 0.0}),
+        # A task that is lost later may wait for its node as long as it takes.
+        (None, [300.0, PLACED], {}),
+        (None, [300.0, PLACED, LOST, 100_000.0], {}),
+        # Of a job that starts after others, the time does not count before these are ready.
+        (AFTER_PS, [], {"demo.0": 0.0}),
+        (AFTER_PS, [500.0, PLACED], {"demo.worker.0": 500.0}),
+        # The tasks that restart together wait for places in another round, after their pause.
+        (RESTARTS, [PLACED, FAILS], {}),
+        (RESTARTS, [PLACED, FAILS, "pause"], {"demo.1": "pause"}),
+    ],
+)
+def test_time_counts_from_when_the_tasks_of_a_gang_may_start(jobs, steps, waiting_since):
+    cluster = gang(jobs)
+    world = waiting(cluster)
+    passes(world, cluster)
+    times = {"pause": 0.0}
+    for step in steps:
+        if step == "pause":
+            times["pause"] = world.ledger.of("worker").restart_at - NOW
+            assert times["pause"] > 0.0
+            world.now = NOW + times["pause"]
+        elif isinstance(step, float):
+            world.now += step
+        else:
+            step(world)
+        passes(world, cluster, 3)
+    assert world.ledger.gangs == {name: NOW + times.get(since, since) for name, since in waiting_since.items()}
     assert world.ledger.verdict is None
 
 
-def test_time_counts_from_when_the_tasks_may_start():
-    """Of a job that starts after others, not before these are ready."""
-    cluster = gang({"ps": 1, "worker": {"replicas": 2, "startAfter": ["ps"]}})
-    world = InMemoryWorld()
-    passes(world, cluster)
-    assert set(world.ledger.gangs) == {"demo.0"}
-    world.now += 500.0
-    world.gang_is_placed("demo.0")
-    passes(world, cluster)
-
-    assert world.ledger.gangs == {"demo.worker.0": world.now}
-
-
-def test_restart_has_the_whole_time_after_its_pause():
-    """The tasks that restart together wait for places in another round."""
-    cluster = gang({"worker": {"replicas": 2, "restartScope": "Job"}})
-    world = waiting(cluster)
-    world.gang_is_placed("demo.0")
-    passes(world, cluster)
-    world.pod_ends("demo-worker-0", "Failed")
-    passes(world, cluster, 3)
-    due = world.ledger.of("worker").restart_at
-    assert due > world.now
-    assert world.ledger.gangs == {}
-    world.now = due
-    passes(world, cluster)
-
-    assert world.ledger.gangs == {"demo.1": due}
-
-
 def test_server_without_groups_counts_as_waiting():
-    """Nothing comes by itself there either."""
     cluster = gang()
     world = InMemoryWorld()
     world.stores.of["PodGroup"].have_none("the API server does not serve podgroups", None)
     passes(world, cluster)
     world.now += 600.0
     world.plan(cluster)
-
     assert world.ledger.verdict is not None
     assert world.ledger.verdict.message.endswith("600 s: the API server does not serve podgroups")
 
 
 def test_what_is_known_survives_the_operator():
-    """The time goes on where it was; a clock that was ahead counts as now."""
     cluster = gang()
     world = waiting(cluster)
     world.now += 400.0
@@ -184,21 +169,18 @@ def test_what_is_known_survives_the_operator():
     assert known.gangs == {"demo.0": world.now - 400.0}
     gave_up = ledger.Ledger(gave_up=GaveUp(7, "no room"))
     assert ledger.read({"internal": ledger.internal_fields(gave_up)}) == gave_up
-
     world.ledger = ledger.Ledger(gangs={"demo.0": world.now + 5_000.0})
     world.plan(cluster)
     assert world.ledger.gangs == {"demo.0": world.now}
 
 
 def test_longer_limit_counts_at_once():
-    """An edit while it waits moves the end."""
     world = waiting(gang())
     world.now += 590.0
     assert world.plan(gang(timeout=700, generation=2)).wake_after == 110.0
 
 
 def test_waiting_for_quota_is_no_waiting_for_places():
-    """A queue has a patience of its own; a gang that gave up returns its quota."""
     queued = make_body({"worker": 3}, scheduling={"gang": {"timeoutSeconds": 600, "onTimeout": "Suspend"}}, status={})
     queued["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "team-a"}
     world = InMemoryWorld()
@@ -206,7 +188,6 @@ def test_waiting_for_quota_is_no_waiting_for_places():
     world.now += 100_000.0
     world.plan(parse(queued))
     assert world.ledger.gangs == {}
-
     world.quota_is_granted("tfcluster-demo.0")
     passes(world, parse(queued))
     assert world.ledger.gangs == {"demo.0": world.now}
@@ -218,7 +199,6 @@ def test_waiting_for_quota_is_no_waiting_for_places():
 
 
 def test_without_a_limit_no_time_is_noted():
-    """A cluster without a limit is told nothing of times, and remembers none."""
     cluster = make_cluster({"worker": 3}, scheduling={"gang": {}})
     world = waiting(cluster)
     assert world.plan(cluster).wake_after is None
@@ -229,6 +209,96 @@ def test_without_a_limit_no_time_is_noted():
     ("field", "value"), [("timeoutSeconds", -1), ("timeoutSeconds", "soon"), ("onTimeout", "Wait")]
 )
 def test_wrong_field_is_told_by_its_path(field, value):
-    """An older CRD lets it through."""
     with pytest.raises(InvalidSpecError, match=rf"spec\.scheduling\.gang\.{field}"):
         make_cluster({"worker": 1}, scheduling={"gang": {field: value}})
+
+
+# --- since when a cluster waits, in its status and for the metrics
+class Waiter:
+    """A gang of three workers in a queue, the operator's passes over it, and what the status says after each."""
+
+    def __init__(self) -> None:
+        self.world = InMemoryWorld()
+        self.status: dict[str, Any] = {}
+        self.account = Account()
+        self._journal = Journal(Metrics(), lambda: 0.0)
+
+    def declared(self) -> TFCluster:
+        body = make_body({"worker": 3}, scheduling={"gang": {}}, status=self.status)
+        body["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "team"}
+        return parse(body)
+
+    def passes(self, *also: Finding) -> str | None:
+        """Let the operator pass until nothing is left to do, find this too, and give status.waitingSince."""
+        for _ in range(3):
+            cluster = self.declared()
+            planned = self.world.plan(cluster)
+            self.world.apply_all(planned.actions, cluster)
+            roster, ledger = self.world.roster(cluster), self.world.ledger
+            self.status = status_of(roster, ledger, planned.views, (*planned.findings, *also), self.world.now)
+            self._journal.pass_ends(self.account, roster, ledger, self.status, self.world.now)
+        return self.status.get("waitingSince")
+
+
+def test_one_wait_has_one_beginning():
+    waiter = Waiter()
+    assert waiter.passes() == timestamp(NOW)
+    waiter.world.now += 500.0
+    assert waiter.passes() == timestamp(NOW)
+    waiter.world.quota_is_granted("tfcluster-demo.0")
+    assert waiter.passes() is None
+    waiter.world.gang_waits("demo.0", "no room")
+    assert waiter.passes() == timestamp(NOW + 500.0)
+    waiter.world.now += 500.0
+    assert waiter.passes() == timestamp(NOW + 500.0)
+    assert waiter.account.placed_at == NOW + 500.0
+    waiter.world.now += 500.0
+    waiter.world.gang_is_placed("demo.0")
+    assert waiter.passes() is None
+    assert waiter.account.placed_at == NOW + 1500.0
+    waiter.world.now += 500.0
+    assert waiter.passes() is None
+    assert waiter.account.placed_at == NOW + 1500.0
+
+
+def test_next_wait_has_its_own_beginning():
+    waiter = Waiter()
+    waiter.passes()
+    waiter.world.quota_is_granted("tfcluster-demo.0")
+    waiter.passes()
+    waiter.world.gang_is_placed("demo.0")
+    waiter.passes()
+    waiter.world.now += 500.0
+    waiter.world.quota_is_taken_back("tfcluster-demo.0")
+    assert waiter.passes() == timestamp(NOW + 500.0)
+
+
+def test_what_hides_a_wait_does_not_end_it():
+    waiter = Waiter()
+    waiter.passes()
+    waiter.world.now += 500.0
+    assert waiter.passes(Finding(reasons.REJECTED, "quota of Services")) == timestamp(NOW)
+    assert by_type(waiter.status)["Ready"]["reason"] == "Rejected"
+
+
+@pytest.mark.parametrize("reason", [reasons.QUEUE_UNAVAILABLE, reasons.GANG_UNAVAILABLE])
+def test_wait_goes_on_while_nobody_can_be_asked(reason: str):
+    waiter = Waiter()
+    waiter.passes()
+    since, findings = waiter.status["waitingSince"], (Finding(reason, "not served"),)
+    cluster = waiter.declared()
+    planned = waiter.world.plan(cluster)
+    for before, after in (({}, None), ({"waitingSince": since}, since)):
+        old = replace(cluster, status={**{k: v for k, v in cluster.status.items() if k != "waitingSince"}, **before})
+        roster = replace(waiter.world.roster(cluster), cluster=old)
+        told = status_of(roster, waiter.world.ledger, planned.views, findings, NOW + 500.0)
+        assert told.get("waitingSince") == after
+
+
+def test_cluster_that_leaves_or_cannot_be_read_waits_for_nothing():
+    waiter = Waiter()
+    waiter.passes()
+    leaving = deleting_status(waiter.status, generation=1, now=NOW)
+    wrong = invalid_status(waiter.status, generation=1, problems=["spec.jobs: there is none"], now=NOW)
+    assert "waitingSince" not in {*leaving, *wrong}
+    assert {"ready", "jobs"} <= leaving.keys() & wrong.keys()

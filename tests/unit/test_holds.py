@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from unit.in_memory import InMemoryWorld, groups_of, make_cluster, settled
+from unit.in_memory import NOW, InMemoryWorld, groups_of, make_cluster, running, settled
 
 from tfcluster_operator.model import naming, reasons
 from tfcluster_operator.model.actions import CreatePod, Delete, Finding, Patch
@@ -13,7 +13,6 @@ from tfcluster_operator.model.holds import Holds
 from tfcluster_operator.model.spec import TFCluster
 from tfcluster_operator.model.story import SERVICE, object_gate, pods_gate, views_gate
 
-NOW = 1_800_000_000.0
 QUOTA = Finding(reasons.REJECTED, "Pod demo-worker-0: exceeded quota")
 GATE = pods_gate("worker")
 
@@ -28,13 +27,9 @@ def refused(times: int, *, gate: str = GATE, finding: Finding = QUOTA) -> Holds:
 
 
 # --- refusals
-
-
 @pytest.mark.parametrize(("times", "pause"), [(1, 1), (2, 2), (3, 4), (6, 32), (7, 60), (8, 60), (30, 60)])
 def test_pause_doubles_up_to_a_minute(times, pause):
-    """The gate is closed for so many seconds, with the server's words, and open then."""
     found = refused(times)
-
     assert found.closed(GATE, NOW + pause - 0.001).finding == QUOTA
     assert found.closed(GATE, NOW + pause) is None
     assert found.tried(GATE) == times
@@ -42,94 +37,69 @@ def test_pause_doubles_up_to_a_minute(times, pause):
 
 @pytest.mark.parametrize(("times", "pause"), [(1, 1), (3, 4), (30, 4)])
 def test_pause_stays_short_until_the_api_server_knows_a_new_kind(times, pause):
-    """An API server that checks owner references learns of a new CRD late: whoever has just installed is waiting."""
     words = (
         'Service demo: services "demo" is forbidden: cannot set blockOwnerDeletion in this case because cannot find '
         'RESTMapping for APIVersion tfcluster.dev/v1alpha1 Kind TFCluster: no matches for kind "TFCluster"'
     )
     found = refused(times, finding=Finding(reasons.REJECTED, words))
-
     assert found.gates[GATE].until == NOW + pause
 
 
 def test_gate_that_let_something_pass_is_forgotten():
-    """The next refusal is the first again."""
     passed = refused(5).after({}, [GATE], (), NOW)
-
     assert (passed.closed(GATE, NOW), passed.tried(GATE)) == (None, 0)
     assert passed.after({GATE: QUOTA}, (), (), NOW).gates[GATE].until == NOW + 1
+    refused_another = refused(2).after({GATE: QUOTA}, [GATE], (), NOW)
+    assert (refused_another.tried(GATE), refused_another.closed(GATE, NOW).until) == (1, NOW + 1)
 
 
-def test_gate_that_let_one_pass_and_refused_another_is_closed():
-    """A quota with room for one more pod: the rest waits, as long as after a first refusal."""
-    found = refused(2).after({GATE: QUOTA}, [GATE], (), NOW)
-
-    assert (found.tried(GATE), found.closed(GATE, NOW).until) == (1, NOW + 1)
-
-
-def test_other_gates_know_nothing_of_it():
-    """A job's pods, and its neighbour's."""
+def test_other_gates_are_open():
     assert refused(5).closed(pods_gate("ps"), NOW) is None
     assert refused(5).tried(views_gate("worker")) == 0
 
 
 def test_lifted_gates_are_open_and_remember():
-    """After an edit all is tried at once, and carefully, for the count stays."""
-    lifted = refused(5).lifted(NOW)
-
-    assert (lifted.closed(GATE, NOW), lifted.tried(GATE)) == (None, 5)
-    assert lifted.after({GATE: QUOTA}, (), (), NOW).tried(GATE) == 6
-
-
-def test_pauses_begin_again_after_what_may_let_things_pass():
-    """The quota is counted seconds after the pods have gone: refusals before and between do not add up to a minute."""
-    found = refused(6)
-    for _ in range(3):
-        found = found.lifted(NOW).after({GATE: QUOTA}, (), (), NOW)
-
-    assert found.gates[GATE].until == NOW + 1
+    """Pauses begin again after what may let things pass."""
+    found = refused(5)
+    for times in (5, 6, 7):
+        lifted = found.lifted(NOW)
+        assert (lifted.closed(GATE, NOW), lifted.tried(GATE)) == (None, times)
+        found = lifted.after({GATE: QUOTA}, (), (), NOW)
+        assert found.gates[GATE].until == NOW + 1
     assert found.after({GATE: QUOTA}, (), (), NOW).gates[GATE].until == NOW + 2
 
 
 # --- in a plan
 
 
-@pytest.mark.parametrize(
-    ("words", "created"),
-    [
-        ("", ["demo-ps-0", "demo-worker-0", "demo-chief-0", "demo-ps-1", "demo-worker-1", "demo-worker-2"]),
-        (
-            "exceeded quota",
-            ["demo-ps-0", "demo-worker-0", "demo-chief-0", "demo-ps-1", "demo-worker-1", "demo-worker-2"],
-        ),
-        (
-            "denied by a webhook",
-            ["demo-worker-0", "demo-chief-0", "demo-ps-1", "demo-ps-0", "demo-worker-1", "demo-worker-2"],
-        ),
-    ],
-)
-def test_lost_pods_come_before_new_ones(words, created):
+LOST_FIRST = ["demo-ps-0", "demo-worker-0", "demo-chief-0", "demo-ps-1", "demo-worker-1", "demo-worker-2"]
+OTHERS_FIRST = ["demo-worker-0", "demo-chief-0", "demo-ps-1", "demo-ps-0", "demo-worker-1", "demo-worker-2"]
+DENIED = Finding(reasons.REJECTED, "denied by a webhook")
+
+
+def lose(world: InMemoryWorld, *pods: str) -> None:
+    for name in pods:
+        world.objects.pop(("Pod", name))
+
+
+@pytest.mark.parametrize(("finding", "created"), [(None, LOST_FIRST), (QUOTA, LOST_FIRST), (DENIED, OTHERS_FIRST)])
+def test_lost_pods_come_before_new_ones(finding, created):
     """Chief and ps first; only a refusal that may be about one pod alone lets others go first."""
     world = settled(make_cluster({"ps": 1, "worker": 1}))
     cluster = make_cluster({"worker": 3, "ps": 2, "chief": 1}, generation=2)
-    for name in ("demo-ps-0", "demo-worker-0"):
-        world.objects.pop(("Pod", name))
-    if words:
-        world.holds = refused(1, gate=pods_gate("ps"), finding=Finding(reasons.REJECTED, words)).lifted(world.now)
-
+    lose(world, "demo-ps-0", "demo-worker-0")
+    if finding:
+        world.holds = refused(1, gate=pods_gate("ps"), finding=finding).lifted(world.now)
     assert names(cluster, world) == created
 
 
 def test_new_pods_do_not_take_the_room_of_lost_ones():
-    """A quota has refused the ps: until it is there, or the refusal is another, no worker is added."""
     world = settled(make_cluster({"ps": 1, "worker": 1}))
     cluster = make_cluster({"ps": 1, "worker": 2}, generation=2)
-    world.objects.pop(("Pod", "demo-ps-0"))
-    world.now = NOW
-
+    lose(world, "demo-ps-0")
     world.holds = refused(1, gate=pods_gate("ps"))
     assert names(cluster, world) == []
-    world.holds = refused(1, gate=pods_gate("ps"), finding=Finding(reasons.REJECTED, "denied by a webhook"))
+    world.holds = refused(1, gate=pods_gate("ps"), finding=DENIED)
     assert names(cluster, world) == ["demo-worker-1"]
 
 
@@ -139,16 +109,11 @@ def names(cluster: TFCluster, world: InMemoryWorld) -> list[str]:
 
 
 def test_closed_gate_holds_up_what_needs_it_and_nothing_else():
-    """Refused workers wait with the server's words; the chief is created, and what must go goes."""
     cluster = make_cluster({"chief": 1, "worker": 2})
     world = settled(make_cluster({"chief": 1, "ps": 1, "worker": 2}))
-    for name in ("demo-chief-0", "demo-worker-0", "demo-worker-1"):
-        world.objects.pop(("Pod", name))
-    world.now = NOW
+    lose(world, "demo-chief-0", "demo-worker-0", "demo-worker-1")
     world.holds = refused(3)
-
     planned = world.plan(cluster)
-
     created = [one.name for one in planned.actions if isinstance(one, CreatePod)]
     deleted = {one.name for one in planned.actions if isinstance(one, Delete)}
     assert (created, deleted) == (["demo-chief-0"], {"demo-ps-0", "demo-ps"})
@@ -167,33 +132,24 @@ def test_closed_gate_holds_up_what_needs_it_and_nothing_else():
     ],
 )
 def test_each_gate_has_those_that_need_it(gate, created):
-    """From nothing: without the Service nobody, without the views of a job its pods, without one object nobody else."""
-    cluster = make_cluster({"chief": 1, "worker": 1})
-    world = InMemoryWorld()
-    world.now = NOW
+    cluster, world = make_cluster({"chief": 1, "worker": 1}), InMemoryWorld()
     world.holds = refused(1, gate=gate)
-
     assert names(cluster, world) == created
 
 
 def test_tried_gate_is_tried_carefully_and_with_another_task_first():
     """What is wrong with one task must not stop the others; a thousand refusals must not cost a thousand requests."""
-    cluster = make_cluster({"worker": 3})
-    world = settled(cluster)
-    for index in range(3):
-        world.objects.pop(("Pod", f"demo-worker-{index}"))
-    world.now = NOW
+    cluster, world = running({"worker": 3})
+    lose(world, "demo-worker-0", "demo-worker-1", "demo-worker-2")
     fresh = world.plan(cluster).groups
-    world.holds = refused(4, finding=Finding(reasons.REJECTED, "denied by a webhook")).lifted(world.now)
+    world.holds = refused(4, finding=DENIED).lifted(world.now)
     tried = world.plan(cluster).groups
-
     assert [group.careful for group in fresh] == [False]
     assert [group.careful for group in tried] == [True]
     assert [step.action.name for step in tried[0].steps] == ["demo-worker-1", "demo-worker-2", "demo-worker-0"]
 
 
 # --- quarrels
-
 REPAIR = Patch("Service", "demo", "uid", {"spec": {"selector": {"a": None}}}, reasons.REPAIRED)
 OTHER_REPAIR = Patch("Service", "demo", "uid", {"spec": {"ports": []}}, reasons.REPAIRED)
 
@@ -210,9 +166,7 @@ def repaired(times: int, action: Patch | Delete = REPAIR) -> Holds:
     ("times", "pause"), [(0, None), (1, None), (2, 1), (3, 2), (5, 8), (10, 256), (11, 300), (50, 300)]
 )
 def test_what_is_undone_each_time_is_put_right_ever_more_seldom(times, pause):
-    """Twice at once, then after pauses that double up to five minutes; the message says how often, and what to do."""
     found = repaired(times).truce(REPAIR, NOW)
-
     if pause is None:
         assert found is None
     else:
@@ -225,30 +179,40 @@ def test_what_is_undone_each_time_is_put_right_ever_more_seldom(times, pause):
 def test_repair_of_a_quarrel_is_doubted_when_it_is_made(times, told):
     """Its answer may be undone already and no event may tell: the status says so until the next try finds it whole."""
     found = repaired(times)
-
     assert [seconds for seconds, _ in found.doubts(NOW)] == told
     assert {finding.reason for _, finding in found.doubts(NOW)} <= {reasons.CONFLICTING_WRITES}
     assert list(found.doubts(NOW + 1.0)) == []
 
 
-def test_other_repair_of_the_same_object_is_made_at_once():
-    """It is not the same quarrel, and ends the former."""
-    found = repaired(5)
+AGAIN = Delete("Pod", "demo-worker-0", "uid", reasons.TEMPLATE_CHANGED, toward="hash")
+RECREATE = Delete("Service", "demo", "uid", reasons.RECREATED)
 
-    assert found.truce(OTHER_REPAIR, NOW) is None
-    assert found.after({}, (), [OTHER_REPAIR], NOW).truce(REPAIR, NOW) is None
+
+@pytest.mark.parametrize(
+    ("before", "action", "pause"),
+    [
+        (repaired(5), REPAIR, 8),
+        (repaired(5), OTHER_REPAIR, None),
+        (repaired(5).after({}, (), [OTHER_REPAIR], NOW), REPAIR, None),
+        (repaired(3, RECREATE), replace(RECREATE, uid="another"), 2),
+        # A policy takes the mark of the template off each new pod: without a pause two tasks cost a pod a second.
+        (repaired(4, AGAIN), replace(AGAIN, uid="another"), 4),
+        (repaired(4, AGAIN), replace(AGAIN, toward="another hash"), None),
+    ],
+    ids=["again", "another repair", "after another repair", "deleted again", "deleted for a template", "edited again"],
+)
+def test_quarrel_is_about_one_change_of_one_object(before, action, pause):
+    found = before.truce(action, NOW)
+    assert (found and (found[0], found[1].reason)) == (pause and (pause, reasons.CONFLICTING_WRITES))
 
 
 @pytest.mark.parametrize(("later", "forgotten"), [(599.0, False), (600.0, True)])
 def test_quarrel_that_rests_for_ten_minutes_is_forgotten(later, forgotten):
-    """A repair after that is the first again."""
     found = repaired(5).after({}, (), (), NOW + later)
-
     assert (found.quarrels == {}) is forgotten
 
 
 def test_what_repairs_nothing_makes_no_quarrel():
-    """A view that changes with each edit, to another text each time, is told at once; so is a scale-down."""
     deletion = Delete("Pod", "demo-worker-0", "uid", reasons.SCALED_DOWN)
     found = Holds()
     for number in range(9):
@@ -256,24 +220,11 @@ def test_what_repairs_nothing_makes_no_quarrel():
         told = Patch("Pod", "demo-worker-0", "uid", change, reasons.VIEW_CHANGED)
         assert found.truce(told, NOW) is None
         found = found.after({}, (), [told, deletion], NOW)
-
     assert found.truce(deletion, NOW) is None
 
 
-def test_deleted_for_the_same_cause_again_and_again_is_a_quarrel():
-    """Also where the object is another one each time, as after a Recreate."""
-    again = [Delete("Service", "demo", f"uid-{n}", reasons.RECREATED) for n in range(4)]
-    found = Holds()
-    for action in again[:3]:
-        found = found.after({}, (), [action], NOW)
-
-    assert found.truce(again[3], NOW)[0] == 2
-
-
 def test_truce_in_a_plan_waits_and_says_so():
-    """Somebody sets another label again and again: the third time the plan waits, and only for that."""
-    cluster = make_cluster({"worker": 2})
-    world = settled(cluster)
+    cluster, world = running({"worker": 2})
     spoiled = {"metadata": {"labels": {naming.LABEL_MANAGED_BY: "somebody"}}}
     for _ in range(2):
         world.edit("Pod", "demo-worker-0", spoiled)
@@ -282,28 +233,15 @@ def test_truce_in_a_plan_waits_and_says_so():
         world.holds = world.holds.after({}, (), [action], world.now)
     world.edit("Pod", "demo-worker-0", spoiled)
     world.edit("Pod", "demo-worker-1", spoiled)
-
     planned = world.plan(cluster)
-
     assert [action.name for action in planned.actions] == ["demo-worker-1"]
     assert ([finding.reason for finding in planned.findings], planned.wake_after) == ([reasons.CONFLICTING_WRITES], 1.0)
     assert len(groups_of(planned)) == 1
 
 
-def test_pods_that_never_become_what_they_should_are_a_quarrel():
-    """A policy takes the mark of the template off each new pod: without a pause two tasks cost a pod a second."""
-    delete = Delete("Pod", "demo-worker-0", "uid", reasons.TEMPLATE_CHANGED, toward="hash")
-    found = repaired(4, delete)
-
-    assert found.truce(replace(delete, uid="another"), NOW)[1].reason == reasons.CONFLICTING_WRITES
-    assert found.truce(replace(delete, toward="another hash"), NOW) is None  # the user edited the template again
-
-
 def test_refusal_of_another_task_is_told_in_the_words_of_the_first():
-    """While a quota is full each try names another pod: the status need not be written for that."""
     first, second = (Finding("R", f'pods "demo-worker-{index}" is forbidden') for index in (1, 2))
     once = Holds().after({GATE: first}, (), (), NOW)
     twice = once.after({GATE: second}, (), (), NOW + 1.0)
-
     assert list(twice.told({GATE: second})) == [first]
     assert list(twice.after({GATE: QUOTA}, (), (), NOW).told({GATE: QUOTA})) == [QUOTA]

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from in_memory import InMemoryWorld, make_cluster, settled, timestamp
+from in_memory import InMemoryWorld, running, timestamp
 
 from tfcluster_operator.kube import wire
 from tfcluster_operator.model import reasons
@@ -19,41 +19,25 @@ ASKED, FINISHED, GONE_BY = "2026-11-21T09:58:18Z", "2026-11-21T09:58:18Z", "2026
 EARLIER = "2026-11-21T09:58:10Z"
 
 
-def pod(
-    phase: str,
-    *,
-    code: int | None,
-    finished: str | None = FINISHED,
-    grace: int | None = None,
-    sidecar: bool = False,
-    told_of: int = 0,
-) -> Any:
+def pod(phase: str, code: int | None, finished: str | None = FINISHED, *, grace=None, told_of=0, **more: Any) -> Any:
     """Read a pod as the operator does.
 
-    ``grace`` is its deletionGracePeriodSeconds, None while nobody deletes it; ``told_of`` is the generation of which
-    its status speaks, 0 where the server is too old to tell.
+    ``grace`` is its deletionGracePeriodSeconds, None while it is not deleted; ``told_of`` is the generation of which
+    its status speaks, 0 where the server is too old to tell; ``more`` are the states of other containers.
     """
-    others = ["sidecar"] if sidecar else []
     state = {"running": {}} if code is None else {"terminated": {"exitCode": code, "finishedAt": finished}}
-    deletion = (
-        {"generation": 1}
-        if grace is None
-        else {"deletionTimestamp": GONE_BY, "deletionGracePeriodSeconds": grace, "generation": 2}
-    )
-    body = {
-        "metadata": {"name": "c-worker-0", "namespace": "default", "uid": "u", "resourceVersion": "1", **deletion},
-        "spec": {"containers": [{"name": name, "image": "image:1"} for name in ("task", *others)]},
-        "status": {
-            "phase": phase,
-            **({"observedGeneration": told_of} if told_of else {}),
-            "conditions": [{"type": "Ready", "status": "False", "lastTransitionTime": EARLIER}],
-            "containerStatuses": [
-                {"name": "task", "state": state},
-                *({"name": name, "state": {"running": {}}} for name in others),
-            ],
-        },
+    states = {"task": state, **more}
+    metadata = {"name": "c-worker-0", "namespace": "default", "uid": "u", "resourceVersion": "1", "generation": 1}
+    if grace is not None:
+        metadata |= {"deletionTimestamp": GONE_BY, "deletionGracePeriodSeconds": grace, "generation": 2}
+    status = {
+        "phase": phase,
+        **({"observedGeneration": told_of} if told_of else {}),
+        "conditions": [{"type": "Ready", "status": "False", "lastTransitionTime": EARLIER}],
+        "containerStatuses": [{"name": name, "state": state} for name, state in states.items()],
     }
-    return wire.RESOURCES["Pod"].read(msgspec.json.encode(body))
+    spec = {"containers": [{"name": name, "image": "image:1"} for name in states]}
+    return wire.RESOURCES["Pod"].read(msgspec.json.encode({"metadata": metadata, "spec": spec, "status": status}))
 
 
 @pytest.mark.parametrize("told_of", [0, 2])
@@ -63,30 +47,24 @@ def pod(
     [("Running", False, 1), ("Running", True, 1), ("Succeeded", True, 1), ("Succeeded", True, 0)],
 )
 def test_program_that_obeys_a_deletion_says_nothing(phase, ended, grace, code, told_of):
-    """No step of a deletion means that the task ended by itself, not even the last, which has no grace left."""
     assert ending_of(pod(phase, code=code if ended else None, grace=grace, told_of=told_of)) is None
 
 
 @pytest.mark.parametrize(("phase", "grace"), [("Failed", 1), ("Failed", 0)])
 def test_container_that_never_started_has_not_failed(phase, grace):
-    """When a pod whose image was not found is deleted, the kubelet says exit code 137, and no time: nobody failed."""
     assert ending_of(pod(phase, code=137, finished=None, grace=grace)) is None
 
 
 @pytest.mark.parametrize(("code", "ending"), [(0, Ending.SUCCEEDED), (1, Ending.FAILED)])
 def test_end_of_which_the_kubelet_told_before_it_knew_of_the_deletion_counts(code, ending):
-    """The status speaks of the generation before the deletion's: the program ended by itself."""
     assert ending_of(pod("Running", code=code, grace=1, told_of=1).seen(None, 100.0)) is ending
 
 
 @pytest.mark.parametrize(("code", "ending"), [(0, Ending.SUCCEEDED), (1, Ending.FAILED)])
 def test_end_that_we_saw_before_the_deletion_counts(code, ending):
-    """Once it was seen it stays so, whatever is written of the pod later."""
     ended = pod("Running", code=code).seen(None, 100.0)
-
     leaving = pod("Running", code=code, grace=1).seen(ended, 101.0)
     gone = pod("Succeeded", code=143, grace=0).seen(leaving, 102.0)
-
     assert ending_of(leaving) is ending
     assert ending_of(gone) is Ending.FAILED
 
@@ -99,20 +77,14 @@ def test_time_of_an_end_proves_nothing():
 
 @pytest.mark.parametrize(("code", "ending"), [(0, Ending.SUCCEEDED), (1, Ending.FAILED)])
 def test_end_is_seen_before_the_phase(code, ending):
-    """The kubelet tells of the container's end a second or two before it changes the pod's phase."""
     assert ending_of(pod("Running", code=code)) is ending
 
 
 def test_pod_is_at_rest_when_no_container_runs():
-    """A pod whose containers have ended is at rest, whatever its phase; one of two containers is not enough."""
     assert pod("Running", code=0).at_rest
     assert pod("Succeeded", code=0).at_rest
     assert not pod("Running", code=None).at_rest
-    assert not pod("Running", code=0, sidecar=True).at_rest
-
-
-def cluster_of(**spec: Any) -> Any:
-    return make_cluster({"worker": 1}, **spec)
+    assert not pod("Running", code=0, sidecar={"running": {}}).at_rest
 
 
 def end_as_the_kubelet_does(world: InMemoryWorld, code: int) -> None:
@@ -123,26 +95,19 @@ def end_as_the_kubelet_does(world: InMemoryWorld, code: int) -> None:
 
 
 def test_replacement_awaits_the_phase():
-    """A failed task's pod is deleted when the phase says that it failed: that takes no grace."""
-    cluster = cluster_of(failedPodsHistoryLimit=0)
-    world = settled(cluster)
+    cluster, world = running({"worker": 1}, failedPodsHistoryLimit=0)
     end_as_the_kubelet_does(world, 1)
     world.plan(cluster)
     world.now += 10.0
-
     assert world.plan(cluster).actions == ()
     world.edit("Pod", "demo-worker-0", {"status": {"phase": "Failed"}})
-
     (action,) = world.plan(cluster).actions
     assert action.reason == reasons.POD_FAILED
 
 
 @pytest.mark.parametrize(("code", "kind"), [(0, "Succeeded"), (3, "Failed")])
 def test_logs_of_the_task_that_ended_the_cluster_stay(code, kind):
-    """Under cleanPodPolicy Running the pod that decided is kept, also before its phase says that it ended."""
-    cluster = cluster_of(backoffLimit=0)
-    world = settled(cluster)
+    cluster, world = running({"worker": 1}, backoffLimit=0)
     end_as_the_kubelet_does(world, code)
-
     assert world.plan(cluster).actions == ()
     assert world.ledger.verdict.kind == kind

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -12,116 +13,83 @@ from tfcluster_operator.manifests import build_config_map, build_pod, build_serv
 from tfcluster_operator.model import naming
 from tfcluster_operator.model.spec import Task
 
-OWNER = [
-    {
-        "apiVersion": "tfcluster.dev/v1alpha1",
-        "kind": "TFCluster",
-        "name": "demo",
-        "uid": "uid-of-the-cluster",
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
-]
+ABOUT = {"apiVersion": "tfcluster.dev/v1alpha1", "kind": "TFCluster", "name": "demo", "uid": "uid-of-the-cluster"}
+OWNER = [{**ABOUT, "controller": True, "blockOwnerDeletion": True}]
 
 
-def pod(
-    template: dict[str, Any], *, job: str = "worker", index: int = 1, resolver: str | None = None, **spec: Any
-) -> dict[str, Any]:
-    """Build the pod of a task of a job with this template."""
+def pod(template: dict[str, Any], *, job: str = "worker", resolver: str | None = None, **spec: Any) -> dict[str, Any]:
+    """Build the pod of the second task of a job with this template."""
     cluster = make_cluster({job: {"replicas": 2, "template": template}}, **spec)
-    task = Task(cluster.jobs[0], index)
+    task = Task(cluster.jobs[0], 1)
     return build_pod(cluster, task, view_digest="digest", attempt=3, incarnation=4, resolver=resolver)
 
 
+def metadata(name: str, labels: dict[str, str], **more: Any) -> dict[str, Any]:
+    return {"name": name, "namespace": "default", "labels": labels, "ownerReferences": OWNER, **more}
+
+
 def test_the_service_is_headless_and_publishes_early():
-    """One Service for the cluster, with a name for each pod before it is ready."""
-    assert {
+    assert build_service(make_cluster()) == {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": {
-            "name": "demo",
-            "namespace": "default",
-            "labels": naming.cluster_labels("demo"),
-            "ownerReferences": OWNER,
-        },
+        "metadata": metadata("demo", naming.cluster_labels("demo")),
         "spec": {
             "clusterIP": "None",
             "publishNotReadyAddresses": True,
             "selector": {"tfcluster.dev/cluster": "demo"},
             "ports": [{"name": "tf-2222", "port": 2222, "targetPort": 2222, "protocol": "TCP"}],
         },
-    } == build_service(make_cluster())
+    }
 
 
 def test_a_config_map_holds_the_views_and_their_epochs():
-    """One ConfigMap a job, one file a distinct view, the epochs once more in an annotation."""
     cluster = make_cluster({"data_loader": {"replicas": 2, "taskDeviceFilters": {"0": []}}}, generation=2)
     (wanted,) = views_for(cluster)
-
-    assert {
+    epochs = {"tfcluster.dev/epochs": '{"cluster.json":2,"task-0.json":2}'}
+    assert build_config_map(cluster, wanted) == {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": {
-            "name": "demo-data-loader",
-            "namespace": "default",
-            "labels": naming.job_labels("demo", "data_loader"),
-            "annotations": {"tfcluster.dev/epochs": '{"cluster.json":2,"task-0.json":2}'},
-            "ownerReferences": OWNER,
-        },
+        "metadata": metadata("demo-data-loader", naming.job_labels("demo", "data_loader"), annotations=epochs),
         "data": {name: wanted.files[name].text for name in ("cluster.json", "task-0.json")},
-    } == build_config_map(cluster, wanted)
+    }
 
 
 def test_a_pod_is_the_users_template_in_its_place():
-    """The whole pod of a simple template, to the letter."""
-    template = {"spec": {"containers": [{"name": "task", "image": "image:1", "command": ["python", "train.py"]}]}}
+    program = {"name": "task", "image": "image:1", "command": ["python", "train.py"]}
+    template = {"spec": {"containers": [program]}}
     cluster = make_cluster({"data_loader": {"replicas": 2, "template": template}}, clusterDomain="cluster.local")
-
-    assert {
+    name = "demo-data-loader-1"
+    annotations = {
+        "tfcluster.dev/view": "digest",
+        "tfcluster.dev/template-hash": cluster.jobs[0].template_hash,
+        "tfcluster.dev/attempt": "3",
+        "tfcluster.dev/incarnation": "4",
+        "tfcluster.dev/main-container": "task",
+    }
+    address = f"{name}.demo.default.svc.cluster.local:2222"
+    env = {"TFCLUSTER_JOB": "data_loader", "TFCLUSTER_TASK_INDEX": "1", "TFCLUSTER_ADDRESS": address}
+    container = {
+        **program,
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "env": [{"name": key, "value": value} for key, value in env.items()],
+        "volumeMounts": [{"name": "tfcluster-view", "mountPath": "/etc/tfcluster", "readOnly": True}],
+    }
+    assert pod(template, job="data_loader", clusterDomain="cluster.local") == {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {
-            "name": "demo-data-loader-1",
-            "namespace": "default",
-            "labels": naming.task_labels("demo", "data_loader", 1),
-            "annotations": {
-                "tfcluster.dev/view": "digest",
-                "tfcluster.dev/template-hash": cluster.jobs[0].template_hash,
-                "tfcluster.dev/attempt": "3",
-                "tfcluster.dev/incarnation": "4",
-                "tfcluster.dev/main-container": "task",
-            },
-            "ownerReferences": OWNER,
-        },
+        "metadata": metadata(name, naming.task_labels("demo", "data_loader", 1), annotations=annotations),
         "spec": {
             "automountServiceAccountToken": False,
             "restartPolicy": "Never",
-            "hostname": "demo-data-loader-1",
+            "hostname": name,
             "subdomain": "demo",
             "volumes": [{"name": "tfcluster-view", "configMap": {"name": "demo-data-loader"}}],
-            "containers": [
-                {
-                    "name": "task",
-                    "image": "image:1",
-                    "command": ["python", "train.py"],
-                    "terminationMessagePolicy": "FallbackToLogsOnError",
-                    "env": [
-                        {"name": "TFCLUSTER_JOB", "value": "data_loader"},
-                        {"name": "TFCLUSTER_TASK_INDEX", "value": "1"},
-                        {
-                            "name": "TFCLUSTER_ADDRESS",
-                            "value": "demo-data-loader-1.demo.default.svc.cluster.local:2222",
-                        },
-                    ],
-                    "volumeMounts": [{"name": "tfcluster-view", "mountPath": "/etc/tfcluster", "readOnly": True}],
-                }
-            ],
+            "containers": [container],
         },
-    } == pod(template, job="data_loader", clusterDomain="cluster.local")
+    }
 
 
 def test_what_a_pod_has_that_its_template_has_not_is_in_the_docs():
-    """Nothing is added in silence: the table in docs/concepts.md has each field, variable and volume."""
     (container,) = given = [{"name": "task", "image": "image:1"}]
     cluster = make_cluster({"worker": {"template": {"spec": {"containers": given}}}})
     spec = build_pod(cluster, Task(cluster.jobs[0], 0), view_digest="", attempt=0, resolver="r", tf_config="{}")["spec"]
@@ -129,52 +97,33 @@ def test_what_a_pod_has_that_its_template_has_not_is_in_the_docs():
     added = spec.keys() - {"containers", "volumes"} | main.keys() - container.keys() - {"env", "volumeMounts"}
     added |= {entry["name"] for entry in (*spec["volumes"], *main["env"])}
     added |= {mount["mountPath"] for mount in main["volumeMounts"]}
-
     page = (Path(__file__).parents[2] / "docs" / "concepts.md").read_text(encoding="utf-8")
     table = page.partition("\n## Pod\n")[2].partition("\n## ")[0]
     assert {"PYTHONPATH", "command", "terminationMessagePolicy"} <= added
     assert [one for one in sorted(added) if f"`{one}" not in table] == []
 
 
-def test_token_that_the_template_turns_on_stays_on():
-    """The user may want an API token."""
-    spec = {"automountServiceAccountToken": True, "containers": []}
-    assert pod({"spec": spec})["spec"]["automountServiceAccountToken"] is True
-
-
-@pytest.mark.parametrize("field", ["serviceAccountName", "serviceAccount"])
-def test_named_account_gets_its_token_as_in_any_pod(field):
-    """Whether it is mounted is for Kubernetes, the account and the template to say."""
-    assert "automountServiceAccountToken" not in pod({"spec": {field: "robot", "containers": []}})["spec"]
+@pytest.mark.parametrize(
+    ("spec", "token"),
+    [
+        ({}, False),
+        ({"automountServiceAccountToken": True}, True),
+        ({"serviceAccountName": "robot"}, None),
+        ({"serviceAccount": "robot"}, None),
+    ],
+)
+def test_pod_has_an_api_token_where_the_template_asks_for_one(spec, token):
+    assert pod({"spec": {**spec, "containers": []}})["spec"].get("automountServiceAccountToken") is token
 
 
 def test_our_names_win_over_the_templates():
-    """A task's place is not the template's to choose: hostname, subdomain, labels and annotations are ours."""
-    built = pod(
-        {
-            "metadata": {
-                "name": "mine",
-                "namespace": "other",
-                "labels": {naming.LABEL_JOB: "mine", "team": "blue"},
-                "annotations": {naming.ANNOTATION_VIEW: "mine", "note": "x"},
-                "ownerReferences": [],
-                "finalizers": ["mine"],
-            },
-            "spec": {"hostname": "mine", "subdomain": "mine", "containers": []},
-        }
-    )
-
-    assert (
-        built["metadata"]["name"],
-        built["metadata"]["namespace"],
-        built["metadata"]["ownerReferences"],
-    ) == ("demo-worker-1", "default", OWNER)
-    assert "finalizers" not in built["metadata"]
-    assert {**naming.task_labels("demo", "worker", 1), "team": "blue"} == built["metadata"]["labels"]
-    assert (
-        built["metadata"]["annotations"][naming.ANNOTATION_VIEW],
-        built["metadata"]["annotations"]["note"],
-    ) == ("digest", "x")
+    template = metadata("mine", {naming.LABEL_JOB: "mine", "team": "blue"}, namespace="other", finalizers=["mine"])
+    template |= {"ownerReferences": [], "annotations": {naming.ANNOTATION_VIEW: "mine", "note": "x"}}
+    spec = {"hostname": "mine", "subdomain": "mine", "containers": []}
+    built = pod({"metadata": template, "spec": spec})
+    annotations = built["metadata"].pop("annotations")
+    assert built["metadata"] == metadata("demo-worker-1", {**naming.task_labels("demo", "worker", 1), "team": "blue"})
+    assert (annotations[naming.ANNOTATION_VIEW], annotations["note"]) == ("digest", "x")
     assert (built["spec"]["hostname"], built["spec"]["subdomain"]) == ("demo-worker-1", "demo")
 
 
@@ -183,55 +132,151 @@ def test_our_names_win_over_the_templates():
     [(["a"], "a"), (["a", "b"], "a"), (["proxy", "tensorflow"], "tensorflow"), (["tensorflow", "proxy"], "tensorflow")],
 )
 def test_main_container_is_noted(names, main):
-    """Whoever puts a container before it later, the one whose end is the task's is known."""
     built = pod({"spec": {"containers": [{"name": name} for name in names]}})
-
     assert built["metadata"]["annotations"][naming.ANNOTATION_MAIN_CONTAINER] == main
 
 
 def test_our_environment_comes_first_and_wins():
     """A user's variable may build on ours by $(NAME); one of our names is ours."""
     env = [{"name": "TFCLUSTER_JOB", "value": "mine"}, {"name": "ME", "value": "$(TFCLUSTER_JOB)"}]
-
     built = pod({"spec": {"containers": [{"name": "task", "env": env}]}})["spec"]["containers"][0]["env"]
-
     assert [one["name"] for one in built] == ["TFCLUSTER_JOB", "TFCLUSTER_TASK_INDEX", "TFCLUSTER_ADDRESS", "ME"]
     assert built[0]["value"] == "worker"
 
 
 def test_every_container_is_in_the_cluster():
-    """Init containers and side cars get the environment and the view as well."""
     spec = {"containers": [{"name": "a"}, {"name": "b"}], "initContainers": [{"name": "c"}]}
-
     built = pod({"spec": spec})["spec"]
-
-    assert [len(one["env"]) for one in (*built["containers"], *built["initContainers"])] == [3, 3, 3]
-    assert {"/etc/tfcluster"} == {
-        mount["mountPath"] for one in (*built["containers"], *built["initContainers"]) for mount in one["volumeMounts"]
-    }
+    every = [*built["containers"], *built["initContainers"]]
+    assert [len(one["env"]) for one in every] == [3, 3, 3]
+    assert [[mount["mountPath"] for mount in one["volumeMounts"]] for one in every] == [["/etc/tfcluster"]] * 3
 
 
-def test_the_users_volumes_and_mounts_stay():
-    """Ours are added after them."""
-    data = {"name": "data", "emptyDir": {}}
-    mount = {"name": "data", "mountPath": "/data"}
+def test_the_template_stays_as_it_is():
+    """Its volumes and mounts come before ours, in the pod."""
+    mount, data = {"name": "data", "mountPath": "/data"}, {"name": "data", "emptyDir": {}}
+    container = {"name": "a", "env": [], "volumeMounts": [mount]}
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [container], "volumes": [data]}}
+    before = copy.deepcopy(template)
+    built = pod(template)["spec"]
+    assert [one["name"] for one in built["volumes"]] == ["data", "tfcluster-view"]
+    mounts = built["containers"][0]["volumeMounts"]
+    assert [data, mount] == [built["volumes"][0], mounts[0]]
+    assert [one["name"] for one in mounts] == ["data", "tfcluster-view"]
+    assert template == before
 
-    built = pod({"spec": {"volumes": [data], "containers": [{"name": "a", "volumeMounts": [mount]}]}})["spec"]
 
-    assert [data, "tfcluster-view"] == [built["volumes"][0], built["volumes"][1]["name"]]
-    assert [mount, "tfcluster-view"] == [
-        built["containers"][0]["volumeMounts"][0],
-        built["containers"][0]["volumeMounts"][1]["name"],
-    ]
+# --- what delivers the resolver into a pod, and what it leaves alone
+ZIP = "/opt/tfcluster-resolver/tfcluster_resolver.zip"
+SERVE = ["python3", "-m", "tfcluster_resolver", "serve"]
+IDENTITY = ["TFCLUSTER_JOB", "TFCLUSTER_TASK_INDEX", "TFCLUSTER_ADDRESS"]
 
 
-def test_the_template_is_not_written_to():
-    """Building a pod leaves the template as it was: it serves for every task."""
-    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "a", "env": []}], "volumes": []}}
+def spec_of(
+    containers: list[dict[str, Any]], *, resolver: str | None = "tfcluster-resolver-0123456789", **spec: Any
+) -> Any:
+    """Build the spec of the pod of a worker with these containers, on port 2345."""
+    template = {"spec": {"containers": containers, **spec}}
+    cluster = make_cluster({"worker": {"port": 2345, "template": template}})
+    return build_pod(cluster, Task(cluster.jobs[0], 0), view_digest="d", attempt=0, resolver=resolver)["spec"]
 
-    pod(template)
 
-    assert template == {
-        "metadata": {"labels": {"a": "b"}},
-        "spec": {"containers": [{"name": "a", "env": []}], "volumes": []},
-    }
+def search_path(container: dict[str, Any]) -> list[dict[str, Any]]:
+    """Give a container's environment but for the task's identity, for the search path of one that had ``container``."""
+    env = spec_of([{"name": "a", "command": ["x"], **container}])["containers"][0]["env"]
+    assert [one["name"] for one in env[:3]] == IDENTITY
+    return env[3:]
+
+
+def test_archive_is_mounted_in_every_container():
+    spec = spec_of([{"name": "a"}, {"name": "b"}], initContainers=[{"name": "c"}], volumes=[{"name": "data"}])
+    assert [one["name"] for one in spec["volumes"]] == ["data", "tfcluster-view", "tfcluster-resolver"]
+    assert spec["volumes"][-1]["configMap"] == {"name": "tfcluster-resolver-0123456789"}
+    mount = {"name": "tfcluster-resolver", "mountPath": "/opt/tfcluster-resolver", "readOnly": True}
+    for container in (*spec["containers"], *spec["initContainers"]):
+        assert container["volumeMounts"][-1] == mount
+        assert container["env"][-1] == {"name": "PYTHONPATH", "value": ZIP}
+
+
+ROOT, AFTER = {"name": "ROOT", "value": "/app"}, {"name": "AFTER", "value": "$(PYTHONPATH)"}
+KEY = {"valueFrom": {"configMapKeyRef": {"name": "m", "key": "k"}}}
+FROM_MAP = {"envFrom": [{"configMapRef": {"name": "m"}}]}
+
+
+def path(value: str | None) -> dict[str, Any]:
+    return {"name": "PYTHONPATH", **({} if value is None else {"value": value})}
+
+
+@pytest.mark.parametrize(
+    ("container", "wanted"),
+    [
+        ({}, [path(ZIP)]),
+        ({"env": [path("/app:/lib")]}, [path(f"/app:/lib:{ZIP}")]),
+        ({"env": [path(None)]}, [path(ZIP)]),
+        ({"env": [path("")]}, [path(ZIP)]),
+        ({"env": [ROOT, path("$(ROOT)/lib"), AFTER]}, [ROOT, path(f"$(ROOT)/lib:{ZIP}"), AFTER]),
+        (
+            {"env": [{"name": "PYTHONPATH", **KEY}, ROOT]},
+            [{"name": "TFCLUSTER_USER_PYTHONPATH", **KEY}, path(f"$(TFCLUSTER_USER_PYTHONPATH):{ZIP}"), ROOT],
+        ),
+        (FROM_MAP, [path(f"$(PYTHONPATH):{ZIP}")]),
+        ({**FROM_MAP, "env": [path("/app")]}, [path(f"/app:{ZIP}")]),
+    ],
+    ids=["none", "a value", "no value", "an empty value", "built on another", "from a key", "from envFrom", "both"],
+)
+def test_archive_comes_after_the_users_search_path(container, wanted):
+    assert search_path(container) == wanted
+
+
+@pytest.mark.parametrize("resolver", ["tfcluster-resolver-0123456789", None])
+@pytest.mark.parametrize("program", [{"command": ["train"]}, {"args": ["--steps=3"]}])
+def test_container_with_a_program_keeps_it(resolver, program):
+    (built,) = spec_of([{"name": "tensorflow", **program}], resolver=resolver)["containers"]
+    assert {key: built[key] for key in ("command", "args", "readinessProbe") if key in built} == program
+
+
+PROBE = {"tcpSocket": {"port": 2345}, "periodSeconds": 2, "failureThreshold": 3}
+USERS = {"exec": {"command": ["true"]}}
+
+
+@pytest.mark.parametrize(("given", "probe"), [({}, PROBE), ({"readinessProbe": USERS}, USERS)])
+def test_container_without_a_program_serves(given, probe):
+    (built,) = spec_of([{"name": "tensorflow", "image": "stock", **given}])["containers"]
+    assert (built["command"], built["readinessProbe"], "args" in built) == (SERVE, probe, False)
+
+
+@pytest.mark.parametrize(("names", "main"), [(["log", "tensorflow"], 1), (["log", "other"], 0)])
+def test_only_the_main_container_serves(names, main):
+    spec = spec_of([{"name": name} for name in names], initContainers=[{"name": "prepare"}])
+    assert ["command" in one for one in spec["containers"]] == [index == main for index in range(2)]
+    assert not {"command", "readinessProbe"} & spec["initContainers"][0].keys()
+
+
+def test_without_injection_nothing_is_added():
+    spec = spec_of([{"name": "tensorflow", "image": "mine"}], resolver=None)
+    assert [one["name"] for one in spec["volumes"]] == ["tfcluster-view"]
+    (built,) = spec["containers"]
+    assert [one["name"] for one in built["env"]] == IDENTITY
+    assert [one["name"] for one in built["volumeMounts"]] == ["tfcluster-view"]
+    assert set(built) == {"name", "image", "env", "volumeMounts", "terminationMessagePolicy"}
+
+
+def test_injection_writes_to_no_template():
+    container = {"name": "a", "env": [{"name": "PYTHONPATH", "value": "/app"}], "volumeMounts": []}
+    before = copy.deepcopy(container)
+    spec_of([container])
+    assert container == before
+
+
+@pytest.mark.parametrize("policy", ["File", "FallbackToLogsOnError"])
+def test_the_main_container_tells_why_it_failed(policy):
+    """The end of the log of a failed task is in the pod's status, unless the template chooses otherwise."""
+    chosen = {"terminationMessagePolicy": "File"} if policy == "File" else {}
+    main, other = spec_of([{"name": "tensorflow", **chosen}, {"name": "log"}], resolver=None)["containers"]
+    assert main["terminationMessagePolicy"] == policy
+    assert "terminationMessagePolicy" not in other
+
+
+@pytest.mark.parametrize("policy", ["Always", "OnFailure", "Never"])
+def test_pods_are_restarted_by_the_operator_alone(policy):
+    assert spec_of([{"name": "a"}], restartPolicy=policy)["restartPolicy"] == "Never"

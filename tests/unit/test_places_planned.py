@@ -20,10 +20,8 @@ from tfcluster_operator.model.spec import Task, TFCluster
 ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 NEAR = {"colocate": {"topologyKey": ZONE}}
 APART = {"spread": [{"jobs": ["ps"], "topologyKey": HOST}]}
-REQUIRED, PREFERRED = (
-    "requiredDuringSchedulingIgnoredDuringExecution",
-    "preferredDuringSchedulingIgnoredDuringExecution",
-)
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 CONTAINERS = [{"name": "tensorflow", "image": "image:1"}]
 
 
@@ -40,70 +38,58 @@ def declared(scheduling: object = None, *, uid: str = "", **templates: dict[str,
 
 
 def pod_of(cluster: TFCluster, job: str = "worker") -> dict[str, Any]:
-    """Build the first pod of a job."""
     found = cluster.job(job)
     assert found is not None
     return build_pod(cluster, Task(found, 0), view_digest="", attempt=0)
 
 
 def label_of(cluster: TFCluster, job: str = "worker") -> str | None:
-    """Give the label by which a job's pods are near to others."""
     found: str | None = pod_of(cluster, job)["metadata"]["labels"].get(naming.LABEL_COLOCATED)
     return found
 
 
 def hashes(cluster: TFCluster) -> dict[str, str]:
-    """Give what changes when the pods of a job must be replaced."""
     return {job.name: job.template_hash for job in cluster.jobs}
+
+
+ANYWAY = {"whenUnsatisfiable": "ScheduleAnyway"}
+
+
+def near(**fields: Any) -> dict[str, Any]:
+    return {"colocate": {"topologyKey": ZONE, **fields}}
+
+
+def spread(*rules: dict[str, Any]) -> dict[str, Any]:
+    return {"spread": [{"topologyKey": HOST, **rule} for rule in rules]}
 
 
 def test_colocated_pods_want_to_be_where_the_others_are():
     """Each pod has the label that its own rule selects, so that the first one may begin a domain."""
-    pod = pod_of(declared(NEAR))
-    label = label_of(declared(NEAR))
-
+    pod, label = pod_of(declared(NEAR)), label_of(declared(NEAR))
     rule = {"labelSelector": {"matchLabels": {naming.LABEL_COLOCATED: label}}, "topologyKey": ZONE}
     assert label
     assert pod["spec"]["affinity"] == {"podAffinity": {REQUIRED: [rule]}}
     assert label_of(declared(NEAR), "ps") == label
-
-
-def test_schedule_anyway_prefers_the_domain():
-    """The rule is one that the scheduler weighs."""
-    affinity = pod_of(declared({"colocate": {"topologyKey": ZONE, "whenUnsatisfiable": "ScheduleAnyway"}}))["spec"][
-        "affinity"
-    ]
-
-    assert [rule["weight"] for rule in affinity["podAffinity"][PREFERRED]] == [100]
-    assert REQUIRED not in affinity["podAffinity"]
+    weighed = pod_of(declared(near(**ANYWAY)))["spec"]["affinity"]["podAffinity"]
+    assert (weighed.keys(), [one["weight"] for one in weighed[PREFERRED]]) == ({PREFERRED}, [100])
 
 
 def test_only_named_jobs_are_colocated():
-    """The pods of another job are as they would be without it."""
-    cluster = declared({"colocate": {"topologyKey": ZONE, "jobs": ["worker"]}})
-
+    cluster = declared(near(jobs=["worker"]))
     assert pod_of(cluster, "ps") == pod_of(declared(), "ps")
     assert label_of(cluster)
 
 
 def test_clusters_of_one_name_do_not_follow_each_other():
-    """The label is of the TFCluster's UID: one that is created again chooses its domain again."""
     assert label_of(declared(NEAR, uid="a")) != label_of(declared(NEAR, uid="b"))
 
 
 def test_a_job_is_spread_for_itself():
     """Tainted nodes are no domains: else they would count as empty ones."""
-    pod = pod_of(declared(APART), "ps")
-
-    assert pod["spec"]["topologySpreadConstraints"] == [
-        {
-            "topologyKey": HOST,
-            "maxSkew": 1,
-            "whenUnsatisfiable": "DoNotSchedule",
-            "labelSelector": {"matchLabels": {naming.LABEL_CLUSTER: "demo", naming.LABEL_JOB: "ps"}},
-            "nodeTaintsPolicy": "Honor",
-        }
-    ]
+    selected = {"matchLabels": {naming.LABEL_CLUSTER: "demo", naming.LABEL_JOB: "ps"}}
+    rule = {"topologyKey": HOST, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": selected}
+    found = pod_of(declared(APART), "ps")["spec"]["topologySpreadConstraints"]
+    assert found == [{**rule, "nodeTaintsPolicy": "Honor"}]
     assert pod_of(declared(APART)) == pod_of(declared())
 
 
@@ -111,53 +97,35 @@ def test_rules_of_the_template_stay():
     """Ours come after them, in the pod and not in the template."""
     anti = {REQUIRED: [{"topologyKey": HOST, "labelSelector": {}}]}
     preferred = [{"weight": 1, "podAffinityTerm": {"topologyKey": ZONE, "labelSelector": {}}}]
-    own = {"nodeAffinity": {REQUIRED: {}}, "podAntiAffinity": anti, "podAffinity": {PREFERRED: preferred}}
-    constraint = {"topologyKey": ZONE, "maxSkew": 2, "whenUnsatisfiable": "ScheduleAnyway"}
-    spread = {"spread": [{"topologyKey": HOST, "whenUnsatisfiable": "ScheduleAnyway"}]}
-    cluster = declared({**NEAR, **spread}, worker={"affinity": own, "topologySpreadConstraints": [constraint]})
-    before = copy.deepcopy(own)
-    spec = pod_of(cluster)["spec"]
-
-    assert {name: spec["affinity"][name] for name in ("nodeAffinity", "podAntiAffinity")} == {
-        name: own[name] for name in ("nodeAffinity", "podAntiAffinity")
-    }
-    assert spec["affinity"]["podAffinity"][PREFERRED] == preferred
-    assert len(spec["affinity"]["podAffinity"][REQUIRED]) == 1
-    assert spec["topologySpreadConstraints"][0] == constraint
-    assert len(spec["topologySpreadConstraints"]) == 2
+    others = {"nodeAffinity": {REQUIRED: {}}, "podAntiAffinity": anti}
+    own = {**others, "podAffinity": {PREFERRED: preferred}}
+    constraint = {"topologyKey": ZONE, "maxSkew": 2, **ANYWAY}
+    scheduling, before = {**NEAR, **spread(ANYWAY)}, copy.deepcopy(own)
+    spec = pod_of(declared(scheduling, worker={"affinity": own, "topologySpreadConstraints": [constraint]}))["spec"]
+    rules = spec["affinity"].pop("podAffinity")
+    assert spec["affinity"] == others
+    assert (rules[PREFERRED], len(rules[REQUIRED])) == (preferred, 1)
+    assert (spec["topologySpreadConstraints"][0], len(spec["topologySpreadConstraints"])) == (constraint, 2)
     assert own == before
-
-    cluster = declared({"colocate": {"topologyKey": ZONE, "whenUnsatisfiable": "ScheduleAnyway"}}, ps={"affinity": own})
-    rules = pod_of(cluster, "ps")["spec"]["affinity"]["podAffinity"][PREFERRED]
-    assert rules[:1] == preferred
-    assert [rule["weight"] for rule in rules] == [1, 100]
+    weighed = pod_of(declared(near(**ANYWAY), ps={"affinity": own}), "ps")["spec"]["affinity"]["podAffinity"][PREFERRED]
+    assert (weighed[:1], [rule["weight"] for rule in weighed]) == (preferred, [1, 100])
 
 
 @pytest.mark.parametrize(
     ("scheduling", "replaced"),
-    [
-        ({"gang": {}}, set()),
-        (NEAR, {"ps", "worker"}),
-        ({"colocate": {"topologyKey": ZONE, "jobs": ["worker"]}}, {"worker"}),
-        (APART, {"ps"}),
-    ],
+    [({"gang": {}}, set()), (NEAR, {"ps", "worker"}), (near(jobs=["worker"]), {"worker"}), (APART, {"ps"})],
 )
 def test_an_edit_replaces_the_pods_that_it_is_about(scheduling, replaced):
-    """A pod of another job, and every pod where neither is used, is left alone."""
     was, now = hashes(declared()), hashes(declared(scheduling))
-
     assert {name for name in was if was[name] != now[name]} == replaced
 
 
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        (NEAR, {"colocate": {"topologyKey": ZONE, "jobs": ["ps", "worker"], "whenUnsatisfiable": "DoNotSchedule"}}),
+        (NEAR, near(jobs=["ps", "worker"], whenUnsatisfiable="DoNotSchedule")),
         (APART, {"spread": [{**APART["spread"][0], "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}]}),
-        (
-            {"spread": [{"topologyKey": HOST}, {"topologyKey": ZONE}]},
-            {"spread": [{"topologyKey": ZONE}, {"topologyKey": HOST}]},
-        ),
+        (spread({}, {"topologyKey": ZONE}), spread({"topologyKey": ZONE}, {})),
     ],
 )
 def test_the_same_in_other_words_replaces_nothing(before, after):
@@ -166,9 +134,7 @@ def test_the_same_in_other_words_replaces_nothing(before, after):
 
 
 def test_a_job_that_joins_replaces_no_pod_of_the_others():
-    """It gets the label that they have."""
-    one, both = (declared({"colocate": {"topologyKey": ZONE, "jobs": jobs}}) for jobs in (["worker"], ["ps", "worker"]))
-
+    one, both = (declared(near(jobs=jobs)) for jobs in (["worker"], ["ps", "worker"]))
     assert hashes(one)["worker"] == hashes(both)["worker"]
     assert label_of(one) == label_of(both, "ps")
 
@@ -176,11 +142,10 @@ def test_a_job_that_joins_replaces_no_pod_of_the_others():
 def test_pods_of_an_earlier_edit_draw_no_others():
     """They may be in several domains: with another label the new ones choose one of their own."""
     labels = {
-        label_of(declared({"colocate": {"topologyKey": key, "whenUnsatisfiable": when}}))
+        label_of(declared(near(topologyKey=key, whenUnsatisfiable=when)))
         for key in (ZONE, HOST)
         for when in ("DoNotSchedule", "ScheduleAnyway")
     }
-
     assert len(labels) == 4
 
 
@@ -189,21 +154,18 @@ def test_pods_of_an_earlier_edit_draw_no_others():
     [
         (None, NEAR, "scheduling.colocate"),
         (NEAR, None, "scheduling.colocate"),
-        (NEAR, {"colocate": {"topologyKey": HOST}}, "scheduling.colocate"),
+        (NEAR, near(topologyKey=HOST), "scheduling.colocate"),
         (None, APART, "scheduling.spread"),
         (APART, None, "scheduling.spread"),
-        (APART, {"spread": [{"topologyKey": HOST, "maxSkew": 2}]}, "scheduling.spread"),
+        (APART, spread({"maxSkew": 2}), "scheduling.spread"),
     ],
 )
 def test_the_changed_field_is_named(before, after, field):
-    """People look for it in the TFCluster, and not in the pod."""
     assert edited_field(declared(before), declared(after), "ps") == field
 
 
 def test_a_queue_is_not_asked_again():
-    """Kueue judges no rule between pods: an edit of one gives no quota back."""
     plain, placed = (declared(scheduling).jobs[0] for scheduling in (None, {**NEAR, **APART}))
-
     assert asks_of(plain) == asks_of(placed)
 
 
@@ -214,7 +176,6 @@ def test_a_stripped_label_is_put_back():
     world.settle(cluster)
     world.edit("Pod", "demo-ps-0", {"metadata": {"labels": {naming.LABEL_COLOCATED: None}}})
     world.settle(cluster)
-
     assert world.objects["Pod", "demo-ps-0"]["metadata"]["labels"][naming.LABEL_COLOCATED] == label_of(cluster)
 
 
@@ -223,10 +184,10 @@ def test_pods_of_an_older_edit_keep_their_label():
     world = InMemoryWorld()
     world.settle(make_cluster({"worker": 2}, updateStrategy={"type": "OnDelete"}))
     world.settle(make_cluster({"worker": 2}, updateStrategy={"type": "OnDelete"}, scheduling=NEAR, generation=2))
-
     assert naming.LABEL_COLOCATED not in world.objects["Pod", "demo-worker-0"]["metadata"]["labels"]
 
 
+SAME_RULE = {"topologySpreadConstraints": [{"topologyKey": HOST, "whenUnsatisfiable": "DoNotSchedule"}]}
 NEAR_TO_A_CACHE = {"affinity": {"podAffinity": {REQUIRED: [{"topologyKey": HOST, "labelSelector": {}}]}}}
 
 
@@ -234,63 +195,42 @@ NEAR_TO_A_CACHE = {"affinity": {"podAffinity": {REQUIRED: [{"topologyKey": HOST,
     ("scheduling", "template", "words"),
     [
         ({"colocate": {}}, {}, "spec.scheduling.colocate.topologyKey: name the label"),
-        ({"colocate": {"topologyKey": ZONE, "jobs": ["p"]}}, {}, "spec.scheduling.colocate.jobs: 'p' is not declared"),
-        ({"spread": [{"topologyKey": HOST, "jobs": ["p"]}]}, {}, "spec.scheduling.spread[0].jobs: 'p' is not declared"),
-        ({"spread": [{"topologyKey": HOST, "maxSkew": 0}]}, {}, "spread[0].maxSkew: it must be a whole number from 1"),
+        (near(jobs=["p"]), {}, "spec.scheduling.colocate.jobs: 'p' is not declared"),
+        (spread({"jobs": ["p"]}), {}, "spec.scheduling.spread[0].jobs: 'p' is not declared"),
+        (spread({"maxSkew": 0}), {}, "spread[0].maxSkew: it must be a whole number from 1"),
         ({"spread": {}}, {}, "spec.scheduling.spread: it must be a list"),
-        ({"spread": [{"topologyKey": HOST}] * 2}, {}, "spec.scheduling.spread[1]: job ps has another rule with"),
-        ({"colocate": {"topologyKey": HOST}, **APART}, {}, "job ps cannot be spread over kubernetes.io/hostname"),
+        (spread({}, {}), {}, "spec.scheduling.spread[1]: job ps has another rule with"),
+        ({**near(topologyKey=HOST), **APART}, {}, "job ps cannot be spread over kubernetes.io/hostname"),
         (NEAR, NEAR_TO_A_CACHE, "template.spec.affinity.podAffinity: spec.scheduling.colocate requires"),
-        (
-            APART,
-            {"topologySpreadConstraints": [{"topologyKey": HOST, "whenUnsatisfiable": "DoNotSchedule"}]},
-            "spec.jobs.ps.template.spec.topologySpreadConstraints: spec.scheduling.spread has a rule with the same",
-        ),
-        (
-            NEAR,
-            {"affinity": {"podAffinity": 1}},
-            "spec.jobs.ps.template.spec.affinity.podAffinity: it must be an object",
-        ),
+        (APART, SAME_RULE, "template.spec.topologySpreadConstraints: spec.scheduling.spread has a rule with the same"),
+        (NEAR, {"affinity": {"podAffinity": 1}}, "template.spec.affinity.podAffinity: it must be an object"),
         (APART, {"topologySpreadConstraints": 1}, "template.spec.topologySpreadConstraints: it must be a list"),
     ],
 )
 def test_what_cannot_be_is_told(scheduling, template, words):
-    """Also where an older definition let it pass."""
     with pytest.raises(InvalidSpecError) as refused:
         declared(scheduling, ps=template)
-
     assert words in str(refused.value)
 
 
 @pytest.mark.parametrize(
     ("scheduling", "template"),
     [
-        ({"colocate": {"topologyKey": ZONE, "whenUnsatisfiable": "ScheduleAnyway"}}, NEAR_TO_A_CACHE),
-        ({"colocate": {"topologyKey": ZONE, "jobs": ["worker"]}}, NEAR_TO_A_CACHE),
+        (near(**ANYWAY), NEAR_TO_A_CACHE),
+        (near(jobs=["worker"]), NEAR_TO_A_CACHE),
         ({**NEAR, **APART}, {}),
-        (
-            {
-                "spread": [
-                    {"topologyKey": HOST},
-                    {"topologyKey": HOST, "maxSkew": 2, "whenUnsatisfiable": "ScheduleAnyway"},
-                ]
-            },
-            {},
-        ),
+        (spread({}, {"maxSkew": 2, **ANYWAY}), {}),
         ({"colocate": None, "spread": None}, {"affinity": None, "topologySpreadConstraints": None}),
     ],
 )
 def test_what_goes_together_is_taken(scheduling, template):
-    """Each of these differs from a refused one in one thing."""
     assert declared(scheduling, ps=template).jobs
 
 
 def test_places_are_said_in_python():
-    """A TFCluster that was read again is the same, and what a rule has too much is named with its place."""
     near, apart = Colocate(topology_key=ZONE), [Spread(topology_key=HOST, jobs=["ps"], max_skew=2)]
     cluster = Declared("c", workers=Job(image="i"), colocate=near, spread=apart)
     body = cluster.to_manifest()
-
     assert body["spec"]["scheduling"] == {
         "colocate": {"topologyKey": ZONE},
         "spread": [{"topologyKey": HOST, "jobs": ["ps"], "maxSkew": 2}],

@@ -3,93 +3,77 @@
 from __future__ import annotations
 
 import pytest
-from in_memory import InMemoryWorld, make_cluster, settled, timestamp
+from unit.in_memory import InMemoryWorld, make_cluster, merge_patch, running, settled, timestamp
 
 from tfcluster_operator.model import naming, reasons
 from tfcluster_operator.model.actions import Delete, DeleteCluster, Patch
 from tfcluster_operator.model.spec import TFCluster
+from tfcluster_resolver import contract
 
 
 def reasons_of(planned):
-    """Give the reason of each action."""
     return [action.reason for action in planned.actions]
 
 
-def drained(seconds):
-    """Declare fewer workers than run, which drain for so many seconds."""
-    jobs = {"chief": 1, "worker": {"replicas": 3, "drainTimeoutSeconds": seconds}}
-    world = settled(make_cluster(jobs))
-    return make_cluster({**jobs, "worker": {"replicas": 1, "drainTimeoutSeconds": seconds}}), world
+SURPLUS = {"chief": 1, "worker": {"replicas": 3, "drainTimeoutSeconds": 30}}
+
+
+def drained():
+    """Declare fewer workers than run, which drain for 30 seconds."""
+    return make_cluster(merge_patch(SURPLUS, {"worker": {"replicas": 1}})), settled(make_cluster(SURPLUS))
 
 
 def test_surplus_pods_drain_before_they_go():
-    """They are noted once, survivors are told meanwhile, and they go when the time is over, highest first."""
-    cluster, world = drained(30)
+    cluster, world = drained()
     planned = world.plan(cluster)
     assert planned.wake_after == 30
-    notes = [action for action in planned.actions if action.reason == reasons.DRAINING]
-    assert [(type(note), note.name) for note in notes] == [(Patch, "demo-worker-2"), (Patch, "demo-worker-1")]
+    notes = [(type(one), one.name) for one in planned.actions if one.reason == reasons.DRAINING]
+    assert notes == [(Patch, "demo-worker-2"), (Patch, "demo-worker-1")]
     assert not any(isinstance(action, Delete) for action in planned.actions)
     assert reasons.VIEW_CHANGED in reasons_of(planned)
     world.apply_all(planned.actions, cluster)
-
     world.now += 29.5
     planned = world.plan(cluster)
     assert (planned.actions, planned.wake_after) == ((), 0.5)
-
     world.now += 0.5
-    planned = world.plan(cluster)
-    assert [(action.name, action.reason) for action in planned.actions] == [
-        ("demo-worker-2", reasons.SCALED_DOWN),
-        ("demo-worker-1", reasons.SCALED_DOWN),
-    ]
+    gone = [(action.name, action.reason) for action in world.plan(cluster).actions]
+    assert gone == [("demo-worker-2", reasons.SCALED_DOWN), ("demo-worker-1", reasons.SCALED_DOWN)]
 
 
 def test_surplus_pod_that_is_declared_again_forgets_that_it_drained():
-    """The next scale-down gives it the whole time again."""
-    cluster, world = drained(30)
+    cluster, world = drained()
     world.apply_all(world.plan(cluster).actions, cluster)
     world.now += 20
-    jobs = {"chief": 1, "worker": {"replicas": 3, "drainTimeoutSeconds": 30}}
-
-    world.apply_all(world.plan(make_cluster(jobs)).actions, make_cluster(jobs))
-
+    again = make_cluster(SURPLUS)
+    world.apply_all(world.plan(again).actions, again)
     annotations = world.objects["Pod", "demo-worker-2"]["metadata"]["annotations"]
     assert naming.ANNOTATION_SURPLUS_SINCE not in annotations
     assert world.plan(cluster).wake_after == 30
 
 
 def test_scope_that_restarts_waits_together_and_says_so():
-    """Its pods go at once and are made again when its pause is over, all at one time."""
-    cluster = make_cluster({"worker": {"replicas": 3, "restartScope": "Job"}})
-    world = settled(cluster)
+    cluster, world = running({"worker": {"replicas": 3, "restartScope": "Job"}})
     world.pod_ends("demo-worker-1", "Failed")
     planned = world.plan(cluster)
     assert reasons_of(planned) == [reasons.RESTARTED_TOGETHER, reasons.POD_KEPT, reasons.RESTARTED_TOGETHER]
     world.apply_all(planned.actions, cluster)
     world.end_graceful_deletions()
-
     planned = world.plan(cluster)
     assert planned.actions == ()
     (finding,) = planned.findings
     assert finding.reason == reasons.BACKING_OFF
-    assert finding.message.startswith(
-        "job worker is restarted after worker-1 failed: exit code 1; next try in 1 s, at "
-    )
+    words = "job worker is restarted after worker-1 failed: exit code 1; next try in 1 s, at "
+    assert finding.message.startswith(words)
     assert 1.0 <= planned.wake_after <= 1.25
-
     world.now += planned.wake_after
     assert reasons_of(world.plan(cluster)) == [reasons.CREATED] * 3
 
 
 @pytest.mark.parametrize("kind", ["Succeeded", "Failed"])
 def test_finished_cluster_goes_when_its_time_to_live_is_over(kind):
-    """Not a moment earlier; the planner says when to come back."""
-    cluster = make_cluster({"worker": {"restartPolicy": "Never"}}, ttlSecondsAfterFinished=100)
-    world = settled(cluster)
+    cluster, world = running({"worker": {"restartPolicy": "Never"}}, ttlSecondsAfterFinished=100)
     world.pod_ends("demo-worker-0", kind)
     world.apply_all(world.plan(cluster).actions, cluster)
-
     world.now += 99.5
     assert (world.plan(cluster).actions, world.plan(cluster).wake_after) == ((), 0.5)
     world.now += 0.5
@@ -97,66 +81,48 @@ def test_finished_cluster_goes_when_its_time_to_live_is_over(kind):
 
 
 def test_deadline_wakes_the_operator():
-    """The pass at that moment ends the cluster, and the pods that run are cleaned up."""
     world = settled(make_cluster({"worker": 2}))
     cluster = make_cluster({"worker": 2}, activeDeadlineSeconds=100)
     world.now += 40
     assert world.plan(cluster).wake_after == 60
-
     world.now += 60
     assert reasons_of(world.plan(cluster)) == [reasons.CLEANED_UP] * 2
     assert world.ledger.verdict.reason == "DeadlineExceeded"
 
 
 def test_finished_cluster_makes_and_edits_nothing():
-    """Neither a missing pod, nor another template, nor a drifted Service."""
-    cluster = make_cluster({"chief": 1, "worker": 2}, cleanPodPolicy="None")
-    world = settled(cluster)
+    cluster, world = running({"chief": 1, "worker": 2}, cleanPodPolicy="None")
     world.pod_ends("demo-chief-0", "Succeeded")
     world.delete("Pod", "demo-worker-1")
     world.end_graceful_deletions()
     del world.objects["Service", "demo"]
     world.plan(cluster)
-
     assert world.plan(make_cluster({"chief": 1, "worker": 5}, cleanPodPolicy="None", suspend=True)).actions == ()
 
 
-def _stuck(grace):
-    cluster = make_cluster({"worker": 1}, **({} if grace is None else {"forceDeleteAfterSeconds": grace}))
-    world = settled(cluster)
+@pytest.mark.parametrize(
+    ("grace", "wakes", "finding", "freed"),
+    [(None, 40, [reasons.STUCK_TERMINATING], False), (5, 35, [], True)],
+    ids=["it is told", "it is freed where the user says so"],
+)
+def test_pod_that_does_not_go(grace, wakes, finding, freed):
+    """Ten seconds after its grace period it is stuck, and it blocks its name until it has gone."""
+    cluster, world = running({"worker": 1}, **({} if grace is None else {"forceDeleteAfterSeconds": grace}))
     world.delete("Pod", "demo-worker-0")
     deletion = {"deletionTimestamp": timestamp(world.now + 30), "deletionGracePeriodSeconds": 30}
     world.edit("Pod", "demo-worker-0", {"metadata": deletion})
-    return cluster, world
-
-
-def test_pod_that_does_not_go_is_told():
-    """Ten seconds after its grace period, and it blocks its name until it has gone."""
-    cluster, world = _stuck(None)
-    assert (world.plan(cluster).findings, world.plan(cluster).wake_after) == ((), 40)
-
-    world.now += 40
+    assert (world.plan(cluster).findings, world.plan(cluster).wake_after) == ((), wakes)
+    world.now += wakes
     planned = world.plan(cluster)
-    assert [finding.reason for finding in planned.findings] == [reasons.STUCK_TERMINATING]
-    assert (planned.actions, planned.wake_after) == ((), None)
-
-
-def test_pod_that_does_not_go_is_freed_where_the_user_says_so():
-    """So long after its grace period, by force, and its task is replaced."""
-    cluster, world = _stuck(5)
-    assert world.plan(cluster).wake_after == 35
-
-    world.now += 35
-    (action,) = world.plan(cluster).actions
-    assert (action.reason, action.force) == (reasons.FORCED, True)
-    world.apply(action, cluster)
-    assert reasons_of(world.plan(cluster)) == [reasons.POD_DISRUPTED]
+    assert [one.reason for one in planned.findings] == finding
+    assert [(one.reason, one.force) for one in planned.actions] == [(reasons.FORCED, True)] * freed
+    assert freed or planned.wake_after is None
+    world.apply_all(planned.actions, cluster)
+    assert reasons_of(world.plan(cluster)) == [reasons.POD_DISRUPTED] * freed
 
 
 @pytest.mark.parametrize(("strategy", "waits"), [("", False), ("RollingUpdate", False), ("Recreate", True)])
 def test_a_job_that_has_started_waits_no_more(strategy, waits):
-    """Its last pod is drained or rolled while what it started after is down; only all pods together wait again."""
-
     def declared(image: str) -> TFCluster:
         template = {"spec": {"containers": [{"name": "task", "image": image}]}}
         jobs = {"ps": 1, "worker": {"startAfter": ["ps"], "template": template}}
@@ -177,16 +143,144 @@ def test_a_job_that_has_started_waits_no_more(strategy, waits):
 
 
 def test_start_order_is_told():
-    """Workers wait for the parameter servers, in words."""
     cluster = make_cluster({"ps": 2, "worker": {"startAfter": ["ps"]}})
     world = InMemoryWorld()
     world.apply_all(world.plan(cluster).actions, cluster)
     assert world.names("Pod") == {"demo-ps-0", "demo-ps-1"}
     world.pod_runs("demo-ps-1")
-
     (finding,) = world.plan(cluster).findings
     assert (finding.reason, finding.message) == (reasons.WAITING_FOR_JOB, "job worker starts after ps (1 of 2 ready)")
     world.pod_runs("demo-ps-0")
-    assert [action.name for action in world.plan(cluster).actions if action.reason == reasons.CREATED] == [
-        "demo-worker-0"
-    ]
+    created = [action.name for action in world.plan(cluster).actions if action.reason == reasons.CREATED]
+    assert created == ["demo-worker-0"]
+
+
+# --- what views show of tasks that leave
+def declared(workers, generation, **worker):
+    """Declare a chief, a ps that drains, and so many workers, by default with an hour to drain."""
+    ps, worker = {"replicas": 2, "drainTimeoutSeconds": 5}, {"replicas": workers, "drainTimeoutSeconds": 3600, **worker}
+    return make_cluster({"chief": 1, "ps": ps, "worker": worker}, generation=generation)
+
+
+def passed(world, cluster):
+    """Plan once and carry it out; give the plan's actions."""
+    actions = world.plan(cluster).actions
+    world.apply_all(actions, cluster)
+    return actions
+
+
+def view(world, job="chief", file=contract.VIEW_FILE):
+    return contract.load(world.objects["ConfigMap", f"demo-{job}"]["data"][file])
+
+
+def leaving(world):
+    """Give what each job's view says of tasks that leave; all say the same."""
+    said = [view(world, job).leaving for job in ("chief", "ps", "worker")]
+    assert said[0] == said[1] == said[2]
+    return said[0]
+
+
+def scaled_down(workers=5, to=2):
+    world = settled(declared(workers, 1))
+    world.settle(declared(workers, 1))
+    passed(world, declared(to, 2))
+    return world
+
+
+def test_every_view_says_which_tasks_leave():
+    world = scaled_down()
+    assert leaving(world) == {"worker": ((2, 5),)}
+    assert (view(world).epoch, len(view(world).jobs["worker"])) == (2, 2)
+    assert world.plan(declared(2, 2)).actions == ()
+
+
+def test_a_job_without_drain_leaves_nothing_to_say():
+    world = settled(declared(5, 1, drainTimeoutSeconds=0))
+    passed(world, declared(2, 2, drainTimeoutSeconds=0))
+    assert leaving(world) == {}
+    assert "leaving" not in world.objects["ConfigMap", "demo-worker"]["data"]["cluster.json"]
+
+
+def test_a_task_leaves_until_its_pod_is_gone():
+    cluster, world = declared(2, 2), scaled_down(workers=3)
+    world.now += 3600
+    (delete,) = passed(world, cluster)
+    assert (delete.reason, delete.name) == (reasons.SCALED_DOWN, "demo-worker-2")
+    assert world.plan(cluster).actions == ()
+    assert leaving(world) == {"worker": ((2, 3),)}
+    world.end_graceful_deletions()
+    actions = passed(world, cluster)
+    written = [(action.kind, action.name, action.reason) for action in actions]
+    assert written == [("ConfigMap", f"demo-{job}", reasons.VIEW_REFRESHED) for job in ("chief", "ps", "worker")]
+    assert leaving(world) == {}
+    assert view(world).epoch == 2
+    assert world.plan(cluster).actions == ()
+
+
+def test_views_are_not_written_for_each_of_many_that_go():
+    cluster, world = declared(2, 2), scaled_down(workers=9)
+    for index in (3, 5, 2, 7, 4, 6):
+        world.pod_ends(f"demo-worker-{index}", "Succeeded")
+        assert [(type(one), one.name) for one in passed(world, cluster)] == [(Delete, f"demo-worker-{index}")]
+    world.pod_ends("demo-worker-8", "Failed")
+    actions = passed(world, cluster)
+    assert [one.name for one in actions if isinstance(one, Delete)] == ["demo-worker-8"]
+    assert leaving(world) == {}
+
+
+@pytest.mark.parametrize("code", [0, 1, 143])
+def test_a_pod_that_leaves_by_itself_ends_its_drain(code):
+    cluster, world = declared(2, 2), scaled_down(workers=3)
+    statuses = [{"name": "task", "state": {"terminated": {"exitCode": code, "reason": "Error"}}}]
+    world.pod_ends("demo-worker-2", "Failed" if code else "Succeeded", containerStatuses=statuses)
+    assert [one.name for one in passed(world, cluster) if isinstance(one, Delete)] == ["demo-worker-2"]
+    assert leaving(world) == {}
+    assert (world.ledger.restarts, world.ledger.failures, world.ledger.of("worker").completed) == (0, (), frozenset())
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_who_left_and_is_declared_again_is_neither_complete_nor_failed(phase):
+    world = scaled_down(workers=3)
+    world.pod_ends("demo-worker-2", phase)
+    world.settle(declared(3, 3))
+    world.all_pods_run()
+    record = world.ledger.of("worker")
+    assert (record.completed, record.restarts, record.failing, record.replaced) == (frozenset(), 0, {}, 1)
+    assert leaving(world) == {}
+    assert world.objects["Pod", "demo-worker-2"]["status"]["phase"] == "Running"
+
+
+def test_who_is_declared_again_leaves_no_more():
+    world = scaled_down(workers=5)
+    passed(world, declared(4, 3))
+    assert leaving(world) == {"worker": ((4, 5),)}
+    assert len(view(world).jobs["worker"]) == 4
+
+
+def test_only_ours_leave():
+    world = scaled_down(workers=3)
+    world.edit("Pod", "demo-worker-2", {"metadata": {"ownerReferences": None}})
+    without = make_cluster({"chief": 1, "worker": {"replicas": 2, "drainTimeoutSeconds": 3600}}, generation=3)
+    passed(world, without)
+    assert view(world).leaving == {}
+
+
+def test_a_crash_between_the_view_and_the_mark_changes_nothing():
+    world = settled(declared(3, 1))
+    world.settle(declared(3, 1))
+    cluster = declared(2, 2)
+    published = [one for one in world.plan(cluster).actions if isinstance(one, Patch) and one.kind == "ConfigMap"]
+    world.apply_all(published, cluster)
+    world.restart_operator()
+    actions = passed(world, cluster)
+    assert "ConfigMap" not in {one.kind for one in actions if isinstance(one, Patch)}
+    marked = [one.name for one in actions if one.reason == reasons.DRAINING]
+    assert (marked, leaving(world)) == (["demo-worker-2"], {"worker": ((2, 3),)})
+
+
+@pytest.mark.parametrize(
+    ("name", "index"),
+    [("demo-worker-12", 12), ("demo-worker-3-r7", 3), ("demo", 0), ("demo-worker-" + "9" * 30, 0), ("demo-²", 0)],
+)
+def test_the_index_of_a_pod_is_in_its_name(name, index):
+    assert naming.index_of(name) == index

@@ -30,7 +30,6 @@ from tfcluster_operator.model.quantities import quantity, whole
     ],
 )
 def test_quantities_are_read_as_kubernetes_reads_them(value, number):
-    """Each suffix and exponent, and what is no quantity, or one that nobody has."""
     assert quantity(value) == number
 
 
@@ -39,5 +38,4 @@ def test_quantities_are_read_as_kubernetes_reads_them(value, number):
     [("1", 1), ("1.0", 1), (2.0, 2), ("1e0", 1), ("2000m", 2), ("0", 0), ("0.5", None), ("-1", None)],
 )
 def test_devices_are_granted_whole(value, count):
-    """However a whole number is spelled; a part of a device is none."""
     assert whole(value) == count

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
@@ -48,9 +49,10 @@ def file(content: bytes) -> str:
     return base64.b64encode(content).decode()
 
 
+OTHER_BYTES = {"binaryData": {"tfcluster_resolver.zip": file(b"zap")}}
+
+
 # --- what is trusted
-
-
 @pytest.mark.parametrize(
     ("changes", "genuine"),
     [
@@ -61,7 +63,7 @@ def file(content: bytes) -> str:
         ({"immutable": False}, False),
         ({"immutable": None}, False),
         ({"binaryData": None}, False),
-        ({"binaryData": {"tfcluster_resolver.zip": file(b"zap")}}, False),
+        (OTHER_BYTES, False),
         ({"binaryData": {"other.zip": file(b"zip")}}, False),
         ({"binaryData": {"tfcluster_resolver.zip": file(b"zip"), "os.py": file(b"")}}, False),
         ({"data": {"os.py": "import this"}}, False),
@@ -69,7 +71,6 @@ def file(content: bytes) -> str:
     ids=str,
 )
 def test_copy_is_judged_by_its_bytes(changes, genuine):
-    """The archive that the name promises, nothing beside it, and for ever; labels prove nothing."""
     assert is_genuine(read(**changes)) == genuine
 
 
@@ -79,46 +80,31 @@ def test_archive_of_another_config_map_is_not_worked_out():
 
 
 @pytest.mark.parametrize(
-    ("mounted", "current", "needed", "goes"),
+    ("copy", "mounted", "current", "needed", "goes"),
     [
-        (set(), NAME, True, False),
-        (set(), NAME, False, True),
-        ({NAME}, NAME, False, False),
-        (set(), "tfcluster-resolver-newer", True, True),
-        ({NAME}, "tfcluster-resolver-newer", True, False),
+        (read(), set(), NAME, True, False),
+        (read(), set(), NAME, False, True),
+        (read(), {NAME}, NAME, False, False),
+        (read(), set(), "tfcluster-resolver-newer", True, True),
+        (read(), {NAME}, "tfcluster-resolver-newer", True, False),
+        (read(**OTHER_BYTES), set(), NAME, False, False),
     ],
+    ids=["wanted", "unwanted", "mounted", "old", "old and mounted", "another's, by its bytes"],
 )
-def test_copy_goes_when_nobody_needs_it(mounted, current, needed, goes):
-    """A pod that mounts it needs it, and of the present one each TFCluster that has the resolver delivered."""
-    found = list(unneeded([read()], mounted=mounted, current=current, needed=needed))
-
+def test_copy_goes_when_no_pod_needs_it(copy, mounted, current, needed, goes):
+    found = list(unneeded([copy], mounted=mounted, current=current, needed=needed))
     assert [one.meta.name for one in found] == [NAME] * goes
 
 
-def test_copy_that_cannot_be_ours_is_never_deleted():
-    """It has the name and the labels, and other bytes: somebody else made it."""
-    forged = read(binaryData={"tfcluster_resolver.zip": file(b"zap")})
-
-    assert list(unneeded([forged], mounted=(), current=NAME, needed=False)) == []
-
-
 @pytest.mark.parametrize(
-    ("resolver", "delivered"),
-    [
-        ({}, True),
-        ({"delivery": "ConfigMap"}, True),
-        ({"delivery": "None"}, False),
-    ],
+    ("resolver", "delivered"), [({}, True), ({"delivery": "ConfigMap"}, True), ({"delivery": "None"}, False)]
 )
 def test_who_needs_a_copy_is_read_as_the_spec_is(resolver, delivered):
     body = make_body(resolver=resolver)
-
     assert has_resolver_delivered(body) == parse(body).inject == delivered
 
 
 # --- the plan
-
-
 def planned(world: InMemoryWorld, holds: Holds) -> Any:
     """Plan for a cluster that has grown to two workers, and whose pods mount the resolver."""
     cluster = make_cluster({"worker": 2})
@@ -135,15 +121,26 @@ def test_no_pod_is_made_while_somebody_takes_the_copy_away_each_time():
         holds = holds.after({}, (), [create], world.now)
     volume = {"name": naming.RESOLVER_VOLUME, "configMap": {"name": NAME}}
     world.edit("Pod", "demo-worker-0", {"spec": {"volumes": [volume]}})
-
     found = planned(world, holds)
-
     assert not any(isinstance(one, CreateResolver) for one in found.actions)
     assert "create" not in groups_of(found)
     assert reasons.CONFLICTING_WRITES in {one.reason for one in found.findings}
 
 
 # --- lives
+def lives(story: Callable[[World], Awaitable[None]]) -> Callable[[], None]:
+    """Make a test of a story in virtual time; it takes no fixture, so that the story's argument is hidden."""
+
+    def test() -> None:
+        live(story)
+
+    test.__name__, test.__doc__ = story.__name__, story.__doc__
+    return test
+
+
+async def one_worker_runs(world: World) -> None:
+    world.declare({"jobs": {"worker": job(1)}})
+    assert await world.await_quiet(ready, SOON)
 
 
 def requests(world: World, verb: str) -> list[Any]:
@@ -164,91 +161,69 @@ def copy_of(world: World) -> dict[str, Any] | None:
     return world.kube.get("configmaps", NAMESPACE, RESOLVER)
 
 
-def test_many_clusters_declared_at_once_cost_one_copy():
+@lives
+async def test_many_clusters_declared_at_once_cost_one_copy(world: World) -> None:
     """One request makes it, though many passes need it at the same moment; no Event tells of another."""
-
-    async def story(world: World) -> None:
-        names = [CLUSTER, *(f"c{number}" for number in range(40))]
-        for name in names:
-            world.declare({"jobs": {"worker": job(1)}}, name=name)
-        assert await world.await_quiet(lambda world: all(ready(world, name) for name in names), SOON)
-        assert len(requests(world, "create")) == 1
-        told = [one["message"] for one in world.kube.list("events", NAMESPACE) if RESOLVER in one["message"]]
-        assert len(told) == 1
-
-    live(story)
+    names = [CLUSTER, *(f"c{number}" for number in range(40))]
+    for name in names:
+        world.declare({"jobs": {"worker": job(1)}}, name=name)
+    assert await world.await_quiet(lambda world: all(ready(world, name) for name in names), SOON)
+    assert len(requests(world, "create")) == 1
+    told = [one["message"] for one in world.kube.list("events", NAMESPACE) if RESOLVER in one["message"]]
+    assert len(told) == 1
 
 
-def test_copy_that_is_right_is_used_whoever_made_it():
-    """A backup brought it back without its labels: it gets them."""
-
-    async def story(world: World) -> None:
-        found = build_resolver_config_map(NAMESPACE, ResolverArchive(dialect.ARCHIVE))
-        del found["metadata"]["labels"]
-        world.kube.create("configmaps", NAMESPACE, found, user="somebody")
-        world.declare({"jobs": {"worker": job(1)}})
-        assert await world.await_quiet(ready, SOON)
-        kept = copy_of(world)
-        assert kept is not None
-        assert kept["metadata"]["labels"] == naming.resolver_labels()
-        assert len(requests(world, "patch")) == 1
-
-    live(story)
+@lives
+async def test_copy_that_is_right_is_used_whoever_made_it(world: World) -> None:
+    found = build_resolver_config_map(NAMESPACE, ResolverArchive(dialect.ARCHIVE))
+    del found["metadata"]["labels"]
+    world.kube.create("configmaps", NAMESPACE, found, user="somebody")
+    await one_worker_runs(world)
+    kept = copy_of(world)
+    assert kept is not None
+    assert kept["metadata"]["labels"] == naming.resolver_labels()
+    assert len(requests(world, "patch")) == 1
 
 
-def test_forged_copy_is_left_alone_when_the_last_cluster_goes():
+@lives
+async def test_forged_copy_is_left_alone_when_the_last_cluster_goes(world: World) -> None:
     """It is labelled as ours, and cannot be ours."""
-
-    async def story(world: World) -> None:
-        world.declare({"jobs": {"worker": job(1)}})
-        assert await world.await_quiet(ready, SOON)
-        forge_resolver(world)
-        await world.await_silence(SOON)
-        assert said(world, "UpToDate") == ("False", "ResolverUntrusted")
-
-        world.remove("tfclusters", CLUSTER)
-        assert await world.await_quiet(lambda world: not world.pods(), SOON)
-        await world.await_silence(SOON)
-        assert copy_of(world) is not None
-        assert (requests(world, "delete"), requests(world, "patch")) == ([], [])
-
-    live(story)
+    await one_worker_runs(world)
+    forge_resolver(world)
+    await world.await_silence(SOON)
+    assert said(world, "UpToDate") == ("False", "ResolverUntrusted")
+    world.remove("tfclusters", CLUSTER)
+    assert await world.await_quiet(lambda world: not world.pods(), SOON)
+    await world.await_silence(SOON)
+    assert copy_of(world) is not None
+    assert (requests(world, "delete"), requests(world, "patch")) == ([], [])
 
 
-def test_copy_that_a_janitor_deletes_each_time_comes_back_ever_more_seldom():
-    async def story(world: World) -> None:
-        world.declare({"jobs": {"worker": job(1)}})
-        assert await world.await_quiet(ready, SOON)
-        made = len(requests(world, "create"))
-        for _ in range(600):
-            world.remove("configmaps", RESOLVER)
-            await asyncio.sleep(0.5)
-        assert 5 <= len(requests(world, "create")) - made <= 20
-        assert said(world, "UpToDate") == ("False", "ConflictingWrites")
-
-        assert await world.await_quiet(lambda world: said(world, "UpToDate")[0] == "True", 310.0)
-        assert copy_of(world) is not None
-
-    live(story)
-
-
-def test_copy_that_is_being_deleted_is_made_again_when_it_is_gone():
-    """A finalizer keeps it for a while: no pod is made that would lose it."""
-
-    async def story(world: World) -> None:
-        world.declare({"jobs": {"worker": job(1)}})
-        assert await world.await_quiet(ready, SOON)
-        keep = {"metadata": {"finalizers": ["example.com/keep"]}}
-        world.kube.patch("configmaps", NAMESPACE, RESOLVER, keep, user="somebody")
+@lives
+async def test_copy_that_a_janitor_deletes_each_time_comes_back_ever_more_seldom(world: World) -> None:
+    await one_worker_runs(world)
+    made = len(requests(world, "create"))
+    for _ in range(600):
         world.remove("configmaps", RESOLVER)
-        world.edit({"jobs": {"worker": {"replicas": 2}}})
-        await world.await_silence(SOON)
-        assert len(world.pods()) == 1
+        await asyncio.sleep(0.5)
+    assert 5 <= len(requests(world, "create")) - made <= 20
+    assert said(world, "UpToDate") == ("False", "ConflictingWrites")
+    assert await world.await_quiet(lambda world: said(world, "UpToDate")[0] == "True", 310.0)
+    assert copy_of(world) is not None
 
-        world.kube.patch("configmaps", NAMESPACE, RESOLVER, {"metadata": {"finalizers": None}}, user="somebody")
-        assert await world.await_quiet(lambda world: ready(world) and len(world.pods()) == 2, SOON)
 
-    live(story)
+@lives
+async def test_copy_that_is_being_deleted_is_made_again_when_it_is_gone(world: World) -> None:
+    """A finalizer keeps it for a while: no pod is made that would lose it."""
+    await one_worker_runs(world)
+    keep = {"metadata": {"finalizers": ["example.com/keep"]}}
+    world.kube.patch("configmaps", NAMESPACE, RESOLVER, keep, user="somebody")
+    world.remove("configmaps", RESOLVER)
+    world.edit({"jobs": {"worker": {"replicas": 2}}})
+    await world.await_silence(SOON)
+    assert len(world.pods()) == 1
+    world.kube.patch("configmaps", NAMESPACE, RESOLVER, {"metadata": {"finalizers": None}}, user="somebody")
+    assert await world.await_quiet(lambda world: ready(world) and len(world.pods()) == 2, SOON)
 
 
 def mounts(pod: dict[str, Any]) -> str:
@@ -257,106 +232,83 @@ def mounts(pod: dict[str, Any]) -> str:
 
 
 def homeless(world: World) -> list[str]:
-    """Pods that mount a copy that is not there."""
     there = copies(world)
     return [p["metadata"]["name"] for p in world.pods() if mounts(p) and mounts(p) not in there]
 
 
-def test_admission_that_changes_the_new_copy_lets_no_pod_mount_it():
-    """security.md: with other content, or if it is not immutable, it makes no pod."""
+@lives
+async def test_admission_that_changes_the_new_copy_lets_no_pod_mount_it(world: World) -> None:
+    def admit(asked: Any) -> None:
+        if asked.resource == "configmaps" and asked.verb == "create":
+            asked.object.setdefault("data", {})["ca.crt"] = "injected"
 
-    async def story(world: World) -> None:
-        def admit(asked: Any) -> None:
-            if asked.resource == "configmaps" and asked.verb == "create":
-                asked.object.setdefault("data", {})["ca.crt"] = "injected"
-
-        world.kube.admission.append(admit)
-        world.declare({"jobs": {"worker": job(2)}})
-        await world.await_silence(SOON)
-        made = len(world.pods())
-        assert made == 0
-
-    live(story)
+    world.kube.admission.append(admit)
+    world.declare({"jobs": {"worker": job(2)}})
+    await world.await_silence(SOON)
+    made = len(world.pods())
+    assert made == 0
 
 
 def owned_by(world: World, name: str) -> dict[str, Any]:
     cluster = world.cluster(name)
     assert cluster is not None
-    owner = {
-        "apiVersion": "tfcluster.dev/v1alpha1",
-        "kind": "TFCluster",
-        "name": name,
-        "uid": cluster["metadata"]["uid"],
-        "controller": True,
-    }
+    about = {"apiVersion": "tfcluster.dev/v1alpha1", "kind": "TFCluster", "controller": True}
+    owner = {**about, "name": name, "uid": cluster["metadata"]["uid"]}
     return {"metadata": {"ownerReferences": [owner]}}
 
 
-def test_copy_that_got_an_owner_is_not_deleted_under_other_clusters_pods():
-    """A policy adds the TFCluster as its owner; that TFCluster needs it no more, another's pods mount it."""
-
-    async def story(world: World) -> None:
-        world.declare({"jobs": {"worker": job(1)}})
-        world.declare({"jobs": {"worker": job(1)}, "resolver": {"delivery": "None"}}, name="d")
-        assert await world.await_quiet(lambda w: ready(w) and ready(w, "d"), SOON)
-        for _ in range(5):
-            world.kube.patch("configmaps", NAMESPACE, RESOLVER, owned_by(world, "d"), user="policy")
-            await world.await_silence(5.0)
-        assert not requests(world, "delete")
-
-    live(story)
+@lives
+async def test_copy_that_got_an_owner_is_not_deleted_under_other_clusters_pods(world: World) -> None:
+    world.declare({"jobs": {"worker": job(1)}})
+    world.declare({"jobs": {"worker": job(1)}, "resolver": {"delivery": "None"}}, name="d")
+    assert await world.await_quiet(lambda w: ready(w) and ready(w, "d"), SOON)
+    for _ in range(5):
+        world.kube.patch("configmaps", NAMESPACE, RESOLVER, owned_by(world, "d"), user="policy")
+        await world.await_silence(5.0)
+    assert not requests(world, "delete")
 
 
-def test_finalizer_that_somebody_set_on_the_copy_does_not_stop_the_next_cluster_without_a_word():
-    async def story(world: World) -> None:
-        world.declare({"jobs": {"worker": job(1)}})
-        assert await world.await_quiet(ready, SOON)
-        keep = {"metadata": {"finalizers": ["example.com/keep"]}}
-        world.kube.patch("configmaps", NAMESPACE, RESOLVER, keep, user="somebody")
-        world.remove("tfclusters", CLUSTER)
-        await world.await_silence(60.0)
-        world.declare({"jobs": {"worker": job(1)}}, name="e")
-        await world.await_silence(600.0)
-        told = dialect.condition(world.cluster("e"), "Ready")
-        assert told["reason"] != "TasksNotReady" or "finalizer" in told["message"]
-
-    live(story)
+@lives
+async def test_finalizer_that_a_user_set_on_the_copy_is_named_to_the_next_cluster(world: World) -> None:
+    await one_worker_runs(world)
+    keep = {"metadata": {"finalizers": ["example.com/keep"]}}
+    world.kube.patch("configmaps", NAMESPACE, RESOLVER, keep, user="somebody")
+    world.remove("tfclusters", CLUSTER)
+    await world.await_silence(60.0)
+    world.declare({"jobs": {"worker": job(1)}}, name="e")
+    await world.await_silence(600.0)
+    told = dialect.condition(world.cluster("e"), "Ready")
+    assert told["reason"] != "TasksNotReady" or "finalizer" in told["message"]
 
 
-def test_suspended_cluster_gets_its_copy_back_only_when_it_goes_on():
+@lives
+async def test_suspended_cluster_gets_its_copy_back_only_when_it_goes_on(world: World) -> None:
     """Deleted while it is suspended, with quotas: nothing is written until a pod is made, and then all is well."""
-
-    async def story(world: World) -> None:
-        world.declare({"jobs": {"worker": job(2)}})
-        assert await world.await_quiet(ready, SOON)
-        world.edit({"suspend": True})
-        assert await world.await_quiet(lambda w: not w.pods(), 60.0)
-        assert copies(world) == [RESOLVER]
-        world.remove("configmaps", RESOLVER)
-        await world.await_silence(60.0)
-        assert copies(world) == []
-        world.edit({"suspend": False})
-        assert await world.await_quiet(lambda w: ready(w) and len(w.pods()) == 2, 60.0)
-        assert copies(world) == [RESOLVER]
-
-    live(story)
+    world.declare({"jobs": {"worker": job(2)}})
+    assert await world.await_quiet(ready, SOON)
+    world.edit({"suspend": True})
+    assert await world.await_quiet(lambda w: not w.pods(), 60.0)
+    assert copies(world) == [RESOLVER]
+    world.remove("configmaps", RESOLVER)
+    await world.await_silence(60.0)
+    assert copies(world) == []
+    world.edit({"suspend": False})
+    assert await world.await_quiet(lambda w: ready(w) and len(w.pods()) == 2, 60.0)
+    assert copies(world) == [RESOLVER]
 
 
-def test_delivery_off_and_on_again_and_again_ends_well():
-    async def story(world: World) -> None:
-        world.declare({"jobs": {"worker": job(3)}})
-        for number in range(60):
-            world.edit({"resolver": {"delivery": "None" if number % 2 else "ConfigMap"}})
-            await asyncio.sleep(0.37)
-        world.edit({"resolver": {"delivery": "ConfigMap"}})
-        assert await world.await_quiet(lambda w: ready(w) and not homeless(w), 300.0)
-        assert copies(world) == [RESOLVER]
-
-    live(story)
+@lives
+async def test_delivery_off_and_on_again_and_again_ends_well(world: World) -> None:
+    world.declare({"jobs": {"worker": job(3)}})
+    for number in range(60):
+        world.edit({"resolver": {"delivery": "None" if number % 2 else "ConfigMap"}})
+        await asyncio.sleep(0.37)
+    world.edit({"resolver": {"delivery": "ConfigMap"}})
+    assert await world.await_quiet(lambda w: ready(w) and not homeless(w), 300.0)
+    assert copies(world) == [RESOLVER]
 
 
 def test_copies_that_nobody_needs_go_once_an_hour():
-    """One that a pod mounts, one that cannot be ours and one whose deletion is refused stay."""
     archives = [ResolverArchive(f"version {number}".encode()) for number in range(4)]
     mounted, protected, *unused = (naming.resolver_name(one.digest) for one in archives)
     forged = naming.resolver_name("0" * 64)
@@ -390,15 +342,11 @@ def test_copies_that_nobody_needs_go_once_an_hour():
     live(story)
 
 
-def test_copy_of_the_last_cluster_goes_within_the_hour():
-    async def story(world: World) -> None:
-        world.declare({"jobs": {"worker": job(1)}})
-        assert await world.await_quiet(ready, SOON)
-        world.remove("tfclusters", CLUSTER)
-        await world.await_silence(SOON)
-        assert copies(world) == [RESOLVER]
-
-        await world.await_silence(3700.0)
-        assert copies(world) == []
-
-    live(story)
+@lives
+async def test_copy_of_the_last_cluster_goes_within_the_hour(world: World) -> None:
+    await one_worker_runs(world)
+    world.remove("tfclusters", CLUSTER)
+    await world.await_silence(SOON)
+    assert copies(world) == [RESOLVER]
+    await world.await_silence(3700.0)
+    assert copies(world) == []

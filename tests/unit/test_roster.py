@@ -5,10 +5,21 @@ from __future__ import annotations
 import contextlib
 import copy
 from dataclasses import replace
+from operator import methodcaller as does
 from typing import Any
 
 import pytest
-from unit.in_memory import CLUSTER_UID, InMemoryWorld, RefusedError, make_cluster, settled
+from unit.in_memory import (
+    CLUSTER_UID,
+    LEAVING,
+    OTHERS,
+    PREDECESSORS,
+    InMemoryWorld,
+    RefusedError,
+    make_cluster,
+    owned_by,
+    settled,
+)
 
 from tfcluster_operator.manifests import ResolverArchive, build_resolver_config_map
 from tfcluster_operator.model import naming
@@ -29,115 +40,81 @@ NO_ARCHIVE = ResolverArchive(b"zip")
 RESOLVER = naming.resolver_name(NO_ARCHIVE.digest)
 
 
-def owned_by(uid: str, name: str, kind: str = naming.KIND) -> dict[str, Any]:
-    """Make metadata that hands an object to another controller."""
-    return {"metadata": {"ownerReferences": [{"uid": uid, "name": name, "kind": kind, "controller": True}]}}
-
-
-OTHERS = {
-    "nobody's": {"metadata": {"ownerReferences": None}},
-    "another controller's": owned_by("uid-rs", "demo", "ReplicaSet"),
-    "another TFCluster's": owned_by("uid-other", "other"),
-}
-PREDECESSORS = owned_by("uid-before", "demo")
-
-
 def place(world: InMemoryWorld, known: Ledger | None = None) -> Place:
-    """Give the place of the second worker."""
     roster = call_roll(make_cluster(), world.observe(make_cluster())).completed_by(known or Ledger())
     return roster.places["worker"][1]
 
 
 @pytest.fixture
 def world() -> InMemoryWorld:
-    """A chief and two workers that run."""
     return settled(make_cluster())
 
 
 # --- how far a task is
+def edit(change: dict[str, Any], name: str = SUBJECT) -> Any:
+    return does("edit", "Pod", name, change)
 
 
-def _end(phase: str) -> Any:
-    return lambda world: world.pod_ends(SUBJECT, phase)
+def annotated(key: str, value: str | None, name: str = SUBJECT) -> Any:
+    return edit({"metadata": {"annotations": {key: value}}}, name)
 
 
-def _evict(world: InMemoryWorld) -> None:
-    world.pod_ends(SUBJECT, "Failed", reason="Evicted", containerStatuses=[])
+def labelled(key: str, value: str | None) -> Any:
+    return edit({"metadata": {"labels": {key: value}}})
+
+
+def make_later_pod(world: InMemoryWorld) -> None:
+    """Make a second pod of the task, as after a failure."""
+    pod = copy.deepcopy(world.objects["Pod", SUBJECT])
+    pod["metadata"] |= {"name": naming.later_pod_name(SUBJECT, 1), "uid": "uid-later"}
+    world.create("Pod", pod)
+
+
+NOTHING = does("names", "Pod")
+LOST, DELETED = does("delete", "Pod", SUBJECT, force=True), does("delete", "Pod", SUBJECT)
+UNREADY, PENDING = does("pod_runs", SUBJECT, conditions=[]), does("pod_runs", SUBJECT, phase="Pending")
+FAILED, SUCCEEDED = does("pod_ends", SUBJECT, "Failed"), does("pod_ends", SUBJECT, "Succeeded")
+NOBODYS, OF_PREDECESSOR = edit(OTHERS["nobody's"]), edit(PREDECESSORS)
+EVICTED = does("pod_ends", SUBJECT, "Failed", reason="Evicted", containerStatuses=[])
 
 
 @pytest.mark.parametrize(
     ("happens", "stage", "ending"),
     [
-        (lambda world: world.objects.pop(("Pod", SUBJECT)), Stage.MISSING, None),
-        (lambda _: None, Stage.SERVING, None),
-        (lambda world: world.pod_runs(SUBJECT, conditions=[]), Stage.STARTING, None),
-        (lambda world: world.pod_runs(SUBJECT, phase="Pending"), Stage.STARTING, None),
-        (lambda world: world.pod_runs(SUBJECT, phase="Unknown"), Stage.STARTING, None),
-        (lambda world: world.delete("Pod", SUBJECT), Stage.TERMINATING, None),
-        (_end("Failed"), Stage.ENDED, Ending.FAILED),
-        (_end("Succeeded"), Stage.ENDED, Ending.SUCCEEDED),
-        (_end("Running"), Stage.ENDED, Ending.FAILED),
-        (_evict, Stage.ENDED, Ending.DISRUPTED),
-        (lambda world: world.edit("Pod", SUBJECT, OTHERS["nobody's"]), Stage.FOREIGN, None),
-        (lambda world: world.edit("Pod", SUBJECT, OTHERS["another controller's"]), Stage.FOREIGN, None),
-        (lambda world: world.edit("Pod", SUBJECT, PREDECESSORS), Stage.PREDECESSOR, None),
-    ],
-    ids=[
-        "no pod",
-        "ready",
-        "not ready",
-        "pending",
-        "unknown",
-        "deleted",
-        "failed",
-        "succeeded",
-        "ended before its phase says so",
-        "evicted",
-        "nobody's pod",
-        "another controller's pod",
-        "a predecessor's pod",
+        (LOST, Stage.MISSING, None),
+        (NOTHING, Stage.SERVING, None),
+        (UNREADY, Stage.STARTING, None),
+        (PENDING, Stage.STARTING, None),
+        (does("pod_runs", SUBJECT, phase="Unknown"), Stage.STARTING, None),
+        (DELETED, Stage.TERMINATING, None),
+        (FAILED, Stage.ENDED, Ending.FAILED),
+        (SUCCEEDED, Stage.ENDED, Ending.SUCCEEDED),
+        (does("pod_ends", SUBJECT, "Running"), Stage.ENDED, Ending.FAILED),
+        (EVICTED, Stage.ENDED, Ending.DISRUPTED),
+        (NOBODYS, Stage.FOREIGN, None),
+        (edit(OTHERS["another controller's"]), Stage.FOREIGN, None),
+        (OF_PREDECESSOR, Stage.PREDECESSOR, None),
     ],
 )
 def test_each_task_is_at_one_stage(world, happens, stage, ending):
-    """What the pod of its name is, and what its end means, is told by one word each."""
     happens(world)
-
     found = place(world)
-
     assert (str(found.task), found.name, found.stage, found.ending) == ("worker-1", SUBJECT, stage, ending)
     assert found.serving == (stage is Stage.SERVING)
 
 
-HAPPENINGS = [
-    lambda world: world.objects.pop(("Pod", SUBJECT)),
-    lambda world: world.pod_runs(SUBJECT, conditions=[]),
-    lambda world: world.delete("Pod", SUBJECT),
-    _end("Failed"),
-    _end("Succeeded"),
-    lambda world: world.edit("Pod", SUBJECT, OTHERS["nobody's"]),
-    lambda world: world.edit("Pod", SUBJECT, PREDECESSORS),
-    lambda world: world.edit("Pod", SUBJECT, {"metadata": {"labels": {naming.LABEL_KEPT: "true"}}}),
-    lambda world: world.create("Pod", later_pod(world)),
-]
-
-
-def later_pod(world: InMemoryWorld) -> dict[str, Any]:
-    """Make a second pod of the task, as after a failure."""
-    pod = copy.deepcopy(world.objects["Pod", SUBJECT])
-    pod["metadata"] |= {"name": naming.later_pod_name(SUBJECT, 1), "uid": "uid-later"}
-    return pod
+MARKED = labelled(naming.LABEL_KEPT, "true")
+HAPPENINGS = [LOST, UNREADY, DELETED, FAILED, SUCCEEDED, NOBODYS, OF_PREDECESSOR, MARKED, make_later_pod]
 
 
 @pytest.mark.parametrize("first", HAPPENINGS)
 @pytest.mark.parametrize("then", HAPPENINGS)
 def test_roster_that_begins_with_an_earlier_one_is_the_same(world, first, then):
-    """Whatever happened before and since, an earlier roster saves work and changes nothing."""
     cluster, before, observed = make_cluster(), None, Observed()
-    for happens in (lambda _: None, first, then):
+    for happens in (NOTHING, first, then):
         with contextlib.suppress(KeyError, RefusedError):  # the pod may be gone by then
             happens(world)
         observed = with_known_objects(world.observe(cluster), observed)
-
         assert (before := call_roll(cluster, observed, before=before)) == call_roll(cluster, observed)
 
 
@@ -147,56 +124,44 @@ def test_tasks_whose_pods_did_not_change_are_not_classified_again(world):
     before = call_roll(make_cluster(), observed)
     world.pod_runs(SUBJECT, conditions=[])
     after = call_roll(make_cluster(), with_known_objects(world.observe(make_cluster()), observed), before=before)
-
     same = [new is old for new, old in zip(after.places["worker"], before.places["worker"], strict=True)]
-
     assert same == [True, False]
     assert after.places["chief"][0] is before.places["chief"][0]
 
 
 #: As the server tells of it: we made the pod, and somebody else wrote its image.
-ANOTHER_IMAGE = {
-    "metadata": {
-        "managedFields": [
-            {"manager": naming.FIELD_MANAGER, "fieldsV1": {"f:spec": {}}},
-            {"manager": "kubectl", "fieldsV1": {"f:spec": {"f:containers": {'k:{"name":"task"}': {"f:image": {}}}}}},
-        ]
-    }
-}
+IMAGE = {"f:spec": {"f:containers": {'k:{"name":"task"}': {"f:image": {}}}}}
+OURS = {"manager": naming.FIELD_MANAGER, "fieldsV1": {"f:spec": {}}}
+ANOTHER_IMAGE = {"metadata": {"managedFields": [OURS, {"manager": "kubectl", "fieldsV1": IMAGE}]}}
 
 
 @pytest.mark.parametrize(
     "happens",
     [
         *HAPPENINGS,
-        lambda _: None,
-        lambda world: world.pod_runs(SUBJECT, phase="Pending"),
-        lambda world: world.edit("Pod", SUBJECT, {"metadata": {"labels": {naming.LABEL_CLUSTER: None}}}),
-        lambda world: world.edit("Pod", SUBJECT, {"metadata": {"labels": {naming.LABEL_JOB: "ps"}}}),
-        lambda world: world.edit("Pod", SUBJECT, {"metadata": {"labels": {naming.LABEL_TASK_INDEX: "7"}}}),
-        lambda world: world.edit("Pod", SUBJECT, {"metadata": {"annotations": {naming.ANNOTATION_VIEW: "old"}}}),
-        lambda world: world.edit("Pod", SUBJECT, {"metadata": {"annotations": {naming.ANNOTATION_INCARNATION: "7"}}}),
-        lambda world: world.edit("Pod", SUBJECT, {"metadata": {"annotations": {naming.ANNOTATION_SURPLUS_SINCE: "9"}}}),
-        lambda world: world.edit("Pod", SUBJECT, {"metadata": {"annotations": {naming.ANNOTATION_TEMPLATE_HASH: "x"}}}),
-        lambda world: world.edit("Pod", SUBJECT, {"spec": {"schedulingGroup": {"podGroupName": "another"}}}),
-        lambda world: world.edit("Pod", SUBJECT, ANOTHER_IMAGE),
-        lambda world: world.edit(
-            "Pod", "demo-worker-0", {"metadata": {"annotations": {naming.ANNOTATION_TEMPLATE_HASH: "x"}}}
-        ),
+        NOTHING,
+        PENDING,
+        labelled(naming.LABEL_CLUSTER, None),
+        labelled(naming.LABEL_JOB, "ps"),
+        labelled(naming.LABEL_TASK_INDEX, "7"),
+        annotated(naming.ANNOTATION_VIEW, "old"),
+        annotated(naming.ANNOTATION_INCARNATION, "7"),
+        annotated(naming.ANNOTATION_SURPLUS_SINCE, "9"),
+        annotated(naming.ANNOTATION_TEMPLATE_HASH, "x"),
+        edit({"spec": {"schedulingGroup": {"podGroupName": "another"}}}),
+        edit(ANOTHER_IMAGE),
+        annotated(naming.ANNOTATION_TEMPLATE_HASH, "x", "demo-worker-0"),
     ],
 )
 @pytest.mark.parametrize("phase", ["Running", "Pending"])
 def test_to_pass_by_what_is_settled_changes_no_decision(world, happens, phase):
-    """The same is entered, planned and reported as if each pod were looked at as closely as one that has failed."""
     cluster = make_cluster(updateStrategy={"type": "RollingUpdate"})
     world.pod_runs(SUBJECT, phase=phase)
     happens(world)
     quick = call_roll(cluster, world.observe(cluster))
     assert quick.places["chief"][0].settled
     closely = {job: tuple(one._replace(settled=False) for one in of_job) for job, of_job in quick.places.items()}
-
     decided = [decide(roster, world) for roster in (quick, replace(quick, places=closely))]
-
     assert decided[0] == decided[1]
 
 
@@ -209,12 +174,10 @@ def decide(roster: Roster, world: InMemoryWorld) -> tuple[Ledger, Plan, dict[str
 
 
 def test_decisions_over_thousands_of_tasks_pause():
-    """Between two pauses some hundred tasks are looked at, not all: others wait for the next pause."""
     cluster, now = make_cluster({"worker": 4 * AT_ONCE}), 0.0
     roster = at_once(counted(roll_in_turns(cluster, Observed()), least=4))
     known = take_stock(roster, Ledger(), now)
     planned = at_once(counted(plan_in_turns(roster, known, views_of(roster).of_jobs, now), least=4))
-
     at_once(counted(status_in_turns(roster, known, planned.views, planned.findings, now), least=2))
 
 
@@ -232,12 +195,10 @@ def counted(deciding: Turns[Any], *, least: int) -> Turns[Any]:
 
 
 def test_tasks_of_an_edited_job_are_classified_again(world):
-    """Whether a pod is of an older template is told of the template as it is now."""
     before_edit = make_cluster()
     edited = replace(before_edit, jobs=tuple(replace(job, template_hash="another") for job in before_edit.jobs))
     observed = world.observe(before_edit)
     before = call_roll(before_edit, observed)
-
     assert call_roll(edited, observed, before=before) == call_roll(edited, observed)
     assert call_roll(edited, observed, before=before).places["worker"][1].outdated
 
@@ -249,142 +210,114 @@ def with_known_objects(observed: Observed, before: Observed) -> Observed:
 
 
 def test_end_that_was_seen_before_the_deletion_is_told_of_a_terminating_pod(world):
-    """It terminates, and its task has ended."""
     world.pod_ends(SUBJECT, "Failed")
     place(world)
-    world.edit("Pod", SUBJECT, {"metadata": {"deletionTimestamp": "2027-01-15T08:00:30Z"}})
-
+    edit(LEAVING)(world)
     assert (place(world).stage, place(world).ending) == (Stage.TERMINATING, Ending.FAILED)
 
 
 @pytest.mark.parametrize(
     ("change", "own", "staying"),
-    [
-        ({}, True, True),
-        ({"metadata": {"deletionTimestamp": "2027-01-15T08:00:30Z"}}, True, False),
-        (OTHERS["nobody's"], False, False),
-        (PREDECESSORS, False, False),
-    ],
+    [({}, True, True), (LEAVING, True, False), (OTHERS["nobody's"], False, False), (PREDECESSORS, False, False)],
     ids=["ours", "terminating", "nobody's", "a predecessor's"],
 )
-def test_pod_of_a_place_is_ours_or_nobodys_business(world, change, own, staying):
-    """A pod that others control is seen, and is neither judged nor counted."""
-    world.edit("Pod", SUBJECT, change)
-
+def test_pod_of_others_is_neither_judged_nor_counted(world, change, own, staying):
+    edit(change)(world)
     found = place(world)
-
     assert found.pod is not None
     assert ((found.own is not None), (found.staying is not None)) == (own, staying)
 
 
 @pytest.mark.parametrize("change", [*OTHERS.values(), PREDECESSORS])
-def test_end_and_template_of_others_pods_say_nothing(world, change):
-    """Neither does a foreign pod complete our task, nor is it of an older template of ours."""
-    world.pod_ends(SUBJECT, "Succeeded")
-    world.edit("Pod", SUBJECT, {"metadata": {"annotations": {naming.ANNOTATION_TEMPLATE_HASH: "older"}}})
-    world.edit("Pod", SUBJECT, change)
-
+def test_end_and_template_of_others_pods_decide_nothing(world, change):
+    SUCCEEDED(world)
+    annotated(naming.ANNOTATION_TEMPLATE_HASH, "older")(world)
+    edit(change)(world)
     assert (place(world).ending, place(world).outdated) == (None, False)
 
 
-@pytest.mark.parametrize(("hashed", "outdated"), [("older", True), (None, True)])
-def test_pod_of_another_template_is_outdated(world, hashed, outdated):
-    """So is one whose annotation somebody took: nobody knows what it was made from."""
+@pytest.mark.parametrize("hashed", ["older", None])
+def test_pod_of_another_template_is_outdated(world, hashed):
+    """So is one whose annotation somebody took: what it was made from is unknown."""
     assert not place(world).outdated
-    world.edit("Pod", SUBJECT, {"metadata": {"annotations": {naming.ANNOTATION_TEMPLATE_HASH: hashed}}})
-
-    assert place(world).outdated is outdated
+    annotated(naming.ANNOTATION_TEMPLATE_HASH, hashed)(world)
+    assert place(world).outdated
 
 
 # --- completed tasks
-
-
 def completed(*indices: int) -> Ledger:
-    """Know of workers that have completed."""
     return Ledger(jobs={"worker": JobRecord(completed=frozenset(indices))})
 
 
-@pytest.mark.parametrize("happens", [lambda _: None, lambda world: world.objects.pop(("Pod", SUBJECT)), _end("Failed")])
+@pytest.mark.parametrize("happens", [NOTHING, LOST, FAILED])
 def test_completed_task_stays_so_whatever_becomes_of_its_pod(world, happens):
-    """The ledger knows, and the pod may be gone."""
     happens(world)
-
     assert place(world, completed(1)).stage is Stage.COMPLETED
     assert place(world, completed(0)).stage is not Stage.COMPLETED
 
 
 def test_completed_task_has_no_pod_of_others(world):
-    """A foreign pod under its name is none of ours, though the task needs its name no more."""
-    world.edit("Pod", SUBJECT, OTHERS["nobody's"])
-
+    NOBODYS(world)
     assert place(world, completed(1)).pod is None
 
 
 def test_open_tasks_are_those_that_have_not_completed(world):
-    """In the order of their indices; the places still hold all."""
     cluster = make_cluster()
     roster = call_roll(cluster, world.observe(cluster)).completed_by(completed(0))
     job = cluster.job("worker")
-
     assert [each.task.index for each in roster.open(job)] == [1]
     assert [each.task.index for each in roster.of(job)] == [0, 1]
 
 
 # --- what is not a task's
+def names(pods: Any) -> set[str]:
+    return {pod.meta.name for pod in pods}
+
+
+def called(world: InMemoryWorld, jobs: Any = None) -> Roster:
+    cluster = make_cluster(jobs)
+    return call_roll(cluster, world.observe(cluster))
 
 
 def test_surplus_pods_are_ours_and_stay(world):
-    """Not those of others, not those that are leaving already."""
-    cluster = make_cluster({"chief": 1, "worker": 0})
+    jobs = {"chief": 1, "worker": 0}
     world.delete("Pod", "demo-worker-0")
-
-    roster = call_roll(cluster, world.observe(cluster))
-
-    assert [pod.meta.name for pod in roster.surplus] == ["demo-worker-1"]
-    assert [pod.meta.name for pod in roster.leaving] == ["demo-worker-0"]
-    assert {pod.meta.name for pod in roster.staying()} == {"demo-chief-0", "demo-worker-1"}
-    world.edit("Pod", "demo-worker-1", OTHERS["nobody's"])
-    assert call_roll(cluster, world.observe(cluster)).surplus == ()
+    roster = called(world, jobs)
+    assert (names(roster.surplus), names(roster.leaving)) == ({SUBJECT}, {"demo-worker-0"})
+    assert names(roster.staying()) == {"demo-chief-0", SUBJECT}
+    NOBODYS(world)
+    assert called(world, jobs).surplus == ()
 
 
 @pytest.mark.parametrize(
     ("change", "leaving"), [({}, True), (PREDECESSORS, True), *((one, False) for one in OTHERS.values())]
 )
 def test_leaving_pods_are_ours_and_our_predecessors(world, change, leaving):
-    """Only those may be freed by force where the user says so."""
-    world.edit("Pod", SUBJECT, change)
-    world.delete("Pod", SUBJECT)
-    cluster = make_cluster()
-
-    assert [pod.meta.name for pod in call_roll(cluster, world.observe(cluster)).leaving] == [SUBJECT] * leaving
+    edit(change)(world)
+    DELETED(world)
+    assert names(called(world).leaving) == ({SUBJECT} if leaving else set())
 
 
 @pytest.mark.parametrize(
     ("change", "holder"),
     [
         ({}, Holder.OURS),
-        ({"metadata": {"deletionTimestamp": "2027-01-15T08:00:30Z"}}, Holder.LEAVING),
+        (LEAVING, Holder.LEAVING),
         (PREDECESSORS, Holder.PREDECESSOR),
         *((one, Holder.FOREIGN) for one in OTHERS.values()),
     ],
 )
 @pytest.mark.parametrize("kind", ["Service", "ConfigMap"])
 def test_each_name_has_one_holder(world, kind, change, holder):
-    """Ours is what we control and nobody deletes; an object that leaves, or is another's, is not to be used."""
     name = {"Service": "demo", "ConfigMap": "demo-worker"}[kind]
     world.edit(kind, name, change)
-    cluster = make_cluster()
-
-    roster = call_roll(cluster, world.observe(cluster))
+    roster = called(world)
     held = roster.service if kind == "Service" else roster.views["worker"]
-
     assert (held.name, held.holder, held.own is not None) == (name, holder, holder is Holder.OURS)
 
 
 def test_name_that_nobody_holds_is_free():
-    """From nothing every name is."""
     roster = call_roll(make_cluster(), InMemoryWorld().observe(make_cluster()), resolver=RESOLVER)
-
     holders = [roster.service.holder, roster.views["chief"].holder, roster.resolver.holder]
     assert holders == [Holder.NOBODY] * 3
     assert {each.stage for of_job in roster.places.values() for each in of_job} == {Stage.MISSING}
@@ -396,28 +329,20 @@ def _add(world: InMemoryWorld, kind: Any, name: str, owner: str = CLUSTER_UID) -
 
 
 def test_what_nothing_declared_needs_is_told_apart(world):
-    for kind, name in (
-        ("Service", "stray"),
-        ("ConfigMap", "demo-old"),
-        ("NetworkPolicy", "demo-of-old"),
-    ):
+    for kind, name in (("Service", "stray"), ("ConfigMap", "demo-old"), ("NetworkPolicy", "demo-of-old")):
         _add(world, kind, name)
     world.create("ConfigMap", build_resolver_config_map("default", NO_ARCHIVE))
     _add(world, "ConfigMap", "demo-not-ours", owner="uid-before")
     cluster = make_cluster()
-
     roster = call_roll(cluster, world.observe(cluster, resolver=RESOLVER), resolver=RESOLVER)
-
     assert [one.meta.name for one in roster.unneeded] == ["stray", "demo-old"]
     assert [one.meta.name for one in roster.unneeded_policies] == ["demo-of-old"]
     assert roster.resolver.holder is Holder.OURS
 
 
 def test_uids_are_those_of_every_pod_of_ours(world):
-    """Also of one that is leaving or is declared no more, and of nobody else's."""
     uids = {name: world.read("Pod", name).meta.uid for name in world.names("Pod")}
     world.delete("Pod", "demo-worker-0")
     world.edit("Pod", "demo-chief-0", OTHERS["nobody's"])
     cluster = make_cluster({"chief": 1, "worker": 1})
-
     assert call_roll(cluster, world.observe(cluster)).uids == {uids["demo-worker-0"], uids[SUBJECT]}

@@ -16,13 +16,10 @@ from tfcluster_resolver import contract
 
 
 def test_a_view_that_fits_no_config_map_is_refused_with_its_size(monkeypatch):
-    """A job whose views are too large is told so, by name and size; it has no pod, and every other job has."""
     cluster = make_cluster({"chief": 1, "worker": {"replicas": 2, "deviceFilters": ["/job:chief"]}})
     size = views_for(cluster)[0].size
     monkeypatch.setattr(views, "LARGEST_CONFIG_MAP", size - 1)
-
     planned = InMemoryWorld().plan(cluster)
-
     assert {action.name for action in planned.actions if isinstance(action, CreatePod)} == {
         "demo-worker-0",
         "demo-worker-1",
@@ -33,25 +30,19 @@ def test_a_view_that_fits_no_config_map_is_refused_with_its_size(monkeypatch):
 
 
 def test_a_view_of_exactly_the_largest_size_is_published(monkeypatch):
-    """The bound itself still fits."""
     cluster = make_cluster({"chief": 1})
     size = views_for(cluster)[0].size
     monkeypatch.setattr(views, "LARGEST_CONFIG_MAP", size)
-
     assert InMemoryWorld().plan(cluster).findings == ()
 
 
 def test_five_thousand_tasks_with_filters_fit():
-    """The largest sensible cluster fits: only the chief and the ps see all workers."""
     seen = {"deviceFilters": ["/job:ps", "/job:chief"]}
     cluster = make_cluster({"chief": 1, "ps": 50, "worker": {"replicas": 5000, **seen}})
-
     assert InMemoryWorld().plan(cluster).findings == ()
 
 
 # --- what it costs
-
-
 @pytest.fixture
 def built(monkeypatch):
     """The epoch of each view whose text is written, in order; what is built for a comparison has epoch 0."""
@@ -67,20 +58,16 @@ def built(monkeypatch):
 
 
 def roster_of(cluster):
-    """Call the roll of a cluster of which nothing exists yet."""
     return call_roll(cluster, Observed())
 
 
 def test_size_is_known_before_anything_is_built(built):
-    """The largest cluster, with 512 lists that show nearly everything, is found too large before a list is built."""
     own = {str(index): ["/job:worker", f"/job:ps/task:{index}"] for index in range(MOST_TASK_FILTERS)}
     ps = 1000
     worker = {"replicas": MOST_TASKS - ps, "deviceFilters": ["/job:ps/task:0"], "taskDeviceFilters": own}
     cluster = make_cluster({"ps": {"replicas": ps, "deviceFilters": ["/job:ps/task:0"]}, "worker": worker})
     roster = roster_of(cluster)
-
     wanted = {of.job.name: of for of in views.views_of(roster).of_jobs}
-
     assert (wanted["worker"].too_large, wanted["worker"].files) == (True, {})
     assert wanted["worker"].size > 100 * views.LARGEST_CONFIG_MAP
     assert not wanted["ps"].too_large
@@ -88,22 +75,18 @@ def test_size_is_known_before_anything_is_built(built):
 
 
 def test_equal_views_are_built_once(built):
-    """However many tasks have the same filters, in whichever jobs."""
     own = {str(index): ["/job:ps", "/job:worker"] for index in range(30)}
     seen = {"deviceFilters": ["/job:ps", "/job:worker"]}
     cluster = make_cluster(
         {"ps": {"replicas": 2, **seen}, "worker": {"replicas": 30, "taskDeviceFilters": own, **seen}}
     )
-
     (_, worker) = views.views_of(roster_of(cluster)).of_jobs
-
     assert len(worker.files) == 31
     assert len({file.digest for file in worker.files.values()}) == 1
     assert sorted(built) == [0, 1]  # one for the comparison and one for the files
 
 
 def test_views_are_kept_while_nothing_changes_that_they_are_made_from(built):
-    """A second look builds nothing; an edit, a sick device and an edited ConfigMap each build what they must."""
     limits = {"resources": {"limits": {"nvidia.com/gpu": "2"}}}
     template = {"spec": {"containers": [{"name": "task", "image": "i", **limits}]}}
     jobs = {"worker": {"replicas": 2, "template": template}}
@@ -128,12 +111,9 @@ def test_views_are_kept_while_nothing_changes_that_they_are_made_from(built):
 
 
 def test_views_of_another_cluster_of_the_same_name_are_not_believed():
-    """A TFCluster that was deleted and created again starts over."""
     cluster = make_cluster({"worker": 1})
     known = views.views_of(roster_of(cluster))
-
     reborn = views.views_of(roster_of(replace(cluster, uid="uid-reborn")), known)
-
     assert reborn is not known
     assert contract.load(reborn.of_jobs[0].files["cluster.json"].text).uid == "uid-reborn"
 
@@ -143,7 +123,6 @@ def test_least_size_is_never_more_than_the_size(filters):
     """What is refused before it is built would not have fitted either."""
     seen = {} if filters is None else {"deviceFilters": filters}
     cluster = make_cluster({"ps": 3, "worker": {"replicas": 12, **seen}})
-
     for wanted in views_for(cluster):
         least = views._least_size(cluster, wanted.job.filters)
         assert 0 < least <= wanted.size

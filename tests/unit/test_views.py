@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from unit.in_memory import InMemoryWorld, make_cluster, settled, views_for
+from unit.in_memory import LEAVING, OTHERS, InMemoryWorld, make_cluster, running, settled, views_for
 
 from tfcluster_operator.model import naming, views
 from tfcluster_operator.model.digests import digest
@@ -21,12 +21,11 @@ NIC = "rdma/hca"
 
 def gpu_template(**limits: Any) -> dict[str, Any]:
     """Make a template of two containers; the limits are the first one's, the second asks for one GPU."""
-    first = {
-        "name": "task",
-        "image": "i",
-        "resources": {"limits": {key.replace("_", "/"): n for key, n in limits.items()}},
-    }
-    return {"spec": {"containers": [first, {"name": "side", "image": "i", "resources": {"limits": {GPU: "1"}}}]}}
+    asked = ("task", {key.replace("_", "/"): count for key, count in limits.items()}), ("side", {GPU: "1"})
+    return {"spec": {"containers": [{"name": n, "image": "i", "resources": {"limits": of}} for n, of in asked]}}
+
+
+ONE_GPU = gpu_template(**{"nvidia.com_gpu": "1"})
 
 
 def view(
@@ -47,255 +46,178 @@ def epochs(cluster: TFCluster, world: InMemoryWorld) -> dict[str, int]:
     }
 
 
-def address(job: str, index: int) -> str:
-    """Give the address of a task of the cluster "demo"."""
-    return f"demo-{job}-{index}.demo.default.svc:2222"
+def address(job: str, index: int, port: int = 2222) -> str:
+    return f"demo-{job}-{index}.demo.default.svc:{port}"
+
+
+def dense(job: str, count: int) -> dict[str, tuple[str, ...]]:
+    return {job: tuple(address(job, index) for index in range(count))}
+
+
+def sparse(job: str, *indices: int) -> dict[str, dict[int, str]]:
+    return {job: {index: address(job, index) for index in indices}}
 
 
 # --- who stands in a view
+SEES_PS = {"replicas": 2, "deviceFilters": ["/job:ps"]}
+TO_COME = {"deviceFilters": ["/job:ps/task:2"]}
 
 
-def test_without_filters_a_task_sees_all():
-    """A view without filters is dense: every job is a list of all its addresses."""
-    cluster = make_cluster({"chief": 1, "worker": 2})
-
-    assert {
-        "chief": (address("chief", 0),),
-        "worker": (address("worker", 0), address("worker", 1)),
-    } == view(cluster, "chief").jobs
+def seeing(*filters: str) -> dict[str, Any]:
+    return {"deviceFilters": list(filters)}
 
 
-def test_some_tasks_of_a_job_are_an_index_map():
-    """Where filters let through a part of a job, the job is a map from index to address."""
-    cluster = make_cluster({"ps": 3, "worker": {"replicas": 2, "deviceFilters": ["/job:ps/task:0", "/job:ps/task:2"]}})
+@pytest.mark.parametrize(
+    ("jobs", "file", "seen"),
+    [
+        ({"chief": 1, "worker": 2}, "chief/cluster", {**dense("chief", 1), **dense("worker", 2)}),
+        ({"ps": 3, "worker": seeing("/job:ps/task:0", "/job:ps/task:2")}, "worker/cluster", sparse("ps", 0, 2)),
+        # Filters that name every task one by one give the same view as one that names the job.
+        ({"ps": 2, "worker": seeing("/job:ps/task:0", "/job:ps/task:1")}, "worker/cluster", dense("ps", 2)),
+        # Views are shared, so the file has no entry for the reader itself: its address comes by environment.
+        ({"ps": 2, "worker": SEES_PS}, "worker/cluster", dense("ps", 2)),
+        ({"ps": {"replicas": 1, "maxReplicas": 3}, "worker": TO_COME}, "worker/cluster", {}),
+        ({"ps": {"replicas": 3, "maxReplicas": 3}, "worker": TO_COME}, "worker/cluster", sparse("ps", 2)),
+        ({"ps": 1, "worker": {**SEES_PS, "taskDeviceFilters": {"0": []}}}, "worker/cluster", dense("ps", 1)),
+        (
+            {"ps": 1, "worker": {**SEES_PS, "taskDeviceFilters": {"0": []}}},
+            "worker/task-0",
+            {**dense("ps", 1), **dense("worker", 2)},
+        ),
+        # TensorFlow's evaluator sees the cluster and is not in it, not even in its filters.
+        ({"chief": 1, "evaluator": seeing("/job:chief")}, "chief/cluster", dense("chief", 1)),
+        ({"chief": 1, "evaluator": seeing("/job:chief")}, "evaluator/cluster", dense("chief", 1)),
+    ],
+)
+def test_filters_decide_who_stands_in_a_view(jobs, file, seen):
+    job, _, name = file.partition("/")
+    assert view(make_cluster(jobs), job, f"{name}.json").jobs == seen
 
-    assert {"ps": {0: address("ps", 0), 2: address("ps", 2)}} == view(cluster, "worker").jobs
 
-
-def test_all_tasks_of_a_job_by_name_are_dense_again():
-    """Filters that name every task one by one give the same view as one that names the job."""
-    named = make_cluster({"ps": 2, "worker": {"deviceFilters": ["/job:ps/task:0", "/job:ps/task:1"]}})
-    whole = make_cluster({"ps": 2, "worker": {"deviceFilters": ["/job:ps"]}})
-
-    assert view(whole, "worker").jobs == view(named, "worker").jobs
-
-
-def test_a_task_that_its_own_filters_hide_is_not_in_the_file():
-    """Views are shared, so the file has no entry for the reader itself: its address comes by environment."""
-    cluster = make_cluster({"ps": 1, "worker": {"replicas": 3, "deviceFilters": ["/job:ps"]}})
-
-    assert {"ps"} == set(view(cluster, "worker").jobs)
-
-
-def test_a_filter_below_max_replicas_names_a_task_that_may_come():
-    """A task that does not exist yet is not in the view, and joins it when it is declared."""
-    ps = {"replicas": 1, "maxReplicas": 3}
-    worker = {"deviceFilters": ["/job:ps/task:2"]}
-
-    assert view(make_cluster({"ps": ps, "worker": worker}), "worker").jobs == {}
-    assert {"ps": {2: address("ps", 2)}} == view(
-        make_cluster({"ps": {**ps, "replicas": 3}, "worker": worker}), "worker"
-    ).jobs
+def test_a_job_of_no_tasks_is_in_no_view():
+    assert view(make_cluster({"chief": 1, "worker": 0}), "chief").jobs == dense("chief", 1)
 
 
 def test_a_task_with_filters_of_its_own_has_its_own_file():
-    """TaskDeviceFilters give one file each; the other tasks read the job's."""
     cluster = make_cluster({"ps": 2, "worker": {"replicas": 3, "taskDeviceFilters": {"1": ["/job:ps/task:1"]}}})
     (wanted,) = [one for one in views_for(cluster) if one.job.name == "worker"]
-
     assert {"cluster.json", "task-1.json"} == set(wanted.files)
-    assert {"ps": {1: address("ps", 1)}} == view(cluster, "worker", "task-1.json").jobs
+    assert view(cluster, "worker", "task-1.json").jobs == sparse("ps", 1)
     assert wanted.files["task-1.json"].digest == wanted.told_for(1)
     assert {wanted.files["cluster.json"].digest} == {wanted.told_for(0), wanted.told_for(2)}
 
 
-def test_empty_filters_of_a_task_free_it_from_the_jobs():
-    """An empty list replaces the job's filters, and no filters show everything."""
-    worker = {"replicas": 2, "deviceFilters": ["/job:ps"], "taskDeviceFilters": {"0": []}}
-    cluster = make_cluster({"ps": 1, "worker": worker})
-
-    assert {"ps", "worker"} == set(view(cluster, "worker", "task-0.json").jobs)
-
-
-def test_the_evaluator_is_in_nobodys_view_and_has_one():
-    """TensorFlow's evaluator sees the cluster and is not in it, not even in its filters."""
-    cluster = make_cluster({"chief": 1, "evaluator": {"deviceFilters": ["/job:chief"]}})
-
-    assert {"chief"} == set(view(cluster, "chief").jobs) == set(view(cluster, "evaluator").jobs)
-    assert view(cluster, "chief").device_filters == {}
-
-
-def test_a_job_of_no_tasks_is_in_no_view():
-    """TensorFlow knows no empty job."""
-    assert {"chief"} == set(view(make_cluster({"chief": 1, "worker": 0}), "chief").jobs)
-
-
 def test_ports_and_the_cluster_domain_are_in_the_addresses():
-    """A job's own port comes before the cluster's, and the domain ends the name."""
-    cluster = make_cluster(
-        {"chief": 1, "data_loader": {"replicas": 1, "port": 3000}}, port=8000, clusterDomain="cluster.local"
-    )
-
-    assert view(cluster, "chief").jobs == {
+    jobs = {"chief": 1, "data_loader": {"replicas": 1, "port": 3000}}
+    found = view(make_cluster(jobs, port=8000, clusterDomain="cluster.local"), "chief").jobs
+    assert found == {
         "chief": ("demo-chief-0.demo.default.svc.cluster.local:8000",),
         "data_loader": ("demo-data-loader-0.demo.default.svc.cluster.local:3000",),
     }
 
 
 def test_a_view_says_whose_it_is():
-    """Name, namespace, UID, rpc layer and epoch are the TFCluster's."""
     found = view(make_cluster(rpcLayer="grpc+verbs", generation=7), "chief")
-
-    assert (
-        found.name,
-        found.namespace,
-        found.uid,
-        found.rpc_layer,
-        found.epoch,
-    ) == ("demo", "default", "uid-of-the-cluster", "grpc+verbs", 7)
+    values = (found.name, found.namespace, found.uid, found.rpc_layer, found.epoch)
+    assert values == ("demo", "default", "uid-of-the-cluster", "grpc+verbs", 7)
 
 
 # --- filters in a view
+CHIEF_FOR_FIVE = {"replicas": 2, "maxReplicas": 5, "deviceFilters": ["/job:chief"]}
+APART = {"replicas": 3, "maxReplicas": 6, **seeing("/job:chief"), "taskDeviceFilters": {"2": ["/job:worker"], "4": []}}
+THIRD = ("/job:worker/task:3",)
 
 
-def test_filters_are_spelled_up_to_max_replicas():
-    """TensorFlow keeps the first filters that it is given for a task, so a task that may come is declared now."""
-    cluster = make_cluster({"chief": 1, "worker": {"replicas": 2, "maxReplicas": 5, "deviceFilters": ["/job:chief"]}})
-
-    assert {"worker": (contract.FilterRange(0, 5, ("/job:chief",)),)} == view(cluster, "chief").device_filters
-
-
-def test_ranges_break_where_a_task_has_its_own_filters():
-    """Equal neighbours are one range; a task of its own splits it, and a task without filters is in none."""
-    worker = {
-        "replicas": 3,
-        "maxReplicas": 6,
-        "deviceFilters": ["/job:chief"],
-        "taskDeviceFilters": {"2": ["/job:worker"], "4": []},
-    }
-    cluster = make_cluster({"chief": 1, "worker": worker})
-
-    assert (
-        contract.FilterRange(0, 2, ("/job:chief",)),
-        contract.FilterRange(2, 3, ("/job:worker",)),
-        contract.FilterRange(3, 4, ("/job:chief",)),
-        contract.FilterRange(5, 6, ("/job:chief",)),
-    ) == view(cluster, "chief").device_filters["worker"]
-
-
-def test_filters_of_hidden_tasks_are_not_spelled():
-    """A view tells the filters of the tasks that it shows, now or later, and of no other."""
-    worker = {"replicas": 2, "maxReplicas": 4, "deviceFilters": ["/job:worker/task:3"]}
-    cluster = make_cluster({"ps": {"deviceFilters": ["/job:worker"]}, "worker": worker})
-
-    assert {"worker": (contract.FilterRange(3, 4, ("/job:worker/task:3",)),)} == view(cluster, "worker").device_filters
+@pytest.mark.parametrize(
+    ("jobs", "job", "ranges"),
+    [
+        # TensorFlow keeps the first filters that it gets for a task, so a task that may come is declared now.
+        ({"chief": 1, "worker": CHIEF_FOR_FIVE}, "chief", [(0, 5, ("/job:chief",))]),
+        # Equal neighbours are one range; a task of its own splits it, and a task without filters is in none.
+        (
+            {"chief": 1, "worker": APART},
+            "chief",
+            [(0, 2, ("/job:chief",)), (2, 3, ("/job:worker",)), (3, 4, ("/job:chief",)), (5, 6, ("/job:chief",))],
+        ),
+        # The filters of a task that the view hides are not spelled.
+        ({"ps": seeing("/job:worker"), "worker": {"maxReplicas": 4, **seeing(*THIRD)}}, "worker", [(3, 4, THIRD)]),
+        ({"chief": 1, "evaluator": seeing("/job:chief")}, "chief", []),
+    ],
+)
+def test_filters_are_spelled_as_ranges_up_to_max_replicas(jobs, job, ranges):
+    wanted = {"worker": tuple(contract.FilterRange(*one) for one in ranges)} if ranges else {}
+    assert view(make_cluster(jobs), job).device_filters == wanted
 
 
 # --- accelerators in a view
-
-
 def test_limits_are_summed_over_the_containers():
-    """A pod asks for the sum of its containers' extended resources; memory and CPU are none of them."""
     template = gpu_template(**{"nvidia.com_gpu": "2", "cpu": "4", "memory": "1Gi", "rdma_hca": 1})
     template["spec"]["containers"][0]["resources"]["limits"]["example.kubernetes.io/thing"] = "3"
     cluster = make_cluster({"worker": {"template": template}})
-
     assert {"worker": contract.JobAccelerators(limits={GPU: 3, NIC: 1})} == view(cluster, "worker").accelerators
 
 
-def test_only_differing_devices_are_told():
-    """A task that holds what it asked for is not mentioned; one with a sick device is, by its healthy ones."""
-    cluster = make_cluster({"worker": {"replicas": 3, "template": gpu_template(**{"nvidia.com_gpu": "1"})}})
-    world = settled(cluster)
-    world.pod_holds("demo-worker-0", GPU, "Healthy", "Healthy")
-    world.pod_holds("demo-worker-1", GPU, "Healthy", "Unhealthy")
-
-    held = view(cluster, "worker", world=world).accelerators["worker"]
-
-    assert contract.JobAccelerators(limits={GPU: 2}, tasks={1: {GPU: 1}}) == held
+SEEN_BY_NO_PS = {"ps": seeing("/job:ps"), "worker": {"template": ONE_GPU, "deviceFilters": ["/job:ps"]}}
+SEEN_IN_PART = {"ps": seeing("/job:worker/task:0"), "worker": {"replicas": 2, "template": ONE_GPU}}
+THREE = {"worker": {"replicas": 3, "template": ONE_GPU}}
 
 
-def test_devices_of_tasks_that_a_view_hides_are_not_told():
-    """Another's lost device rewrites no view that does not show it; the reader's own job always tells."""
-    worker = {"replicas": 1, "template": gpu_template(**{"nvidia.com_gpu": "1"}), "deviceFilters": ["/job:ps"]}
-    cluster = make_cluster({"ps": {"deviceFilters": ["/job:ps"]}, "worker": worker})
-    world = settled(cluster)
-    world.pod_holds("demo-worker-0", GPU, "Unhealthy", "Unhealthy")
-
-    assert view(cluster, "ps", world=world).accelerators == {}
-    assert view(cluster, "worker", world=world).accelerators["worker"].tasks == {0: {GPU: 0}}
-
-
-def test_of_a_job_that_is_seen_in_part_only_that_part_is_told():
-    """A reader that sees worker 0 alone learns nothing of worker 1's devices."""
-    worker = {"replicas": 2, "template": gpu_template(**{"nvidia.com_gpu": "1"})}
-    cluster = make_cluster({"ps": {"deviceFilters": ["/job:worker/task:0"]}, "worker": worker})
-    world = settled(cluster)
-    for name in ("demo-worker-0", "demo-worker-1"):
-        world.pod_holds(name, GPU, "Unhealthy", "Unhealthy")
-
-    assert view(cluster, "ps", world=world).accelerators["worker"].tasks == {0: {GPU: 0}}
+@pytest.mark.parametrize(
+    ("jobs", "healths", "reader", "told"),
+    [
+        (THREE, [("Healthy", "Healthy"), ("Healthy", "Unhealthy")], "worker", {1: {GPU: 1}}),
+        # Another's lost device rewrites no view that does not show it; the reader's own job always has it.
+        (SEEN_BY_NO_PS, [("Unhealthy", "Unhealthy")], "ps", None),
+        (SEEN_BY_NO_PS, [("Unhealthy", "Unhealthy")], "worker", {0: {GPU: 0}}),
+        (SEEN_IN_PART, [("Unhealthy", "Unhealthy")] * 2, "ps", {0: {GPU: 0}}),
+    ],
+)
+def test_only_differing_devices_of_seen_tasks_are_told(jobs, healths, reader, told):
+    cluster, world = running(jobs)
+    for index, of_task in enumerate(healths):
+        world.pod_holds(f"demo-worker-{index}", GPU, *of_task)
+    wanted = {} if told is None else {"worker": contract.JobAccelerators(limits={GPU: 2}, tasks=told)}
+    assert view(cluster, reader, world=world).accelerators == wanted
 
 
-@pytest.mark.parametrize("change", [{"ownerReferences": None}, {"deletionTimestamp": "2027-01-01T00:00:00Z"}])
+@pytest.mark.parametrize("change", [OTHERS["nobody's"], LEAVING])
 def test_devices_of_pods_that_are_not_ours_or_go_do_not_count(change):
-    """A foreign or terminating pod of the name says nothing about the task's devices."""
-    cluster = make_cluster({"worker": {"template": gpu_template(**{"nvidia.com_gpu": "1"})}})
-    world = settled(cluster)
+    cluster, world = running({"worker": {"template": ONE_GPU}})
     world.pod_holds("demo-worker-0", GPU, "Unhealthy", "Unhealthy")
-    world.edit("Pod", "demo-worker-0", {"metadata": change})
-
+    world.edit("Pod", "demo-worker-0", change)
     assert view(cluster, "worker", world=world).accelerators["worker"].tasks == {}
 
 
 # --- epochs
 
 
-def test_a_view_that_does_not_change_keeps_its_epoch():
-    """An edit of the template at generation 5 leaves every epoch where it was."""
-    world = settled(make_cluster())
-    template = {"spec": {"containers": [{"name": "task", "image": "image:9"}]}}
-    after = make_cluster({"chief": {"template": template}, "worker": 2}, generation=5)
-
-    assert epochs(after, world) == {"chief/cluster.json": 1, "worker/cluster.json": 1}
-
-
-def test_only_the_views_that_change_get_the_generation():
-    """A new worker that the workers do not see moves the epoch of the ps' view alone."""
-    worker = {"deviceFilters": ["/job:ps"]}
-    world = settled(make_cluster({"ps": 1, "worker": {"replicas": 1, **worker}}))
-    after = make_cluster({"ps": 1, "worker": {"replicas": 2, **worker}}, generation=4)
-
-    assert epochs(after, world) == {"ps/cluster.json": 4, "worker/cluster.json": 1}
-    assert views.epoch_of(views_for(after, world.observe(after))) == 4
+OTHER_IMAGE = {"spec": {"containers": [{"name": "task", "image": "image:9"}]}}
 
 
 @pytest.mark.parametrize(
-    "edit",
+    ("before", "after", "wanted"),
     [
-        {"worker": {"replicas": 2, "deviceFilters": ["/job:worker"]}},
-        {"worker": {"replicas": 2, "port": 3000}},
-        {"worker": {"replicas": 2, "maxReplicas": 3, "deviceFilters": ["/job:worker"]}},
+        ({"chief": 1, "worker": 2}, {"chief": {"template": OTHER_IMAGE}, "worker": 2}, {"chief": 1, "worker": 1}),
+        # A new worker that the workers do not see moves the epoch of the ps' view alone.
+        ({"ps": 1, "worker": SEES_PS}, {"ps": 1, "worker": {**SEES_PS, "replicas": 3}}, {"ps": 4, "worker": 1}),
+        ({"worker": 2}, {"worker": {"replicas": 2, **seeing("/job:worker")}}, {"worker": 4}),
+        ({"worker": 2}, {"worker": {"replicas": 2, "port": 3000}}, {"worker": 4}),
+        ({"worker": 2}, {"worker": {"replicas": 2, "maxReplicas": 3, **seeing("/job:worker")}}, {"worker": 4}),
     ],
-    ids=["filters", "addresses", "filters of tasks that may come"],
+    ids=["a template", "a task that is seen by some", "filters", "addresses", "filters of tasks that may come"],
 )
-def test_filters_and_addresses_count_for_the_epoch(edit):
-    """Whatever a program would have to connect again for gives a new epoch."""
-    world = settled(make_cluster({"worker": 2}))
-
-    assert epochs(make_cluster(edit, generation=3), world) == {"worker/cluster.json": 3}
+def test_a_view_that_changes_gets_the_generation_as_its_epoch(before, after, wanted):
+    world, edited = settled(make_cluster(before)), make_cluster(after, generation=4)
+    assert epochs(edited, world) == {f"{job}/cluster.json": epoch for job, epoch in wanted.items()}
+    assert views.epoch_of(views_for(edited, world.observe(edited))) == max(wanted.values())
 
 
 def test_accelerators_do_not_count_for_the_epoch():
-    """A sick device rewrites the view and keeps its epoch: nobody has to connect again."""
-    cluster = make_cluster({"worker": {"template": gpu_template(**{"nvidia.com_gpu": "1"})}}, generation=2)
-    world = settled(cluster)
+    """A sick device rewrites the view and keeps its epoch, because no program has to connect again."""
+    cluster, world = running({"worker": {"template": ONE_GPU}}, generation=2)
     before = view(cluster, "worker", world=world)
     world.pod_holds("demo-worker-0", GPU, "Unhealthy", "Unhealthy")
-    later = make_cluster({"worker": {"template": gpu_template(**{"nvidia.com_gpu": "1"})}}, generation=6)
-
-    after = view(later, "worker", world=world)
-
+    after = view(make_cluster({"worker": {"template": ONE_GPU}}, generation=6), "worker", world=world)
     assert before.accelerators != after.accelerators
     assert 2 == before.epoch == after.epoch
 
@@ -308,69 +230,40 @@ def test_accelerators_do_not_count_for_the_epoch():
         {"data": {"more.json": "x"}},
         {"metadata": {"annotations": {naming.ANNOTATION_EPOCHS: '{"cluster.json":1}'}}},
         {"metadata": {"annotations": {naming.ANNOTATION_EPOCHS: None}}},
+        OTHERS["nobody's"],
     ],
-    ids=["another text", "no file", "another file", "an annotation of the past", "no annotation"],
+    ids=["another text", "no file", "another file", "an annotation of the past", "no annotation", "another owner"],
 )
 def test_an_edit_behind_our_back_cannot_fake_an_epoch(change):
-    """Where text and annotation disagree nothing is believed, and the view counts as changed now."""
-    cluster = make_cluster({"worker": 1}, generation=3)
-    world = settled(cluster)
+    world = settled(make_cluster({"worker": 1}, generation=3))
     world.edit("ConfigMap", "demo-worker", change)
-
     assert epochs(make_cluster({"worker": 1}, generation=8), world) == {"worker/cluster.json": 8}
 
 
-def test_an_epoch_that_was_edited_in_the_text_alone_is_not_believed():
-    """The epoch in the file must be the annotation's."""
-    cluster = make_cluster({"worker": 1}, generation=3)
-    world = settled(cluster)
+@pytest.mark.parametrize(("forged", "annotated"), [(2, 3), (99, 99)], ids=["in the text alone", "of the future"])
+def test_an_epoch_of_the_future_is_not_believed(forged, annotated):
+    """Nor one of which text and annotation disagree; none exceeds the TFCluster's generation."""
+    cluster, world = running({"worker": 1}, generation=3)
     text = world.objects["ConfigMap", "demo-worker"]["data"]["cluster.json"]
-    world.edit("ConfigMap", "demo-worker", {"data": {"cluster.json": text.replace('"epoch":3', '"epoch":2')}})
-
+    annotations = {naming.ANNOTATION_EPOCHS: f'{{"cluster.json":{annotated}}}'}
+    data = {"cluster.json": text.replace('"epoch":3', f'"epoch":{forged}')}
+    world.edit("ConfigMap", "demo-worker", {"data": data, "metadata": {"annotations": annotations}})
     assert epochs(cluster, world) == {"worker/cluster.json": 3}
-
-
-def test_an_epoch_of_the_future_is_not_believed():
-    """Even an epoch that was edited everywhere never exceeds the TFCluster's generation."""
-    cluster = make_cluster({"worker": 1}, generation=3)
-    world = settled(cluster)
-    text = world.objects["ConfigMap", "demo-worker"]["data"]["cluster.json"]
-    change = {
-        "data": {"cluster.json": text.replace('"epoch":3', '"epoch":99')},
-        "metadata": {"annotations": {naming.ANNOTATION_EPOCHS: '{"cluster.json":99}'}},
-    }
-    world.edit("ConfigMap", "demo-worker", change)
-
-    assert epochs(cluster, world) == {"worker/cluster.json": 3}
-
-
-def test_the_epochs_of_another_owners_config_map_are_not_ours():
-    """What an earlier TFCluster of the name published does not count for this one."""
-    cluster = make_cluster({"worker": 1}, generation=1)
-    world = settled(cluster)
-    world.edit("ConfigMap", "demo-worker", {"metadata": {"ownerReferences": None}})
-
-    assert epochs(make_cluster({"worker": 1}, generation=8), world) == {"worker/cluster.json": 8}
 
 
 def test_a_text_that_is_no_view_has_no_membership():
-    """Garbage in a file has a digest and nothing else."""
     found = read_file("garbage")
-
     assert (digest("garbage"), "", 0) == (found.digest, found.membership, found.epoch)
 
 
 def test_the_annotation_lists_the_epoch_of_each_file():
-    """The epochs are JSON with sorted keys, so that equal epochs are equal text."""
-    cluster = make_cluster({"worker": {"replicas": 2, "taskDeviceFilters": {"1": ["/job:worker"]}}}, generation=3)
-    world = settled(cluster)
-
+    world = settled(
+        make_cluster({"worker": {"replicas": 2, "taskDeviceFilters": {"1": ["/job:worker"]}}}, generation=3)
+    )
     spelled = world.annotation("ConfigMap", "demo-worker", naming.ANNOTATION_EPOCHS)
-
     assert spelled == '{"cluster.json":3,"task-1.json":3}'
     assert list(json.loads(spelled)) == ["cluster.json", "task-1.json"]
 
 
 def test_no_views_have_epoch_nothing():
-    """Without any view the epoch is 0."""
     assert views.epoch_of(()) == 0

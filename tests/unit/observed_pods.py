@@ -1,0 +1,32 @@
+"""Pods as the operator observes them, made by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from in_memory import CLUSTER_UID, NOW
+
+from tfcluster_operator.model.ledger import Ledger
+from tfcluster_operator.model.observed import Exit, Meta, Noted, Observed, ObservedPod
+from tfcluster_operator.model.roster import call_roll
+
+
+def pod(name="demo-worker-0", *, uid="uid-1", owner=CLUSTER_UID, annotations=None, leaving=0.0, grace=30.0, **fields):
+    """Make a pod that runs and is ready; ``leaving`` is when we first saw that its deletion was asked for."""
+    meta = Meta(name, "default", uid, 1, owner, "demo", {}, annotations or {}, terminating=leaving > 0)
+    meta = replace(meta, grace=grace if leaving else 0.0, asked_to_go_at=leaving)
+    noted = Noted(since=NOW - 10, leaving_since=leaving)
+    state = {"phase": "Running", "ready": True, "node": "node", "noted": noted}
+    unknown = {"disrupted": False, "reason": "", "devices": None, "trouble": ""}
+    return ObservedPod(meta=meta, **{**state, **unknown, **fields})
+
+
+def ended(code=1, *, reason="Error", message="", **fields):
+    """Make a pod whose program has ended."""
+    end = {"exit": Exit(code, reason, message), "ready": False}
+    return pod(**{**end, "phase": "Succeeded" if code == 0 else "Failed", "at_rest": True, **fields})
+
+
+def roster(cluster, *pods, known=None):
+    """Call the roll of a cluster that has these pods."""
+    return call_roll(cluster, Observed(pods={one.meta.name: one for one in pods})).completed_by(known or Ledger())

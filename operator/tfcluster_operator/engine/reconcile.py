@@ -133,6 +133,7 @@ class Reconciler:
         """Note that the API server has just told of this TFCluster; tell whether it is new or was edited."""
         memory = self._memories.get(key)
         if memory is None or memory.uid != uid:
+            self._stores.blocking.pop("" if memory is None else memory.uid, None)
             memory = self._memories[key] = _Memory(uid)
         memory.heard_of = True
         body = self._parents.get(key)

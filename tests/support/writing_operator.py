@@ -17,7 +17,7 @@ from tfcluster_operator.kube.client import Client
 from tfcluster_operator.kube.lease import Timing
 
 TIMING = Timing(duration=30, deadline=20.0, renew=4.0, retry=1.0, poll=2.0, timeout=4.0)
-_WRITERS = 8
+WRITERS = 8
 
 
 class Writer:
@@ -31,7 +31,7 @@ class Writer:
     async def run(self, lead: asyncio.Event) -> None:
         """Write, from when this process leads."""
         await lead.wait()
-        await asyncio.gather(*[self._write() for _ in range(_WRITERS)])
+        await asyncio.gather(*[self._write() for _ in range(WRITERS)])
 
     async def _write(self) -> None:
         while True:

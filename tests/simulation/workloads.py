@@ -182,16 +182,12 @@ def _edit_second(**spec: Any) -> Act:
 
 def gone(world: World) -> bool:
     """Tell whether nothing of any cluster is left."""
-    kinds = (
-        "tfclusters",
-        "pods",
-        "services",
-        "networkpolicies",
-        "poddisruptionbudgets",
-        "podgroups",
-        "workloads",
-        "configmaps",
-    )
+    return not world.kube.list("tfclusters", NAMESPACE) and _nothing_is_left(world)
+
+
+def _nothing_is_left(world: World) -> bool:
+    """Tell whether there is nothing but the copy of the resolver, which stays for an hour."""
+    kinds = ("pods", "services", "networkpolicies", "poddisruptionbudgets", "podgroups", "workloads", "configmaps")
     left = (one for kind in kinds for one in world.kube.list(kind, NAMESPACE))
     return all(one["metadata"]["name"].startswith("tfcluster-resolver-") for one in left)
 
@@ -856,12 +852,6 @@ def _at_work(pod: str, kept: Iterable[str]) -> Until:
 def _delete_and_create(world: World) -> None:
     world.remove("tfclusters", CLUSTER)
     world.declare({"jobs": dict(_PAIR)})
-
-
-def _nothing_is_left(world: World) -> bool:
-    kinds = ("pods", "services", "networkpolicies", "poddisruptionbudgets", "podgroups", "workloads", "configmaps")
-    left = (one for kind in kinds for one in world.kube.list(kind, NAMESPACE))
-    return all(one["metadata"]["name"].startswith("tfcluster-resolver-") for one in left)
 
 
 WORKLOADS: Final[Mapping[str, Workload]] = {one.name: one for one in _workloads()}

@@ -102,7 +102,7 @@ class Container:
             prepared.log.close()
         return self._end(code, "Completed" if code == 0 else "Error", self._message(code, prepared))
 
-    async def terminate(self) -> None:
+    def terminate(self) -> None:
         """Ask its program to end."""
         if self._process is None or self._process.ended:
             self._asked.append(signal.SIGTERM)

@@ -103,7 +103,7 @@ class PodPlayer:
             self._woken.set()
             current = [one for one in (*self._init, *self._main) if one.kind != "sidecar" or not self._main_runs()]
             for container in current:
-                self._background(container.terminate())
+                container.terminate()
 
     def _kill_all(self) -> None:
         for container in (*self._init, *self._main):
@@ -233,7 +233,7 @@ class PodPlayer:
             self._kill = asyncio.get_running_loop().call_later(self.grace, self._kill_all)
         for container in reversed(self._init):
             if container.runs:
-                await container.terminate()
+                container.terminate()
         if self._tasks:
             await asyncio.wait(self._tasks)
 

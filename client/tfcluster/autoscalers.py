@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from tfcluster.errors import RefusedError
 from tfcluster.kubernetes_api import TFCLUSTERS, KubernetesApi, Resource
-from tfcluster_operator.model import naming
-from tfcluster_operator.model.spec import WORKER
+from tfcluster_operator.declaration import naming
+from tfcluster_operator.declaration.spec import WORKER
 
 _AUTOSCALERS: Final = Resource("autoscaling/v2", "horizontalpodautoscalers")
 _FORBIDDEN: Final = 403

@@ -11,9 +11,10 @@ from typing import Any, Final
 
 from tfcluster.errors import ManifestError, NotRunningError
 from tfcluster.task_names import spell
-from tfcluster_operator.model import conditions, reasons
-from tfcluster_operator.model.ledger import FAILED, SUCCEEDED
-from tfcluster_operator.model.parse import is_ours
+from tfcluster_operator.declaration import reasons
+from tfcluster_operator.declaration.ledger import FAILED, SUCCEEDED
+from tfcluster_operator.declaration.parse import is_ours
+from tfcluster_operator.report import conditions
 
 _AGAIN: Final = "To run it again: tfcluster delete {name}, then tfcluster apply -f FILE."
 _MOST_NAMED: Final = 6

@@ -22,7 +22,7 @@ from tfcluster.restarts import restart_of_jobs, restart_of_task
 from tfcluster.running import Keep, running
 from tfcluster.task_names import choose, declared
 from tfcluster.waiting import wait_for_new_pods
-from tfcluster_operator.model import naming
+from tfcluster_operator.declaration import naming
 
 #: What becomes of the pods of a TFCluster that is deleted.
 Cascade = Literal["background", "foreground", "orphan"]

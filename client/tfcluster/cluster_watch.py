@@ -8,7 +8,7 @@ from collections.abc import Callable
 from tfcluster.errors import TFClusterError
 from tfcluster.following import follow
 from tfcluster.kubernetes_api import PODS, TFCLUSTERS, InterruptibleApi, Object, Resource
-from tfcluster_operator.model import naming
+from tfcluster_operator.declaration import naming
 
 
 class ClusterWatch:

@@ -18,8 +18,8 @@ from tfcluster.errors import ManifestError
 from tfcluster.field_names import BY_INDEX, LISTED, MADE_OF, PATH, from_api, to_api
 from tfcluster.field_types import misfits
 from tfcluster.job_template import TaskContainer, template_of
-from tfcluster_operator.model import naming
-from tfcluster_operator.model.spec import CHIEF, EVALUATOR, WORKER
+from tfcluster_operator.declaration import naming
+from tfcluster_operator.declaration.spec import CHIEF, EVALUATOR, WORKER
 
 Object = dict[str, Any]
 

@@ -12,9 +12,9 @@ from tfcluster.errors import ManifestError
 from tfcluster.manifest_files import Manifest
 from tfcluster.task_names import name_of
 from tfcluster.validation import Problem, problems, read_path, without_nulls
-from tfcluster_operator.model import naming
-from tfcluster_operator.model.parse import InvalidSpecError, parse
-from tfcluster_operator.model.spec import IsolationMode, TFCluster
+from tfcluster_operator.declaration import naming
+from tfcluster_operator.declaration.parse import InvalidSpecError, parse
+from tfcluster_operator.declaration.spec import IsolationMode, TFCluster
 
 Object = dict[str, Any]
 

@@ -15,8 +15,8 @@ from tfcluster.errors import NoClusterError, RefusedError, UnreachableError
 from tfcluster.facts import installation_of, surroundings_of
 from tfcluster.kubernetes_api import Object
 from tfcluster.picture import Picture
-from tfcluster_operator.model.parse import InvalidSpecError, parse
-from tfcluster_operator.model.spec import TFCluster, main_container
+from tfcluster_operator.declaration.parse import InvalidSpecError, parse
+from tfcluster_operator.declaration.spec import TFCluster, main_container
 
 _HERE: Final = (
     ("definition", "`tfcluster local` brings its own"),

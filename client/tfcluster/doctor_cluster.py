@@ -11,7 +11,7 @@ from tfcluster.kubernetes_api import Object
 from tfcluster.picture import Picture
 from tfcluster.remedies import GRAVE, remedy_for
 from tfcluster.task_picture import TaskPicture
-from tfcluster_operator.model.quantities import quantity, whole
+from tfcluster_operator.declaration.quantities import quantity, whole
 
 #: What is said of a pod that waits, and what to do about it: the first words that fit count.
 _WAITS: Final = (

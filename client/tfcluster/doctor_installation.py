@@ -10,7 +10,7 @@ import tfcluster_resolver
 from tfcluster.checks import Check, Unknown, unknown
 from tfcluster.facts import RIGHTS, Installation, Leader, options_of
 from tfcluster.kubernetes_api import Object
-from tfcluster_operator.model import naming
+from tfcluster_operator.declaration import naming
 
 #: The minors of Kubernetes 1 that docs/support.md names: the oldest that is supported, the newest that was tested.
 OLDEST_MINOR: Final = 34

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 from tfcluster.declared import USUAL_ISOLATION, complete, read, refuse
@@ -27,16 +27,16 @@ from tfcluster.pod_changes import PodChange, pod_changes
 from tfcluster.rendering import task_views
 from tfcluster.validation import misfits, problems
 from tfcluster.view_changes import ViewChange, view_changes
-from tfcluster_operator.manifests.service import build_service
-from tfcluster_operator.model import ledger, naming
-from tfcluster_operator.model.budgets import budgets_of
-from tfcluster_operator.model.gangs import gangs_of
-from tfcluster_operator.model.observed import Observed
-from tfcluster_operator.model.parse import InvalidSpecError, is_ours, parse
-from tfcluster_operator.model.queueing import Turn
-from tfcluster_operator.model.roster import Roster, call_roll
-from tfcluster_operator.model.spec import IsolationMode, TFCluster
-from tfcluster_operator.model.views import JobViews, views_of
+from tfcluster_operator.declaration import ledger, naming
+from tfcluster_operator.declaration.parse import InvalidSpecError, is_ours, parse
+from tfcluster_operator.declaration.spec import IsolationMode, TFCluster
+from tfcluster_operator.life.gangs import gangs_of
+from tfcluster_operator.life.queueing import Turn
+from tfcluster_operator.life.roster import Roster, call_roll
+from tfcluster_operator.life.views import JobViews, views_of
+from tfcluster_operator.objects import disruption_budget, service
+from tfcluster_operator.objects.base import digest_of
+from tfcluster_operator.objects.observed import Observed
 
 Object = dict[str, Any]
 
@@ -223,13 +223,13 @@ def _views(before: Roster, wanted: tuple[JobViews, ...]) -> Iterator[ViewChange]
 
 
 def _objects(before: Roster | None, after: Roster) -> Iterator[ObjectChange]:
-    service = naming.service_name(after.cluster.name)
+    name = naming.service_name(after.cluster.name)
     if before is None:
-        yield ObjectChange("create", "Service", service)
-    elif build_service(before.cluster)["spec"] != build_service(replace(after.cluster, uid=before.cluster.uid))["spec"]:
-        yield ObjectChange("change", "Service", service)
-    old = {} if before is None else {policy.name: policy.digest for policy, _ in before.policies}
-    yield from _differences("NetworkPolicy", old, {policy.name: policy.digest for policy, _ in after.policies})
+        yield ObjectChange("create", "Service", name)
+    elif service.build(before.cluster)["spec"] != service.build(after.cluster)["spec"]:
+        yield ObjectChange("change", "Service", name)
+    old = {} if before is None else {policy.name: policy.digest for policy in before.policies}
+    yield from _differences("NetworkPolicy", old, {policy.name: policy.digest for policy in after.policies})
     kept = {} if before is None else _budgets(before)
     yield from _differences("PodDisruptionBudget", kept, _budgets(after))
     # NB: of a gang that there is, an edit matters at its next start alone.
@@ -245,7 +245,11 @@ def _objects(before: Roster | None, after: Roster) -> Iterator[ObjectChange]:
 
 def _budgets(roster: Roster) -> dict[str, str]:
     """Give the digest of each PodDisruptionBudget that a declaration asks for, by its name."""
-    return {budget.name: budget.digest for budget in budgets_of(roster)}
+    cluster, budgets = roster.cluster, dict[str, str]()
+    for job in disruption_budget.protected_jobs(cluster):
+        spec = disruption_budget.spec_of(cluster, job, left=sum(1 for _ in roster.open(job)))
+        budgets[naming.budget_name(cluster.name, job.name)] = digest_of(spec)
+    return budgets
 
 
 def _groups(roster: Roster) -> Iterable[str]:

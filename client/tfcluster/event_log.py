@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from tfcluster.observed import seconds_of
 from tfcluster.standing import clean
-from tfcluster_operator.model import naming
+from tfcluster_operator.declaration import naming
 
 #: The pod of a task: its cluster, job and index, and the number of a later pod.
 _POD: Final = re.compile(r"(?P<stem>.+)-(?P<index>\d+)(-r\d+)?")

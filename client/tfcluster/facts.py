@@ -27,7 +27,7 @@ from tfcluster.kubernetes_api import (
     Resource,
 )
 from tfcluster.references import Reference, references_of
-from tfcluster_operator.model import naming
+from tfcluster_operator.declaration import naming
 
 _T = TypeVar("_T")
 

@@ -9,8 +9,8 @@ from typing import Final
 from tfcluster.errors import TFClusterError
 from tfcluster.kubernetes_api import Object
 from tfcluster.task_names import NoTaskError, TaskName, declared, listed, read
-from tfcluster_operator.model.parse import DEFAULT_PORT
-from tfcluster_operator.model.spec import CHIEF, WORKER
+from tfcluster_operator.declaration.parse import DEFAULT_PORT
+from tfcluster_operator.declaration.spec import CHIEF, WORKER
 
 #: What people look at in a browser: by the names of container ports, and by the ports that these programs choose.
 TENSORBOARD: Final = "TensorBoard"

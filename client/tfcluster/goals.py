@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from tfcluster_operator.model import conditions, reasons
+from tfcluster_operator.declaration import reasons
+from tfcluster_operator.report import conditions
 
 Outcome = Literal["reached", "waiting", "impossible"]
 
@@ -205,7 +206,7 @@ def _condition(kind: str, status: str, found: Mapping[str, Mapping[str, Any]]) -
     if condition is not None and str(condition.get("status")) == status:
         return Judgement("reached", _message(condition))
     verdict = _verdict(found)
-    if verdict and kind in conditions.KINDS:
+    if verdict and kind in conditions.CONDITION_TYPES:
         return Judgement("impossible", verdict)
     if condition is None:
         return Judgement("waiting", f"nobody has reported the condition {kind} yet")

@@ -11,7 +11,7 @@ from typing import Any, Final
 from tfcluster.errors import ManifestError
 from tfcluster.field_names import PATH, spelt
 from tfcluster.field_types import misfits
-from tfcluster_operator.model.spec import MAIN_CONTAINER
+from tfcluster_operator.declaration.spec import MAIN_CONTAINER
 
 Object = dict[str, Any]
 

@@ -25,7 +25,7 @@ from tfcluster import kubeconfig_credentials, refusals
 from tfcluster.connection_cut import Cut
 from tfcluster.errors import NotFoundError, TFClusterError, UnreachableError
 from tfcluster.websocket_access import WebsocketAccess, websocket_access
-from tfcluster_operator.model import naming
+from tfcluster_operator.declaration import naming
 
 Object = dict[str, Any]
 

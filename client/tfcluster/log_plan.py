@@ -13,7 +13,7 @@ from typing import Final
 from tfcluster.kubernetes_api import Object
 from tfcluster.log_pods import LogPod
 from tfcluster.task_names import TaskName, declared
-from tfcluster_operator.model.ledger import FAILED, SUCCEEDED
+from tfcluster_operator.declaration.ledger import FAILED, SUCCEEDED
 
 #: A line that names tasks stops after this many.
 _NAMED: Final = 4

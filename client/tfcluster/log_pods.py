@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from tfcluster.kubernetes_api import Object
 from tfcluster.task_names import TaskName, task_of
-from tfcluster_operator.model import naming, spec
+from tfcluster_operator.declaration import naming, spec
 
 #: ``waiting``: there is no log yet.  ``running``: more may come.  ``ended``: all that there is has been written.
 State = Literal["waiting", "running", "ended"]

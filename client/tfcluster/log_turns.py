@@ -15,7 +15,7 @@ from tfcluster.log_plan import Sight, not_started, without_pods
 from tfcluster.log_pods import LogPod
 from tfcluster.log_reader import LogReader, Window
 from tfcluster.log_stream import LogSource
-from tfcluster_operator.model import naming
+from tfcluster_operator.declaration import naming
 
 #: How often a log is opened again where the stream broke.
 _ATTEMPTS: Final = 3

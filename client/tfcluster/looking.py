@@ -10,7 +10,7 @@ from tfcluster.errors import RefusedError
 from tfcluster.kubernetes_api import CONFIG_MAPS, PODS, TFCLUSTERS, Object
 from tfcluster.picture import Picture, picture_of
 from tfcluster.snapshots import Found, Selection, Snapshots
-from tfcluster_operator.model import naming
+from tfcluster_operator.declaration import naming
 
 
 def look(client: Client, name: str) -> Picture:

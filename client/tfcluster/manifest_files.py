@@ -11,7 +11,7 @@ from typing import Any, Final
 from tfcluster.errors import ManifestError
 from tfcluster.manifest_text import Document, ProblemError, documents
 from tfcluster.task_names import name_of
-from tfcluster_operator.model import naming
+from tfcluster_operator.declaration import naming
 
 Object = dict[str, Any]
 #: Where a value stands: keys and indices from the manifest's root.

@@ -8,12 +8,12 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from tfcluster_operator.kube import wire
-from tfcluster_operator.model.actions import Kind
-from tfcluster_operator.model.observed import Observed, ObservedPod
+from tfcluster_operator.objects.kinds import KINDS
+from tfcluster_operator.objects.observed import Observed
+from tfcluster_operator.objects.pod import Pod
 
 
-def observe_pods(bodies: Iterable[Mapping[str, Any]], now: float) -> dict[str, ObservedPod]:
+def observe_pods(bodies: Iterable[Mapping[str, Any]], now: float) -> dict[str, Pod]:
     """Read pods."""
     return {pod.meta.name: pod for pod in (_observe(body, now) for body in bodies)}
 
@@ -30,31 +30,22 @@ def observe(
 ) -> Observed:
     """Read everything that exists for a TFCluster."""
     found: dict[str, dict[str, Any]] = {}
-    kinds: tuple[tuple[Kind, Iterable[Mapping[str, Any]]], ...]
-    kinds = (
-        ("Service", services),
-        ("ConfigMap", config_maps),
-        ("NetworkPolicy", policies),
-        ("Workload", workloads),
-    )
-    for kind, bodies in kinds:
-        read = wire.RESOURCES[kind].read
+    kinds = {"Service": services, "ConfigMap": config_maps, "NetworkPolicy": policies, "Workload": workloads}
+    for kind, bodies in kinds.items():
+        read = KINDS[kind].read
         found[kind] = {body["metadata"]["name"]: read(json.dumps(body).encode()) for body in bodies}
     return Observed(
-        services=found["Service"],
-        config_maps=found["ConfigMap"],
-        network_policies=found["NetworkPolicy"],
-        workloads=found["Workload"],
-        no_workloads=no_workloads,
+        objects=found,
+        lacking={"Workload": no_workloads} if no_workloads else {},
         pods=observe_pods(pods, now),
     )
 
 
-def _observe(body: Mapping[str, Any], now: float) -> ObservedPod:
+def _observe(body: Mapping[str, Any], now: float) -> Pod:
     # NB: who wrote which field is half of a pod's text, and nothing here asks for it.
     metadata = {key: value for key, value in body["metadata"].items() if key != "managedFields"}
-    read = wire.PODS.read(json.dumps({**body, "metadata": metadata}).encode())
-    if not isinstance(read, ObservedPod):
+    read = KINDS[Pod.KIND].read(json.dumps({**body, "metadata": metadata}).encode())
+    if not isinstance(read, Pod):
         raise TypeError(f"{type(read).__name__} is no pod")
     pod = read.seen(None, now)
     asked = seconds_of(metadata.get("deletionTimestamp")) - pod.meta.grace

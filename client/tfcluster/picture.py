@@ -12,16 +12,17 @@ from typing import Any
 from tfcluster.observed import observe_pods, seconds_of
 from tfcluster.standing import Standing, clean, standing_of
 from tfcluster.task_picture import TaskDrawing, TaskPicture
-from tfcluster_operator.model import ledger as ledgers
-from tfcluster_operator.model import naming
-from tfcluster_operator.model.gangs import gangs_of
-from tfcluster_operator.model.observed import Observed, ObservedPod
-from tfcluster_operator.model.parse import InvalidSpecError, parse
-from tfcluster_operator.model.queueing import as_reported
-from tfcluster_operator.model.roster import Roster, call_roll
-from tfcluster_operator.model.spec import TFCluster
-from tfcluster_operator.model.status import waiting_since
-from tfcluster_operator.model.view_files import read_file
+from tfcluster_operator.declaration import ledger as ledgers
+from tfcluster_operator.declaration import naming
+from tfcluster_operator.declaration.parse import InvalidSpecError, parse
+from tfcluster_operator.declaration.spec import TFCluster
+from tfcluster_operator.life.gangs import gangs_of
+from tfcluster_operator.life.queueing import as_reported
+from tfcluster_operator.life.roster import Roster, call_roll
+from tfcluster_operator.objects.config_map import read_file
+from tfcluster_operator.objects.observed import Observed
+from tfcluster_operator.objects.pod import Pod
+from tfcluster_operator.report.status import waiting_since
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +187,7 @@ def _jobs(
     )
 
 
-def _surplus(roster: Roster) -> list[ObservedPod]:
+def _surplus(roster: Roster) -> list[Pod]:
     """Give our pods that no declared task has a claim to, those too that are being deleted."""
     placed = {place.pod.meta.uid for of_job in roster.places.values() for place in of_job if place.pod is not None}
     leaving = (pod for pod in roster.leaving if pod.meta.owner_uid == roster.cluster.uid and pod.meta.uid not in placed)

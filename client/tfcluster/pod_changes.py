@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from tfcluster_operator.model import naming, reasons
-from tfcluster_operator.model.edited import edited_field
-from tfcluster_operator.model.ledger import Ledger
-from tfcluster_operator.model.observed import ObservedPod
-from tfcluster_operator.model.policies.rollout import rollout_of
-from tfcluster_operator.model.roster import Place, Roster, Stage
-from tfcluster_operator.model.spec import Job, TFCluster
+from tfcluster_operator.declaration import naming, reasons
+from tfcluster_operator.declaration.edited import edited_field
+from tfcluster_operator.declaration.ledger import Ledger
+from tfcluster_operator.declaration.spec import Job, TFCluster
+from tfcluster_operator.life.rollout import rollout_of
+from tfcluster_operator.life.roster import Place, Roster, Stage
+from tfcluster_operator.objects.pod import Pod
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ def _deleted(after: Roster) -> Iterator[PodChange]:
             yield PodChange("delete", name, indices, reasons.SCALED_DOWN, "at once: the job has no drainTimeoutSeconds")
 
 
-def _by_job(pods: Iterator[ObservedPod] | Sequence[ObservedPod]) -> Iterator[tuple[str, tuple[int, ...]]]:
+def _by_job(pods: Iterator[Pod] | Sequence[Pod]) -> Iterator[tuple[str, tuple[int, ...]]]:
     """Give the tasks of pods by job, the highest index first, as the operator deletes them."""
     found: dict[str, list[int]] = {}
     for pod in pods:

@@ -17,7 +17,7 @@ from tfcluster.log_batches import log_batches
 from tfcluster.log_lines import LogLine
 from tfcluster.log_stream import MOST_FOLLOWED, LogRequest
 from tfcluster.waiting import wait_for
-from tfcluster_operator.model import naming
+from tfcluster_operator.declaration import naming
 
 
 def nobody(words: str) -> None:

@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from tfcluster.errors import ManifestError
 from tfcluster.rules import Where
-from tfcluster_operator.model import naming
-from tfcluster_operator.model.spec import CHIEF, EVALUATOR, MAIN_CONTAINER, WORKER
+from tfcluster_operator.declaration import naming
+from tfcluster_operator.declaration.spec import CHIEF, EVALUATOR, MAIN_CONTAINER, WORKER
 
 Object = dict[str, Any]
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tfcluster.errors import ConflictError, NotFoundError, RefusedError
-from tfcluster_operator.model import naming
+from tfcluster_operator.declaration import naming
 
 #: The reason of a 404 that is of no object: the kind itself is not there.
 UNKNOWN_PATH: Final = "UnknownPath"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tfcluster_operator.model import reasons
+from tfcluster_operator.declaration import reasons
 
 #: By reason; NAME stands for the cluster.  What needs nothing but time is not here.
 REMEDIES: Final = {

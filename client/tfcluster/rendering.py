@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 from tfcluster import task_names
 from tfcluster.declared import Declared
 from tfcluster.errors import ManifestError
-from tfcluster_operator.manifests.of_actions import Creation, build, delivered_resolver
-from tfcluster_operator.model import naming, reasons
-from tfcluster_operator.model.actions import CreatePod, CreateWorkload, TryPod, subject_of
-from tfcluster_operator.model.claims import wanted_claim
-from tfcluster_operator.model.ledger import JobRecord, Ledger
-from tfcluster_operator.model.observed import Observed
-from tfcluster_operator.model.plan import plan
-from tfcluster_operator.model.roster import Roster, call_roll
-from tfcluster_operator.model.spec import TFCluster
-from tfcluster_operator.model.views import JobViews, views_of
+from tfcluster_operator.declaration import naming
+from tfcluster_operator.declaration.ledger import JobRecord, Ledger
+from tfcluster_operator.declaration.spec import TFCluster
+from tfcluster_operator.life.roster import Roster, call_roll
+from tfcluster_operator.life.views import JobViews, views_of
+from tfcluster_operator.objects import resolver_copy
+from tfcluster_operator.objects.observed import Observed
+from tfcluster_operator.objects.workload import build as build_workload
+from tfcluster_operator.plan.actions import Create
+from tfcluster_operator.plan.claims import wanted_claim
+from tfcluster_operator.plan.plan import plan
 from tfcluster_operator.resolver_sources import read_archive
 from tfcluster_resolver import contract
 
@@ -65,15 +67,17 @@ class Rendered:
 
 def render(declared: Declared) -> Rendered:
     """Work out what the operator would make of a TFCluster where nothing is there yet."""
-    cluster = declared.cluster
-    roster = call_roll(_at_once(cluster), Observed(), resolver=delivered_resolver(cluster, read_archive()))
+    cluster, archive = declared.cluster, read_archive()
+    roster = call_roll(_at_once(cluster), Observed(), resolver=archive.delivered_to(cluster))
     wanted = views_of(roster).of_jobs
-    made = [*_claims(cluster), *_creations(roster, wanted)]
-    objects = [build(action, cluster, read_archive()) for action in made]
+    builds = [
+        one.build or partial(resolver_copy.build, cluster.namespace, archive) for one in _creations(roster, wanted)
+    ]
+    objects = [*_claims(cluster), *(build() for build in builds)]
     objects.sort(key=lambda one: _KINDS.index(one["kind"]))
     return Rendered(
         objects=tuple(objects),
-        resolver=_resolver_of(roster),
+        resolver=roster.resolver,
         views=task_views(wanted),
         notes=tuple(_notes(declared, wanted)),
     )
@@ -84,18 +88,14 @@ def _at_once(cluster: TFCluster) -> TFCluster:
     return replace(cluster, suspend=False, status={}, deleting=False, queue="")
 
 
-def _claims(cluster: TFCluster) -> Iterator[Creation]:
-    """Plan the Workload by which a cluster asks its queue for quota."""
+def _claims(cluster: TFCluster) -> Iterator[Object]:
+    """Build the Workload by which a cluster asks its queue for quota."""
     if cluster.queue:
         counts = {job.name: job.replicas for job in cluster.jobs}
-        yield CreateWorkload(wanted_claim(cluster, 0, counts), reasons.CREATED)
+        yield build_workload(cluster, wanted_claim(cluster, 0, counts))
 
 
-def _resolver_of(roster: Roster) -> str:
-    return "" if roster.resolver is None else roster.resolver.name
-
-
-def _creations(roster: Roster, wanted: tuple[JobViews, ...]) -> Iterator[Creation]:
+def _creations(roster: Roster, wanted: tuple[JobViews, ...]) -> Iterator[Create]:
     """Plan until everything is made: a plan has as many steps as one pass carries out, and a gang comes first."""
     # NB: a job that was started waits for no other.
     started = {job.name: JobRecord(started=frozenset({0})) for job in roster.cluster.jobs}
@@ -104,12 +104,12 @@ def _creations(roster: Roster, wanted: tuple[JobViews, ...]) -> Iterator[Creatio
         new = [
             action
             for action in plan(roster, Ledger(jobs=started), wanted, _WHENEVER).actions
-            if isinstance(action, Creation) and not isinstance(action, TryPod) and subject_of(action) not in seen
+            if isinstance(action, Create) and (action.kind, action.name) not in seen
         ]
         yield from new
-        if not any(isinstance(action, CreatePod) for action in new):
+        if not any(action.task for action in new):
             return
-        seen |= {subject_of(action) for action in new}
+        seen |= {(action.kind, action.name) for action in new}
         places = {
             job: tuple(place for place in of_job if ("Pod", place.name) not in seen)
             for job, of_job in roster.places.items()

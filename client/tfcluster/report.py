@@ -42,7 +42,7 @@ from tfcluster.status_document import document_of as status_of
 from tfcluster.status_text import draw
 from tfcluster.task_picture import GOOD
 from tfcluster.text_columns import Paper
-from tfcluster_operator.model import naming
+from tfcluster_operator.declaration import naming
 
 #: Of so many pods there are the objects, of so many the logs; those that are not well go first.
 MOST_PODS: Final = 300

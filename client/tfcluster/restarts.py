@@ -11,9 +11,9 @@ from tfcluster.errors import NotRunningError, TFClusterError
 from tfcluster.picture import picture_of
 from tfcluster.task_names import TaskName, spell
 from tfcluster.task_picture import TaskPicture
-from tfcluster_operator.model.ledger import timestamp
-from tfcluster_operator.model.parse import InvalidSpecError, parse
-from tfcluster_operator.model.spec import TFCluster
+from tfcluster_operator.declaration.ledger import timestamp
+from tfcluster_operator.declaration.parse import InvalidSpecError, parse
+from tfcluster_operator.declaration.spec import TFCluster
 
 #: What a restart notes in a job's template, as ``kubectl rollout restart`` does: who knows that knows this.
 RESTARTED_AT: Final = "kubectl.kubernetes.io/restartedAt"

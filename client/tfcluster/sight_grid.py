@@ -8,8 +8,8 @@ from itertools import pairwise
 from typing import Final, Literal
 
 from tfcluster.task_names import spell
-from tfcluster_operator.model.spec import TFCluster
-from tfcluster_operator.model.views import whole_view
+from tfcluster_operator.declaration.spec import TFCluster
+from tfcluster_operator.life.views import whole_view
 from tfcluster_resolver.cluster import Membership
 from tfcluster_resolver.commands.sight import Row, rows
 

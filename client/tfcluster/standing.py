@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tfcluster_operator.model import reasons
-from tfcluster_operator.model.conditions import by_type
-from tfcluster_operator.model.ledger import FAILED, SUCCEEDED
-from tfcluster_operator.model.parse import is_ours
+from tfcluster_operator.declaration import reasons
+from tfcluster_operator.declaration.ledger import FAILED, SUCCEEDED
+from tfcluster_operator.declaration.parse import is_ours
+from tfcluster_operator.report.conditions import by_type
 
 #: What a condition says that is as it should be; what else it says is told.
 _AS_IT_SHOULD_BE: Final = {"MembershipPublished": "True", "UpToDate": "True", "NameConflict": "False"}

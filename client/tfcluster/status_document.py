@@ -7,7 +7,7 @@ from typing import Any
 
 from tfcluster.picture import JobPicture, Picture
 from tfcluster.task_picture import TaskPicture
-from tfcluster_operator.model.ledger import timestamp
+from tfcluster_operator.declaration.ledger import timestamp
 
 
 def document_of(picture: Picture) -> dict[str, Any]:

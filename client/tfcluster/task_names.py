@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tfcluster.errors import TFClusterError
-from tfcluster_operator.model import naming
+from tfcluster_operator.declaration import naming
 
 _TASK: Final = re.compile(r"(?P<job>.+)[-/](?P<index>[0-9]{1,9})")
 

@@ -11,16 +11,16 @@ from typing import Any, Final
 
 from tfcluster.standing import clean
 from tfcluster.task_names import spell
-from tfcluster_operator.model import ledger as ledgers
-from tfcluster_operator.model import naming, reasons
-from tfcluster_operator.model.gangs import Gang, awaited
-from tfcluster_operator.model.ledger import Ledger
-from tfcluster_operator.model.observed import ObservedPod
-from tfcluster_operator.model.policies import termination
-from tfcluster_operator.model.policies.ending import Ending, words_for
-from tfcluster_operator.model.policies.start_order import awaited_jobs
-from tfcluster_operator.model.roster import Place, Roster, Stage
-from tfcluster_operator.model.spec import Job
+from tfcluster_operator.declaration import ledger as ledgers
+from tfcluster_operator.declaration import naming, reasons
+from tfcluster_operator.declaration.ledger import Ledger
+from tfcluster_operator.declaration.spec import Job
+from tfcluster_operator.life import departures
+from tfcluster_operator.life.ending import Ending, words_for
+from tfcluster_operator.life.gangs import Gang, awaited
+from tfcluster_operator.life.roster import Place, Roster, Stage
+from tfcluster_operator.life.start_order import awaited_jobs
+from tfcluster_operator.objects.pod import Pod
 from tfcluster_resolver import contract
 
 #: States of tasks in which nothing has to be done and nothing is waited for.
@@ -125,7 +125,7 @@ class TaskDrawing:
     def _in_the_queue(self) -> str:
         return f"queue {self.roster.declared.queue} has granted it no quota yet"
 
-    def surplus(self, job: Job, pod: ObservedPod) -> TaskPicture:
+    def surplus(self, job: Job, pod: Pod) -> TaskPicture:
         """Draw a pod that no declared task has a claim to."""
         label = pod.meta.labels.get(naming.LABEL_TASK_INDEX, "")
         index = int(label) if label.isascii() and label.isdecimal() else -1
@@ -137,7 +137,7 @@ class TaskDrawing:
             cause += f"; its pod is deleted at {ledgers.timestamp(leaves)[11:19]} UTC"
         return TaskPicture(job.name, index, "Draining", cause, **self._of_pod(job, index, pod))
 
-    def _of_pod(self, job: Job, index: int, pod: ObservedPod) -> dict[str, Any]:
+    def _of_pod(self, job: Job, index: int, pod: Pod) -> dict[str, Any]:
         return {
             "pod": pod.meta.name,
             "node": pod.node,
@@ -147,7 +147,7 @@ class TaskDrawing:
             "view": self._view(job, index, pod),
         }
 
-    def _view(self, job: Job, index: int, pod: ObservedPod) -> str:
+    def _view(self, job: Job, index: int, pod: Pod) -> str:
         if not pod.listening:
             return ""
         name = naming.view_name(self.roster.cluster.name, job.name)
@@ -179,18 +179,18 @@ class TaskDrawing:
             return reasons.WAITING_FOR_PREDECESSOR, f"pod {place.name} of a deleted TFCluster is not gone yet"
         return self._without_pod(job, due) if pod is None else self._with_pod(place, pod, due)
 
-    def _with_pod(self, place: Place, pod: ObservedPod, due: float) -> tuple[str, str]:
+    def _with_pod(self, place: Place, pod: Pod, due: float) -> tuple[str, str]:
         if place.stage is Stage.ENDED:
             return self._ended(place, pod, due)
         if place.stage is Stage.STARTING:
             if pod.phase == "Running":
                 return "NotReady", pod.trouble or _silent(place.task.job)
             return "Pending", pod.trouble
-        if termination.seconds_until_stuck(pod, self.now) <= 0:
-            return reasons.STUCK_TERMINATING, termination.words_for(self.roster.cluster, pod)
+        if departures.seconds_until_stuck(pod, self.now) <= 0:
+            return reasons.STUCK_TERMINATING, departures.stuck_words(self.roster.cluster, pod)
         return "Terminating", ""
 
-    def _ended(self, place: Place, pod: ObservedPod, due: float) -> tuple[str, str]:
+    def _ended(self, place: Place, pod: Pod, due: float) -> tuple[str, str]:
         if place.ending is Ending.SUCCEEDED:
             return "Completed", ""
         if place.ending is Ending.DISRUPTED:
@@ -223,7 +223,7 @@ def _at(due: float) -> str:
     return f"next try at {ledgers.timestamp(due)[11:19]} UTC"
 
 
-def _devices(job: Job, pod: ObservedPod) -> dict[str, Devices]:
+def _devices(job: Job, pod: Pod) -> dict[str, Devices]:
     """Count the devices of one pod: a node grants all that is asked for or does not start the pod."""
     limits, runs = job.limits(), pod.phase == "Running"
     healthy = pod.devices or {}

@@ -20,7 +20,7 @@ from tfcluster import rules
 from tfcluster.definition import Schema, schema
 from tfcluster.rules import Where
 from tfcluster.task_names import name_of
-from tfcluster_operator.model import naming
+from tfcluster_operator.declaration import naming
 
 #: A step of a path such as spec.jobs.worker.template.spec.containers[0].env.
 _STEP: Final = re.compile(r"\[(\d+)\]|([^.\[\]]+)")

@@ -10,7 +10,7 @@ from tfcluster.following import follow, follow_one
 from tfcluster.goals import Goal
 from tfcluster.kubernetes_api import PODS, KubernetesApi, Object
 from tfcluster.task_names import TaskName, task_of
-from tfcluster_operator.model import naming
+from tfcluster_operator.declaration import naming
 
 
 def wait_for(

@@ -1,6 +1,6 @@
 """The operator of TFCluster: it materialises TensorFlow clusters on Kubernetes.
 
-The story is told in :mod:`tfcluster_operator.reconcile`; what is decided is decided in :mod:`tfcluster_operator.model`.
+Begin with :mod:`tfcluster_operator.engine.reconcile`.
 """
 
 from tfcluster_resolver import __version__

@@ -13,6 +13,7 @@ from typing import Final
 
 import kopf
 
+from tfcluster_operator.declaration.gang_schedulers import gang_scheduler
 from tfcluster_operator.engine.assembly import Engine
 from tfcluster_operator.kopf_watch import KopfWatch
 from tfcluster_operator.kube import connection, errors, http, leadership
@@ -21,7 +22,6 @@ from tfcluster_operator.kube.lease import Lease, Timing
 from tfcluster_operator.kube.limiter import AdaptiveLimiter
 from tfcluster_operator.kube.metrics import Metrics
 from tfcluster_operator.kube.traffic import Traffic
-from tfcluster_operator.model.gang_schedulers import gang_scheduler
 from tfcluster_operator.resolver_sources import read_archive
 from tfcluster_operator.settings import Settings
 

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from tfcluster_operator.model import naming
+from tfcluster_operator.declaration import naming
 
 #: Where the kubelet puts a pod's credentials.
 CREDENTIALS: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")

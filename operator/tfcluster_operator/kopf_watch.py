@@ -27,10 +27,10 @@ import aiohttp
 import kopf
 import msgspec
 
+from tfcluster_operator.declaration import naming
 from tfcluster_operator.kube import census, connection, errors
 from tfcluster_operator.kube import clock as clocks
 from tfcluster_operator.kube.client import Client
-from tfcluster_operator.model import naming
 
 _log = logging.getLogger(__name__)
 

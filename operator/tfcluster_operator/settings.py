@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Final, get_args
 
 from tfcluster_operator import __version__, logs
-from tfcluster_operator.model.gang_schedulers import GangSchedulerKind
-from tfcluster_operator.model.spec import IsolationMode
+from tfcluster_operator.declaration.gang_schedulers import GangSchedulerKind
+from tfcluster_operator.declaration.spec import IsolationMode
 
 #: Where the kubelet tells a pod its namespace.
 _NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")

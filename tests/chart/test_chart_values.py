@@ -14,8 +14,8 @@ from value_sets import EVERYTHING
 
 from scripts import chart_values
 from tfcluster_operator import logs
-from tfcluster_operator.model.gang_schedulers import GangSchedulerKind
-from tfcluster_operator.model.spec import IsolationMode
+from tfcluster_operator.declaration.gang_schedulers import GangSchedulerKind
+from tfcluster_operator.declaration.spec import IsolationMode
 from tfcluster_operator.settings import Settings, parse_arguments
 from tfcluster_resolver import __version__
 

@@ -24,7 +24,7 @@ from memory_kubernetes.interception import Interceptor
 from memory_kubernetes.messages import Answer
 from memory_kubernetes.state import encode
 from tfcluster_operator.kube.metrics import Metrics
-from tfcluster_operator.manifests.resolver_archive import ResolverArchive
+from tfcluster_operator.objects.resolver_copy import ResolverArchive
 
 #: The wall clock when the loop's clock says 0.
 _EPOCH: Final = 1_800_000_000.0

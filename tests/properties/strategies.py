@@ -9,10 +9,9 @@ from typing import Any
 from hypothesis import strategies as st
 from unit.in_memory import CLUSTER_UID, InMemoryWorld, make_body
 
-from tfcluster_operator.model import naming
-from tfcluster_operator.model.actions import Kind
-from tfcluster_operator.model.parse import parse
-from tfcluster_operator.model.spec import TFCluster
+from tfcluster_operator.declaration import naming
+from tfcluster_operator.declaration.parse import parse
+from tfcluster_operator.declaration.spec import TFCluster
 from tfcluster_resolver import contract
 
 JOBS = ("chief", "data_loader", "evaluator", "ps", "worker")
@@ -211,7 +210,7 @@ def spoil(world: InMemoryWorld, spoiling: Spoiling) -> None:
             _spoil_metadata(world, spoiling)
 
 
-def _pick(world: InMemoryWorld, spoiling: Spoiling, *kinds: Kind) -> tuple[Kind, str] | None:
+def _pick(world: InMemoryWorld, spoiling: Spoiling, *kinds: str) -> tuple[str, str] | None:
     keys = sorted(key for key in world.objects if not kinds or key[0] in kinds)
     return keys[spoiling.pick % len(keys)] if keys else None
 
@@ -304,12 +303,12 @@ def _spoil_metadata(world: InMemoryWorld, spoiling: Spoiling) -> None:
     world.edit(*key, {"metadata": changes[spoiling.what]})
 
 
-def _add(world: InMemoryWorld, kind: Kind, name: str, *, owner: str = CLUSTER_UID) -> None:
+def _add(world: InMemoryWorld, kind: str, name: str, *, owner: str = CLUSTER_UID) -> None:
     if (kind, name) not in world.objects:
         world.create(kind, make_child(kind, name, owner=owner))
 
 
-def make_child(kind: Kind, name: str, *, owner: str) -> dict[str, Any]:
+def make_child(kind: str, name: str, *, owner: str) -> dict[str, Any]:
     """Make an object under our label that a TFCluster with this UID controls; "" makes one that nobody controls."""
     reference = {"kind": naming.KIND, "name": "demo" if owner == CLUSTER_UID else "other", "uid": owner}
     return {

@@ -13,9 +13,9 @@ from properties.strategies import clusters
 from properties.test_visibility import sees
 from support.examples import examples
 
-from tfcluster_operator.model import naming
-from tfcluster_operator.model.isolation import Policy, policies_of
-from tfcluster_operator.model.spec import Isolation, Task, TFCluster
+from tfcluster_operator.declaration import naming
+from tfcluster_operator.declaration.spec import Isolation, Task, TFCluster
+from tfcluster_operator.objects.network_policy import Policy, policies_of
 
 MANY = settings(max_examples=examples(2_000), deadline=None)
 SOME = settings(max_examples=examples(400), deadline=None)

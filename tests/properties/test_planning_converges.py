@@ -20,13 +20,13 @@ from properties.strategies import (
     spoil,
     spoilings,
 )
-from unit.in_memory import CLUSTER_UID, InMemoryWorld, RefusedError, groups_of, settled, views_for
+from unit.in_memory import CLUSTER_UID, InMemoryWorld, RefusedError, creates, groups_of, settled, views_for
 
-from tfcluster_operator.model import naming, reasons
-from tfcluster_operator.model.actions import CreatePod, Delete, Patch
-from tfcluster_operator.model.digests import digest
-from tfcluster_operator.model.spec import TFCluster
-from tfcluster_operator.model.view_files import membership_digest, read_file
+from tfcluster_operator.declaration import naming, reasons
+from tfcluster_operator.declaration.digests import digest
+from tfcluster_operator.declaration.spec import TFCluster
+from tfcluster_operator.objects.config_map import membership_digest, read_file
+from tfcluster_operator.plan.actions import Delete, Patch
 from tfcluster_resolver import contract
 
 MANY = settings(max_examples=120, deadline=None)
@@ -273,12 +273,13 @@ def test_a_pod_is_created_only_where_its_name_and_its_view_exist(edit, spoils):
     for _ in range(6):
         planned = world.plan(after)
         for action in planned.actions:
-            if isinstance(action, CreatePod):
+            if creates(action, "Pod"):
                 service = world.read("Service", "demo")
-                assert (service.cluster_ip, service.meta.owner_uid) == ("None", CLUSTER_UID)
+                assert (service.spec.cluster_ip, service.meta.owner_uid) == ("None", CLUSTER_UID)
                 files = world.objects["ConfigMap", naming.view_name("demo", action.task.job.name)]["data"]
                 text = files.get(contract.task_view_file(action.task.index), files[contract.VIEW_FILE])
-                assert action.view_digest == read_file(text).told
+                told = action.build()["metadata"]["annotations"][naming.ANNOTATION_VIEW]
+                assert told == read_file(text).told
             world.apply(action, after)
         world.end_graceful_deletions()
 

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from support.virtual_time import run_in_virtual_time
 
 from tfcluster_operator.engine.work_queue import RetryLater, WorkQueue
-from tfcluster_operator.kube import wire
 from tfcluster_operator.kube.limiter import AdaptiveLimiter
 from tfcluster_operator.kube.store import ChildStore
-from tfcluster_operator.model.observed import Child
+from tfcluster_operator.objects.base import Child
+from tfcluster_operator.objects.kinds import KINDS
 
 MANY = settings(max_examples=150, deadline=None)
 
@@ -32,7 +32,7 @@ def pod(name: str, *, uid: str, version: int, owner: str) -> Child:
     """Read a pod through the operator's reader."""
     metadata: dict[str, Any] = {"name": name, "namespace": "default", "uid": uid, "resourceVersion": str(version)}
     metadata["ownerReferences"] = [{"uid": owner, "controller": True}] if owner else []
-    return wire.PODS.read(msgspec.json.encode({"metadata": metadata}))
+    return KINDS["Pod"].read(msgspec.json.encode({"metadata": metadata}))
 
 
 def play(history: list[tuple[int, str]]) -> tuple[list[Event], dict[str, Child]]:

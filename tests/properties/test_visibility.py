@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from properties.strategies import clusters
 from unit.in_memory import InMemoryWorld, views_for
 
-from tfcluster_operator.model import filters
-from tfcluster_operator.model.spec import EVALUATOR, Job, Task, TFCluster
-from tfcluster_operator.model.view_files import read_file
+from tfcluster_operator.declaration import filters
+from tfcluster_operator.declaration.spec import EVALUATOR, Job, Task, TFCluster
+from tfcluster_operator.objects.config_map import read_file
 from tfcluster_resolver import contract
 
 MANY = settings(max_examples=150, deadline=None)

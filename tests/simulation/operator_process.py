@@ -10,6 +10,7 @@ from typing import Any, Final
 from simulation import dialect, sessions
 
 from memory_kubernetes import Answer, Interceptor, MemoryKubernetes, MemorySession, Request
+from tfcluster_operator.declaration.spec import IsolationMode
 from tfcluster_operator.engine.assembly import Engine
 from tfcluster_operator.kopf_watch import KopfWatch
 from tfcluster_operator.kube import clock as clocks
@@ -18,8 +19,7 @@ from tfcluster_operator.kube.client import Client
 from tfcluster_operator.kube.lease import Lease, Timing
 from tfcluster_operator.kube.limiter import AdaptiveLimiter
 from tfcluster_operator.kube.metrics import Metrics
-from tfcluster_operator.manifests.resolver_archive import ResolverArchive
-from tfcluster_operator.model.spec import IsolationMode
+from tfcluster_operator.objects.resolver_copy import ResolverArchive
 from tfcluster_operator.resolver_sources import read_archive
 
 SERVER: Final = "http://memory"

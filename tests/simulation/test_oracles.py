@@ -12,7 +12,7 @@ from simulation.plans import Line, Plan, Step, Write, read
 from simulation.running import run
 from simulation.world import World
 
-from tfcluster_operator.model import tally
+from tfcluster_operator.report import tally
 
 #: When the intruder acts, in seconds after the start: the cluster is ready by then, and the step is not yet over.
 _THEN = 2.0

@@ -16,7 +16,7 @@ from tfcluster_operator.kube.client import Client
 from tfcluster_operator.kube.clock import Clock
 from tfcluster_operator.kube.limiter import AdaptiveLimiter
 from tfcluster_operator.kube.parents import Parents
-from tfcluster_operator.manifests.resolver_archive import ResolverArchive
+from tfcluster_operator.objects.resolver_copy import ResolverArchive
 
 NO_ARCHIVE = ResolverArchive(b"zip")
 QUOTA = Refusal(403, "Forbidden", "exceeded quota: objects")

@@ -13,11 +13,10 @@ from urllib.parse import urlsplit
 
 from unit.in_memory import InMemoryWorld, Object, RefusedError, merge_patch
 
-from tfcluster_operator.kube import wire
-from tfcluster_operator.model import naming
-from tfcluster_operator.model.actions import Kind
+from tfcluster_operator.declaration import naming
+from tfcluster_operator.objects.kinds import KINDS
 
-_KINDS: Mapping[str, Kind] = {resource.plural: kind for kind, resource in wire.RESOURCES.items()}
+_KINDS: Mapping[str, str] = {resource.plural: kind for kind, resource in KINDS.items()}
 
 
 @dataclass(frozen=True)
@@ -114,7 +113,7 @@ class HttpWorld:
             exists = (kind, request.name) in self.world.objects
             return _status(409, "Conflict", str(refused)) if exists else _status(404, "NotFound", str(refused))
 
-    def _of_children(self, kind: Kind, request: Request) -> _Response:
+    def _of_children(self, kind: str, request: Request) -> _Response:
         match request.method:
             case "GET":
                 name = request.params["fieldSelector"].removeprefix("metadata.name=")

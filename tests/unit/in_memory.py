@@ -14,45 +14,27 @@ from typing import Any
 
 import msgspec
 
-from tfcluster_operator.kube import wire
+from tfcluster_operator.declaration import naming
+from tfcluster_operator.declaration.gang_schedulers import KUBERNETES, GangScheduler
+from tfcluster_operator.declaration.ledger import Ledger
+from tfcluster_operator.declaration.parse import parse
+from tfcluster_operator.declaration.spec import TFCluster
 from tfcluster_operator.kube.store import Stores
-from tfcluster_operator.manifests import ResolverArchive, build_pod
-from tfcluster_operator.manifests.of_actions import build
-from tfcluster_operator.model import naming
-from tfcluster_operator.model.actions import (
-    Action,
-    CreateConfigMap,
-    CreateDisruptionBudget,
-    CreateNetworkPolicy,
-    CreatePod,
-    CreatePodGroup,
-    CreateService,
-    CreateWorkload,
-    Delete,
-    Kind,
-    Patch,
-    Plan,
-)
-from tfcluster_operator.model.gang_schedulers import KUBERNETES, GangScheduler
-from tfcluster_operator.model.holds import Holds
-from tfcluster_operator.model.ledger import Ledger
-from tfcluster_operator.model.observed import Child, Observed
-from tfcluster_operator.model.parse import parse
-from tfcluster_operator.model.plan import plan
-from tfcluster_operator.model.roster import Roster, call_roll
-from tfcluster_operator.model.spec import TFCluster
-from tfcluster_operator.model.stock import enter_done, take_stock
-from tfcluster_operator.model.tf_config import tf_config_of
-from tfcluster_operator.model.views import JobViews, views_of
+from tfcluster_operator.life.roster import Roster, call_roll
+from tfcluster_operator.life.stock import take_stock
+from tfcluster_operator.life.views import JobViews, views_of
+from tfcluster_operator.objects.base import Child
+from tfcluster_operator.objects.kinds import kinds_for
+from tfcluster_operator.objects.observed import Observed
+from tfcluster_operator.plan.actions import Action, Create, Delete, Patch, Plan
+from tfcluster_operator.plan.evidence import enter_done
+from tfcluster_operator.plan.holds import Holds
+from tfcluster_operator.plan.plan import plan
 
 Object = dict[str, Any]
 
 NOW = 1_800_000_000.0
 CLUSTER_UID = "uid-of-the-cluster"
-_NO_ARCHIVE = ResolverArchive(b"")
-_BUILT = (
-    CreateService | CreateNetworkPolicy | CreateDisruptionBudget | CreatePodGroup | CreateWorkload | CreateConfigMap
-)
 TEMPLATE = {"spec": {"containers": [{"name": "task", "image": "image:1"}]}}
 
 
@@ -87,6 +69,11 @@ def make_cluster(jobs: Mapping[str, Any] | None = None, **spec: Any) -> TFCluste
     return parse(make_body(jobs, **spec))
 
 
+def creates(action: Action, *kinds: str) -> bool:
+    """Tell whether an action creates an object of one of these kinds."""
+    return isinstance(action, Create) and action.kind in kinds
+
+
 class InMemoryWorld:
     """The namespace "default".
 
@@ -95,8 +82,8 @@ class InMemoryWorld:
     """
 
     def __init__(self, scheduler: GangScheduler = KUBERNETES) -> None:
-        self._resources = wire.resources_for(scheduler)
-        self.objects: dict[tuple[Kind, str], Object] = {}
+        self._kinds = kinds_for(scheduler)
+        self.objects: dict[tuple[str, str], Object] = {}
         self.version = 0
         self.now = NOW
         #: What the operator has written down of the cluster's life.
@@ -107,7 +94,7 @@ class InMemoryWorld:
 
     # --- what the API server does
 
-    def create(self, kind: Kind, body: Object) -> Object:
+    def create(self, kind: str, body: Object) -> Object:
         """Create an object; a name that exists is refused."""
         made = copy.deepcopy(body)
         name = made["metadata"]["name"]
@@ -121,12 +108,12 @@ class InMemoryWorld:
         self._store(kind, made)
         return made
 
-    def edit(self, kind: Kind, name: str, change: Mapping[str, Any], *, uid: str | None = None) -> None:
+    def edit(self, kind: str, name: str, change: Mapping[str, Any], *, uid: str | None = None) -> None:
         """Merge a change into an object by RFC 7386; with ``uid`` only into that incarnation."""
         known = self._get(kind, name, uid)
         self._store(kind, merge_patch(known, change))
 
-    def delete(self, kind: Kind, name: str, *, uid: str | None = None, force: bool = False) -> None:
+    def delete(self, kind: str, name: str, *, uid: str | None = None, force: bool = False) -> None:
         """Delete an object; a pod that a node runs terminates first."""
         known = self._get(kind, name, uid)
         phase = known.get("status", {}).get("phase", "Pending")
@@ -142,13 +129,13 @@ class InMemoryWorld:
         for key in [k for k, found in self.objects.items() if "deletionTimestamp" in found["metadata"]]:
             del self.objects[key]
 
-    def _get(self, kind: Kind, name: str, uid: str | None) -> Object:
+    def _get(self, kind: str, name: str, uid: str | None) -> Object:
         known = self.objects.get((kind, name))
         if known is None or (uid is not None and known["metadata"]["uid"] != uid):
             raise RefusedError(f"no {kind} {name} with uid {uid}")
         return known
 
-    def _store(self, kind: Kind, body: Object) -> None:
+    def _store(self, kind: str, body: Object) -> None:
         self.version += 1
         body["metadata"]["resourceVersion"] = str(self.version)
         self.objects[kind, body["metadata"]["name"]] = body
@@ -251,9 +238,9 @@ class InMemoryWorld:
 
     # --- what the operator does
 
-    def read(self, kind: Kind, name: str) -> Child:
+    def read(self, kind: str, name: str) -> Child:
         """Read one object as the operator does."""
-        return self._resources[kind].read(msgspec.json.encode(self.objects[kind, name]))
+        return self._kinds[kind].read(msgspec.json.encode(self.objects[kind, name]))
 
     def restart_operator(self) -> None:
         """Lose what the operator saw; what it has written down stays."""
@@ -263,8 +250,8 @@ class InMemoryWorld:
     def observe(self, cluster: TFCluster, *, resolver: str = "") -> Observed:
         """Observe through the operator's own readers and stores, as after a list; see Stores.observe."""
         self.stores.blocking.clear()
-        unlabelled: list[tuple[Kind, Child]] = []
-        labelled: dict[Kind, list[Child]] = {kind: [] for kind in self.stores.of}
+        unlabelled: list[tuple[str, Child]] = []
+        labelled: dict[str, list[Child]] = {kind: [] for kind in self.stores.of}
         for kind, name in self.objects:
             child = self.read(kind, name)
             if naming.LABEL_CLUSTER in child.meta.labels or kind in {"NetworkPolicy", "ResourceFlavor"}:
@@ -300,20 +287,14 @@ class InMemoryWorld:
         done = [action]
         if isinstance(action, Delete) and action.kind == "Pod":
             done = [replace(action, name=task) for task, name in self.by_task().items() if name == action.name]
-        if isinstance(action, _BUILT):
-            body = build(action, cluster, _NO_ARCHIVE)
-            self.create(body["kind"], body)
         match action:
-            case CreatePod(task=task, view_digest=digest, attempt=attempt, incarnation=incarnation, replacement=number):
-                if action.replaces:
-                    self.delete("Pod", action.name, uid=action.replaces)
-                told = {"view_digest": digest, "attempt": attempt, "incarnation": incarnation, "replacement": number}
-                tf_config = tf_config_of(cluster, task, action.view) if action.view else None
-                body = build_pod(cluster, task, **told, tf_config=tf_config, name=action.name, group=action.group)
-                self.create("Pod", body)
+            case Create(kind=kind, name=name, build=build, replaces=replaces) if build is not None:
+                if replaces:
+                    self.delete(kind, name, uid=replaces)
+                self.create(kind, build())
             case Patch(kind=kind, name=name, uid=uid, change=change):
                 self.edit(kind, name, change, uid=uid)
-            case Delete(kind=kind, name=name, uid=uid, force=force):
+            case Delete(kind=kind, name=name, uid=uid, force=force) if kind in self._kinds:
                 self.delete(kind, name, uid=uid, force=force)
         # NB: of a roster only the declared names are read here, and those need no world: they are the first pods'.
         self.ledger = enter_done(call_roll(cluster, Observed()), self.ledger, done)
@@ -337,11 +318,11 @@ class InMemoryWorld:
 
     # --- what a test asks
 
-    def names(self, kind: Kind) -> set[str]:
+    def names(self, kind: str) -> set[str]:
         """Give the names of all objects of a kind."""
         return {name for of, name in self.objects if of == kind}
 
-    def annotation(self, kind: Kind, name: str, key: str) -> str:
+    def annotation(self, kind: str, name: str, key: str) -> str:
         """Give an annotation of an object."""
         return self.objects[kind, name]["metadata"]["annotations"][key]
 

@@ -13,11 +13,11 @@ from typing import Any, Final
 
 from in_memory import InMemoryWorld, make_cluster, merge_patch, timestamp
 
-from tfcluster_operator.model import reasons
-from tfcluster_operator.model.actions import Delete, DeleteCluster, Plan
-from tfcluster_operator.model.ledger import Ledger
-from tfcluster_operator.model.spec import TFCluster
-from tfcluster_operator.model.status import status_of
+from tfcluster_operator.declaration import reasons
+from tfcluster_operator.declaration.ledger import Ledger
+from tfcluster_operator.declaration.spec import TFCluster
+from tfcluster_operator.plan.actions import Delete, Plan
+from tfcluster_operator.report.status import status_of
 
 SUBJECT: Final = "demo-worker-1"
 BACKOFF_LIMIT: Final = 3
@@ -77,7 +77,9 @@ class Scenario:
         self.told |= {(c["type"], c["status"], c["reason"]) for c in said["conditions"]}
         self.posted |= {action.reason for action in planned.actions}
         self.stuck = self.stuck or any(f.reason == reasons.STUCK_TERMINATING for f in planned.findings)
-        self.removed = self.removed or any(isinstance(action, DeleteCluster) for action in planned.actions)
+        self.removed = self.removed or any(
+            isinstance(action, Delete) and action.kind == "TFCluster" for action in planned.actions
+        )
         self.deleted |= {action.uid for action in planned.actions if isinstance(action, Delete)}
 
     def _leaving(self) -> list[str]:

@@ -6,9 +6,11 @@ from dataclasses import replace
 
 from in_memory import CLUSTER_UID, NOW
 
-from tfcluster_operator.model.ledger import Ledger
-from tfcluster_operator.model.observed import Exit, Meta, Noted, Observed, ObservedPod
-from tfcluster_operator.model.roster import call_roll
+from tfcluster_operator.declaration.ledger import Ledger
+from tfcluster_operator.life.roster import call_roll
+from tfcluster_operator.objects.base import Meta
+from tfcluster_operator.objects.observed import Observed
+from tfcluster_operator.objects.pod import Exit, Noted, Pod
 
 
 def pod(name="demo-worker-0", *, uid="uid-1", owner=CLUSTER_UID, annotations=None, leaving=0.0, grace=30.0, **fields):
@@ -18,7 +20,7 @@ def pod(name="demo-worker-0", *, uid="uid-1", owner=CLUSTER_UID, annotations=Non
     noted = Noted(since=NOW - 10, leaving_since=leaving)
     state = {"phase": "Running", "ready": True, "node": "node", "noted": noted}
     unknown = {"disrupted": False, "reason": "", "devices": None, "trouble": ""}
-    return ObservedPod(meta=meta, **{**state, **unknown, **fields})
+    return Pod(meta=meta, **{**state, **unknown, **fields})
 
 
 def ended(code=1, *, reason="Error", message="", **fields):

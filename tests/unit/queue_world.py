@@ -7,12 +7,12 @@ from typing import Any
 
 from unit.in_memory import InMemoryWorld, make_body
 
-from tfcluster_operator.model import naming
-from tfcluster_operator.model.actions import Finding
-from tfcluster_operator.model.parse import parse
-from tfcluster_operator.model.spec import TFCluster
-from tfcluster_operator.model.status import status_of
-from tfcluster_operator.model.views import views_of
+from tfcluster_operator.declaration import naming
+from tfcluster_operator.declaration.parse import parse
+from tfcluster_operator.declaration.spec import TFCluster
+from tfcluster_operator.life.views import views_of
+from tfcluster_operator.plan.actions import Finding
+from tfcluster_operator.report.status import status_of
 
 KIND = "Workload"
 FIRST, SECOND = "tfcluster-demo.0", "tfcluster-demo.1"
@@ -114,4 +114,4 @@ class Queue(InMemoryWorld):
     def epoch(self) -> int:
         """Give the newest epoch of the views."""
         views = views_of(self.roster(self.cluster)).of_jobs
-        return max(file.epoch for job in views for file in job.files.values())
+        return max(file.says.epoch for job in views for file in job.files.values())

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from unit.in_memory import InMemoryWorld, make_cluster, settled
 
-from tfcluster_operator.model import reasons
-from tfcluster_operator.model.actions import Delete, Patch
-from tfcluster_operator.model.parse import InvalidSpecError
-from tfcluster_operator.model.spec import TFCluster
+from tfcluster_operator.declaration import reasons
+from tfcluster_operator.declaration.parse import InvalidSpecError
+from tfcluster_operator.declaration.spec import TFCluster
+from tfcluster_operator.plan.actions import Delete, Patch
 
 KIND = "PodDisruptionBudget"
 

@@ -12,12 +12,13 @@ from support.virtual_time import run_in_virtual_time
 from unit.async_tests import virtual
 from unit.in_memory import NOW
 
-from tfcluster_operator.kube import errors, wire
+from tfcluster_operator.kube import errors
 from tfcluster_operator.kube.client import Client
 from tfcluster_operator.kube.clock import Clock
 from tfcluster_operator.kube.informer import Informer
 from tfcluster_operator.kube.limiter import AdaptiveLimiter
 from tfcluster_operator.kube.store import ChildStore
+from tfcluster_operator.objects.kinds import KINDS
 
 _REFUSED = b'{"kind":"Status","reason":"InternalError","message":"failed calling webhook"}'
 
@@ -143,7 +144,7 @@ def test_refusal_is_final(method, status, reason, kind):
 def inform(server: Server, seconds: float) -> Informer:
     async def scenario() -> Informer:
         store = ChildStore(lambda *_: None, lambda: 0.0)
-        informer = Informer(make_client(server), wire.PODS, store, None)
+        informer = Informer(make_client(server), KINDS["Pod"], store, None)
         running = asyncio.create_task(informer.run())
         await asyncio.sleep(seconds)
         running.cancel()
@@ -192,7 +193,7 @@ async def test_kind_that_a_server_need_not_have_is_done_without(status, words):
     """It is asked for once, and again every 20 s or so while a decision needs it, until it is there."""
     server = Server(status, b'{"kind":"Status","reason":"Forbidden","message":"podgroups is forbidden"}')
     store = ChildStore(lambda *_: None, lambda: 0.0)
-    informer = Informer(make_client(server), wire.POD_GROUPS, store, None)
+    informer = Informer(make_client(server), KINDS["PodGroup"], store, None)
     running = asyncio.create_task(informer.run())
     await asyncio.sleep(3600.0)
     assert (informer.refused, informer.synced.is_set(), len(server.asked)) == ("", True, 1)
@@ -213,7 +214,7 @@ def test_what_a_server_has_no_more_is_forgotten():
     """The API was switched off: whatever was known of it is not there, and nobody looks for it."""
     store = ChildStore(lambda *_: None, lambda: 0.0)
     group = {"metadata": {"name": "c.0", "namespace": "here", "uid": "u", "resourceVersion": "5"}}
-    store.put(wire.POD_GROUPS.read(json.dumps(group).encode()))
+    store.put(KINDS["PodGroup"].read(json.dumps(group).encode()))
     store.have_none("it is off", "there")
     assert store.get(("here", "c.0")) is not None
     assert (store.lacking("here"), store.lacking("there")) == ("", "it is off")
@@ -254,7 +255,7 @@ def lose_history(seconds: float) -> tuple[Informer, asyncio.Task[None]]:
     async def scenario() -> tuple[Informer, asyncio.Task[None]]:
         server = Server(body=listed_at(7))
         server.lasts = 60.0
-        informer = Informer(make_client(server), wire.PODS, ChildStore(lambda *_: None, lambda: 0.0), None)
+        informer = Informer(make_client(server), KINDS["Pod"], ChildStore(lambda *_: None, lambda: 0.0), None)
         running = asyncio.create_task(informer.run())
         await informer.synced.wait()
         server.breaks, server.body = True, listed_at(3)

@@ -15,7 +15,7 @@ from tfcluster import merging
 from tfcluster.edits import edit_of
 from tfcluster.kubernetes_api import TFCLUSTERS
 from tfcluster.manifest_files import Manifest
-from tfcluster_operator.model import naming
+from tfcluster_operator.declaration import naming
 from tfcluster_resolver import contract
 
 WORKER, NEWER = pod_template(image="train:1"), pod_template(image="train:2")

@@ -17,7 +17,7 @@ from unit.client_world import ClientWorld
 from tfcluster.commands.root import root
 from tfcluster.edits import Edit, edit_of
 from tfcluster.manifest_files import Manifest
-from tfcluster_operator.model import naming
+from tfcluster_operator.declaration import naming
 
 NAME = "digits"
 

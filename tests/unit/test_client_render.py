@@ -17,7 +17,7 @@ from tfcluster.commands.root import root
 from tfcluster.declared import UNKNOWN_UID, declare
 from tfcluster.manifest_files import Manifest
 from tfcluster.rendering import render
-from tfcluster_operator.model import naming
+from tfcluster_operator.declaration import naming
 from tfcluster_resolver import contract
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"

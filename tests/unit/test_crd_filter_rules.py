@@ -16,7 +16,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tfcluster_operator.model import filters
+from tfcluster_operator.declaration import filters
 
 SOURCE = Path(__file__).resolve().parents[2] / "crds" / "sources" / "filter_rules.py"
 

@@ -12,11 +12,11 @@ import msgspec
 import pytest
 import yaml
 
-from tfcluster_operator.kube import wire
-from tfcluster_operator.model.observed import ObservedPod
-from tfcluster_operator.model.parse import parse
-from tfcluster_operator.model.policies import restart, termination
-from tfcluster_operator.model.policies.ending import Ending, ending_of, words_for
+from tfcluster_operator.declaration.parse import parse
+from tfcluster_operator.life import departures, restart
+from tfcluster_operator.life.ending import Ending, ending_of, words_for
+from tfcluster_operator.objects.kinds import KINDS
+from tfcluster_operator.objects.pod import Pod
 
 #: What the table says of an event that cannot meet a state.
 NEVER: Final = "\N{EN DASH}"
@@ -118,7 +118,7 @@ def test_restart_policies_are_those_of_the_large_table(policy):
 
 def test_numbers_are_those_of_the_code():
     assert (restart.FIRST_PAUSE, restart.LONGEST_PAUSE, restart.FORGIVEN_AFTER) == (1.0, 300.0, 600.0)
-    assert termination.STUCK_AFTER == 10.0
+    assert departures.STUCK_AFTER == 10.0
     for words in ("pause before a restart is 1 s", "up to 300 s", "Ten minutes after the last try"):
         assert words in TEXT
     assert "Ten seconds after its grace" in TEXT
@@ -221,8 +221,8 @@ def test_table_says_what_an_end_means(word, where, meaning):
     elif where.startswith("condition"):
         status["conditions"] = [{"type": word, "status": "True"}]
     body = {"metadata": {"name": "p", "uid": "u"}, "spec": {"containers": [{"name": "task"}]}, "status": status}
-    found = wire.PODS.read(msgspec.json.encode(body))
-    assert isinstance(found, ObservedPod)
+    found = KINDS["Pod"].read(msgspec.json.encode(body))
+    assert isinstance(found, Pod)
     assert (
         ending_of(found)
         == {"success": Ending.SUCCEEDED, "failure": Ending.FAILED, "disruption": Ending.DISRUPTED}[meaning]

@@ -11,7 +11,8 @@ from simulation.actors import STEP_ACTIONS
 from simulation.faults import LINE_ACTIONS, WRITE_ACTIONS
 from simulation.workloads import WORKLOADS
 
-from tfcluster_operator.model import conditions, reasons
+from tfcluster_operator.declaration import reasons
+from tfcluster_operator.report import conditions
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 DOCS: Final = ROOT / "docs"
@@ -93,4 +94,4 @@ def test_every_link_is_used():
 
 def test_reasons_are_those_of_the_code():
     named = {word for row in ROWS for word in re.findall(r"`([A-Z][A-Za-z]+)`", row.seen)}
-    assert named - REASONS <= conditions.KINDS
+    assert named - REASONS <= conditions.CONDITION_TYPES

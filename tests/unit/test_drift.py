@@ -5,15 +5,16 @@ from __future__ import annotations
 import pytest
 from unit.in_memory import make_cluster, merge_patch, running, settled, views_for
 
-from tfcluster_operator.model import drift, naming
-from tfcluster_operator.model.edited import edited_field, fields_told, older_template
+from tfcluster_operator.declaration import naming
+from tfcluster_operator.declaration.edited import edited_field, fields_told, older_template
+from tfcluster_operator.objects import config_map, service
 
 PORT = {"name": "tf-2222", "port": 2222, "targetPort": 2222, "protocol": "TCP"}
 
 
 def test_a_service_has_each_distinct_port_once():
     cluster = make_cluster({"chief": {"port": 9000}, "ps": 2, "worker": 2})
-    assert drift.service_ports(cluster) == [
+    assert service.build(cluster)["spec"]["ports"] == [
         PORT,
         {"name": "tf-9000", "port": 9000, "targetPort": 9000, "protocol": "TCP"},
     ]
@@ -43,7 +44,7 @@ def test_a_service_has_each_distinct_port_once():
 def test_each_edit_of_the_service_is_put_right_by_the_smallest_patch(edit, patch):
     cluster, world = running()
     world.edit("Service", "demo", edit)
-    assert patch == drift.service_change(cluster, world.read("Service", "demo"))
+    assert patch == service.change(cluster, world.read("Service", "demo"))
 
 
 @pytest.mark.parametrize(
@@ -54,7 +55,7 @@ def test_a_service_is_beyond_repair_when_it_is_not_headless(edit, beyond):
     """The cluster IP and the type of a Service cannot be edited back."""
     world = settled(make_cluster())
     world.edit("Service", "demo", {"spec": edit})
-    assert beyond == drift.service_is_beyond_repair(world.read("Service", "demo"))
+    assert beyond == world.read("Service", "demo").beyond_repair
 
 
 OWN = {"worker": {"replicas": 2, "taskDeviceFilters": {"1": ["/job:worker"]}}}
@@ -77,7 +78,7 @@ def test_each_edit_of_a_config_map_is_put_right_alone(edit, written, removed):
     cluster, world = running(OWN)
     world.edit("ConfigMap", "demo-worker", edit)
     (wanted,) = views_for(cluster, world.observe(cluster))
-    change = drift.config_map_change(cluster, wanted, world.read("ConfigMap", "demo-worker"))
+    change = config_map.change(cluster, "worker", wanted.files, world.read("ConfigMap", "demo-worker"))
     found = {name: change["data"].pop(name) for name in written}
     assert (found, change) == ({name: wanted.files[name].text for name in written}, removed)
 
@@ -90,7 +91,7 @@ def test_a_changed_view_brings_its_epochs_along():
     assert {
         "data": {"cluster.json": wanted.files["cluster.json"].text},
         "metadata": {"annotations": {naming.ANNOTATION_EPOCHS: '{"cluster.json":4}'}},
-    } == drift.config_map_change(cluster, wanted, world.read("ConfigMap", "demo-worker"))
+    } == config_map.change(cluster, "worker", wanted.files, world.read("ConfigMap", "demo-worker"))
 
 
 # --- the field that an edit changed

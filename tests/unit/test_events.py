@@ -6,7 +6,7 @@ import pytest
 from unit.in_memory import InMemoryWorld, make_cluster, running
 
 from tfcluster_operator.kube.events import told
-from tfcluster_operator.model.actions import Delete, Patch
+from tfcluster_operator.plan.actions import Delete, Patch
 
 BOTH = [
     ("FailedPodKept", "kept 1 Pod: demo-worker-0; kubectl logs shows what they left"),

@@ -28,14 +28,15 @@ from unit.http_operator import (
 from unit.http_world import HttpWorld, Refusal, Request
 from unit.in_memory import TEMPLATE, InMemoryWorld, make_body, make_cluster, merge_patch, settled
 
+from tfcluster_operator.declaration import naming, reasons
+from tfcluster_operator.declaration.spec import TFCluster
 from tfcluster_operator.engine.work_queue import NextPart
 from tfcluster_operator.kube import errors
 from tfcluster_operator.kube.execute import Executor, Outcome
 from tfcluster_operator.kube.limiter import AdaptiveLimiter
-from tfcluster_operator.model import actions, naming, reasons, story, tasks
-from tfcluster_operator.model.actions import EVIDENCE, Finding
-from tfcluster_operator.model.spec import TFCluster
-from tfcluster_operator.model.story import SERVICE, pods_gate, template_gate, views_gate
+from tfcluster_operator.plan import actions, story, tasks
+from tfcluster_operator.plan.actions import EVIDENCE, Finding
+from tfcluster_operator.plan.story import SERVICE, pods_gate, template_gate, views_gate
 
 
 def carry_out(

@@ -6,17 +6,17 @@ import pytest
 from in_memory import NOW, InMemoryWorld, make_body, make_cluster, running, settled
 from properties.strategies import make_child
 
-from tfcluster_operator.manifests import build_pod
-from tfcluster_operator.model import naming, reasons
-from tfcluster_operator.model.actions import CreatePod, Finding
-from tfcluster_operator.model.holds import Hold, Holds
-from tfcluster_operator.model.ledger import Failing
-from tfcluster_operator.model.parse import InvalidSpecError, parse
-from tfcluster_operator.model.policies import clean_up
-from tfcluster_operator.model.roster import Stage
-from tfcluster_operator.model.spec import Task
-from tfcluster_operator.model.story import pods_gate
-from tfcluster_operator.model.succession import succession_of
+from tfcluster_operator.declaration import naming, reasons
+from tfcluster_operator.declaration.ledger import Failing
+from tfcluster_operator.declaration.parse import InvalidSpecError, parse
+from tfcluster_operator.declaration.spec import Task
+from tfcluster_operator.life import departures
+from tfcluster_operator.life.roster import Stage
+from tfcluster_operator.life.succession import succession_of
+from tfcluster_operator.objects.pod_manifest import build as build_pod
+from tfcluster_operator.plan.actions import Create, Finding
+from tfcluster_operator.plan.holds import Hold, Holds
+from tfcluster_operator.plan.story import pods_gate
 
 OTHER_IMAGE = {"spec": {"containers": [{"name": "task", "image": "image:2"}]}}
 FIRST = "demo-worker-0"
@@ -136,8 +136,8 @@ def test_quota_of_all_pods_has_kept_ones_deleted_first():
         world.holds = Holds({pods_gate("worker"): hold})
         return world.plan(cluster).actions
 
-    assert [type(one) for one in planned("Pod x: violates PodSecurity")] == [CreatePod]
-    assert [type(one) for one in planned(FULL.replace("count/pods", "pods"))] == [CreatePod]
+    assert [type(one) for one in planned("Pod x: violates PodSecurity")] == [Create]
+    assert [type(one) for one in planned(FULL.replace("count/pods", "pods"))] == [Create]
     (delete,) = planned(FULL)
     assert (delete.name, delete.reason) == (FIRST, reasons.HISTORY_LIMIT)
 
@@ -180,7 +180,7 @@ def test_later_pod_of_a_predecessor_blocks_its_task_while_it_may_work():
 def test_clean_up(policy, cleaned):
     cluster = make_cluster({"worker": 1}, cleanPodPolicy=policy)
     roster = world_with("+!", "-r1", cluster=cluster).roster(cluster)
-    assert [pod.meta.name for pod in clean_up.pods_to_clean(roster)] == cleaned
+    assert [pod.meta.name for pod in departures.pods_to_clean(roster)] == cleaned
 
 
 @pytest.mark.parametrize("value", [-1, 11, "1", True, 0.5])
@@ -242,7 +242,10 @@ def test_a_disrupted_pod_is_replaced_at_once_and_is_no_failure(status):
     world.pod_ends(FIRST, "Failed", **status)
     (action,) = world.plan(cluster).actions
     world.apply(action, cluster)
-    assert (action.reason, action.attempt) == (reasons.POD_DISRUPTED, 1)
+    assert (action.reason, action.build()["metadata"]["annotations"][naming.ANNOTATION_ATTEMPT]) == (
+        reasons.POD_DISRUPTED,
+        "1",
+    )
     assert (world.ledger.restarts, world.ledger.of("worker").replaced) == (0, 1)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfcluster_operator.model.filters import DeviceFilter, Visible, parse, visible
+from tfcluster_operator.declaration.filters import DeviceFilter, Visible, parse, visible
 
 
 @pytest.mark.parametrize(

@@ -6,21 +6,22 @@ from typing import Any
 
 import msgspec
 import pytest
-from unit.in_memory import InMemoryWorld, make_body
+from unit.in_memory import InMemoryWorld, creates, make_body
 
-from tfcluster_operator.kube import wire
-from tfcluster_operator.model import naming, reasons
-from tfcluster_operator.model.actions import CreatePod, CreatePodGroup, Delete
-from tfcluster_operator.model.gang_schedulers import (
+from tfcluster_operator.declaration import naming, reasons
+from tfcluster_operator.declaration.gang_schedulers import (
     KUBERNETES,
     SCHEDULER_PLUGINS,
     VOLCANO,
     GangScheduler,
     gang_scheduler,
 )
-from tfcluster_operator.model.observed import ObservedPod, ObservedPodGroup
-from tfcluster_operator.model.parse import InvalidSpecError, parse
-from tfcluster_operator.model.spec import TFCluster
+from tfcluster_operator.declaration.parse import InvalidSpecError, parse
+from tfcluster_operator.declaration.spec import TFCluster
+from tfcluster_operator.objects.kinds import KINDS, kinds_for
+from tfcluster_operator.objects.pod import Pod
+from tfcluster_operator.objects.pod_group import PodGroup
+from tfcluster_operator.plan.actions import Delete
 from tfcluster_operator.settings import parse_arguments
 
 NO_ROOM = "0/1 nodes are available: 1 Insufficient nvidia.com/gpu"
@@ -86,8 +87,8 @@ def lose(world: InMemoryWorld, *names: str) -> None:
 )
 def test_pods_and_their_group_have_the_form_that_the_scheduler_reads(scheduler, api, name):
     cluster = gang(scheduler)
-    kinds = [type(one) for one in InMemoryWorld(scheduler).plan(cluster).actions]
-    assert kinds.index(CreatePodGroup) < kinds.index(CreatePod)
+    kinds = [one.kind for one in InMemoryWorld(scheduler).plan(cluster).actions]
+    assert kinds.index("PodGroup") < kinds.index("Pod")
     _, world = started(scheduler)
     body = world.objects[GROUP]
     assert (body["apiVersion"], body["kind"], body["spec"]) == (api, "PodGroup", {"minMember": 4})
@@ -231,7 +232,7 @@ def test_missing_api_is_named_with_its_remedy(scheduler):
     remedy = "install Volcano" if scheduler is VOLCANO else "install scheduler-plugins with its plugin Coscheduling"
     assert {one.reason for one in planned.findings} == {reasons.GANG_UNAVAILABLE}
     assert all(words in planned.findings[0].message for words in (scheduler.api, remedy))
-    assert not [one for one in planned.actions if isinstance(one, CreatePod)]
+    assert not [one for one in planned.actions if creates(one, "Pod")]
 
 
 PLUGINS_LABEL, VOLCANO_ANNOTATION = "scheduling.x-k8s.io/pod-group", "scheduling.k8s.io/group-name"
@@ -265,18 +266,18 @@ def test_name_of_a_group_is_the_value_of_a_label():
 
 
 def test_groups_are_read_as_they_are_served():
-    plugins, volcano = wire.resources_for(SCHEDULER_PLUGINS), wire.resources_for(VOLCANO)
+    plugins, volcano = kinds_for(SCHEDULER_PLUGINS), kinds_for(VOLCANO)
     assert plugins["PodGroup"].path("ns", "g") == "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/ns/podgroups/g"
     assert volcano["PodGroup"].path("ns", "g") == "/apis/scheduling.volcano.sh/v1beta1/namespaces/ns/podgroups/g"
     body = msgspec.json.encode({"metadata": METADATA, "spec": {"minMember": 3, "priorityClassName": "p"}})
     found = plugins["PodGroup"].read(body), volcano["PodGroup"].read(body)
-    read = [(one.min_count, one.priority_class) for one in found if isinstance(one, ObservedPodGroup)]
+    read = [(one.min_count, one.priority_class) for one in found if isinstance(one, PodGroup)]
     assert read == [(3, None), (3, "p")]
     labels, annotations = {"scheduling.x-k8s.io/pod-group": "a"}, {"scheduling.volcano.sh/group-name": "b"}
     pod = {"metadata": {**METADATA, "labels": labels, "annotations": annotations}}
     pod["spec"] = {"containers": [], "schedulingGroup": {"podGroupName": "c"}}
-    read = [one["Pod"].read(msgspec.json.encode(pod)) for one in (plugins, volcano, wire.RESOURCES)]
-    assert [one.group for one in read if isinstance(one, ObservedPod)] == ["a", "b", "c"]
+    read = [one["Pod"].read(msgspec.json.encode(pod)) for one in (plugins, volcano, KINDS)]
+    assert [one.group for one in read if isinstance(one, Pod)] == ["a", "b", "c"]
 
 
 def test_operator_is_set_up_by_its_options():

@@ -10,15 +10,16 @@ from typing import Any
 import pytest
 from unit.in_memory import NOW, InMemoryWorld, make_body, make_cluster
 
+from tfcluster_operator.declaration import ledger, reasons
+from tfcluster_operator.declaration.ledger import FAILED, GaveUp, timestamp
+from tfcluster_operator.declaration.parse import InvalidSpecError, parse
+from tfcluster_operator.declaration.spec import TFCluster
 from tfcluster_operator.engine.journal import Account, Journal
 from tfcluster_operator.kube.metrics import Metrics
-from tfcluster_operator.model import conditions, ledger, reasons
-from tfcluster_operator.model.actions import Delete, Finding
-from tfcluster_operator.model.conditions import by_type
-from tfcluster_operator.model.ledger import FAILED, GaveUp, timestamp
-from tfcluster_operator.model.parse import InvalidSpecError, parse
-from tfcluster_operator.model.spec import TFCluster
-from tfcluster_operator.model.status import deleting_status, invalid_status, status_of
+from tfcluster_operator.plan.actions import Delete, Finding
+from tfcluster_operator.report import conditions
+from tfcluster_operator.report.conditions import by_type
+from tfcluster_operator.report.status import deleting_status, invalid_status, status_of
 
 _WORDS = "0/1 nodes are available: 1 Insufficient nvidia.com/gpu"
 

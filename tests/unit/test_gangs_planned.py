@@ -6,12 +6,12 @@ from operator import methodcaller as does
 from typing import Any
 
 import pytest
-from unit.in_memory import LEAVING, InMemoryWorld, make_body, make_cluster, settled
+from unit.in_memory import LEAVING, InMemoryWorld, creates, make_body, make_cluster, settled
 
-from tfcluster_operator.model import reasons
-from tfcluster_operator.model.actions import CreatePod, CreatePodGroup, Delete, Patch
-from tfcluster_operator.model.parse import InvalidSpecError, parse
-from tfcluster_operator.model.spec import TFCluster
+from tfcluster_operator.declaration import reasons
+from tfcluster_operator.declaration.parse import InvalidSpecError, parse
+from tfcluster_operator.declaration.spec import TFCluster
+from tfcluster_operator.plan.actions import Delete, Patch
 
 KIND = "PodGroup"
 
@@ -130,8 +130,8 @@ def test_tasks_that_start_together_wait_for_places_together(steps, waited_for, p
 def test_group_is_made_before_its_first_pod():
     cluster, world = gang(), started(gang())
     actions = InMemoryWorld().plan(cluster).actions
-    kinds = [type(one) for one in actions if isinstance(one, CreatePodGroup | CreatePod)]
-    assert kinds == [CreatePodGroup, *[CreatePod] * 6]
+    kinds = [one.kind for one in actions if creates(one, "PodGroup", "Pod")]
+    assert kinds == ["PodGroup", *["Pod"] * 6]
     body = world.objects[KIND, "demo.0"]
     assert body["apiVersion"] == "scheduling.k8s.io/v1beta1"
     assert body["spec"] == {"schedulingPolicy": {"gang": {"minCount": 6}}}
@@ -205,7 +205,7 @@ def test_group_that_is_kept_by_its_finalizer_is_let_go():
         ("Pod", f"demo-worker-{index}", reasons.GANG_CHANGED) for index in (0, 1)
     }
     world.apply_all(deletes, cluster)
-    assert not any(isinstance(one, CreatePod) for one in world.plan(cluster).actions)
+    assert not any(creates(one, "Pod") for one in world.plan(cluster).actions)
 
 
 def test_group_that_goes_after_its_gang_got_places_takes_no_pod_along():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from support.generated_clusters import generate
 from support.generated_lives import Case, Findings, names_the_field, run
 
-from tfcluster_operator.model.parse import InvalidSpecError, is_ours, parse
+from tfcluster_operator.declaration.parse import InvalidSpecError, is_ours, parse
 
 _COUNT = 200
 

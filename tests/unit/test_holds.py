@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from unit.in_memory import NOW, InMemoryWorld, groups_of, make_cluster, running, settled
+from unit.in_memory import NOW, InMemoryWorld, creates, groups_of, make_cluster, running, settled
 
-from tfcluster_operator.model import naming, reasons
-from tfcluster_operator.model.actions import CreatePod, Delete, Finding, Patch
-from tfcluster_operator.model.holds import Holds
-from tfcluster_operator.model.spec import TFCluster
-from tfcluster_operator.model.story import SERVICE, object_gate, pods_gate, views_gate
+from tfcluster_operator.declaration import naming, reasons
+from tfcluster_operator.declaration.spec import TFCluster
+from tfcluster_operator.plan.actions import Delete, Finding, Patch
+from tfcluster_operator.plan.holds import Holds
+from tfcluster_operator.plan.story import SERVICE, object_gate, pods_gate, views_gate
 
 QUOTA = Finding(reasons.REJECTED, "Pod demo-worker-0: exceeded quota")
 GATE = pods_gate("worker")
@@ -105,7 +105,7 @@ def test_new_pods_do_not_take_the_room_of_lost_ones():
 
 def names(cluster: TFCluster, world: InMemoryWorld) -> list[str]:
     """Plan, and give the name of each created pod."""
-    return [one.name for one in world.plan(cluster).actions if isinstance(one, CreatePod)]
+    return [one.name for one in world.plan(cluster).actions if creates(one, "Pod")]
 
 
 def test_closed_gate_holds_up_what_needs_it_and_nothing_else():
@@ -114,7 +114,7 @@ def test_closed_gate_holds_up_what_needs_it_and_nothing_else():
     lose(world, "demo-chief-0", "demo-worker-0", "demo-worker-1")
     world.holds = refused(3)
     planned = world.plan(cluster)
-    created = [one.name for one in planned.actions if isinstance(one, CreatePod)]
+    created = [one.name for one in planned.actions if creates(one, "Pod")]
     deleted = {one.name for one in planned.actions if isinstance(one, Delete)}
     assert (created, deleted) == (["demo-chief-0"], {"demo-ps-0", "demo-ps"})
     assert (planned.findings, planned.wake_after) == ((QUOTA,), 4.0)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 from in_memory import InMemoryWorld, make_cluster, settled
 
-from tfcluster_operator.model import naming, reasons, views
-from tfcluster_operator.model.actions import subject_of
-from tfcluster_operator.model.digests import digest
-from tfcluster_operator.model.observed import Meta, Observed, ObservedPod
-from tfcluster_operator.model.parse import MOST_TASKS
-from tfcluster_operator.model.roster import call_roll
+from tfcluster_operator.declaration import naming, reasons
+from tfcluster_operator.declaration.digests import digest
+from tfcluster_operator.declaration.parse import MOST_TASKS
+from tfcluster_operator.life import views
+from tfcluster_operator.life.roster import call_roll
+from tfcluster_operator.objects.base import Meta
+from tfcluster_operator.objects.observed import Observed
+from tfcluster_operator.objects.pod import Pod
 from tfcluster_resolver import contract
 
 JOBS = {"chief": 1, "ps": 1, "worker": 2, "evaluator": 1}
@@ -20,7 +22,7 @@ def passed(world, cluster):
     """Plan once and carry it out; give what was done to which object, and why."""
     actions = world.plan(cluster).actions
     world.apply_all(actions, cluster)
-    return [(type(one).__name__, subject_of(one)[1], one.reason) for one in actions]
+    return [(type(one).__name__, one.name, one.reason) for one in actions]
 
 
 def told(world, job="chief"):
@@ -62,7 +64,7 @@ def test_a_chief_that_starts_last_finds_the_pods_in_its_first_view():
     passed(world, cluster)
     world.all_pods_run()
     done = passed(world, cluster)
-    assert done == [("Patch", "demo-chief", reasons.VIEW_REFRESHED), ("CreatePod", "demo-chief-0", reasons.CREATED)]
+    assert done == [("Patch", "demo-chief", reasons.VIEW_REFRESHED), ("Create", "demo-chief-0", reasons.CREATED)]
     assert told(world) == of_pods(world, worker=[0, 1])
     assert passed(world, cluster) == []
 
@@ -71,9 +73,9 @@ def test_a_replaced_pod_is_told_of_at_once():
     world, cluster = launched()
     before = told(world)
     world.delete("Pod", "demo-worker-0", force=True)
-    assert passed(world, cluster) == [("CreatePod", "demo-worker-0", reasons.POD_DISRUPTED)]
+    assert passed(world, cluster) == [("Create", "demo-worker-0", reasons.POD_DISRUPTED)]
     world.delete("Pod", "demo-ps-0", force=True)
-    assert passed(world, cluster) == [*AMENDED, ("CreatePod", "demo-ps-0", reasons.POD_DISRUPTED)]
+    assert passed(world, cluster) == [*AMENDED, ("Create", "demo-ps-0", reasons.POD_DISRUPTED)]
     after = told(world)
     assert after["worker"] == {0: short(world, "worker-0"), 1: before["worker"][1]}
     assert after["worker"][0] != before["worker"][0]
@@ -138,7 +140,7 @@ def test_an_operator_that_crashed_goes_on_from_what_is_published():
 def pod_of(cluster, task):
     name = naming.pod_name(cluster.name, task.job.name, task.index)
     meta = Meta(name, cluster.namespace, f"uid-{name}", 1, cluster.uid, cluster.name, {}, {}, terminating=False)
-    return ObservedPod(meta, "Running", True, False, "", "node", None, "")
+    return Pod(meta, "Running", True, False, "", "node", None, "")
 
 
 def test_the_largest_cluster_has_room():

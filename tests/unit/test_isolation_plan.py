@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from unit.in_memory import LEAVING, OTHERS, InMemoryWorld, groups_of, make_body, make_cluster, running, settled
+from unit.in_memory import LEAVING, OTHERS, InMemoryWorld, creates, groups_of, make_body, make_cluster, running, settled
 
-from tfcluster_operator.model import reasons
-from tfcluster_operator.model.actions import CreateNetworkPolicy, CreatePod, Delete, Patch, subject_of
-from tfcluster_operator.model.isolation import policies_of
-from tfcluster_operator.model.parse import InvalidSpecError, parse
-from tfcluster_operator.model.roster import call_roll
-from tfcluster_operator.model.spec import Isolation
-from tfcluster_operator.model.status import status_of
+from tfcluster_operator.declaration import reasons
+from tfcluster_operator.declaration.parse import InvalidSpecError, parse
+from tfcluster_operator.declaration.spec import Isolation
+from tfcluster_operator.life.roster import call_roll
+from tfcluster_operator.objects.network_policy import policies_of
+from tfcluster_operator.plan.actions import Delete, Patch
+from tfcluster_operator.report.status import status_of
 
 CLUSTER = {"mode": "Cluster"}
 FILTERS = {"mode": "DeviceFilters"}
@@ -227,18 +227,18 @@ def test_edit_opens_no_running_task_while_a_policy_cannot_be_made(obstacle):
     if obstacle == "a foreign name":
         world.create("NetworkPolicy", {"metadata": {"name": "demo.worker"}, "spec": {"podSelector": {}}})
     planned = world.plan(edited)
-    creates = [one for one in planned.actions if isinstance(one, CreateNetworkPolicy)]
-    for one in creates:
+    created = [one for one in planned.actions if creates(one, "NetworkPolicy")]
+    for one in created:
         world.apply(one, edited)
         if obstacle == "a refusal":
-            world.delete("NetworkPolicy", one.policy.name)
+            world.delete("NetworkPolicy", one.name)
     waits = [step for group in planned.groups for step in group.steps if isinstance(step.action, Delete)]
     if obstacle == "a foreign name":
         assert waits == []
         status = status_of(world.roster(edited), world.ledger, (), (), world.now)
         assert status["isolation"] == "Cluster"
     else:
-        (gate,) = {step.gate for group in planned.groups for step in group.steps if step.action in creates}
+        (gate,) = {step.gate for group in planned.groups for step in group.steps if step.action in created}
         assert [gate in step.needs for step in waits] == [True]
 
 
@@ -246,8 +246,8 @@ def test_narrower_selector_waits_for_the_policy_of_the_tasks_that_it_leaves_out(
     world = settled(make_cluster(FILTERED, isolation=FILTERS))
     apart = {**FILTERED, "worker": {**FILTERED["worker"], "taskDeviceFilters": {"1": ["/job:worker"]}}}
     groups = world.plan(make_cluster(apart, isolation=FILTERS, generation=2)).groups
-    (create,) = (step for group in groups for step in group.steps if isinstance(step.action, CreateNetworkPolicy))
-    (patch,) = (step for group in groups for step in group.steps if subject_of(step.action)[1] == "demo.worker")
+    (create,) = (step for group in groups for step in group.steps if creates(step.action, "NetworkPolicy"))
+    (patch,) = (step for group in groups for step in group.steps if step.action.name == "demo.worker")
     assert create.gate in patch.needs
     assert [group.phase for group in groups if patch in group.steps] == ["tell"]
 
@@ -277,10 +277,10 @@ def test_policies_come_before_the_pods_and_the_pods_need_them():
     planned = InMemoryWorld().plan(make_cluster(isolation=CLUSTER))
     first, last = groups_of(planned)
     steps = [step for group in planned.groups for step in group.steps]
-    (gate,) = {step.gate for step in steps if isinstance(step.action, CreateNetworkPolicy)}
-    assert [subject_of(one) for one in first][:2] == [("Service", "demo"), ("NetworkPolicy", "demo")]
-    assert {type(one) for one in last} == {CreatePod}
-    assert all(gate in step.needs for step in steps if isinstance(step.action, CreatePod))
+    (gate,) = {step.gate for step in steps if creates(step.action, "NetworkPolicy")}
+    assert [(one.kind, one.name) for one in first][:2] == [("Service", "demo"), ("NetworkPolicy", "demo")]
+    assert {one.kind for one in last} == {"Pod"}
+    assert all(gate in step.needs for step in steps if creates(step.action, "Pod"))
 
 
 @pytest.mark.parametrize(
@@ -296,7 +296,7 @@ def test_policy_that_cannot_be_used_holds_up_the_pods(change, reason, words):
     world.edit("NetworkPolicy", "demo", change)
     world.delete("Pod", "demo-worker-0", force=True)
     planned = world.plan(cluster)
-    assert not any(isinstance(one, CreatePod) for one in planned.actions)
+    assert not any(creates(one, "Pod") for one in planned.actions)
     (finding,) = planned.findings
     assert (finding.reason, words in finding.message) == (reason, True)
 
@@ -331,7 +331,7 @@ def test_edit_of_the_filters_reaches_the_policies_and_replaces_no_pod():
     actions = world.plan(edited).actions
     world.apply_all(actions, edited)
     assert world.names("NetworkPolicy") == {"demo.chief", "demo.ps", "demo.worker"}
-    assert not [one for one in actions if subject_of(one)[0] == "Pod" and not isinstance(one, Patch)]
+    assert not [one for one in actions if one.kind == "Pod" and not isinstance(one, Patch)]
     assert {one.reason for one in actions if isinstance(one, Delete)} == {reasons.UNUSED}
     assert world.plan(edited).actions == ()
 

@@ -11,9 +11,9 @@ import msgspec
 import pytest
 from in_memory import InMemoryWorld, running, timestamp
 
-from tfcluster_operator.kube import wire
-from tfcluster_operator.model import reasons
-from tfcluster_operator.model.policies.ending import Ending, ending_of
+from tfcluster_operator.declaration import reasons
+from tfcluster_operator.life.ending import Ending, ending_of
+from tfcluster_operator.objects.kinds import KINDS
 
 ASKED, FINISHED, GONE_BY = "2026-11-21T09:58:18Z", "2026-11-21T09:58:18Z", "2026-11-21T09:58:19Z"
 EARLIER = "2026-11-21T09:58:10Z"
@@ -37,7 +37,7 @@ def pod(phase: str, code: int | None, finished: str | None = FINISHED, *, grace=
         "containerStatuses": [{"name": name, "state": state} for name, state in states.items()],
     }
     spec = {"containers": [{"name": name, "image": "image:1"} for name in states]}
-    return wire.RESOURCES["Pod"].read(msgspec.json.encode({"metadata": metadata, "spec": spec, "status": status}))
+    return KINDS["Pod"].read(msgspec.json.encode({"metadata": metadata, "spec": spec, "status": status}))
 
 
 @pytest.mark.parametrize("told_of", [0, 2])

@@ -8,7 +8,7 @@ import sysconfig
 from collections import Counter
 from pathlib import Path
 
-from tfcluster_operator.model import reasons
+from tfcluster_operator.declaration import reasons
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ROOT / "operator"

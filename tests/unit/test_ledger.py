@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from tfcluster_operator.model import ledger
-from tfcluster_operator.model.ledger import Failing, JobRecord, LastRestart, Ledger, Lost, Verdict
+from tfcluster_operator.declaration import ledger
+from tfcluster_operator.declaration.ledger import Failing, JobRecord, LastRestart, Ledger, Lost, Verdict
 
 AT = 1_800_000_000.123
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 from in_memory import NOW, TEMPLATE, make_cluster, merge_patch, running, settled
 
-from tfcluster_operator.model.conditions import KINDS, with_others
-from tfcluster_operator.model.ledger import JobRecord, Ledger, Verdict
-from tfcluster_operator.model.ledger import read as read_ledger
-from tfcluster_operator.model.roster import call_roll
-from tfcluster_operator.model.status import status_of
-from tfcluster_operator.model.views import views_of
+from tfcluster_operator.declaration.ledger import JobRecord, Ledger, Verdict
+from tfcluster_operator.declaration.ledger import read as read_ledger
+from tfcluster_operator.life.roster import call_roll
+from tfcluster_operator.life.views import views_of
+from tfcluster_operator.report.conditions import CONDITION_TYPES, with_others
+from tfcluster_operator.report.status import status_of
 
 OTHER = merge_patch(TEMPLATE, {"spec": {"containers": [{"name": "task", "image": "image:2"}]}})
 FAILED = Verdict("Failed", "TaskFailed", "worker-0 failed")
@@ -30,7 +30,7 @@ def told(condition):
 
 
 def test_every_condition_of_ours_is_known_as_such(world):
-    assert set(said(make_cluster(), world)) == KINDS
+    assert set(said(make_cluster(), world)) == CONDITION_TYPES
 
 
 def test_conditions_of_others_are_taken_as_they_are_by_now():

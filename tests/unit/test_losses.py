@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from in_memory import make_cluster, running, settled
 
-from tfcluster_operator.model import naming, reasons
-from tfcluster_operator.model.actions import CreatePod, Delete
-from tfcluster_operator.model.ledger import Failing, JobRecord, Ledger, Lost
-from tfcluster_operator.model.observed import Observed
-from tfcluster_operator.model.roster import call_roll
-from tfcluster_operator.model.spec import Task
-from tfcluster_operator.model.stock import enter_deletions, enter_done, must_be_written_first
+from tfcluster_operator.declaration import naming, reasons
+from tfcluster_operator.declaration.ledger import Failing, JobRecord, Ledger, Lost
+from tfcluster_operator.declaration.spec import Task
+from tfcluster_operator.life.roster import call_roll
+from tfcluster_operator.objects.observed import Observed
+from tfcluster_operator.plan.actions import Create, Delete
+from tfcluster_operator.plan.evidence import enter_deletions, enter_done, must_be_written_first
 
 
 # --- what was done
@@ -20,7 +20,8 @@ def _done(known, *actions):
 
 
 def _create(index, reason):
-    return CreatePod(Task(make_cluster({"worker": 3}).jobs[0], index), f"demo-worker-{index}", "", 0, reason)
+    task = Task(make_cluster({"worker": 3}).jobs[0], index)
+    return Create("Pod", f"demo-worker-{index}", reason, task=task)
 
 
 def test_made_pod_has_started_and_is_lost_no_more():
@@ -154,7 +155,7 @@ def test_what_a_pod_tells_of_a_loss_is_written_before_the_pod_goes():
     world.delete("Pod", "demo-worker-0", force=True)
     known = world.stock(cluster)
     world.apply_all(world.plan(cluster).actions, cluster)
-    made = CreatePod(Task(cluster.jobs[0], 0), "demo-worker-0", "", 0, reasons.POD_DISRUPTED)
+    made = Create("Pod", "demo-worker-0", reasons.POD_DISRUPTED, task=Task(cluster.jobs[0], 0))
     known = enter_done(call_roll(cluster, world.observe(cluster)), known, [made])
     ours = Delete("Pod", "demo-worker-0", "uid", reasons.SCALED_DOWN)
     assert _comes_first(cluster, world, known, written, ours)

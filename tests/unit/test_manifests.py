@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 from unit.in_memory import make_cluster, views_for
 
-from tfcluster_operator.manifests import build_config_map, build_pod, build_service
-from tfcluster_operator.model import naming
-from tfcluster_operator.model.spec import Task
+from tfcluster_operator.declaration import naming
+from tfcluster_operator.declaration.spec import Task
+from tfcluster_operator.objects.config_map import build as build_config_map
+from tfcluster_operator.objects.pod_manifest import build as build_pod
+from tfcluster_operator.objects.service import build as build_service
 
 ABOUT = {"apiVersion": "tfcluster.dev/v1alpha1", "kind": "TFCluster", "name": "demo", "uid": "uid-of-the-cluster"}
 OWNER = [{**ABOUT, "controller": True, "blockOwnerDeletion": True}]
@@ -46,7 +48,7 @@ def test_a_config_map_holds_the_views_and_their_epochs():
     cluster = make_cluster({"data_loader": {"replicas": 2, "taskDeviceFilters": {"0": []}}}, generation=2)
     (wanted,) = views_for(cluster)
     epochs = {"tfcluster.dev/epochs": '{"cluster.json":2,"task-0.json":2}'}
-    assert build_config_map(cluster, wanted) == {
+    assert build_config_map(cluster, "data_loader", wanted.files) == {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": metadata("demo-data-loader", naming.job_labels("demo", "data_loader"), annotations=epochs),

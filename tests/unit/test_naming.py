@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tfcluster_operator.model import naming
+from tfcluster_operator.declaration import naming
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -49,4 +49,4 @@ def test_the_group_is_spelled_in_one_place_only():
         for path in (ROOT / "operator").rglob("*.py")
         if re.search(r"tfcluster\.dev|app\.kubernetes\.io", path.read_text(encoding="utf-8"))
     ]
-    assert spelled == ["operator/tfcluster_operator/model/naming.py"]
+    assert spelled == ["operator/tfcluster_operator/declaration/naming.py"]

@@ -10,12 +10,12 @@ from in_memory import InMemoryWorld, make_body, make_cluster, merge_patch
 
 from tfcluster import Colocate, Job, ManifestError, Spread
 from tfcluster import TFCluster as Declared
-from tfcluster_operator.manifests import build_pod
-from tfcluster_operator.model import naming
-from tfcluster_operator.model.edited import edited_field
-from tfcluster_operator.model.parse import InvalidSpecError, parse
-from tfcluster_operator.model.queueing import asks_of
-from tfcluster_operator.model.spec import Task, TFCluster
+from tfcluster_operator.declaration import naming
+from tfcluster_operator.declaration.edited import edited_field
+from tfcluster_operator.declaration.parse import InvalidSpecError, parse
+from tfcluster_operator.declaration.spec import Task, TFCluster
+from tfcluster_operator.life.queueing import asks_of
+from tfcluster_operator.objects.pod_manifest import build as build_pod
 
 ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 NEAR = {"colocate": {"topologyKey": ZONE}}

@@ -21,10 +21,11 @@ from unit.in_memory import (
     settled,
 )
 
-from tfcluster_operator.model import naming, reasons, story, tasks
-from tfcluster_operator.model.actions import Action, CreateConfigMap, Delete, Finding, Patch, Plan
-from tfcluster_operator.model.ledger import Failing
-from tfcluster_operator.model.spec import TFCluster
+from tfcluster_operator.declaration import naming, reasons
+from tfcluster_operator.declaration.ledger import Failing
+from tfcluster_operator.declaration.spec import TFCluster
+from tfcluster_operator.plan import story, tasks
+from tfcluster_operator.plan.actions import Action, Delete, Finding, Patch, Plan
 
 OTHER_IMAGE = {"spec": {**TEMPLATE["spec"], "containers": [{"name": "task", "image": "image:2"}]}}
 GPU_TEMPLATE = {
@@ -35,10 +36,7 @@ SERVICE, VIEW, POD = ("Service", "demo"), ("ConfigMap", "demo-worker"), ("Pod", 
 
 
 def brief(action: Action) -> str:
-    verb = "Create" if type(action).__name__.startswith("Create") else type(action).__name__
-    kind = getattr(action, "kind", type(action).__name__.removeprefix("Create"))
-    name = action.views.name if isinstance(action, CreateConfigMap) else action.name
-    return f"{verb} {kind} {name} {action.reason}"
+    return f"{type(action).__name__} {action.kind} {action.name} {action.reason}"
 
 
 def groups(cluster: TFCluster, world: InMemoryWorld) -> list[list[str]]:
@@ -188,7 +186,9 @@ def test_an_absent_pod_is_created_with_the_digest_of_its_view():
     told = world.read(*POD).told
     lost(WORKER)(world)
     action = only_action(cluster, world)
-    found = (action.name, action.view_digest, action.attempt, action.reason, action.replaces)
+    made = action.build()["metadata"]["annotations"]
+    digest, attempt = made[naming.ANNOTATION_VIEW], int(made[naming.ANNOTATION_ATTEMPT])
+    found = (action.name, digest, attempt, action.reason, action.replaces)
     assert found == (WORKER, told, 0, reasons.POD_DISRUPTED, "")
 
 
@@ -295,7 +295,7 @@ def test_a_suspended_cluster_comes_back():
     world = settled(make_cluster())
     world.settle(make_cluster(suspend=True, generation=2))
     planned = world.plan(make_cluster(generation=3))
-    assert [type(one).__name__ for one in planned.actions] == ["CreatePod"] * 3
+    assert [type(one).__name__ for one in planned.actions] == ["Create"] * 3
 
 
 # --- foundations

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from unit.in_memory import InMemoryWorld, make_cluster, merge_patch, running, settled, timestamp
 
-from tfcluster_operator.model import naming, reasons
-from tfcluster_operator.model.actions import Delete, DeleteCluster, Patch
-from tfcluster_operator.model.spec import TFCluster
+from tfcluster_operator.declaration import naming, reasons
+from tfcluster_operator.declaration.spec import TFCluster
+from tfcluster_operator.plan.actions import Delete, Patch
 from tfcluster_resolver import contract
 
 
@@ -77,7 +77,7 @@ def test_finished_cluster_goes_when_its_time_to_live_is_over(kind):
     world.now += 99.5
     assert (world.plan(cluster).actions, world.plan(cluster).wake_after) == ((), 0.5)
     world.now += 0.5
-    assert world.plan(cluster).actions == (DeleteCluster("demo", cluster.uid, reasons.TTL_EXPIRED),)
+    assert world.plan(cluster).actions == (Delete("TFCluster", "demo", cluster.uid, reasons.TTL_EXPIRED),)
 
 
 def test_deadline_wakes_the_operator():

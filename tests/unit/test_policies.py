@@ -8,14 +8,13 @@ import pytest
 from in_memory import NOW, make_cluster
 from observed_pods import ended, pod
 
-from tfcluster_operator.model import naming
-from tfcluster_operator.model.ledger import Failing, JobRecord, Ledger, Verdict
-from tfcluster_operator.model.observed import Exit, Noted
-from tfcluster_operator.model.policies import restart
-from tfcluster_operator.model.policies.ending import Ending, ending_of, name_of, words_for
-from tfcluster_operator.model.policies.failure import judge_failure
-from tfcluster_operator.model.policies.success import judge_success
-from tfcluster_operator.model.spec import Task
+from tfcluster_operator.declaration import naming
+from tfcluster_operator.declaration.ledger import Failing, JobRecord, Ledger, Verdict
+from tfcluster_operator.declaration.spec import Task
+from tfcluster_operator.life import restart
+from tfcluster_operator.life.ending import Ending, ending_of, name_of, words_for
+from tfcluster_operator.life.verdict import judge_failure, judge_success
+from tfcluster_operator.objects.pod import Exit, Noted
 
 # --- ending
 

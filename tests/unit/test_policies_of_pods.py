@@ -8,9 +8,9 @@ import pytest
 from in_memory import NOW, make_cluster
 from observed_pods import ended, pod, roster
 
-from tfcluster_operator.model import naming
-from tfcluster_operator.model.ledger import Failing, JobRecord, Ledger, Verdict
-from tfcluster_operator.model.policies import clean_up, deadline, rollout, scale_down, start_order, termination
+from tfcluster_operator.declaration import naming
+from tfcluster_operator.declaration.ledger import Failing, JobRecord, Ledger, Verdict
+from tfcluster_operator.life import departures, rollout, start_order, verdict
 
 
 # --- deadline
@@ -26,9 +26,9 @@ from tfcluster_operator.model.policies import clean_up, deadline, rollout, scale
 )
 def test_deadline_counts_from_the_start(limit, started, now, over):
     cluster = make_cluster({"worker": 1}, **({"activeDeadlineSeconds": limit} if limit is not None else {}))
-    verdict = deadline.judge_deadline(cluster, Ledger(started_at=started), now)
-    assert (verdict is not None) is over
-    assert not over or (verdict.kind, verdict.reason) == ("Failed", "DeadlineExceeded")
+    found = verdict.judge_deadline(cluster, Ledger(started_at=started), now)
+    assert (found is not None) is over
+    assert not over or (found.kind, found.reason) == ("Failed", "DeadlineExceeded")
 
 
 DEADLINE, TTL = {"activeDeadlineSeconds": 60}, {"ttlSecondsAfterFinished": 60}
@@ -48,7 +48,7 @@ FINISHED = Ledger(started_at=NOW - 100, finished_at=NOW - 20, verdict=Verdict("F
     ],
 )
 def test_time_left_is_of_the_deadline_or_then_of_the_ttl(spec, known, left):
-    assert deadline.seconds_left(make_cluster({"worker": 1}, **spec), known, NOW) == left
+    assert verdict.seconds_left(make_cluster({"worker": 1}, **spec), known, NOW) == left
 
 
 # --- start order
@@ -185,7 +185,7 @@ def surplus_since(seconds):
 def test_surplus_pod_drains_while_it_works(drain, what, seconds):
     """A pod that does not run has nothing to drain, and the drainTimeoutSeconds of a removed job is gone with it."""
     job = None if drain is None else make_cluster({"worker": {"drainTimeoutSeconds": drain}}).jobs[0]
-    assert scale_down.seconds_to_drain(job, what, NOW) == seconds
+    assert departures.seconds_to_drain(job, what, NOW) == seconds
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ def test_clean_pod_policy_chooses_the_pods(policy, cleaned):
         pod("leaves", leaving=NOW),
     ]
     cluster = make_cluster({"worker": 1}, cleanPodPolicy=policy)
-    assert sorted(one.meta.name for one in clean_up.pods_to_clean(roster(cluster, *pods))) == cleaned
+    assert sorted(one.meta.name for one in departures.pods_to_clean(roster(cluster, *pods))) == cleaned
 
 
 @pytest.mark.parametrize(
@@ -209,12 +209,12 @@ def test_clean_pod_policy_chooses_the_pods(policy, cleaned):
 )
 def test_pod_is_freed_only_where_the_user_says_when(grace, leaving, left):
     cluster = make_cluster({"worker": 1}, **({"forceDeleteAfterSeconds": grace} if grace is not None else {}))
-    assert termination.seconds_until_freed(cluster, pod(leaving=leaving), NOW) == left
+    assert departures.seconds_until_freed(cluster, pod(leaving=leaving), NOW) == left
 
 
 def test_pod_is_stuck_ten_seconds_after_its_grace_period():
     """Not at the end of the grace period itself, which an obedient node may need."""
-    assert termination.seconds_until_stuck(pod(leaving=NOW - 30), NOW) == 10.0
+    assert departures.seconds_until_stuck(pod(leaving=NOW - 30), NOW) == 10.0
 
 
 @pytest.mark.parametrize(
@@ -227,7 +227,7 @@ def test_pod_is_stuck_ten_seconds_after_its_grace_period():
 )
 def test_stuck_pod_is_told_with_its_cure(grace, node, words):
     cluster = make_cluster({"worker": 1}, **({"forceDeleteAfterSeconds": grace} if grace is not None else {}))
-    told = termination.words_for(cluster, pod(node=node, leaving=NOW))
+    told = departures.stuck_words(cluster, pod(node=node, leaving=NOW))
     assert all(word in told for word in ["demo-worker-0", *words])
 
 
@@ -235,6 +235,6 @@ def test_pod_that_a_finalizer_keeps_is_told_with_its_keeper():
     """Its containers have ended, so that neither the node nor a deletion by force has to do with it."""
     kept = pod(leaving=NOW, grace=0.0)
     kept = replace(kept, meta=replace(kept.meta, finalizers=("example.com/keep",)))
-    told = termination.words_for(make_cluster({"worker": 1}, forceDeleteAfterSeconds=5), kept)
+    told = departures.stuck_words(make_cluster({"worker": 1}, forceDeleteAfterSeconds=5), kept)
     assert "the finalizer example.com/keep keeps it" in told
     assert "force" not in told

@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from tfcluster_operator.model.quantities import quantity, whole
+from tfcluster_operator.declaration.quantities import quantity, whole
 
 
 @pytest.mark.parametrize(

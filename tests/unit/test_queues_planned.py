@@ -8,13 +8,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from unit.in_memory import InMemoryWorld
+from unit.in_memory import InMemoryWorld, creates
 from unit.queue_world import FIRST, KIND, SECOND, Queue, queued
 
-from tfcluster_operator.model import ledger, naming, reasons
-from tfcluster_operator.model.actions import CreatePod, CreateWorkload, Delete, Finding
-from tfcluster_operator.model.ledger import Ledger, Verdict
-from tfcluster_operator.model.queueing import Turn, stand
+from tfcluster_operator.declaration import ledger, naming, reasons
+from tfcluster_operator.declaration.ledger import Ledger, Verdict
+from tfcluster_operator.life.queueing import Turn, stand
+from tfcluster_operator.plan.actions import Delete, Finding
 
 
 def asking(cpu: str, replicas: int, image: str = "image:1") -> dict[str, Any]:
@@ -208,7 +208,7 @@ def test_workload_that_a_user_deletes_is_asked_for_after_the_pods_have_gone():
     queue = running()
     queue.delete(KIND, FIRST)
     queue.step()
-    assert not any(isinstance(one, CreateWorkload) for one in queue.plan(queue.cluster).actions)
+    assert not any(creates(one, "Workload") for one in queue.plan(queue.cluster).actions)
 
 
 def test_membership_changes_with_the_quota_of_a_growth():
@@ -387,7 +387,7 @@ def test_pods_wait_for_what_the_queue_lacks(lacks, reason, words):
         about = {"name": FIRST, "labels": {naming.LABEL_CLUSTER: "demo"}, "ownerReferences": [owner]}
         queue.create(KIND, {"metadata": about, "spec": {"podSets": []}})
     planned = queue.plan(queue.cluster)
-    assert not any(isinstance(one, CreatePod | CreateWorkload) for one in planned.actions)
+    assert not any(creates(one, "Pod", "Workload") for one in planned.actions)
     assert planned.findings[0].reason == reason
     assert words in planned.findings[0].message
     assert planned.wake_after or lacks != "Kueue"
@@ -396,19 +396,22 @@ def test_pods_wait_for_what_the_queue_lacks(lacks, reason, words):
 def test_what_runs_goes_on_while_nothing_is_known_of_its_claims():
     queue = running()
     grown = queued(workers(9, chief=1), generation=2)
-    standing = stand(grown, replace(queue.observe(grown), no_workloads="forbidden"))
+    standing = stand(grown, replace(queue.observe(grown), lacking={"Workload": "forbidden"}))
     assert {job.name: job.replicas for job in standing.cluster.jobs} == {"chief": 1, "worker": 2}
     assert not standing.cluster.suspend
 
 
 # --- priorities
-@pytest.mark.parametrize(("priority", "found"), [("urgent", ("urgent", False)), ("", ("high", True))])
+@pytest.mark.parametrize(
+    ("priority", "found"), [("urgent", ("urgent", "WorkloadPriorityClass")), ("", ("high", "PriorityClass"))]
+)
 def test_priority_is_the_label_s_or_the_pods(priority, found):
     """Kueue's own class by the label; else that of the chief's pods, or of the first that has one."""
     template = {"spec": {"containers": [{"name": "t"}], "priorityClassName": "high"}}
     cluster = queued({"ps": 1, "worker": {"template": template}}, priority=priority)
-    (create,) = [one for one in InMemoryWorld().plan(cluster).actions if isinstance(one, CreateWorkload)]
-    assert (create.claim.priority_class, create.claim.priority_of_pods) == found
+    (create,) = [one for one in InMemoryWorld().plan(cluster).actions if creates(one, "Workload")]
+    named = create.build()["spec"]["priorityClassRef"]
+    assert (named["name"], named["kind"]) == found
 
 
 def test_ledger_keeps_the_grants():

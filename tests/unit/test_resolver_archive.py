@@ -20,9 +20,13 @@ from unit.resolver_world import python as run_python
 
 import tfcluster_resolver
 from tfcluster_operator import resolver_sources
-from tfcluster_operator.manifests import build_resolver_config_map
-from tfcluster_operator.manifests.resolver_archive import LARGEST_ARCHIVE, ResolverArchive, build_archive
-from tfcluster_operator.model import naming
+from tfcluster_operator.declaration import naming
+from tfcluster_operator.objects.resolver_copy import (
+    LARGEST_ARCHIVE,
+    ResolverArchive,
+    build,
+    build_archive,
+)
 from tfcluster_resolver import copies
 
 #: Versions in their order; ours is in the middle.
@@ -133,7 +137,7 @@ def test_config_map_is_immutable_and_has_no_owner(archive):
     """The ConfigMap is named by content, immutable, owned by no TFCluster, and holds the bytes."""
     name = f"tfcluster-resolver-{archive.digest[:32]}"
 
-    assert build_resolver_config_map("team", archive) == {
+    assert build("team", archive) == {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {"name": name, "namespace": "team", "labels": naming.resolver_labels()},

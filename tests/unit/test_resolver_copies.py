@@ -14,21 +14,21 @@ from simulation.actors import forge_resolver
 from simulation.dialect import CLUSTER, NAMESPACE, OPERATOR, RESOLVER
 from simulation.workloads import job, ready
 from simulation.world import World
-from unit.in_memory import InMemoryWorld, groups_of, make_body, make_cluster, settled
+from unit.in_memory import InMemoryWorld, creates, groups_of, make_body, make_cluster, settled
 from unit.test_survival import live, said
 
 from memory_kubernetes import Admission, Refusal
-from tfcluster_operator.kube import wire
-from tfcluster_operator.manifests import ResolverArchive, build_resolver_config_map
-from tfcluster_operator.model import naming, reasons
-from tfcluster_operator.model.actions import CreateResolver
-from tfcluster_operator.model.holds import Holds
-from tfcluster_operator.model.observed import ObservedConfigMap
-from tfcluster_operator.model.parse import has_resolver_delivered, parse
-from tfcluster_operator.model.plan import plan
-from tfcluster_operator.model.resolver_copies import is_genuine, unneeded
-from tfcluster_operator.model.roster import call_roll
-from tfcluster_operator.model.views import views_of
+from tfcluster_operator.declaration import naming, reasons
+from tfcluster_operator.declaration.parse import has_resolver_delivered, parse
+from tfcluster_operator.life.roster import call_roll
+from tfcluster_operator.life.views import views_of
+from tfcluster_operator.objects.config_map import ConfigMap
+from tfcluster_operator.objects.kinds import KINDS
+from tfcluster_operator.objects.resolver_copy import ResolverArchive, unneeded
+from tfcluster_operator.objects.resolver_copy import build as build_resolver_config_map
+from tfcluster_operator.plan.actions import Create
+from tfcluster_operator.plan.holds import Holds
+from tfcluster_operator.plan.plan import plan
 
 ARCHIVE = ResolverArchive(b"zip")
 NAME = naming.resolver_name(ARCHIVE.digest)
@@ -36,12 +36,12 @@ NAME = naming.resolver_name(ARCHIVE.digest)
 SOON = 10.0
 
 
-def read(**changes: Any) -> ObservedConfigMap:
+def read(**changes: Any) -> ConfigMap:
     """Read a copy of the resolver in which some fields were changed."""
     body = build_resolver_config_map("default", ARCHIVE) | changes
     body["metadata"] = {"uid": "u", "resourceVersion": "1", **body["metadata"]}
-    found = wire.CONFIG_MAPS.read(msgspec.json.encode(body))
-    assert isinstance(found, ObservedConfigMap)
+    found = KINDS["ConfigMap"].read(msgspec.json.encode(body))
+    assert isinstance(found, ConfigMap)
     return found
 
 
@@ -71,7 +71,7 @@ OTHER_BYTES = {"binaryData": {"tfcluster_resolver.zip": file(b"zap")}}
     ids=str,
 )
 def test_copy_is_judged_by_its_bytes(changes, genuine):
-    assert is_genuine(read(**changes)) == genuine
+    assert read(**changes).is_genuine_copy == genuine
 
 
 def test_archive_of_another_config_map_is_not_worked_out():
@@ -115,14 +115,14 @@ def planned(world: InMemoryWorld, holds: Holds) -> Any:
 def test_no_pod_is_made_while_somebody_takes_the_copy_away_each_time():
     """What was put back twice in a row waits, and with it new pods: they would find nothing to mount."""
     world = settled(make_cluster({"worker": 1}))
-    create = CreateResolver(NAME, reasons.REPAIRED)
+    create = Create("ConfigMap", NAME, reasons.REPAIRED)
     holds = Holds()
     for _ in range(3):
         holds = holds.after({}, (), [create], world.now)
     volume = {"name": naming.RESOLVER_VOLUME, "configMap": {"name": NAME}}
     world.edit("Pod", "demo-worker-0", {"spec": {"volumes": [volume]}})
     found = planned(world, holds)
-    assert not any(isinstance(one, CreateResolver) for one in found.actions)
+    assert not any(creates(one, "ConfigMap") for one in found.actions)
     assert "create" not in groups_of(found)
     assert reasons.CONFLICTING_WRITES in {one.reason for one in found.findings}
 

@@ -21,18 +21,19 @@ from unit.in_memory import (
     settled,
 )
 
-from tfcluster_operator.manifests import ResolverArchive, build_resolver_config_map
-from tfcluster_operator.model import naming
-from tfcluster_operator.model.actions import Plan
-from tfcluster_operator.model.ledger import JobRecord, Ledger
-from tfcluster_operator.model.observed import Observed
-from tfcluster_operator.model.plan import plan, plan_in_turns
-from tfcluster_operator.model.policies.ending import Ending
-from tfcluster_operator.model.roster import Holder, Place, Roster, Stage, call_roll, roll_in_turns
-from tfcluster_operator.model.status import status_in_turns, status_of
-from tfcluster_operator.model.stock import take_stock
-from tfcluster_operator.model.turns import AT_ONCE, Turns, at_once
-from tfcluster_operator.model.views import views_of
+from tfcluster_operator.declaration import naming
+from tfcluster_operator.declaration.ledger import JobRecord, Ledger
+from tfcluster_operator.life.ending import Ending
+from tfcluster_operator.life.roster import Holder, Place, Roster, Stage, call_roll, roll_in_turns
+from tfcluster_operator.life.stock import take_stock
+from tfcluster_operator.life.turns import AT_ONCE, Turns, at_once
+from tfcluster_operator.life.views import views_of
+from tfcluster_operator.objects.observed import Observed
+from tfcluster_operator.objects.resolver_copy import ResolverArchive
+from tfcluster_operator.objects.resolver_copy import build as build_resolver_config_map
+from tfcluster_operator.plan.actions import Delete, Plan
+from tfcluster_operator.plan.plan import plan, plan_in_turns
+from tfcluster_operator.report.status import status_in_turns, status_of
 
 SUBJECT = "demo-worker-1"
 #: It stands for the resolver: nobody runs it here.
@@ -312,13 +313,13 @@ def test_each_name_has_one_holder(world, kind, change, holder):
     name = {"Service": "demo", "ConfigMap": "demo-worker"}[kind]
     world.edit(kind, name, change)
     roster = called(world)
-    held = roster.service if kind == "Service" else roster.views["worker"]
+    held = roster.service if kind == "Service" else roster.views(roster.cluster.job("worker"))
     assert (held.name, held.holder, held.own is not None) == (name, holder, holder is Holder.OURS)
 
 
 def test_name_that_nobody_holds_is_free():
     roster = call_roll(make_cluster(), InMemoryWorld().observe(make_cluster()), resolver=RESOLVER)
-    holders = [roster.service.holder, roster.views["chief"].holder, roster.resolver.holder]
+    holders = [roster.service.holder, roster.views(make_cluster().job("chief")).holder, roster.copy.holder]
     assert holders == [Holder.NOBODY] * 3
     assert {each.stage for of_job in roster.places.values() for each in of_job} == {Stage.MISSING}
 
@@ -333,11 +334,11 @@ def test_what_nothing_declared_needs_is_told_apart(world):
         _add(world, kind, name)
     world.create("ConfigMap", build_resolver_config_map("default", NO_ARCHIVE))
     _add(world, "ConfigMap", "demo-not-ours", owner="uid-before")
+    _add(world, "ConfigMap", "tfcluster-resolver-owned")
     cluster = make_cluster()
     roster = call_roll(cluster, world.observe(cluster, resolver=RESOLVER), resolver=RESOLVER)
-    assert [one.meta.name for one in roster.unneeded] == ["stray", "demo-old"]
-    assert [one.meta.name for one in roster.unneeded_policies] == ["demo-of-old"]
-    assert roster.resolver.holder is Holder.OURS
+    deleted = [one.name for one in world.plan(cluster).actions if isinstance(one, Delete)]
+    assert (deleted, roster.copy.holder) == (["demo-of-old", "stray", "demo-old"], Holder.OURS)
 
 
 def test_uids_are_those_of_every_pod_of_ours(world):

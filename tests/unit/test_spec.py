@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from unit.in_memory import TEMPLATE, InMemoryWorld, make_body, make_cluster
 
-from tfcluster_operator.model.parse import MOST_TASK_FILTERS, MOST_TASKS, InvalidSpecError, is_ours, parse
-from tfcluster_operator.model.spec import Task
+from tfcluster_operator.declaration.parse import MOST_TASK_FILTERS, MOST_TASKS, InvalidSpecError, is_ours, parse
+from tfcluster_operator.declaration.spec import Task
 
 
 def problems(body: dict[str, Any]) -> tuple[str, ...]:
@@ -232,7 +232,7 @@ NULLS: dict[str, Any] = {
 
 @pytest.mark.parametrize("template", NULLS.values(), ids=NULLS)
 def test_an_empty_key_of_the_template_is_as_good_as_none(template):
-    from tfcluster_operator.manifests import build_pod
+    from tfcluster_operator.objects.pod_manifest import build as build_pod
 
     cluster = make_cluster({"worker": {"template": template}})
     assert len(InMemoryWorld().plan(cluster).actions) == 3

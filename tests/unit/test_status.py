@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from unit.in_memory import LEAVING, NOW, OTHERS, InMemoryWorld, make_cluster, running, settled
 
-from tfcluster_operator.model import naming, reasons
-from tfcluster_operator.model.actions import Finding
-from tfcluster_operator.model.spec import TFCluster
-from tfcluster_operator.model.status import invalid_status, status_of
+from tfcluster_operator.declaration import naming, reasons
+from tfcluster_operator.declaration.spec import TFCluster
+from tfcluster_operator.plan.actions import Finding
+from tfcluster_operator.report.status import invalid_status, status_of
 
 LATER = NOW + 3600
 NOW_TEXT, LATER_TEXT = "2027-01-15T08:00:00Z", "2027-01-15T09:00:00Z"

@@ -8,14 +8,15 @@ from operator import methodcaller as does
 import pytest
 from in_memory import LEAVING, OTHERS, InMemoryWorld, make_body, make_cluster, running, settled
 
-from tfcluster_operator.model import ledger
-from tfcluster_operator.model.ledger import Failing, JobRecord, Ledger, Lost, Verdict
-from tfcluster_operator.model.parse import parse
-from tfcluster_operator.model.plan import plan
-from tfcluster_operator.model.roster import call_roll
-from tfcluster_operator.model.status import status_of
-from tfcluster_operator.model.stock import enter_done, must_be_written_first, seconds_until_forgiven, take_stock
-from tfcluster_operator.model.views import views_of
+from tfcluster_operator.declaration import ledger
+from tfcluster_operator.declaration.ledger import Failing, JobRecord, Ledger, Lost, Verdict
+from tfcluster_operator.declaration.parse import parse
+from tfcluster_operator.life.roster import call_roll
+from tfcluster_operator.life.stock import seconds_until_forgiven, take_stock
+from tfcluster_operator.life.views import views_of
+from tfcluster_operator.plan.evidence import enter_done, must_be_written_first
+from tfcluster_operator.plan.plan import plan
+from tfcluster_operator.report.status import status_of
 
 
 def fails(*workers, **status):

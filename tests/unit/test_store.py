@@ -9,11 +9,11 @@ import msgspec
 import pytest
 from unit.in_memory import make_cluster
 
+from tfcluster_operator.declaration import naming
 from tfcluster_operator.kube import store as store_module
-from tfcluster_operator.kube import wire
 from tfcluster_operator.kube.store import ChildStore, Stores
-from tfcluster_operator.model import naming
-from tfcluster_operator.model.observed import Child
+from tfcluster_operator.objects.base import Child
+from tfcluster_operator.objects.kinds import KINDS
 
 NAME = ("ns", "a")
 Act = Callable[[ChildStore], None]
@@ -35,7 +35,7 @@ def child(
     metadata.update(fields)
     metadata["ownerReferences"] = [{"uid": owner, "kind": "TFCluster", "name": "demo", "controller": True}]
     metadata["labels"] = {naming.LABEL_CLUSTER: label} if label else {}
-    return wire.PODS.read(msgspec.json.encode({"metadata": metadata, "status": status}))
+    return KINDS["Pod"].read(msgspec.json.encode({"metadata": metadata, "status": status}))
 
 
 def make_store(*children: Child) -> tuple[ChildStore, list[tuple[str, tuple[str, str]]]]:
@@ -185,7 +185,8 @@ def test_tombstones_are_bounded(monkeypatch):
 def observed_names(stores: Stores, **spec: Any) -> dict[str, set[str]]:
     """Give the names that are observed of the cluster "demo" with one worker."""
     observed = stores.observe(make_cluster({"worker": 1}, **spec))
-    return {"Service": set(observed.services), "ConfigMap": set(observed.config_maps), "Pod": set(observed.pods)}
+    found = {kind: set(of_kind) for kind, of_kind in observed.objects.items() if of_kind}
+    return {**found, "Pod": set(observed.pods)}
 
 
 def test_a_cluster_is_what_it_controls_and_what_has_its_names():
@@ -206,7 +207,7 @@ def test_a_cluster_is_what_it_controls_and_what_has_its_names():
             "uid": name,
             "ownerReferences": [{"uid": owner, "controller": True}],
         }
-        stores.of[kind].put(wire.RESOURCES[kind].read(msgspec.json.encode({"metadata": metadata})))
+        stores.of[kind].put(KINDS[kind].read(msgspec.json.encode({"metadata": metadata})))
     assert {
         "Service": {"demo"},
         "ConfigMap": {"demo-worker"},
@@ -242,7 +243,7 @@ def test_labels_of_somebody_elses_policy_wake_nobody():
     def policy(version: int, app: str, **labels: str) -> Child:
         metadata = {"name": "mine", "namespace": "ns", "uid": "u", "resourceVersion": str(version), "labels": labels}
         body = {"metadata": metadata, "spec": {"podSelector": {"matchLabels": {"app": app}}}}
-        return wire.NETWORK_POLICIES.read(msgspec.json.encode(body))
+        return KINDS["NetworkPolicy"].read(msgspec.json.encode(body))
 
     for version, (one, expected) in enumerate(
         [(policy(1, "web"), 1), (policy(2, "web", team="a"), 1), (policy(3, "db", team="a"), 2)]

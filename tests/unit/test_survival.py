@@ -19,13 +19,13 @@ from unit.http_world import HttpWorld
 from unit.in_memory import NOW, InMemoryWorld, make_body, make_cluster
 
 from memory_kubernetes import Answer
+from tfcluster_operator.declaration import naming
 from tfcluster_operator.engine.reconcile import Reconciler
 from tfcluster_operator.kube.client import Client
 from tfcluster_operator.kube.clock import Clock
 from tfcluster_operator.kube.limiter import AdaptiveLimiter
 from tfcluster_operator.kube.parents import Parents
-from tfcluster_operator.manifests.resolver_archive import ResolverArchive
-from tfcluster_operator.model import naming
+from tfcluster_operator.objects.resolver_copy import ResolverArchive
 from tfcluster_operator.resolver_sources import read_archive
 
 Story = Callable[[World], Awaitable[None]]

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from unit.in_memory import NOW, InMemoryWorld, make_body, make_cluster, settled, timestamp
 
-from tfcluster_operator.model import tally
-from tfcluster_operator.model.conditions import by_type
-from tfcluster_operator.model.ledger import JobRecord, LastRestart, Ledger, Verdict
-from tfcluster_operator.model.roster import Roster, call_roll
+from tfcluster_operator.declaration.ledger import JobRecord, LastRestart, Ledger, Verdict
+from tfcluster_operator.life.roster import Roster, call_roll
+from tfcluster_operator.report import tally
+from tfcluster_operator.report.conditions import by_type
 
 JOBS = {"chief": 1, "worker": 4, "my_data": 1, "my_other": 2}
 FOREIGN = {"metadata": {"ownerReferences": None}}

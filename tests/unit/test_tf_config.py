@@ -10,14 +10,15 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from unit.in_memory import InMemoryWorld, make_body, make_cluster, settled, views_for
+from unit.in_memory import InMemoryWorld, creates, make_body, make_cluster, settled, views_for
 
-from tfcluster_operator.manifests.pod import build_pod
-from tfcluster_operator.model import foundations, reasons
-from tfcluster_operator.model.actions import CreatePod, Delete, Patch, TryPod
-from tfcluster_operator.model.parse import MOST_TASKS_WITH_TF_CONFIG, InvalidSpecError, parse
-from tfcluster_operator.model.spec import Task
-from tfcluster_operator.model.tf_config import LARGEST_TF_CONFIG, tf_config_of
+from tfcluster_operator.declaration import reasons
+from tfcluster_operator.declaration.parse import MOST_TASKS_WITH_TF_CONFIG, InvalidSpecError, parse
+from tfcluster_operator.declaration.spec import Task
+from tfcluster_operator.life.tf_config import LARGEST_TF_CONFIG, tf_config_of
+from tfcluster_operator.objects.pod_manifest import build as build_pod
+from tfcluster_operator.plan import objects
+from tfcluster_operator.plan.actions import Create, Delete, Patch, Try
 
 SET = {"resolver": {"tfConfig": "Environment"}}
 OWN = [{"name": "TF_CONFIG", "value": "{}"}, {"name": "STEPS", "value": "3"}]
@@ -155,14 +156,14 @@ def bounded(monkeypatch: pytest.MonkeyPatch, less: int) -> int:
     """Set the bound to so much less than what the workers' TF_CONFIG takes; give what it takes."""
     cluster = make_cluster(JOBS, **SET)
     size = next(one.tf_config_size for one in views_for(cluster) if one.job.name == "worker")
-    monkeypatch.setattr(foundations, "LARGEST_TF_CONFIG", size - less)
+    monkeypatch.setattr(objects, "LARGEST_TF_CONFIG", size - less)
     return size
 
 
 def test_too_large_a_one_holds_up_its_job_alone(monkeypatch):
     size = bounded(monkeypatch, 1)
     planned = InMemoryWorld().plan(make_cluster(JOBS, **SET))
-    assert [one.name for one in planned.actions if isinstance(one, CreatePod)] == ["demo-ps-0"]
+    assert [one.name for one in planned.actions if creates(one, "Pod")] == ["demo-ps-0"]
     (finding,) = planned.findings
     assert finding.reason == reasons.TF_CONFIG_TOO_LARGE
     assert f"the TF_CONFIG of job worker takes {size} bytes, more than the {size - 1} that" in finding.message
@@ -178,7 +179,7 @@ def test_no_pod_goes_for_one_that_could_not_start(monkeypatch):
     bounded(monkeypatch, 1)
     planned = world.plan(make_cluster(JOBS, generation=2, **SET))
     deleted = [one.name for one in planned.actions if isinstance(one, Delete)]
-    tried = [one.name for one in planned.actions if isinstance(one, TryPod)]
+    tried = [one.name for one in planned.actions if isinstance(one, Try)]
     assert (deleted, tried) == (["demo-ps-0"], ["demo-ps-0"])
 
 
@@ -188,7 +189,7 @@ def test_who_runs_hears_of_a_cluster_that_grew_too_large(monkeypatch):
     planned = world.plan(make_cluster({**JOBS, "worker": {"replicas": 3}}, generation=2, **SET))
     patched = {one.name for one in planned.actions if isinstance(one, Patch)}
     assert patched == {"demo-worker", "demo-worker-0", "demo-worker-1"}
-    assert not any(isinstance(one, CreatePod | Delete) for one in planned.actions)
+    assert not any(isinstance(one, Create | Delete) for one in planned.actions)
     assert [one.reason for one in planned.findings] == [reasons.TF_CONFIG_TOO_LARGE]
 
 
@@ -203,8 +204,3 @@ def test_a_resize_replaces_no_pod():
     specs = {name: body["spec"]["containers"][0] for (kind, name), body in world.objects.items() if kind == "Pod"}
     workers = {name: len(json.loads(values_in(one)[0])["cluster"]["worker"]) for name, one in specs.items()}
     assert workers == {"demo-worker-0": 2, "demo-worker-1": 3, "demo-worker-2": 3}
-
-
-def test_views_are_not_carried_where_none_is_set():
-    planned = InMemoryWorld().plan(make_cluster({"worker": 2}))
-    assert [one.view for one in planned.actions if isinstance(one, CreatePod)] == ["", ""]

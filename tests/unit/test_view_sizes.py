@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from unit.in_memory import InMemoryWorld, make_cluster, views_for
+from unit.in_memory import InMemoryWorld, creates, make_cluster, views_for
 
-from tfcluster_operator.model import reasons, views
-from tfcluster_operator.model.actions import CreateConfigMap, CreatePod
-from tfcluster_operator.model.observed import Observed
-from tfcluster_operator.model.parse import MOST_TASK_FILTERS, MOST_TASKS
-from tfcluster_operator.model.roster import call_roll
+from tfcluster_operator.declaration import reasons
+from tfcluster_operator.declaration.parse import MOST_TASK_FILTERS, MOST_TASKS
+from tfcluster_operator.life import views
+from tfcluster_operator.life.roster import call_roll
+from tfcluster_operator.objects.observed import Observed
 from tfcluster_resolver import contract
 
 
@@ -20,11 +20,11 @@ def test_a_view_that_fits_no_config_map_is_refused_with_its_size(monkeypatch):
     size = views_for(cluster)[0].size
     monkeypatch.setattr(views, "LARGEST_CONFIG_MAP", size - 1)
     planned = InMemoryWorld().plan(cluster)
-    assert {action.name for action in planned.actions if isinstance(action, CreatePod)} == {
+    assert {action.name for action in planned.actions if creates(action, "Pod")} == {
         "demo-worker-0",
         "demo-worker-1",
     }
-    assert [action.views.name for action in planned.actions if isinstance(action, CreateConfigMap)] == ["demo-worker"]
+    assert [action.name for action in planned.actions if creates(action, "ConfigMap")] == ["demo-worker"]
     assert [finding.reason for finding in planned.findings] == [reasons.VIEW_TOO_LARGE]
     assert f"the views of job chief take {size} bytes, more than the {size - 1}" in planned.findings[0].message
 
@@ -82,7 +82,7 @@ def test_equal_views_are_built_once(built):
     )
     (_, worker) = views.views_of(roster_of(cluster)).of_jobs
     assert len(worker.files) == 31
-    assert len({file.digest for file in worker.files.values()}) == 1
+    assert len({file.says.digest for file in worker.files.values()}) == 1
     assert sorted(built) == [0, 1]  # one for the comparison and one for the files
 
 

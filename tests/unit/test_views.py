@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 from unit.in_memory import LEAVING, OTHERS, InMemoryWorld, make_cluster, running, settled, views_for
 
-from tfcluster_operator.model import naming, views
-from tfcluster_operator.model.digests import digest
-from tfcluster_operator.model.observed import Observed
-from tfcluster_operator.model.spec import TFCluster
-from tfcluster_operator.model.view_files import read_file
+from tfcluster_operator.declaration import naming
+from tfcluster_operator.declaration.digests import digest
+from tfcluster_operator.declaration.spec import TFCluster
+from tfcluster_operator.life import views
+from tfcluster_operator.objects.config_map import read_file
+from tfcluster_operator.objects.observed import Observed
 from tfcluster_resolver import contract
 
 GPU = "nvidia.com/gpu"
@@ -40,7 +41,7 @@ def view(
 def epochs(cluster: TFCluster, world: InMemoryWorld) -> dict[str, int]:
     """Give the wanted epoch of every file, by "job/file"."""
     return {
-        f"{of.job.name}/{name}": file.epoch
+        f"{of.job.name}/{name}": file.says.epoch
         for of in views_for(cluster, world.observe(cluster))
         for name, file in of.files.items()
     }
@@ -103,8 +104,8 @@ def test_a_task_with_filters_of_its_own_has_its_own_file():
     (wanted,) = [one for one in views_for(cluster) if one.job.name == "worker"]
     assert {"cluster.json", "task-1.json"} == set(wanted.files)
     assert view(cluster, "worker", "task-1.json").jobs == sparse("ps", 1)
-    assert wanted.files["task-1.json"].digest == wanted.told_for(1)
-    assert {wanted.files["cluster.json"].digest} == {wanted.told_for(0), wanted.told_for(2)}
+    assert wanted.files["task-1.json"].says.digest == wanted.told_for(1)
+    assert {wanted.files["cluster.json"].says.digest} == {wanted.told_for(0), wanted.told_for(2)}
 
 
 def test_ports_and_the_cluster_domain_are_in_the_addresses():

@@ -7,22 +7,24 @@ from typing import Any
 import msgspec
 import pytest
 
-from tfcluster_operator.kube import wire
-from tfcluster_operator.model import naming
-from tfcluster_operator.model.observed import Exit, Meta, ObservedConfigMap, ObservedPod, ObservedService
-from tfcluster_operator.model.view_files import read_file
+from tfcluster_operator.declaration import naming
+from tfcluster_operator.objects.base import Meta
+from tfcluster_operator.objects.config_map import ConfigMap, read_file
+from tfcluster_operator.objects.kinds import KINDS
+from tfcluster_operator.objects.pod import Exit, Pod
+from tfcluster_operator.objects.service import Port, Service, ServiceSpec
 
 METADATA = {"name": "a", "namespace": "n", "uid": "u", "resourceVersion": "12"}
 META = Meta("a", "n", "u", 12, "", "", {}, {}, terminating=False)
 
 
-def read_pod(metadata: dict[str, Any] | None = None, **parts: Any) -> ObservedPod:
-    found = wire.PODS.read(msgspec.json.encode({"metadata": {**METADATA, **(metadata or {})}, **parts}))
-    assert isinstance(found, ObservedPod)
+def read_pod(metadata: dict[str, Any] | None = None, **parts: Any) -> Pod:
+    found = KINDS["Pod"].read(msgspec.json.encode({"metadata": {**METADATA, **(metadata or {})}, **parts}))
+    assert isinstance(found, Pod)
     return found
 
 
-def pod(status: dict[str, Any] | None = None, **spec: Any) -> ObservedPod:
+def pod(status: dict[str, Any] | None = None, **spec: Any) -> Pod:
     return read_pod(spec=spec, status=status or {})
 
 
@@ -37,9 +39,9 @@ def ended(code: int, name: str = "task", **more: Any) -> dict[str, Any]:
 def test_an_object_with_nothing_but_its_name_is_read():
     """What the API leaves out has its default; a Service's cluster IP is then none of ours."""
     bare = msgspec.json.encode({"metadata": METADATA})
-    assert ObservedService(META, {}, (), "", "ClusterIP", publish_not_ready=False) == wire.SERVICES.read(bare)
-    assert ObservedConfigMap(META, {}, (), immutable=False) == wire.CONFIG_MAPS.read(bare)
-    assert ObservedPod(META, "Pending", False, False, "", "", None, "") == wire.PODS.read(bare)
+    assert Service(META, ServiceSpec()) == KINDS["Service"].read(bare)
+    assert ConfigMap(META, {}, (), immutable=False) == KINDS["ConfigMap"].read(bare)
+    assert Pod(META, "Pending", False, False, "", "", None, "") == KINDS["Pod"].read(bare)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +57,7 @@ def test_an_object_with_nothing_but_its_name_is_read():
 )
 def test_the_owner_is_the_controller(references, owner):
     body = {"metadata": {**METADATA, "ownerReferences": references}}
-    meta = wire.CONFIG_MAPS.read(msgspec.json.encode(body)).meta
+    meta = KINDS["ConfigMap"].read(msgspec.json.encode(body)).meta
     assert owner == (meta.owner_uid, meta.owner_name)
 
 
@@ -77,13 +79,13 @@ def test_words_that_stand_in_every_pod_of_a_job_are_kept_once():
     }
     volumes = [{"name": naming.RESOLVER_VOLUME, "configMap": {"name": "some-cluster.resolver-1"}}]
     body = msgspec.json.encode({"metadata": metadata, "spec": {"nodeName": "node-of-many", "volumes": volumes}})
-    one, other = wire.PODS.read(body), wire.PODS.read(body)
-    assert isinstance(one, ObservedPod)
-    assert isinstance(other, ObservedPod)
+    one, other = KINDS["Pod"].read(body), KINDS["Pod"].read(body)
+    assert isinstance(one, Pod)
+    assert isinstance(other, Pod)
     assert [id(word) for word in words_of(one)] == [id(word) for word in words_of(other)]
 
 
-def words_of(pod: ObservedPod) -> list[str]:
+def words_of(pod: Pod) -> list[str]:
     meta = pod.meta
     of_all = [meta.namespace, meta.owner_uid, meta.owner_name, pod.node, pod.resolver]
     return [*of_all, *meta.labels, *meta.labels.values(), *meta.annotations, *meta.annotations.values()]
@@ -92,20 +94,20 @@ def words_of(pod: ObservedPod) -> list[str]:
 def test_a_service_is_read_in_the_fields_that_we_set():
     ports = [{"name": "x", "port": 1, "targetPort": "named", "protocol": "UDP"}, {"port": 2}]
     spec = {"selector": {"a": "b"}, "clusterIP": "None", "publishNotReadyAddresses": True, "ports": ports}
-    read = wire.SERVICES.read(msgspec.json.encode({"metadata": METADATA, "spec": spec}))
-    found = (("x", 1, "named", "UDP"), ("", 2, 2, "TCP"))
-    assert read == ObservedService(META, {"a": "b"}, found, "None", "ClusterIP", publish_not_ready=True)
+    read = KINDS["Service"].read(msgspec.json.encode({"metadata": METADATA, "spec": spec}))
+    found = [Port("x", 1, "named", "UDP"), Port(port=2)]
+    assert read == Service(META, ServiceSpec({"a": "b"}, found, "None", publish_not_ready_addresses=True))
 
 
 def test_a_config_map_is_read_as_digests():
     body = {"metadata": METADATA, "data": {"a": "text"}, "binaryData": {"b": "AA=="}, "immutable": True}
-    found = wire.CONFIG_MAPS.read(msgspec.json.encode(body))
-    assert ObservedConfigMap(META, {"a": read_file("text")}, ("b",), immutable=True) == found
+    found = KINDS["ConfigMap"].read(msgspec.json.encode(body))
+    assert ConfigMap(META, {"a": read_file("text")}, ("b",), immutable=True) == found
 
 
 def test_a_list_gives_its_objects_and_where_it_goes_on():
     body = {"metadata": {"resourceVersion": "99", "continue": "more"}, "items": [{"metadata": METADATA}]}
-    listed, meta = wire.SERVICES.read_list(msgspec.json.encode(body))
+    listed, meta = KINDS["Service"].read_list(msgspec.json.encode(body))
     found = list(listed)
     assert ([one.meta for one in found], meta.resource_version, meta.continue_token) == ([META], "99", "more")
 
@@ -115,7 +117,7 @@ def test_a_list_gives_its_objects_and_where_it_goes_on():
     [(None, "", "/api/v1/pods"), ("n", "", "/api/v1/namespaces/n/pods"), ("n", "a", "/api/v1/namespaces/n/pods/a")],
 )
 def test_paths_are_of_all_namespaces_one_or_an_object(namespace, name, path):
-    assert path == wire.PODS.path(namespace, name)
+    assert path == KINDS["Pod"].path(namespace, name)
 
 
 # --- pods

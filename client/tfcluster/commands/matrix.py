@@ -14,7 +14,7 @@ from tfcluster.commands.output import data
 
 if TYPE_CHECKING:
     from tfcluster.client import Client
-    from tfcluster_operator.model.spec import TFCluster
+    from tfcluster_operator.declaration.spec import TFCluster
 
 #: How many groups of tasks a grid may have.
 _MOST: Final = 24
@@ -83,7 +83,7 @@ def _of_a_file(files: tuple[str, ...], namespace: str | None, isolation: Any) ->
 
 def _of_a_cluster(name: str, connect: Callable[[], Client], isolation: Any) -> TFCluster:
     from tfcluster.errors import ManifestError
-    from tfcluster_operator.model.parse import InvalidSpecError, parse
+    from tfcluster_operator.declaration.parse import InvalidSpecError, parse
 
     with connect() as client:
         body: Any = client.get(name)
@@ -94,7 +94,7 @@ def _of_a_cluster(name: str, connect: Callable[[], Client], isolation: Any) -> T
 
 
 def _notes(cluster: TFCluster) -> Iterator[str]:
-    from tfcluster_operator.model.spec import EVALUATOR
+    from tfcluster_operator.declaration.spec import EVALUATOR
 
     evaluator = cluster.job(EVALUATOR)
     if evaluator is not None:

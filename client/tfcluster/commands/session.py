@@ -20,7 +20,7 @@ from tfcluster.local.addresses import LOCAL_PORTS
 from tfcluster.local.session import is_of_a_run
 from tfcluster.port_forwards import HOST, PortForwards
 from tfcluster.task_names import task_of
-from tfcluster_operator.model import naming
+from tfcluster_operator.declaration import naming
 
 
 class PortType(click.ParamType[Wish]):

@@ -16,7 +16,7 @@ import yaml
 
 from tfcluster.convert.conversion import Conversion
 from tfcluster.convert.verdicts import Findings, Outcome, Path, said, spelled
-from tfcluster_operator.model.parse import InvalidSpecError, parse
+from tfcluster_operator.declaration.parse import InvalidSpecError, parse
 
 
 def judged(conversion: Conversion) -> Conversion:

@@ -11,7 +11,7 @@ from tfcluster.convert import tfjob
 from tfcluster.convert.templates import addresses_in, labels_in, texts
 from tfcluster.convert.tfjob import TFJob
 from tfcluster.convert.verdicts import Path, spelled
-from tfcluster_operator.model import naming
+from tfcluster_operator.declaration import naming
 
 #: A TFJob in a text of YAML or JSON.
 _IN_TEXT: Final = re.compile(r"\bkind[\"']?:\s*[\"']?TFJob\b", re.IGNORECASE)

@@ -13,7 +13,7 @@ from typing import Any, Final
 from tfcluster.convert import tf_configs, tfjob
 from tfcluster.convert.tf_configs import Seen
 from tfcluster.convert.tfjob import TFJob
-from tfcluster_operator.model.spec import EVALUATOR
+from tfcluster_operator.declaration.spec import EVALUATOR
 
 #: Why a difference is wanted: the defects as docs/tfjob.md numbers them.
 D5: Final = "D5: with dynamic workers TFJob gives it an empty or wrong cluster"

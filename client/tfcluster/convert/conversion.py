@@ -12,8 +12,8 @@ from tfcluster.convert import run_policy, templates, tfjob
 from tfcluster.convert.fields import SERVERS
 from tfcluster.convert.tfjob import Replicas, TFJob
 from tfcluster.convert.verdicts import Findings, Outcome, Path, Verdict, leaves, said
-from tfcluster_operator.model import naming
-from tfcluster_operator.model.parse import MOST_TASK_FILTERS, MOST_TASKS_WITH_TF_CONFIG
+from tfcluster_operator.declaration import naming
+from tfcluster_operator.declaration.parse import MOST_TASK_FILTERS, MOST_TASKS_WITH_TF_CONFIG
 
 _NAME: Final = re.compile("[a-z]([-a-z0-9]*[a-z0-9])?")
 _LONGEST: Final = 63

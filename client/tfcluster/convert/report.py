@@ -9,7 +9,7 @@ from tfcluster.convert.check import Comparison
 from tfcluster.convert.conversion import Conversion
 from tfcluster.convert.documents import Stream
 from tfcluster.convert.verdicts import Outcome, Verdict, spelled
-from tfcluster_operator.model import naming
+from tfcluster_operator.declaration import naming
 
 #: How many differences of a kind are told.
 _SHOWN: Final = 8

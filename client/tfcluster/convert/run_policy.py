@@ -8,7 +8,7 @@ from typing import Any, Final
 from tfcluster.convert import tfjob
 from tfcluster.convert.tfjob import Replicas, TFJob
 from tfcluster.convert.verdicts import Findings, Outcome, Path, said
-from tfcluster_operator.model.fields import is_whole
+from tfcluster_operator.declaration.fields import is_whole
 
 _LARGEST: Final = 2**31 - 1
 _CLEAN_POD_POLICIES: Final = ("None", "Running", "All")

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from tfcluster.convert.tfjob import CONTAINER, Replicas, TFJob, containers
 from tfcluster.convert.verdicts import Findings, Outcome, Path, said, spelled
-from tfcluster_operator.model import naming
-from tfcluster_operator.model.quantities import whole
-from tfcluster_operator.model.spec import choose_main
+from tfcluster_operator.declaration import naming
+from tfcluster_operator.declaration.quantities import whole
+from tfcluster_operator.declaration.spec import choose_main
 from tfcluster_resolver import contract
 
 TF_CONFIG: Final = "TF_CONFIG"

@@ -13,12 +13,12 @@ from typing import Any, Final
 from tfcluster.convert import tfjob
 from tfcluster.convert.tfjob import TFJob
 from tfcluster.task_names import name_of
-from tfcluster_operator.model.observed import Observed
-from tfcluster_operator.model.parse import parse
-from tfcluster_operator.model.roster import call_roll
-from tfcluster_operator.model.spec import EVALUATOR, Task
-from tfcluster_operator.model.tf_config import tf_config_of
-from tfcluster_operator.model.views import views_of
+from tfcluster_operator.declaration.parse import parse
+from tfcluster_operator.declaration.spec import EVALUATOR, Task
+from tfcluster_operator.life.roster import call_roll
+from tfcluster_operator.life.tf_config import tf_config_of
+from tfcluster_operator.life.views import views_of
+from tfcluster_operator.objects.observed import Observed
 from tfcluster_resolver import contract
 
 _NOBODY: Final = "00000000-0000-0000-0000-000000000000"

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from tfcluster.convert.verdicts import Findings, Outcome, Path, said
 from tfcluster.task_names import name_of
-from tfcluster_operator.model.fields import is_whole
+from tfcluster_operator.declaration.fields import is_whole
 
 KIND: Final = "TFJob"
 CURRENT: Final = "kubeflow.org/v1"

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, Final
 
-from tfcluster_operator.model.quantities import quantity
+from tfcluster_operator.declaration.quantities import quantity
 
 Object = Mapping[str, Any]
 

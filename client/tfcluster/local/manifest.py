@@ -12,8 +12,8 @@ from tfcluster.declared import declare
 from tfcluster.errors import ManifestError
 from tfcluster.local.environment import is_python
 from tfcluster.manifest_files import Manifest, Manifests, read_clusters
-from tfcluster_operator.model import naming
-from tfcluster_operator.model.spec import main_container
+from tfcluster_operator.declaration import naming
+from tfcluster_operator.declaration.spec import main_container
 
 Object = dict[str, Any]
 

@@ -14,7 +14,7 @@ from tfcluster.local.container_log import ContainerLog
 from tfcluster.local.containers import Container, Kind
 from tfcluster.local.surroundings import Surroundings
 from tfcluster.local.volumes import NotYetError
-from tfcluster_operator.model import naming
+from tfcluster_operator.declaration import naming
 
 Object = Mapping[str, Any]
 

@@ -22,7 +22,7 @@ from tfcluster.local.node import Node
 from tfcluster.local.paths import Mapping as PathMapping
 from tfcluster.local.story import Story
 from tfcluster.local.surroundings import Surroundings
-from tfcluster_operator.model import naming
+from tfcluster_operator.declaration import naming
 from tfcluster_resolver import contract
 
 #: What a manifest may hold besides what the operator meets.

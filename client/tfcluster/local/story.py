@@ -13,8 +13,8 @@ import click
 
 from memory_kubernetes import Change
 from tfcluster import colours
-from tfcluster_operator.model import ledger, naming, reasons
-from tfcluster_operator.model.policies.ending import LAST_SIGNALLED, SIGNALLED
+from tfcluster_operator.declaration import ledger, naming, reasons
+from tfcluster_operator.life.ending import LAST_SIGNALLED, SIGNALLED
 
 Object = Mapping[str, Any]
 

@@ -7,22 +7,23 @@ import logging
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
+from tfcluster_operator.declaration import naming
+from tfcluster_operator.declaration.gang_schedulers import KUBERNETES, GangScheduler
+from tfcluster_operator.declaration.spec import IsolationMode
 from tfcluster_operator.engine.figures import figures_of
 from tfcluster_operator.engine.journal import Journal
 from tfcluster_operator.engine.reconcile import Reconciler
 from tfcluster_operator.engine.resolver_sweep import ResolverSweep
 from tfcluster_operator.engine.work_queue import WorkQueue
-from tfcluster_operator.kube import errors, wire
+from tfcluster_operator.kube import errors
 from tfcluster_operator.kube.client import Client
 from tfcluster_operator.kube.execute import Executor
 from tfcluster_operator.kube.informer import Informer
 from tfcluster_operator.kube.metrics import Figures, Metrics
 from tfcluster_operator.kube.parents import Key, Parents
 from tfcluster_operator.kube.store import Name, Stores
-from tfcluster_operator.manifests.resolver_archive import ResolverArchive
-from tfcluster_operator.model import naming
-from tfcluster_operator.model.gang_schedulers import KUBERNETES, GangScheduler
-from tfcluster_operator.model.spec import IsolationMode
+from tfcluster_operator.objects.kinds import kinds_for
+from tfcluster_operator.objects.resolver_copy import ResolverArchive
 
 _log = logging.getLogger(__name__)
 
@@ -70,15 +71,15 @@ class Engine:
         executor = Executor(client, self._stores, archive)
         self._sweep = ResolverSweep(self._parents, self._stores, executor, naming.resolver_name(archive.digest))
         self._queue: WorkQueue[Key] = WorkQueue(self._reconcile, clock=client.clock.elapsed, took=journal.pass_took)
-        resources = wire.resources_for(gang_scheduler).values()
+        resources = kinds_for(gang_scheduler).values()
         self._scopes: Mapping[str | None, tuple[Informer, ...]] = {
             scope: tuple(
-                Informer(client, one, self._stores.of[one.kind], scope) for one in resources if not one.cluster_wide
+                Informer(client, one, self._stores.of[one.name], scope) for one in resources if not one.cluster_wide
             )
             for scope in tuple(namespaces) or (None,)
         }
         self._cluster_wide = tuple(
-            Informer(client, one, self._stores.of[one.kind], None) for one in resources if one.cluster_wide
+            Informer(client, one, self._stores.of[one.name], None) for one in resources if one.cluster_wide
         )
         self._synced: set[str | None] = set()
 

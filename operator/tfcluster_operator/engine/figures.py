@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from tfcluster_operator.declaration.parse import is_ours
 from tfcluster_operator.engine.journal import Account
 from tfcluster_operator.kube.metrics import Figures
 from tfcluster_operator.kube.parents import Key, Parents
-from tfcluster_operator.model import tally
-from tfcluster_operator.model.conditions import KINDS, WAITS, by_type
-from tfcluster_operator.model.parse import is_ours
+from tfcluster_operator.report import tally
+from tfcluster_operator.report.conditions import CONDITION_TYPES, WAITS, by_type
 
 
 def figures_of(
@@ -33,7 +33,7 @@ def figures_of(
             continue
         status, account = report_of(key)
         told = by_type(status)
-        for kind in KINDS:
+        for kind in CONDITION_TYPES:
             conditions[kind, told.get(kind, {}).get("status", "Unknown")] += 1
         match tally.waiting(body, status, account.placed_at):
             case tally.Waiting(reason, since) if reason in WAITS:

@@ -13,15 +13,16 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from tfcluster_operator.declaration import reasons
+from tfcluster_operator.declaration.ledger import FAILED, SUCCEEDED, LastRestart, Ledger
+from tfcluster_operator.declaration.spec import TFCluster
 from tfcluster_operator.kube import errors, events
 from tfcluster_operator.kube.execute import Outcome
 from tfcluster_operator.kube.metrics import REPLACEMENTS, VERDICTS, Metrics
-from tfcluster_operator.model import conditions, reasons, tally
-from tfcluster_operator.model.actions import Action, CreatePod, Delete, Patch
-from tfcluster_operator.model.ledger import FAILED, SUCCEEDED, LastRestart, Ledger
-from tfcluster_operator.model.roster import Roster
-from tfcluster_operator.model.spec import TFCluster
-from tfcluster_operator.model.status import waiting_since
+from tfcluster_operator.life.roster import Roster
+from tfcluster_operator.plan.actions import Action, Create, Delete, Patch
+from tfcluster_operator.report import conditions, tally
+from tfcluster_operator.report.status import waiting_since
 
 _log = logging.getLogger(__name__)
 
@@ -161,7 +162,7 @@ class Journal:
 def _replacement(action: Action, roster: Roster, ledger: Ledger) -> str:
     """Give why an action replaces a pod, "" where it replaces none; each pod is replaced by one action."""
     match action:
-        case CreatePod(reason=reason):
+        case Create(reason=reason):
             return reason
         case Delete(kind="Pod", reason=reason) if reason in _REPLACED_BY_DELETION:
             return reason

@@ -1,6 +1,6 @@
 """One pass over one cluster, whatever caused it: observe, plan, carry out, report.
 
-Read this first.  Every decision is made by the pure functions of :mod:`tfcluster_operator.model`; this is their order.
+Read this first.  Every decision is made by pure functions (packages life, plan and report); this is their order.
 """
 
 from __future__ import annotations
@@ -11,33 +11,35 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
+from tfcluster_operator.declaration import ledger, naming, reasons
+from tfcluster_operator.declaration.edited import edited_field, fields_told
+from tfcluster_operator.declaration.gang_schedulers import KUBERNETES, GangScheduler
+from tfcluster_operator.declaration.ledger import Ledger
+from tfcluster_operator.declaration.parse import InvalidSpecError, is_ours, parse
+from tfcluster_operator.declaration.spec import IsolationMode, TFCluster
 from tfcluster_operator.engine.journal import Account, Journal
 from tfcluster_operator.engine.work_queue import NextPart, RetryLater
-from tfcluster_operator.kube import errors, events, wire
+from tfcluster_operator.kube import errors, events
 from tfcluster_operator.kube.client import Client
 from tfcluster_operator.kube.execute import Executor, Outcome
 from tfcluster_operator.kube.metrics import Metrics
 from tfcluster_operator.kube.parents import Key, Parents
 from tfcluster_operator.kube.store import Stores
-from tfcluster_operator.manifests.resolver_archive import ResolverArchive
-from tfcluster_operator.model import ledger, reasons
-from tfcluster_operator.model.actions import EVIDENCE, Action, DeleteCluster, Finding, Plan
-from tfcluster_operator.model.conditions import WAITS, with_others
-from tfcluster_operator.model.edited import edited_field, fields_told
-from tfcluster_operator.model.gang_schedulers import KUBERNETES, GangScheduler
-from tfcluster_operator.model.holds import Holds
-from tfcluster_operator.model.ledger import Ledger
-from tfcluster_operator.model.parse import InvalidSpecError, is_ours, parse
-from tfcluster_operator.model.plan import plan_in_turns
-from tfcluster_operator.model.policies import termination
-from tfcluster_operator.model.policies.rollout import rollout_of
-from tfcluster_operator.model.queueing import Standing
-from tfcluster_operator.model.roster import Roster, roll_in_turns
-from tfcluster_operator.model.spec import IsolationMode, TFCluster
-from tfcluster_operator.model.status import deleting_status, invalid_status, is_starting, status_in_turns, was_ready
-from tfcluster_operator.model.stock import enter_deletions, enter_done, must_be_written_first, take_stock
-from tfcluster_operator.model.turns import Turns
-from tfcluster_operator.model.views import Views, views_in_turns
+from tfcluster_operator.life import departures
+from tfcluster_operator.life.queueing import Standing
+from tfcluster_operator.life.rollout import rollout_of
+from tfcluster_operator.life.roster import Roster, roll_in_turns
+from tfcluster_operator.life.stock import take_stock
+from tfcluster_operator.life.turns import Turns
+from tfcluster_operator.life.views import Views, views_in_turns
+from tfcluster_operator.objects.kinds import kinds_for
+from tfcluster_operator.objects.resolver_copy import ResolverArchive
+from tfcluster_operator.plan.actions import EVIDENCE, Action, Delete, Finding, Plan
+from tfcluster_operator.plan.evidence import enter_deletions, enter_done, must_be_written_first
+from tfcluster_operator.plan.holds import Holds
+from tfcluster_operator.plan.plan import plan_in_turns
+from tfcluster_operator.report.conditions import WAITS, with_others
+from tfcluster_operator.report.status import deleting_status, invalid_status, is_starting, status_in_turns, was_ready
 
 #: At most one status write a second for each cluster, unless evidence must be kept before it is destroyed.
 _STATUS_EVERY: Final = 1.0
@@ -123,7 +125,7 @@ class Reconciler:
         self._client = client
         self._parents = parents
         self._stores = stores
-        self._executor = Executor(client, stores, archive, wire.resources_for(gang_scheduler))
+        self._executor = Executor(client, stores, archive, kinds_for(gang_scheduler))
         self._default_isolation = default_isolation
         self._gang_scheduler = gang_scheduler
         self._clock = client.clock.wall
@@ -225,7 +227,7 @@ class Reconciler:
         now, done = self._clock(), outcome.actions
         passed = (step.gate for step in outcome.done)
         memory.holds = memory.holds.after(outcome.refused, passed, done, now)
-        if any(isinstance(action, DeleteCluster) for action in done):
+        if any(isinstance(action, Delete) and action.kind == naming.KIND for action in done):
             await self._tell(cluster, done)
             return None
         known = enter_done(roster, known, done)
@@ -263,7 +265,7 @@ class Reconciler:
     async def _look(self, cluster: TFCluster, memory: _Memory) -> tuple[Roster, bool]:
         """Classify what exists; tell whether a pod should be gone and is not."""
         roster, now = await self._call_roll(cluster, memory), self._clock()
-        stuck = [pod for pod in roster.leaving if termination.seconds_until_stuck(pod, now) <= 0]
+        stuck = [pod for pod in roster.leaving if departures.seconds_until_stuck(pod, now) <= 0]
         if stuck and now - memory.looked_at_stuck >= _LOOK_AT_STUCK_AGAIN:
             # NB: the event that says that they are gone may have been lost.
             memory.looked_at_stuck = now

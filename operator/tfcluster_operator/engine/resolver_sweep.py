@@ -10,13 +10,13 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from tfcluster_operator.declaration.parse import has_resolver_delivered, is_ours
 from tfcluster_operator.kube import errors
 from tfcluster_operator.kube.execute import Executor
 from tfcluster_operator.kube.parents import Parents
 from tfcluster_operator.kube.store import Stores
-from tfcluster_operator.model.observed import ObservedConfigMap
-from tfcluster_operator.model.parse import has_resolver_delivered, is_ours
-from tfcluster_operator.model.resolver_copies import unneeded
+from tfcluster_operator.objects.config_map import ConfigMap
+from tfcluster_operator.objects.resolver_copy import unneeded
 
 #: NB: another replica that led a moment ago may have made the copy of its version, and not the pods that mount it.
 _EVERY: Final = 3600.0
@@ -50,7 +50,7 @@ class ResolverSweep:
                     if copy in self._unneeded(namespace):
                         await self._delete(copy)
 
-    def _unneeded(self, namespace: str) -> list[ObservedConfigMap]:
+    def _unneeded(self, namespace: str) -> list[ConfigMap]:
         needed = any(
             is_ours(body) and has_resolver_delivered(body) and "deletionTimestamp" not in body["metadata"]
             for body in self._parents.inside(namespace)
@@ -59,7 +59,7 @@ class ResolverSweep:
         mounted = [one.meta.name for one in copies if self._stores.is_mounted(one)]
         return unneeded(copies, mounted=mounted, current=self._current, needed=needed)
 
-    async def _delete(self, copy: ObservedConfigMap) -> None:
+    async def _delete(self, copy: ConfigMap) -> None:
         name = f"{copy.meta.namespace}/{copy.meta.name}"
         try:
             await self._executor.delete_copy(copy)

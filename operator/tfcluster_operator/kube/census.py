@@ -6,9 +6,9 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from tfcluster_operator.declaration import naming
 from tfcluster_operator.kube import errors
 from tfcluster_operator.kube.client import Client
-from tfcluster_operator.model import naming
 
 #: A server that cannot give metadata alone gives the whole objects.
 _METADATA: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"

@@ -7,19 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
+from tfcluster_operator.declaration import naming, reasons
+from tfcluster_operator.declaration.spec import TFCluster
 from tfcluster_operator.kube import errors
 from tfcluster_operator.kube.client import Client
-from tfcluster_operator.model import naming, reasons
-from tfcluster_operator.model.actions import (
-    Action,
-    CreatePod,
-    Delete,
-    DeleteCluster,
-    Patch,
-    TryPod,
-    subject_of,
-)
-from tfcluster_operator.model.spec import TFCluster
+from tfcluster_operator.plan.actions import Action, Create, Delete, Patch, Try
 
 #: How many are named of what is listed.
 _NAMED: Final = 4
@@ -94,18 +86,17 @@ def _spell(kind: str, count: int) -> str:
 
 def _deed(action: Action) -> tuple[str, str, str]:
     """Say of an action what was done, to which kind, to which name."""
-    verb = "created"
     match action:
-        case CreatePod(reason=reason, name=name):
+        case Create(task=None) | Create(reason=reasons.CREATED):
+            verb = "created"
+        case Create(reason=reason, name=name):
             # NB: what failed is kept where the name is another: it is not replaced.
-            again = "restarted in" if naming.first_pod_name(name)[1] and reason == reasons.POD_FAILED else "replaced"
-            verb = "created" if reason == reasons.CREATED else again
-        case TryPod():
+            later = naming.first_pod_name(name)[1] and reason == reasons.POD_FAILED
+            verb = "restarted in" if later else "replaced"
+        case Try():
             verb = "tried"
         case Patch(reason=reason):
             verb = "updated" if reason != reasons.POD_KEPT else "kept"
-        case Delete() | DeleteCluster():
+        case Delete():
             verb = "deleted"
-        case _:
-            pass
-    return (verb, *subject_of(action))
+    return verb, action.kind, action.name

@@ -12,38 +12,23 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import msgspec
 
-from tfcluster_operator.kube import errors, parents, wire
+from tfcluster_operator.declaration import naming, reasons
+from tfcluster_operator.declaration.spec import TFCluster
+from tfcluster_operator.kube import errors, parents
 from tfcluster_operator.kube.client import MERGE_PATCH, Client
 from tfcluster_operator.kube.store import Name, Stores
-from tfcluster_operator.manifests.of_actions import Creation, build, delivered_resolver
-from tfcluster_operator.manifests.resolver_archive import ResolverArchive
-from tfcluster_operator.model import naming, reasons
-from tfcluster_operator.model.actions import (
-    Action,
-    CreatePod,
-    CreateResolver,
-    CreateWorkload,
-    Delete,
-    DeleteCluster,
-    Finding,
-    Gate,
-    Group,
-    Kind,
-    Patch,
-    Plan,
-    Step,
-    TryPod,
-    Wanted,
-    subject_of,
-)
-from tfcluster_operator.model.observed import Child, ObservedConfigMap
-from tfcluster_operator.model.resolver_copies import is_genuine
-from tfcluster_operator.model.spec import TFCluster
-from tfcluster_operator.model.story import EXCEEDED_QUOTA
+from tfcluster_operator.objects import resolver_copy
+from tfcluster_operator.objects.base import Child, Kind
+from tfcluster_operator.objects.config_map import ConfigMap
+from tfcluster_operator.objects.kinds import KINDS
+from tfcluster_operator.objects.resolver_copy import ResolverArchive
+from tfcluster_operator.objects.workload import Workload
+from tfcluster_operator.plan.actions import Action, Create, Delete, Finding, Gate, Group, Patch, Plan, Step, Try
+from tfcluster_operator.plan.story import EXCEEDED_QUOTA
 
 #: NB: a field that the server does not know is refused by name.  Dropped in silence it would make another pod.
 _WRITER: Final = {"fieldManager": naming.FIELD_MANAGER, "fieldValidation": "Strict"}
@@ -55,8 +40,10 @@ _NO_VERDICT: Final = (EXCEEDED_QUOTA, "does not support dry run")
 _OF_THE_UID: Final = "metadata.uid: Invalid value"
 
 
-_PRIORITY_CLASSES: Final = "/apis/scheduling.k8s.io/v1/priorityclasses"
-_WORKLOAD_PRIORITY_CLASSES: Final = "/apis/kueue.x-k8s.io/v1beta2/workloadpriorityclasses"
+_CLASSES: Final = {
+    "PriorityClass": "/apis/scheduling.k8s.io/v1/priorityclasses",
+    "WorkloadPriorityClass": "/apis/kueue.x-k8s.io/v1beta2/workloadpriorityclasses",
+}
 
 
 class _PriorityClass(msgspec.Struct):
@@ -83,7 +70,7 @@ class Outcome:
     @property
     def actions(self) -> list[Action]:
         """The actions that were carried out and changed something."""
-        return [step.action for step in self.done if not isinstance(step.action, TryPod)]
+        return [step.action for step in self.done if not isinstance(step.action, Try)]
 
     def lose(self, step: Step) -> None:
         """Note that somebody else was faster: the rest is planned again, and what needs this waits for that."""
@@ -102,7 +89,7 @@ class Executor:
         client: the requests.
         stores: what is known of the children.
         archive: the resolver as it is delivered into the pods.
-        resources: how each kind is served and read.
+        kinds: how each kind is served and read.
     """
 
     def __init__(
@@ -110,10 +97,10 @@ class Executor:
         client: Client,
         stores: Stores,
         archive: ResolverArchive,
-        resources: Mapping[Kind, wire.Resource] = wire.RESOURCES,
+        kinds: Mapping[str, Kind] = KINDS,
     ) -> None:
         self._client = client
-        self._resources = resources
+        self._kinds = kinds
         self._stores = stores
         self._archive = archive
         #: All clusters of a namespace need its copy of the resolver, and one of them makes it.
@@ -121,9 +108,9 @@ class Executor:
 
     def resolver_of(self, cluster: TFCluster) -> str:
         """Name the ConfigMap that delivers the resolver to a cluster's pods, "" where the user wants none."""
-        return delivered_resolver(cluster, self._archive)
+        return self._archive.delivered_to(cluster)
 
-    async def delete_copy(self, copy: ObservedConfigMap) -> None:
+    async def delete_copy(self, copy: ConfigMap) -> None:
         """Delete a copy of the resolver; one that was made again under its name stays.
 
         Raises:
@@ -133,7 +120,7 @@ class Executor:
             delete = Delete("ConfigMap", copy.meta.name, copy.meta.uid, reasons.UNUSED)
             await self._delete(delete, copy.meta.namespace, None)
 
-    async def look_at(self, kind: Kind, name: str, cluster: TFCluster) -> None:
+    async def look_at(self, kind: str, name: str, cluster: TFCluster) -> None:
         """Read an object that holds a name which a cluster needs, and that the watch may not show.
 
         One of the cluster's that lost its labels counts as shown: the next plan puts them right.
@@ -141,7 +128,7 @@ class Executor:
         Raises:
             KubeError: it could not be read.
         """
-        resource, store = self._resources[kind], self._stores.of[kind]
+        resource, store = self._kinds[kind], self._stores.of[kind]
         params = {"fieldSelector": f"metadata.name={name}"}
         answer = await self._client.request("GET", resource.path(cluster.namespace), params=params)
         found = next(iter(resource.read_list(answer)[0]), None)
@@ -211,27 +198,27 @@ class Executor:
         for step in steps:
             if outcome.holds_up(step) or not outcome.wanted():
                 continue
-            if isinstance(step.action, CreateResolver):
+            if isinstance(step.action, Create) and step.action.is_resolver_copy:
                 await self._make_copy(step, (cluster.namespace, step.action.name), cluster, outcome)
             else:
-                await self._try(step, cluster, outcome)
+                await self._take_step(step, cluster, outcome)
 
     async def _make_copy(self, step: Step, name: Name, cluster: TFCluster, outcome: Outcome) -> None:
         """Create the copy of the resolver, unless the reconcile of another cluster has made it meanwhile."""
         async with self._making.setdefault(name, asyncio.Lock()):
             found = self._stores.of["ConfigMap"].get(name)
             if found is None:
-                await self._try(step, cluster, outcome)
+                await self._take_step(step, cluster, outcome)
             elif not _can_be_mounted(found):
                 outcome.lose(step)
         self._making.pop(name, None)
 
-    async def _try(self, step: Step, cluster: TFCluster, outcome: Outcome) -> None:
+    async def _take_step(self, step: Step, cluster: TFCluster, outcome: Outcome) -> None:
         action = step.action
         try:
             await self._carry_out(action, cluster, patience=0.0 if outcome.impatient else None)
             outcome.done.append(step)
-            if isinstance(action, CreateResolver):
+            if isinstance(action, Create) and action.is_resolver_copy:
                 self._judge(step, action.name, cluster, outcome)
         except errors.NotFoundError as error:
             if not isinstance(action, Patch | Delete):
@@ -265,33 +252,36 @@ class Executor:
 
     async def _carry_out(self, action: Action, cluster: TFCluster, *, patience: float | None) -> None:
         match action:
-            case CreatePod():
-                await self._create_pod(action, cluster, patience)
-            case TryPod():
-                await self._try_pod(action, cluster, patience)
+            case Create():
+                await self._create(action, cluster, patience)
+            case Try():
+                await self._try(action, cluster, patience)
             case Patch():
                 await self._patch(action, cluster, patience)
             case Delete():
                 await self._delete(action, cluster.namespace, patience)
-            case DeleteCluster():
-                path = f"{parents.path_of(cluster.namespace)}/{cluster.name}"
-                await self._client.request("DELETE", path, body=_options(action.uid))
-            case _:
-                await self._create(action, cluster, patience)
 
-    async def _create_pod(self, action: CreatePod, cluster: TFCluster, patience: float | None) -> None:
+    async def _create(self, action: Create, cluster: TFCluster, patience: float | None) -> None:
         if action.replaces:
             # NB: that it is gone already is as good as a deletion; that the create is refused must be told apart.
-            delete = Delete("Pod", action.name, action.replaces, action.reason)
+            delete = Delete(action.kind, action.name, action.replaces, action.reason)
             try:
                 await self._delete(delete, cluster.namespace, patience)
             except errors.NotFoundError:
                 self._forget(delete, cluster.namespace)
-        await self._create(action, cluster, patience)
+        body = action.build() if action.build else resolver_copy.build(cluster.namespace, self._archive)
+        if action.kind == Workload.KIND and (named := body["spec"].get("priorityClassRef")):
+            body["spec"]["priority"] = await self._priority_of(named, patience)
+        kind = self._kinds[action.kind]
+        answer = await self._client.request(
+            "POST", kind.path(cluster.namespace), body=body, params=_WRITER, patience=patience
+        )
+        self._stores.of[action.kind].put(kind.read(answer))
+        self._stores.unblock(cluster.uid, action.kind, action.name)
 
-    async def _try_pod(self, action: TryPod, cluster: TFCluster, patience: float | None) -> None:
-        body = build(action, cluster, self._archive)
-        path, params = wire.PODS.path(cluster.namespace), {**_WRITER, "dryRun": "All"}
+    async def _try(self, action: Try, cluster: TFCluster, patience: float | None) -> None:
+        body, params = action.build(), {**_WRITER, "dryRun": "All"}
+        path = self._kinds[action.kind].path(cluster.namespace)
         try:
             await self._client.request("POST", path, body=body, params=params, patience=patience)
         except errors.AlreadyExistsError:
@@ -300,26 +290,14 @@ class Executor:
             if not any(words in error.message for words in _NO_VERDICT):
                 raise
 
-    async def _create(self, action: Creation, cluster: TFCluster, patience: float | None) -> None:
-        body = build(action, cluster, self._archive)
-        if isinstance(action, CreateWorkload) and action.claim.priority_class:
-            body["spec"]["priority"] = await self._priority_of(action.claim, patience)
-        kind: Kind = body["kind"]
-        resource = self._resources[kind]
-        answer = await self._client.request(
-            "POST", resource.path(cluster.namespace), body=body, params=_WRITER, patience=patience
-        )
-        self._stores.of[kind].put(resource.read(answer))
-        self._stores.unblock(cluster.uid, kind, body["metadata"]["name"])
-
-    async def _priority_of(self, claim: Wanted, patience: float | None) -> int:
+    async def _priority_of(self, named: Mapping[str, str], patience: float | None) -> int:
         """Read the value of the class with which a Workload is queued: Kueue leaves that to who writes the Workload."""
-        plural = _PRIORITY_CLASSES if claim.priority_of_pods else _WORKLOAD_PRIORITY_CLASSES
-        answer = await self._client.request("GET", f"{plural}/{claim.priority_class}", patience=patience)
+        path = _CLASSES[named["kind"]]
+        answer = await self._client.request("GET", f"{path}/{named['name']}", patience=patience)
         return msgspec.json.decode(answer, type=_PriorityClass).value
 
     async def _patch(self, action: Patch, cluster: TFCluster, patience: float | None) -> None:
-        resource = self._resources[action.kind]
+        resource = self._kinds[action.kind]
         # NB: the UID in the body makes the server refuse where another object has taken the name: as 422, not as 409.
         about = {"uid": action.uid, **({"resourceVersion": action.version} if action.version else {})}
         change = {**action.change, "metadata": {**action.change.get("metadata", {}), **about}}
@@ -341,54 +319,49 @@ class Executor:
         self._stores.of[action.kind].put(patched)
 
     async def _delete(self, action: Delete, namespace: str, patience: float | None) -> None:
-        resource = self._resources[action.kind]
-        options = {**_options(action.uid), **({"gracePeriodSeconds": 0} if action.force else {})}
-        store = self._stores.of[action.kind]
-        answer = await self._client.request(
-            "DELETE", resource.path(namespace, action.name), body=options, patience=patience
-        )
-        left = _still_there(answer, resource)
+        preconditions: dict[str, Any] = {"preconditions": {"uid": action.uid}, "propagationPolicy": "Background"}
+        options = {**preconditions, **({"gracePeriodSeconds": 0} if action.force else {})}
+        kind = self._kinds.get(action.kind)
+        path = kind.path(namespace, action.name) if kind else f"{parents.path_of(namespace)}/{action.name}"
+        answer = await self._client.request("DELETE", path, body=options, patience=patience)
+        left = None if kind is None else _still_there(answer, kind)
         if left is not None and left.meta.terminating:
-            store.put(left)
+            self._stores.of[action.kind].put(left)
         else:
             self._forget(action, namespace)
 
     def _forget(self, action: Patch | Delete, namespace: str) -> None:
-        self._stores.of[action.kind].forget((namespace, action.name), action.uid)
+        if action.kind in self._kinds:
+            self._stores.of[action.kind].forget((namespace, action.name), action.uid)
 
     async def _look_up(self, action: Action, cluster: TFCluster, outcome: Outcome) -> None:
         """Find out who holds a name that should be free: an object of ours that lost its labels, or another's."""
-        kind, name = subject_of(action)
-        if kind not in wire.RESOURCES:
+        if action.kind not in self._kinds:
             return
         try:
-            await self.look_at(cast("Kind", kind), name, cluster)
+            await self.look_at(action.kind, action.name, cluster)
         except errors.KubeError as error:
             outcome.cut_off = str(error)
 
 
 def _is_ours(child: Child, cluster: TFCluster) -> bool:
-    return child.meta.owner_uid == cluster.uid or (isinstance(child, ObservedConfigMap) and is_genuine(child))
+    return child.meta.owner_uid == cluster.uid or (isinstance(child, ConfigMap) and child.is_genuine_copy)
 
 
 def _can_be_mounted(copy: Child) -> bool:
-    return isinstance(copy, ObservedConfigMap) and is_genuine(copy) and not copy.meta.terminating
+    return isinstance(copy, ConfigMap) and copy.is_genuine_copy and not copy.meta.terminating
 
 
 def _refuse(outcome: Outcome, step: Step, reason: str, error: errors.KubeError) -> None:
-    kind, name = subject_of(step.action)
+    about = f"{step.action.kind} {step.action.name}"
     words = error.message or str(error) if isinstance(error, errors.ApiError) else str(error)
     outcome.closed.add(step.gate)
-    outcome.refused[step.gate] = Finding(reason, f"{kind} {name}: {words}", step.gate)
+    outcome.refused[step.gate] = Finding(reason, f"{about}: {words}", step.gate)
 
 
-def _still_there(answer: bytes, resource: wire.Resource) -> Child | None:
+def _still_there(answer: bytes, kind: Kind) -> Child | None:
     try:
-        child = resource.read(answer)
+        child = kind.read(answer)
     except msgspec.DecodeError:  # a Status object: it is gone
         return None
     return child if child.meta.uid else None
-
-
-def _options(uid: str) -> dict[str, Any]:
-    return {"preconditions": {"uid": uid}, "propagationPolicy": "Background"}

@@ -14,12 +14,13 @@ from typing import Final
 
 import msgspec
 
-from tfcluster_operator.kube import errors, wire
+from tfcluster_operator.declaration import naming
+from tfcluster_operator.kube import errors
 from tfcluster_operator.kube.client import Client
 from tfcluster_operator.kube.history import History
 from tfcluster_operator.kube.store import ChildStore
-from tfcluster_operator.model import naming
-from tfcluster_operator.model.observed import Child, ObservedConfigMap
+from tfcluster_operator.objects.base import Child, Kind, Metadata
+from tfcluster_operator.objects.config_map import ConfigMap
 
 _log = logging.getLogger(__name__)
 
@@ -42,8 +43,18 @@ _LOOK_FOR_KIND_AGAIN: Final = 20.0
 #: A watch that held this many seconds starts the pauses from the first.
 _A_GOOD_RUN: Final = 5.0
 
-_events: Final = msgspec.json.Decoder(wire.Event)
-_bookmarks: Final = msgspec.json.Decoder(wire.Bookmark)
+
+class _Event(msgspec.Struct):
+    type: str
+    object: msgspec.Raw
+
+
+class _Bookmark(msgspec.Struct):
+    metadata: Metadata
+
+
+_events: Final = msgspec.json.Decoder(_Event)
+_bookmarks: Final = msgspec.json.Decoder(_Bookmark)
 _refusals: Final = msgspec.json.Decoder(dict)
 
 
@@ -52,23 +63,23 @@ class Informer:
 
     Args:
         client: the requests.
-        resource: the kind.
+        kind: the kind.
         store: what is kept true.
         namespace: the namespace to watch, or None for all.
     """
 
-    def __init__(self, client: Client, resource: wire.Resource, store: ChildStore, namespace: str | None) -> None:
+    def __init__(self, client: Client, kind: Kind, store: ChildStore, namespace: str | None) -> None:
         self._client = client
-        self._resource = resource
+        self._kind = kind
         self._store = store
         self._namespace = namespace
         self._version = ""
         self._history = History(client.clock.elapsed)
         #: Whether the watch broke, so that the server may have begun again from an earlier moment.
         self._doubtful = False
-        self._selected = {"labelSelector": naming.LABEL_CLUSTER} if resource.ours_alone else {}
+        self._selected = {"labelSelector": naming.LABEL_CLUSTER} if kind.ours_alone else {}
         #: What is watched, for people to read.
-        self.what = f"{resource.plural} in {namespace or 'all namespaces'}"
+        self.what = f"{kind.plural} in {namespace or 'all namespaces'}"
         #: Set when the first list is in the store.
         self.synced = asyncio.Event()
         #: Why the server refuses the list, in its words; "" while it does not.
@@ -113,11 +124,11 @@ class Informer:
         if not isinstance(error, errors.ApiError) or error.status not in {401, 403, 404}:
             return
         self._version = ""
-        if not self._resource.optional or error.status == 401:
+        if not self._kind.optional or error.status == 401:
             self.refused = error.message or str(error)
             return
-        group = self._resource.api.removeprefix("/apis/")
-        absent = f"the API server does not serve {self._resource.plural} of {group}"
+        group = self._kind.api.removeprefix("/apis/")
+        absent = f"the API server does not serve {self._kind.plural} of {group}"
         self._store.have_none(absent if error.status == 404 else error.message, self._namespace)
         self._store.asked_for.clear()
         self.synced.set()
@@ -130,19 +141,19 @@ class Informer:
         NB: a watch from a version that is yet to come is no error to the server: it would stay silent for ever.
         """
         params = {**self._selected, "limit": "1"}
-        body = await self._client.request("GET", self._resource.path(self._namespace), params=params)
-        self._history.compare(int(self._resource.read_list(body)[1].resource_version))
+        body = await self._client.request("GET", self._kind.path(self._namespace), params=params)
+        self._history.compare(int(self._kind.read_list(body)[1].resource_version))
 
     async def _list(self) -> None:
         children: list[Child] = []
-        params = {**self._selected, "limit": _PAGES.get(self._resource.kind, _PAGE)}
+        params = {**self._selected, "limit": _PAGES.get(self._kind.name, _PAGE)}
         while True:
-            body = await self._client.request("GET", self._resource.path(self._namespace), params=params)
-            page, meta = self._resource.read_list(body)
+            body = await self._client.request("GET", self._kind.path(self._namespace), params=params)
+            page, meta = self._kind.read_list(body)
             self._history.compare(int(meta.resource_version))
             for child in page:
                 children.append(child)
-                if isinstance(child, ObservedConfigMap) or len(children) % _READ_AT_ONCE == 0:
+                if isinstance(child, ConfigMap) or len(children) % _READ_AT_ONCE == 0:
                     await asyncio.sleep(0)
             if not meta.continue_token:
                 break
@@ -161,7 +172,7 @@ class Informer:
             "resourceVersion": self._version,
             "timeoutSeconds": str(random.randint(*_WATCH_SECONDS)),  # noqa: S311 - jitter, no secret
         }
-        path = self._resource.path(self._namespace)
+        path = self._kind.path(self._namespace)
         async for line in self._client.watch(path, params=params, silence=_SILENCE):
             self._take(line)
 
@@ -175,7 +186,7 @@ class Informer:
                 self._version = _bookmarks.decode(event.object).metadata.resource_version
                 self._history.reached(int(self._version))
                 return
-            child = self._resource.read(event.object)
+            child = self._kind.read(event.object)
         except msgspec.DecodeError as error:
             # NB: a line cut short by a dying connection; what it held is listed again.
             self._version = ""

@@ -17,9 +17,10 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
 
 from tfcluster_operator import __version__
-from tfcluster_operator.kube import wire
-from tfcluster_operator.model import naming, reasons, tally
-from tfcluster_operator.model.conditions import KINDS, WAITS
+from tfcluster_operator.declaration import naming, reasons
+from tfcluster_operator.objects.kinds import KINDS
+from tfcluster_operator.report import tally
+from tfcluster_operator.report.conditions import CONDITION_TYPES, WAITS
 
 # NB: a setting of the whole library: without it each counter has a second series, with the time of its first.
 prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]  # the library has no type for it
@@ -46,11 +47,11 @@ REPLACEMENTS: Final = (
 PASSES: Final = ("done", "retried", "failed")
 STATUS_WRITES: Final = ("written", "conflict", "gone", "refused", "unanswered")
 VERBS: Final = ("get", "list", "watch", "create", "update", "patch", "delete")
-WATCHED: Final = (naming.PLURAL, *(resource.plural for resource in wire.RESOURCES.values()))
+WATCHED: Final = (naming.PLURAL, *(kind.plural for kind in KINDS.values()))
 #: Those of them that a server need not serve.
-OPTIONAL: Final = tuple(resource.plural for resource in wire.RESOURCES.values() if resource.optional)
+OPTIONAL: Final = tuple(kind.plural for kind in KINDS.values() if kind.optional)
 #: Those of them that are in no namespace.
-CLUSTER_WIDE: Final = tuple(resource.plural for resource in wire.RESOURCES.values() if resource.cluster_wide)
+CLUSTER_WIDE: Final = tuple(kind.plural for kind in KINDS.values() if kind.cluster_wide)
 #: The code of a request that was not answered.
 NO_CODE: Final = "none"
 
@@ -179,7 +180,7 @@ def _of_clusters(figures: Figures | None) -> Iterator[Metric]:
             "tfcluster_clusters",
             "TFClusters by condition",
             known.conditions,
-            {"condition": sorted(KINDS), "status": STATUSES},
+            {"condition": sorted(CONDITION_TYPES), "status": STATUSES},
         ),
         (
             "tfcluster_clusters_waiting",

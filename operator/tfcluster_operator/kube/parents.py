@@ -9,9 +9,9 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from tfcluster_operator.declaration import naming
 from tfcluster_operator.kube import errors
 from tfcluster_operator.kube.client import MERGE_PATCH, Client
-from tfcluster_operator.model import naming
 
 Key = tuple[str, str]
 

@@ -9,27 +9,18 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from typing import Final, TypeVar, cast, get_args
+from typing import Final, TypeVar, cast
 
+from tfcluster_operator.declaration import naming
+from tfcluster_operator.declaration.spec import TFCluster
 from tfcluster_operator.kube import clock as clocks
-from tfcluster_operator.model import naming
-from tfcluster_operator.model.actions import Kind
-from tfcluster_operator.model.gangs import names_of
-from tfcluster_operator.model.isolation import policies_of
-from tfcluster_operator.model.observed import (
-    Child,
-    Observed,
-    ObservedConfigMap,
-    ObservedDisruptionBudget,
-    ObservedFlavor,
-    ObservedNetworkPolicy,
-    ObservedPod,
-    ObservedPodGroup,
-    ObservedService,
-    ObservedWorkload,
-    differ_in_version_alone,
-)
-from tfcluster_operator.model.spec import TFCluster
+from tfcluster_operator.objects.base import Child
+from tfcluster_operator.objects.config_map import ConfigMap
+from tfcluster_operator.objects.kinds import KINDS
+from tfcluster_operator.objects.network_policy import NetworkPolicy
+from tfcluster_operator.objects.observed import Observed, differ_in_version_alone
+from tfcluster_operator.objects.pod import Pod
+from tfcluster_operator.objects.workload import Flavor
 
 #: How many deleted objects are remembered, so that a late answer to a write does not bring one back.
 _TOMBSTONES: Final = 20_000
@@ -200,18 +191,18 @@ class ChildStore:
 
 def _before(child: Child) -> Name | None:
     """Name the first pod of a task of which this is a later one; None of anything else."""
-    first, number = naming.first_pod_name(child.meta.name) if isinstance(child, ObservedPod) else ("", 0)
+    first, number = naming.first_pod_name(child.meta.name) if isinstance(child, Pod) else ("", 0)
     return (child.meta.namespace, first) if number else None
 
 
 def _is_shared(child: Child) -> bool:
     """Tell whether something is named as a copy of the resolver, which all clusters of a namespace share."""
-    return isinstance(child, ObservedConfigMap) and naming.is_of_the_resolver(child.meta.name)
+    return isinstance(child, ConfigMap) and naming.is_of_the_resolver(child.meta.name)
 
 
 def _mounts(child: Child) -> Name | None:
     """Name the ConfigMap from which a pod has the resolver; None of anything else, and of a pod that is over."""
-    if not isinstance(child, ObservedPod) or not child.resolver or child.phase in {"Succeeded", "Failed"}:
+    if not isinstance(child, Pod) or not child.resolver or child.phase in {"Succeeded", "Failed"}:
         return None
     return child.meta.namespace, child.resolver
 
@@ -226,9 +217,9 @@ def _take_out(of: dict[_Key, set[Name]], key: _Key, name: Name) -> None:
 
 def _noted(child: Child, known: Child | None, now: float) -> Child:
     """Give a pod what we noted of it while we knew it before; any other child as it is."""
-    if not isinstance(child, ObservedPod):
+    if not isinstance(child, Pod):
         return child
-    return child.seen(known if isinstance(known, ObservedPod) and known.meta.uid == child.meta.uid else None, now)
+    return child.seen(known if isinstance(known, Pod) and known.meta.uid == child.meta.uid else None, now)
 
 
 class Stores:
@@ -241,16 +232,16 @@ class Stores:
 
     def __init__(self, changed: Changed, now: Callable[[], float] = clocks.SYSTEM.wall) -> None:
         self._now = now
-        self.of: dict[Kind, ChildStore] = {kind: ChildStore(changed, now) for kind in get_args(Kind)}
+        self.of: dict[str, ChildStore] = {kind: ChildStore(changed, now) for kind in KINDS}
         #: Objects of others that hold a name which a cluster needs and that no watch shows, by the cluster's UID.
-        self.blocking: dict[str, dict[tuple[Kind, str], Child]] = {}
+        self.blocking: dict[str, dict[tuple[str, str], Child]] = {}
 
-    def block(self, uid: str, kind: Kind, child: Child) -> None:
+    def block(self, uid: str, kind: str, child: Child) -> None:
         """Take in an object that holds a name which the cluster of this UID needs, and that no watch shows."""
         self.blocking.setdefault(uid, {})[kind, child.meta.name] = child
         self.of[kind].changes += 1
 
-    def unblock(self, uid: str, kind: Kind, name: str) -> None:
+    def unblock(self, uid: str, kind: str, name: str) -> None:
         """Note that no such object holds the name any more."""
         if self.blocking.get(uid, {}).pop((kind, name), None) is not None:
             self.of[kind].changes += 1
@@ -264,66 +255,38 @@ class Stores:
         """Name the namespaces that have a copy of the resolver."""
         return [one for one in self.of["ConfigMap"].namespaces_of_others() if self.copies_in(one)]
 
-    def copies_in(self, namespace: str) -> list[ObservedConfigMap]:
+    def copies_in(self, namespace: str) -> list[ConfigMap]:
         """Give every known ConfigMap of a namespace that is named as a copy of the resolver."""
-        found = cast("Iterable[ObservedConfigMap]", self.of["ConfigMap"].others(namespace))
+        found = cast("Iterable[ConfigMap]", self.of["ConfigMap"].others(namespace))
         return [one for one in found if naming.is_of_the_resolver(one.meta.name)]
 
-    def is_mounted(self, copy: ObservedConfigMap) -> bool:
+    def is_mounted(self, copy: ConfigMap) -> bool:
         """Tell whether a pod that is not over mounts a copy of the resolver."""
         return self.of["Pod"].is_mounted((copy.meta.namespace, copy.meta.name))
 
     def observe(self, cluster: TFCluster, *, resolver: str = "") -> Observed:
-        """Gather everything that exists under a cluster's names or under its control.
-
-        Returns:
-            The children, by their names.
-        """
-        services = self._gather("Service", cluster, [naming.service_name(cluster.name)])
-        named = [naming.view_name(cluster.name, job.name) for job in cluster.jobs]
-        config_maps = self._gather("ConfigMap", cluster, [*named, *([resolver] if resolver else [])])
-        others = tuple(cast("Iterable[ObservedNetworkPolicy]", self.of["NetworkPolicy"].others(cluster.namespace)))
-        wanted = [policy.name for policy in policies_of(cluster, others)]
-        policies = self._gather("NetworkPolicy", cluster, wanted)
-        budgeted = [job for job in cluster.jobs if job.min_available is not None]
-        budgets = self._gather(
-            "PodDisruptionBudget", cluster, [naming.budget_name(cluster.name, job.name) for job in budgeted]
-        )
-        groups = self._gather("PodGroup", cluster, names_of(cluster))
-        if cluster.gang is not None:
-            self.of["PodGroup"].asked_for.set()
-        workloads = self._gather("Workload", cluster, self._claims_of(cluster))
-        if cluster.queue:
-            self.of["Workload"].asked_for.set()
-            self.of["ResourceFlavor"].asked_for.set()
-        flavors = self.of["ResourceFlavor"].others("") if cluster.queue else ()
-        firsts = [naming.first_pod_names(cluster.name, job.name, job.replicas) for job in cluster.jobs]
-        pods = self._gather("Pod", cluster, [name for of_job in firsts for name in of_job])
+        """Gather everything that exists under a cluster's names or under its control."""
+        asked = {"PodGroup"} if cluster.gang is not None else set[str]()
+        for kind in asked | ({"Workload", Flavor.KIND} if cluster.queue else set()):
+            self.of[kind].asked_for.set()
+        found = {kind: self._gather(kind, cluster, resolver) for kind in KINDS}
+        others = self.of[NetworkPolicy.KIND].others(cluster.namespace)
+        flavors = self.of[Flavor.KIND].others("") if cluster.queue else ()
         return Observed(
-            services=cast("dict[str, ObservedService]", services),
-            config_maps=cast("dict[str, ObservedConfigMap]", config_maps),
-            network_policies=cast("dict[str, ObservedNetworkPolicy]", policies),
-            other_policies=others,
-            budgets=cast("dict[str, ObservedDisruptionBudget]", budgets),
-            groups=cast("dict[str, ObservedPodGroup]", groups),
-            no_groups=self.of["PodGroup"].lacking(cluster.namespace),
-            workloads=cast("dict[str, ObservedWorkload]", workloads),
-            no_workloads=self.of["Workload"].lacking(cluster.namespace),
-            flavors={one.meta.name: cast("ObservedFlavor", one) for one in flavors},
-            no_flavors=self.of["ResourceFlavor"].lacking(""),
-            pods=cast("dict[str, ObservedPod]", pods),
+            objects=found,
+            pods=cast("dict[str, Pod]", found.pop(Pod.KIND)),
+            other_policies=tuple(cast("Iterable[NetworkPolicy]", others)),
+            flavors={one.meta.name: cast("Flavor", one) for one in flavors},
+            lacking={kind: why for kind, store in self.of.items() if (why := store.lacking(cluster.namespace))},
         )
 
-    def _claims_of(self, cluster: TFCluster) -> list[str]:
-        """Name the first Workload that a cluster needs for its queue, and the next one."""
-        if not cluster.queue:
-            return []
-        numbers = [naming.claim_number(one.meta.name) for one in self.of["Workload"].owned_by(cluster.uid)]
-        return [naming.claim_name(cluster.name, number) for number in {0, 1 + max(numbers, default=-1)}]
-
-    def _gather(self, kind: Kind, cluster: TFCluster, names: list[str]) -> dict[str, Child]:
-        store, blocking = self.of[kind], self.blocking.get(cluster.uid, {})
-        found = {child.meta.name: child for child in store.owned_by(cluster.uid)}
+    def _gather(self, kind: str, cluster: TFCluster, resolver: str) -> dict[str, Child]:
+        store, row, blocking = self.of[kind], KINDS[kind], self.blocking.get(cluster.uid, {})
+        ours = store.owned_by(cluster.uid)
+        names = [*row.names(cluster, ours if row.ours_alone else store.others(cluster.namespace))]
+        if kind == ConfigMap.KIND and resolver:
+            names.append(resolver)
+        found = {child.meta.name: child for child in ours}
         for child in store.later_than(cluster.namespace, names):
             found.setdefault(child.meta.name, child)
         for name in names:

@@ -1,0 +1,102 @@
+"""Pods that leave: those of tasks that are declared no more, those that terminate, and those of a finished cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from tfcluster_operator.declaration import naming
+from tfcluster_operator.declaration.spec import Job, TFCluster
+from tfcluster_operator.life.roster import Roster
+from tfcluster_operator.objects.pod import Pod
+
+#: The tasks that leave, by job, as the contract has them.
+Leaving = Mapping[str, tuple[tuple[int, int], ...]]
+
+
+def job_of(cluster: TFCluster, pod: Pod) -> Job | None:
+    """Give the job of a pod by the pod's name, which nobody can edit; None where the job is declared no more."""
+    first, index = naming.first_pod_name(pod.meta.name)[0], naming.index_of(pod.meta.name)
+    return next((job for job in cluster.jobs if naming.pod_name(cluster.name, job.name, index) == first), None)
+
+
+def leaving_of(roster: Roster) -> Leaving:
+    """Tell which tasks leave, their pods still running, so that the coordinator lets go of them first.
+
+    It is told of a range for each job, from the first task that is declared no more to the last one that still runs.
+    So a view is not written for each of many that go, only when the last one of them does, and it takes the same few
+    bytes however many they are.  A job without drainTimeoutSeconds has none, its pods go at once.
+    """
+    last: dict[str, int] = {}
+    for pod in (*roster.surplus, *roster.leaving):
+        job = job_of(roster.cluster, pod)
+        if job is None or not job.drain_timeout_seconds or pod.meta.owner_uid != roster.cluster.uid:
+            continue
+        index = naming.index_of(pod.meta.name)
+        if pod.phase == "Running" and not pod.ended and index >= job.replicas:
+            last[job.name] = max(index, last.get(job.name, 0))
+    return {job.name: ((job.replicas, last[job.name] + 1),) for job in roster.cluster.jobs if job.name in last}
+
+
+def seconds_to_drain(job: Job | None, pod: Pod, now: float) -> float:
+    """Give how many seconds the pod of a task that is declared no more stays, 0 or less where it goes now.
+
+    It has drainTimeoutSeconds from when it was noted as surplus, which is when the smaller view was published.
+    """
+    if job is None or not job.drain_timeout_seconds or pod.phase != "Running" or pod.ended:
+        return 0.0
+    return (surplus_since(pod, now) or now) + job.drain_timeout_seconds - now
+
+
+def surplus_since(pod: Pod, now: float) -> float:
+    """Tell since when a pod is surplus; 0.0 where nobody noted it, or a clock that was wrong did: it lies ahead."""
+    return pod.surplus_since if pod.surplus_since <= now else 0.0
+
+
+#: Seconds after the end of its grace period from which a pod is called stuck.
+STUCK_AFTER: Final = 10.0
+
+
+def seconds_until_freed(cluster: TFCluster, pod: Pod, now: float) -> float | None:
+    """Give how long until a terminating pod is deleted by force; None where the user set no such time."""
+    # NB: without grace it was deleted by force already, and only a finalizer keeps it.
+    if cluster.force_delete_after is None or not pod.meta.terminating or not pod.meta.grace:
+        return None
+    return _gone_by(pod, now) + cluster.force_delete_after - now
+
+
+def seconds_until_stuck(pod: Pod, now: float) -> float:
+    """Give how long until a terminating pod is called stuck."""
+    return _gone_by(pod, now) + STUCK_AFTER - now
+
+
+def _gone_by(pod: Pod, now: float) -> float:
+    return (pod.noted.leaving_since or now) + pod.meta.grace
+
+
+def stuck_words(cluster: TFCluster, pod: Pod) -> str:
+    """Say what a stuck pod waits for and what can be done."""
+    if pod.meta.finalizers and not pod.meta.grace:
+        keepers = ", ".join(pod.meta.finalizers)
+        return (
+            f"pod {pod.meta.name} has ended and blocks its name: the finalizer {keepers} keeps it; "
+            "whoever put it there must take it away"
+        )
+    where = f"node {pod.node} does not confirm its end" if pod.node else "nobody confirms its end"
+    if cluster.force_delete_after is not None:
+        cure = f"it is deleted by force {cluster.force_delete_after} s after its grace period"
+    else:
+        cure = f"set forceDeleteAfterSeconds, or `kubectl delete pod {pod.meta.name} --force` if the node is dead"
+    return f"pod {pod.meta.name} still terminates and blocks its name: {where}; {cure}"
+
+
+def pods_to_clean(roster: Roster) -> Iterator[Pod]:
+    """Choose the pods of a finished cluster that are deleted: under Running those that have not ended."""
+    policy = roster.cluster.clean_pod_policy
+    if policy == "None":
+        return
+    for pod in roster.staying():
+        if policy == "All" or not pod.at_rest:
+            yield pod
+    if policy == "All":
+        yield from roster.kept()

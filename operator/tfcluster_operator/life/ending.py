@@ -1,0 +1,72 @@
+"""What the end of a pod means: its program succeeded, or failed, or somebody took the pod away."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final
+
+from tfcluster_operator.objects.pod import Exit, Pod
+
+#: Above this an exit code tells the signal that killed the program, as shells and container runtimes have it.
+SIGNALLED: Final = 128
+LAST_SIGNALLED: Final = SIGNALLED + 64
+
+
+#: What Kubernetes says of a pod that ran longer than its template's activeDeadlineSeconds.
+OUT_OF_TIME: Final = ("DeadlineExceeded",)
+
+
+class Ending(Enum):
+    """How a pod ended."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    DISRUPTED = "disrupted"
+
+
+def ending_of(pod: Pod) -> Ending | None:
+    """Judge the end of a pod.
+
+    Returns:
+        None while its task runs, and while it is being deleted: what its program makes of SIGTERM says nothing of it.
+        An end counts that came before its deletion was asked for: we saw it so, or the pod's own status proves it.
+        Times prove nothing: the node's clock says when the program ended, the API server's when the deletion was asked.
+        A task that is declared again and ended while it was to leave did as it was told: it is no failure, and its work
+        is not complete.
+    """
+    if not pod.ended:
+        return None
+    if pod.meta.terminating and not pod.noted.ended_first:
+        return None
+    if pod.disrupted or pod.surplus_since:
+        return Ending.DISRUPTED
+    good = pod.exit.code == 0 if pod.exit is not None else pod.phase == "Succeeded"
+    if pod.phase == "Failed" and pod.reason in OUT_OF_TIME:
+        good = False  # the kubelet ended it: what its program made of SIGTERM says nothing
+    return Ending.SUCCEEDED if good else Ending.FAILED
+
+
+def name_of(end: Exit | None, pod_reason: str = "") -> str:
+    """Name a failure in one CamelCase word: OOMKilled, KilledBySignal, or what Kubernetes calls it."""
+    if end is None or pod_reason in OUT_OF_TIME:
+        return pod_reason or "Failed"
+    if end.reason == "OOMKilled":
+        return end.reason
+    if SIGNALLED < end.code <= LAST_SIGNALLED:
+        return "KilledBySignal"
+    return end.reason if end.reason not in {"", "Completed"} else "Error"
+
+
+def words_for(pod: Pod) -> str:
+    """Say how a pod failed, in words: the name, the exit code or signal, and the last line that it left."""
+    end = pod.exit
+    if end is None:
+        return pod.reason or "no exit code is known"
+    name = name_of(end, pod.reason)
+    if name == "KilledBySignal":
+        words = f"killed by signal {end.code - SIGNALLED} (exit code {end.code})"
+    elif name == "OOMKilled":
+        words = f"OOMKilled: it used more memory than its limit (exit code {end.code})"
+    else:
+        words = f"exit code {end.code}" + (f", {name}" if name not in {"Error", "Completed"} else "")
+    return f"{words}: {end.message}" if end.message else words

@@ -1,0 +1,387 @@
+"""The roster: every object under a cluster's names or its control, looked up and classified once.
+
+Whose an object is and what stage a task has reached is decided here and nowhere else.  Stock-taking, rollouts, start
+order, views, the plan and the status read the roster; none of them looks an object up by its name or checks its owner.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from tfcluster_operator.declaration import naming
+from tfcluster_operator.declaration.ledger import Ledger
+from tfcluster_operator.declaration.places import colocated
+from tfcluster_operator.declaration.spec import Job, Task, TFCluster
+from tfcluster_operator.life.ending import Ending, ending_of
+from tfcluster_operator.life.queueing import Standing, Turn, is_at_work, stand
+from tfcluster_operator.life.succession import Succession, is_kept, succession_of
+from tfcluster_operator.life.turns import AT_ONCE, Turns, at_once
+from tfcluster_operator.objects.base import Child
+from tfcluster_operator.objects.config_map import ConfigMap
+from tfcluster_operator.objects.network_policy import NetworkPolicy, Policy, policies_of
+from tfcluster_operator.objects.observed import Observed
+from tfcluster_operator.objects.pod import Pod
+from tfcluster_operator.objects.service import Service
+
+
+class Holder(Enum):
+    """Who holds a name that the cluster needs."""
+
+    NOBODY = "nobody"
+    #: The cluster itself.
+    OURS = "ours"
+    #: The cluster itself, and the object is being deleted.
+    LEAVING = "leaving"
+    #: A deleted TFCluster of the same name, whose objects are not gone yet.
+    PREDECESSOR = "predecessor"
+    #: Somebody else: the object is left alone.
+    FOREIGN = "foreign"
+
+
+class Stage(Enum):
+    """How far a task is."""
+
+    MISSING = "missing"
+    #: Its pod's name is held by somebody else.
+    FOREIGN = "foreign"
+    #: Its pod's name is held by a pod of a deleted TFCluster of the same name.
+    PREDECESSOR = "predecessor"
+    #: Its pod is being deleted.
+    TERMINATING = "terminating"
+    STARTING = "starting"
+    #: Its pod runs and is ready.
+    SERVING = "serving"
+    #: Its pod's program is over.
+    ENDED = "ended"
+    #: It has ended with exit code 0 and is not run again, whatever became of its pod.
+    COMPLETED = "completed"
+
+    # NB: Enum's own is written in Python, and a pass over thousands of tasks looks stages up many times for each.
+    __hash__ = object.__hash__
+
+
+class Place(NamedTuple):
+    """One declared task, and its pod, or whoever holds the name that its pod is to have.
+
+    ``ending`` is how our pod's program ended, None while it runs or where its end says nothing.  ``outdated`` says that
+    our pod was made from another template than the present one.  ``kept`` are pods of the task that have failed and are
+    its pods no longer, the oldest first: only their logs are of use.  ``settled`` says that our pod is at work and that
+    nothing about it alone asks for anything: what still may are its view and its incarnation.
+    """
+
+    task: Task
+    name: str
+    stage: Stage
+    pod: Pod | None = None
+    ending: Ending | None = None
+    outdated: bool = False
+    kept: tuple[Pod, ...] = ()
+    settled: bool = False
+
+    @property
+    def own(self) -> Pod | None:
+        """The pod, if it is ours; it may be on its way out."""
+        return None if self.stage in {Stage.FOREIGN, Stage.PREDECESSOR} else self.pod
+
+    @property
+    def staying(self) -> Pod | None:
+        """The pod, if it is ours and nobody has asked for its deletion."""
+        pod = self.own
+        return None if pod is None or pod.meta.terminating else pod
+
+    @property
+    def serving(self) -> bool:
+        """Whether the task does its work now."""
+        return self.stage is Stage.SERVING
+
+
+_Kind = TypeVar("_Kind", bound=Child)
+
+
+@dataclass(frozen=True, slots=True)
+class Holding(Generic[_Kind]):
+    """A name of an object other than a pod that the cluster needs, who holds it, and with what."""
+
+    kind: str
+    name: str
+    holder: Holder
+    object: _Kind | None = None
+
+    @property
+    def own(self) -> _Kind | None:
+        """The object, if it is ours and stays."""
+        return self.object if self.holder is Holder.OURS else None
+
+
+@dataclass(frozen=True, slots=True)
+class Roster:
+    """Everything that exists for one cluster, classified.
+
+    ``cluster`` is what is declared, as far as its queue has granted it, and ``declared`` all of it; ``standing`` says
+    how it stands in the queue, and ``at_work`` are the pods of a cluster in a queue that take resources.
+
+    ``places`` has every declared task by job, in the order of the indices.  ``surplus`` are our pods that no declared
+    task has a claim to; ``leaving`` are the pods that are being deleted and are ours, or hold a name of ours for a
+    predecessor.  ``policies`` are the NetworkPolicies that the isolation needs, and ``unsettled`` names those of them
+    that are not there, or not as they should be.  ``resolver`` names the copy of the resolver that the pods mount, ""
+    where none is delivered, and ``mounted`` names those that a pod of ours mounts.
+    """
+
+    cluster: TFCluster
+    declared: TFCluster
+    standing: Standing
+    places: Mapping[str, tuple[Place, ...]]
+    observed: Observed
+    resolver: str = ""
+    policies: tuple[Policy, ...] = ()
+    unsettled: tuple[str, ...] = ()
+    surplus: tuple[Pod, ...] = ()
+    leaving: tuple[Pod, ...] = ()
+    at_work: tuple[Pod, ...] = ()
+    mounted: frozenset[str] = frozenset()
+    uids: frozenset[str] = frozenset()
+
+    def held(self, kind: type[_Kind], name: str) -> Holding[_Kind]:
+        """Tell who holds a name that the cluster needs for an object of this kind."""
+        return _hold(self.cluster, kind, name, self.observed)
+
+    def ours(self, kind: type[_Kind]) -> list[_Kind]:
+        """Give every object of a kind that is ours and stays."""
+        found = self.observed.of(kind).values()
+        return [one for one in found if holder_of(self.cluster, one) is Holder.OURS]
+
+    @property
+    def service(self) -> Holding[Service]:
+        """Who holds the name of the headless Service."""
+        return self.held(Service, naming.service_name(self.cluster.name))
+
+    def views(self, job: Job) -> Holding[ConfigMap]:
+        """Tell who holds the name of the ConfigMap with a job's views."""
+        return self.held(ConfigMap, naming.view_name(self.cluster.name, job.name))
+
+    @property
+    def copy(self) -> Holding[ConfigMap] | None:
+        """Whose the copy of the resolver is: OURS if its bytes are right, for it is nobody's property."""
+        found = self.observed.of(ConfigMap).get(self.resolver)
+        if not self.resolver or found is None:
+            return Holding(ConfigMap.KIND, self.resolver, Holder.NOBODY) if self.resolver else None
+        right = Holder.LEAVING if found.meta.terminating else Holder.OURS
+        holder = right if found.is_genuine_copy else Holder.FOREIGN
+        return Holding(ConfigMap.KIND, self.resolver, holder, found)
+
+    def of(self, job: Job) -> tuple[Place, ...]:
+        """Give the places of one job."""
+        return self.places[job.name]
+
+    def open(self, job: Job) -> Iterator[Place]:
+        """Give the places of one job that have not completed."""
+        return (place for place in self.places[job.name] if place.stage is not Stage.COMPLETED)
+
+    def staying(self) -> Iterator[Pod]:
+        """Give every pod of ours, declared or not, that nobody has asked to go."""
+        for places in self.places.values():
+            for place in places:
+                if (pod := place.staying) is not None:
+                    yield pod
+        yield from self.surplus
+
+    def kept(self) -> Iterator[Pod]:
+        """Give every failed pod that is kept and that nobody has asked to go."""
+        for places in self.places.values():
+            for place in places:
+                yield from (pod for pod in place.kept if not pod.meta.terminating)
+
+    def completed_by(self, ledger: Ledger) -> Roster:
+        """Give the roster with what the ledger tells: which tasks have completed, and which edition this is."""
+        changed: dict[str, tuple[Place, ...]] = {}
+        for job in self.cluster.jobs:
+            if completed := ledger.of(job.name).completed:
+                changed[job.name] = tuple(
+                    place._replace(stage=Stage.COMPLETED, pod=place.own) if place.task.index in completed else place
+                    for place in self.places[job.name]
+                )
+        cluster = self.cluster
+        if ledger.regrants != cluster.regrants:
+            cluster = replace(cluster, regrants=ledger.regrants)
+        if changed or cluster is not self.cluster:
+            return replace(self, cluster=cluster, places={**self.places, **changed})
+        return self
+
+
+def call_roll(
+    cluster: TFCluster,
+    observed: Observed,
+    *,
+    resolver: str = "",
+    before: Roster | None = None,
+    standing: Standing | None = None,
+) -> Roster:
+    """Classify everything that exists for one cluster.
+
+    Args:
+        cluster: the declaration.
+        observed: everything that exists under its names or its control.
+        resolver: the name of the ConfigMap that delivers the resolver, "" where none is delivered.
+        before: an earlier roster of the cluster, as this function gave it; a task whose pod is the same object as then
+            is not classified again.
+        standing: how the cluster stands in its queue, where that was found out before and must not change meanwhile.
+    """
+    return at_once(roll_in_turns(cluster, observed, resolver=resolver, before=before, standing=standing))
+
+
+def roll_in_turns(
+    cluster: TFCluster,
+    observed: Observed,
+    *,
+    resolver: str = "",
+    before: Roster | None = None,
+    standing: Standing | None = None,
+) -> Turns[Roster]:
+    """Classify everything as :func:`call_roll` does, and pause now and then."""
+    declared, standing = cluster, standing or stand(cluster, observed)
+    cluster = standing.cluster
+    later = _later_pods(cluster, observed)
+    places = {}
+    for job in cluster.jobs:
+        places[job.name] = yield from _places(cluster, job, observed, later, _places_before(before, cluster, job))
+    yield
+    with_places = {place.name for of_job in places.values() for place in of_job}
+    kept = {pod.meta.name for of_job in places.values() for place in of_job if place.kept for pod in place.kept}
+    surplus, leaving, mounted, uids = [], [], set(), set()
+    for name, pod in observed.pods.items():
+        meta = pod.meta
+        ours = meta.owner_uid == cluster.uid
+        # NB: a kept pod mounts nothing any more, and its failure is counted and need not be remembered.
+        if ours and name not in kept:
+            uids.add(meta.uid)
+            mounted.add(pod.resolver)
+            if name not in with_places and not meta.terminating:
+                surplus.append(pod)
+        if meta.terminating and (ours or holder_of(cluster, pod) is Holder.PREDECESSOR):
+            leaving.append(pod)
+    yield
+    policies = policies_of(cluster, observed.other_policies)
+    held = [(one, _hold(cluster, NetworkPolicy, one.name, observed).own) for one in policies]
+    queued = standing.turn is not Turn.FREE
+    return Roster(
+        cluster=cluster,
+        declared=declared,
+        standing=standing,
+        places=places,
+        observed=observed,
+        resolver=resolver,
+        policies=policies,
+        unsettled=tuple(one.name for one, own in held if own is None or own.digest != one.digest),
+        surplus=tuple(surplus),
+        leaving=tuple(leaving),
+        at_work=tuple(
+            pod for pod in observed.pods.values() if queued and pod.meta.owner_uid == cluster.uid and is_at_work(pod)
+        ),
+        mounted=frozenset(mounted),
+        uids=frozenset(uids),
+    )
+
+
+def holder_of(cluster: TFCluster, child: Child) -> Holder:
+    """Tell whose an object is, from the cluster's point of view."""
+    meta = child.meta
+    if meta.owner_uid == cluster.uid:
+        return Holder.LEAVING if meta.terminating else Holder.OURS
+    if meta.owner_uid and meta.owner_name == cluster.name:
+        return Holder.PREDECESSOR
+    return Holder.FOREIGN
+
+
+def _later_pods(cluster: TFCluster, observed: Observed) -> Mapping[str, Sequence[Pod]]:
+    """Give the pods of tasks that have had one before, by the name of the task's first pod."""
+    later = defaultdict(list)
+    firsts: set[str] = set()
+    firsts.update(*(naming.first_pod_names(cluster.name, job.name, job.replicas) for job in cluster.jobs))
+    for name in observed.pods.keys() - firsts:
+        first, number = naming.first_pod_name(name)
+        if number:
+            later[first].append(observed.pods[name])
+    return later
+
+
+def _places_before(before: Roster | None, cluster: TFCluster, job: Job) -> Sequence[Place]:
+    """Give the places of a job in an earlier roster, where they were classified by the same declaration."""
+    if before is None or before.cluster.uid != cluster.uid or before.cluster.job(job.name) != job:
+        return ()
+    return before.places[job.name]
+
+
+def _places(
+    cluster: TFCluster,
+    job: Job,
+    observed: Observed,
+    later: Mapping[str, Sequence[Pod]],
+    before: Sequence[Place],
+) -> Turns[tuple[Place, ...]]:
+    places = []
+    pods = observed.pods
+    labels = {**naming.job_labels(cluster.name, job.name), **colocated(cluster, job)}
+    for index, first in enumerate(naming.first_pod_names(cluster.name, job.name, job.replicas)):
+        if index % AT_ONCE == AT_ONCE - 1:
+            yield
+        pod, known = pods.get(first), before[index] if before else None
+        if known is not None and known.pod is pod and known.name == first and not known.kept and first not in later:
+            places.append(known)
+        else:
+            place = _place(cluster, Task(job, index), first, pods, later.get(first, ()))
+            places.append(place._replace(settled=True) if _is_settled(place, labels) else place)
+    return tuple(places)
+
+
+def _is_settled(place: Place, labels: Mapping[str, str]) -> bool:
+    pod = place.pod
+    if pod is None or place.stage not in _AT_WORK or place.outdated or pod.surplus_since:
+        return False
+    has, has_place = pod.meta.labels, pod.node or pod.phase != "Pending"
+    if not has_place or naming.LABEL_KEPT in has or has.get(naming.LABEL_TASK_INDEX) != str(place.task.index):
+        return False
+    return has.items() >= labels.items()
+
+
+def _place(cluster: TFCluster, task: Task, first: str, pods: Mapping[str, Pod], later: Sequence[Pod]) -> Place:
+    """Classify one task; ``first`` names its first pod, ``later`` are its later ones."""
+    name, pod, kept = Succession(first, pods.get(first))
+    if later or (pod is not None and is_kept(pod)):
+        found = [*([pod] if pod is not None else ()), *later]
+        name, pod, kept = succession_of(first, (one for one in found if one.meta.owner_uid == cluster.uid))
+        if pod is None:
+            pod = pods.get(name) or next((one for one in found if _is_at_our_address(cluster, one)), None)
+    if pod is None:
+        return Place(task, name, Stage.MISSING, kept=kept)
+    if pod.meta.owner_uid != cluster.uid:
+        return Place(task, pod.meta.name, _NOT_OURS[holder_of(cluster, pod)], pod, kept=kept)
+    outdated = pod.meta.annotations.get(naming.ANNOTATION_TEMPLATE_HASH) != task.job.template_hash
+    stage = _stage_of(pod)
+    ending = None if stage in _AT_WORK else ending_of(pod)
+    return Place(task, name, stage, pod, ending, outdated, kept)
+
+
+def _is_at_our_address(cluster: TFCluster, pod: Pod) -> bool:
+    """Tell whether a pod of a deleted TFCluster of the same name may still work, at the address of a task of ours."""
+    return holder_of(cluster, pod) is Holder.PREDECESSOR and pod.phase not in {"Succeeded", "Failed"}
+
+
+_AT_WORK: Final = (Stage.SERVING, Stage.STARTING)
+_NOT_OURS: Final = {Holder.PREDECESSOR: Stage.PREDECESSOR, Holder.FOREIGN: Stage.FOREIGN}
+
+
+def _stage_of(pod: Pod) -> Stage:
+    if pod.meta.terminating:
+        return Stage.TERMINATING
+    if pod.ended:
+        return Stage.ENDED
+    return Stage.SERVING if pod.ready and pod.phase == "Running" else Stage.STARTING
+
+
+def _hold(cluster: TFCluster, kind: type[_Kind], name: str, observed: Observed) -> Holding[_Kind]:
+    found = observed.of(kind).get(name)
+    return Holding(kind.KIND, name, Holder.NOBODY if found is None else holder_of(cluster, found), found)

@@ -1,0 +1,230 @@
+"""Taking stock: what the pods' ends mean for the ledger, in one pass and in a fixed order.
+
+Success is looked for first, so that workers that fail while the chief ends well change nothing.  Then failures, each
+counted once by the UID of its pod, then the deadline.  A verdict is for ever: after it nothing is counted any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from tfcluster_operator.declaration.ledger import Failing, JobRecord, Ledger, Lost, Verdict
+from tfcluster_operator.declaration.spec import Job, Task, TFCluster
+from tfcluster_operator.life import gang_timeout, restart
+from tfcluster_operator.life.ending import Ending
+from tfcluster_operator.life.gangs import gangs_of
+from tfcluster_operator.life.queueing import Turn
+from tfcluster_operator.life.roster import Place, Roster, Stage
+from tfcluster_operator.life.verdict import judge_deadline, judge_failure, judge_success
+from tfcluster_operator.objects.pod import Pod
+
+#: So many losses at most a replacement may tell of that the status does not count.
+_MOST_UNCOUNTED: Final = 10_000
+
+_Failure = tuple[float, Task, Pod]
+
+
+def take_stock(roster: Roster, ledger: Ledger, now: float) -> Ledger:
+    """Bring the ledger up to what can be seen.
+
+    Returns:
+        The new ledger.  While the cluster is suspended it is as at the start, in another incarnation: a resumed one has
+        its whole budget, a new start time, and runs every task.
+    """
+    cluster, ledger = roster.cluster, _with_times_that_can_be(roster.cluster, ledger, now)
+    ledger = _with_grants(roster, ledger)
+    if not cluster.gave_up:
+        ledger = replace(ledger, gave_up=None)  # an edit tries again
+    if ledger.verdict is not None:
+        return _closed(ledger, ledger.finished_at or now)
+    if cluster.suspend:
+        # NB: a pod that still terminates when the cluster is resumed must not speak in the new life, so each job has
+        # another incarnation from the moment of the suspension on.
+        number = ledger.next_incarnation() if ledger.started_at else None
+        rested = {
+            name: JobRecord(incarnation=record.incarnation if number is None else number)
+            for name, record in ledger.jobs.items()
+        }
+        return replace(ledger, started_at=0.0, restarts=0, jobs=rested, gangs={})
+    ledger = replace(
+        ledger,
+        started_at=ledger.started_at or now,
+        jobs={job.name: ledger.of(job.name) for job in cluster.jobs},
+    )
+    failures: list[_Failure] = []
+    for job in cluster.jobs:
+        ledger = _take_in(roster, job, ledger, failures, now)
+    # NB: in the order in which we saw them; the nodes' own times of two failures cannot be compared.
+    ledger = _judge(roster, ledger, sorted(failures, key=lambda f: (f[0], f[1].job.name, f[1].index)), now)
+    ledger = _with_gangs(roster, ledger, now)
+    return ledger if ledger.verdict is None else _closed(ledger, now)
+
+
+def _with_gangs(roster: Roster, ledger: Ledger, now: float) -> Ledger:
+    """Note since when the gangs wait, and what becomes of the cluster where one has waited for too long."""
+    gang = roster.cluster.gang
+    if gang is None or gang.timeout is None or ledger.verdict is not None:
+        return replace(ledger, gangs={}) if ledger.gangs else ledger
+    # NB: what has completed now is no member any more.
+    roster = roster.completed_by(ledger)
+    gangs = gangs_of(roster, ledger)
+    ledger = replace(ledger, gangs=gang_timeout.waiting_since(roster, ledger, gangs.values(), now))
+    match gang_timeout.judge(roster, ledger, gangs, now):
+        case None:
+            return ledger
+        case Verdict() as verdict:
+            return replace(ledger, verdict=verdict)
+        case gave_up:
+            return replace(ledger, gave_up=gave_up)
+
+
+def _with_grants(roster: Roster, ledger: Ledger) -> Ledger:
+    """Count how often the queue changed the number of the tasks."""
+    if roster.standing.turn is not Turn.ADMITTED or ledger.verdict is not None:
+        return ledger
+    granted = {job.name: job.replicas for job in roster.cluster.jobs}
+    if granted == ledger.granted:
+        return ledger
+    # NB: what was published before anything was granted is read by nobody, or was an edit.
+    return replace(ledger, granted=granted, regrants=ledger.regrants + bool(ledger.granted))
+
+
+def _with_times_that_can_be(cluster: TFCluster, ledger: Ledger, now: float) -> Ledger:
+    """Take what an earlier operator wrote down; where its clock was ahead of ours, a time that decides is now."""
+
+    def record(known: JobRecord) -> JobRecord:
+        failing = {i: Failing(of.in_row, restart.believed(of.retry_at, now)) for i, of in known.failing.items()}
+        return replace(known, restart_at=restart.believed(known.restart_at, now), failing=failing)
+
+    return replace(
+        ledger,
+        started_at=ledger.started_at if cluster.active_deadline is None else min(ledger.started_at, now),
+        finished_at=ledger.finished_at if cluster.ttl_after_finished is None else min(ledger.finished_at, now),
+        jobs={name: record(known) for name, known in ledger.jobs.items()},
+    )
+
+
+def _closed(ledger: Ledger, now: float) -> Ledger:
+    """Close the ledger: nothing starts any more, so what only served the next start is dropped."""
+    jobs = {
+        name: replace(
+            record, begun=False, started=frozenset(), failing={}, lost={}, counted=frozenset(), restart_at=0.0
+        )
+        for name, record in ledger.jobs.items()
+    }
+    return replace(ledger, finished_at=now, jobs=jobs, gangs={}, gave_up=None)
+
+
+def _judge(roster: Roster, ledger: Ledger, failures: Sequence[_Failure], now: float) -> Ledger:
+    cluster = roster.cluster
+    if (verdict := judge_success(roster.declared, ledger)) is not None:
+        return replace(ledger, verdict=verdict)
+    for _, task, pod in failures:
+        if pod.incarnation != ledger.of(task.job.name).incarnation:
+            continue  # the same incident: another task's failure restarts this one too
+        if (verdict := judge_failure(cluster, task, pod, ledger)) is not None:
+            return replace(ledger, verdict=verdict, failures=(*ledger.failures, restart.entry_of(task, pod, now)))
+        ledger = restart.count_restart(cluster, task, pod, ledger, now)
+    return replace(ledger, verdict=judge_deadline(cluster, ledger, now))
+
+
+class _Taking:
+    """One job's record while its pods are looked at, one after the other."""
+
+    def __init__(self, job: Job, declared: int, record: JobRecord, failures: list[_Failure]) -> None:
+        self.job = job
+        self._record = record
+        self._failures = failures
+        #: NB: what has completed stays so while the queue grants fewer tasks than are declared.
+        self.completed = {index for index in record.completed if index < declared}
+        self.started = {index for index in record.started if index < job.replicas}
+        self.failing = {i: of for i, of in record.failing.items() if i < job.replicas}
+        self.lost = {i: of for i, of in record.lost.items() if i < job.replicas}
+        self.replaced = record.replaced
+        #: How many losses the newest of the uncounted replacements tells of, which may have come more than once.
+        self.told = 0
+        #: NB: an annotation is anybody's to write, and no operator puts off so many counts.
+        self._believed = record.replaced + _MOST_UNCOUNTED
+
+    def look_at(self, place: Place, now: float) -> None:
+        """Enter what one task's pod tells."""
+        pod, index = place.own, place.task.index
+        if pod is None:
+            # NB: also where somebody else's pod has taken the name already.
+            if index in self.started and index not in self.completed:
+                self._lose(index, Lost("", 0))
+            return
+        if pod.incarnation != self._record.incarnation:
+            return
+        # NB: the status says still that the task has its pod, and does not count the loss of it: the operator that made
+        # this one crashed before it wrote that down.
+        if index in self._record.started and self._record.replaced < pod.replacement <= self._believed:
+            self.replaced += 1
+            self.told = max(self.told, pod.replacement)
+        counted = pod.meta.uid in self._record.counted
+        if place.ending is Ending.SUCCEEDED and self.job.restart_policy != "Always":
+            self.completed.add(index)
+        elif place.ending is Ending.FAILED and not counted:
+            self._failures.append((pod.noted.ended_at, place.task, pod))
+        elif place.serving and index in self.failing and restart.is_forgiven(self.failing[index].retry_at, now):
+            del self.failing[index]
+        if _is_lost(place, self.job):
+            self._lose(index, Lost(pod.meta.uid, restart.pause_before_replacing(pod)[1]))
+        elif not pod.meta.terminating and not counted:
+            self.started.add(index)
+            self.lost.pop(index, None)
+
+    def _lose(self, index: int, lost: Lost) -> None:
+        self.started.discard(index)
+        if index not in self.lost or self.lost[index].pod != lost.pod:
+            self.lost[index] = lost
+            self.replaced += 1
+
+
+def _is_counted(place: Place, record: JobRecord) -> bool:
+    """Tell whether the loss in whose place a pod came is counted, if there was one."""
+    return place.pod is None or place.pod.replacement <= record.replaced
+
+
+def _take_in(roster: Roster, job: Job, ledger: Ledger, failures: list[_Failure], now: float) -> Ledger:
+    """Enter what one job's pods tell; the failures that are not counted yet are added to ``failures``."""
+    record = ledger.of(job.name)
+    declared = next(one.replicas for one in roster.declared.jobs if one.name == job.name)
+    taking = _Taking(job, declared, record, failures)
+    goes_on = taking.started - taking.failing.keys() - taking.lost.keys()
+    for place in roster.of(job):
+        # NB: of a pod at work that is known there is nothing to enter, and nearly all of thousands are so.
+        if not (place.settled and place.task.index in goes_on and _is_counted(place, record)):
+            taking.look_at(place, now)
+    completed = taking.completed
+    return ledger.with_job(
+        job.name,
+        begun=record.begun or bool(job.start_after and (record.started or taking.started)),
+        completed=frozenset(completed),
+        started=frozenset(taking.started),
+        # NB: also those of a pod that is declared no more: it may be declared again before it is gone.
+        counted=record.counted & roster.uids,
+        failing={index: of for index, of in taking.failing.items() if index not in completed},
+        lost={index: of for index, of in taking.lost.items() if index not in completed},
+        replaced=max(taking.replaced, taking.told),
+    )
+
+
+def _is_lost(place: Place, job: Job) -> bool:
+    """Tell whether a task's pod is replaced without having failed: it was taken away, or runs again after success."""
+    again = place.ending is Ending.SUCCEEDED and job.restart_policy == "Always"
+    return place.stage is Stage.ENDED and (again or place.ending is Ending.DISRUPTED)
+
+
+def seconds_until_forgiven(roster: Roster, ledger: Ledger, now: float) -> float | None:
+    """Give how long until a failure of a task that works again is forgotten; None where there is nothing to forget."""
+    waits = [
+        of.retry_at + restart.FORGIVEN_AFTER - now
+        for job in roster.cluster.jobs
+        if (failing := ledger.of(job.name).failing)
+        for place in roster.of(job)
+        if place.serving and (of := failing.get(place.task.index)) is not None
+    ]
+    return max(0.0, min(waits)) if waits and ledger.verdict is None else None

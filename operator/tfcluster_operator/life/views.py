@@ -1,0 +1,283 @@
+"""Views: what each task sees of its cluster, and the files that say so.
+
+One ConfigMap a job holds the job's views: ``cluster.json`` for the tasks that share the job's device filters, and
+``task-N.json`` for a task with filters of its own.  A pod mounts its job's ConfigMap for life, so a change of filters
+reaches it as a changed file and never costs a pod.
+
+A view's epoch is the generation of the TFCluster that last changed its membership or filters: it needs no counter that
+a crash could lose, and it names the edit that caused it.  Where a queue changes the membership, the epoch is that much
+further (:attr:`TFCluster.edition`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from tfcluster_operator.declaration import filters, naming
+from tfcluster_operator.declaration.digests import digest
+from tfcluster_operator.declaration.spec import CHIEF, EVALUATOR, Job, Task, TFCluster
+from tfcluster_operator.life import incarnations
+from tfcluster_operator.life.departures import Leaving, leaving_of
+from tfcluster_operator.life.roster import Roster
+from tfcluster_operator.life.tf_config import largest_of
+from tfcluster_operator.life.turns import Turns, at_once
+from tfcluster_operator.objects.config_map import ReadFile, ViewFile, build_file, membership_digest, trusted_files
+from tfcluster_resolver import contract
+
+#: A ConfigMap takes 1 MiB; what is above this leaves no room for the object's own fields.
+LARGEST_CONFIG_MAP: Final = 900_000
+
+
+@dataclass(frozen=True, slots=True)
+class JobViews:
+    """The wanted ConfigMap of one job: its name and its files, and how many bytes these take together.
+
+    One that is too large for a ConfigMap has no files: its size is worked out before anything is built.
+    ``tf_config_size`` is the length of the job's longest TF_CONFIG, in bytes; 0 where none is set.
+    """
+
+    job: Job
+    name: str
+    files: Mapping[str, ViewFile]
+    size: int
+    tf_config_size: int = 0
+
+    @property
+    def too_large(self) -> bool:
+        """Whether no ConfigMap holds these views."""
+        return self.size > LARGEST_CONFIG_MAP
+
+    def told_for(self, index: int) -> str:
+        """Give what a task's pod is told of the file that it reads; "" where there is none."""
+        file = self.files.get(contract.VIEW_FILE) if len(self.files) == 1 else self._file_for(index)
+        return "" if file is None else file.says.told
+
+    def text_for(self, index: int) -> str:
+        """Give the text of the file that a task reads; "" where there is none."""
+        file = self._file_for(index)
+        return "" if file is None else file.text
+
+    def _file_for(self, index: int) -> ViewFile | None:
+        of_all = self.files.get(contract.VIEW_FILE)
+        # NB: a pass over thousands of tasks asks for each; hardly any has filters of its own.
+        return of_all if len(self.files) == 1 else self.files.get(contract.task_view_file(index), of_all)
+
+
+@dataclass(frozen=True, slots=True)
+class Views:
+    """The wanted views of a cluster, and what each job's were worked out from: while that is the same, so are they."""
+
+    sources: Mapping[str, object]
+    of_jobs: tuple[JobViews, ...]
+
+
+def views_of(roster: Roster, before: Views | None = None) -> Views:
+    """Work out the views of every job.
+
+    Args:
+        roster: what is declared and what exists; an unchanged view keeps the epoch it has there, and pods tell of lost
+            devices.
+        before: the views of an earlier pass over the same cluster.
+    """
+    return at_once(views_in_turns(roster, before))
+
+
+def views_in_turns(roster: Roster, before: Views | None = None) -> Turns[Views]:
+    """Work out the views as :func:`views_of` does, and pause after each job: those of a large cluster take a while."""
+    cluster = roster.cluster
+    healthy = {job.name: _differing_devices(job, roster) for job in cluster.jobs}
+    leaving = leaving_of(roster)
+    known = {job.name: trusted_files(roster.views(job).own) or _files_of(before, job) for job in cluster.jobs}
+    pods = incarnations.pods_of(roster, (file.incarnations for file in known.get(CHIEF, {}).values()))
+    sources: dict[str, object] = {
+        name: (cluster.uid, cluster.edition, healthy, leaving, files, pods if name == CHIEF else None)
+        for name, files in known.items()
+    }
+    if before is not None and before.sources == sources:
+        return before
+    builder, built = _Builder(cluster, healthy, leaving, pods), []
+    for job in cluster.jobs:
+        if before is not None and before.sources.get(job.name) == sources[job.name]:
+            built += [of_job for of_job in before.of_jobs if of_job.job.name == job.name]
+            continue
+        built.append(builder.job_views(job, known[job.name]))
+        yield
+    return Views(sources, tuple(built))
+
+
+def whole_view(cluster: TFCluster) -> contract.View:
+    """Give the view of somebody without device filters, who sees every task; its epoch is the cluster's edition."""
+    builder = _Builder(cluster, {job.name: {} for job in cluster.jobs}, {}, None)
+    return replace(builder.view(cluster.jobs[0], ()), epoch=cluster.edition)
+
+
+def epoch_of(views: tuple[JobViews, ...]) -> int:
+    """Give the cluster's epoch: the newest of its views'."""
+    return max((file.says.epoch for job in views for file in job.files.values()), default=0)
+
+
+def _files_of(before: Views | None, job: Job) -> Mapping[str, ReadFile]:
+    """Give the files as we wanted them a moment ago: what somebody deleted or edited keeps its epoch."""
+    of_jobs = () if before is None else before.of_jobs
+    return next(({name: one.says for name, one in of.files.items()} for of in of_jobs if of.job.name == job.name), {})
+
+
+class _Builder:
+    """Builds the views of one cluster; equal views are built once, however many tasks have them.
+
+    Args:
+        cluster: the declaration.
+        healthy: the tasks whose devices differ from what they asked for, by job.
+        leaving: the tasks that leave.
+        pods: which pod each task is, for the chief; None where it is told nothing.
+    """
+
+    def __init__(
+        self,
+        cluster: TFCluster,
+        healthy: Mapping[str, Mapping[int, Mapping[str, int]]],
+        leaving: Leaving,
+        pods: incarnations.Pods | None,
+    ) -> None:
+        self._cluster = cluster
+        self._healthy = healthy
+        self._leaving = leaving
+        self._pods = pods
+        self._memberships: dict[tuple[str, ...], str] = {}
+        self._built: dict[tuple[tuple[str, ...], int, str], ViewFile] = {}
+        #: NB: a view tells of the devices of the viewer's own job even where its filters hide that.
+        self._differ_by_viewer = any(job.limits() for job in cluster.jobs)
+
+    def job_views(self, job: Job, known: Mapping[str, ReadFile]) -> JobViews:
+        """Build the views of one job; ``known`` are the files that its ConfigMap has."""
+        if job.name == CHIEF and self._pods is not None:
+            wanted = self._job_views(job, known, self._pods)
+            # NB: which pod each task is may be left out, which tasks there are may not.
+            if not wanted.too_large:
+                return wanted
+        return self._job_views(job, known, None)
+
+    def _job_views(self, job: Job, known: Mapping[str, ReadFile], pods: incarnations.Pods | None) -> JobViews:
+        name = naming.view_name(self._cluster.name, job.name)
+        audiences = {contract.VIEW_FILE: job.filters}
+        audiences.update({contract.task_view_file(i): job.task_filters[i] for i in sorted(job.task_filters)})
+        least = sum(_least_size(self._cluster, texts) for texts in audiences.values())
+        if least > LARGEST_CONFIG_MAP:
+            return JobViews(job, name, {}, least)
+        files = {}
+        for file, texts in audiences.items():
+            view = self.view(job, texts) if (texts not in self._memberships) else None
+            membership = self._membership(texts, view)
+            before = known.get(file)
+            epoch = self._cluster.edition
+            if before is not None and before.membership == membership:
+                epoch = min(before.epoch, epoch)
+            if pods is not None:
+                view = replace(view or self.view(job, texts), epoch=epoch)
+                files[file] = build_file(_telling(view, pods, before), membership)
+                continue
+            key = (texts, epoch, job.name if self._differ_by_viewer else "")
+            if key not in self._built:
+                self._built[key] = build_file(replace(view or self.view(job, texts), epoch=epoch), membership)
+            files[file] = self._built[key]
+        size = sum(len(file.text) for file in files.values())
+        return JobViews(job, name, files, size, self._tf_config_size(job, files) if self._cluster.sets_tf_config else 0)
+
+    def _tf_config_size(self, job: Job, files: Mapping[str, ViewFile]) -> int:
+        readers: dict[str, list[int]] = {}
+        for index in range(job.replicas):
+            own = contract.task_view_file(index)
+            readers.setdefault(own if own in files else contract.VIEW_FILE, []).append(index)
+        return max((largest_of(self._cluster, job, files[name].text, of) for name, of in readers.items()), default=0)
+
+    def _membership(self, texts: tuple[str, ...], view: contract.View | None) -> str:
+        if view is not None:
+            self._memberships[texts] = membership_digest(view)
+        return self._memberships[texts]
+
+    def view(self, viewer: Job, texts: tuple[str, ...]) -> contract.View:
+        """Build the view of a task of this job with these filters, as of no epoch."""
+        jobs: dict[str, tuple[str, ...] | dict[int, str]] = {}
+        device_filters: dict[str, tuple[contract.FilterRange, ...]] = {}
+        accelerators: dict[str, contract.JobAccelerators] = {}
+        for job in self._cluster.jobs:
+            shown = filters.visible(texts, job.name)
+            members = shown.within(job.replicas) if job.name != EVALUATOR else ()
+            if members:
+                addresses = {i: self._cluster.address_of(Task(job, i)) for i in members}
+                dense = len(addresses) == job.replicas
+                jobs[job.name] = tuple(addresses.values()) if dense else addresses
+            if (ranges := _filter_ranges(job, shown)) and job.name != EVALUATOR:
+                device_filters[job.name] = ranges
+            limits = job.limits()
+            if limits and (members or job is viewer):
+                mine = self._healthy[job.name]
+                accelerators[job.name] = contract.JobAccelerators(
+                    limits=limits, tasks={i: mine[i] for i in mine if job is viewer or i in members}
+                )
+        return contract.View(
+            name=self._cluster.name,
+            namespace=self._cluster.namespace,
+            uid=self._cluster.uid,
+            epoch=0,
+            rpc_layer=self._cluster.rpc_layer,
+            jobs=jobs,
+            device_filters=device_filters,
+            accelerators=accelerators,
+            isolation="" if self._cluster.isolation.mode == "None" else self._cluster.isolation.mode,
+            leaving=self._leaving,
+        )
+
+
+def _telling(view: contract.View, pods: incarnations.Pods, before: ReadFile | None) -> contract.View:
+    """Let a view tell which pod each task is, where that is worth a write or something else is."""
+    known = {} if before is None else before.incarnations
+    everything, urgent = incarnations.told(pods, view, known)
+    if not urgent and before is not None:
+        same = replace(view, incarnations=incarnations.kept(view, known))
+        if digest(contract.dump(same)) == before.digest:
+            return same
+    return replace(view, incarnations=everything)
+
+
+def _least_size(cluster: TFCluster, texts: tuple[str, ...]) -> int:
+    """Give a number of bytes that the view of these filters surely takes: that of its addresses."""
+    return sum(
+        filters.visible(texts, job.name).count(job.replicas) * len(cluster.address_of(Task(job, 0)))
+        for job in cluster.jobs
+        if job.name != EVALUATOR
+    )
+
+
+def _filter_ranges(job: Job, shown: filters.Visible) -> tuple[contract.FilterRange, ...]:
+    """Spell the filters of the visible tasks up to maxReplicas, equal neighbours as one range.
+
+    TensorFlow keeps the first list that it is given for a task, so a task that may come later is declared now.
+    """
+    return tuple(r for r in _runs(job, shown.within(job.max_replicas)) if r.filters)
+
+
+def _runs(job: Job, indices: tuple[int, ...]) -> Iterator[contract.FilterRange]:
+    start: int | None = None
+    for position, index in enumerate(indices):
+        start = index if start is None else start
+        after = indices[position + 1] if position + 1 < len(indices) else None
+        if after != index + 1 or job.filters_of(after) != job.filters_of(index):
+            yield contract.FilterRange(start=start, stop=index + 1, filters=job.filters_of(index))
+            start = None
+
+
+def _differing_devices(job: Job, roster: Roster) -> Mapping[int, Mapping[str, int]]:
+    """Count healthy devices where they differ from the limit, so that a normal start rewrites no view."""
+    limits = job.limits()
+    differing = {}
+    for place in roster.of(job) if limits else ():
+        pod = place.staying
+        if pod is None or pod.devices is None:
+            continue
+        held = {resource: pod.devices[resource] for resource in limits if resource in pod.devices}
+        if any(held[resource] != limits[resource] for resource in held):
+            differing[place.task.index] = held
+    return differing

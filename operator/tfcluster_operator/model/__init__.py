@@ -1,1 +1,0 @@
-"""Values and decisions.  Nothing here does I/O, reads a clock, logs, or knows kopf: every input is an argument."""

@@ -1,1 +1,0 @@
-"""The life of a cluster as small policies, one question each: values in, a decision with its reason out."""

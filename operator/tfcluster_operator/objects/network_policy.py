@@ -1,0 +1,363 @@
+"""The NetworkPolicies of a cluster's isolation: which tasks reach a task's port, where the network enforces them.
+
+TensorFlow's servers execute any graph that they are sent (TensorFlow, SECURITY.md), so who reaches a task's port owns
+the task.  Mode Cluster lets the tasks of the same cluster in.  Mode DeviceFilters lets in those that the filters join:
+a task that opens a stream to another is called back by it, so the policies are the symmetric closure of what the tasks
+see.
+
+Policies are few and do not change when the cluster is resized: tasks that no filter names are the *rest* of their job,
+and the rest is selected by what it is not.  Only tasks with filters of their own, and those that a filter names by
+index, are selected by their index.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, ClassVar, Final, NamedTuple
+
+import msgspec
+
+from tfcluster_operator.declaration import filters, naming
+from tfcluster_operator.declaration.spec import EVALUATOR, Job, TFCluster
+from tfcluster_operator.objects import base
+from tfcluster_operator.objects.base import Child, Meta, Metadata
+
+_LAST_PORT: Final = 65_535
+#: Stands for every task of a job that no filter tells apart from the others.
+_REST: Final = -1
+#: A network plug-in may leave pods open whose selector names more values than it can write into one rule: Azure's took
+#: 200 and not 1,000.
+_NAMED_AT_ONCE: Final = 100
+
+#: Indices of one job; _REST among them stands for the rest.
+_Indices = frozenset[int]
+#: A set of tasks: by job, the indices in it; a job of which no task is in it is left out.
+_Tasks = Mapping[str, _Indices]
+
+
+class _Wire(msgspec.Struct):
+    metadata: Metadata
+    spec: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkPolicy:
+    """A NetworkPolicy: the digest of its spec, and its podSelector, of which a patch must name what goes.
+
+    ``ingress`` says whether it is for incoming connections.
+    """
+
+    KIND: ClassVar = "NetworkPolicy"
+    meta: Meta
+    digest: str
+    pod_selector: Mapping[str, Any]
+    ingress: bool = True
+
+
+def _read(wire: _Wire) -> NetworkPolicy:
+    meta, spec = Meta.read(wire.metadata), wire.spec
+    # NB: every cluster of the namespace would be looked at for a label on somebody's policy.
+    meta = meta if naming.LABEL_CLUSTER in meta.labels else replace(meta, labels={})
+    ingress = "Ingress" in spec.get("policyTypes", ("Ingress",))
+    return NetworkPolicy(meta, base.digest_of(spec), spec.get("podSelector") or {}, ingress)
+
+
+def _names(cluster: TFCluster, known: Iterable[Child]) -> list[str]:
+    return [one.name for one in policies_of(cluster, (one for one in known if isinstance(one, NetworkPolicy)))]
+
+
+# NB: other people's decide what ours must say, so that all are watched.
+KIND: Final = base.kind_of(
+    NetworkPolicy.KIND,
+    "networkpolicies",
+    _Wire,
+    _read,
+    _names,
+    api="/apis/networking.k8s.io/v1",
+    ours_alone=False,
+)
+
+
+def build(cluster: TFCluster, policy: Policy) -> dict[str, Any]:
+    """Build one NetworkPolicy."""
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": base.owned(cluster, policy.name, labels=base.labels_of(cluster, policy.job)),
+        "spec": policy.spec,
+    }
+
+
+def change(cluster: TFCluster, wanted: Policy, existing: NetworkPolicy) -> dict[str, Any] | None:
+    """Give the patch that makes a NetworkPolicy let in whom it should, or None where nothing differs."""
+    spec = None
+    if existing.digest != wanted.digest:
+        selector = wanted.spec["podSelector"]
+        cleared = {**dict.fromkeys(existing.pod_selector), **selector}
+        cleared |= base.selecting(selector["matchLabels"], {"matchLabels": existing.pod_selector.get("matchLabels")})
+        spec = {"ingress": None, "egress": None, **wanted.spec, "podSelector": cleared}
+    return base.change_of(existing.meta, labels=base.labels_of(cluster, wanted.job), spec=spec)
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """One wanted NetworkPolicy: its name, the job that it is for ("" for all), its spec and the spec's digest."""
+
+    name: str
+    job: str
+    spec: Mapping[str, Any]
+    digest: str
+
+
+class _Source(NamedTuple):
+    """All that the policies are made of, hashable."""
+
+    cluster: str
+    by_filters: bool
+    all_ports: bool
+    governed: frozenset[str]
+    allow_from: str
+    jobs: tuple[tuple[str, int, tuple[str, ...], tuple[tuple[int, tuple[str, ...]], ...]], ...]
+
+
+def policies_of(cluster: TFCluster, others: Iterable[NetworkPolicy] = ()) -> tuple[Policy, ...]:
+    """Work out the NetworkPolicies of a cluster.
+
+    Args:
+        cluster: the declaration.
+        others: the NetworkPolicies of its namespace that no TFCluster controls.  NetworkPolicies are a union: where one
+            of these selects the pods of a job, it decides on their other ports, and ours must not open them.
+
+    Returns:
+        The policies: none in mode None, one where all tasks have the same port and the same peers, else one for each
+        job, and one for each group of its tasks that have other peers than the rest.
+    """
+    isolation = cluster.isolation
+    if isolation.mode == "None":
+        return ()
+    return _policies(
+        _Source(
+            cluster.name,
+            isolation.mode == "DeviceFilters",
+            isolation.port_scope == "All",
+            frozenset() if isolation.port_scope == "All" else _governed(cluster, others),
+            json.dumps(isolation.allow_from, sort_keys=True),
+            tuple((j.name, j.port, j.filters, tuple(sorted(j.task_filters.items()))) for j in cluster.jobs),
+        )
+    )
+
+
+def _governed(cluster: TFCluster, others: Iterable[NetworkPolicy]) -> frozenset[str]:
+    """Name the jobs whose pods somebody else's policy for incoming connections selects."""
+    selectors = [one.pod_selector for one in others if one.ingress]
+    if not selectors:
+        return frozenset()
+    governed = set()
+    for job in cluster.jobs:
+        about = job.template.get("metadata") or {}
+        labels = {**(about.get("labels") or {}), **naming.job_labels(cluster.name, job.name)}
+        if any(_selects(selector, labels) for selector in selectors):
+            governed.add(job.name)
+    return frozenset(governed)
+
+
+def _selects(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    """Tell whether a label selector selects some task of a job: of the task's index nothing is asked."""
+    for key, value in (selector.get("matchLabels") or {}).items():
+        if key != naming.LABEL_TASK_INDEX and labels.get(key) != value:
+            return False
+    for one in selector.get("matchExpressions") or ():
+        key, operator, values = one.get("key"), one.get("operator"), one.get("values") or ()
+        if key == naming.LABEL_TASK_INDEX:
+            continue
+        if operator in {"In", "Exists"} and (key not in labels or (operator == "In" and labels[key] not in values)):
+            return False
+        if key in labels and (operator == "DoesNotExist" or (operator == "NotIn" and labels[key] in values)):
+            return False
+    return True
+
+
+# NB: a pass must not pay for what only an edit changes: with 512 filters of single tasks this takes a while.  Few are
+# kept, because those of one cluster can take a megabyte.
+@lru_cache(maxsize=32)
+def _policies(source: _Source) -> tuple[Policy, ...]:
+    jobs = tuple(
+        Job(name, 0, 0, port, of_all, dict(of_tasks), template={}, template_hash="")
+        for name, port, of_all, of_tasks in source.jobs
+    )
+    everyone = dict.fromkeys((job.name for job in jobs), frozenset({_REST}))
+    apart = _told_apart(jobs) if source.by_filters else {job.name: frozenset[int]() for job in jobs}
+    peers = _peers(jobs, apart) if source.by_filters else {(job.name, _REST): everyone for job in jobs}
+    groups = [part for job in jobs for group in _groups(job, apart[job.name], peers) for part in _parts(group)]
+    whole = {name: indices | {_REST} for name, indices in apart.items()}
+    ports = {job.port for job in jobs}
+    alike = len(ports) == 1 and len({job.name in source.governed for job in jobs}) == 1
+    if alike and all(group.peers == whole for group in groups):
+        only = _every_task(source.cluster)
+        let_in = [{"podSelector": only}, *json.loads(source.allow_from)]
+        return (
+            _policy(
+                naming.policy_name(source.cluster), "", _spec(source, ports, only, let_in, others=not source.governed)
+            ),
+        )
+    found = []
+    for group in groups:
+        selected = _some_tasks(source.cluster, group.job.name, group.indices, apart[group.job.name])
+        let_in = [{"podSelector": one} for one in _selectors(source.cluster, group.peers, apart)]
+        index = None if _REST in group.indices else min(group.indices)
+        others = group.job.name not in source.governed
+        name = naming.policy_name(source.cluster, group.job.name, index)
+        found.append(_policy(name, group.job.name, _spec(source, {group.job.port}, selected, let_in, others=others)))
+    if guests := json.loads(source.allow_from):
+        # NB: once for the cluster, and not in each policy: there may be a thousand.
+        spec = _spec(source, ports, _every_task(source.cluster), guests, others=False)
+        found.append(_policy(naming.guests_policy_name(source.cluster), "", spec))
+    return tuple(found)
+
+
+def _policy(name: str, job: str, spec: Mapping[str, Any]) -> Policy:
+    return Policy(name, job, spec, base.digest_of(spec))
+
+
+def _told_apart(jobs: tuple[Job, ...]) -> dict[str, _Indices]:
+    """Give the tasks of each job that have filters of their own, or that a filter names by their index."""
+    named: dict[str, set[int]] = {job.name: set(job.task_filters) for job in jobs}
+    for job in jobs:
+        for texts in (job.filters, *job.task_filters.values()):
+            for one in map(filters.parse, texts):
+                if one is not None and one.task is not None:
+                    for name in named if one.job is None else {one.job} & named.keys():
+                        named[name].add(one.task)
+    return {name: frozenset(indices) for name, indices in named.items()}
+
+
+def _peers(jobs: tuple[Job, ...], apart: Mapping[str, _Indices]) -> dict[tuple[str, int], _Tasks]:
+    """Give for each task that is told apart, and for the rest of each job, whom it sees or is seen by."""
+    sees: dict[tuple[str, int], dict[str, _Indices]] = {}
+    seen_by: dict[tuple[str, int], dict[str, set[int]]] = {}
+    shown: dict[tuple[str, ...], dict[str, _Indices]] = {}
+    for job in jobs:
+        for index in (*apart[job.name], _REST):
+            texts = job.filters_of(index)
+            if texts not in shown:
+                shown[texts] = _shown(texts, jobs, apart)
+            sees[job.name, index] = shown[texts]
+            for name, indices in shown[texts].items():
+                for one in indices:
+                    seen_by.setdefault((name, one), {}).setdefault(job.name, set()).add(index)
+    return {task: _joined(those, seen_by.get(task, {})) for task, those in sees.items()}
+
+
+def _shown(texts: tuple[str, ...], jobs: tuple[Job, ...], apart: Mapping[str, _Indices]) -> dict[str, _Indices]:
+    """Give what some filters show; an evaluator is in nobody's view."""
+    found = {}
+    for job in jobs:
+        if job.name == EVALUATOR:
+            continue
+        visible = filters.visible(texts, job.name)
+        if indices := apart[job.name] | {_REST} if visible.everything else visible.indices:
+            found[job.name] = indices
+    return found
+
+
+def _joined(one: _Tasks, other: Mapping[str, set[int]]) -> _Tasks:
+    return {name: one.get(name, frozenset()) | other.get(name, frozenset()) for name in {**one, **other}}
+
+
+class _Group(NamedTuple):
+    """Tasks of one job with the same peers."""
+
+    job: Job
+    indices: _Indices
+    peers: _Tasks
+
+
+def _groups(job: Job, apart: _Indices, peers: Mapping[tuple[str, int], _Tasks]) -> list[_Group]:
+    """Put the tasks of a job that have the same peers together, the rest first."""
+    groups: dict[tuple[tuple[str, _Indices], ...], set[int]] = {}
+    for index in (_REST, *sorted(apart)):
+        groups.setdefault(tuple(sorted(peers[job.name, index].items())), set()).add(index)
+    return [_Group(job, frozenset(indices), dict(key)) for key, indices in groups.items()]
+
+
+def _parts(group: _Group) -> Iterator[_Group]:
+    """Give a group as it is, or in parts where a selector would have to name too many of its tasks."""
+    if _REST in group.indices:
+        yield group
+        return
+    for some in _in_turns(group.indices):
+        yield group._replace(indices=frozenset(some))
+
+
+def _in_turns(indices: _Indices) -> Iterator[list[int]]:
+    in_order = sorted(indices)
+    return (in_order[start : start + _NAMED_AT_ONCE] for start in range(0, len(in_order), _NAMED_AT_ONCE))
+
+
+def _selectors(cluster: str, tasks: _Tasks, apart: Mapping[str, _Indices]) -> Iterator[dict[str, Any]]:
+    """Select some tasks: whole jobs together, parts of a job each by itself."""
+    whole = [name for name in sorted(tasks) if tasks[name] == apart[name] | {_REST}]
+    if len(whole) == len(apart):
+        yield _every_task(cluster)
+        return
+    if whole:
+        among = {"key": naming.LABEL_JOB, "operator": "In", "values": whole}
+        yield {**_every_task(cluster), "matchExpressions": [among]}
+    for name in sorted(tasks):
+        if name in whole:
+            continue
+        for some in [tasks[name]] if _REST in tasks[name] else _in_turns(tasks[name]):
+            yield _some_tasks(cluster, name, frozenset(some), apart[name])
+
+
+def _every_task(cluster: str) -> dict[str, Any]:
+    """Select the pods of a cluster."""
+    return {"matchLabels": {naming.LABEL_CLUSTER: cluster}}
+
+
+def _some_tasks(cluster: str, job: str, indices: _Indices, apart: _Indices) -> dict[str, Any]:
+    """Select the pods of some tasks of a job, of which ``apart`` are told apart."""
+    selector: dict[str, Any] = {"matchLabels": {naming.LABEL_CLUSTER: cluster, naming.LABEL_JOB: job}}
+    others = apart - indices
+    if _REST in indices and others:
+        selector["matchExpressions"] = [_by_index("NotIn", some) for some in _in_turns(others)]
+    elif _REST not in indices:
+        selector["matchExpressions"] = [_by_index("In", sorted(indices))]
+    return selector
+
+
+def _by_index(operator: str, indices: list[int]) -> dict[str, Any]:
+    return {"key": naming.LABEL_TASK_INDEX, "operator": operator, "values": [str(index) for index in indices]}
+
+
+def _spec(
+    source: _Source, ports: set[int], selected: Mapping[str, Any], peers: list[dict[str, Any]], *, others: bool
+) -> dict[str, Any]:
+    """Give the spec of a policy (networking.k8s.io/v1), with each field that the server would fill in.
+
+    ``others`` says whether the other ports are let through, which no other policy closes.
+    """
+    rules: list[dict[str, Any]] = []
+    if peers:  # NB: a rule with an empty list of peers lets everybody in
+        to_ports = {} if source.all_ports else {"ports": [_ports(port, port) for port in sorted(ports)]}
+        rules.append({"from": peers, **to_ports})
+    if others and not source.all_ports:
+        (port,) = ports
+        rules.append({"ports": [*_other_ports(port), {"protocol": "UDP"}, {"protocol": "SCTP"}]})
+    spec: dict[str, Any] = {"podSelector": dict(selected), "policyTypes": ["Ingress"]}
+    return {**spec, "ingress": rules} if rules else spec
+
+
+def _other_ports(port: int) -> Iterator[dict[str, Any]]:
+    """Give every TCP port but one: a policy cannot say less than all that it lets in."""
+    if port > 1:
+        yield _ports(1, port - 1)
+    if port < _LAST_PORT:
+        yield _ports(port + 1, _LAST_PORT)
+
+
+def _ports(first: int, last: int) -> dict[str, Any]:
+    return {"protocol": "TCP", "port": first, **({"endPort": last} if last > first else {})}

@@ -1,0 +1,53 @@
+"""What exists under a cluster's names or under its control: the second argument of every decision."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from functools import lru_cache
+from operator import attrgetter
+from typing import Any, Final, TypeVar, cast
+
+from tfcluster_operator.objects.base import Child, Meta
+from tfcluster_operator.objects.network_policy import NetworkPolicy
+from tfcluster_operator.objects.pod import Pod
+from tfcluster_operator.objects.workload import Flavor
+
+_Kind = TypeVar("_Kind", bound=Child)
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """Everything that exists, by kind and name.
+
+    ``objects`` are all but the pods.  ``other_policies`` are the NetworkPolicies of the namespace that no TFCluster
+    controls, and ``flavors`` the ResourceFlavors of the whole Kubernetes cluster.  ``lacking`` says why there can be no
+    object of a kind.
+    """
+
+    objects: Mapping[str, Mapping[str, Child]] = field(default_factory=dict)
+    pods: Mapping[str, Pod] = field(default_factory=dict)
+    other_policies: tuple[NetworkPolicy, ...] = ()
+    flavors: Mapping[str, Flavor] = field(default_factory=dict)
+    lacking: Mapping[str, str] = field(default_factory=dict)
+
+    def of(self, kind: type[_Kind]) -> Mapping[str, _Kind]:
+        """Give the objects of a kind by their names."""
+        return cast("Mapping[str, _Kind]", self.objects.get(kind.KIND, {}))
+
+
+_about_each: Final = attrgetter(*(one.name for one in fields(Meta) if one.name != "version"))
+
+
+def differ_in_version_alone(one: Child, other: Child) -> bool:
+    """Tell whether two states of an object are the same in all that a decision reads."""
+    if type(one) is not type(other) or _about_each(one.meta) != _about_each(other.meta):
+        return False
+    values = _values_of(type(one))
+    same: bool = values(one) == values(other)
+    return same
+
+
+@lru_cache
+def _values_of(kind: type[Any]) -> attrgetter[Any]:
+    return attrgetter(*(one.name for one in fields(kind) if one.name != "meta"))

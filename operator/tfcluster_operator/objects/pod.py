@@ -1,0 +1,373 @@
+"""Pods, as they are read: the fields that a decision or the status needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from sys import intern
+from typing import Any, ClassVar, Final
+
+import msgspec
+
+from tfcluster_operator.declaration import naming
+from tfcluster_operator.declaration.gang_schedulers import (
+    KUBERNETES,
+    PLUGINS_LABEL,
+    VOLCANO_ANNOTATIONS,
+    GangScheduler,
+)
+from tfcluster_operator.declaration.spec import TFCluster, choose_main
+from tfcluster_operator.objects import base
+from tfcluster_operator.objects.base import Child, Condition, Kind, Meta, Metadata, shortened
+
+#: Waiting reasons that the kubelet gives to a container that is only on its way.
+_ORDINARY_WAITING: Final = ("ContainerCreating", "PodInitializing", "")
+#: Reasons of a pod that the kubelet gives when its program has ended it; all others say what the node, the kubelet or
+#: the scheduler did to it: UnexpectedAdmissionError, OutOfcpu, NodeAffinity, Evicted, Preempting, Terminated, NodeLost.
+_OWN_ENDS: Final = ("", "DeadlineExceeded")
+#: Reasons of a container whose end nobody has seen: its node or its container runtime was started again.
+_UNSEEN_ENDS: Final = ("Unknown", "ContainerStatusUnknown")
+#: An annotation that anyone can write is believed to be a number only below this many digits.
+_LONGEST_NUMBER: Final = 12
+#: The API server's clock is believed no further back (seconds) than this.
+_BELIEVED: Final = 86_400.0
+
+
+class _SchedulingGroup(msgspec.Struct, rename="camel"):
+    pod_group_name: str = ""
+
+
+class _Container(msgspec.Struct, rename="camel"):
+    name: str = ""
+    restart_policy: str | None = None
+
+
+class _ConfigMapSource(msgspec.Struct):
+    name: str = ""
+
+
+class _Volume(msgspec.Struct, rename="camel"):
+    name: str = ""
+    config_map: _ConfigMapSource | None = None
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    containers: list[_Container] = msgspec.field(default_factory=list)
+    node_name: str = ""
+    volumes: list[_Volume] | None = None
+    scheduling_group: _SchedulingGroup | None = None
+
+
+class _Waiting(msgspec.Struct):
+    reason: str = ""
+    message: str = ""
+
+
+class _Ended(msgspec.Struct, rename="camel"):
+    exit_code: int = 0
+    reason: str = ""
+    message: str = ""
+
+
+class _State(msgspec.Struct):
+    waiting: _Waiting | None = None
+    terminated: _Ended | None = None
+
+
+class _Device(msgspec.Struct):
+    health: str = "Healthy"
+
+
+class _Allocated(msgspec.Struct):
+    name: str = ""
+    resources: list[_Device] | None = None
+
+
+class _ContainerStatus(msgspec.Struct, rename="camel"):
+    name: str = ""
+    state: _State = msgspec.field(default_factory=_State)
+    allocated_resources_status: list[_Allocated] | None = None
+
+
+class _Status(msgspec.Struct, rename="camel"):
+    phase: str = "Pending"
+    observed_generation: int = 0
+    reason: str = ""
+    conditions: list[Condition] | None = None
+    container_statuses: list[_ContainerStatus] | None = None
+    init_container_statuses: list[_ContainerStatus] | None = None
+
+
+class _Wire(msgspec.Struct):
+    metadata: Metadata
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """How the container that speaks for a task ended; ``message`` is the last line that it left, "" if none."""
+
+    code: int
+    reason: str
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """What we saw of a pod ourselves, by our own clock: no other machine's is believed.
+
+    ``since``, ``ended_at`` and ``leaving_since`` are when we first saw the pod, that its program was over, and that its
+    deletion was asked for, in seconds since the epoch; 0.0 while it was not so.  ``ended_first`` says that the end came
+    before the deletion was asked for: we saw it so, or the pod's own status proves it.  ``leaving_generation`` is the
+    generation of a pod that is being deleted when we first saw that; 0 of any other.
+    """
+
+    since: float = 0.0
+    ended_at: float = 0.0
+    leaving_since: float = 0.0
+    ended_first: bool = False
+    leaving_generation: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """A pod, in the fields that a decision or the status reads.
+
+    ``devices`` counts the healthy devices that the kubelet's device plugin manager
+    granted, by resource, or is None where the server does not tell.  ``trouble`` is the most telling cause that the pod
+    is not ready, in words.  ``resolver`` is the ConfigMap from which it has the resolver, "" if from none.  ``exit`` is
+    how the task's program ended, None while it runs or where nobody can tell; ``disrupted`` says that somebody took the
+    pod away, so that its end says nothing of its program.  ``at_rest`` says that no container runs any more: the
+    kubelet tells so a second or two before it changes the phase.  ``group`` is the PodGroup with which the scheduler
+    places it, "" if it is placed for itself.  ``generation`` is the pod's while it is being
+    deleted, which counts it up, and ``told_of`` the one of which the kubelet's status speaks then (KEP-5067); else 0,
+    as on a server too old for that.
+    """
+
+    KIND: ClassVar = "Pod"
+    meta: Meta
+    phase: str
+    ready: bool
+    disrupted: bool
+    reason: str
+    node: str
+    devices: Mapping[str, int] | None
+    trouble: str
+    exit: Exit | None = None
+    resolver: str = ""
+    at_rest: bool = False
+    group: str = ""
+    generation: int = 0
+    told_of: int = 0
+    noted: Noted = field(default_factory=Noted)
+
+    def seen(self, before: Pod | None, now: float) -> Pod:
+        """Give this pod with what we noted of it, now and when we saw it last."""
+        known = before.noted if before is not None else Noted()
+        # NB: the generation that it had when we first saw it terminate: every edit after that counts it up, too.
+        leaving = known.leaving_generation or self.generation
+        ended_first = known.ended_first or (self.ended and 0 < self.told_of < leaving)
+        noted = Noted(
+            since=known.since or now,
+            ended_at=(known.ended_at or now) if self.ended else 0.0,
+            leaving_since=(known.leaving_since or self._asked_to_go(before, now)) if self.meta.terminating else 0.0,
+            ended_first=ended_first or (self.ended and not self.meta.terminating),
+            leaving_generation=leaving,
+        )
+        return self if noted == self.noted else replace(self, noted=noted)
+
+    def _asked_to_go(self, before: Pod | None, now: float) -> float:
+        """Tell since when a pod that is seen to leave for the first time leaves; another operator may have seen it."""
+        asked = self.meta.asked_to_go_at
+        return asked if before is None and now - _BELIEVED < asked < now else now
+
+    @property
+    def told(self) -> str:
+        """What the pod was last told of its view: see :class:`~tfcluster_operator.objects.config_map.ReadFile`."""
+        return self.meta.annotations.get(naming.ANNOTATION_VIEW, "")
+
+    @property
+    def attempt(self) -> int:
+        """How often the task failed in a row before this pod; 0 where the annotation is missing or no number."""
+        return self._number(naming.ANNOTATION_ATTEMPT)
+
+    @property
+    def incarnation(self) -> int:
+        """How often the job had been restarted as a whole when the pod was made."""
+        return self._number(naming.ANNOTATION_INCARNATION)
+
+    @property
+    def chosen_scheduler(self) -> str:
+        """The scheduler that was chosen for it when it was made, "" where the template or Kubernetes chose."""
+        return self.meta.annotations.get(naming.ANNOTATION_SCHEDULER, "")
+
+    @property
+    def replacement(self) -> int:
+        """How many lost pods of the job were counted when this one was made in place of one; 0 if it was not."""
+        return self._number(naming.ANNOTATION_REPLACEMENT)
+
+    @property
+    def surplus_since(self) -> int:
+        """When the pod was found to be no longer declared, in seconds since the epoch; 0 if it was not."""
+        return self._number(naming.ANNOTATION_SURPLUS_SINCE)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the task's program is over, for whatever reason."""
+        return self.exit is not None or self.phase in ("Succeeded", "Failed")
+
+    @property
+    def serving(self) -> bool:
+        """Whether the task does its work: it runs, is ready, and stays."""
+        return self.ready and self.phase == "Running" and self.exit is None and not self.meta.terminating
+
+    def _number(self, annotation: str) -> int:
+        text = self.meta.annotations.get(annotation, "0")
+        if text == "0":
+            return 0
+        return int(text) if text.isascii() and text.isdigit() and len(text) < _LONGEST_NUMBER else 0
+
+    @property
+    def listening(self) -> bool:
+        """Whether a program in the pod may read the view now, so that the pod must be told of a change."""
+        return self.phase in ("Pending", "Running") and not self.meta.terminating and self.exit is None
+
+
+def change_of_pod(pod: Pod, *, labels: Mapping[str, str], view_digest: str) -> dict[str, Any] | None:
+    """Give the patch that puts a pod's labels right and tells it of its view, or None where nothing differs."""
+    # NB: it may have been to go, and be declared again; or be marked as kept, whose failures are counted already.
+    annotations = {
+        naming.ANNOTATION_SURPLUS_SINCE: None,
+        **({naming.ANNOTATION_VIEW: view_digest} if pod.listening else {}),
+    }
+    return base.change_of(pod.meta, labels={**labels, naming.LABEL_KEPT: None}, annotations=annotations)
+
+
+def _group_by_field(wire: _Wire) -> str:
+    return wire.spec.scheduling_group.pod_group_name if wire.spec.scheduling_group is not None else ""
+
+
+def _group_by_label(wire: _Wire) -> str:
+    return (wire.metadata.labels or {}).get(PLUGINS_LABEL, "")
+
+
+def _group_by_annotation(wire: _Wire) -> str:
+    annotations = wire.metadata.annotations or {}
+    group = next((annotations[key] for key in VOLCANO_ANNOTATIONS if annotations.get(key)), "")
+    # NB: Volcano gives a pod that names no PodGroup one of its own, named after the pod or after what controls it.
+    makers = (wire.metadata.uid, *(owner.uid for owner in wire.metadata.owner_references or () if owner.controller))
+    return "" if group in {f"podgroup-{uid}" for uid in makers} else group
+
+
+def _read(wire: _Wire, group_of: Callable[[_Wire], str]) -> Pod:
+    status = wire.status
+    conditions = {condition.type: condition for condition in status.conditions or ()}
+    disruption = conditions.get("DisruptionTarget", Condition())
+    ended = [one.state.terminated for one in status.container_statuses or () if one.state.terminated is not None]
+    end = _exit(wire)
+    taken = status.reason not in _OWN_ENDS or disruption.status == "True"
+    leaving = wire.metadata.deletion_timestamp is not None
+    return Pod(
+        meta=Meta.read(wire.metadata),
+        phase=status.phase,
+        ready=conditions.get("Ready", Condition()).status == "True",
+        disrupted=taken or (end is not None and end.reason in _UNSEEN_ENDS),
+        reason=status.reason or disruption.reason,
+        node=intern(wire.spec.node_name),
+        devices=_devices(status),
+        trouble=_trouble(status, conditions),
+        exit=end,
+        at_rest=status.phase in ("Succeeded", "Failed") or 0 < len(ended) == len(wire.spec.containers),
+        resolver=_resolver(wire.spec.volumes or ()),
+        group=intern(group_of(wire)),
+        generation=wire.metadata.generation if leaving else 0,
+        told_of=_generation_told_of(wire, conditions) if leaving else 0,
+    )
+
+
+def _generation_told_of(wire: _Wire, conditions: Mapping[str, Condition]) -> int:
+    return wire.status.observed_generation or conditions.get("Ready", Condition()).observed_generation
+
+
+def _resolver(volumes: Iterable[_Volume]) -> str:
+    sources = (volume.config_map for volume in volumes if volume.name == naming.RESOLVER_VOLUME)
+    return intern(next((source.name for source in sources if source is not None), ""))
+
+
+def _exit(pod: _Wire) -> Exit | None:
+    """Tell how the main container ended; a failed init container, or any other, speaks for one that never ran."""
+    # NB: an admission plug-in may have put its own container first: which one is ours was noted when the pod was built.
+    noted = (pod.metadata.annotations or {}).get(naming.ANNOTATION_MAIN_CONTAINER, "")
+    names = [one.name for one in pod.spec.containers]
+    main = noted if noted in names else choose_main(names)
+    over = pod.status.phase in ("Succeeded", "Failed")
+    if not over and any(one.name == main and one.restart_policy for one in pod.spec.containers):
+        return None  # the kubelet starts it again by the container's own rules
+    statuses = pod.status.container_statuses or []
+    for one in statuses:
+        if one.name == main and one.state.terminated is not None:
+            return _as_exit(one.state.terminated)
+    if pod.status.phase != "Failed":
+        return None
+    others = (*(pod.status.init_container_statuses or ()), *statuses)
+    failed = (one.state.terminated for one in others if one.state.terminated is not None)
+    return next((_as_exit(one) for one in failed if one.exit_code), None)
+
+
+def _as_exit(ended: _Ended) -> Exit:
+    # NB: the last line of a log may be a bracket.
+    lines = [line.strip() for line in ended.message.splitlines() if any(map(str.isalnum, line))]
+    return Exit(code=ended.exit_code, reason=ended.reason, message=lines[-1][:200] if lines else "")
+
+
+def _devices(status: _Status) -> Mapping[str, int] | None:
+    told: dict[str, int] | None = None
+    for container in status.container_statuses or ():
+        for allocated in container.allocated_resources_status or ():
+            told = told if told is not None else {}
+            healthy = sum(device.health != "Unhealthy" for device in allocated.resources or ())
+            told[allocated.name] = told.get(allocated.name, 0) + healthy
+    return told
+
+
+def _trouble(status: _Status, conditions: Mapping[str, Condition]) -> str:
+    since = conditions.get("Ready", Condition()).last_transition_time
+    for container in (*(status.init_container_statuses or ()), *(status.container_statuses or ())):
+        waiting = container.state.waiting
+        if waiting is not None and waiting.reason not in _ORDINARY_WAITING:
+            # The two alternate while an image is not found; the words of the second name the cause as well.
+            reason = "ImagePullBackOff" if waiting.reason == "ErrImagePull" else waiting.reason
+            return _told(reason, since, waiting.message)
+    scheduled = conditions.get("PodScheduled", Condition())
+    if scheduled.status == "False":
+        return _told(scheduled.reason, scheduled.last_transition_time, scheduled.message)
+    return status.reason
+
+
+def _told(reason: str, since: str | None, message: str) -> str:
+    # NB: since when, not for how long: words that change by themselves would be written again and again.
+    when = f"{reason} since {since[11:19]} UTC" if since else reason
+    return f"{when}: {shortened(message)}" if message else when
+
+
+def _first_names(cluster: TFCluster, _: Iterable[Child]) -> Iterator[str]:
+    for job in cluster.jobs:
+        yield from naming.first_pod_names(cluster.name, job.name, job.replicas)
+
+
+_GROUP_READERS: Final = {
+    "Kubernetes": _group_by_field,
+    "SchedulerPlugins": _group_by_label,
+    "Volcano": _group_by_annotation,
+}
+
+
+def kind_for(scheduler: GangScheduler) -> Kind:
+    """Make the row of the pods, which name their PodGroup as one of several schedulers has it."""
+    read = partial(_read, group_of=_GROUP_READERS[scheduler.kind])
+    return base.kind_of(Pod.KIND, "pods", _Wire, read, _first_names)
+
+
+KIND: Final = kind_for(KUBERNETES)

@@ -1,0 +1,161 @@
+"""The PodGroup of a gang: the scheduler finds places for so many of its pods at once, or for none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+import msgspec
+
+from tfcluster_operator.declaration import ledger, naming
+from tfcluster_operator.declaration.gang_schedulers import KUBERNETES, GangScheduler
+from tfcluster_operator.declaration.spec import Job, TFCluster
+from tfcluster_operator.objects import base
+from tfcluster_operator.objects.base import Condition, Kind, Meta, Metadata
+
+
+class _GangPolicy(msgspec.Struct, rename="camel"):
+    min_count: int = 0
+
+
+class _SchedulingPolicy(msgspec.Struct):
+    gang: _GangPolicy = msgspec.field(default_factory=_GangPolicy)
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    """The spec in Kubernetes' API, and ``min_member`` in that of scheduler-plugins and Volcano."""
+
+    scheduling_policy: _SchedulingPolicy = msgspec.field(default_factory=_SchedulingPolicy)
+    min_member: int = 0
+    priority_class_name: str = ""
+
+
+class _Status(msgspec.Struct):
+    conditions: list[Condition] | None = None
+
+
+class _Wire(msgspec.Struct):
+    metadata: Metadata
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+@dataclass(frozen=True, slots=True)
+class PodGroup:
+    """A PodGroup: how many pods it needs at least, and what the scheduler says of it.
+
+    ``placed`` says that there was room for so many at once, which stays so whatever becomes of them; ``trouble`` says
+    in the scheduler's words why there was none the last time it tried, and is None where the scheduler says that of the
+    pods alone.  ``priority_class`` is None where a PodGroup can have none.
+    """
+
+    KIND: ClassVar = "PodGroup"
+    meta: Meta
+    min_count: int
+    priority_class: str | None
+    placed: bool
+    trouble: str | None
+
+
+def _of_kubernetes(wire: _Wire) -> PodGroup:
+    scheduled = _condition(wire, "PodGroupInitiallyScheduled")
+    trouble = base.shortened(scheduled.message or scheduled.reason) if scheduled.status == "False" else ""
+    count, priority = wire.spec.scheduling_policy.gang.min_count, wire.spec.priority_class_name
+    return PodGroup(Meta.read(wire.metadata), count, priority, scheduled.status == "True", trouble)
+
+
+def _of_plugins(wire: _Wire) -> PodGroup:
+    # NB: its phase is Scheduling as soon as there are enough pods, whether or not they have places.
+    meta = Meta.read(wire.metadata)
+    return PodGroup(meta, wire.spec.min_member, None, naming.ANNOTATION_PLACED in meta.annotations, None)
+
+
+def _of_volcano(wire: _Wire) -> PodGroup:
+    meta, unschedulable = Meta.read(wire.metadata), _condition(wire, "Unschedulable")
+    words = unschedulable.message or unschedulable.reason
+    trouble = base.shortened(words) if unschedulable.status == "True" else None
+    # NB: its phase is Running from when places are set aside, which may still come to nothing.
+    placed = naming.ANNOTATION_PLACED in meta.annotations
+    return PodGroup(meta, wire.spec.min_member, wire.spec.priority_class_name, placed, trouble)
+
+
+def _condition(wire: _Wire, kind: str) -> Condition:
+    return next((one for one in wire.status.conditions or () if one.type == kind), Condition())
+
+
+_READERS: Final = {"Kubernetes": _of_kubernetes, "SchedulerPlugins": _of_plugins, "Volcano": _of_volcano}
+
+
+def kind_for(scheduler: GangScheduler) -> Kind:
+    """Make the row of the PodGroups of one of several schedulers."""
+    return base.kind_of(
+        PodGroup.KIND,
+        "podgroups",
+        _Wire,
+        _READERS[scheduler.kind],
+        lambda cluster, _: names_of(cluster),
+        api=f"/apis/{scheduler.api}",
+        optional=True,
+    )
+
+
+KIND: Final = kind_for(KUBERNETES)
+
+
+def names_of(cluster: TFCluster) -> list[str]:
+    """Name the PodGroups of a cluster's gangs, by the rounds that its status tells of."""
+    if cluster.gang is None:
+        return []
+    known = ledger.read(cluster.status)
+    return list(dict.fromkeys(name_for(cluster, job, known) for job in cluster.jobs))
+
+
+def name_for(cluster: TFCluster, job: Job, known: ledger.Ledger) -> str:
+    """Name the PodGroup of the gang with which a job's tasks start now."""
+    return naming.gang_name(cluster.name, known.of(job.name).incarnation, wave_of(job))
+
+
+def wave_of(job: Job) -> str:
+    """Tell with whom a job starts: "" with all that start at once, else the job itself, alone."""
+    return job.name if job.start_after else ""
+
+
+def build(cluster: TFCluster, name: str, job: str, min_count: int, priority_class: str) -> dict[str, Any]:
+    """Build one PodGroup (Kubernetes, "Gang Scheduling"; scheduler-plugins, "Coscheduling"; Volcano, "PodGroup").
+
+    ``job`` is the one whose gang it is, "" where it is that of all jobs that start at once.
+    """
+    scheduler = _scheduler_of(cluster)
+    priority = priority_class if scheduler.has_priority else ""
+    annotations = {naming.ANNOTATION_PRIORITY: priority} if priority else None
+    return {
+        "apiVersion": scheduler.api,
+        "kind": "PodGroup",
+        "metadata": base.owned(cluster, name, labels=base.labels_of(cluster, job), annotations=annotations),
+        "spec": {**scheduler.counting(min_count), **({"priorityClassName": priority} if priority else {})},
+    }
+
+
+def change(
+    cluster: TFCluster, existing: PodGroup, *, job: str, min_count: int, placed: bool, begun: bool
+) -> dict[str, Any] | None:
+    """Give the patch that makes a PodGroup count the pods that it should, or None where nothing differs."""
+    scheduler = _scheduler_of(cluster)
+    # NB: the count is of use while the scheduler looks for places; it keeps no pod from coming back that was lost.
+    spec = scheduler.counting(min_count) if existing.min_count != min_count and not placed else None
+    # NB: pods tell of their places as long as they live; when all are lost at once, this is what is left to tell.
+    noted = {naming.ANNOTATION_PLACED: "true"} if begun and not scheduler.remembers else {}
+    return base.change_of(existing.meta, labels=base.labels_of(cluster, job), annotations=noted, spec=spec)
+
+
+def has_another_priority(priority_class: str, existing: PodGroup) -> bool:
+    """Tell whether a PodGroup, whose priority cannot be edited, was made for pods of another one."""
+    if existing.priority_class is None:
+        return False
+    if not priority_class:
+        return naming.ANNOTATION_PRIORITY in existing.meta.annotations
+    return existing.priority_class != priority_class
+
+
+def _scheduler_of(cluster: TFCluster) -> GangScheduler:
+    return KUBERNETES if cluster.gang is None else cluster.gang.scheduler

@@ -1,0 +1,259 @@
+"""The pod of one task: the user's template, with a name, a place in the cluster, a view and the resolver."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from tfcluster_operator.declaration import naming, places
+from tfcluster_operator.declaration.gang_schedulers import KUBERNETES
+from tfcluster_operator.declaration.spec import (
+    Colocation,
+    Job,
+    Placement,
+    Spread,
+    Task,
+    TFCluster,
+    main_container,
+)
+from tfcluster_operator.objects import base
+from tfcluster_resolver import contract
+
+#: Where the archive is mounted.  NB: a mount hides what the image has there, so the name is nobody else's.
+RESOLVER_DIRECTORY: Final = "/opt/tfcluster-resolver"
+ARCHIVE_PATH: Final = f"{RESOLVER_DIRECTORY}/{naming.ARCHIVE_FILE}"
+#: Carries the user's own value where it has no text yet that ours could be appended to.
+USER_PYTHONPATH: Final = "TFCLUSTER_USER_PYTHONPATH"
+_PYTHONPATH: Final = "PYTHONPATH"
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
+#: The largest weight there is (Kubernetes, "WeightedPodAffinityTerm").
+_WEIGHT: Final = 100
+
+
+def build(
+    cluster: TFCluster,
+    task: Task,
+    *,
+    view_digest: str,
+    attempt: int,
+    incarnation: int = 0,
+    replacement: int = 0,
+    resolver: str | None = None,
+    tf_config: str | None = None,
+    name: str = "",
+    group: str = "",
+) -> dict[str, Any]:
+    """Build the pod of one task.
+
+    Args:
+        cluster: the declaration.
+        task: which task.
+        view_digest: the digest of the view file that is published; the pod starts with it.
+        attempt: how often the task failed in a row before.
+        incarnation: how often the whole job was restarted before.
+        replacement: how many lost pods of the job are counted, where it comes in place of one of them; else 0.
+        resolver: the ConfigMap that delivers the resolver; None delivers none.
+        tf_config: the task's TF_CONFIG, for the main container; None sets none.
+        group: the PodGroup with which it gets its place, "" where it is placed for itself.
+        name: its name, where it is not the task's first; the hostname is always that of the first.
+
+    Returns:
+        The pod.  What the template says stays as it is; our names, labels and environment come last and win.  A task
+        needs no API token, so it has none unless the template asks for it or names a ServiceAccount.
+    """
+    template = task.job.template
+    about: Mapping[str, Any] = template.get("metadata") or {}
+    place = task.job.placement_of(task.index) or Placement(0, 0)
+    spec = _with_places(_placed(template.get("spec") or {}, place), cluster, task.job)
+    hostname = naming.pod_name(cluster.name, task.job.name, task.index)
+    # NB: of a cluster with a gang, what is placed for itself too: two schedulers would take the same room.
+    scheduler = KUBERNETES if cluster.gang is None else cluster.gang.scheduler
+    chosen = cluster.chosen_scheduler(task.job)
+    placed_by = task.job.of_template("schedulerName") or chosen
+    membership = scheduler.membership(group)
+    volumes = [{"name": naming.VIEW_VOLUME, "configMap": {"name": naming.view_name(cluster.name, task.job.name)}}]
+    if resolver is not None:
+        volumes.append({"name": naming.RESOLVER_VOLUME, "configMap": {"name": resolver}})
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": base.owned(
+            cluster,
+            name or hostname,
+            labels={
+                **(about.get("labels") or {}),
+                **place.labels,
+                **membership.labels,
+                **naming.task_labels(cluster.name, task.job.name, task.index),
+                **places.colocated(cluster, task.job),
+            },
+            annotations={
+                **(about.get("annotations") or {}),
+                **place.annotations,
+                **membership.annotations,
+                naming.ANNOTATION_VIEW: view_digest,
+                naming.ANNOTATION_TEMPLATE_HASH: task.job.template_hash,
+                naming.ANNOTATION_ATTEMPT: str(attempt),
+                naming.ANNOTATION_INCARNATION: str(incarnation),
+                **({naming.ANNOTATION_SCHEDULER: chosen} if chosen else {}),
+                **({naming.ANNOTATION_REPLACEMENT: str(replacement)} if replacement else {}),
+                naming.ANNOTATION_MAIN_CONTAINER: main_container(template),
+            },
+        ),
+        "spec": {
+            # Who names a ServiceAccount wants its token.
+            **({} if _account_of(spec) else {"automountServiceAccountToken": False}),
+            **spec,
+            # The operator restarts, so that the delays and the counts are its own.
+            "restartPolicy": "Never",
+            "hostname": hostname,
+            "subdomain": naming.service_name(cluster.name),
+            **({"schedulerName": placed_by} if placed_by else {}),
+            **membership.spec,
+            "volumes": [*(spec.get("volumes") or ()), *volumes],
+            **_containers(cluster, task, inject=resolver is not None, tf_config=tf_config),
+        },
+    }
+
+
+def _account_of(spec: Mapping[str, Any]) -> str:
+    """Name the ServiceAccount that a template asks for; the second field is the older one."""
+    return spec.get("serviceAccountName") or spec.get("serviceAccount") or ""
+
+
+def _placed(spec: Mapping[str, Any], place: Placement) -> Mapping[str, Any]:
+    """Give a pod's spec with what its queue says of the nodes that it may use."""
+    placed = dict(spec)
+    if place.node_selector:
+        placed["nodeSelector"] = {**(spec.get("nodeSelector") or {}), **place.node_selector}
+    if place.tolerations:
+        known = list(spec.get("tolerations") or ())
+        placed["tolerations"] = known + [dict(one) for one in place.tolerations if one not in known]
+    return placed
+
+
+def _containers(
+    cluster: TFCluster, task: Task, *, inject: bool, tf_config: str | None
+) -> dict[str, list[dict[str, Any]]]:
+    spec: Mapping[str, Any] = task.job.template.get("spec") or {}
+    groups = {
+        group: [_with_variables(_in_the_cluster(container), _place_of(task, cluster)) for container in spec[group]]
+        for group in ("initContainers", "containers")
+        if spec.get(group)
+    }
+    if inject:
+        groups = {group: [_mount_resolver(one) for one in found] for group, found in groups.items()}
+    main = main_container(task.job.template)
+    # Who sets TF_CONFIG has programs of their own: what names none runs its image's.
+    serve = inject and not cluster.sets_tf_config
+    groups["containers"] = [
+        _main(container, task, serve=serve, tf_config=tf_config) if container.get("name", "") == main else container
+        for container in groups.get("containers", ())
+    ]
+    return groups
+
+
+def _main(container: Mapping[str, Any], task: Task, *, serve: bool, tf_config: str | None) -> dict[str, Any]:
+    """Let the pod's status say why the task's program failed, and let it serve where it names no program."""
+    told = {"terminationMessagePolicy": "FallbackToLogsOnError", **container}
+    if tf_config is not None:
+        # NB: here alone, as TFJob has it: each copy may take 128 KiB, and all of a pod 1.5 MiB.
+        told = _with_variables(told, {contract.ENV_TF_CONFIG: tf_config})
+    return _serve_by_default(told, task.job.port) if serve else told
+
+
+def _place_of(task: Task, cluster: TFCluster) -> dict[str, str]:
+    return {
+        contract.ENV_JOB: task.job.name,
+        contract.ENV_TASK_INDEX: str(task.index),
+        contract.ENV_ADDRESS: cluster.address_of(task),
+    }
+
+
+def _with_variables(container: Mapping[str, Any], ours: Mapping[str, str]) -> dict[str, Any]:
+    others = [entry for entry in container.get("env") or () if entry.get("name") not in ours]
+    # Ours come first: Kubernetes expands $(NAME) only from variables above, and the user's may build on ours.
+    return {**container, "env": [*({"name": name, "value": value} for name, value in ours.items()), *others]}
+
+
+def _in_the_cluster(container: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        **container,
+        "volumeMounts": [
+            *(container.get("volumeMounts") or ()),
+            {"name": naming.VIEW_VOLUME, "mountPath": contract.DEFAULT_DIRECTORY, "readOnly": True},
+        ],
+    }
+
+
+def _mount_resolver(container: Mapping[str, Any]) -> dict[str, Any]:
+    """Mount the archive into a container and put it on PYTHONPATH, after whatever the user has there."""
+    mounts = [
+        *(container.get("volumeMounts") or ()),
+        {"name": naming.RESOLVER_VOLUME, "mountPath": RESOLVER_DIRECTORY, "readOnly": True},
+    ]
+    return {**container, "env": _search_path(container), "volumeMounts": mounts}
+
+
+def _serve_by_default(container: Mapping[str, Any], port: int) -> dict[str, Any]:
+    """Let a container without a command and arguments run the task server, and say when it listens."""
+    if container.get("command") or container.get("args"):
+        return {**container}
+    # A program without a probe counts as ready before TensorFlow is imported.  The kernel accepts connections however
+    # busy the server is, so three refusals in a row mean that nothing listens any more.
+    probe = {"tcpSocket": {"port": port}, "periodSeconds": 2, "failureThreshold": 3}
+    return {"readinessProbe": probe, **container, "command": ["python3", "-m", "tfcluster_resolver", "serve"]}
+
+
+def _search_path(container: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Give the container's environment with the archive at the end of PYTHONPATH."""
+    env: Sequence[Mapping[str, Any]] = container.get("env") or ()
+    at = max((index for index, entry in enumerate(env) if entry.get("name") == _PYTHONPATH), default=None)
+    if at is None:
+        # NB: envFrom may bring one, and a variable of that name in env hides it; $(NAME) still expands to it, and to
+        # itself, a folder that nobody has, where envFrom brings none (kubelet, makeEnvironmentVariables).
+        return [*env, _variable(f"$({_PYTHONPATH})" if container.get("envFrom") else "")]
+    entry = env[at]
+    if not entry.get("valueFrom"):
+        return [*env[:at], _variable(entry.get("value") or ""), *env[at + 1 :]]
+    own = {**entry, "name": USER_PYTHONPATH}
+    return [*env[:at], own, _variable(f"$({USER_PYTHONPATH})"), *env[at + 1 :]]
+
+
+def _variable(before: str) -> dict[str, Any]:
+    # NB: an empty part of PYTHONPATH would be the working directory.
+    return {"name": _PYTHONPATH, "value": f"{before}:{ARCHIVE_PATH}" if before else ARCHIVE_PATH}
+
+
+def _with_places(spec: Mapping[str, Any], cluster: TFCluster, job: Job) -> dict[str, Any]:
+    """Add the rules of a job's colocation and spread to a pod's spec; those of the template stay, and come first."""
+    placed = dict(spec)
+    if job.colocation is not None:
+        placed["affinity"] = _near(spec.get("affinity") or {}, job.colocation, places.colocated(cluster, job))
+    if job.spread:
+        selector = {naming.LABEL_CLUSTER: cluster.name, naming.LABEL_JOB: job.name}
+        known = spec.get("topologySpreadConstraints") or ()
+        placed["topologySpreadConstraints"] = [*known, *(_apart(one, selector) for one in job.spread)]
+    return placed
+
+
+def _near(affinity: Mapping[str, Any], colocation: Colocation, label: Mapping[str, str]) -> dict[str, Any]:
+    # NB: a pod that matches its own rule may begin a domain while no other pod matches; the next ones must follow it.
+    rule: dict[str, Any] = {"labelSelector": {"matchLabels": dict(label)}, "topologyKey": colocation.topology_key}
+    kind = _REQUIRED
+    if colocation.when_unsatisfiable == "ScheduleAnyway":
+        kind, rule = _PREFERRED, {"weight": _WEIGHT, "podAffinityTerm": rule}
+    known: Mapping[str, Any] = affinity.get("podAffinity") or {}
+    return {**affinity, "podAffinity": {**known, kind: [*(known.get(kind) or ()), rule]}}
+
+
+def _apart(spread: Spread, selector: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        "topologyKey": spread.topology_key,
+        "maxSkew": spread.max_skew,
+        "whenUnsatisfiable": spread.when_unsatisfiable,
+        "labelSelector": {"matchLabels": dict(selector)},
+        # NB: Kubernetes' default counts a tainted node as an empty domain, and no other may have more than it.
+        "nodeTaintsPolicy": "Honor",
+    }

@@ -1,0 +1,98 @@
+"""The headless Service: it gives every pod of the cluster a DNS name that outlives the pod."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+import msgspec
+
+from tfcluster_operator.declaration import naming
+from tfcluster_operator.declaration.spec import TFCluster
+from tfcluster_operator.objects import base
+from tfcluster_operator.objects.base import Meta, Metadata
+
+
+class Port(msgspec.Struct, rename="camel"):
+    name: str = ""
+    port: int = 0
+    target_port: int | str | None = None
+    protocol: str = "TCP"
+
+
+class ServiceSpec(msgspec.Struct, rename="camel"):
+    selector: dict[str, str] | None = None
+    ports: list[Port] | None = None
+    cluster_ip: str = msgspec.field(default="", name="clusterIP")
+    type: str = "ClusterIP"
+    publish_not_ready_addresses: bool = False
+
+
+class _Wire(msgspec.Struct):
+    metadata: Metadata
+    spec: ServiceSpec = msgspec.field(default_factory=ServiceSpec)
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A Service, in the fields that we set."""
+
+    KIND: ClassVar = "Service"
+    meta: Meta
+    spec: ServiceSpec
+
+    @property
+    def beyond_repair(self) -> bool:
+        """Whether it must be deleted and created again: its cluster IP cannot be edited."""
+        return self.spec.cluster_ip != "None" or self.spec.type != "ClusterIP"
+
+
+KIND: Final = base.kind_of(
+    Service.KIND,
+    "services",
+    _Wire,
+    lambda wire: Service(Meta.read(wire.metadata), wire.spec),
+    lambda cluster, _: [naming.service_name(cluster.name)],
+)
+
+
+def build(cluster: TFCluster) -> dict[str, Any]:
+    """Build the Service of a cluster.
+
+    Addresses are published before pods are ready, because TensorFlow's tasks wait for each other's names (Kubernetes,
+    "DNS for Services and Pods").
+    """
+    labels = naming.cluster_labels(cluster.name)
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": base.owned(cluster, naming.service_name(cluster.name), labels=labels),
+        "spec": {
+            "clusterIP": "None",
+            "publishNotReadyAddresses": True,
+            "selector": {naming.LABEL_CLUSTER: cluster.name},
+            "ports": _ports(cluster),
+        },
+    }
+
+
+def change(cluster: TFCluster, existing: Service) -> dict[str, Any] | None:
+    """Give the patch that puts the Service right, or None where nothing differs."""
+    has, spec = existing.spec, dict[str, Any]()
+    selector = {naming.LABEL_CLUSTER: cluster.name}
+    if has.selector != selector:
+        # NB: a foreign key in the selector would select nothing.
+        spec["selector"] = {**dict.fromkeys(has.selector or ()), **selector}
+    ports = _ports(cluster)
+    known = [(one.name, one.port, one.target_port or one.port, one.protocol) for one in has.ports or ()]
+    if known != [(one["name"], one["port"], one["targetPort"], one["protocol"]) for one in ports]:
+        spec["ports"] = ports
+    if not has.publish_not_ready_addresses:
+        spec["publishNotReadyAddresses"] = True
+    return base.change_of(existing.meta, labels=naming.cluster_labels(cluster.name), spec=spec)
+
+
+def _ports(cluster: TFCluster) -> list[dict[str, Any]]:
+    """Give each distinct port of the jobs, named after its number."""
+    ports = sorted({job.port for job in cluster.jobs})
+    return [{"name": f"tf-{port}", "port": port, "targetPort": port, "protocol": "TCP"} for port in ports]

@@ -1,0 +1,69 @@
+"""The failed pods of a task that are kept for their logs: spec.failedPodsHistoryLimit."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from tfcluster_operator.declaration import naming, reasons
+from tfcluster_operator.declaration.spec import Task
+from tfcluster_operator.life.roster import Place, Roster
+from tfcluster_operator.objects.base import change_of
+from tfcluster_operator.objects.pod import Pod
+from tfcluster_operator.plan.actions import EVIDENCE, Delete, Patch
+from tfcluster_operator.plan.story import EXCEEDED_QUOTA, Story, object_gate, pods_gate
+
+#: What the API server says where a quota counts pods that have ended, too.
+_QUOTA_OF_ALL_PODS: Final = (EXCEEDED_QUOTA, "count/pods=")
+
+
+def plan_history(roster: Roster, story: Story) -> None:
+    """Plan to delete what is kept beyond the limit, and to put the labels of the rest right."""
+    for job in roster.cluster.jobs:
+        for place in roster.of(job):
+            if place.kept:
+                _plan_history_of(roster, place, story)
+
+
+def is_to_be_kept(roster: Roster, place: Place, pod: Pod, story: Story) -> bool:
+    """Tell whether the failed pod of a task is kept, or will be as soon as its phase says that it has failed."""
+    # NB: a pod whose sidecar runs on holds its resources and its address.
+    return pod.at_rest and _limit(roster, place.task, story) > 0
+
+
+def gives_way(roster: Roster, place: Place, story: Story) -> bool:
+    """Tell whether kept pods of a task go first, because a quota has no room for one more pod beside them."""
+    return bool(place.kept) and _is_full(roster, story)
+
+
+def keep(roster: Roster, place: Place, pod: Pod, story: Story) -> None:
+    """Plan to mark the failed pod of a task as kept: from then on the task has no pod."""
+    if (change := _marking(roster, place, pod)) is not None:
+        patch = Patch("Pod", pod.meta.name, pod.meta.uid, change, reasons.POD_KEPT)
+        story.do("replace", patch, gate=object_gate("Pod", pod.meta.name), needs=(EVIDENCE,))
+
+
+def _plan_history_of(roster: Roster, place: Place, story: Story) -> None:
+    kept = [pod for pod in place.kept if not pod.meta.terminating]
+    beyond = max(0, len(kept) - _limit(roster, place.task, story))
+    for number, pod in enumerate(kept):
+        name, gate = pod.meta.name, object_gate("Pod", pod.meta.name)
+        if number < beyond:
+            story.do("free", Delete("Pod", name, pod.meta.uid, reasons.HISTORY_LIMIT), gate=gate)
+        elif (change := _marking(roster, place, pod)) is not None:
+            story.do("tell", Patch("Pod", name, pod.meta.uid, change, reasons.REPAIRED), gate=gate)
+
+
+def _limit(roster: Roster, task: Task, story: Story) -> int:
+    """Say how many failed pods of a task are kept: none while a quota lets no pod be created because of them."""
+    return 0 if _is_full(roster, story) else task.job.history_limit
+
+
+def _is_full(roster: Roster, story: Story) -> bool:
+    told = (story.refusal(pods_gate(job.name)) for job in roster.cluster.jobs)
+    return any(all(words in message for words in _QUOTA_OF_ALL_PODS) for message in told)
+
+
+def _marking(roster: Roster, place: Place, pod: Pod) -> dict[str, Any] | None:
+    """Give the patch that marks a failed pod as kept, or None where it is."""
+    labels = naming.task_labels(roster.cluster.name, place.task.job.name, place.task.index)
+    return change_of(pod.meta, labels={**labels, naming.LABEL_KEPT: "true"})

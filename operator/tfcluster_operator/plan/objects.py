@@ -1,0 +1,318 @@
+"""The objects that a cluster needs beside its pods: created, put right, and deleted when nothing needs them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Final, assert_never
+
+from tfcluster_operator.declaration import naming, reasons
+from tfcluster_operator.declaration.gang_schedulers import KUBERNETES, GangScheduler
+from tfcluster_operator.life import views
+from tfcluster_operator.life.gangs import Gang
+from tfcluster_operator.life.roster import Holder, Holding, Roster
+from tfcluster_operator.life.tf_config import LARGEST_TF_CONFIG
+from tfcluster_operator.objects import (
+    config_map,
+    disruption_budget,
+    network_policy,
+    pod_group,
+    resolver_copy,
+    service,
+)
+from tfcluster_operator.objects.base import Child
+from tfcluster_operator.objects.config_map import ConfigMap, lasting
+from tfcluster_operator.objects.disruption_budget import DisruptionBudget
+from tfcluster_operator.objects.network_policy import NetworkPolicy
+from tfcluster_operator.objects.pod_group import PodGroup
+from tfcluster_operator.objects.service import Service
+from tfcluster_operator.plan.actions import Build, Create, Delete, Finding, Gate, Patch
+from tfcluster_operator.plan.story import (
+    ISOLATION,
+    RESOLVER,
+    SERVICE,
+    Story,
+    gang_gate,
+    object_gate,
+    tf_config_gate,
+    views_gate,
+)
+
+#: How soon (seconds) a gang is looked at again that the API server does not serve.
+_LOOK_FOR_GROUPS_AGAIN: Final = 20.0
+
+
+def plan_service(roster: Roster, story: Story) -> None:
+    """Create the headless Service, or put it right."""
+    held, cluster = roster.service, roster.cluster
+    change = service.change(cluster, held.own) if held.own else None
+    unfit = held.own is not None and held.own.beyond_repair
+    _plan(held, partial(service.build, cluster), change, story, gate=SERVICE, unfit=unfit)
+
+
+def plan_policies(roster: Roster, story: Story) -> None:
+    """Create the NetworkPolicies of the isolation, or put them right, and delete those that it needs no more.
+
+    What takes a running task from under a policy waits until all others are there: it would be open to everybody.
+    """
+    cluster = roster.cluster
+    for wanted in roster.policies:
+        held = roster.held(NetworkPolicy, wanted.name)
+        change = network_policy.change(cluster, wanted, held.own) if held.own else None
+        build = partial(network_policy.build, cluster, wanted)
+        moves = held.own is not None and held.own.pod_selector != wanted.spec["podSelector"]
+        needs = (ISOLATION,) if moves else ()
+        _plan(held, build, change, story, gate=ISOLATION, changed=reasons.ISOLATION_CHANGED, needs=needs)
+    settled = (ISOLATION, *map(policy_gate, roster.unsettled))
+    wanted_names = {one.name for one in roster.policies}
+    for one in roster.ours(NetworkPolicy):
+        if one.meta.name not in wanted_names and not _still_protects(roster, one):
+            _free(one, story, needs=settled)
+
+
+def policy_gate(name: str) -> Gate:
+    """Name what is closed while a NetworkPolicy is not as it should be."""
+    return object_gate(NetworkPolicy.KIND, name)
+
+
+def _still_protects(roster: Roster, policy: NetworkPolicy) -> bool:
+    """Tell whether a pod of a job that is declared no more is there still, and the policy is that job's."""
+    job = policy.meta.labels.get(naming.LABEL_JOB, "")
+    if not job or roster.cluster.job(job) is not None or roster.cluster.isolation.mode == "None":
+        return False
+    return any(pod.meta.labels.get(naming.LABEL_JOB) == job for pod in (*roster.surplus, *roster.leaving))
+
+
+def plan_budgets(roster: Roster, story: Story) -> None:
+    """Create the PodDisruptionBudgets that jobs declare, or put them right, and delete those that none declares.
+
+    No pod waits for one: what it keeps away comes later than the pods.
+    """
+    cluster, names = roster.cluster, set[str]()
+    for job in disruption_budget.protected_jobs(cluster):
+        held = roster.held(DisruptionBudget, naming.budget_name(cluster.name, job.name))
+        spec = disruption_budget.spec_of(cluster, job, left=sum(1 for _ in roster.open(job)))
+        change = disruption_budget.change(cluster, job, spec, held.own) if held.own else None
+        build, gate = partial(disruption_budget.build, cluster, job, spec), object_gate(held.kind, held.name)
+        _plan(held, build, change, story, gate=gate, changed=reasons.BUDGET_CHANGED)
+        names.add(held.name)
+    for one in roster.ours(DisruptionBudget):
+        if one.meta.name not in names:
+            _free(one, story)
+
+
+def lift_budgets(roster: Roster, story: Story) -> None:
+    """Delete every PodDisruptionBudget of a cluster that has finished: a pod that is left there holds up no drain."""
+    for one in roster.ours(DisruptionBudget):
+        _free(one, story)
+
+
+def plan_gangs(roster: Roster, gangs: Mapping[str, Gang], story: Story) -> None:
+    """Create the PodGroup of each gang that has no places yet, or put it right, and delete those of earlier starts."""
+    lacking = roster.observed.lacking.get(PodGroup.KIND, "")
+    for gang in gangs.values():
+        if lacking:
+            if not gang.placed:
+                story.close(gang_gate(gang.name), _no_gangs(_scheduler_of(roster), lacking))
+                story.wake_after.append(_LOOK_FOR_GROUPS_AGAIN)
+            continue
+        _plan_group(roster, gang, story)
+        if gang.trouble:
+            story.wait(_waits_for_places(gang, _scheduler_of(roster)))
+    for one in roster.ours(PodGroup):
+        if one.meta.name not in gangs:
+            _free(one, story)
+
+
+def _plan_group(roster: Roster, gang: Gang, story: Story) -> None:
+    held, change, unfit = roster.held(PodGroup, gang.name), None, False
+    if held.own is None and gang.placed:
+        return
+    if held.own is not None:
+        unfit = not gang.placed and pod_group.has_another_priority(gang.priority_class, held.own)
+        change = pod_group.change(
+            roster.cluster,
+            held.own,
+            job=gang.job,
+            min_count=gang.min_count,
+            placed=gang.placed,
+            begun=gang.begun,
+        )
+    build = partial(pod_group.build, roster.cluster, gang.name, gang.job, gang.min_count, gang.priority_class)
+    _plan(held, build, change, story, gate=gang_gate(gang.name), unfit=unfit, changed=reasons.GANG_CHANGED)
+
+
+def _scheduler_of(roster: Roster) -> GangScheduler:
+    gang = roster.cluster.gang
+    return KUBERNETES if gang is None else gang.scheduler
+
+
+def _no_gangs(scheduler: GangScheduler, why: str) -> Finding:
+    message = (
+        f"spec.scheduling.gang needs PodGroups of {scheduler.api}, which the API server does not serve ({why}): "
+        f"{scheduler.remedy}, or remove spec.scheduling.gang"
+    )
+    return Finding(reasons.GANG_UNAVAILABLE, message)
+
+
+def _waits_for_places(gang: Gang, scheduler: GangScheduler) -> Finding:
+    asked = ", ".join(f"{count} {resource}" for resource, count in sorted(gang.resources().items()))
+    wants = f", which ask for {asked}" if asked else ""
+    tasks = f"{len(gang.members)} tasks" if len(gang.members) > 1 else "1 task"
+    by = f" (scheduler {scheduler.name})" if scheduler.name else ""
+    message = f"gang {gang.name}{by} waits for room for {tasks} at once{wants}: {gang.trouble}"
+    return Finding(reasons.WAITING_FOR_GANG, message)
+
+
+def plan_config_map(roster: Roster, wanted: views.JobViews, story: Story) -> None:
+    """Create the ConfigMap of one job's views, or publish what changed in them."""
+    held, gate, job = roster.views(wanted.job), views_gate(wanted.job.name), wanted.job.name
+    if wanted.too_large:
+        story.close(gate, _too_large(wanted))
+        return
+    change = config_map.change(roster.cluster, job, wanted.files, held.own) if held.own else None
+    build = partial(config_map.build, roster.cluster, job, wanted.files)
+    if held.own is None or change is None or held.own.immutable:
+        unfit = held.own is not None and change is not None
+        _plan(held, build, None, story, gate=gate, unfit=unfit)
+        return
+    reason = _why_published(wanted, held.own, change)
+    story.do("publish", Patch(held.kind, held.name, held.own.meta.uid, change, reason), gate=gate)
+
+
+def _why_published(wanted: views.JobViews, existing: ConfigMap, change: Mapping[str, Any]) -> str:
+    if "data" not in change:
+        return reasons.REPAIRED
+    was = {name: lasting(file.told) for name, file in existing.files.items()}
+    will = {name: lasting(file.says.told) for name, file in wanted.files.items()}
+    return reasons.VIEW_REFRESHED if was == will else reasons.VIEW_CHANGED
+
+
+def plan_tf_config(wanted: views.JobViews, story: Story) -> None:
+    """Hold up new pods of a job whose TF_CONFIG no program could be started with."""
+    if wanted.tf_config_size > LARGEST_TF_CONFIG:
+        story.close(tf_config_gate(wanted.job.name), _tf_config_too_large(wanted))
+
+
+def plan_resolver(roster: Roster, story: Story) -> None:
+    """Create the ConfigMap that delivers the resolver, where a pod mounts it or is to be created that does.
+
+    An operator of another version brings another one, and a full quota of ConfigMaps must not stop what runs.  Who made
+    it does not matter: with the right bytes only its labels can be wrong, and with others it is no copy of ours, which
+    no pod may mount and which is not ours to delete.
+    """
+    held = roster.copy
+    if held is None:
+        return
+    mounted = held.name in roster.mounted
+    if held.own is None and not mounted and not story.creates_pods:
+        return
+    if held.holder is Holder.FOREIGN:
+        story.close(RESOLVER, _untrusted(held.name))
+        return
+    change = resolver_copy.change(held.own) if held.own else None
+    _plan(held, None, change, story, gate=RESOLVER, created=reasons.REPAIRED if mounted else reasons.CREATED)
+
+
+def plan_surplus_objects(roster: Roster, story: Story) -> None:
+    """Delete the Services and ConfigMaps that nothing declared needs."""
+    needed = {naming.view_name(roster.cluster.name, job.name) for job in roster.cluster.jobs}
+    for other in roster.ours(Service):
+        if other.meta.name != roster.service.name:
+            _free(other, story, reason=reasons.JOB_REMOVED)
+    for one in roster.ours(ConfigMap):
+        # NB: whoever made a TFCluster the owner of a copy that all share: it is not that one's to delete.
+        if one.meta.name not in needed and not naming.is_of_the_resolver(one.meta.name):
+            _free(one, story, reason=reasons.JOB_REMOVED)
+
+
+def _plan(
+    held: Holding[Any],
+    build: Build | None,
+    change: Mapping[str, Any] | None,
+    story: Story,
+    *,
+    gate: Gate,
+    unfit: bool = False,
+    created: str = reasons.CREATED,
+    changed: str = reasons.REPAIRED,
+    needs: tuple[Gate, ...] = (),
+) -> None:
+    """Create one object, or put it right; where that cannot be (``unfit``), it is deleted and created again.
+
+    ``gate`` is closed while it is not there; ``changed`` is why its spec is edited.  An edit with ``needs`` comes after
+    what is published.
+    """
+    its_own = object_gate(held.kind, held.name)
+    if held.holder is Holder.NOBODY:
+        story.do("publish", Create(held.kind, held.name, created, build), gate=gate)
+    elif (own := held.own) is None:
+        story.close(gate, obstacle_of(held))
+    elif unfit:
+        story.close(gate, _recreated(held.kind, held.name))
+        story.do("publish", Delete(held.kind, held.name, own.meta.uid, reasons.RECREATED), gate=its_own)
+    elif change:
+        reason = changed if "spec" in change else reasons.REPAIRED
+        patch = Patch(held.kind, held.name, own.meta.uid, change, reason)
+        story.do("tell" if needs else "publish", patch, gate=its_own, needs=needs)
+
+
+def _free(one: Child, story: Story, *, reason: str = reasons.UNUSED, needs: tuple[Gate, ...] = ()) -> None:
+    delete = Delete(one.KIND, one.meta.name, one.meta.uid, reason)
+    story.do("free", delete, gate=object_gate(one.KIND, one.meta.name), needs=needs)
+
+
+def obstacle_of(held: Holding[Any]) -> Finding:
+    """Say why a name that we need is not ours to use."""
+    finalizers = () if held.object is None else held.object.meta.finalizers
+    return obstacle(held.kind, held.name, held.holder, finalizers)
+
+
+def obstacle(kind: str, name: str, holder: Holder, finalizers: tuple[str, ...] = ()) -> Finding:
+    """Say why a name that we need is not ours to use."""
+    match holder:
+        case Holder.OURS | Holder.LEAVING | Holder.NOBODY:
+            kept = f"; its finalizers keep it: {', '.join(finalizers)}" if finalizers else ""
+            message = f"{kind} {name} is being deleted and is created again when it is gone{kept}"
+            return Finding(reasons.TASKS_NOT_READY, message)
+        case Holder.PREDECESSOR:
+            message = f"{kind} {name} belongs to a deleted TFCluster of the same name and is not gone yet"
+            return Finding(reasons.WAITING_FOR_PREDECESSOR, message)
+        case Holder.FOREIGN:
+            message = (
+                f"{kind} {name} exists and is not controlled by this TFCluster: "
+                "delete or rename it, or give the TFCluster another name"
+            )
+            return Finding(reasons.NAME_TAKEN, message)
+        case _:
+            assert_never(holder)
+
+
+def _untrusted(name: str) -> Finding:
+    message = (
+        f"ConfigMap {name} does not hold the resolver that its name promises, so no pod is made that mounts it: find "
+        "out who made it, and delete it; the operator then makes the right one"
+    )
+    return Finding(reasons.RESOLVER_UNTRUSTED, message)
+
+
+def _recreated(kind: str, name: str) -> Finding:
+    message = f"{kind} {name} cannot be changed in place: it is deleted and created again"
+    return Finding(reasons.TASKS_NOT_READY, message)
+
+
+def _tf_config_too_large(wanted: views.JobViews) -> Finding:
+    return Finding(
+        reasons.TF_CONFIG_TOO_LARGE,
+        f"the TF_CONFIG of job {wanted.job.name} takes {wanted.tf_config_size} bytes, more than the "
+        f"{LARGEST_TF_CONFIG} that an environment variable holds: declare device filters, or fewer tasks, or shorter "
+        "names, or set spec.resolver.tfConfig to None",
+    )
+
+
+def _too_large(wanted: views.JobViews) -> Finding:
+    return Finding(
+        reasons.VIEW_TOO_LARGE,
+        f"the views of job {wanted.job.name} take {wanted.size} bytes, more than the "
+        f"{views.LARGEST_CONFIG_MAP} that a ConfigMap holds: declare device filters, or fewer tasks",
+    )

@@ -1,0 +1,172 @@
+"""The planner: from what is declared, what exists and what is known to what to do.
+
+It reads as a story.  What changed is published first and running pods are told.  Then what must go is freed, pods are
+replaced, and missing ones are created.  Each task's pod is judged by a chain of small policies, the first that has
+something to say decides.  What is refused holds up what needs it, and nothing else.
+
+Nothing is remembered between two plans but the ledger and the holds: carried out in part, in another order or twice,
+the next plan does the rest.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tfcluster_operator.declaration import naming, reasons
+from tfcluster_operator.declaration.ledger import Ledger
+from tfcluster_operator.life import departures, gang_timeout, verdict, views
+from tfcluster_operator.life.departures import job_of
+from tfcluster_operator.life.gangs import gangs_of
+from tfcluster_operator.life.roster import Roster
+from tfcluster_operator.life.stock import seconds_until_forgiven
+from tfcluster_operator.life.turns import Turns, at_once
+from tfcluster_operator.objects.base import change_of
+from tfcluster_operator.objects.pod import Pod
+from tfcluster_operator.plan.actions import EVIDENCE, Delete, Gate, Patch, Plan
+from tfcluster_operator.plan.claims import plan_claims
+from tfcluster_operator.plan.history import plan_history
+from tfcluster_operator.plan.holds import Holds
+from tfcluster_operator.plan.objects import (
+    lift_budgets,
+    plan_budgets,
+    plan_config_map,
+    plan_gangs,
+    plan_policies,
+    plan_resolver,
+    plan_service,
+    plan_surplus_objects,
+    plan_tf_config,
+)
+from tfcluster_operator.plan.story import Story, object_gate
+from tfcluster_operator.plan.tasks import plan_job
+
+
+def plan(
+    roster: Roster, ledger: Ledger, wanted: tuple[views.JobViews, ...], now: float, *, holds: Holds | None = None
+) -> Plan:
+    """Decide what to do for one cluster."""
+    return at_once(plan_in_turns(roster, ledger, wanted, now, holds=holds))
+
+
+def plan_in_turns(
+    roster: Roster, ledger: Ledger, wanted: tuple[views.JobViews, ...], now: float, *, holds: Holds | None = None
+) -> Turns[Plan]:
+    """Decide as :func:`plan` does, and pause now and then."""
+    story = Story(holds or Holds(), now)
+    left = verdict.seconds_left(roster.cluster, ledger, now)
+    if left is not None and left > 0:
+        story.wake_after.append(left)
+    if (gang_left := gang_timeout.seconds_left(roster.cluster, ledger, now)) is not None:
+        # NB: once the time is over, that is written down first, and the next pass acts on it.
+        story.wake_after.append(max(gang_left, _ACT_ON_THE_END_OF_TIME))
+    _free_stuck_pods(roster, now, story)
+    plan_claims(roster, ledger, now, story)
+    if ledger.verdict is not None:
+        _plan_the_end(roster, story, expired=left is not None and left <= 0)
+    else:
+        yield from _plan_the_life(roster, ledger, wanted, now, story)
+    return Plan(
+        groups=tuple(story.groups()),
+        findings=tuple(story.findings),
+        wake_after=min(story.wake_after, default=None),
+        views=wanted,
+        needed=frozenset(story.needed),
+    )
+
+
+def _plan_the_life(
+    roster: Roster, ledger: Ledger, wanted: tuple[views.JobViews, ...], now: float, story: Story
+) -> Turns[None]:
+    plan_service(roster, story)
+    plan_policies(roster, story)
+    plan_budgets(roster, story)
+    gangs = gangs_of(roster, ledger)
+    plan_gangs(roster, gangs, story)
+    for job_views in wanted:
+        plan_config_map(roster, job_views, story)
+    if roster.cluster.suspend:
+        why = _why_suspended(roster)
+        for pod in sorted(roster.staying(), key=_index_of, reverse=True):
+            delete = Delete("Pod", pod.meta.name, pod.meta.uid, why)
+            story.do("free", delete, gate=object_gate("Pod", pod.meta.name), needs=(EVIDENCE,))
+    else:
+        for pod in sorted(roster.surplus, key=_index_of, reverse=True):
+            _plan_surplus_pod(roster, pod, now, story)
+        for job_views in wanted:
+            plan_tf_config(job_views, story)
+            yield from plan_job(roster, job_views, gangs, ledger, now, story)
+        if (left := seconds_until_forgiven(roster, ledger, now)) is not None:
+            story.wake_after.append(left)
+    plan_history(roster, story)
+    plan_surplus_objects(roster, story)
+    plan_resolver(roster, story)
+
+
+#: How soon (seconds) a cluster gets the pass that takes its pods away after a gang has waited for too long.
+_ACT_ON_THE_END_OF_TIME: Final = 0.5
+
+
+def _why_suspended(roster: Roster) -> str:
+    if roster.declared.gave_up:
+        return reasons.GANG_TIMEOUT
+    return reasons.SUSPENDED if roster.declared.suspend else reasons.QUOTA_WITHDRAWN
+
+
+def _plan_the_end(roster: Roster, story: Story, *, expired: bool) -> None:
+    """Plan for a cluster that has finished: its pods are cleaned up, in time it goes, and what runs stays protected."""
+    if any(True for _ in roster.staying()):
+        plan_policies(roster, story)
+    lift_budgets(roster, story)
+    plan_gangs(roster, {}, story)
+    for pod in departures.pods_to_clean(roster):
+        delete = Delete("Pod", pod.meta.name, pod.meta.uid, reasons.CLEANED_UP)
+        story.do("free", delete, gate=object_gate("Pod", pod.meta.name), needs=(EVIDENCE,))
+    if expired:
+        name, uid = roster.cluster.name, roster.cluster.uid
+        delete_all = Delete(naming.KIND, name, uid, reasons.TTL_EXPIRED)
+        story.do("free", delete_all, gate=object_gate(naming.KIND, name), needs=(EVIDENCE,))
+
+
+def _free_stuck_pods(roster: Roster, now: float, story: Story) -> None:
+    for pod in roster.leaving:
+        left = departures.seconds_until_freed(roster.cluster, pod, now)
+        if left is not None and left > 0:
+            story.wake_after.append(left)
+        elif left is not None:
+            delete = Delete("Pod", pod.meta.name, pod.meta.uid, reasons.FORCED, force=True)
+            story.do("free", delete, gate=object_gate("Pod", pod.meta.name), needs=_what_an_end_needs(pod))
+
+
+def _plan_surplus_pod(roster: Roster, pod: Pod, now: float, story: Story) -> None:
+    name, uid = pod.meta.name, pod.meta.uid
+    job = job_of(roster.cluster, pod)
+    left, reason = departures.seconds_to_drain(job, pod, now), _why_surplus(roster, pod)
+    gate = object_gate("Pod", name)
+    # NB: the quota was taken back for somebody who waits for it.
+    if job is None or left <= 0 or reason == reasons.QUOTA_WITHDRAWN:
+        story.do("free", Delete("Pod", name, uid, reason), gate=gate, needs=_what_an_end_needs(pod))
+        return
+    story.wake_after.append(left)
+    since = departures.surplus_since(pod, now)
+    labels = naming.task_labels(roster.cluster.name, job.name, naming.index_of(name))
+    marks = {naming.ANNOTATION_SURPLUS_SINCE: str(int(since or now))}
+    if change := change_of(pod.meta, labels=labels, annotations=marks):
+        why = reasons.REPAIRED if since else reasons.DRAINING
+        story.do("free", Patch("Pod", name, uid, change, why), gate=gate)
+
+
+def _why_surplus(roster: Roster, pod: Pod) -> str:
+    job = job_of(roster.declared, pod)
+    if job is None:
+        return reasons.JOB_REMOVED
+    granted = next((one.replicas for one in roster.cluster.jobs if one.name == job.name), 0)
+    return reasons.QUOTA_WITHDRAWN if granted <= _index_of(pod) < job.replicas else reasons.SCALED_DOWN
+
+
+def _what_an_end_needs(pod: Pod) -> tuple[Gate, ...]:
+    """What an ended pod tells may not be written down yet; one that runs tells nothing."""
+    return (EVIDENCE,) if pod.ended else ()
+
+
+def _index_of(pod: Pod) -> int:
+    return naming.index_of(pod.meta.name)

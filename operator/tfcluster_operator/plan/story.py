@@ -1,0 +1,174 @@
+"""What the parts of one plan have decided so far."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+from tfcluster_operator.declaration import reasons
+from tfcluster_operator.declaration.spec import CHIEF
+from tfcluster_operator.plan.actions import (
+    MOST_STEPS,
+    PHASES,
+    Action,
+    Create,
+    Delete,
+    Finding,
+    Gate,
+    Group,
+    Patch,
+    Phase,
+    Step,
+)
+from tfcluster_operator.plan.holds import Holds
+
+#: Closed while the cluster's Service is not ours.
+SERVICE: Final[Gate] = "Service"
+#: Closed while a NetworkPolicy of the cluster's isolation is not there: no pod runs unprotected.
+ISOLATION: Final[Gate] = "isolation"
+#: Closed while the ConfigMap that delivers the resolver is not ours.
+RESOLVER: Final[Gate] = "resolver"
+
+
+def views_gate(job: str) -> Gate:
+    """Name what holds up whoever needs the views of a job."""
+    return f"views of {job}"
+
+
+def pods_gate(job: str) -> Gate:
+    """Name what holds up the creation of a job's pods."""
+    return f"pods of {job}"
+
+
+def template_gate(job: str) -> Gate:
+    """Name what holds up the replacement of pods of an older template."""
+    return f"template of {job}"
+
+
+def tf_config_gate(job: str) -> Gate:
+    """Name what holds up new pods of a job while its TF_CONFIG fits into no environment variable."""
+    return f"TF_CONFIG of {job}"
+
+
+def gang_gate(group: str) -> Gate:
+    """Name what holds up the pods of a gang while its PodGroup is not there."""
+    return f"gang {group}"
+
+
+def placement_gate(job: str) -> Gate:
+    """Name what holds up new pods of a job while nobody knows which nodes its queue lets them use."""
+    return f"placement of {job}"
+
+
+def object_gate(kind: str, name: str) -> Gate:
+    """Name what holds up nothing but further tries at one object."""
+    return f"{kind} {name}"
+
+
+class Story:
+    """Steps, findings and times at which to look again.
+
+    Args:
+        holds: the gates that refusals closed a moment ago.
+        now: the time, in seconds since the epoch.
+    """
+
+    def __init__(self, holds: Holds, now: float) -> None:
+        self._holds = holds
+        self._now = now
+        self._steps: dict[Phase, list[Step]] = {phase: [] for phase in PHASES}
+        self._closed: set[Gate] = set()
+        self._told: set[Gate] = set()
+        #: The gates of lost pods that are made again: what is new waits for them, or it would take their room.
+        self._repairs: set[Gate] = set()
+        #: The gates that tasks wait for; without the Service no task finds another.
+        self.needed: set[Gate] = {SERVICE}
+        self.findings: list[Finding] = []
+        self.wake_after: list[float] = []
+
+    def do(self, phase: Phase, action: Action, *, gate: Gate, needs: tuple[Gate, ...] = ()) -> None:
+        """Plan one action, unless a refusal of a moment ago or a quarrel with another writer holds it up."""
+        if action.kind == "Pod" and isinstance(action, Create | Delete):
+            self.needed.update((gate, *needs))
+        if _repairs(action) and (not self.refusal(gate) or self.lacks_quota(gate)):
+            self._repairs.add(gate)
+        if (hold := self._holds.closed(gate, self._now)) is not None:
+            self._closed.add(gate)
+            if gate not in self._told:
+                self._told.add(gate)
+                self.wait(hold.finding, hold.until - self._now)
+        elif (truce := self._holds.truce(action, self._now)) is not None:
+            if not isinstance(action, Patch | Delete):
+                # What is not put back for now is not there.
+                self._closed.add(gate)
+            self.wait(replace(truce[1], gate=gate), truce[0])
+        else:
+            self._steps[phase].append(Step(action, gate, needs))
+
+    def wait(self, finding: Finding, seconds: float | None = None) -> None:
+        """Note an obstacle that no action of ours removes, and when to look again."""
+        self.findings.append(finding)
+        if seconds is not None:
+            self.wake_after.append(seconds)
+
+    def close(self, gate: Gate, finding: Finding) -> None:
+        """Note an obstacle, and hold up whatever needs this gate."""
+        self._closed.add(gate)
+        self.findings.append(replace(finding, gate=gate))
+
+    def tried(self, gate: Gate) -> int:
+        """Tell how often in a row a gate was closed by refusals."""
+        return self._holds.tried(gate)
+
+    def refusal(self, gate: Gate) -> str:
+        """Give the words with which a gate was closed, until something passes it again; "" where none were said."""
+        hold = self._holds.gates.get(gate)
+        return hold.finding.message if hold is not None else ""
+
+    def lacks_quota(self, gate: Gate) -> bool:
+        """Tell whether a quota closed a gate."""
+        return EXCEEDED_QUOTA in self.refusal(gate)
+
+    @property
+    def creates_pods(self) -> bool:
+        """Whether a pod is to be created."""
+        return any(
+            isinstance(step.action, Create) and step.action.task for steps in self._steps.values() for step in steps
+        )
+
+    def groups(self) -> Iterator[Group]:
+        """Give the steps that nothing holds up, in the order of the phases, as many as one pass carries out."""
+        room = MOST_STEPS
+        for phase in PHASES:
+            planned = self._steps[phase]
+            if phase == "create":
+                planned = sorted(map(self._after_repairs, planned), key=self._turn)
+            steps = tuple(step for step in planned if self._closed.isdisjoint(step.needs))[:room]
+            room -= len(steps)
+            if steps:
+                yield Group(phase, steps, careful=any(self._holds.tried(step.gate) for step in steps))
+
+    def _after_repairs(self, step: Step) -> Step:
+        """Have the pod of a new task wait for the lost pods of other jobs."""
+        others = self._repairs - {step.gate}
+        if not others or not isinstance(step.action, Create) or _repairs(step.action):
+            return step
+        return replace(step, needs=(*step.needs, *others))
+
+    def _turn(self, step: Step) -> tuple[bool, int]:
+        """Give the place of a creation in the order: lost pods first, and those that the others cannot work without."""
+        action = step.action
+        if not isinstance(action, Create) or action.task is None:
+            return False, 0
+        return not (_repairs(action) and step.gate in self._repairs), _RANKS.get(action.task.job.name, len(_RANKS))
+
+
+#: What the API server says where a quota is full.
+EXCEEDED_QUOTA: Final = "exceeded quota"
+_RANKS: Final = {CHIEF: 0, "master": 0, "ps": 1}
+
+
+def _repairs(action: Action) -> bool:
+    """Tell whether an action makes the pod of a task that had one."""
+    return isinstance(action, Create) and action.task is not None and action.reason != reasons.CREATED

@@ -1,0 +1,291 @@
+"""The conditions: what is true of a cluster, why, and in words what is waited for.
+
+They tell the truth of what exists and are never an input to a decision; only a final verdict is kept in one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from tfcluster_operator.declaration import reasons
+from tfcluster_operator.declaration.edited import older_template
+from tfcluster_operator.declaration.ledger import FAILED, SUCCEEDED, Ledger
+from tfcluster_operator.declaration.spec import EVALUATOR, Job, TFCluster
+from tfcluster_operator.life import views
+from tfcluster_operator.life.rollout import rollout_of
+from tfcluster_operator.life.roster import Place, Roster, Stage
+from tfcluster_operator.objects import config_map
+from tfcluster_operator.plan.actions import Finding
+
+#: Why something is not as declared, the gravest first: Ready tells it where a task waits for that, UpToDate otherwise.
+_NOT_AS_DECLARED: Final = (
+    reasons.VIEW_TOO_LARGE,
+    reasons.TF_CONFIG_TOO_LARGE,
+    reasons.NAME_TAKEN,
+    reasons.RESOLVER_UNTRUSTED,
+    reasons.GANG_UNAVAILABLE,
+    reasons.QUEUE_UNAVAILABLE,
+    reasons.REJECTED,
+    reasons.REQUEST_FAILED,
+    reasons.CONFLICTING_WRITES,
+)
+#: Why a cluster is not ready: which finding is told first when there are several.
+GRAVITY: Final = (
+    reasons.INVALID_SPEC,
+    *_NOT_AS_DECLARED,
+    reasons.WAITING_FOR_PREDECESSOR,
+    reasons.STUCK_TERMINATING,
+    reasons.WAITING_FOR_QUOTA,
+    reasons.BACKING_OFF,
+    reasons.WAITING_FOR_GANG,
+    reasons.WAITING_FOR_JOB,
+    reasons.TASKS_NOT_READY,
+)
+#: For what a cluster may wait for days in the order of things: its turn with what others use.
+WAITS: Final = (reasons.WAITING_FOR_QUOTA, reasons.WAITING_FOR_GANG)
+#: What UpToDate reports where Ready does not: an evaluator does not count for Ready, and may wait all the same.
+_TOLD_BESIDE_READY: Final = (*_NOT_AS_DECLARED, reasons.WAITING_FOR_PREDECESSOR, *WAITS)
+#: A list of tasks in a message stops after this many.
+_NAMED_TASKS: Final = 3
+_LONGEST_MESSAGE: Final = 1_024
+
+
+#: The types of condition that this operator writes; those of any other type are somebody else's.
+CONDITION_TYPES: Final = frozenset(
+    {"Ready", "Suspended", SUCCEEDED, FAILED, "Stalled", "MembershipPublished", "UpToDate", "NameConflict"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """The tasks that decide whether the cluster is ready: how many are declared, are ready, and have finished."""
+
+    desired: int
+    ready: int
+    finished: int
+
+
+@dataclass(frozen=True, slots=True)
+class Says:
+    """What a condition says, before the time of its last change is known."""
+
+    kind: str
+    status: bool
+    reason: str
+    message: str
+
+
+def gating_jobs(cluster: TFCluster) -> list[Job]:
+    """Give the jobs whose tasks decide whether the cluster is ready: an evaluator looks on, unless it is alone."""
+    return [job for job in cluster.jobs if job.name != EVALUATOR] or list(cluster.jobs)
+
+
+def by_type(status: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Give the conditions of a status by their type."""
+    return {str(condition.get("type")): condition for condition in status.get("conditions") or ()}
+
+
+def dated(before: Mapping[str, Any], said: Sequence[Says], *, generation: int, now: float) -> list[dict[str, Any]]:
+    """Give every condition its lastTransitionTime, by Kubernetes' API conventions; others' conditions are kept."""
+    old = by_type(before)
+    ours = []
+    for says in said:
+        status = "True" if says.status else "False"
+        known = old.pop(says.kind, {})
+        since = known.get("lastTransitionTime") if known.get("status") == status else None
+        # A verdict keeps the generation of the spec by which it was judged: later edits have no effect.
+        final = bool(since) and says.status and says.kind in {SUCCEEDED, FAILED}
+        ours.append(
+            {
+                "type": says.kind,
+                "status": status,
+                "reason": says.reason,
+                "message": says.message,
+                "observedGeneration": known.get("observedGeneration", generation) if final else generation,
+                "lastTransitionTime": since or datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            }
+        )
+    return ours + list(old.values())
+
+
+def with_others(ours: Mapping[str, Any], latest: Mapping[str, Any]) -> dict[str, Any]:
+    """Give a status of ours that is not written yet with the conditions of others as they are by now."""
+    own = [condition for condition in ours.get("conditions") or () if condition.get("type") in CONDITION_TYPES]
+    others = [condition for condition in latest.get("conditions") or () if condition.get("type") not in CONDITION_TYPES]
+    return {**ours, "conditions": own + others}
+
+
+def shown(roster: Roster, job: Job, ledger: Ledger) -> Sequence[Place]:
+    """Give the tasks of a job that should have pods: while a cluster is suspended, none should."""
+    return () if roster.cluster.suspend and ledger.verdict is None else roster.of(job)
+
+
+def ready(roster: Roster, ledger: Ledger, findings: Sequence[Finding], counts: Counts) -> Says:
+    cluster = roster.cluster
+    if (verdict := ledger.verdict) is not None:
+        succeeded = verdict.kind == SUCCEEDED
+        late = cluster.generation > verdict.generation > 0
+        also = f"; edits after generation {verdict.generation} have no effect" if late else ""
+        # NB: kstatus, and with it Flux and Argo, waits for Ready=True for ever: what has succeeded is as it should be.
+        reason = reasons.SUCCEEDED if succeeded else verdict.reason
+        return Says("Ready", status=succeeded, reason=reason, message=verdict.message + also)
+    if cluster.gave_up and not findings:
+        return Says("Ready", status=False, reason=reasons.GANG_TIMEOUT, message=cluster.gave_up)
+    if roster.declared.suspend and not findings:
+        return Says("Ready", status=False, reason=reasons.SUSPENDED, message="suspended by spec.suspend: no pods")
+    # NB: tasks that all work are ready, whatever else is wrong; without the Service none finds another.
+    if counts.ready + counts.finished < counts.desired or roster.service.own is None:
+        if gravest := _gravest(findings, GRAVITY):
+            return Says("Ready", status=False, reason=gravest[0], message=gravest[1])
+        waiting = sorted(
+            (
+                (place.task, place.staying.trouble)
+                for job in gating_jobs(cluster)
+                for place in shown(roster, job, ledger)
+                if place.staying is not None and not place.serving and place.stage is not Stage.COMPLETED
+            ),
+            key=lambda of: not of[1],
+        )
+        message = f"{counts.ready} of {counts.desired} tasks are ready"
+        told = [f"{task}: {trouble or 'not ready yet'}" for task, trouble in waiting]
+        return Says("Ready", status=False, reason=reasons.TASKS_NOT_READY, message="; ".join([message, *_few(told)]))
+    also = f", {counts.finished} finished" if counts.finished else ""
+    message = f"{counts.ready} of {counts.desired} ready{also}"
+    return Says("Ready", status=True, reason=reasons.ALL_TASKS_READY, message=message)
+
+
+def _gravest(findings: Sequence[Finding], reasons_in_order: Sequence[str]) -> tuple[str, str] | None:
+    """Give the gravest reason that was found and what to say of it."""
+    for reason in reasons_in_order:
+        if told := list(dict.fromkeys(finding.message for finding in findings if finding.reason == reason)):
+            return reason, shorten(told)
+    return None
+
+
+def stalled(cluster: TFCluster, ledger: Ledger) -> Says:
+    """Tell, as kstatus asks it, whether nothing more comes of this cluster unless somebody acts."""
+    if cluster.gave_up:
+        return Says("Stalled", status=True, reason=reasons.GANG_TIMEOUT, message=cluster.gave_up)
+    if (verdict := ledger.verdict) is not None and verdict.kind == FAILED:
+        return Says("Stalled", status=True, reason=verdict.reason, message=verdict.message)
+    return Says("Stalled", status=False, reason=reasons.NOT_STALLED, message="the cluster has not failed")
+
+
+def suspended(roster: Roster, ledger: Ledger) -> Says:
+    cluster = roster.declared
+    if roster.cluster.suspend and not cluster.suspend and ledger.verdict is None:
+        message = f"queue {cluster.queue} lets it have no pods for now"
+        return Says("Suspended", status=True, reason=reasons.WAITING_FOR_QUOTA, message=message)
+    if cluster.gave_up:
+        return Says("Suspended", status=True, reason=reasons.GANG_TIMEOUT, message=cluster.gave_up)
+    if cluster.suspend and ledger.verdict is None:
+        return Says("Suspended", status=True, reason=reasons.SUSPENDED, message="spec.suspend is true")
+    if cluster.suspend:
+        message = "spec.suspend is true and has no effect: the cluster has finished"
+        return Says("Suspended", status=False, reason=reasons.FINISHED, message=message)
+    return Says("Suspended", status=False, reason=reasons.NOT_SUSPENDED, message="spec.suspend is false")
+
+
+def ended(cluster: TFCluster, ledger: Ledger) -> Iterator[Says]:
+    """Tell of success and of failure: at most one is ever true, and it stays so with its words."""
+    verdict = ledger.verdict
+    for kind in (SUCCEEDED, FAILED):
+        if verdict is None:
+            yield Says(kind, status=False, reason=reasons.NOT_FINISHED, message=_aim(cluster, kind))
+        elif verdict.kind == kind:
+            yield Says(kind, status=True, reason=verdict.reason, message=verdict.message)
+        else:
+            yield Says(kind, status=False, reason=reasons.FINISHED, message=f"it has {verdict.kind.lower()} for ever")
+
+
+def _aim(cluster: TFCluster, kind: str) -> str:
+    if kind == FAILED:
+        limit = cluster.backoff_limit
+        return "no failure is final yet" + (f"; at most {limit} restarts" if limit is not None else "")
+    policy = cluster.success_policy
+    if not policy.jobs:
+        return "no job decides when the cluster has succeeded: name one in spec.successPolicy.jobs"
+    return f"waiting for {policy.tasks.lower()} tasks of {', '.join(policy.jobs)} to end with exit code 0"
+
+
+def up_to_date(roster: Roster, ledger: Ledger, changed: Mapping[str, str], findings: Sequence[Finding] = ()) -> Says:
+    """Tell whether every pod is made from the present template, and what else is not as declared."""
+    told: list[str] = []
+    stalled = False
+    cluster = roster.cluster
+    for job in cluster.jobs if ledger.verdict is None and not cluster.suspend else ():
+        rollout = rollout_of(roster, job)
+        if not rollout.old:
+            continue
+        message = f"{len(rollout.old)} of {job.replicas} {older_template(job.name, changed.get(job.name, ''))}"
+        broken = [place for place in rollout.unavailable if not place.outdated]
+        if cluster.update_strategy.type == "RollingUpdate" and broken:
+            pod = broken[0].pod
+            trouble = pod.trouble if pod is not None else ""
+            stalled = stalled or bool(trouble)
+            message += f"; next when {', '.join(_few([str(place.task) for place in broken]))} is ready"
+            message += f": {trouble}" if trouble else ""
+        told.append(message)
+    gravest = _gravest(findings, _TOLD_BESIDE_READY)
+    if not told and gravest is None:
+        message = "every pod is made from the present template"
+        return Says("UpToDate", status=True, reason=reasons.ALL_CURRENT, message=message)
+    reason = reasons.ROLLOUT_STALLED if stalled else reasons.ROLLING_OUT
+    if cluster.update_strategy.type == "OnDelete":
+        reason = reasons.WAITING_FOR_DELETE
+        told.append("updateStrategy is OnDelete: delete the pods to replace them")
+    if gravest is not None:
+        reason = gravest[0]
+        told.insert(0, gravest[1])
+    return Says("UpToDate", status=False, reason=reason, message="; ".join(told))
+
+
+def published(roster: Roster, ledger: Ledger, wanted: tuple[views.JobViews, ...]) -> Says:
+    if ledger.verdict is not None:
+        message = "the cluster has finished: its views stay as they were"
+        return Says("MembershipPublished", status=True, reason=reasons.FINISHED, message=message)
+    stale = []
+    for job_views in wanted:
+        held, job = roster.views(job_views.job), job_views.job.name
+        if held.own is None or config_map.change(roster.cluster, job, job_views.files, held.own):
+            stale.append(f"ConfigMap {held.name}")
+        stale += [
+            str(place.task)
+            for place in shown(roster, job_views.job, ledger)
+            # NB: what holds for nearly all of thousands is asked first.
+            if place.pod is not None and place.pod.told != job_views.told_for(place.task.index)
+            if (pod := place.staying) is not None and pod.listening
+        ]
+    if stale:
+        return Says(
+            "MembershipPublished",
+            status=False,
+            reason=reasons.PUBLISHING,
+            message=f"{len(stale)} not told yet: {', '.join(_few(stale))}",
+        )
+    epoch = views.epoch_of(wanted)
+    return Says(
+        "MembershipPublished",
+        status=True,
+        reason=reasons.PUBLISHED,
+        message=f"every running pod was told of its view; newest epoch {epoch}",
+    )
+
+
+def conflict(findings: Sequence[Finding]) -> Says:
+    if taken := [finding.message for finding in findings if finding.reason == reasons.NAME_TAKEN]:
+        return Says("NameConflict", status=True, reason=reasons.NAME_TAKEN, message=shorten(taken))
+    return Says("NameConflict", status=False, reason=reasons.NO_CONFLICT, message="no name is taken by others")
+
+
+def shorten(messages: Sequence[str]) -> str:
+    """Join the first few messages, each cut: what a webhook or a quota says may be as long as a status may be."""
+    return "; ".join(_few([message[:_LONGEST_MESSAGE] for message in messages]))
+
+
+def _few(items: Sequence[str]) -> list[str]:
+    more = len(items) - _NAMED_TASKS
+    return [*items[:_NAMED_TASKS], *([f"and {more} more"] if more > 0 else [])]

@@ -1,0 +1,213 @@
+"""The status as a report: what is true now, worked out from what exists.
+
+What it tells users decides nothing; what decides is the ledger, of which the status keeps what no object tells.
+Counts tell the truth (a running pod is never "succeeded"), and the Ready condition names in words what is waited for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from tfcluster_operator.declaration import naming, reasons
+from tfcluster_operator.declaration.ledger import (
+    INTERNAL,
+    Ledger,
+    cluster_fields,
+    internal_fields,
+    job_fields,
+    timestamp,
+)
+from tfcluster_operator.declaration.spec import Job, TFCluster
+from tfcluster_operator.life import views
+from tfcluster_operator.life.ending import Ending
+from tfcluster_operator.life.roster import Roster
+from tfcluster_operator.life.turns import Turns, at_once
+from tfcluster_operator.plan.actions import Finding
+from tfcluster_operator.report import conditions
+from tfcluster_resolver import contract
+
+_WAITING_SINCE: Final = "waitingSince"
+#: While these are found, nobody can tell whether a cluster still waits.
+_UNKNOWN: Final = frozenset({reasons.QUEUE_UNAVAILABLE, reasons.GANG_UNAVAILABLE})
+
+
+def status_of(
+    roster: Roster,
+    ledger: Ledger,
+    wanted: tuple[views.JobViews, ...],
+    findings: Sequence[Finding],
+    now: float,
+    *,
+    changed: Mapping[str, str] | None = None,
+    aside: Sequence[Finding] = (),
+) -> dict[str, Any]:
+    """Work out the whole status.
+
+    Args:
+        roster: what exists after the plan was carried out, and the declaration, with the status that it had (for the
+            times of the last changes).
+        ledger: what is known of its life.
+        wanted: the views that should be published.
+        findings: what keeps the cluster from being ready.
+        now: the time, in seconds since the epoch.
+        changed: the first field in which the template of a job differs from its outdated pods, by job.
+        aside: what else is not as it should be, and holds up no task.
+
+    Returns:
+        The status object; writing it is needed only where it differs from the one that the cluster has.
+    """
+    return at_once(status_in_turns(roster, ledger, wanted, findings, now, changed=changed, aside=aside))
+
+
+def status_in_turns(
+    roster: Roster,
+    ledger: Ledger,
+    wanted: tuple[views.JobViews, ...],
+    findings: Sequence[Finding],
+    now: float,
+    *,
+    changed: Mapping[str, str] | None = None,
+    aside: Sequence[Finding] = (),
+) -> Turns[dict[str, Any]]:
+    """Work out the status as :func:`status_of` does, and pause now and then."""
+    cluster = roster.cluster
+    jobs = {job.name: _job_status(roster, job, ledger) for job in cluster.jobs}
+    yield
+    gating = [jobs[job.name] for job in conditions.gating_jobs(cluster)]
+    counts = conditions.Counts(*(sum(status[name] for status in gating) for name in ("desired", "ready", "succeeded")))
+    published = conditions.published(roster, ledger, wanted)
+    yield
+    ready = conditions.ready(roster, ledger, findings, counts)
+    untold = [*aside, *(one for one in findings if one.reason != ready.reason)]
+    said = (
+        ready,
+        conditions.suspended(roster, ledger),
+        *conditions.ended(cluster, ledger),
+        conditions.stalled(cluster, ledger),
+        published,
+        conditions.up_to_date(roster, ledger, changed or {}, untold),
+        conditions.conflict((*findings, *aside)),
+    )
+    return {
+        "observedGeneration": cluster.generation,
+        "epoch": _epoch(cluster, wanted),
+        "ready": f"{counts.ready}/{counts.desired}",
+        "accelerators": _accelerators(jobs),
+        # NB: of a cluster without isolation nothing is told, so that an upgrade writes nothing.
+        **_isolation(roster),
+        **cluster_fields(ledger),
+        **_waiting(cluster, ledger, (*findings, *aside), now),
+        "jobs": jobs,
+        INTERNAL: {
+            **internal_fields(ledger),
+            **({} if cluster.isolation.default == "None" else {"isolation": cluster.isolation.default}),
+        },
+        "conditions": conditions.dated(cluster.status, said, generation=cluster.generation, now=now),
+    }
+
+
+def waiting_since(status: Mapping[str, Any]) -> str | None:
+    """Give since when a cluster has waited for quota or for the places of a gang; None where it does not."""
+    since = status.get(_WAITING_SINCE)
+    return since if isinstance(since, str) else None
+
+
+def is_starting(status: Mapping[str, Any]) -> bool:
+    """Tell whether a status says no more than that tasks are not ready yet: nothing that people must know at once."""
+    reason: str = conditions.by_type(status)["Ready"]["reason"]
+    return reason == reasons.TASKS_NOT_READY
+
+
+def was_ready(known: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
+    """Tell whether a cluster was ready when it was reported on last, and is of the same generation still."""
+    before = conditions.by_type(known).get("Ready", {})
+    return before.get("status") == "True" and known.get("observedGeneration") == status["observedGeneration"]
+
+
+def _waiting(cluster: TFCluster, ledger: Ledger, findings: Sequence[Finding], now: float) -> dict[str, str]:
+    since, found = waiting_since(cluster.status), {finding.reason for finding in findings}
+    # NB: a graver reason hides a wait from Ready and does not end it; where nobody can be asked, nobody knows.
+    waits = found & {*conditions.WAITS} or (since and found & _UNKNOWN)
+    return {_WAITING_SINCE: since or timestamp(now)} if waits and ledger.verdict is None else {}
+
+
+def _isolation(roster: Roster) -> dict[str, str]:
+    """Tell which mode is in force: the one that was, until each policy of the wanted one is there."""
+    mode = roster.cluster.isolation.mode
+    if roster.unsettled:
+        mode = roster.cluster.status.get("isolation", "None")
+    return {} if mode == "None" else {"isolation": mode}
+
+
+def _epoch(cluster: TFCluster, wanted: tuple[views.JobViews, ...]) -> int:
+    """Give the newest epoch there ever was: the job that had it may be gone."""
+    known = cluster.status.get("epoch")
+    before = known if isinstance(known, int) and known <= cluster.edition else 0
+    return max(before, views.epoch_of(wanted))
+
+
+def deleting_status(status: Mapping[str, Any], *, generation: int, now: float) -> dict[str, Any]:
+    """Work out the status of a TFCluster that is being deleted: what was reported stays, Ready says that it goes."""
+    message = "the TFCluster is being deleted: nothing is created or repaired any more"
+    said = (conditions.Says("Ready", status=False, reason=reasons.DELETING, message=message),)
+    return {
+        **{field: value for field, value in status.items() if field != _WAITING_SINCE},
+        "observedGeneration": generation,
+        "conditions": conditions.dated(status, said, generation=generation, now=now),
+    }
+
+
+def invalid_status(
+    status: Mapping[str, Any], *, generation: int, problems: Sequence[str], now: float
+) -> dict[str, Any]:
+    """Work out the status of a TFCluster whose spec cannot be read: what was reported stays, Ready says why."""
+    message = conditions.shorten(problems)
+    said = [
+        conditions.Says(kind, status=kind == "Stalled", reason=reasons.INVALID_SPEC, message=message)
+        for kind in ("Ready", "Stalled")
+    ]
+    return {
+        **{field: value for field, value in status.items() if field != _WAITING_SINCE},
+        "observedGeneration": generation,
+        "conditions": conditions.dated(status, said, generation=generation, now=now),
+    }
+
+
+def _job_status(roster: Roster, job: Job, ledger: Ledger) -> dict[str, Any]:
+    record, places = ledger.of(job.name), conditions.shown(roster, job, ledger)
+    held: dict[str, int] = {}
+    limits = job.limits()
+    created = ready = failed = 0
+    for place in places:
+        pod = place.pod if place.settled else place.staying
+        if pod is None:
+            continue
+        created += 1
+        ready += place.serving or pod.serving
+        failed += place.ending is Ending.FAILED
+        if limits and pod.phase == "Running":
+            for resource, count in {**limits, **(pod.devices or {})}.items():
+                if resource in limits:
+                    held[resource] = held.get(resource, 0) + count
+    return {
+        # NB: what its queue has not granted yet is wanted all the same.
+        "desired": next(one.replicas for one in roster.declared.jobs if one.name == job.name),
+        "created": created,
+        "ready": ready,
+        "succeeded": len(record.completed),
+        "failed": failed,
+        **job_fields(record),
+        "accelerators": held,
+        "selector": naming.job_selector(roster.cluster.name, job.name),
+    }
+
+
+def _accelerators(jobs: Mapping[str, Mapping[str, Any]]) -> str:
+    """Say in short which healthy devices the cluster's pods hold, such as "4 nvidia.com/gpu"."""
+    total: dict[str, int] = {}
+    for job in jobs.values():
+        for resource, count in job["accelerators"].items():
+            if contract.device_type(resource) is not None:
+                total[resource] = total.get(resource, 0) + count
+    return ", ".join(f"{total[resource]} {resource}" for resource in sorted(total))

@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import random
+import sys
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, NewType, Protocol
 
@@ -28,9 +28,10 @@ import kopf
 import msgspec
 
 from tfcluster_operator.declaration import naming
-from tfcluster_operator.kube import census, connection, errors
 from tfcluster_operator.kube import clock as clocks
+from tfcluster_operator.kube import clusters, connection, errors
 from tfcluster_operator.kube.client import Client
+from tfcluster_operator.kube.clusters import Census
 
 _log = logging.getLogger(__name__)
 
@@ -60,8 +61,8 @@ class Listener(Protocol):
         """Take in an event."""
         ...
 
-    def clusters_listed(self, namespace: str | None, uids: Collection[str]) -> None:
-        """Take in which TFClusters there are."""
+    def clusters_listed(self, namespace: str | None, counted: Census) -> None:
+        """Take in which TFClusters there were, and when."""
         ...
 
 
@@ -98,8 +99,6 @@ class KopfWatch:
         self._own_signals = own_signals
         self._clock = clock
         self._requests = Client.once(lender, access.server)
-        #: The newest resourceVersion that an event told of, by UID.
-        self._known: dict[str, int] = {}
         self._trouble = ""
         #: What is watched, for people to read.
         self.what = f"tfclusters in {namespace or 'all namespaces'}"
@@ -110,7 +109,7 @@ class KopfWatch:
 
     async def run(self) -> None:
         """Await the kind, watch, and begin again when the watch has ended."""
-        pauses = _Pauses()
+        backoff = clocks.Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         while True:
             await self._await_kind()
             began = self._clock.elapsed()
@@ -119,17 +118,17 @@ class KopfWatch:
             except Exception as error:  # noqa: BLE001 - whatever kopf died of, it is started again
                 self._say(f"the watch ended: {type(error).__name__}: {error}")
             if self._clock.elapsed() - began > _LASTING:
-                pauses = _Pauses()
-            await asyncio.sleep(pauses.next())
+                backoff.reset()
+            await asyncio.sleep(backoff.next())
 
     async def _await_kind(self) -> None:
         """Wait until the TFClusters can be listed."""
-        pauses = _Pauses()
+        backoff = clocks.Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         while True:
             try:
                 await self._look_for_the_kind()
                 # NB: kopf looks there once, and what it does not find then it never watches.
-                await census.discover(self._requests)
+                await clusters.discover(self._requests)
             except (errors.KubeError, msgspec.DecodeError) as error:
                 unknown = isinstance(error, errors.NotFoundError)
                 self._say(
@@ -142,14 +141,14 @@ class KopfWatch:
             else:
                 self.refused = ""
                 return
-            await asyncio.sleep(pauses.next())
+            await asyncio.sleep(backoff.next())
 
     async def _look_for_the_kind(self) -> None:
         try:
-            await census.take(self._requests, self._namespace, everything=False)
+            await clusters.count(self._requests, self._namespace, everything=False)
         except errors.NotFoundError:
             # NB: what has no kind is not there; whatever waits to know all TFClusters need not wait for the kind.
-            self._listener.clusters_listed(self._namespace, ())
+            self._listener.clusters_listed(self._namespace, Census(set(), sys.maxsize))
             raise
 
     async def _watch(self) -> None:
@@ -202,11 +201,6 @@ class KopfWatch:
         return registry
 
     def _take(self, kind: str | None, body: Mapping[str, Any]) -> None:
-        uid = str(body["metadata"]["uid"])
-        if kind == "DELETED":
-            self._known.pop(uid, None)
-        else:
-            self._known[uid] = int(body["metadata"]["resourceVersion"])
         try:
             self._listener.cluster_event(kind, body)
         except Exception:  # noqa: BLE001 - whatever it is, kopf would only log it, too
@@ -224,29 +218,20 @@ class KopfWatch:
             ) from None
         self._say("")
         self.synced.set()
-        pauses = _Pauses()
+        backoff = clocks.Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         while True:
             tap.listed.clear()
             try:
-                await self._count()
+                self._listener.clusters_listed(self._namespace, await clusters.count(self._requests, self._namespace))
             except (errors.KubeError, msgspec.DecodeError) as error:
                 self._say(f"counting them: {error}")
-                await asyncio.sleep(pauses.next())
+                await asyncio.sleep(backoff.next())
                 continue
             self._say("")
-            pauses = _Pauses()
+            backoff.reset()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_COUNT_EVERY):
                     await tap.listed.wait()
-
-    async def _count(self) -> None:
-        before = frozenset(self._known)
-        counted = await census.take(self._requests, self._namespace)
-        # NB: what came to be known meanwhile, or is newer than the count, may be missing in it.
-        newer = {uid for uid, version in self._known.items() if uid not in before or version > counted.version}
-        alive = counted.uids | newer
-        self._known = {uid: version for uid, version in self._known.items() if uid in alive}
-        self._listener.clusters_listed(self._namespace, alive)
 
     def _say(self, trouble: str) -> None:
         if trouble and trouble != self._trouble:
@@ -291,18 +276,6 @@ class _Tap:
         start = max(now, self._free_at.pop(0))
         self._free_at.append(start + _BURST * _SPACE)
         await asyncio.sleep(start - now)
-
-
-class _Pauses:
-    """Growing, jittered pauses, in seconds."""
-
-    def __init__(self) -> None:
-        self._pause = _FIRST_PAUSE
-
-    def next(self) -> float:
-        """Give the next one."""
-        pause, self._pause = self._pause, min(_LONGEST_PAUSE, self._pause * 2)
-        return pause * random.uniform(0.5, 1.0)  # noqa: S311 - jitter, no secret
 
 
 def _settings() -> kopf.OperatorSettings:

@@ -1,17 +1,38 @@
-"""The process: its loop, and the code with which it ends."""
+"""The process: credentials, the engine, kopf's watch, the election, the probes; and the code with which it ends."""
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import logging
 import os
+import signal
+import socket
+import uuid
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
 
+import kopf
 import uvloop
 
-from tfcluster_operator import handlers
+from tfcluster_operator.declaration.gang_schedulers import gang_scheduler
+from tfcluster_operator.engine.assembly import Engine
+from tfcluster_operator.kopf_watch import KopfWatch
+from tfcluster_operator.kube import connection, http
+from tfcluster_operator.kube.client import Client
+from tfcluster_operator.kube.election import Election, Lease, LeaseLostError, Timing
 from tfcluster_operator.kube.errors import HistoryLostError
-from tfcluster_operator.kube.leadership import LeaseLostError
+from tfcluster_operator.kube.limiter import AdaptiveLimiter
+from tfcluster_operator.kube.metrics import Metrics
+from tfcluster_operator.kube.traffic import Traffic
+from tfcluster_operator.resolver_sources import read_archive
 from tfcluster_operator.settings import Settings
+
+_log = logging.getLogger(__name__)
+
+#: Seconds that the writes under way get to be answered, and then the parts to end.
+_FAREWELL: Final = 3.0
 
 
 def run(settings: Settings) -> None:
@@ -24,7 +45,7 @@ def run(settings: Settings) -> None:
 async def _run(settings: Settings) -> None:
     code = 0
     try:
-        await handlers.run(settings)
+        await run_parts(settings)
     except (LeaseLostError, HistoryLostError) as error:
         logging.getLogger(__name__).error("the operator ends: %s", error)  # noqa: TRY400 - the reason says it all
         code = 1
@@ -34,3 +55,117 @@ async def _run(settings: Settings) -> None:
     logging.shutdown()
     # NB: our own part has ended in order; what kopf left to wind down holds nothing.
     os._exit(code)
+
+
+def _access() -> connection.Access:
+    """Find credentials: a kubeconfig if one is named, else the pod's service account.
+
+    Raises:
+        kopf.LoginError: there are none.
+    """
+    settings = kopf.OperatorSettings()
+    found = kopf.login_with_kubeconfig(settings=settings) or kopf.login_with_service_account(settings=settings)
+    if found is None:
+        raise kopf.LoginError("no credentials: set KUBECONFIG, or run in a pod with a service account token")
+    in_pod = found.token is not None and connection.SERVICE_ACCOUNT.exists() and found.ca_data is None
+    return connection.Access(
+        server=found.server,
+        context=found.as_ssl_context() if found.server.startswith("https") else None,
+        headers={} if in_pod else found.as_http_headers(),
+        account=connection.SERVICE_ACCOUNT if in_pod else None,
+    )
+
+
+async def run_parts(settings: Settings, *, timing: Timing | None = None) -> None:
+    """Run the operator until it is told to stop.
+
+    Raises:
+        LeaseLostError: another operator may lead now; the process should end and start again.
+        Exception: a part of it died; the process should end and start again.
+    """
+    access, timing = _access(), timing or Timing()
+    scopes: tuple[str | None, ...] = settings.namespaces or (None,)
+    metrics = Metrics()
+    traffic = Traffic(metrics, scopes, access.server)
+    access = replace(access, observers=(traffic,))
+    under_way = connection.WritesUnderWay()
+    # NB: the lease has connections of its own, so that a renewal waits for nobody.
+    async with connection.open_session(access) as for_lease:
+        standing = _standing(settings, Client.once(for_lease, access.server), timing)
+        async with connection.open_session(access, under_way) as session:
+            limiter = AdaptiveLimiter()
+            client = Client(session, access.server, limiter, fence=standing.fence)
+            engine = Engine(
+                client,
+                settings.namespaces,
+                read_archive(),
+                default_isolation=settings.default_isolation,
+                gang_scheduler=gang_scheduler(settings.gang_scheduler, settings.gang_scheduler_name),
+                metrics=metrics,
+            )
+            metrics.leads = lambda: standing.acts
+            metrics.figures = lambda: engine.figures() if standing.acts else None
+            metrics.waiting = lambda: limiter.waiting
+            metrics.silences = traffic.silences
+            asked_to_end = asyncio.Event()
+
+            def own_signals() -> None:
+                for number in (signal.SIGTERM, signal.SIGINT):
+                    asyncio.get_running_loop().add_signal_handler(number, asked_to_end.set)
+
+            own_signals()
+            watches = [KopfWatch(access, session, scope, engine, own_signals=own_signals) for scope in scopes]
+            parts = [
+                asyncio.create_task(standing.run(), name="election"),
+                asyncio.create_task(engine.run(standing.leading), name="engine"),
+                *(asyncio.create_task(watch.run(), name=watch.what) for watch in watches),
+            ]
+            readiness = http.Readiness(watches, engine.informers, lambda: standing.words)
+            servers = [
+                await http.serve_probes(settings.health_port, readiness, lambda: parts),
+                await http.serve_metrics(settings.metrics_port, metrics),
+            ]
+            asked = asyncio.create_task(asked_to_end.wait())
+            # Whichever ends first ends the process: a part that died must not leave the rest half alive.
+            await asyncio.wait([asked, *parts], return_when=asyncio.FIRST_COMPLETED)
+            dead = [part for part in parts if part.done()]
+            await _end(standing, under_way, parts)
+            for server in servers:
+                await server.cleanup()
+    for part in dead:
+        if (error := part.exception()) is not None:
+            raise error
+
+
+def _standing(settings: Settings, requests: Client, timing: Timing) -> Election:
+    if not settings.leader_election:
+        _log.info("no leader election: nobody else may run an operator for the same namespaces")
+        return Election(None)
+    me = f"{socket.gethostname()}_{uuid.uuid4()}"
+    lease = Lease(requests, settings.lease_namespace, settings.lease_name, timeout=timing.timeout)
+    _log.info("standby as %s for the lease %s/%s", me, settings.lease_namespace, settings.lease_name)
+    return Election(lease, me, timing=timing)
+
+
+async def _end(standing: Election, under_way: connection.WritesUnderWay, parts: Sequence[asyncio.Task[None]]) -> None:
+    """Begin no write, await those under way, end the parts, and only then let another operator lead."""
+    election, *others = parts
+    lost = election.done()
+    election.cancel()
+    await asyncio.wait([election])
+    standing.resign()
+    if lost:
+        # Another operator may lead by now: there is nothing to wait for and nothing to release.
+        for part in others:
+            part.cancel()
+        return
+    answered = asyncio.create_task(under_way.none.wait())
+    await asyncio.wait([answered], timeout=_FAREWELL)
+    for part in others:
+        part.cancel()
+    if answered.done():
+        await standing.release()
+    else:
+        answered.cancel()
+        _log.warning("the lease is not released: a write is still under way")
+    await asyncio.wait(others, timeout=_FAREWELL)

@@ -17,9 +17,9 @@ from support.objects import TFCLUSTERS, Kind
 from support.operator_process import OperatorProcess
 from support.waiting import eventually
 
-from tfcluster_operator.kube import connection, errors, lease
+from tfcluster_operator.kube import connection, election, errors
 from tfcluster_operator.kube.client import Client
-from tfcluster_operator.kube.lease import Lease
+from tfcluster_operator.kube.election import Lease
 
 LEASES = Kind("coordination.k8s.io/v1", "leases")
 
@@ -44,18 +44,18 @@ def test_the_server_keeps_what_is_written(control_plane, namespace, objects, mon
 
     async def story(ours: Lease) -> None:
         assert await ours.read() is None
-        created = await ours.write(lease.claim(None, me="me", duration=15, now=1_700_000_000.25))
+        created = await ours.write(election.claim(None, me="me", duration=15, now=1_700_000_000.25))
         assert await ours.read() == created
         assert (created.holder, created.duration, created.transitions) == ("me", 15, 0)
         assert created.renewed == "2023-11-14T22:13:20.250000Z"
         objects.patch(LEASES, namespace, "x", {"metadata": {"labels": {"a": "b"}}})
         seen = await ours.read()
-        renewed = await ours.write(lease.claim(seen, me="me", duration=15, now=1_700_000_002.0))
+        renewed = await ours.write(election.claim(seen, me="me", duration=15, now=1_700_000_002.0))
         assert renewed.acquired == created.renewed
         assert renewed.renewed == "2023-11-14T22:13:22.000000Z"
-        freed = await ours.write(lease.released(renewed, now=1_700_000_003.0))
+        freed = await ours.write(election.released(renewed, now=1_700_000_003.0))
         assert (freed.holder, freed.duration) == ("", 1)
-        taken = await ours.write(lease.claim(freed, me="other", duration=15, now=1_700_000_004.0))
+        taken = await ours.write(election.claim(freed, me="other", duration=15, now=1_700_000_004.0))
         assert (taken.holder, taken.transitions) == ("other", 1)
 
     with_lease(str(control_plane.kubeconfig), namespace, story, monkeypatch)
@@ -64,13 +64,13 @@ def test_the_server_keeps_what_is_written(control_plane, namespace, objects, mon
 
 def test_the_server_refuses_who_comes_second(control_plane, namespace, objects, monkeypatch):
     async def story(ours: Lease) -> None:
-        first = lease.claim(None, me="me", duration=15, now=0)
+        first = election.claim(None, me="me", duration=15, now=0)
         created = await ours.write(first)
         with pytest.raises(errors.AlreadyExistsError):
             await ours.write(first)
-        await ours.write(lease.claim(created, me="other", duration=15, now=1))
+        await ours.write(election.claim(created, me="other", duration=15, now=1))
         with pytest.raises(errors.ConflictError):
-            await ours.write(lease.claim(created, me="me", duration=15, now=2))
+            await ours.write(election.claim(created, me="me", duration=15, now=2))
         old = await ours.read()
         objects.delete(LEASES, namespace, "x")
         with pytest.raises(errors.NotFoundError):

@@ -14,9 +14,9 @@ from tfcluster_operator.declaration.spec import IsolationMode
 from tfcluster_operator.engine.assembly import Engine
 from tfcluster_operator.kopf_watch import KopfWatch
 from tfcluster_operator.kube import clock as clocks
-from tfcluster_operator.kube import connection, leadership
+from tfcluster_operator.kube import connection
 from tfcluster_operator.kube.client import Client
-from tfcluster_operator.kube.lease import Lease, Timing
+from tfcluster_operator.kube.election import Election, Lease, Timing
 from tfcluster_operator.kube.limiter import AdaptiveLimiter
 from tfcluster_operator.kube.metrics import Metrics
 from tfcluster_operator.objects.resolver_copy import ResolverArchive
@@ -93,7 +93,7 @@ class Operator:
         self._task: asyncio.Task[None] | None = None
         self._session: MemorySession | None = None
         #: Whether it leads.
-        self.standing: leadership.Standing | None = None
+        self.standing: Election | None = None
         #: What it works with.
         self.engine: Engine | None = None
         self._over = False
@@ -203,10 +203,10 @@ class Operator:
                 self.tell(f"dies of {error!r}")
         asyncio.get_running_loop().call_later(_RESTART, self.start)
 
-    def _stand(self, session: MemorySession, clock: clocks.Clock) -> leadership.Standing:
+    def _stand(self, session: MemorySession, clock: clocks.Clock) -> Election:
         if not self._name:
-            return leadership.Alone()
+            return Election(None)
         requests = Client.once(session, SERVER)  # type: ignore[arg-type]  # it is a session in all that is asked of it
         lease = Lease(requests, dialect.NAMESPACE, "tfcluster-operator", timeout=Timing().timeout)
         # NB: every process is another candidate.
-        return leadership.Election(lease, f"{self._name}-{self.starts}", clock=clock)
+        return Election(lease, f"{self._name}-{self.starts}", clock=clock)

@@ -11,10 +11,10 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tfcluster_operator import __main__, handlers
+from tfcluster_operator import __main__, process
 from tfcluster_operator.kube import errors
 from tfcluster_operator.kube.client import Client
-from tfcluster_operator.kube.lease import Timing
+from tfcluster_operator.kube.election import Timing
 
 TIMING = Timing(duration=30, deadline=20.0, renew=4.0, retry=1.0, poll=2.0, timeout=4.0)
 WRITERS = 8
@@ -43,7 +43,7 @@ class Writer:
     def cluster_event(self, kind: str | None, body: Mapping[str, Any]) -> None:
         """Nobody asks."""
 
-    def clusters_listed(self, namespace: str | None, uids: set[str]) -> None:
+    def clusters_listed(self, namespace: str | None, counted: Any) -> None:
         """Nobody asks."""
 
 
@@ -52,7 +52,7 @@ async def _run(settings: Any) -> None:
 
 
 if __name__ == "__main__":
-    _original = handlers.run
-    handlers.run = _run  # type: ignore[assignment]  # the settings alone are given
-    handlers.Engine = Writer  # type: ignore[assignment,misc]  # the same shape
+    _original = process.run_parts
+    process.run_parts = _run  # type: ignore[assignment]  # the settings alone are given
+    process.Engine = Writer  # type: ignore[assignment,misc]  # the same shape
     __main__.main()

@@ -11,8 +11,7 @@ from unit.async_tests import AsyncTest, within
 
 from tfcluster_operator.kube import errors
 from tfcluster_operator.kube.clock import Clock
-from tfcluster_operator.kube.leadership import Election, LeaseLostError
-from tfcluster_operator.kube.lease import Record, Timing
+from tfcluster_operator.kube.election import Election, LeaseLostError, Record, Timing
 
 TIMING = Timing()
 Span = tuple[float, float]

@@ -14,8 +14,8 @@ from tfcluster_operator.engine.reconcile import Reconciler
 from tfcluster_operator.engine.work_queue import NextPart, RetryLater
 from tfcluster_operator.kube.client import Client
 from tfcluster_operator.kube.clock import Clock
+from tfcluster_operator.kube.clusters import Parents
 from tfcluster_operator.kube.limiter import AdaptiveLimiter
-from tfcluster_operator.kube.parents import Parents
 from tfcluster_operator.objects.resolver_copy import ResolverArchive
 
 NO_ARCHIVE = ResolverArchive(b"zip")

@@ -23,6 +23,7 @@ from tfcluster_operator import kopf_watch
 from tfcluster_operator.kopf_watch import KopfWatch
 from tfcluster_operator.kube import connection
 from tfcluster_operator.kube.clock import Clock
+from tfcluster_operator.kube.clusters import Census
 
 
 def now() -> float:
@@ -38,7 +39,7 @@ class Ear:
     def __init__(self) -> None:
         self.events: list[tuple[str | None, str]] = []
         self.counts: list[tuple[str | None, set[str]]] = []
-        self._alive: dict[str, str] = {}
+        self._alive: dict[str, tuple[str, int]] = {}
 
     @property
     def alive(self) -> set[str]:
@@ -49,15 +50,15 @@ class Ear:
         if name == "unreadable":
             raise ValueError("nobody can read this")
         self.events.append((kind, name))
-        self._alive[name] = body["metadata"]["namespace"]
+        self._alive[name] = body["metadata"]["namespace"], int(body["metadata"]["resourceVersion"])
         if kind == "DELETED":
             del self._alive[name]
 
-    def clusters_listed(self, namespace: str | None, uids: set[str]) -> None:
-        self.counts.append((namespace, uids))
-        counted = {name for name, of in self._alive.items() if namespace in {None, of}}
-        for name in counted - {uid.removeprefix("uid-of-") for uid in uids}:
-            del self._alive[name]
+    def clusters_listed(self, namespace: str | None, counted: Census) -> None:
+        self.counts.append((namespace, counted.uids))
+        for name, (of, version) in list(self._alive.items()):
+            if namespace in {None, of} and version <= counted.version and f"uid-of-{name}" not in counted.uids:
+                del self._alive[name]
 
 
 class Scene:

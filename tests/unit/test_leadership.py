@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from unit.election_world import TIMING, Candidate, World, among, led, now, until_leads
 
 from tfcluster_operator.kube import errors
-from tfcluster_operator.kube.leadership import Alone
-from tfcluster_operator.kube.lease import Record, claim
+from tfcluster_operator.kube.election import Election, Record, claim
 
 
 @among(3)
@@ -296,7 +295,7 @@ def test_a_claim_keeps_its_number_an_int32_and_fills_in_when_the_lease_was_taken
 
 
 def test_an_operator_alone_leads_until_it_resigns():
-    alone = Alone()
+    alone = Election(None)
     alone.fence()
     assert alone.leading.is_set()
     alone.resign()

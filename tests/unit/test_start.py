@@ -13,7 +13,7 @@ from support.waiting import GUARD, eventually
 
 import tfcluster_resolver
 from tfcluster_operator import process as operator_process
-from tfcluster_operator.kube.leadership import LeaseLostError
+from tfcluster_operator.kube.election import LeaseLostError
 
 _ROOT = Path(__file__).resolve().parents[2]
 
@@ -39,7 +39,7 @@ def test_what_needs_no_library_works_without_any():
     version, run = begin_without_libraries("--version"), begin_without_libraries("--all-namespaces")
     assert (version.returncode, version.stdout) == (0, f"tfcluster-operator {tfcluster_resolver.__version__}\n")
     assert run.returncode == 1
-    assert run.stderr == "uvloop is not installed: pip install 'tfcluster[operator]' brings what the operator needs\n"
+    assert run.stderr == "kopf is not installed: pip install 'tfcluster[operator]' brings what the operator needs\n"
 
 
 def test_lost_lease_ends_the_process_with_its_reason(monkeypatch, caplog):
@@ -47,7 +47,7 @@ def test_lost_lease_ends_the_process_with_its_reason(monkeypatch, caplog):
         raise LeaseLostError("the lease was lost: no renewal within 10 s")
 
     codes: list[int] = []
-    monkeypatch.setattr(operator_process.handlers, "run", lose)
+    monkeypatch.setattr(operator_process, "run_parts", lose)
     monkeypatch.setattr(operator_process.logging, "shutdown", lambda: None)
     monkeypatch.setattr(operator_process.os, "_exit", codes.append)
     asyncio.run(operator_process._run(None))

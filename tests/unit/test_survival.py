@@ -23,8 +23,8 @@ from tfcluster_operator.declaration import naming
 from tfcluster_operator.engine.reconcile import Reconciler
 from tfcluster_operator.kube.client import Client
 from tfcluster_operator.kube.clock import Clock
+from tfcluster_operator.kube.clusters import Parents
 from tfcluster_operator.kube.limiter import AdaptiveLimiter
-from tfcluster_operator.kube.parents import Parents
 from tfcluster_operator.objects.resolver_copy import ResolverArchive
 from tfcluster_operator.resolver_sources import read_archive
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from tfcluster_operator.declaration import naming
@@ -17,10 +17,10 @@ from tfcluster_operator.engine.resolver_sweep import ResolverSweep
 from tfcluster_operator.engine.work_queue import WorkQueue
 from tfcluster_operator.kube import errors
 from tfcluster_operator.kube.client import Client
+from tfcluster_operator.kube.clusters import Census, Key, Parents
 from tfcluster_operator.kube.execute import Executor
 from tfcluster_operator.kube.informer import Informer
 from tfcluster_operator.kube.metrics import Figures, Metrics
-from tfcluster_operator.kube.parents import Key, Parents
 from tfcluster_operator.kube.store import Name, Stores
 from tfcluster_operator.objects.kinds import kinds_for
 from tfcluster_operator.objects.resolver_copy import ResolverArchive
@@ -142,10 +142,11 @@ class Engine:
         elif self._parents.put(body):
             self._queue.mark(key, urgent=True, ahead=self._reconciler.heard_of(key, metadata["uid"]))
 
-    def clusters_listed(self, namespace: str | None, uids: Collection[str]) -> None:
-        """Take in which TFClusters there are: whatever else is known has vanished while nobody watched."""
+    def clusters_listed(self, namespace: str | None, counted: Census) -> None:
+        """Take in which TFClusters there were: what else was known then has vanished while nobody watched."""
         for key, uid in self._parents.known().items():
-            if uid not in uids and namespace in {None, key[0]}:
+            known = self._parents.version_of(key) <= counted.version
+            if known and uid not in counted.uids and namespace in {None, key[0]}:
                 _log.info("TFCluster %s/%s vanished while its watch was down", *key)
                 self._remove(key, uid)
 

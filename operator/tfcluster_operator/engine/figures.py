@@ -8,8 +8,8 @@ from typing import Any
 
 from tfcluster_operator.declaration.parse import is_ours
 from tfcluster_operator.engine.journal import Account
+from tfcluster_operator.kube.clusters import Key, Parents
 from tfcluster_operator.kube.metrics import Figures
-from tfcluster_operator.kube.parents import Key, Parents
 from tfcluster_operator.report import tally
 from tfcluster_operator.report.conditions import CONDITION_TYPES, WAITS, by_type
 

@@ -21,9 +21,9 @@ from tfcluster_operator.engine.journal import Account, Journal
 from tfcluster_operator.engine.work_queue import NextPart, RetryLater
 from tfcluster_operator.kube import errors, events
 from tfcluster_operator.kube.client import Client
+from tfcluster_operator.kube.clusters import Key, Parents
 from tfcluster_operator.kube.execute import Executor, Outcome
 from tfcluster_operator.kube.metrics import Metrics
-from tfcluster_operator.kube.parents import Key, Parents
 from tfcluster_operator.kube.store import Stores
 from tfcluster_operator.life import departures
 from tfcluster_operator.life.queueing import Standing

@@ -12,8 +12,8 @@ from typing import Final
 
 from tfcluster_operator.declaration.parse import has_resolver_delivered, is_ours
 from tfcluster_operator.kube import errors
+from tfcluster_operator.kube.clusters import Parents
 from tfcluster_operator.kube.execute import Executor
-from tfcluster_operator.kube.parents import Parents
 from tfcluster_operator.kube.store import Stores
 from tfcluster_operator.objects.config_map import ConfigMap
 from tfcluster_operator.objects.resolver_copy import unneeded

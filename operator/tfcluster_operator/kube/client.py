@@ -9,7 +9,6 @@ What a caller sees is an answer, a refusal by name, or UnreachableError.
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Final
 
@@ -107,7 +106,7 @@ class Client:
         writes = method != "GET"
         usual = self._write_patience if writes else self._patience
         give_up = self.clock.elapsed() + (usual if patience is None else patience)
-        pause = _FIRST_PAUSE
+        backoff = clocks.Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         while True:
             try:
                 async with self._limiter.slot(urgent=urgent):
@@ -139,11 +138,10 @@ class Client:
                     self._limiter.throttled()
                 elif status < 500 or (writes and status not in _TRIED_AGAIN):
                     raise trouble
-            wait = max(pause, float(retry_after) if retry_after.isdigit() else 0.0) * random.uniform(0.5, 1.5)  # noqa: S311 - jitter, no secret
+            wait = backoff.next(float(retry_after) if retry_after.isdigit() else 0.0)
             if self.clock.elapsed() + wait > give_up:
                 raise trouble
             await asyncio.sleep(wait)
-            pause = min(_LONGEST_PAUSE, pause * 2)
 
     async def watch(self, path: str, *, params: Mapping[str, str], silence: float) -> AsyncIterator[bytes]:
         """Open a watch and give its events, one line of JSON each.

@@ -1,4 +1,4 @@
-"""The time as decisions see it: it only goes forward, whatever is done to the machine's clock.
+"""The time as decisions see it, which only goes forward whatever is done to the machine's clock; and pauses.
 
 The wall clock is read once, at the start; from there on a clock that nobody can set tells how much time has passed.  So
 a step of the machine's clock, by an administrator or by NTP, neither delays nor hurries anything.
@@ -6,6 +6,7 @@ a step of the machine's clock, by an administrator or by NTP, neither delays nor
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -33,6 +34,23 @@ def steady(wall: Callable[[], float], elapsed: Callable[[], float]) -> Clock:
     """
     behind = wall() - elapsed()
     return Clock(wall=lambda: behind + elapsed(), elapsed=elapsed)
+
+
+class Backoff:
+    """Pauses, in seconds, that double up to the longest, with jitter."""
+
+    def __init__(self, first: float, longest: float) -> None:
+        self._first = self._pause = first
+        self._longest = longest
+
+    def next(self, at_least: float = 0.0) -> float:
+        """Give the next one."""
+        pause, self._pause = max(self._pause, at_least), min(self._longest, self._pause * 2)
+        return pause * random.uniform(0.5, 1.5)  # noqa: S311 - jitter, no secret
+
+    def reset(self) -> None:
+        """Begin with the first again."""
+        self._pause = self._first
 
 
 def _since_boot() -> float:

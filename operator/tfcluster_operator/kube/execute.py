@@ -18,7 +18,7 @@ import msgspec
 
 from tfcluster_operator.declaration import naming, reasons
 from tfcluster_operator.declaration.spec import TFCluster
-from tfcluster_operator.kube import errors, parents
+from tfcluster_operator.kube import clusters, errors
 from tfcluster_operator.kube.client import MERGE_PATCH, Client
 from tfcluster_operator.kube.store import Name, Stores
 from tfcluster_operator.objects import resolver_copy
@@ -322,7 +322,7 @@ class Executor:
         preconditions: dict[str, Any] = {"preconditions": {"uid": action.uid}, "propagationPolicy": "Background"}
         options = {**preconditions, **({"gracePeriodSeconds": 0} if action.force else {})}
         kind = self._kinds.get(action.kind)
-        path = kind.path(namespace, action.name) if kind else f"{parents.path_of(namespace)}/{action.name}"
+        path = kind.path(namespace, action.name) if kind else f"{clusters.path_of(namespace)}/{action.name}"
         answer = await self._client.request("DELETE", path, body=options, patience=patience)
         left = None if kind is None else _still_there(answer, kind)
         if left is not None and left.meta.terminating:

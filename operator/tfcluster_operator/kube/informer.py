@@ -10,14 +10,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
 
 from tfcluster_operator.declaration import naming
+from tfcluster_operator.kube import clock as clocks
 from tfcluster_operator.kube import errors
 from tfcluster_operator.kube.client import Client
-from tfcluster_operator.kube.history import History
 from tfcluster_operator.kube.store import ChildStore
 from tfcluster_operator.objects.base import Child, Kind, Metadata
 from tfcluster_operator.objects.config_map import ConfigMap
@@ -44,6 +45,10 @@ _LOOK_FOR_KIND_AGAIN: Final = 20.0
 _A_GOOD_RUN: Final = 5.0
 
 
+#: For how many seconds an API server may be behind another one before that is taken for a loss.
+_LATE_AT_MOST: Final = 5.0
+
+
 class _Event(msgspec.Struct):
     type: str
     object: msgspec.Raw
@@ -56,6 +61,45 @@ class _Bookmark(msgspec.Struct):
 _events: Final = msgspec.json.Decoder(_Event)
 _bookmarks: Final = msgspec.json.Decoder(_Bookmark)
 _refusals: Final = msgspec.json.Decoder(dict)
+
+
+class History:
+    """How far the API server's history has come, as one reader was told, and whether a part of it is lost.
+
+    Resource versions only grow, as long as etcd keeps its data.  Once it is restored from a backup they begin again at
+    an earlier one: every cache then drops what is new as if it were old, and a watch from a version that is yet to come
+    stays silent.  Only a process that begins with empty caches is right again.
+    """
+
+    def __init__(self, elapsed: Callable[[], float]) -> None:
+        self._elapsed = elapsed
+        self._newest = 0
+        self._behind_since: float | None = None
+
+    def reached(self, version: int) -> None:
+        """Note a version that an event or a bookmark told of."""
+        self._newest = max(self._newest, version)
+
+    def compare(self, version: int) -> None:
+        """Compare a list with what is known.
+
+        Args:
+            version: the list's resource version; the list must have been asked for without one, so that it is the
+                newest there is (Kubernetes, "API Concepts", semantics of resource versions).
+
+        Raises:
+            StaleError: it is older than what is known.
+            HistoryLostError: it has been for so long that no server can be so late.
+        """
+        if version >= self._newest:
+            self._newest, self._behind_since = version, None
+            return
+        now = self._elapsed()
+        self._behind_since = now if self._behind_since is None else self._behind_since
+        words = f"the API server is at version {version} and was at {self._newest} before"
+        if now - self._behind_since >= _LATE_AT_MOST:
+            raise errors.HistoryLostError(f"{words}: was etcd restored from a backup?")
+        raise errors.StaleError(words)
 
 
 class Informer:
@@ -91,8 +135,7 @@ class Informer:
         Raises:
             HistoryLostError: the server has lost its newest history.
         """
-        pause = _FIRST_PAUSE
-        told = ""
+        backoff, told = clocks.Backoff(_FIRST_PAUSE, _LONGEST_PAUSE), ""
         while True:
             began = self._client.clock.elapsed()
             try:
@@ -114,10 +157,10 @@ class Informer:
                     _log.warning("%s: %s", self.what, error)
             # NB: also after an end without an error: a server that closes every watch at once must not be hammered.
             if self._client.clock.elapsed() - began >= _A_GOOD_RUN:
-                pause, told = _FIRST_PAUSE, ""
+                told = ""
+                backoff.reset()
                 continue
-            await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - jitter, no secret
-            pause = min(_LONGEST_PAUSE, pause * 2)
+            await asyncio.sleep(backoff.next())
 
     async def _note(self, error: errors.KubeError) -> None:
         """Note a refusal; where the operator does without this kind, wait until it is worth asking again."""

@@ -1,23 +1,30 @@
-"""The TFClusters as kopf's watch tells of them, and the few requests that concern them."""
+"""The TFClusters: those that kopf's watch told of, and the requests that concern them."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from sys import intern
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
 from tfcluster_operator.declaration import naming
 from tfcluster_operator.kube import errors
 from tfcluster_operator.kube.client import MERGE_PATCH, Client
+from tfcluster_operator.objects.base import ListMeta
 
 Key = tuple[str, str]
 
 _TOMBSTONES: Final = 5_000
 
 _BASE: Final = f"/apis/{naming.GROUP}/{naming.VERSION}"
+
+
+#: A server that cannot give metadata alone gives the whole objects.
+_METADATA_ALONE: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+_PAGE: Final = "500"
+_TIMEOUT: Final = 30.0
 
 
 class _Metadata(msgspec.Struct, rename="camel"):
@@ -29,11 +36,29 @@ class _Item(msgspec.Struct):
     metadata: _Metadata
 
 
-class _Items(msgspec.Struct):
-    items: list[msgspec.Raw]
-
-
 _Read = TypeVar("_Read")
+_Items = TypeVar("_Items")
+
+
+class _Page(msgspec.Struct, Generic[_Items]):
+    metadata: ListMeta
+    # NB: the API server spells an empty list of metadata as null.
+    items: list[_Items] | None = None
+
+
+class _Resource(msgspec.Struct):
+    name: str
+
+
+class _Resources(msgspec.Struct):
+    resources: list[_Resource]
+
+
+class Census(NamedTuple):
+    """The UIDs of the TFClusters that there were, and the resourceVersion at which they were counted."""
+
+    uids: set[str]
+    version: int
 
 
 class Parents:
@@ -64,6 +89,10 @@ class Parents:
     def known(self) -> dict[Key, str]:
         """Give the UID of every TFCluster, by namespace and name."""
         return {key: body["metadata"]["uid"] for key, body in self._bodies.items()}
+
+    def version_of(self, key: Key) -> int:
+        """Give the resourceVersion in which a TFCluster is known."""
+        return int(self._bodies[key]["metadata"]["resourceVersion"])
 
     def inside(self, namespace: str) -> Iterator[Mapping[str, Any]]:
         """Give every TFCluster of a namespace."""
@@ -161,7 +190,7 @@ class Parents:
             # NB: a server that does not serve the kind says the same of one that is there; it refuses a list, too.
             params = {"fieldSelector": f"metadata.name={key[1]}"}
             listed = await self._client.request("GET", path_of(key[0]), params=params)
-            found = next(iter(msgspec.json.decode(listed, type=_Items).items), None)
+            found = next(iter(msgspec.json.decode(listed, type=_Page[msgspec.Raw]).items or ()), None)
         return None if found is None else msgspec.json.decode(found, type=wanted)
 
 
@@ -184,3 +213,35 @@ def path_of(namespace: str | None) -> str:
     """Give the path of a namespace's TFClusters, or (None) of all."""
     middle = f"/namespaces/{namespace}" if namespace else ""
     return f"{_BASE}{middle}/{naming.PLURAL}"
+
+
+async def discover(requests: Client) -> None:
+    """Ask the API server's discovery for the kind, which it may know a moment later than it can list it.
+
+    Raises:
+        NotFoundError: discovery does not know the kind.
+        KubeError: the server refused or did not answer.
+    """
+    answer = await requests.request("GET", _BASE, within=_TIMEOUT)
+    if all(one.name != naming.PLURAL for one in msgspec.json.decode(answer, type=_Resources).resources):
+        raise errors.NotFoundError(status=404, reason="NotFound", message="discovery does not know the kind yet")
+
+
+async def count(requests: Client, namespace: str | None, *, everything: bool = True) -> Census:
+    """Ask the API server which TFClusters there are, by metadata alone: a few hundred bytes each.
+
+    Raises:
+        NotFoundError: the server does not know the kind.
+        KubeError: the server refused or did not answer.
+    """
+    params = {"limit": _PAGE if everything else "1"}
+    found: set[str] = set()
+    while True:
+        answer = await requests.request(
+            "GET", path_of(namespace), params=params, accept=_METADATA_ALONE, within=_TIMEOUT
+        )
+        page = msgspec.json.decode(answer, type=_Page[_Item])
+        found.update(item.metadata.uid for item in page.items or ())
+        if not everything or not page.metadata.continue_token:
+            return Census(found, int(page.metadata.resource_version or 0))
+        params["continue"] = page.metadata.continue_token

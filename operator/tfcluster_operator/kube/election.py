@@ -1,0 +1,363 @@
+"""Which of several operators acts: the one that holds the Lease, for as long as its own clock lets it.
+
+A holder is judged by how long our own clock has seen its record unchanged, never by the times written in it: they are
+another machine's, and only for people to read.  The rules are those of client-go's leaderelection package.  A leader
+that could not renew in time never leads again; its process ends and is started again as a standby.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import logging
+import random
+from dataclasses import dataclass, replace
+from typing import Any, Final, NoReturn
+
+import msgspec
+
+from tfcluster_operator.kube import clock as clocks
+from tfcluster_operator.kube import errors
+from tfcluster_operator.kube.client import MERGE_PATCH, Client
+
+_log = logging.getLogger(__name__)
+
+#: How often a release is tried: a renewal that was cut off may have changed the version.
+_RELEASES: Final = 3
+_OVERTAKEN: Final = (errors.ConflictError, errors.AlreadyExistsError, errors.NotFoundError)
+_TROUBLES: Final = (errors.KubeError, msgspec.DecodeError)
+_MOST_TRANSITIONS: Final = 2**31
+_NEVER: Final = float("-inf")
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """How the election goes, in seconds."""
+
+    #: A record that was unchanged for so long is free to take.
+    duration: int = 15
+    #: A holder acts for so long after it sent its last successful renewal; the rest is for requests under way.
+    deadline: float = 10.0
+    #: The pauses between two renewals, after one that failed, and between two looks of a standby.
+    renew: float = 2.0
+    retry: float = 0.5
+    poll: float = 1.0
+    #: How long one request may take.
+    timeout: float = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What a Lease says.
+
+    ``holder`` is "" where nobody holds it, and claims it for ``duration`` seconds after each renewal; it came and
+    renewed it by its own clock.  ``version`` is the resourceVersion, "" of a Lease that is to be created.
+    """
+
+    holder: str
+    duration: int
+    acquired: str
+    renewed: str
+    transitions: int
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What a candidate has seen: the last record, and until when by our clock another's claim must be honoured."""
+
+    record: Record | None
+    claimed_until: float
+
+
+def look(before: Sight | None, record: Record | None, *, me: str, duration: int, now: float) -> Sight:
+    """Take in what was read.
+
+    Where there is no Lease, somebody may have deleted it under a holder, who acts on and makes it again: it is free
+    when nobody did for as long as a claim lasts.
+    """
+    if record is None:
+        if before is not None and before.record is None:
+            return before
+        return Sight(None, now + duration)
+    if before is not None and before.record is not None and replace(before.record, version=record.version) == record:
+        # NB: a write to its labels is no renewal; only the version for our own write changes.
+        return Sight(record, before.claimed_until)
+    free = record.holder in {"", me}
+    return Sight(record, _NEVER if free else now + record.duration)
+
+
+def may_take(sight: Sight, *, now: float) -> bool:
+    """Tell whether a candidate may claim the Lease that it sees."""
+    return now >= sight.claimed_until
+
+
+def claim(record: Record | None, *, me: str, duration: int, now: float) -> Record:
+    """Make the record by which a candidate takes the Lease."""
+    stamp = _micro_time(now)
+    if record is None:
+        return Record(me, duration, stamp, stamp, transitions=0, version="")
+    if record.holder == me:
+        return replace(record, duration=duration, acquired=record.acquired or stamp, renewed=stamp)
+    # NB: the field is an int32, and whoever may edit the Lease can write the largest there is.
+    transitions = (record.transitions + 1) % _MOST_TRANSITIONS
+    return Record(me, duration, stamp, stamp, transitions=transitions, version=record.version)
+
+
+def released(record: Record, *, now: float) -> Record:
+    """Make the record by which a holder gives the Lease up."""
+    stamp = _micro_time(now)
+    return replace(record, holder="", duration=1, acquired=stamp, renewed=stamp)
+
+
+def _micro_time(seconds: float) -> str:
+    moment = dt.datetime.fromtimestamp(seconds, dt.UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+    acquire_time: str | None = None
+    renew_time: str | None = None
+    lease_transitions: int | None = None
+
+
+class _Metadata(msgspec.Struct, rename="camel"):
+    resource_version: str
+
+
+class _Lease(msgspec.Struct):
+    metadata: _Metadata
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+
+
+class Lease:
+    """One Lease on the API server; a request may take ``timeout`` seconds."""
+
+    def __init__(self, requests: Client, namespace: str, name: str, *, timeout: float) -> None:
+        self._requests = requests
+        self._all = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+        self._name = name
+        self._timeout = timeout
+
+    async def read(self) -> Record | None:
+        """Give what it says, or None where there is none."""
+        try:
+            answer = await self._requests.request("GET", f"{self._all}/{self._name}", within=self._timeout)
+        except errors.NotFoundError:
+            return None
+        return _record(msgspec.json.decode(answer, type=_Lease))
+
+    async def write(self, record: Record) -> Record:
+        """Write it, if it is still in the record's version, or (no version) if there still is none.
+
+        Raises:
+            KubeError: one of _OVERTAKEN where somebody else was faster or deleted it.
+        """
+        spec: dict[str, Any] = {
+            "holderIdentity": record.holder,
+            "leaseDurationSeconds": record.duration,
+            "acquireTime": record.acquired,
+            "renewTime": record.renewed,
+            "leaseTransitions": record.transitions,
+        }
+        if record.version:
+            body: dict[str, Any] = {"metadata": {"resourceVersion": record.version}, "spec": spec}
+            answer = await self._requests.request(
+                "PATCH", f"{self._all}/{self._name}", body=body, content_type=MERGE_PATCH, within=self._timeout
+            )
+        else:
+            about = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": self._name}}
+            body = {**about, "spec": spec}
+            answer = await self._requests.request("POST", self._all, body=body, within=self._timeout)
+        return _record(msgspec.json.decode(answer, type=_Lease))
+
+
+def _record(lease: _Lease) -> Record:
+    spec = lease.spec
+    return Record(
+        holder=spec.holder_identity or "",
+        duration=spec.lease_duration_seconds or 0,
+        acquired=spec.acquire_time or "",
+        renewed=spec.renew_time or "",
+        transitions=spec.lease_transitions or 0,
+        version=lease.metadata.resource_version,
+    )
+
+
+class LeaseLostError(Exception):
+    """Another operator may lead from now on; this process has to end."""
+
+
+class Election:
+    """A candidate for a Lease, or (None) an operator that has no rival and acts until it resigns.
+
+    Args:
+        lease: the Lease.
+        me: our identity, which no other candidate has and no earlier process had.
+        timing: how the election goes.
+        clock: the time.
+    """
+
+    def __init__(
+        self,
+        lease: Lease | None,
+        me: str = "without an election",
+        *,
+        timing: Timing | None = None,
+        clock: clocks.Clock = clocks.SYSTEM,
+    ) -> None:
+        self._lease = lease
+        self._me = me
+        self._timing = timing or Timing()
+        self._clock = clock
+        self._act_until = _NEVER if lease is not None else float("inf")
+        self._not_acting = "another operator leads"
+        self._claimed = False
+        self._holder = ""
+        self._trouble = ""
+        #: Set when this operator leads; never cleared, because the process ends with its leadership.
+        self.leading = asyncio.Event()
+        if lease is None:
+            self.leading.set()
+
+    @property
+    def acts(self) -> bool:
+        """Whether a write may begin."""
+        return self._clock.elapsed() < self._act_until
+
+    @property
+    def words(self) -> str:
+        """What /readyz says of it."""
+        if self.acts:
+            return f"leading: {self._me}"
+        if self.leading.is_set():
+            return f"ending: {self._not_acting}"
+        leader = self._holder or "nobody"
+        return f"standby: {self._trouble or f'{leader} leads'}"
+
+    def fence(self) -> None:
+        """Raise NotLeadingError where nothing may be written: not leading yet, or not any more."""
+        if not self.acts:
+            raise errors.NotLeadingError(self._not_acting)
+
+    async def run(self) -> None:
+        """Wait for the Lease, then renew it.
+
+        Raises:
+            LeaseLostError: the Lease was held, and no longer is.
+        """
+        if self._lease is None:
+            await asyncio.Event().wait()
+        else:
+            await self._hold(self._lease, await self._campaign(self._lease))
+
+    def resign(self) -> None:
+        """Let no write begin from now on."""
+        self._act_until = _NEVER
+        self._not_acting = "the operator is stopping"
+
+    async def release(self) -> None:
+        """Give the Lease up, if it is ours; a standby takes it at its next look."""
+        self.resign()
+        if self._lease is None or not self._claimed:
+            return
+        for _ in range(_RELEASES):
+            try:
+                record = await self._lease.read()
+                if record is None or record.holder != self._me:
+                    return
+                await self._lease.write(released(record, now=self._clock.wall()))
+            except _OVERTAKEN:
+                continue
+            except _TROUBLES as error:
+                _log.warning("the lease is not released, and ends by itself: %s", str(error))
+                return
+            _log.info("the lease is released")
+            return
+
+    async def _campaign(self, lease: Lease) -> Record:
+        sight: Sight | None = None
+        while True:
+            try:
+                record = await lease.read()
+                now = self._clock.elapsed()
+                sight = look(sight, record, me=self._me, duration=self._timing.duration, now=now)
+                self._note("", "" if record is None else record.holder)
+                if may_take(sight, now=self._clock.elapsed()):
+                    taken = await self._write(lease, record)
+                    if self.acts:
+                        self.leading.set()
+                        _log.info("leading as %s", self._me)
+                        return taken
+            except _OVERTAKEN as error:
+                # Another candidate was faster, which is news that no earlier sight has; or there is no such namespace.
+                sight = None
+                self._note(str(error) if isinstance(error, errors.NotFoundError) else "", "")
+            except _TROUBLES as error:
+                if sight is not None and sight.record is None:
+                    # NB: meanwhile somebody may have made the Lease that was not there, and lost it again.
+                    sight = None
+                self._note(f"the lease cannot be had: {error}", "")
+            await asyncio.sleep(self._until_next_look(sight))
+
+    def _until_next_look(self, sight: Sight | None) -> float:
+        pause = self._timing.poll * random.uniform(0.8, 1.0)  # noqa: S311 - jitter, no secret
+        claim_ends_in = _NEVER if sight is None else sight.claimed_until - self._clock.elapsed()
+        return claim_ends_in if 0.0 < claim_ends_in < pause else pause
+
+    async def _hold(self, lease: Lease, record: Record) -> NoReturn:
+        pause = self._timing.renew
+        while True:
+            await asyncio.sleep(max(0.0, min(pause, self._act_until - self._clock.elapsed())))
+            if not self.acts:
+                self._lose(
+                    f"no renewal within {self._timing.deadline:g} s: {self._trouble or 'the process stood still'}"
+                )
+            pause = self._timing.retry
+            try:
+                record = await self._write(lease, record)
+            except _OVERTAKEN as error:
+                # Somebody wrote to it, or deleted it; or an answer of ours was lost.
+                if isinstance(error, errors.NotFoundError):
+                    self._note(str(error), self._me)
+                try:
+                    found = await lease.read()
+                except _TROUBLES as worse:
+                    self._note(str(worse), self._me)
+                    continue
+                pause = self._timing.retry / 10 if found else self._timing.retry
+                if found is not None and found.holder != self._me:
+                    self._lose(f"{found.holder or 'nobody'} holds it")
+                record = claim(found, me=self._me, duration=self._timing.duration, now=self._clock.wall())
+            except _TROUBLES as error:
+                self._note(str(error), self._me)
+            else:
+                self._note("", self._me)
+                pause = self._timing.renew
+
+    async def _write(self, lease: Lease, record: Record | None) -> Record:
+        """Claim or renew; acting is allowed by when the request was sent, since nobody can take the Lease earlier."""
+        sent = self._clock.elapsed()
+        self._claimed = True
+        wanted = claim(record, me=self._me, duration=self._timing.duration, now=self._clock.wall())
+        written = await lease.write(wanted)
+        if not self.leading.is_set() or self.acts:
+            # NB: a renewal that is answered too late changes nothing: another operator may have led meanwhile.
+            self._act_until = sent + self._timing.deadline
+        return written
+
+    def _lose(self, why: str) -> NoReturn:
+        self._act_until = _NEVER
+        self._not_acting = f"the lease was lost: {why}"
+        _log.error("%s", self._not_acting)
+        raise LeaseLostError(self._not_acting)
+
+    def _note(self, trouble: str, holder: str) -> None:
+        if trouble != self._trouble:
+            _log.log(logging.WARNING if trouble else logging.INFO, "election: %s", trouble or "the lease answers again")
+        self._trouble = trouble
+        if holder != self._holder and holder not in {"", self._me}:
+            _log.info("standby: %s leads", holder)
+        self._holder = holder

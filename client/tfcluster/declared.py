@@ -14,12 +14,11 @@ from tfcluster.task_names import name_of
 from tfcluster.validation import Problem, problems, read_path, without_nulls
 from tfcluster_operator.declaration import naming
 from tfcluster_operator.declaration.parse import InvalidSpecError, parse
-from tfcluster_operator.declaration.spec import IsolationMode, TFCluster
+from tfcluster_operator.declaration.spec import TFCluster
 
 Object = dict[str, Any]
 
 #: How the chart, and the operator by itself, are set up for clusters that say nothing of it.
-USUAL_ISOLATION: Final[IsolationMode] = "Cluster"
 #: What stands where only the API server can give a value.
 UNKNOWN_UID: Final = "<uid>"
 
@@ -44,7 +43,6 @@ def declare(
     namespace: str,
     *,
     live: Mapping[str, Any] | None = None,
-    default_isolation: IsolationMode = USUAL_ISOLATION,
 ) -> Declared:
     """Read a manifest as the operator will.
 
@@ -53,14 +51,13 @@ def declare(
         namespace: its namespace where it names none.
         live: the TFCluster of that name as the API server has it, whose identity and status count; None where there is
             none, or nobody looked.
-        default_isolation: the isolation of a cluster that says nothing of it, as the operator is set up.
 
     Raises:
         ManifestError: no TFCluster can be made of it; it tells all problems.
     """
     refuse(manifest, problems(manifest.body))
     body = complete(manifest.body, namespace, live)
-    return Declared(manifest, body, read(manifest, body, default_isolation=default_isolation))
+    return Declared(manifest, body, read(manifest, body))
 
 
 def refuse(manifest: Manifest, found: Sequence[Problem]) -> None:
@@ -72,16 +69,14 @@ def refuse(manifest: Manifest, found: Sequence[Problem]) -> None:
     raise ManifestError(f"{what} is not valid:", [f"{manifest.place(one.where)}: {one}" for one in told])
 
 
-def read(
-    manifest: Manifest, body: Mapping[str, Any], *, default_isolation: IsolationMode = USUAL_ISOLATION
-) -> TFCluster:
+def read(manifest: Manifest, body: Mapping[str, Any]) -> TFCluster:
     """Read a TFCluster as the operator does.
 
     Raises:
         ManifestError: the operator could make nothing of it.
     """
     try:
-        return parse(body, default_isolation=default_isolation)
+        return parse(body)
     except InvalidSpecError as error:
         told = [problem.partition(": ") for problem in error.problems]
         refuse(manifest, [Problem(read_path(path), words) for path, _, words in told])

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tfcluster.declared import USUAL_ISOLATION, complete, read, refuse
+from tfcluster.declared import complete, read, refuse
 from tfcluster.errors import RefusedError
 from tfcluster.field_changes import FieldChange, changes
 from tfcluster.kubernetes_api import (
@@ -29,7 +29,7 @@ from tfcluster.validation import misfits, problems
 from tfcluster.view_changes import ViewChange, view_changes
 from tfcluster_operator.declaration import ledger, naming
 from tfcluster_operator.declaration.parse import InvalidSpecError, is_ours, parse
-from tfcluster_operator.declaration.spec import IsolationMode, TFCluster
+from tfcluster_operator.declaration.spec import TFCluster
 from tfcluster_operator.life.gangs import gangs_of
 from tfcluster_operator.life.queueing import Turn
 from tfcluster_operator.life.roster import Roster, call_roll
@@ -87,13 +87,12 @@ class Edit:
         return not self.exists or bool(self.fields)
 
 
-def edit_of(api: KubernetesApi, manifest: Manifest, *, default_isolation: IsolationMode = USUAL_ISOLATION) -> Edit:
+def edit_of(api: KubernetesApi, manifest: Manifest) -> Edit:
     """Find out what applying a manifest would do.
 
     Args:
         api: the connection.
         manifest: the TFCluster.
-        default_isolation: the isolation of a cluster that says nothing of it, as the operator is set up.
 
     Raises:
         ManifestError: it is not valid, or not as an edit of what there is.
@@ -113,8 +112,8 @@ def edit_of(api: KubernetesApi, manifest: Manifest, *, default_isolation: Isolat
     children = Observed() if live is None else _children(api, manifest.name, namespace, notes, queued=queued)
     after_body = _with_identity(merged.body, live, namespace, edited=any(one.where[0] == "spec" for one in fields))
     known = ledger.read((live or {}).get("status") or {})
-    before = None if live is None else _before(live, children, known, default_isolation)
-    new = read(manifest, after_body, default_isolation=default_isolation)
+    before = None if live is None else _before(live, children, known)
+    new = read(manifest, after_body)
     after = call_roll(new, children).completed_by(known)
     asleep = not is_ours(after_body) or "deletionTimestamp" in after_body["metadata"]
     wanted = views_of(after).of_jobs
@@ -132,9 +131,9 @@ def edit_of(api: KubernetesApi, manifest: Manifest, *, default_isolation: Isolat
     )
 
 
-def _before(live: Object, children: Observed, known: ledger.Ledger, isolation: IsolationMode) -> Roster | None:
+def _before(live: Object, children: Observed, known: ledger.Ledger) -> Roster | None:
     try:
-        return call_roll(parse(live, default_isolation=isolation), children).completed_by(known)
+        return call_roll(parse(live), children).completed_by(known)
     except InvalidSpecError:
         return None  # the operator could not read it either, so that nothing comes of it
 

@@ -99,7 +99,6 @@ async def run_parts(settings: Settings, *, timing: Timing | None = None) -> None
                 client,
                 settings.namespaces,
                 read_archive(),
-                default_isolation=settings.default_isolation,
                 gang_scheduler=gang_scheduler(settings.gang_scheduler, settings.gang_scheduler_name),
                 metrics=metrics,
             )

@@ -11,7 +11,6 @@ from typing import Final, get_args
 
 from tfcluster_operator import __version__, logs
 from tfcluster_operator.declaration.gang_schedulers import GangSchedulerKind
-from tfcluster_operator.declaration.spec import IsolationMode
 
 #: Where the kubelet tells a pod its namespace.
 _NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
@@ -38,9 +37,6 @@ class Settings:
 
     leader_election: bool = False
     """Whether it acts only while it holds a Lease."""
-
-    default_isolation: IsolationMode = "None"
-    """Who reaches the tasks of a new TFCluster whose spec.isolation names no mode."""
 
     gang_scheduler: GangSchedulerKind = "Kubernetes"
     """Whose PodGroups place gangs."""
@@ -80,12 +76,6 @@ def parse_arguments(arguments: Sequence[str]) -> Settings:
         help="act only while holding a Lease (default: where the Lease's namespace is known, as it is in a pod)",
     )
     parser.add_argument(
-        "--default-isolation",
-        default="Cluster",
-        choices=get_args(IsolationMode),
-        help="spec.isolation.mode of new TFClusters that name none (default %(default)s)",
-    )
-    parser.add_argument(
         "--gang-scheduler",
         default="Kubernetes",
         choices=get_args(GangSchedulerKind),
@@ -114,7 +104,6 @@ def parse_arguments(arguments: Sequence[str]) -> Settings:
         metrics_port=options.metrics_port,
         log_format=options.log_format,
         leader_election=bool(lease_namespace) if options.leader_election is None else options.leader_election,
-        default_isolation=options.default_isolation,
         gang_scheduler=options.gang_scheduler,
         gang_scheduler_name=options.gang_scheduler_name,
         lease_name=options.lease_name,

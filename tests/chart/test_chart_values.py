@@ -22,6 +22,7 @@ from tfcluster_resolver import __version__
 POD = "Deployment.spec.template"
 CONTAINER = f"{POD}.spec.containers[0]"
 SCALE = "CustomResourceDefinition.spec.versions[0].subresources.scale"
+SPEC = "CustomResourceDefinition.spec.versions[0].schema.openAPIV3Schema.properties.spec.properties"
 NETWORK = "NetworkPolicy.spec"
 AFFINITY = {
     "nodeAffinity": {
@@ -59,6 +60,7 @@ EFFECTS: list[tuple[str, Any, dict[str, Any]]] = [
     ("readinessProbe", PROBE, {f"{CONTAINER}.readinessProbe.{field}": set_to for field, set_to in PROBE.items()}),
     ("crds.enabled", False, {"CustomResourceDefinition": None}),
     ("crds.keep", False, {"CustomResourceDefinition.metadata.annotations": None}),
+    ("defaultIsolation", "None", {f"{SPEC}.isolation.properties.mode.default": "None"}),
     ("crds.scaledJob", "data_worker", {f"{SCALE}.specReplicasPath": ".spec.jobs.data_worker.replicas"}),
     ("crds.scaledJob", "data_worker", {f"{SCALE}.statusReplicasPath": ".status.jobs.data_worker.created"}),
     ("crds.scaledJob", "data_worker", {f"{SCALE}.labelSelectorPath": ".status.jobs.data_worker.selector"}),
@@ -87,7 +89,7 @@ EFFECTS: list[tuple[str, Any, dict[str, Any]]] = [
     ("priorityClassName", "high", {f"{POD}.spec.priorityClassName": "high"}),
     ("podAnnotations", {"a.example/b": "c"}, {f"{POD}.metadata.annotations": {"a.example/b": "c"}}),
     ("podLabels", {"team": "vision"}, {f"{POD}.metadata.labels.team": "vision"}),
-    ("fullnameOverride", "trainer", {"Deployment.metadata.name": "trainer", f"{CONTAINER}.args[13]": "trainer"}),
+    ("fullnameOverride", "trainer", {"Deployment.metadata.name": "trainer", f"{CONTAINER}.args[11]": "trainer"}),
     ("fullnameOverride", "trainer", {"ValidatingAdmissionPolicy.metadata.name": "home.trainer"}),
     ("commonLabels", {"team": "vision"}, {"Deployment.metadata.labels.team": "vision"}),
     ("commonLabels", {"team": "vision"}, {f"{POD}.metadata.labels.team": "vision"}),
@@ -112,7 +114,6 @@ OF_THE_OPERATOR = {
     "watchNamespaces": [[], ["a"], ["a", "b"]],
     "logLevel": ["debug", "info", "warning", "error"],
     "logFormat": list(logs.FORMATS),
-    "defaultIsolation": list(get_args(IsolationMode)),
     "gangs.scheduler": list(get_args(GangSchedulerKind)),
     "gangs.schedulerName": ["", "team.scheduler-1"],
 }
@@ -220,7 +221,7 @@ def prepared(path: str) -> Object:
     part = re.match(r"networkPolicy(?=\.)|metrics\.\w+(?=\.)", path)
     if part and not path.endswith(".enabled"):
         return nest(f"{part[0]}.enabled", True)
-    return {"crds": {}} if path.startswith("crds.") else {}
+    return {"crds": {}} if path.startswith(("crds.", "defaultIsolation")) else {}
 
 
 @pytest.mark.parametrize(("path", "value", "effects"), EFFECTS, ids=[path for path, *_ in EFFECTS])
@@ -256,7 +257,6 @@ def test_operator_understands_its_arguments(helm: Helm, turn: int):
         metrics_port=8081,
         log_level=chosen["logLevel"],
         log_format=chosen["logFormat"],
-        default_isolation=chosen["defaultIsolation"],
         leader_election=True,
         lease_name="r-tfcluster-operator",
         lease_namespace="home",
@@ -271,8 +271,9 @@ def test_operator_understands_its_arguments(helm: Helm, turn: int):
 
 def test_schema_knows_the_operators_choices(schema):
     described = {**schema["properties"], "gangs.scheduler": schema["properties"]["gangs"]["properties"]["scheduler"]}
-    chosen = ("logLevel", "logFormat", "defaultIsolation", "gangs.scheduler")
+    chosen = ("logLevel", "logFormat", "gangs.scheduler")
     assert {path: described[path]["enum"] for path in chosen} == {path: OF_THE_OPERATOR[path] for path in chosen}
+    assert schema["properties"]["defaultIsolation"]["enum"] == list(get_args(IsolationMode))
 
 
 def test_image_has_a_tag_and_a_digest(helm: Helm):

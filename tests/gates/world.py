@@ -98,7 +98,6 @@ class World:
             self._counting,
             wall=self.now,
             archive=ARCHIVE,
-            default_isolation="Cluster",
             metrics=self._metrics,
         )
         self._garbage = asyncio.create_task(self.kube.collect_garbage())
@@ -121,7 +120,7 @@ class World:
             "apiVersion": "tfcluster.dev/v1alpha1",
             "kind": "TFCluster",
             "metadata": {"name": name},
-            "spec": {"jobs": dict(jobs), **spec},
+            "spec": {"isolation": {"mode": "Cluster"}, "jobs": dict(jobs), **spec},
         }
         self.kube.create("tfclusters", dialect.NAMESPACE, body, user="user")
 

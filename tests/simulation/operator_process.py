@@ -10,7 +10,6 @@ from typing import Any, Final
 from simulation import dialect, sessions
 
 from memory_kubernetes import Answer, Interceptor, MemoryKubernetes, MemorySession, Request
-from tfcluster_operator.declaration.spec import IsolationMode
 from tfcluster_operator.engine.assembly import Engine
 from tfcluster_operator.kopf_watch import KopfWatch
 from tfcluster_operator.kube import clock as clocks
@@ -64,7 +63,6 @@ class Operator:
         namespaces: what it is told to watch; none means all.
         name: its identity in the election; empty where there is none.
         archive: the resolver that it delivers, if not its own.
-        default_isolation: who reaches the tasks of a new TFCluster that does not say it.
         metrics: where its passes are counted, over all its starts.
     """
 
@@ -77,7 +75,6 @@ class Operator:
         namespaces: Sequence[str] = (),
         name: str = "",
         archive: ResolverArchive | None = None,
-        default_isolation: IsolationMode = "None",
         metrics: Metrics | None = None,
     ) -> None:
         self._kube = kube
@@ -85,7 +82,6 @@ class Operator:
         self._wall = wall
         self._name = name
         self._namespaces = namespaces
-        self._default_isolation = default_isolation
         self._metrics = metrics
         #: What it delivers from its next start on.
         self.archive = archive
@@ -180,9 +176,7 @@ class Operator:
             clock=clock,
         )
         archive = self.archive or read_archive()
-        engine = self.engine = Engine(
-            client, self._namespaces, archive, default_isolation=self._default_isolation, metrics=self._metrics
-        )
+        engine = self.engine = Engine(client, self._namespaces, archive, metrics=self._metrics)
         access = connection.Access(server=SERVER)
         watches = [
             KopfWatch(access, session, scope, engine, own_signals=lambda: None, clock=clock)  # type: ignore[arg-type]  # likewise

@@ -187,7 +187,6 @@ class MemoryOperator:
             Interceptor(),
             wall=self._plane.time,
             namespaces=namespaces,
-            default_isolation="Cluster",
         )
         self._operator.tell = self._log_deaths
         self._plane.run(_call(self._operator.start))

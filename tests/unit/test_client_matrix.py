@@ -103,11 +103,12 @@ def test_json_is_whole():
 
 
 def test_evaluator_and_the_network_have_words():
-    manifest = json.dumps(tfcluster("c").job("chief").job("evaluator", filters=["/job:chief"]).build())
-    shown = run("-f", "-", stdin=manifest).stdout
+    cluster = tfcluster("c").job("chief").job("evaluator", filters=["/job:chief"])
+    shown = run("-f", "-", stdin=json.dumps(cluster.build())).stdout
     assert "The evaluator sees what /job:chief show" in shown
     assert "Isolation Cluster" in shown
-    assert "No isolation" in run("-f", "-", "--default-isolation", "None", stdin=manifest).stdout
+    opened = json.dumps(cluster.spec(isolation={"mode": "None"}).build())
+    assert "No isolation" in run("-f", "-", stdin=opened).stdout
     assert "ask a task without device" not in shown
 
 

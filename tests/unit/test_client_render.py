@@ -96,9 +96,8 @@ def world(tmp_path_factory):
 def test_what_is_rendered_is_what_the_operator_makes(world, case):
     manifest = MANIFESTS[case]
     body = world.at_once(lambda: world.kube.create("tfclusters", "default", manifest.body))
-    # NB: the world's operator isolates no cluster unless its spec says so.
-    offline = render(declare(manifest, "default", default_isolation="None"))
-    rendered = render(declare(manifest, "default", live=body, default_isolation="None"))
+    offline = render(declare(manifest, "default"))
+    rendered = render(declare(manifest, "default", live=body))
     # NB: the copy of the resolver that other clusters of the namespace share is there in any case.
     labels = {one["metadata"]["labels"][naming.LABEL_CLUSTER] for one in rendered.objects}
 
@@ -241,18 +240,18 @@ def test_views_that_no_config_map_holds_are_said():
     assert [one["kind"] for one in objects] == ["Service", "NetworkPolicy"]
 
 
-def test_a_budget_and_the_isolation_that_the_operator_is_set_up_with_are_shown():
+def test_a_budget_and_the_isolation_are_shown():
     cluster = tfcluster("one").job("worker", replicas=3, disruptionBudget={"minAvailable": "50%"})
     (budget,) = [one for one in rendered(cluster)[1] if one["kind"] == "PodDisruptionBudget"]
     assert (budget["metadata"]["name"], budget["spec"]["minAvailable"]) == ("one-worker", 2)
-    asked = [rendered(cluster, *words)[0].stdout for words in ((), ("--default-isolation", "None"))]
-    assert ["NetworkPolicy" in text for text in asked] == [True, False]
+    assert "NetworkPolicy" in rendered(cluster)[0].stdout
+    assert "NetworkPolicy" not in rendered(cluster.spec(isolation={"mode": "None"}))[0].stdout
 
 
 @pytest.mark.parametrize("more", [[], ["--views"]])
 def test_clusters_of_one_name_in_two_namespaces_are_files_of_their_own(tmp_path, more):
     both = [tfcluster("digits").job("worker").metadata(namespace=namespace).build() for namespace in "ab"]
-    options = ["--default-isolation", "None", "--output-dir", str(tmp_path), *more]
+    options = ["--output-dir", str(tmp_path), *more]
     shown = run("-f", "-", *options, stdin=yaml.safe_dump_all(both))
     names = {one.name for one in tmp_path.iterdir()}
     assert shown.stderr.endswith(f"{len(names)} files are in {tmp_path}.\n")

@@ -9,8 +9,6 @@ from unit.in_memory import LEAVING, OTHERS, InMemoryWorld, creates, groups_of, m
 
 from tfcluster_operator.declaration import reasons
 from tfcluster_operator.declaration.parse import InvalidSpecError, parse
-from tfcluster_operator.declaration.spec import Isolation
-from tfcluster_operator.life.roster import call_roll
 from tfcluster_operator.objects.network_policy import policies_of
 from tfcluster_operator.plan.actions import Delete, Patch
 from tfcluster_operator.report.status import status_of
@@ -336,46 +334,7 @@ def test_edit_of_the_filters_reaches_the_policies_and_replaces_no_pod():
     assert world.plan(edited).actions == ()
 
 
-# --- what the spec says, and what applies where it says nothing
-def isolation_of(spec: Any = None, status: Any = None, default: Any = "Cluster") -> Isolation:
-    body = make_body(status=status, **({} if spec is None else {"isolation": spec}))
-    return parse(body, default_isolation=default).isolation
-
-
-@pytest.mark.parametrize(
-    ("spec", "status", "default", "mode"),
-    [
-        (None, None, "Cluster", "Cluster"),
-        (None, None, "None", "None"),
-        ({"mode": "None"}, None, "Cluster", "None"),
-        (None, {"jobs": {"worker": {}}, "internal": {}}, "Cluster", "None"),
-        (None, {"observedGeneration": 1, "conditions": []}, "Cluster", "Cluster"),
-    ],
-    ids=["new", "another default", "a mode", "it ran before there was isolation", "it was invalid at first"],
-)
-def test_mode_of_a_cluster_is_its_own_or_the_default_when_it_was_new(spec, status, default, mode):
-    assert isolation_of(spec, status, default).mode == mode
-
-
-def test_default_is_kept_from_the_first_pass_on():
-    cluster = parse(make_body(isolation=FILTERS), default_isolation="Cluster")
-    world = InMemoryWorld()
-    world.settle(cluster)
-    status = status_of(world.roster(cluster), world.ledger, (), (), world.now)
-    assert status["isolation"] == "DeviceFilters"
-    assert status["internal"]["isolation"] == "Cluster"
-    assert isolation_of(status=status, default="None").mode == "Cluster"
-    assert isolation_of(status={**status, "internal": {"isolation": "nonsense"}}, default="Cluster").mode == "None"
-
-
-def test_open_cluster_says_nothing_of_isolation():
-    """So that an upgrade of the operator writes nothing."""
-    world, cluster = InMemoryWorld(), make_cluster()
-    status = status_of(call_roll(cluster, world.observe(cluster)), world.ledger, (), (), world.now)
-    assert "isolation" not in status
-    assert "isolation" not in status["internal"]
-
-
+# --- what the spec says
 def test_isolation_that_cannot_be_read_is_named():
     with pytest.raises(InvalidSpecError) as caught:
         parse(make_body(isolation={"mode": "Some", "portScope": 7, "allowFrom": [3]}))

@@ -24,10 +24,9 @@ def parsed(arguments: str) -> settings.Settings:
     ("arguments", "fields"),
     [
         # Outside of a pod the operator leads without an election, unless it is asked for one.
-        ("", {"leader_election": False, "default_isolation": "Cluster", "metrics_port": 8081, "log_format": "text"}),
+        ("", {"leader_election": False, "metrics_port": 8081, "log_format": "text"}),
         ("--lease-namespace home", {"leader_election": True, "lease_name": "tfcluster-operator"}),
         ("--lease-namespace home", {"lease_namespace": "home"}),
-        ("--default-isolation None", {"default_isolation": "None"}),
         ("--metrics-port 0 --log-format json", {"metrics_port": 0, "log_format": "json"}),
         ("--metrics-port 0 --health-port 0", {"metrics_port": 0}),
     ],

@@ -35,7 +35,6 @@ class _Comparison(click.Command):
 
 @click.command(cls=_Comparison)
 @options.files
-@options.default_isolation
 @options.place
 @options.output("table", "json", "yaml")
 @options.examples("""
@@ -43,9 +42,7 @@ class _Comparison(click.Command):
     $ tfcluster diff -f digits.yaml -o json
 """)
 @click.pass_context
-def command(
-    ctx: click.Context, /, *, client: Client, files: tuple[str, ...], default_isolation: Any, output: str
-) -> None:
+def command(ctx: click.Context, /, *, client: Client, files: tuple[str, ...], output: str) -> None:
     """Say what applying a manifest would do: which pods it replaces and why, and what tasks see then.
 
     Nothing is changed by asking. Exit codes are those of `kubectl diff`: 0 nothing differs, 1 something does, 2 it
@@ -55,7 +52,7 @@ def command(
     from tfcluster.edits import edit_of
 
     manifests = manifest_files.read_clusters(files)
-    edits = [edit_of(client.api, manifest, default_isolation=default_isolation) for manifest in manifests.clusters]
+    edits = [edit_of(client.api, manifest) for manifest in manifests.clusters]
     if manifests.others:
         kinds = ", ".join(sorted({one.kind or "objects without a kind" for one in manifests.others}))
         say(f"{kinds}: not compared, `kubectl diff` does that.")

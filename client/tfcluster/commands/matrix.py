@@ -30,7 +30,6 @@ _MOST: Final = 24
     type=click.Path(allow_dash=True),
     help="A manifest instead of a cluster that runs.",
 )
-@options.default_isolation
 @options.place_if_needed
 @options.output("table", "json", "yaml")
 @options.examples("""
@@ -43,7 +42,6 @@ def command(
     namespace: str | None,
     name: str | None,
     files: tuple[str, ...],
-    default_isolation: Any,
     output: str,
 ) -> None:
     """Show which task sees which, by which device filter, and whom network policies keep apart.
@@ -56,11 +54,7 @@ def command(
 
     if bool(name) == bool(files):
         raise click.UsageError("name a TFCluster, or a manifest with -f")
-    cluster = (
-        _of_a_file(files, namespace, default_isolation)
-        if files
-        else _of_a_cluster(str(name), connect, default_isolation)
-    )
+    cluster = _of_a_file(files, namespace) if files else _of_a_cluster(str(name), connect)
     membership = membership_of(cluster)
     if output != "table":
         document = json.loads(matrix.as_json(membership, whole=True))
@@ -74,21 +68,21 @@ def command(
         click.echo(note)
 
 
-def _of_a_file(files: tuple[str, ...], namespace: str | None, isolation: Any) -> TFCluster:
+def _of_a_file(files: tuple[str, ...], namespace: str | None) -> TFCluster:
     from tfcluster import manifest_files
     from tfcluster.declared import declare
 
-    return declare(manifest_files.read(files).only(), namespace or "default", default_isolation=isolation).cluster
+    return declare(manifest_files.read(files).only(), namespace or "default").cluster
 
 
-def _of_a_cluster(name: str, connect: Callable[[], Client], isolation: Any) -> TFCluster:
+def _of_a_cluster(name: str, connect: Callable[[], Client]) -> TFCluster:
     from tfcluster.errors import ManifestError
     from tfcluster_operator.declaration.parse import InvalidSpecError, parse
 
     with connect() as client:
         body: Any = client.get(name)
     try:
-        return parse(body, default_isolation=isolation)
+        return parse(body)
     except InvalidSpecError as error:
         raise ManifestError(f"the operator can make nothing of {name}:", error.problems) from error
 

@@ -92,17 +92,6 @@ def api_of(
     return KubernetesApi.connect(kubeconfig=kubeconfig, context=context, namespace=namespace)
 
 
-def default_isolation(function: _Function) -> _Function:
-    """Add ``--default-isolation``; the command gets ``default_isolation``, a mode of isolation."""
-    return click.option(
-        "--default-isolation",
-        type=click.Choice(["None", "Cluster", "DeviceFilters"]),
-        default="Cluster",
-        show_default=True,
-        help="The isolation of clusters that do not set one, as the operator is installed.",
-    )(function)
-
-
 def files(function: _Function) -> _Function:
     """Add ``-f``, which must be given once at least; the command gets ``files``, a tuple of paths."""
     return click.option(

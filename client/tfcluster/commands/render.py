@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 @click.option("--task", type=names.TaskName(), help="Print one task's pod and view alone.")
 @click.option("--resolver", is_flag=True, help="Print the ConfigMap that delivers the resolver, too.")
 @click.option("--output-dir", type=click.Path(file_okay=False, path_type=Path), help="Write a file for each object.")
-@options.default_isolation
 @options.examples("""
     $ tfcluster render -f digits.yaml
     $ tfcluster render -f digits.yaml --views --task worker-0
@@ -41,7 +40,6 @@ def command(
     task: str | None,
     resolver: bool,
     output_dir: Path | None,
-    default_isolation: Any,
 ) -> None:
     """Print what the operator would make of a TFCluster: every object, and what each task sees.
 
@@ -55,7 +53,7 @@ def command(
     documents: list[dict[str, Any]] = []
     told: set[tuple[str, str]] = set()
     for manifest in manifest_files.read_clusters(files).clusters:
-        declared = declare(manifest, namespace, default_isolation=default_isolation)
+        declared = declare(manifest, namespace)
         rendered = render(declared)
         for note in rendered.notes:
             say(f"{manifest.name}: {note}.")

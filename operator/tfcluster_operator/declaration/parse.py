@@ -9,13 +9,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 from tfcluster_operator.declaration import filters, ledger, naming, places
 from tfcluster_operator.declaration.digests import digest
 from tfcluster_operator.declaration.fields import Fields, is_whole, shown
 from tfcluster_operator.declaration.gang_schedulers import KUBERNETES, GangScheduler, groups_of_template
-from tfcluster_operator.declaration.ledger import INTERNAL
 from tfcluster_operator.declaration.spec import (
     CHIEF,
     EVALUATOR,
@@ -57,7 +56,6 @@ DEFAULT_KEPT: Final = 1
 _LAST_PORT: Final = 65_535
 _SHARE: Final = re.compile("([1-9][0-9]?|100)%")
 _JOB_NAME: Final = re.compile("[a-z]([a-z0-9_]*[a-z0-9])?")
-_ISOLATION_MODES: Final[tuple[IsolationMode, ...]] = get_args(IsolationMode)
 _INDEX: Final = re.compile("0|[1-9][0-9]{0,8}")
 
 
@@ -90,17 +88,11 @@ def _delivery(tf_config: str) -> ResolverDelivery:
     return "ConfigMap" if tf_config == "None" else "None"
 
 
-def parse(
-    body: Mapping[str, Any],
-    *,
-    default_isolation: IsolationMode = "None",
-    gang_scheduler: GangScheduler = KUBERNETES,
-) -> TFCluster:
+def parse(body: Mapping[str, Any], *, gang_scheduler: GangScheduler = KUBERNETES) -> TFCluster:
     """Read a TFCluster from its API object.
 
     Args:
         body: the object as the API server gave it.
-        default_isolation: the mode of a cluster whose spec names none, and that no operator has seen before.
         gang_scheduler: who finds the places of a gang.
 
     Raises:
@@ -109,8 +101,7 @@ def parse(
     """
     problems: list[str] = []
     spec, status = Fields(body.get("spec"), "spec", problems), body.get("status") or {}
-    isolation = _isolation(spec.inner("isolation"), status, default_isolation)
-    cluster = _cluster(body["metadata"], spec, status, isolation, gang_scheduler)
+    cluster = _cluster(body["metadata"], spec, status, gang_scheduler)
     if not problems:
         by_name = {job.name: job for job in cluster.jobs}
         for job in cluster.jobs:
@@ -130,11 +121,7 @@ def parse(
 
 
 def _cluster(
-    metadata: Mapping[str, Any],
-    spec: Fields,
-    status: Mapping[str, Any],
-    isolation: Isolation,
-    gang_scheduler: GangScheduler,
+    metadata: Mapping[str, Any], spec: Fields, status: Mapping[str, Any], gang_scheduler: GangScheduler
 ) -> TFCluster:
     port, domain = spec.number("port", DEFAULT_PORT, least=1, most=_LAST_PORT), spec.text("clusterDomain")
     resolver, update = spec.inner("resolver"), spec.inner("updateStrategy")
@@ -181,7 +168,7 @@ def _cluster(
         force_delete_after=spec.count("forceDeleteAfterSeconds"),
         inject=inject,
         tf_config=tf_config,
-        isolation=isolation,
+        isolation=_isolation(spec.inner("isolation")),
         gang=_gang(scheduling, gang_scheduler),
         queue=_label(metadata, naming.LABEL_QUEUE),
         priority_class=_label(metadata, naming.LABEL_PRIORITY),
@@ -254,15 +241,9 @@ def _when_unsatisfiable(chosen: Fields) -> WhenUnsatisfiable:
     return value
 
 
-def _isolation(isolation: Fields, status: Mapping[str, Any], default: IsolationMode) -> Isolation:
-    internal = status.get(INTERNAL)
-    kept = internal.get("isolation") if isinstance(internal, Mapping) else None
-    # NB: pods that ran before there was any isolation must not lose whoever talks to them.
-    known: IsolationMode = "None" if status.get("jobs") else default
-    known = next((mode for mode in _ISOLATION_MODES if mode == kept), known)
+def _isolation(isolation: Fields) -> Isolation:
     return Isolation(
-        mode=isolation.one_of(IsolationMode, "mode", known),
-        default=known,
+        mode=isolation.one_of(IsolationMode, "mode", "None"),
         port_scope=isolation.one_of(PortScope, "portScope", "Task"),
         allow_from=tuple(
             {kind: _as_stored(value) for kind, value in peer.raw.items() if value is not None}

@@ -171,14 +171,9 @@ class UpdateStrategy:
 
 @dataclass(frozen=True, slots=True)
 class Isolation:
-    """Who reaches the tasks.
-
-    ``mode`` is what the spec says, or ``default`` where it says nothing: that was decided when the operator first saw
-    the cluster, and stays.  ``allow_from`` are NetworkPolicyPeers that are let in besides.
-    """
+    """Who reaches the tasks; ``allow_from`` are NetworkPolicyPeers that are let in besides."""
 
     mode: IsolationMode = "None"
-    default: IsolationMode = "None"
     port_scope: PortScope = "Task"
     allow_from: tuple[Mapping[str, Any], ...] = ()
 

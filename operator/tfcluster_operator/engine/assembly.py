@@ -9,7 +9,6 @@ from typing import Any, Final
 
 from tfcluster_operator.declaration import naming
 from tfcluster_operator.declaration.gang_schedulers import KUBERNETES, GangScheduler
-from tfcluster_operator.declaration.spec import IsolationMode
 from tfcluster_operator.engine.figures import figures_of
 from tfcluster_operator.engine.journal import Journal
 from tfcluster_operator.engine.reconcile import Reconciler
@@ -40,7 +39,6 @@ class Engine:
         client: the requests.
         namespaces: the namespaces to work in; none means all.
         archive: the resolver as it is delivered into the pods.
-        default_isolation: who reaches the tasks of a new TFCluster that does not say it.
         gang_scheduler: who finds the places of gangs.
         metrics: where the passes are counted.
     """
@@ -51,7 +49,6 @@ class Engine:
         namespaces: Sequence[str],
         archive: ResolverArchive,
         *,
-        default_isolation: IsolationMode = "None",
         gang_scheduler: GangScheduler = KUBERNETES,
         metrics: Metrics | None = None,
     ) -> None:
@@ -64,7 +61,6 @@ class Engine:
             self._parents,
             self._stores,
             archive,
-            default_isolation=default_isolation,
             gang_scheduler=gang_scheduler,
             journal=journal,
         )

@@ -16,7 +16,7 @@ from tfcluster_operator.declaration.edited import edited_field, fields_told
 from tfcluster_operator.declaration.gang_schedulers import KUBERNETES, GangScheduler
 from tfcluster_operator.declaration.ledger import Ledger
 from tfcluster_operator.declaration.parse import InvalidSpecError, is_ours, parse
-from tfcluster_operator.declaration.spec import IsolationMode, TFCluster
+from tfcluster_operator.declaration.spec import TFCluster
 from tfcluster_operator.engine.journal import Account, Journal
 from tfcluster_operator.engine.work_queue import NextPart, RetryLater
 from tfcluster_operator.kube import errors, events
@@ -105,7 +105,6 @@ class Reconciler:
         parents: the TFClusters.
         stores: their children.
         archive: the resolver as it is delivered into the pods.
-        default_isolation: who reaches the tasks of a new TFCluster that does not say it.
         gang_scheduler: who finds the places of gangs.
         journal: whom it tells of the passes.
     """
@@ -117,7 +116,6 @@ class Reconciler:
         stores: Stores,
         archive: ResolverArchive,
         *,
-        default_isolation: IsolationMode = "None",
         gang_scheduler: GangScheduler = KUBERNETES,
         journal: Journal | None = None,
     ) -> None:
@@ -126,7 +124,6 @@ class Reconciler:
         self._parents = parents
         self._stores = stores
         self._executor = Executor(client, stores, archive, kinds_for(gang_scheduler))
-        self._default_isolation = default_isolation
         self._gang_scheduler = gang_scheduler
         self._clock = client.clock.wall
         self._memories: dict[Key, _Memory] = {}
@@ -172,7 +169,7 @@ class Reconciler:
 
     async def _visit(self, key: Key, body: Mapping[str, Any], memory: _Memory) -> float | None:
         try:
-            cluster = parse(body, default_isolation=self._default_isolation, gang_scheduler=self._gang_scheduler)
+            cluster = parse(body, gang_scheduler=self._gang_scheduler)
         except InvalidSpecError as error:
             memory.account.tasks = {}
             return await self._report_invalid(key, body, error, memory)

@@ -99,10 +99,7 @@ def status_in_turns(
         **cluster_fields(ledger),
         **_waiting(cluster, ledger, (*findings, *aside), now),
         "jobs": jobs,
-        INTERNAL: {
-            **internal_fields(ledger),
-            **({} if cluster.isolation.default == "None" else {"isolation": cluster.isolation.default}),
-        },
+        INTERNAL: internal_fields(ledger),
         "conditions": conditions.dated(cluster.status, said, generation=cluster.generation, now=now),
     }
 

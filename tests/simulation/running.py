@@ -145,7 +145,7 @@ def _writes_since(world: World, since: float, when: str) -> list[str]:
 
 
 def _look_back(world: World, outcome: Outcome) -> None:
-    history, moments = world.kube.informer, world.moments
+    history, moments = world.kube.history, world.moments
     outcome.met = world.faults.met or world.plan.trigger is None
     outcome.writes, outcome.lines = world.faults.writes, world.faults.lines
     outcome.deaths = [repr(one) for one in world.operator.deaths]

@@ -66,7 +66,7 @@ async def test_a_deletion_is_obeyed_by_sigterm_and_then_sigkill(world) -> None:
     assert "asked" in world.said()
     with pytest.raises(ProcessLookupError):
         os.kill(int(world.said()[0]), 0)
-    last = [one.object for one in world.kube.informer if one.resource == "pods"][-1]
+    last = [one.object for one in world.kube.history if one.resource == "pods"][-1]
     assert last["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 137
     assert last["status"]["observedGeneration"] == last["metadata"]["generation"] == 2
 
@@ -333,7 +333,7 @@ def test_what_happened_long_ago_is_forgotten() -> None:
     for number in range(50):
         kube.create("configmaps", NAMESPACE, {"metadata": {"name": f"c-{number}"}})
     forget(kube, keep=10)
-    assert len(kube.informer) == 0
+    assert len(kube.history) == 0
     assert len(kube.state.demand("configmaps").log) == 10
     assert len(kube.list("configmaps")) == 50
 

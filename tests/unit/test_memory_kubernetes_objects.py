@@ -32,7 +32,7 @@ def test_memory_kubernetes_history_tells_every_write(kube):
     kube.create("configmaps", "default", {**named("m"), "data": {"a": "1"}})
     kube.patch("configmaps", "default", "m", {"data": {"a": "2"}})
     kube.delete("configmaps", "default", "m")
-    assert kube.informer[1:] == told
+    assert kube.history[1:] == told
     assert [(one.revision, one.type, one.resource, one.object["data"]) for one in told] == [
         (1002, "ADDED", "configmaps", {"a": "1"}),
         (1003, "MODIFIED", "configmaps", {"a": "2"}),
@@ -221,7 +221,7 @@ def test_memory_kubernetes_an_ended_or_unscheduled_pod_goes_at_once(kube, phase)
         kube.bind("default", "p", "node")
         kube.patch("pods", "default", "p", {"status": {"phase": phase}}, "status")
     assert kube.delete("pods", "default", "p") is None
-    assert [one.type for one in kube.informer[-2:]] == ["MODIFIED", "DELETED"]
+    assert [one.type for one in kube.history[-2:]] == ["MODIFIED", "DELETED"]
 
 
 def test_memory_kubernetes_finalizers_hold_an_object(kube):
@@ -318,14 +318,14 @@ def test_memory_kubernetes_a_hook_may_undo_a_change_and_one_that_refuses_leaves_
     kube.admission.append(hook)
     assert refusal_of(kube.patch, "configmaps", "default", "m", {"metadata": {"labels": {"a": "b"}}}).status == 403
     assert kube.get("configmaps", "default", "m") == made
-    assert kube.informer[-1].object["data"] == {"a": "1"}
+    assert kube.history[-1].object["data"] == {"a": "1"}
 
 
 def test_memory_kubernetes_a_kind_comes_and_goes(kube):
     """An uninstalled kind takes its objects with it and is not served; installed again it is empty."""
     kube.create("tfclusters", "default", cluster())
     kube.uninstall("tfclusters")
-    assert (kube.informer[-1].type, kube.history[-1].resource) == ("DELETED", "tfclusters")
+    assert (kube.history[-1].type, kube.history[-1].resource) == ("DELETED", "tfclusters")
     assert refusal_of(kube.list, "tfclusters").status == 404
     kube.install(TFCLUSTERS)
     assert kube.list("tfclusters") == []

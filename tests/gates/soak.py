@@ -66,7 +66,8 @@ async def _live_on(world: World, number: int) -> None:
     jobs: dict[str, Any] = {"worker": {"replicas": 3, "template": template, "restartPolicy": "OnFailure"}}
     if number % 2:
         jobs["chief"] = {"replicas": 1, "template": template}
-    world.declare(name, jobs, **({"backoffLimit": 2} if number % 3 == 0 else {}))
+    limit = {"backoffLimit": 2} if number % 3 == 0 else {}
+    world.declare(name, jobs, updateStrategy={"type": "Recreate"}, **limit)
     await asyncio.sleep(60.0)
     match number % 6:
         case 0:

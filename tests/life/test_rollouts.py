@@ -14,7 +14,7 @@ from support.lives import (
     remembered,
     uids_of,
 )
-from support.manifests import IMAGE, pod_template
+from support.manifests import IMAGE, RECREATE, pod_template
 from support.objects import PODS, TFCLUSTERS, Object
 from support.rbac import OPERATOR_USER
 from support.waiting import eventually
@@ -56,7 +56,7 @@ def await_new(world: World, pod: str, image: str) -> Object:
 
 def test_recreate_replaces_the_changed_jobs_pods_together(world, kubelet):
     """Recreate asks all pods of the changed job to go at once, leaves the others, and names the field that differs."""
-    uids = launch_running(world, kubelet, "c", {"worker": {"replicas": 3}, "ps": {"replicas": 2}})
+    uids = launch_running(world, kubelet, "c", {"worker": {"replicas": 3}, "ps": {"replicas": 2}}, **RECREATE)
     world.await_condition("c", "Ready", status="True")
 
     edit_template(world, "c", image=NEW)
@@ -227,7 +227,7 @@ def test_edit_that_changes_no_pod_rolls_nothing(world, kubelet):
     """Scaling, filters, policies, limits and the TFCluster's own metadata replace no pod."""
     names = {fact: f"c{number}" for number, fact in enumerate(HARMLESS)}
     jobs = {"worker": {"replicas": 2, "maxReplicas": 4}, "ps": {}}
-    uids = {name: launch_running(world, kubelet, name, jobs) for name in names.values()}
+    uids = {name: launch_running(world, kubelet, name, jobs, **RECREATE) for name in names.values()}
     for name in names.values():
         world.await_condition(name, "Ready", status="True")
     for fact, name in names.items():
@@ -325,7 +325,7 @@ def test_scale_back_up_while_draining_keeps_the_pod(world, kubelet):
 
 def test_completed_tasks_are_not_rolled(world, kubelet):
     """A new template leaves the pods of completed tasks alone: their logs stay, and they are not run again."""
-    uids = launch_running(world, kubelet, "c", {"chief": {}, "worker": {"replicas": 2}})
+    uids = launch_running(world, kubelet, "c", {"chief": {}, "worker": {"replicas": 2}}, **RECREATE)
     kubelet.succeed("c-worker-0")
     world.await_status("c", lambda s: s["jobs"]["worker"]["succeeded"] == 1, what="one is complete")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.manifests import IMAGE, pod_template
+from support.manifests import IMAGE, RECREATE, pod_template
 from support.objects import MERGE, TFCLUSTERS, Object
 from support.rbac import OPERATOR_USER
 from support.waiting import eventually
@@ -211,7 +211,7 @@ def test_edit_that_gives_a_task_filters_adds_a_file(world):
 
 def test_edit_of_a_template_replaces_that_jobs_pods_only(world):
     """A template edit makes the job's pods anew and leaves the other jobs' pods alone."""
-    launch(world, {"chief": {}, "worker": {"replicas": 2}})
+    launch(world, {"chief": {}, "worker": {"replicas": 2}}, **RECREATE)
     before = uids(world)
 
     world.edit("c", {"jobs": {"worker": {"template": pod_template(image="registry.test/train:2")}}})
@@ -233,7 +233,7 @@ def test_edit_of_a_template_replaces_that_jobs_pods_only(world):
 
 def test_edit_of_a_template_changes_no_view(world):
     """A template edit changes no membership: no ConfigMap but the chief's is written and the epoch stays."""
-    launch(world, {"chief": {}, "worker": {"replicas": 2}})
+    launch(world, {"chief": {}, "worker": {"replicas": 2}}, **RECREATE)
     before = versions(world)
     old = uids(world)
 
@@ -251,7 +251,7 @@ def test_edit_of_a_template_changes_no_view(world):
 
 def test_edit_of_a_port_replaces_pods_and_addresses(world):
     """A port edit makes the job's pods anew, rewrites every view that shows them, and updates the Service."""
-    launch(world, {"chief": {}, "worker": {"replicas": 2}})
+    launch(world, {"chief": {}, "worker": {"replicas": 2}}, **RECREATE)
     old = uids(world)
 
     world.edit("c", {"jobs": {"worker": {"port": 7000}}})

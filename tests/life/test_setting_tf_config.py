@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from support.admission import accepted, refusal, refused, taken
 from support.lives import await_all_replaced, await_another_pass, launch_running, uids_of
-from support.manifests import IMAGE, TFClusterBuilder, pod_template, tfcluster
+from support.manifests import IMAGE, RECREATE, TFClusterBuilder, pod_template, tfcluster
 from support.objects import Object, Objects
 from support.world import World, task_names
 
@@ -182,7 +182,7 @@ def test_a_resize_replaces_no_pod_and_who_starts_later_knows_of_it(world, kubele
 @pytest.mark.usefixtures("operator")
 def test_an_edit_of_the_field_replaces_the_pods_and_is_named(world, kubelet):
     """As an edit of the template does, by the update strategy; a resize in the same edit is not taken for its cause."""
-    pods = launch_running(world, kubelet, "c", {"worker": {"replicas": 2}})
+    pods = launch_running(world, kubelet, "c", {"worker": {"replicas": 2}}, **RECREATE)
     world.await_condition("c", "Ready", status="True")
 
     world.edit("c", SET)

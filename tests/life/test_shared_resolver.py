@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from support.lives import await_another_pass, await_asked_to_go, launch_running
+from support.manifests import RECREATE
 from support.objects import CONFIG_MAPS, PODS
 from support.rbac import OPERATOR_USER
 from support.waiting import eventually
@@ -56,7 +57,7 @@ def test_deleted_resolver_comes_back(world):
 
 def test_forged_resolver_is_mounted_by_no_new_pod(world, kubelet):
     """A foreign ConfigMap of the name is reported and left alone; when it goes, the pods come."""
-    launch_running(world, kubelet, "a", {"worker": {}})
+    launch_running(world, kubelet, "a", {"worker": {}}, **RECREATE)
     world.await_condition("a", "Ready", status="True")
     (copy,) = world.resolver_copies()
     world.edit("a", {"resolver": {"delivery": "None"}})

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 from support.lives import await_another_pass, await_asked_to_go, launch_running, note_failures_in_a_row
-from support.manifests import pod_template
+from support.manifests import RECREATE, pod_template
 from support.objects import TFCLUSTERS
 from support.rbac import OPERATOR_USER
 from support.waiting import eventually
@@ -71,7 +71,7 @@ def test_steady_state_writes_nothing(world, resting, audit, operator):
 
 def test_many_tasks_make_few_events(world):
     """The start, an edit and the suspension of three hundred tasks are told in tens of events that name the counts."""
-    world.launch("c", {"worker": {"replicas": 300}})
+    world.launch("c", {"worker": {"replicas": 300}}, **RECREATE)
     world.await_settled("c")
     world.edit("c", {"jobs": {"worker": {"template": pod_template(image="registry.test/train:2")}}})
     world.await_event("c", "TemplateChanged")

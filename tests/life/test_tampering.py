@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import pytest
 from kubernetes.client.exceptions import ApiException
+from support.manifests import RECREATE
 from support.objects import CONFIG_MAPS, NETWORK_POLICIES, PODS, SERVICES, Kind
 from support.snapshot import await_snapshot, snapshot
 from support.waiting import eventually
@@ -145,7 +146,7 @@ TAMPERINGS: dict[str, Tampering] = {
 
 
 def launched(world: World) -> dict:
-    world.launch("c", JOBS, isolation={"mode": "DeviceFilters"})
+    world.launch("c", JOBS, isolation={"mode": "DeviceFilters"}, **RECREATE)
     world.await_settled("c")
     world.await_condition("c", "MembershipPublished", status="True")
     eventually(lambda: world.chief_knows_the_pods("c"), what="the chief's view tells of the pods")

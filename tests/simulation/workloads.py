@@ -57,6 +57,10 @@ class Workload:
 # --- declarations
 
 
+#: What has an edit of a template replace all pods of a job at once.
+RECREATE: Final = {"type": "Recreate"}
+
+
 def template(image: str = "image:1", **spec: Any) -> dict[str, Any]:
     """Make a pod template with one container."""
     return {"spec": {"containers": [{"name": "tensorflow", "image": image}], **spec}}
@@ -323,7 +327,7 @@ def _workloads() -> tuple[Workload, ...]:
         Workload(
             "recreate",
             (
-                Step("create", _declare(_PAIR), ready),
+                Step("create", _declare(_PAIR, updateStrategy=RECREATE), ready),
                 Step("image", _image("image:2", "worker"), image_is("image:2", "worker-0", "worker-1")),
                 Step("port", _edit(port=7000), ready),
             ),
@@ -338,7 +342,7 @@ def _workloads() -> tuple[Workload, ...]:
         Workload(
             "on delete",
             (
-                Step("create", _declare({"worker": job(2)}, updateStrategy={"type": "OnDelete"}), ready),
+                Step("create", _declare({"worker": job(2)}), ready),
                 Step("image", _image("image:2", "worker"), says("UpToDate", "False", "WaitingForDelete")),
                 Step("one goes", _delete("pods", "c-worker-0"), image_is("image:2", "worker-0")),
             ),
@@ -545,7 +549,11 @@ def _workloads() -> tuple[Workload, ...]:
                     both(_two_are_ready, has_the_resolver, pods_are_only("worker-0", "worker-1")),
                 ),
                 Step("one goes", _delete("tfclusters", CLUSTER), both(pods_are_only(), has_the_resolver)),
-                Step("none needs it", _edit_second(resolver={"delivery": "None"}), _second_is_ready),
+                Step(
+                    "none needs it",
+                    _edit_second(resolver={"delivery": "None"}, updateStrategy=RECREATE),
+                    _second_is_ready,
+                ),
                 Step("needed again", _edit_second(resolver=None), both(_second_is_ready, has_the_resolver)),
                 Step("the other goes", _delete("tfclusters", actors.SECOND), gone),
             ),
@@ -673,7 +681,7 @@ def _workloads() -> tuple[Workload, ...]:
         Workload(
             "swapped pod",
             (
-                Step("create", _declare({"worker": job(2)}), ready),
+                Step("create", _declare({"worker": job(2)}, updateStrategy=RECREATE), ready),
                 Step("swap", actors.swap_pod, says("NameConflict", "True")),
                 Step("free", _delete("pods", "c-worker-1"), image_is("image:2", "worker-0", "worker-1")),
             ),
@@ -688,7 +696,7 @@ def _workloads() -> tuple[Workload, ...]:
         Workload(
             "policy",
             (
-                Step("create", _declare({"chief": job(1), "worker": job(1)}), ready),
+                Step("create", _declare({"chief": job(1), "worker": job(1)}, updateStrategy=RECREATE), ready),
                 Step("image", _image("image:2", "worker"), image_is("mirror/image:2", "worker-0")),
                 Step("chief ends", _exit(0, "chief-0"), over("Succeeded", "TasksSucceeded")),
             ),

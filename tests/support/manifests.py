@@ -16,6 +16,10 @@ from .objects import Object
 IMAGE = "registry.k8s.io/pause:3.10"
 
 
+#: What has an edit of a template replace all pods of a job at once.
+RECREATE = {"updateStrategy": {"type": "Recreate"}}
+
+
 def pod_template(*, metadata: Object | None = None, spec: Object | None = None, **container: Any) -> Object:
     """Build a pod template with one container, called tensorflow."""
     about = {} if metadata is None else {"metadata": metadata}

@@ -35,6 +35,8 @@ Object = dict[str, Any]
 
 NOW = 1_800_000_000.0
 CLUSTER_UID = "uid-of-the-cluster"
+#: What has an edit of a template replace all pods of a job at once.
+RECREATE = {"updateStrategy": {"type": "Recreate"}}
 TEMPLATE = {"spec": {"containers": [{"name": "task", "image": "image:1"}]}}
 
 

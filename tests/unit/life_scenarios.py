@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from in_memory import InMemoryWorld, make_cluster, merge_patch, timestamp
+from in_memory import RECREATE, InMemoryWorld, make_cluster, merge_patch, timestamp
 
 from tfcluster_operator.declaration import reasons
 from tfcluster_operator.declaration.ledger import Ledger
@@ -48,7 +48,7 @@ class Scenario:
 
     @property
     def cluster(self) -> TFCluster:
-        return make_cluster(self.jobs, generation=self.generation, **self.spec)
+        return make_cluster(self.jobs, generation=self.generation, **{**RECREATE, **self.spec})
 
     def edit(self, *, jobs: Mapping[str, Any] | None = None, **spec: Any) -> None:
         """Change the declaration as a merge patch does."""

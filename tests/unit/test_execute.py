@@ -26,7 +26,7 @@ from unit.http_operator import (
     when,
 )
 from unit.http_world import HttpWorld, Refusal, Request
-from unit.in_memory import TEMPLATE, InMemoryWorld, make_body, make_cluster, merge_patch, settled
+from unit.in_memory import RECREATE, TEMPLATE, InMemoryWorld, make_body, make_cluster, merge_patch, settled
 
 from tfcluster_operator.declaration import naming, reasons
 from tfcluster_operator.declaration.spec import TFCluster
@@ -225,7 +225,7 @@ OTHER_IMAGE = merge_patch(TEMPLATE, {"spec": {"containers": [{"name": "task", "i
 def test_running_pods_go_only_for_a_template_that_the_server_takes(answer, goes_on):
     """A full quota, a webhook that cannot try and a name that is taken say nothing against the template."""
     world = settled(bare({"worker": 1}))
-    other = bare({"worker": {"replicas": 1, "template": OTHER_IMAGE}}, generation=2)
+    other = bare({"worker": {"replicas": 1, "template": OTHER_IMAGE}}, generation=2, **RECREATE)
     outcome, session = carry_out(world, other, lambda request: answer if "dryRun" in request.params else None)
     assert [one.brief for one in session.requests if "dryRun" in one.params] == ["POST pods demo-worker-0"]
     assert ("DELETE pods demo-worker-0" in session.writes("pods")) is goes_on

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from in_memory import NOW, InMemoryWorld, make_body, make_cluster, running, settled
+from in_memory import NOW, RECREATE, InMemoryWorld, make_body, make_cluster, running, settled
 from properties.strategies import make_child
 
 from tfcluster_operator.declaration import naming, reasons
@@ -263,7 +263,8 @@ def test_a_pod_that_is_turned_away_again_and_again_waits_longer_each_time():
 def test_a_failed_pod_of_an_old_template_is_replaced_without_delay():
     world = settled(make_cluster({"worker": 2}))
     world.pod_ends(FIRST, "Failed")
-    planned = world.plan(make_cluster({"worker": {"replicas": 2, "template": OTHER_IMAGE}}, generation=2))
+    edited = make_cluster({"worker": {"replicas": 2, "template": OTHER_IMAGE}}, generation=2, **RECREATE)
+    planned = world.plan(edited)
     assert (FIRST, reasons.TEMPLATE_CHANGED) in [(one.name, one.reason) for one in planned.actions]
     assert planned.wake_after is None
 

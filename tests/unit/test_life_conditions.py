@@ -127,7 +127,7 @@ def test_completed_tasks_are_not_waited_for(world):
 # --- rollouts
 def edited(**strategy):
     worker = {"replicas": 2, "template": OTHER}
-    return make_cluster({"chief": 1, "worker": worker}, **({"updateStrategy": strategy} if strategy else {}))
+    return make_cluster({"chief": 1, "worker": worker}, updateStrategy=strategy or {"type": "Recreate"})
 
 
 def test_older_pods_are_told_with_the_field_that_changed(world):

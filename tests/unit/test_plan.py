@@ -12,6 +12,7 @@ from unit.in_memory import (
     NOW,
     OTHERS,
     PREDECESSORS,
+    RECREATE,
     TEMPLATE,
     InMemoryWorld,
     groups_of,
@@ -241,7 +242,7 @@ def test_a_terminating_pod_holds_its_name_until_it_has_ended(change, wakes):
 )
 def test_an_edit_replaces_the_pods_that_are_made_from_it(jobs, spec, replaced):
     world = settled(make_cluster())
-    planned = world.plan(make_cluster(jobs, generation=2, **spec))
+    planned = world.plan(make_cluster(jobs, generation=2, **RECREATE, **spec))
     deleted = {one for one in planned.actions if isinstance(one, Delete)}
     assert deleted == {Delete("Pod", n, world.read("Pod", n).meta.uid, reasons.TEMPLATE_CHANGED) for n in replaced}
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from unit.in_memory import InMemoryWorld, creates, make_body, make_cluster, settled, views_for
+from unit.in_memory import RECREATE, InMemoryWorld, creates, make_body, make_cluster, settled, views_for
 
 from tfcluster_operator.declaration import reasons
 from tfcluster_operator.declaration.parse import MOST_TASKS_WITH_TF_CONFIG, InvalidSpecError, parse
@@ -177,7 +177,7 @@ def test_largest_one_is_set(monkeypatch):
 def test_no_pod_goes_for_one_that_could_not_start(monkeypatch):
     world = settled(make_cluster(JOBS))
     bounded(monkeypatch, 1)
-    planned = world.plan(make_cluster(JOBS, generation=2, **SET))
+    planned = world.plan(make_cluster(JOBS, generation=2, **SET, **RECREATE))
     deleted = [one.name for one in planned.actions if isinstance(one, Delete)]
     tried = [one.name for one in planned.actions if isinstance(one, Try)]
     assert (deleted, tried) == (["demo-ps-0"], ["demo-ps-0"])

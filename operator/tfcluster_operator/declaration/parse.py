@@ -163,7 +163,7 @@ def _cluster(
         clean_pod_policy=spec.one_of(CleanPodPolicy, "cleanPodPolicy", "Running"),
         ttl_after_finished=spec.count("ttlSecondsAfterFinished"),
         update_strategy=UpdateStrategy(
-            type=update.one_of(UpdateType, "type", "Recreate"), max_unavailable=_max_unavailable(update)
+            type=update.one_of(UpdateType, "type", "OnDelete"), max_unavailable=_max_unavailable(update)
         ),
         force_delete_after=spec.count("forceDeleteAfterSeconds"),
         inject=inject,

@@ -159,7 +159,7 @@ class UpdateStrategy:
     ``max_unavailable`` tasks of a job, a number or a share such as ``25%``, may be down in a rolling update.
     """
 
-    type: UpdateType = "Recreate"
+    type: UpdateType = "OnDelete"
     max_unavailable: int | str = 1
 
     def within(self, replicas: int) -> int:

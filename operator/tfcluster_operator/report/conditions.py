@@ -234,7 +234,7 @@ def up_to_date(roster: Roster, ledger: Ledger, changed: Mapping[str, str], findi
         message = "every pod is made from the present template"
         return Says("UpToDate", status=True, reason=reasons.ALL_CURRENT, message=message)
     reason = reasons.ROLLOUT_STALLED if stalled else reasons.ROLLING_OUT
-    if cluster.update_strategy.type == "OnDelete":
+    if told and cluster.update_strategy.type == "OnDelete":
         reason = reasons.WAITING_FOR_DELETE
         told.append("updateStrategy is OnDelete: delete the pods to replace them")
     if gravest is not None:

@@ -37,6 +37,7 @@ class Job(TaskContainer):
     Attributes:
         replicas: how many tasks.
         max_replicas: how many there may ever be; device filters are declared up to it.
+        min_replicas: how many of them belong to the gang of the cluster.
         port: the tasks' TCP port, if not the cluster's.
         restart_policy: what a failure means.
         restart_scope: what is restarted together.
@@ -49,6 +50,7 @@ class Job(TaskContainer):
 
     replicas: int | None = None
     max_replicas: int | None = None
+    min_replicas: int | None = None
     port: int | None = None
     restart_policy: Literal["OnFailure", "Always", "Never", "ExitCode"] | None = None
     restart_scope: Literal["Task", "Job", "Cluster"] | None = None
@@ -94,12 +96,11 @@ class Isolation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gang:
-    """Which tasks get their places together; ``min_tasks`` says how many of a job, all of those that it leaves out.
+    """That tasks get their places together: of each job the first ``Job.min_replicas``, else all of them.
 
     ``timeout_seconds`` is how long they may wait for that, and ``on_timeout`` what becomes of the cluster then.
     """
 
-    min_tasks: Mapping[str, int] | None = None
     timeout_seconds: int | None = None
     on_timeout: Literal["Fail", "Suspend"] | None = None
 

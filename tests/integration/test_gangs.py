@@ -164,8 +164,7 @@ def test_without_gangs_two_clusters_hold_up_each_other(gangs):
 
 def test_elastic_cluster_starts_with_the_workers_that_it_needs(gangs):
     """Two of five workers are enough; of the others as many run as there is room for."""
-    scheduling = {"gang": {"minTasks": {"worker": 2}}}
-    gangs.launch("c", {"chief": {}, "worker": asking(5)}, scheduling=scheduling)
+    gangs.launch("c", {"chief": {}, "worker": {**asking(5), "minReplicas": 2}}, scheduling={"gang": {}})
     eventually(lambda: len(placed(gangs, "c")), lambda count: count == 5, what="the chief and four workers have nodes")
 
     assert groups(gangs) == {"c.0": 3}
@@ -324,8 +323,6 @@ def test_deleted_cluster_leaves_no_group(gangs):
 @pytest.mark.parametrize(
     ("scheduling", "words"),
     [
-        ({"gang": {"minTasks": {"wroker": 1}}}, '"wroker" is not a job that is declared'),
-        ({"gang": {"minTasks": {"worker": -1}}}, "should be greater than or equal to 0"),
         ({"gang": {"timeoutSeconds": 0}}, "should be greater than or equal to 1"),
         ({"gang": {"onTimeout": "Suspend"}}, "set timeoutSeconds, or remove onTimeout"),
         ({"gang": {"onTimeout": "Wait", "timeoutSeconds": 1}}, 'supported values: "Fail", "Suspend"'),

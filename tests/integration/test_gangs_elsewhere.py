@@ -231,8 +231,7 @@ def test_gang_waits_until_its_pod_groups_are_served(home, form, request):
 
 def test_gang_is_placed_when_one_of_its_pods_is(gangs, form, kubelet):
     """Surplus waits for that; what is lost later comes back for itself, also when all is lost."""
-    scheduling = {"gang": {"minTasks": {"worker": 2}}}
-    gangs.launch("c", {"worker": {"replicas": 3}}, scheduling=scheduling)
+    gangs.launch("c", {"worker": {"replicas": 3, "minReplicas": 2}}, scheduling={"gang": {}})
     pods = await_members(gangs, form, "c", dict.fromkeys(("c-worker-0", "c-worker-1"), "c.0"))
     assert {pod["spec"]["schedulerName"] for pod in pods.values()} == {form.scheduler}
 

@@ -114,11 +114,14 @@ class Team:
         groups = [{"coveredResources": ["cpu"], "flavors": flavors}]
         self.objects.patch(CLUSTER_QUEUES, "", self.queue, {"spec": {"resourceGroups": groups}})
 
-    def launch(self, name: str, workers: int, *, priority: str = "", queue: str = "team", **spec: Any) -> Object:
+    def launch(
+        self, name: str, workers: int, *, priority: str = "", queue: str = "team", least: int | None = None, **spec: Any
+    ) -> Object:
         """Create a TFCluster whose workers ask for a processor each."""
         labels = {QUEUE: queue, **({PRIORITY: priority} if priority else {})}
         builder = tfcluster(name).metadata(labels=labels).spec(failedPodsHistoryLimit=0, **spec)
-        return self.world.apply(builder.job("worker", **asking(workers)).build())
+        elastic = {} if least is None else {"minReplicas": least}
+        return self.world.apply(builder.job("worker", **asking(workers), **elastic).build())
 
     def workloads(self, cluster: str = "") -> dict[str, Object]:
         """Give the Workloads that there are, of one cluster or of all."""
@@ -358,10 +361,10 @@ def test_edit_of_what_the_pods_ask_for_waits_in_line_again(team):
 
 
 def test_queue_grants_fewer_workers(team):
-    """Between minTasks and replicas, and the rest as room appears."""
+    """Between minReplicas and replicas, and the rest as room appears."""
     team.launch("other", 1)
     team.await_ready("other")
-    team.launch("elastic", 5, scheduling={"gang": {"minTasks": {"worker": 2}}})
+    team.launch("elastic", 5, scheduling={"gang": {}}, least=2)
     eventually(
         lambda: set(team.admitted("elastic").items()), lambda of: ("tfcluster-elastic.0", "True") in of, what="a part"
     )

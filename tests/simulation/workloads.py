@@ -605,7 +605,7 @@ def _workloads() -> tuple[Workload, ...]:
             (
                 Step(
                     "no room",
-                    _declare(_ELASTIC, scheduling={"gang": {"minTasks": {"worker": 2}}}),
+                    _declare({**_ELASTIC, "worker": job(3, minReplicas=2)}, scheduling={"gang": {}}),
                     both(_waits_for_room, pods_are_only("chief-0", "worker-0", "worker-1"), groups_are(round_0=3)),
                 ),
                 Step("edited", actors.ask_for_less, groups_are(round_0=3)),
@@ -616,7 +616,7 @@ def _workloads() -> tuple[Workload, ...]:
                 Step("fails", _exit(1, "chief-0"), both(restarts(1), groups_are(round_1=3))),
                 Step("suspend", _edit(suspend=True), both(says("Suspended", "True"), groups_are())),
                 Step("resume", _edit(suspend=False), both(ready, groups_are(round_2=3))),
-                Step("alone", _edit(scheduling=None), both(ready, groups_are())),
+                Step("alone", _edit({"worker": {"minReplicas": None}}, scheduling=None), both(ready, groups_are())),
             ),
             setup=actors.leave_no_room,
         ),

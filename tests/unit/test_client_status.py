@@ -107,7 +107,7 @@ def test_a_pod_that_is_no_longer_declared_is_shown_until_it_is_gone():
     assert "its pod is deleted at 08:00:20 UTC" in "\n".join(lines_of(shown))
 
 
-GANG = cluster({"worker": {"replicas": 2}}, scheduling={"gang": {"minTasks": {"worker": 1}}})
+GANG = cluster({"worker": {"replicas": 2, "minReplicas": 1}}, scheduling={"gang": {}})
 FORMER = {"ownerReferences": [{"kind": "TFCluster", "name": "mnist", "uid": "uid-0", "controller": True}]}
 
 

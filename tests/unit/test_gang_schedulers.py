@@ -115,8 +115,7 @@ def test_scheduler_of_the_template_wins(scheduler):
 
 @elsewhere
 def test_phase_of_a_group_places_nobody(scheduler):
-    least = {"gang": {"minTasks": {"worker": 1}}}
-    cluster, world = started(scheduler, {"chief": 1, "worker": 2}, scheduling=least)
+    cluster, world = started(scheduler, {"chief": 1, "worker": {"replicas": 2, "minReplicas": 1}})
     for phase in ("Scheduling", "Scheduled", "Inqueue", "Running"):
         world.edit(*GROUP, {"status": {"phase": phase, "running": 2}})
         assert world.plan(cluster).actions == ()
@@ -253,7 +252,7 @@ def test_template_with_a_group_of_its_own_is_refused(metadata, spec, field):
         with pytest.raises(InvalidSpecError) as refused:
             gang(scheduler, {"worker": {"template": template}})
         assert f"spec.jobs.worker.template.{field}: spec.scheduling.gang makes the PodGroups" in str(refused.value)
-        gang(scheduler, {"worker": {"template": template}}, scheduling={"gang": {"minTasks": {"worker": 0}}})
+        gang(scheduler, {"worker": {"template": template, "minReplicas": 0}})
 
 
 def test_name_of_a_group_is_the_value_of_a_label():

@@ -18,7 +18,10 @@ KIND = "PodGroup"
 
 def gang(jobs: object = None, *, least: dict[str, int] | None = None, **spec: object) -> TFCluster:
     wanted = {"chief": 1, "ps": 2, "worker": 3} if jobs is None else jobs
-    return make_cluster(wanted, scheduling={"gang": {} if least is None else {"minTasks": least}}, **spec)
+    for name, count in (least or {}).items():
+        of = {"replicas": wanted[name]} if isinstance(wanted[name], int) else wanted[name]
+        wanted = {**wanted, name: {**of, "minReplicas": count}}
+    return make_cluster(wanted, scheduling={"gang": {}}, **spec)
 
 
 def started(cluster: TFCluster) -> InMemoryWorld:
@@ -265,8 +268,8 @@ def test_anothers_group_of_our_name_is_told():
 @pytest.mark.parametrize(
     ("jobs", "spec", "words"),
     [
-        ({"worker": 1}, {"minTasks": {"wroker": 1}}, "spec.scheduling.gang.minTasks: 'wroker' is not declared"),
-        ({"worker": 1}, {"minTasks": {"worker": -1}}, "spec.scheduling.gang.minTasks.worker"),
+        ({"worker": {"minReplicas": 1}}, None, "spec.jobs.worker.minReplicas: it needs spec.scheduling.gang"),
+        ({"worker": {"minReplicas": -1}}, {}, "spec.jobs.worker.minReplicas"),
         ({"worker": 1}, "yes", "spec.scheduling.gang"),
     ],
 )

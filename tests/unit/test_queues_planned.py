@@ -281,12 +281,15 @@ def test_another_queue_is_asked_by_its_name():
 
 
 # --- partial admission
-def gang(least: int) -> dict[str, Any]:
-    return {"gang": {"minTasks": {"worker": least}}}
+GANG = {"gang": {}}
+
+
+def elastic(replicas: int, least: int) -> dict[str, Any]:
+    return {"worker": {"replicas": replicas, "minReplicas": least}}
 
 
 def test_queue_may_grant_fewer_tasks():
-    queue = Queue(FIVE, scheduling=gang(2))
+    queue = Queue({**FIVE, **elastic(5, 2)}, scheduling=GANG)
     sets = {one["name"]: one.get("minCount") for one in queue.claim()["spec"]["podSets"]}
     assert sets == {"chief": None, "worker": 2}
     queue.quota_is_granted(FIRST, worker=3)
@@ -298,11 +301,11 @@ def test_queue_may_grant_fewer_tasks():
 
 def test_queue_that_granted_fewer_tasks_gets_back_what_is_needed_no_longer():
     """Kueue counts what is given back from what was asked for, so that it is more than the pods that went."""
-    queue = Queue({"worker": 6}, scheduling=gang(2))
+    queue = Queue(elastic(6, 2), scheduling=GANG)
     queue.grant(worker=4)
     assert queue.tasks() == "worker-0 worker-1 worker-2 worker-3"
     for count, tasks, given_back in ((3, "worker-0 worker-1 worker-2", 3), (1, "worker-0", 5)):
-        queue.declare({"worker": count}, scheduling=gang(1))
+        queue.declare(elastic(count, 1), scheduling=GANG)
         assert queue.tasks() == tasks
         assert queue.claim()["status"]["reclaimablePods"] == [{"name": "worker", "count": given_back}]
 

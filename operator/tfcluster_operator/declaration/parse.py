@@ -110,7 +110,7 @@ def parse(body: Mapping[str, Any], *, gang_scheduler: GangScheduler = KUBERNETES
         problems.extend(_circles(by_name))
         problems.extend(_excesses(cluster))
         problems.extend(_own_tf_configs(cluster))
-        problems.extend(_gang_problems(cluster, by_name))
+        problems.extend(_gang_problems(cluster))
         for job in cluster.jobs:
             problems.extend(places.problems(job))
         if not cluster.jobs:
@@ -187,9 +187,7 @@ def _gang(scheduling: Fields, scheduler: GangScheduler) -> Gang | None:
     if scheduling.raw.get("gang") is None:
         return None
     gang = scheduling.inner("gang")
-    least = gang.inner("minTasks")
     return Gang(
-        min_tasks={name: least.number(name, 0, most=MOST_TASKS) for name in least.raw},
         timeout=gang.count("timeoutSeconds"),
         on_timeout=gang.one_of(OnTimeout, "onTimeout", "Fail"),
         scheduler=scheduler,
@@ -304,6 +302,7 @@ def _job(
         start_after=job.texts("startAfter"),
         drain_timeout_seconds=job.number("drainTimeoutSeconds", 0),
         history_limit=kept,
+        min_replicas=job.count("minReplicas"),
         min_available=_tasks_or_share(job.inner("disruptionBudget"), "minAvailable"),
         colocation=colocation,
         spread=spread,
@@ -409,17 +408,17 @@ def _unknown_jobs(cluster: TFCluster, jobs: Mapping[str, Job]) -> Iterator[str]:
                 yield f"spec.jobs.{job.name}.startAfter: {shown(name)} is not declared"
 
 
-def _gang_problems(cluster: TFCluster, jobs: Mapping[str, Job]) -> Iterator[str]:
+def _gang_problems(cluster: TFCluster) -> Iterator[str]:
     if cluster.gang is None:
+        for job in cluster.jobs:
+            if job.min_replicas is not None:
+                yield f"spec.jobs.{job.name}.minReplicas: it needs spec.scheduling.gang: set that, or remove it"
         return
-    for name in cluster.gang.min_tasks:
-        if name not in jobs:
-            yield f"spec.scheduling.gang.minTasks: {shown(name)} is not declared"
     for job in cluster.jobs:
         for field, _ in groups_of_template(job.template) if cluster.gang.least(job) else ():
             yield (
                 f"spec.jobs.{job.name}.template.{field}: spec.scheduling.gang makes the PodGroups: remove "
-                "one of the two, or set minTasks of the job to 0"
+                "one of the two, or set minReplicas of the job to 0"
             )
     # NB: the scheduler refuses a group of pods of several priorities, or that several schedulers look after.
     members = [job for job in cluster.jobs if cluster.gang.least(job) and not job.start_after]
@@ -429,7 +428,7 @@ def _gang_problems(cluster: TFCluster, jobs: Mapping[str, Job]) -> Iterator[str]
             told = ", ".join(f"{shown(value)} in {job}" for value, job in sorted(found.items()))
             yield (
                 "spec.scheduling.gang: its tasks get their places together, so that their templates must have the "
-                f"same {field} ({told}): write one, or set minTasks of a job to 0"
+                f"same {field} ({told}): write one, or set minReplicas of a job to 0"
             )
 
 

@@ -84,9 +84,10 @@ class Job:
     PodTemplateSpec as the user wrote it, and ``template_hash`` changes exactly when a pod must be replaced.
     ``start_after`` names the jobs whose tasks must all be ready first; ``drain_timeout_seconds`` is how long a surplus
     pod stays after the smaller view was published.  ``history_limit`` is how many failed pods of each task are kept for
-    their logs.  ``min_available`` is how many tasks, a number or a share such as ``50%``, an eviction must leave at
-    work; None leaves evictions free.  ``placements`` are where its queue lets its tasks run, none without a queue.
-    ``colocation`` and ``spread`` say where they run relative to other tasks.
+    their logs.  ``min_replicas`` is how many of its tasks belong to a gang, None where all do.  ``min_available`` is
+    how many tasks, a number or a share such as ``50%``, an eviction must leave at work; None leaves evictions free.
+    ``placements`` are where its queue lets its tasks run, none without a queue.  ``colocation`` and ``spread`` say
+    where they run relative to other tasks.
     """
 
     name: str
@@ -102,6 +103,7 @@ class Job:
     start_after: tuple[str, ...] = ()
     drain_timeout_seconds: int = 0
     history_limit: int = 1
+    min_replicas: int | None = None
     min_available: int | str | None = None
     placements: tuple[Placement, ...] = ()
     colocation: Colocation | None = None
@@ -180,20 +182,20 @@ class Isolation:
 
 @dataclass(frozen=True, slots=True)
 class Gang:
-    """Which tasks have their places together or not at all: of each job the first ``min_tasks``, else all of them.
+    """Which tasks have their places together or not at all: of each job the first ``min_replicas``, else all of them.
 
     ``timeout`` is for how many seconds they may wait for these places, None without a limit; ``on_timeout`` says what
     comes then.  ``scheduler`` is who finds the places, as the operator is set up.
     """
 
-    min_tasks: Mapping[str, int] = field(default_factory=dict)
     timeout: int | None = None
     on_timeout: OnTimeout = "Fail"
     scheduler: GangScheduler = KUBERNETES
 
     def least(self, job: Job) -> int:
         """Tell how many tasks of a job belong to the gang; an evaluator looks on, so that nobody waits for it."""
-        return min(job.replicas, self.min_tasks.get(job.name, 0 if job.name == EVALUATOR else job.replicas))
+        usual = 0 if job.name == EVALUATOR else job.replicas
+        return min(job.replicas, usual if job.min_replicas is None else job.min_replicas)
 
 
 @dataclass(frozen=True, slots=True)

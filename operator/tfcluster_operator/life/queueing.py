@@ -178,7 +178,7 @@ def asks_annotation(jobs: Iterable[Job], least: Mapping[str, int]) -> str:
 
 
 def may_be_fewer(cluster: TFCluster, counts: Mapping[str, int], *, number: int) -> dict[str, int]:
-    """Tell how few tasks of a job its queue may grant: by ``spec.scheduling.gang.minTasks``.
+    """Tell how few tasks of a job its queue may grant: by ``spec.jobs.J.minReplicas``.
 
     Returns:
         The least number by job: of one job at most, because Kueue lets one podSet be smaller than it is.
@@ -186,7 +186,7 @@ def may_be_fewer(cluster: TFCluster, counts: Mapping[str, int], *, number: int) 
     if cluster.gang is None:
         return {}
     for job in cluster.jobs:
-        count, least = counts.get(job.name, 0), cluster.gang.min_tasks.get(job.name)
+        count, least = counts.get(job.name, 0), job.min_replicas
         if least is not None and least < job.replicas and count > 1:
             fewest = max(1, least) if number == 0 else 1
             return {job.name: fewest} if fewest < count else {}

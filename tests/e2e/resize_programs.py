@@ -93,7 +93,7 @@ print(json.dumps([counts, [str(one.message) for one in caught if one.category is
 
 
 def stock_template(image: str, **container: Any) -> Object:
-    """Build a pod template with TensorFlow; without a command its container runs the task's server."""
+    """Build a pod template with TensorFlow."""
     about = {"name": "tensorflow", "image": image, "imagePullPolicy": "IfNotPresent"}
     return {"spec": {"terminationGracePeriodSeconds": 1, "containers": [{**about, **container}]}}
 

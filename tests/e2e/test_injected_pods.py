@@ -34,11 +34,9 @@ def stock(image: str, **container: Any) -> Object:
 
 @pytest.fixture(scope="module")
 def stocked(shared_world: LiveWorld, training_image: str) -> LiveWorld:
-    """Two workers and a chief of a stock image with TensorFlow, none of which names a program, ready."""
-    shared_world.launch(
-        "c",
-        {"chief": {"template": stock(training_image)}, "worker": {"replicas": 2, "template": stock(training_image)}},
-    )
+    """Two workers and a chief of a stock image with TensorFlow, which run the task server, ready."""
+    serving = {"taskServer": True, "template": stock(training_image)}
+    shared_world.launch("c", {"chief": serving, "worker": {"replicas": 2, **serving}})
     eventually(
         lambda: {name: is_pod_ready(pod) for name, pod in shared_world.pods().items()},
         lambda ready: ready == dict.fromkeys(task_names("c", chief=1, worker=2), True),
@@ -61,13 +59,13 @@ def test_stock_image_gets_the_resolver(stocked):
     assert stocked.python("c-worker-0", WHERE) == f"{ZIP}/bundled/tfcluster_resolver/__init__.py"
 
 
-def test_task_without_a_command_serves(stocked):
-    """Each container that names no program runs the task server, and says so in its log."""
+def test_task_server_serves(stocked):
+    """Each task runs the task server, and says so in its log."""
     for index, pod in enumerate(task_names("c", worker=2)):
         assert f"serving /job:worker/task:{index} of {stocked.namespace}/c" in stocked.logs(pod)
 
 
-def test_task_without_a_command_is_ready_when_it_listens(stocked):
+def test_task_server_is_ready_when_it_listens(stocked):
     """The operator's probe asks the task's port."""
     (container,) = stocked.demand(PODS, "c-worker-0")["spec"]["containers"]
 
@@ -119,7 +117,7 @@ def test_wait_and_exec_work_in_a_pod(stocked):
 
 def test_server_ends_when_it_is_told_to(world, training_image):
     """A task server is process 1 of its container and ends at SIGTERM, not when its grace period is over."""
-    world.launch("c", {"worker": {"template": stock(training_image)}})
+    world.launch("c", {"worker": {"taskServer": True, "template": stock(training_image)}})
     world.await_ready("c")
     since = world.pods_version()
 

@@ -23,13 +23,13 @@ GUIDE = Path(__file__).resolve().parents[2] / "docs" / "resolver.md"
 @pytest.fixture(scope="module")
 def filtered(shared_world: LiveWorld, training_image: str) -> LiveWorld:
     """A chief, two workers that do not see each other, and a ps that they see."""
-    server = stock_template(training_image)
+    server = {"taskServer": True, "template": stock_template(training_image)}
     shared_world.launch(
         "c",
         {
             "chief": {"template": stock_template(training_image, command=["python3", "-c", IDLE])},
-            "worker": {"replicas": 2, "deviceFilters": ["/job:ps", "/job:chief"], "template": server},
-            "ps": {"template": server},
+            "worker": {"replicas": 2, "deviceFilters": ["/job:ps", "/job:chief"], **server},
+            "ps": server,
         },
     )
     shared_world.await_pods(task_names("c", chief=1, worker=2, ps=1))

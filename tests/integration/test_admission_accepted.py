@@ -225,8 +225,9 @@ def test_defaults_of_our_fields(objects: Objects, namespace: str) -> None:
         "suspend": False,
         "cleanPodPolicy": "Running",
         "failedPodsHistoryLimit": 1,
-        "updateStrategy": {"type": "Recreate"},
+        "updateStrategy": {"type": "OnDelete"},
         "resolver": {"tfConfig": "None"},
+        "isolation": {"mode": "Cluster", "portScope": "Task"},
         "jobs": {
             "worker": {
                 "replicas": 1,

@@ -133,6 +133,8 @@ GOOD = [
         for policy in ("OnFailure", "Always", "ExitCode")
         for scope in ("Task", "Job", "Cluster")
     ),
+    accepted("a task server", worker(taskServer=True)),
+    accepted("a command without a task server", worker(taskServer=False, template=pod_template(command=["train"]))),
     accepted("restartScope Task under restartPolicy Never", worker(restartPolicy="Never", restartScope="Task")),
     accepted("a job that starts after one without tasks", worker(startAfter=["ps"]).job("ps", replicas=0)),
     *(accepted(fact, ordered(order)) for fact, order in ORDERS_THAT_START.items()),
@@ -201,7 +203,7 @@ MIN_AVAILABLE = [
 ]
 #: A field of the spec, a field of that one, a value that it cannot have, and what the refusal says.
 WITHIN = [
-    ("updateStrategy", "type", "Rolling", 'supported values: "Recreate", "RollingUpdate", "OnDelete"'),
+    ("updateStrategy", "type", "Rolling", 'supported values: "OnDelete", "Recreate", "RollingUpdate"'),
     ("updateStrategy", "maxUnavailable", 1, "unknown field"),
     ("successPolicy", "tasks", "Most", 'supported values: "All", "Any"'),
     ("successPolicy", "jobs", [], "should have at least 1 items"),
@@ -259,8 +261,15 @@ SENSELESS = [
     senseless(
         worker().spec(updateStrategy={"rollingUpdate": {}}),
         ROLLING_UPDATE,
-        "is only for type RollingUpdate, and type is Recreate",
+        "is only for type RollingUpdate, and type is OnDelete",
     ),
+    *(
+        senseless(
+            worker(taskServer=True, template=template), f"{WORKER}.taskServer", "has a command or args of its own"
+        )
+        for template in (pod_template(command=["train"]), pod_template(args=["--steps=3"]))
+    ),
+    senseless(worker(minReplicas=1), "spec.jobs", "needs spec.scheduling.gang"),
     *(
         senseless(
             worker(restartPolicy="Never", restartScope=scope),
@@ -349,7 +358,7 @@ def test_defaults_within_what_is_said(objects: Objects) -> None:
     spec = taken(objects, manifest)["spec"]
     pace = taken(objects, worker().spec(updateStrategy=at_its_pace).build())["spec"]["updateStrategy"]
     assert spec["successPolicy"] == {"jobs": ["worker"], "tasks": "All"}
-    assert spec["updateStrategy"] == {"type": "Recreate"}
+    assert spec["updateStrategy"] == {"type": "OnDelete"}
     assert spec["resolver"] == {"tfConfig": "None"}
     assert pace == {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}}
 

@@ -217,15 +217,3 @@ def test_one_that_no_program_could_be_started_with_holds_up_its_job_alone(world)
     world.scale(name, job="w", replicas=1)
     world.await_pods_of(name, [f"{name}-ps-0", f"{name}-w-0"])
     world.await_condition(name, "Ready", status="False", reason="TasksNotReady")
-
-
-@pytest.mark.usefixtures("operator")
-def test_a_container_without_a_command_runs_its_images_program(world):
-    """An image's program reads TF_CONFIG, with the PYTHONPATH of its image; the task server is for who asks for it."""
-    world.launch("set", {"worker": {}}, **SET)
-    world.launch("unset", {"worker": {}})
-    named = {name: world.await_pods_of(name, [f"{name}-worker-0"])[f"{name}-worker-0"] for name in ("set", "unset")}
-
-    commands = {name: pod["spec"]["containers"][0].get("command") for name, pod in named.items()}
-    assert commands == {"set": None, "unset": ["python3", "-m", "tfcluster_resolver", "serve"]}
-    assert ["PYTHONPATH" in variables(pod) for pod in named.values()] == [False, True]

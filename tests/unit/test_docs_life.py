@@ -181,7 +181,7 @@ def test_no_field_is_forgotten():
     spec = SCHEMA["properties"]["spec"]["properties"]
     job = spec["jobs"]["additionalProperties"]["properties"]
     shape = {"rpcLayer", "port", "clusterDomain", "resolver", "isolation", "scheduling", "jobs"}
-    shape |= {"replicas", "maxReplicas", "deviceFilters", "taskDeviceFilters", "template"}
+    shape |= {"replicas", "minReplicas", "maxReplicas", "deviceFilters", "taskDeviceFilters", "taskServer", "template"}
     assert {*spec, *job} == shape | set(FIELDS)
 
 

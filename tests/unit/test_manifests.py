@@ -93,7 +93,7 @@ def test_a_pod_is_the_users_template_in_its_place():
 
 def test_what_a_pod_has_that_its_template_has_not_is_in_the_docs():
     (container,) = given = [{"name": "task", "image": "image:1"}]
-    cluster = make_cluster({"worker": {"template": {"spec": {"containers": given}}}})
+    cluster = make_cluster({"worker": {"taskServer": True, "template": {"spec": {"containers": given}}}})
     spec = build_pod(cluster, Task(cluster.jobs[0], 0), view_digest="", attempt=0, resolver="r", tf_config="{}")["spec"]
     (main,) = spec["containers"]
     added = spec.keys() - {"containers", "volumes"} | main.keys() - container.keys() - {"env", "volumeMounts"}
@@ -175,11 +175,15 @@ IDENTITY = ["TFCLUSTER_JOB", "TFCLUSTER_TASK_INDEX", "TFCLUSTER_ADDRESS"]
 
 
 def spec_of(
-    containers: list[dict[str, Any]], *, resolver: str | None = "tfcluster-resolver-0123456789", **spec: Any
+    containers: list[dict[str, Any]],
+    *,
+    resolver: str | None = "tfcluster-resolver-0123456789",
+    serves: bool = False,
+    **spec: Any,
 ) -> Any:
     """Build the spec of the pod of a worker with these containers, on port 2345."""
     template = {"spec": {"containers": containers, **spec}}
-    cluster = make_cluster({"worker": {"port": 2345, "template": template}})
+    cluster = make_cluster({"worker": {"port": 2345, "taskServer": serves, "template": template}})
     return build_pod(cluster, Task(cluster.jobs[0], 0), view_digest="d", attempt=0, resolver=resolver)["spec"]
 
 
@@ -231,8 +235,8 @@ def test_archive_comes_after_the_users_search_path(container, wanted):
 
 
 @pytest.mark.parametrize("resolver", ["tfcluster-resolver-0123456789", None])
-@pytest.mark.parametrize("program", [{"command": ["train"]}, {"args": ["--steps=3"]}])
-def test_container_with_a_program_keeps_it(resolver, program):
+@pytest.mark.parametrize("program", [{"command": ["train"]}, {"args": ["--steps=3"]}, {}])
+def test_container_keeps_its_own_program(resolver, program):
     (built,) = spec_of([{"name": "tensorflow", **program}], resolver=resolver)["containers"]
     assert {key: built[key] for key in ("command", "args", "readinessProbe") if key in built} == program
 
@@ -242,14 +246,14 @@ USERS = {"exec": {"command": ["true"]}}
 
 
 @pytest.mark.parametrize(("given", "probe"), [({}, PROBE), ({"readinessProbe": USERS}, USERS)])
-def test_container_without_a_program_serves(given, probe):
-    (built,) = spec_of([{"name": "tensorflow", "image": "stock", **given}])["containers"]
+def test_task_server_runs_where_it_is_asked_for(given, probe):
+    (built,) = spec_of([{"name": "tensorflow", "image": "stock", **given}], serves=True)["containers"]
     assert (built["command"], built["readinessProbe"], "args" in built) == (SERVE, probe, False)
 
 
 @pytest.mark.parametrize(("names", "main"), [(["log", "tensorflow"], 1), (["log", "other"], 0)])
 def test_only_the_main_container_serves(names, main):
-    spec = spec_of([{"name": name} for name in names], initContainers=[{"name": "prepare"}])
+    spec = spec_of([{"name": name} for name in names], initContainers=[{"name": "prepare"}], serves=True)
     assert ["command" in one for one in spec["containers"]] == [index == main for index in range(2)]
     assert not {"command", "readinessProbe"} & spec["initContainers"][0].keys()
 

@@ -230,6 +230,17 @@ NULLS: dict[str, Any] = {
 }
 
 
+@pytest.mark.parametrize("program", [{"command": ["train"]}, {"args": ["--steps=3"]}])
+def test_task_server_and_a_program_of_its_own_are_one_too_many(program):
+    containers = [{"name": "log", "command": ["log"]}, {"name": "tensorflow", **program}]
+    job = {"taskServer": True, "template": {"spec": {"containers": containers}}}
+    (problem,) = problems(make_body({"worker": job}))
+    assert problem.startswith("spec.jobs.worker.taskServer: ")
+    del containers[1]
+    containers.append({"name": "tensorflow"})
+    assert parse(make_body({"worker": job})).jobs[0].task_server
+
+
 @pytest.mark.parametrize("template", NULLS.values(), ids=NULLS)
 def test_an_empty_key_of_the_template_is_as_good_as_none(template):
     from tfcluster_operator.objects.pod_manifest import build as build_pod

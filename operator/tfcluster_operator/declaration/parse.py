@@ -288,6 +288,10 @@ def _job(
     # NB: that TF_CONFIG is set, never what it says: a resize replaces no pod.
     made_from += [f"tfConfig: {tf_config}"] if tf_config != "None" else []
     made_from += places.made_from(colocation, spread)
+    task_server = job.flag("taskServer", default=False)
+    made_from += ["taskServer"] if task_server else []
+    if task_server and any(main.get("command") or main.get("args") for main in _main_containers(template.raw)):
+        job.problem("taskServer", "the main container has a command or args of its own: remove them, or taskServer")
     return Job(
         name=name,
         replicas=replicas,
@@ -302,11 +306,17 @@ def _job(
         start_after=job.texts("startAfter"),
         drain_timeout_seconds=job.number("drainTimeoutSeconds", 0),
         history_limit=kept,
+        task_server=task_server,
         min_replicas=job.count("minReplicas"),
         min_available=_tasks_or_share(job.inner("disruptionBudget"), "minAvailable"),
         colocation=colocation,
         spread=spread,
     )
+
+
+def _main_containers(template: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    containers = (template.get("spec") or {}).get("containers") or ()
+    return [one for one in containers if one.get("name", "") == main_container(template)]
 
 
 def _canonical(value: Any) -> str:

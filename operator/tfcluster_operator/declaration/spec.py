@@ -84,10 +84,10 @@ class Job:
     PodTemplateSpec as the user wrote it, and ``template_hash`` changes exactly when a pod must be replaced.
     ``start_after`` names the jobs whose tasks must all be ready first; ``drain_timeout_seconds`` is how long a surplus
     pod stays after the smaller view was published.  ``history_limit`` is how many failed pods of each task are kept for
-    their logs.  ``min_replicas`` is how many of its tasks belong to a gang, None where all do.  ``min_available`` is
-    how many tasks, a number or a share such as ``50%``, an eviction must leave at work; None leaves evictions free.
-    ``placements`` are where its queue lets its tasks run, none without a queue.  ``colocation`` and ``spread`` say
-    where they run relative to other tasks.
+    their logs.  ``task_server`` says that the main container runs TensorFlow's server.  ``min_replicas`` is how many of
+    its tasks belong to a gang, None where all do.  ``min_available`` is how many tasks, a number or a share such as
+    ``50%``, an eviction must leave at work; None leaves evictions free.  ``placements`` are where its queue lets its
+    tasks run, none without a queue.  ``colocation`` and ``spread`` say where they run relative to other tasks.
     """
 
     name: str
@@ -103,6 +103,7 @@ class Job:
     start_after: tuple[str, ...] = ()
     drain_timeout_seconds: int = 0
     history_limit: int = 1
+    task_server: bool = False
     min_replicas: int | None = None
     min_available: int | str | None = None
     placements: tuple[Placement, ...] = ()

@@ -145,22 +145,20 @@ def _containers(
     if inject:
         groups = {group: [_mount_resolver(one) for one in found] for group, found in groups.items()}
     main = main_container(task.job.template)
-    # Who sets TF_CONFIG has programs of their own: what names none runs its image's.
-    serve = inject and not cluster.sets_tf_config
     groups["containers"] = [
-        _main(container, task, serve=serve, tf_config=tf_config) if container.get("name", "") == main else container
+        _main(container, task, tf_config=tf_config) if container.get("name", "") == main else container
         for container in groups.get("containers", ())
     ]
     return groups
 
 
-def _main(container: Mapping[str, Any], task: Task, *, serve: bool, tf_config: str | None) -> dict[str, Any]:
-    """Let the pod's status say why the task's program failed, and let it serve where it names no program."""
+def _main(container: Mapping[str, Any], task: Task, *, tf_config: str | None) -> dict[str, Any]:
+    """Let the pod's status say why the task's program failed, and let it run the task's server where that is asked."""
     told = {"terminationMessagePolicy": "FallbackToLogsOnError", **container}
     if tf_config is not None:
         # NB: here alone, as TFJob has it: each copy may take 128 KiB, and all of a pod 1.5 MiB.
         told = _with_variables(told, {contract.ENV_TF_CONFIG: tf_config})
-    return _serve_by_default(told, task.job.port) if serve else told
+    return _serving(told, task.job.port) if task.job.task_server else told
 
 
 def _place_of(task: Task, cluster: TFCluster) -> dict[str, str]:
@@ -196,10 +194,8 @@ def _mount_resolver(container: Mapping[str, Any]) -> dict[str, Any]:
     return {**container, "env": _search_path(container), "volumeMounts": mounts}
 
 
-def _serve_by_default(container: Mapping[str, Any], port: int) -> dict[str, Any]:
-    """Let a container without a command and arguments run the task server, and say when it listens."""
-    if container.get("command") or container.get("args"):
-        return {**container}
+def _serving(container: Mapping[str, Any], port: int) -> dict[str, Any]:
+    """Let a container run the task's server, and say when it listens."""
     # A program without a probe counts as ready before TensorFlow is imported.  The kernel accepts connections however
     # busy the server is, so three refusals in a row mean that nothing listens any more.
     probe = {"tcpSocket": {"port": port}, "periodSeconds": 2, "failureThreshold": 3}

@@ -11,7 +11,7 @@ from tfcluster.task_names import spell
 from tfcluster_operator.declaration.spec import TFCluster
 from tfcluster_operator.life.views import whole_view
 from tfcluster_resolver.cluster import Membership
-from tfcluster_resolver.commands.sight import Row, rows
+from tfcluster_resolver.commands.matrix import Row, rows
 
 #: What a cell says: the row's tasks see the column's, all of them or some devices or tasks of them; or do not, and the
 #: network may keep them apart, too; or both are one task.

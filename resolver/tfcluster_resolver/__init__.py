@@ -8,7 +8,7 @@ The operator mounts a view of the cluster into each task's pod; this package rea
     connect_to_cluster(cluster)
 
 What it raises is in :mod:`tfcluster_resolver.errors`, and every error is a ``TFClusterError``.  Importing the package
-imports neither TensorFlow nor anything else but the standard library; each name below is loaded when it is used.
+imports only the standard library; each name below is loaded when it is used.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from tfcluster_resolver import errors
-    from tfcluster_resolver.cluster import Membership, NewEpoch, Task
+    from tfcluster_resolver.cluster import Membership, Task
     from tfcluster_resolver.cluster_spec import ClusterSpec
     from tfcluster_resolver.commands.serve import serve
     from tfcluster_resolver.commands.tf_config import tf_config
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from tfcluster_resolver.device_filters import ClusterDeviceFilters, device_filter_matches
     from tfcluster_resolver.elastic import Change, Following, Refusal, follow, resize
     from tfcluster_resolver.elastic.restart import RestartOnResize
-    from tfcluster_resolver.resolver import TFClusterResolver
+    from tfcluster_resolver.errors import MissingTask
+    from tfcluster_resolver.resolver import NewEpoch, TFClusterResolver
     from tfcluster_resolver.waiting import wait
-    from tfcluster_resolver.waiting.reachability import MissingTask
 
 __version__: Final = "0.1.0"
 
@@ -55,37 +55,29 @@ __all__ = [
     "wait",
 ]
 
-#: Where each name is, in the order in which one needs them.
+#: The names of each module.
 _MODULES: Final = {
-    "TFClusterResolver": "resolver",
-    "connect_to_cluster": "connect",
-    "follow": "elastic",
-    "resize": "elastic",
-    "wait": "waiting",
-    "RestartOnResize": "elastic.restart",
-    "serve": "commands.serve",
-    "tf_config": "commands.tf_config",
-    "ClusterSpec": "cluster_spec",
-    "ClusterDeviceFilters": "device_filters",
-    "device_filter_matches": "device_filters",
-    # What these give, for annotations.
-    "Change": "elastic",
-    "Following": "elastic",
-    "Refusal": "elastic",
-    "Membership": "cluster",
-    "NewEpoch": "cluster",
-    "Task": "cluster",
-    "MissingTask": "waiting.reachability",
+    "resolver": ("TFClusterResolver", "NewEpoch"),
+    "connect": ("connect_to_cluster",),
+    "elastic": ("follow", "resize", "Following", "Change", "Refusal"),
+    "elastic.restart": ("RestartOnResize",),
+    "waiting": ("wait",),
+    "commands.serve": ("serve",),
+    "commands.tf_config": ("tf_config",),
+    "cluster_spec": ("ClusterSpec",),
+    "device_filters": ("ClusterDeviceFilters", "device_filter_matches"),
+    "cluster": ("Membership", "Task"),
+    "errors": ("MissingTask",),
 }
 
 
 def __getattr__(name: str) -> Any:
     if name == "errors":
         return importlib.import_module(f"{__name__}.errors")
-    if name not in _MODULES:
+    module = next((module for module, names in _MODULES.items() if name in names), None)
+    if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
-    globals()[name] = value
+    value = globals()[name] = getattr(importlib.import_module(f"{__name__}.{module}"), name)
     return value
 
 

@@ -1,10 +1,6 @@
 """How many accelerators a task may count on: what the device plugin granted it, and what this process can really use.
 
-The view says what was granted.  What can be used is looked for at TensorFlow where it is loaded, at the variables that
-a device plugin and a user set, and at the device files; nothing here imports TensorFlow or touches a device.  Of the
-own task the smaller number counts: a strategy that is told of more would put replicas where no device is.  Where the
-view counts nothing, because the task has its devices by a claim, a share or a resource of another name, what the
-process can use counts.
+Nothing here imports TensorFlow or touches a device.
 """
 
 from __future__ import annotations
@@ -22,65 +18,50 @@ from tfcluster_resolver._tensorflow import tensorflow_api
 from tfcluster_resolver.cluster import Membership, Task
 from tfcluster_resolver.errors import AcceleratorMismatchWarning
 
-#: What NVIDIA's device plugin and container runtime tell a container.
+#: Set by NVIDIA's device plugin and container runtime.
 _PLUGIN: Final = "NVIDIA_VISIBLE_DEVICES"
-#: What CUDA shows of that to a process.
+#: The part of it that CUDA shows to a process.
 _CUDA: Final = "CUDA_VISIBLE_DEVICES"
-#: Digits of a number of which no machine has as many devices; int() refuses some 4,000.
+#: A number with more digits is not one of a device; int() rejects some 4,000.
 _LONG: Final = 10
 #: Values of _PLUGIN that name no device: the files tell.
 _NO_LIST: Final = frozenset({"", "all", "none", "void"})
-
-_NVIDIA_FILE: Final = re.compile(r"nvidia[0-9]+")
-_TPU_FILE: Final = re.compile(r"accel[0-9]+")
-_NUMBER_FILE: Final = re.compile(r"[0-9]+")
-#: Stands for all GPUs together: Windows' under WSL, and Jetson's.
-_SHARED_FILE: Final = re.compile(r"dxg|nvmap")
-_RENDER_FILE: Final = re.compile(r"renderD[0-9]+")
+#: The warnings of this process: task, device type, and both numbers.
+_warned: Final[set[tuple[str, int, str, int, int]]] = set()
 
 
 def visible_accelerators(
     *, environ: Mapping[str, str] | None = None, devices: str | os.PathLike[str] = "/dev"
 ) -> dict[str, int] | None:
-    """Count the accelerators that this process can see.
-
-    For GPUs the first of these that tells counts: ``tf.config.get_visible_devices`` where TensorFlow is imported
-    already; the devices that NVIDIA's plugin names in ``NVIDIA_VISIBLE_DEVICES``; the files
-    ``/dev/nvidia<N>``; the files ``/dev/dri/renderD<N>`` of AMD's and Intel's plugins.  ``CUDA_VISIBLE_DEVICES`` then
-    hides what it does not name, by CUDA's rules.  TPUs are the files ``/dev/accel<N>`` or ``/dev/vfio/<N>``.
-
-    Args:
-        environ: the process's environment; its own by default.
-        devices: the folder of the device files.
-
-    Returns:
-        Counts by TensorFlow's device type, such as {"GPU": 2}, without the types of which there is none; None where
-        nothing can be told: outside of Linux, and where GPUs have no device files of their own (WSL, Jetson).
-    """
-    variables = os.environ if environ is None else environ
-    by_tensorflow = tensorflow_api.visible_gpus()
+    """Count the accelerators that this process sees, by TensorFlow's device type; None if that is unknown."""
+    # For GPUs the first of these that tells counts: TensorFlow where it is imported already; the devices that NVIDIA's
+    # plugin names; the files /dev/nvidia<N>; the files /dev/dri/renderD<N> of AMD's and Intel's plugins.  What
+    # CUDA_VISIBLE_DEVICES does not name is hidden, by CUDA's rules.  TPUs are the files /dev/accel<N> or /dev/vfio/<N>.
+    # It is unknown outside of Linux, and if one file stands for all GPUs together (WSL, Jetson).
     folder = Path(devices)
-    if by_tensorflow is None and not (sys.platform.startswith("linux") and not _count(folder, _SHARED_FILE)):
-        return None
-    gpus = _gpus(variables, folder) if by_tensorflow is None else by_tensorflow
-    tpus = _count(folder, _TPU_FILE) or _count(folder / "vfio", _NUMBER_FILE)
+    gpus = tensorflow_api.visible_gpus()
+    if gpus is None:
+        if not sys.platform.startswith("linux") or _count(folder, "dxg|nvmap"):
+            return None
+        gpus = _gpus(os.environ if environ is None else environ, folder)
+    tpus = _count(folder, "accel[0-9]+") or _count(folder / "vfio", "[0-9]+")
     return {device: count for device, count in (("GPU", gpus), ("TPU", tpus)) if count}
 
 
 def _gpus(variables: Mapping[str, str], folder: Path) -> int:
-    files = _count(folder, _NVIDIA_FILE)
+    files = _count(folder, "nvidia[0-9]+")
     listed = variables.get(_PLUGIN, "")
     nvidia = files if listed in _NO_LIST else _listed(listed)
     if _CUDA in variables:
         nvidia = _shown_by_cuda(variables[_CUDA], nvidia)
-    # A container of NVIDIA's may have render files too, for graphics: one device is not counted twice.
-    return nvidia if files or listed not in _NO_LIST else _count(folder / "dri", _RENDER_FILE)
+    # A container of NVIDIA's can have render files too, for graphics: one device is not counted twice.
+    return nvidia if files or listed not in _NO_LIST else _count(folder / "dri", "renderD[0-9]+")
 
 
 def _listed(text: str) -> int:
     """Count what the plugin names; with its strategy "volume-mounts" it names a folder with one file a device."""
     if text.startswith("/"):
-        return _count(Path(text), re.compile(".+"))
+        return _count(Path(text), ".+")
     return len({name for name in text.split(",") if name})
 
 
@@ -96,31 +77,15 @@ def _shown_by_cuda(text: str, there: int) -> int:
     return min(len(shown), there)
 
 
-def _count(folder: Path, names: re.Pattern[str]) -> int:
+def _count(folder: Path, names: str) -> int:
     try:
-        return sum(names.fullmatch(entry) is not None for entry in os.listdir(folder))  # noqa: PTH208 - names only
+        return sum(re.fullmatch(names, entry) is not None for entry in os.listdir(folder))  # noqa: PTH208 - names only
     except (OSError, ValueError):  # ValueError: a variable names a folder that cannot be
         return 0
 
 
-#: What was warned of in this process: task, device type, and both numbers.
-_warned: Final[set[tuple[str, int, str, int, int]]] = set()
-
-
 def count(membership: Membership, job: str | None, index: int | None) -> defaultdict[str, int]:
-    """Count the healthy accelerators of a task, or of all of them.
-
-    Args:
-        membership: the cluster.
-        job: the task's job; None counts every visible task.
-        index: its index.
-
-    Returns:
-        Counts by TensorFlow's device type, zero for any other key.
-
-    Raises:
-        NoSuchTaskError: the view does not show that task.
-    """
+    """Count the healthy accelerators of a task by TensorFlow's device type; those of all visible tasks for None."""
     every = ((job, index) for job, index, _ in membership.tasks())
     total: defaultdict[str, int] = defaultdict(int)
     for one_job, one_index in every if job is None or index is None else [(job, index)]:
@@ -129,28 +94,10 @@ def count(membership: Membership, job: str | None, index: int | None) -> default
     return total
 
 
-def count_visible() -> defaultdict[str, int]:
-    """Count what this process sees; nothing where that cannot be told.
-
-    Returns:
-        Counts by TensorFlow's device type, zero for any other key.
-    """
-    return defaultdict(int, visible_accelerators() or {})
-
-
 def count_usable(membership: Membership, own: Task) -> defaultdict[str, int]:
-    """Count the accelerators of this process's own task: the granted ones, as far as the process can use them.
-
-    Where both numbers differ a warning names them, once for each pair.  A task that asks for nothing that the view
-    counts has what the process can use.
-
-    Args:
-        membership: the cluster.
-        own: the own task.
-
-    Returns:
-        Counts by TensorFlow's device type, zero for any other key; the granted ones where nothing else can be told.
-    """
+    """Count the accelerators of this process's own task: the granted ones, as far as the process can use them."""
+    # A strategy that is told of more would put replicas where no device is.  If the view counts nothing, because the
+    # task has its devices by a claim, a share or a resource of another name, what the process can use counts.
     granted = membership.device_counts(own.job, own.index)
     visible = visible_accelerators()
     if visible is None:
@@ -163,10 +110,10 @@ def count_usable(membership: Membership, own: Task) -> defaultdict[str, int]:
         _warned.add(key)
         which = (
             "The smaller number counts. Fewer in the view: a device became unhealthy, or the node shows devices that "
-            "nobody asked for. Fewer in the process: look at CUDA_VISIBLE_DEVICES, at the pod's runtime class, and at "
+            "no pod asked for. Fewer in the process: look at CUDA_VISIBLE_DEVICES, at the pod's runtime class, and at "
             "TensorFlow's build. `python -m tfcluster_resolver doctor` tells more"
             if granted
-            else "Those count, because the pod's limits name no device that is known here: it may have a DRA claim, a "
+            else "Those count, because the pod's limits name no device that is known here: it can have a DRA claim, a "
             "shared GPU or a resource of another name. If the devices are not this task's, set "
             "NVIDIA_VISIBLE_DEVICES=void"
         )

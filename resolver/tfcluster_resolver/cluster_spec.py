@@ -1,19 +1,17 @@
-"""``tf.train.ClusterSpec`` without TensorFlow.
+"""``tf.train.ClusterSpec`` without TensorFlow, as TensorFlow 2.21 has it.
 
-It decides what a ClusterSpec holds and when two are equal, as TensorFlow 2.21 does; where TensorFlow's behaviour is an
-accident, it refuses with a clear error.  It needs no protobuf but to make a ClusterDef.
+If TensorFlow's behaviour is an accident, it raises a clear error.  It needs protobuf only to make a ClusterDef.
 """
 
 from __future__ import annotations
 
-import sys
 from operator import itemgetter
 from typing import Any, Final
 
 from tfcluster_resolver import _protobuf
 from tfcluster_resolver.errors import ArgumentTypeError, ArgumentValueError
 
-#: What a protobuf's int32 key can hold.
+#: A protobuf's int32 key is smaller.
 _INDEX_LIMIT: Final = 2**31
 #: The highest index up to which a list has a place for each task that is missing.
 _LONGEST_GAP: Final = 1_000_000
@@ -22,7 +20,7 @@ _LONGEST_GAP: Final = 1_000_000
 class ClusterSpec:
     """The tasks of a cluster and their addresses, by job; behaves as ``tf.train.ClusterSpec``.
 
-    It equals a TensorFlow ClusterSpec with the same tasks.  Unlike TensorFlow's, it refuses negative indices, which
+    It equals a TensorFlow ClusterSpec with the same tasks.  Unlike TensorFlow's, it rejects negative indices, which
     TensorFlow takes and then loses or misplaces, and it shares no message with its maker or its readers.
 
     Args:
@@ -30,90 +28,69 @@ class ClusterSpec:
             message, or a ClusterSpec, both of TensorFlow's classes or ours.
 
     Raises:
-        ArgumentTypeError: ``cluster`` is neither, a job's tasks are no list, tuple or dict, or a name or an address is
-            no text.
-        ArgumentValueError: an index is no whole number, is negative, or exceeds 2**31 - 1; a text is not UTF-8; or a
+        ArgumentTypeError: ``cluster`` is none of these, a job's tasks are not a list, tuple or dict, or a name or an
+            address is not a text.
+        ArgumentValueError: an index is not a whole number, is negative, or exceeds 2**31 - 1; a text is not UTF-8; or a
             ClusterDef names a job twice.
     """
 
     __hash__ = None  # type: ignore[assignment]  # equal to dictionaries, as TensorFlow's is, so it cannot be hashed
 
     def __init__(self, cluster: dict[Any, Any] | ClusterSpec | Any) -> None:
-        #: Whether a ClusterDef has the jobs in the order in which they were given.
+        #: Whether a ClusterDef has the jobs in the given order.
         self._keeps_order = not isinstance(cluster, dict)
         self._jobs: dict[Any, dict[int, Any]]
         if isinstance(cluster, dict):
             self._jobs = {job: _tasks_of(job, tasks) for job, tasks in cluster.items()}
             _check(self._jobs)
         elif isinstance(cluster, ClusterSpec):
-            # NB: TensorFlow copies by way of the message: bytes become text, and the jobs get the message's order.
+            # TensorFlow copies by way of the message: bytes become text, and the jobs get the message's order.
             self._jobs = {
                 _text(job): {index: _text(address) for index, address in tasks.items()}
                 for job, tasks in cluster._in_message_order()  # noqa: SLF001 - of the same class
             }
         else:
             self._jobs = _jobs_of_message(cluster)
-        _refuse_negative(self._jobs)
+        for job, tasks in self._jobs.items():
+            if tasks and min(tasks) < 0:
+                raise ArgumentValueError(
+                    f"task index {min(tasks)} of job {job!r} is below 0: TensorFlow would count it from the end of the "
+                    "job, or lose it"
+                )
 
     @property
     def jobs(self) -> list[Any]:
-        """The names of the jobs, in the order in which they were given."""
+        """The names of the jobs, in the given order."""
         return list(self._jobs)
 
     def as_dict(self) -> dict[Any, list[Any] | dict[int, Any]]:
-        """Give the tasks as dictionaries.
+        """Return each job's addresses: a list where its indices run from 0 without a gap, else an index map.
 
-        Returns:
-            Each job's addresses: a list where its indices run from 0 without a gap, else a map from index to address
-            (empty for a job without tasks).
+        A job without tasks has an empty map.
         """
         return {
-            job: self.job_tasks(job) if _dense(tasks) else dict(sorted(tasks.items()))
+            job: self.job_tasks(job) if tasks and max(tasks) + 1 == len(tasks) else dict(sorted(tasks.items()))
             for job, tasks in self._jobs.items()
         }
 
     def num_tasks(self, job_name: Any) -> int:
         """Count the tasks of a job.
 
-        Args:
-            job_name: the job.
-
-        Returns:
-            The number of its tasks.
-
         Raises:
-            ArgumentValueError: there is no such job.
-            ArgumentTypeError: it is nothing that can name one, such as a list.
+            ArgumentValueError: the job does not exist.
+            ArgumentTypeError: ``job_name`` cannot name a job, such as a list.
         """
         return len(self._job(job_name))
 
     def task_indices(self, job_name: Any) -> list[int]:
-        """List the indices of a job's tasks.
-
-        Args:
-            job_name: the job.
-
-        Returns:
-            The indices, ascending.
-
-        Raises:
-            ArgumentValueError: there is no such job.
-            ArgumentTypeError: it is nothing that can name one, such as a list.
-        """
+        """List the indices of a job's tasks, ascending; it raises as :meth:`num_tasks`."""
         return sorted(self._job(job_name))
 
     def task_address(self, job_name: Any, task_index: Any) -> Any:
-        """Look up where a task listens.
-
-        Args:
-            job_name: the job.
-            task_index: the task's index in it.
-
-        Returns:
-            Its address, as it was given.
+        """Look up a task's address, as it was given.
 
         Raises:
-            ArgumentValueError: there is no such job, or no such task in it.
+            ArgumentValueError: the job or the task does not exist.
         """
         tasks = self._job(job_name)
         if not _is_key(task_index, tasks):
@@ -121,17 +98,11 @@ class ClusterSpec:
         return tasks[task_index]
 
     def job_tasks(self, job_name: Any) -> list[Any]:
-        """List the addresses of a job's tasks by index.
-
-        Args:
-            job_name: the job.
-
-        Returns:
-            One entry for each index from 0 to the highest; None where a sparse job has no task.
+        """List the addresses of a job's tasks, for each index from 0 to the highest; None for a missing task.
 
         Raises:
-            ArgumentValueError: there is no such job, it has no tasks, or its highest index is above 1,000,000 while
-                others are missing: :meth:`as_dict` tells of such a job.
+            ArgumentValueError: the job does not exist or is empty, or its highest index is above 1,000,000 while
+                others are missing: :meth:`as_dict` has such a job.
         """
         tasks = self._job(job_name)
         if not tasks:
@@ -144,11 +115,10 @@ class ClusterSpec:
         return addresses
 
     def as_cluster_def(self) -> Any:
-        """Give the tasks as a protobuf message, as TensorFlow's servers take it.
+        """Return the tasks as a new ``ClusterDef``, the protobuf message that TensorFlow's servers take.
 
-        Returns:
-            A new ``ClusterDef``, of TensorFlow's class where it is installed, else of ours with the same fields.  Its
-            jobs are sorted by name, or as they were in the ClusterDef that this ClusterSpec was made from.
+        It is of TensorFlow's class where it is installed, else of ours with the same fields.  Its jobs are sorted by
+        name, or as they were in the ClusterDef that this ClusterSpec was made from.
 
         Raises:
             ProtobufNotFoundError: protobuf is not installed.
@@ -174,7 +144,7 @@ class ClusterSpec:
     __nonzero__ = __bool__
 
     def __eq__(self, other: object) -> Any:
-        # NB: this leaves the answer to others, such as TensorFlow's ClusterSpec, as TensorFlow does.
+        # This leaves the answer to others, such as TensorFlow's ClusterSpec, as TensorFlow does.
         return self._jobs == (other._jobs if isinstance(other, ClusterSpec) else other)
 
     def __ne__(self, other: object) -> Any:
@@ -197,18 +167,17 @@ def _tasks_of(job: Any, tasks: Any) -> dict[int, Any]:
 
 
 def _index(job: Any, index: Any) -> int:
-    """Take whatever TensorFlow takes for an index."""
     try:
         return int(index)
     except TypeError:
         raise ArgumentTypeError(f"the task index {index!r} of job {job!r} must be a whole number") from None
     except (ValueError, OverflowError):
-        raise ArgumentValueError(f"the task index {index!r} of job {job!r} is no whole number") from None
+        raise ArgumentValueError(f"the task index {index!r} of job {job!r} is not a whole number") from None
 
 
 def _jobs_of_message(cluster: Any) -> dict[str, dict[int, str]]:
     """Read a ClusterDef, or that of TensorFlow's ClusterSpec, which TensorFlow copies by way of it too."""
-    message = cluster.as_cluster_def() if _is_tensorflows(cluster) else cluster
+    message = cluster.as_cluster_def() if hasattr(type(cluster), "as_cluster_def") else cluster
     if not _protobuf.is_cluster_def(message):
         raise ArgumentTypeError(
             "a ClusterSpec is made from a dict of job names to tasks, a ClusterDef message or a ClusterSpec, "
@@ -222,19 +191,17 @@ def _jobs_of_message(cluster: Any) -> dict[str, dict[int, str]]:
     return jobs
 
 
-def _is_tensorflows(cluster: object) -> bool:
-    """Tell whether it is TensorFlow's ClusterSpec: there is none before TensorFlow is imported."""
-    tensorflow: Any = sys.modules.get("tensorflow")
-    kind = getattr(getattr(tensorflow, "train", None), "ClusterSpec", None)
-    return isinstance(kind, type) and isinstance(cluster, kind)
-
-
 def _check(jobs: dict[Any, dict[int, Any]]) -> None:
-    """Refuse what a ClusterDef could not hold, in TensorFlow's order."""
-    for job, tasks in _by_name(jobs):
+    """Reject what a ClusterDef could not hold, in TensorFlow's order."""
+    try:
+        by_name = sorted(jobs.items(), key=itemgetter(0))
+    except TypeError:
+        raise ArgumentTypeError(f"the job names {list(jobs)!r} must all be text, or all bytes") from None
+    for job, tasks in by_name:
         if not isinstance(job, (str, bytes)):
             raise ArgumentTypeError(f"the job name {job!r} must be text, not {type(job).__name__}")
-        _refuse_no_utf8(job, f"the job name {job!r}")
+        if wrong := _not_utf8(job):
+            raise ArgumentValueError(f"the job name {job!r} is not UTF-8: {wrong}")
         for index, address in sorted(tasks.items(), key=itemgetter(0)):
             if not isinstance(address, (str, bytes, bytearray)):
                 raise ArgumentTypeError(
@@ -242,30 +209,18 @@ def _check(jobs: dict[Any, dict[int, Any]]) -> None:
                 )
             if not -_INDEX_LIMIT <= index < _INDEX_LIMIT:
                 raise ArgumentValueError(f"task index {index} of job {job!r} is not between 0 and {_INDEX_LIMIT - 1}")
-            _refuse_no_utf8(address, f"the address {address!r} of task {index} of job {job!r}")
+            if wrong := _not_utf8(address):
+                raise ArgumentValueError(
+                    f"the address {address!r} of task {index} of job {job!r} is not UTF-8: {wrong}"
+                )
 
 
-def _by_name(jobs: dict[Any, dict[int, Any]]) -> list[tuple[Any, dict[int, Any]]]:
-    try:
-        return sorted(jobs.items(), key=itemgetter(0))
-    except TypeError:
-        raise ArgumentTypeError(f"the job names {list(jobs)!r} must all be text, or all bytes") from None
-
-
-def _refuse_no_utf8(text: str | bytes | bytearray, what: str) -> None:
+def _not_utf8(text: str | bytes | bytearray) -> UnicodeError | None:
     try:
         _text(text).encode()
     except UnicodeError as error:
-        raise ArgumentValueError(f"{what} is not UTF-8: {error}") from None
-
-
-def _refuse_negative(jobs: dict[Any, dict[int, Any]]) -> None:
-    for job, tasks in jobs.items():
-        if tasks and min(tasks) < 0:
-            raise ArgumentValueError(
-                f"task index {min(tasks)} of job {job!r} is below 0: TensorFlow would count it from the end of "
-                "the job, or lose it"
-            )
+        return error
+    return None
 
 
 def _text(text: str | bytes | bytearray) -> str:
@@ -276,8 +231,4 @@ def _is_key(value: Any, there: dict[Any, Any]) -> bool:
     try:
         return value in there
     except TypeError:
-        raise ArgumentTypeError(f"{value!r} names no job and no task: it is a {type(value).__name__}") from None
-
-
-def _dense(tasks: dict[int, Any]) -> bool:
-    return bool(tasks) and max(tasks) + 1 == len(tasks)
+        raise ArgumentTypeError(f"{value!r} cannot name a job or a task: it is a {type(value).__name__}") from None

@@ -3,10 +3,10 @@
 The operator delivers a copy into every pod, as a zip at the end of PYTHONPATH.  That is before the image's own
 packages, so a copy that an image brings would never be seen, not even a newer one.  Therefore this file is in the zip
 twice: as a module of the package, and as what Python finds first under the package's name.  There it looks for the
-newest copy and becomes it, before anybody sees it.
+newest copy and becomes it, before the import ends.
 
-It must load nothing slow, because it runs before the package, and nothing that Python 3.8 lacks, because it is what an
-older Python than ours is told by.
+It must load nothing slow, because it runs before the package, and nothing that Python 3.8 lacks, because it also
+runs in an older Python, to say so.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -22,7 +22,7 @@ _PACKAGE: Final = "tfcluster_resolver"
 #: The folder of the zip with the copy that the operator delivers.
 _BUNDLED: Final = "bundled"
 _SAYS_VERSION: Final = re.compile(r"""^__version__\b[^=\n]*=\s*["']([^"']+)["']""", re.MULTILINE)
-#: The public part of PEP 440 that a version of ours may have.
+#: The public part of PEP 440 that a version of ours can have.
 _VERSION: Final = re.compile(
     r"(\d+(?:\.\d+)*)(?:(a|b|rc)(\d+))?(?:\.post(\d+))?(?:\.dev(\d+))?(?:\+[a-z0-9.]+)?", re.IGNORECASE
 )
@@ -36,9 +36,8 @@ if TYPE_CHECKING:
 
 
 class Copy(NamedTuple):
-    """One copy of the package: where it is on the search path, its file, its version, and how that one sorts."""
+    """One copy of the package: its file, its version, and how that one sorts."""
 
-    entry: str
     file: str
     version: str
     order: Order
@@ -46,25 +45,30 @@ class Copy(NamedTuple):
 
 
 def copies(search_path: Sequence[str]) -> list[Copy]:
-    """Find every copy of this package that says which version it is.
-
-    Returns:
-        The copies in the order of the search path; a zip of the operator's stands for the copy that it delivers.
-    """
-    return list(_copies(search_path))
+    """List the copies on the search path that say which version they are; a zip stands for the copy in it."""
+    found: list[Copy] = []
+    seen = set()
+    for entry in search_path:
+        # At the top of the operator's zip is this file, without a version: look further in the zip.
+        for place in (entry, os.path.join(entry, _BUNDLED)):  # noqa: PTH118 - pathlib is slow to import, and this runs first
+            spec = PathFinder.find_spec(_PACKAGE, [place])
+            if spec is None or spec.loader is None or spec.origin is None or spec.origin in seen:
+                break
+            seen.add(spec.origin)
+            version = _version_of(spec)
+            order = order_of(version)
+            if order is not None:
+                found.append(Copy(spec.origin, version, order, spec))
+                break
+    return found
 
 
 def newest(found: Sequence[Copy]) -> Copy | None:
-    """Choose the copy to take."""
     return max(found, key=lambda one: one.order, default=None)
 
 
 def order_of(version: str) -> Order | None:
-    """Tell how a version sorts, by PEP 440.
-
-    Returns:
-        A key to compare, or None where the text is no version that a copy of ours may have.
-    """
+    """Return the key to sort a version by (PEP 440); None if the text is not a version that ours can have."""
     parts = _VERSION.fullmatch(version.strip())
     if parts is None:
         return None
@@ -78,24 +82,8 @@ def order_of(version: str) -> Order | None:
     return release, stage, post, float("inf") if parts[5] is None else float(parts[5])
 
 
-def _copies(search_path: Sequence[str]) -> Iterator[Copy]:
-    seen = set()
-    for entry in search_path:
-        # What stands at the top of the operator's zip is this file, which says no version: look on in the zip.
-        for place in (entry, os.path.join(entry, _BUNDLED)):  # noqa: PTH118 - pathlib is slow to import, and this runs first
-            spec = PathFinder.find_spec(_PACKAGE, [place])
-            if spec is None or spec.loader is None or spec.origin is None or spec.origin in seen:
-                break
-            seen.add(spec.origin)
-            version = _version_of(spec)
-            order = order_of(version)
-            if order is not None:
-                yield Copy(entry, spec.origin, version, order, spec)
-                break
-
-
 def _version_of(spec: ModuleSpec) -> str:
-    """Read what a copy says of itself, without running it: its distribution's metadata may be of another copy."""
+    """Read what a copy says of itself, without running it: its distribution's metadata can be that of another copy."""
     try:
         source: str | None = spec.loader.get_source(_PACKAGE)  # type: ignore[union-attr]  # each loader of a path has it
     except (ImportError, OSError, SyntaxError, UnicodeError, AttributeError):
@@ -114,7 +102,7 @@ def _become_newest(module: dict[str, Any]) -> None:
         )
     found = newest(copies(sys.path))
     if found is None:
-        raise ImportError(f"{module['__file__']} is no whole copy of {_PACKAGE}", name=_PACKAGE)
+        raise ImportError(f"{module['__file__']} is not a whole copy of {_PACKAGE}", name=_PACKAGE)
     spec = found.spec
     module["__path__"] = spec.submodule_search_locations
     module["__file__"] = spec.origin
@@ -123,7 +111,7 @@ def _become_newest(module: dict[str, Any]) -> None:
     code = spec.loader.get_code(_PACKAGE)  # type: ignore[union-attr]  # likewise
     for name in [name for name in module if not name.startswith("__") or name == "__annotations__"]:
         del module[name]
-    # NB: in place, and the specification last: it is what keeps other threads from a half-made module meanwhile.
+    # In place, and the specification last: it keeps other threads from a half-made module.
     exec(code, module)  # noqa: S102 - the code of the package that the user asked for
     module["__spec__"] = spec
 

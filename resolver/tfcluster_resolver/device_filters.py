@@ -1,20 +1,18 @@
 """``tf.config.experimental.ClusterDeviceFilters`` without TensorFlow, and without its silent acceptances.
 
-It decides which filters a task may be given and which devices a filter shows, and says at once what TensorFlow would
-say when it connects, or never.
+It raises immediately what TensorFlow would raise when it connects, or never.
 """
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from tfcluster_resolver import _protobuf, device_names
+from tfcluster_resolver import _arguments, _protobuf, device_names
 from tfcluster_resolver._tensorflow import tensorflow_api
-from tfcluster_resolver.errors import ArgumentTypeError, ArgumentValueError, DeviceNameError
+from tfcluster_resolver.errors import ArgumentTypeError, ArgumentValueError, DeviceFilterError, DeviceNameError
 
-#: What a protobuf's int32 key can hold.
+#: A protobuf's int32 key is smaller.
 _INDEX_LIMIT: Final = 2**31
 
 
@@ -22,7 +20,7 @@ class ClusterDeviceFilters:
     """Which devices each task of a cluster sees; takes the place of ``tf.config.experimental.ClusterDeviceFilters``.
 
     A task without filters sees every device.  Filters are wiring, not security: TensorFlow sends a task the devices
-    that its filters show, and whoever can reach the task's server can send it others.
+    that its filters show, and any process that reaches the task's server can send it others.
     """
 
     __hash__ = None  # type: ignore[assignment]  # it can be changed, so it cannot be hashed
@@ -36,14 +34,14 @@ class ClusterDeviceFilters:
         Args:
             job_name: the task's job, in TensorFlow's form: a letter, then letters, digits and "_".
             task_index: its index, from 0 to 2**31 - 1.
-            device_filters: what the task sees besides itself, such as ["/job:ps", "/job:chief"]; empty for everything.
+            device_filters: what the task sees, with itself, such as ["/job:ps", "/job:chief"]; empty for everything.
 
         Raises:
             DeviceFilterError: TensorFlow could not read a filter, or would change a number in it; with the position.
             DeviceNameError: TensorFlow could not read the job's name; with the position.
-            ArgumentTypeError: the filters are no list or other sequence of texts (TensorFlow takes a text apart into
-                characters, of which "/" shows everything, and an iterator as "no filters"); or the job is no text or
-                the index no whole number.
+            ArgumentTypeError: the filters are not a list or another sequence of texts (TensorFlow splits a text into
+                characters, and "/" shows everything; it takes an iterator as "no filters"); or the job is not a
+                text or the index not a whole number.
             ArgumentValueError: the index is out of range.
         """
         job, index = _job(job_name), _index(task_index)
@@ -53,21 +51,16 @@ class ClusterDeviceFilters:
         self._filters.setdefault(job, {})[index] = filters
 
     def as_dict(self) -> dict[str, dict[int, list[str]]]:
-        """Give the filters as dictionaries.
-
-        Returns:
-            Each job's tasks with their filters, sorted; a new object at each call.
-        """
+        """Return each job's tasks with their filters, sorted; a new object at each call."""
         return {
             job: {index: list(texts) for index, texts in sorted(tasks.items())}
             for job, tasks in sorted(self._filters.items())
         }
 
     def as_cluster_device_filters(self) -> Any:
-        """Give the filters as TensorFlow's protobuf message.
+        """Return the filters as a new ``tensorflow.ClusterDeviceFilters``, TensorFlow's protobuf message.
 
-        Returns:
-            A new ``tensorflow.ClusterDeviceFilters``, of TensorFlow's class where it is installed, else of ours.
+        It is of TensorFlow's class where it is installed, else of ours.
 
         Raises:
             ProtobufNotFoundError: protobuf is not installed.
@@ -76,35 +69,24 @@ class ClusterDeviceFilters:
         for job, tasks in self.as_dict().items():
             declared = message.jobs.add(name=job)
             for index, texts in tasks.items():
-                if texts:  # as TensorFlow has it: no filters are no task
+                if texts:  # as in TensorFlow: a task without filters is left out
                     declared.tasks[index].device_filters.extend(texts)
         return message
 
     def as_tensorflow(self) -> Any:
-        """Give the filters as TensorFlow's own class, for ``tf.config.experimental_connect_to_cluster``.
-
-        Returns:
-            A new ``tf.config.experimental.ClusterDeviceFilters``.
+        """Return the filters as a new ``tf.config.experimental.ClusterDeviceFilters``.
 
         Raises:
             TensorFlowNotFoundError: TensorFlow is not installed.
         """
-        theirs = tensorflow_api.load("as_tensorflow()").config.experimental.ClusterDeviceFilters()
-        for job, tasks in self.as_dict().items():
-            for index, texts in tasks.items():
-                theirs.set_device_filters(job, index, texts)
-        return theirs
+        return tensorflow_api.device_filters(self._filters, "as_tensorflow()")
 
     def _as_cluster_device_filters(self) -> Any:
         """Answer by the name that TensorFlow's class has for it, to code that takes either."""
         return self.as_cluster_device_filters()
 
     def __copy__(self) -> ClusterDeviceFilters:
-        other = type(self)()
-        for job, tasks in self._filters.items():
-            for index, texts in tasks.items():
-                other.set_device_filters(job, index, texts)
-        return other
+        return read_filters(self._filters)
 
     def __eq__(self, other: object) -> bool:
         return self._filters == other._filters if isinstance(other, ClusterDeviceFilters) else NotImplemented
@@ -114,7 +96,7 @@ class ClusterDeviceFilters:
 
 
 def device_filter_matches(filter: str, device: str) -> bool:  # noqa: A002 - TensorFlow's word for it
-    """Tell whether a device filter shows a device, as TensorFlow's runtime decides it.
+    """Return whether a device filter shows a device, as TensorFlow's runtime decides it.
 
     A task with several filters sees what any of them shows; without filters it sees everything; and it always sees its
     own devices.  A part that either text leaves out fits anything, so ``/job:ps/task:0`` as a device asks whether some
@@ -124,85 +106,18 @@ def device_filter_matches(filter: str, device: str) -> bool:  # noqa: A002 - Ten
         filter: the device filter, such as ``/job:ps``.
         device: the device's full name, such as ``/job:ps/replica:0/task:1/device:CPU:0``.
 
-    Returns:
-        Whether the filter shows the device.
-
     Raises:
         DeviceFilterError: the filter is one that TensorFlow cannot read; with the position.
         DeviceNameError: the device's name is one that TensorFlow cannot read; with the position.
-        ArgumentTypeError: one of them is no text.
+        ArgumentTypeError: one of them is not a text.
     """
-    return device_names.parse_filter(filter).is_compatible_with(device_names.parse(device))
+    return device_names.parse(filter, DeviceFilterError).is_compatible_with(device_names.parse(device))
 
 
-def _job(name: str | bytes) -> str:
-    if not isinstance(name, (str, bytes)):
-        raise ArgumentTypeError(f"the job's name {name!r} must be text, not {type(name).__name__}")
-    try:
-        text = name if isinstance(name, str) else name.decode()
-    except UnicodeDecodeError as error:
-        raise DeviceNameError(f"the job's name {name!r} is not UTF-8", position=error.start) from None
-    # What TensorFlow reads back when it looks the task up.
-    try:
-        parsed = device_names.parse(f"/job:{text}")
-    except DeviceNameError as error:
-        place = error.position - len("/job:")
-        raise DeviceNameError(
-            f"the job's name {text!r} is wrong at position {place}: it is a letter, then letters, digits and _",
-            position=place,
-        ) from None
-    if parsed.job != text:
-        raise DeviceNameError(f"the job's name {text!r} is none: it is a letter, then letters, digits and _")
-    return text
-
-
-def _index(index: Any) -> int:
-    if isinstance(index, bool) or not hasattr(index, "__index__"):
-        raise ArgumentTypeError(f"the task index {index!r} must be a whole number, not {type(index).__name__}")
-    number = operator.index(index)
-    if not 0 <= number < _INDEX_LIMIT:
-        raise ArgumentValueError(f"the task index {number} is not between 0 and {_INDEX_LIMIT - 1}")
-    return number
-
-
-def _texts(filters: Any, task: str) -> tuple[str, ...]:
-    if isinstance(filters, (str, bytes, bytearray, memoryview)) or not isinstance(filters, Sequence):
-        raise ArgumentTypeError(
-            f"the device filters of {task} are a list of texts, not {type(filters).__name__}: {filters!r}"
-        )
-    for text in filters:
-        if not isinstance(text, str):
-            raise ArgumentTypeError(f"a device filter of {task} must be text, not {type(text).__name__}: {text!r}")
-    return tuple(filters)
-
-
-def filters_by_task(declared: Any) -> dict[str, dict[int, tuple[str, ...]]]:
-    """Read device filters, in whatever form, and refuse what TensorFlow could not use.
-
-    Args:
-        declared: ClusterDeviceFilters of ours or TensorFlow's, their protobuf message, a mapping from job to a mapping
-            from index to a list of filters, or None.
-
-    Returns:
-        The filters of each job's tasks.
-
-    Raises:
-        ArgumentTypeError: it is none of these, or a filter is no text.
-        ArgumentValueError: an index is below 0, or TensorFlow could not read a filter.
-    """
-    if declared is None:
-        return {}
-    if not isinstance(declared, ClusterDeviceFilters):
-        declared = _read(declared)
-    return {job: {index: tuple(texts) for index, texts in tasks.items()} for job, tasks in declared.as_dict().items()}
-
-
-def filters_in_message(message: Any) -> dict[str, dict[int, tuple[str, ...]]]:
-    """Read TensorFlow's protobuf message of device filters, as it is."""
-    return {job.name: {index: tuple(one.device_filters) for index, one in job.tasks.items()} for job in message.jobs}
-
-
-def _read(declared: Any) -> ClusterDeviceFilters:
+def read_filters(declared: Any) -> ClusterDeviceFilters:
+    """Read filters of any form: TensorFlow's or our class, the protobuf message, or job to index to a list."""
+    if isinstance(declared, ClusterDeviceFilters):
+        return declared
     if hasattr(declared, "_as_cluster_device_filters"):
         declared = declared._as_cluster_device_filters()  # noqa: SLF001 - TensorFlow has no public way to read them
     if hasattr(declared, "SerializeToString"):
@@ -221,3 +136,52 @@ def _read(declared: Any) -> ClusterDeviceFilters:
         for index, texts in tasks.items():
             filters.set_device_filters(job, index, texts)
     return filters
+
+
+def filters_by_task(declared: Any) -> dict[str, dict[int, tuple[str, ...]]]:
+    """Return the filters of each job's tasks from any form of them, or None."""
+    read = {} if declared is None else read_filters(declared).as_dict()
+    return {job: {index: tuple(texts) for index, texts in tasks.items()} for job, tasks in read.items()}
+
+
+def filters_in_message(message: Any) -> dict[str, dict[int, tuple[str, ...]]]:
+    """Read TensorFlow's protobuf message of device filters, as it is."""
+    return {job.name: {index: tuple(one.device_filters) for index, one in job.tasks.items()} for job in message.jobs}
+
+
+def _job(name: str | bytes) -> str:
+    if not isinstance(name, (str, bytes)):
+        raise ArgumentTypeError(f"the job's name {name!r} must be text, not {type(name).__name__}")
+    try:
+        text = name if isinstance(name, str) else name.decode()
+    except UnicodeDecodeError as error:
+        raise DeviceNameError(f"the job's name {name!r} is not UTF-8", position=error.start) from None
+    position = 0
+    try:
+        # TensorFlow reads this back when it looks the task up.
+        if device_names.parse(f"/job:{text}").job == text:
+            return text
+    except DeviceNameError as error:
+        position = error.position - len("/job:")
+    raise DeviceNameError(
+        f"the job's name {text!r} is wrong at position {position}: it is a letter, then letters, digits and _",
+        position=position,
+    )
+
+
+def _index(index: Any) -> int:
+    number = _arguments.index(index, "the task index")
+    if not 0 <= number < _INDEX_LIMIT:
+        raise ArgumentValueError(f"the task index {number} is not between 0 and {_INDEX_LIMIT - 1}")
+    return number
+
+
+def _texts(filters: Any, task: str) -> tuple[str, ...]:
+    if isinstance(filters, (str, bytes, bytearray, memoryview)) or not isinstance(filters, Sequence):
+        raise ArgumentTypeError(
+            f"the device filters of {task} are a list of texts, not {type(filters).__name__}: {filters!r}"
+        )
+    for text in filters:
+        if not isinstance(text, str):
+            raise ArgumentTypeError(f"a device filter of {task} must be text, not {type(text).__name__}: {text!r}")
+    return tuple(filters)

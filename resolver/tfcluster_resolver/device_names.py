@@ -1,18 +1,16 @@
-"""TensorFlow's names of devices, of which a device filter is a part.
+"""TensorFlow's names of devices; a device filter is a part of one.
 
-It decides what is a device name and when two can mean the same device, as TensorFlow's DeviceNameUtils does (the
-functions ParseFullName and AreCompatibleDevNames).  It knows no cluster and no TensorFlow.
+It reads and compares them as TensorFlow's DeviceNameUtils does (ParseFullName and AreCompatibleDevNames).
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from tfcluster_resolver.errors import ArgumentTypeError, DeviceFilterError, DeviceNameError
 
-#: What TensorFlow keeps a number of a device name in; it drops the higher bits of a larger one.
+#: TensorFlow drops the higher bits of a larger number in a device name.
 LARGEST_NUMBER: Final = 2**31 - 1
 
 _NAME: Final = "[A-Za-z][A-Za-z0-9_]*"
@@ -33,17 +31,8 @@ _BEGINNINGS: Final = (
 _UINT64: Final = 2**64
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceName:
-    """A device name, taken apart; None stands for a part that is absent or ``*``.
-
-    Attributes:
-        job: the job.
-        replica: TensorFlow's replica, which is 0 for every device there is.
-        task: the task index.
-        type: the device type, such as "CPU"; case matters.
-        id: the device's number among those of its type.
-    """
+class DeviceName(NamedTuple):
+    """A device name, taken apart; None stands for a part that is absent or ``*``, and case matters."""
 
     job: str | None = None
     replica: int | None = None
@@ -52,47 +41,14 @@ class DeviceName:
     id: int | None = None
 
     def is_compatible_with(self, other: DeviceName) -> bool:
-        """Tell whether both can mean one device: each part that both have is the same."""
-        pairs = (
-            (self.job, other.job),
-            (self.replica, other.replica),
-            (self.task, other.task),
-            (self.type, other.type),
-            (self.id, other.id),
-        )
+        """Return whether both can mean one device: each part that both have is the same."""
+        pairs = zip(self, other, strict=True)
         return all(one is None or another is None or one == another for one, another in pairs)
 
 
-def parse(text: str) -> DeviceName:
-    """Take a device name apart, as TensorFlow does.
-
-    The parts may stand in any order; of a repeated part the last counts.  Both "" and "/" mean any device.
-
-    Raises:
-        DeviceNameError: TensorFlow cannot read it; with the position.
-        ArgumentTypeError: it is no text.
-    """
-    return _parse(text, DeviceNameError)
-
-
-def parse_filter(text: str) -> DeviceName:
-    """Take a device filter apart.
-
-    Raises:
-        DeviceFilterError: TensorFlow cannot read it; with the position.
-        ArgumentTypeError: it is no text.
-    """
-    return _parse(text, DeviceFilterError)
-
-
 def parse_exact_filter(text: str) -> DeviceName:
-    """Take a device filter apart, and refuse numbers that TensorFlow would silently change.
-
-    Raises:
-        DeviceFilterError: TensorFlow cannot read it, or a number exceeds 2**31 - 1; with the position.
-        ArgumentTypeError: it is no text.
-    """
-    name = parse_filter(text)
+    """Take a device filter apart, and reject numbers that TensorFlow would silently change."""
+    name = parse(text, DeviceFilterError)
     for match in re.finditer(r":0*([0-9]{10,})", text):
         if int(match[1]) > LARGEST_NUMBER:
             raise _error(
@@ -102,11 +58,12 @@ def parse_exact_filter(text: str) -> DeviceName:
 
 
 def is_job_name(text: str) -> bool:
-    """Tell whether a job of TensorFlow's can have a name: a letter, then letters, digits and "_"."""
+    """Return whether a job of TensorFlow's can have a name: a letter, then letters, digits and "_"."""
     return re.fullmatch(_NAME, text) is not None
 
 
-def _parse(text: str, kind: type[DeviceNameError]) -> DeviceName:
+def parse(text: str, kind: type[DeviceNameError] = DeviceNameError) -> DeviceName:
+    """Take a device name or filter apart; of a repeated part the last counts, and "" and "/" mean any device."""
     if not isinstance(text, str):
         raise ArgumentTypeError(f"a device {_what(kind)} is a text, not {type(text).__name__}: {text!r}")
     job: str | None = None

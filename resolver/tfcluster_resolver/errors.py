@@ -1,9 +1,7 @@
 """The errors of the resolver.
 
-Each message says which file, task or call is wrong, what is wrong with it, and what to do.  This module holds no
-decisions.
-
-The tree (in brackets the standard exception that it also is)::
+Each message says which file, task or call is wrong, what is wrong with it, and what to do.  The tree, with the standard
+exception that an error also is in brackets::
 
     TFClusterError
      ├── ViewError                       the mounted view cannot be used
@@ -11,13 +9,13 @@ The tree (in brackets the standard exception that it also is)::
      │    ├── ViewUnreadableError        [OSError]
      │    ├── MalformedViewError         [ValueError]
      │    ├── UnsupportedViewError       [ValueError] written by a newer operator
-     │    └── KubernetesError            the view cannot be had from the API server (from_kubernetes)
+     │    └── KubernetesError            the view cannot be read from the API server (from_kubernetes)
      │         ├── KubernetesClientNotFoundError  [ImportError] the package kubernetes is not installed
      │         ├── KubernetesConfigurationError   [ValueError] no kubeconfig, no service account, no such context
-     │         ├── KubernetesRightsError          [PermissionError] the API server refuses this user
+     │         ├── KubernetesRightsError          [PermissionError] the API server denies this user
      │         ├── KubernetesUnreachableError     [ConnectionError] the API server does not answer
-     │         ├── NoSuchClusterError             [LookupError] there is no such TFCluster
-     │         └── NotPublishedError              there is, and its views are not out yet
+     │         ├── NoSuchClusterError             [LookupError] the TFCluster does not exist
+     │         └── NotPublishedError              it exists, and its views are not published yet
      ├── ArgumentError                   a call is given what it does not take
      │    ├── ArgumentTypeError          [TypeError] a value of another type
      │    └── ArgumentValueError         [ValueError] a value out of range
@@ -29,11 +27,11 @@ The tree (in brackets the standard exception that it also is)::
      │    └── DeviceFilterError
      ├── ConnectError                    the cluster cannot be connected to
      │    ├── CoordinatorNotInClusterError
-     │    ├── AddressError               [ValueError] an address is no "host:port"
+     │    ├── AddressError               [ValueError] an address is not "host:port"
      │    ├── TasksUnreachableError      [TimeoutError] with .missing, each task and its cause
      │    ├── ClusterChangedError        this process is connected to another ClusterSpec
      │    │    └── SnapshotOutdatedError the cluster has scaled a task of the snapshot away
-     │    ├── ConnectedTooLateError      variables were made before the process became a task of the cluster
+     │    ├── ConnectedTooLateError      variables were created before the process became a task of the cluster
      │    └── DeviceScopeError           [ValueError] called inside a tf.device scope of another task
      ├── ResizeError                     the running program cannot follow a change of its cluster
      │    ├── RestartNeededError         only a restart of the coordinator can
@@ -44,14 +42,12 @@ The tree (in brackets the standard exception that it also is)::
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from tfcluster_resolver.waiting.reachability import MissingTask
+from dataclasses import dataclass
+from enum import Enum
 
 
 class TFClusterError(Exception):
-    """What every error of this package is."""
+    """The base of every error of this package."""
 
 
 class ViewError(TFClusterError):
@@ -59,7 +55,7 @@ class ViewError(TFClusterError):
 
 
 class ViewNotFoundError(ViewError, FileNotFoundError):
-    """There is no view where it should be mounted."""
+    """The view does not exist where it should be mounted."""
 
 
 class ViewUnreadableError(ViewError, OSError):
@@ -75,15 +71,15 @@ class UnsupportedViewError(ViewError, ValueError):
 
 
 class KubernetesError(ViewError):
-    """The view cannot be had from the API server."""
+    """The view cannot be read from the API server."""
 
 
 class KubernetesClientNotFoundError(KubernetesError, ImportError):
-    """The call needs the official Kubernetes client, and this Python has none."""
+    """The call needs the official Kubernetes client, which is not installed."""
 
 
 class KubernetesConfigurationError(KubernetesError, ValueError):
-    """There is no configuration for the Kubernetes client, or an unusable one."""
+    """The configuration of the Kubernetes client is missing or unusable."""
 
 
 class KubernetesRightsError(KubernetesError, PermissionError):
@@ -95,7 +91,7 @@ class KubernetesUnreachableError(KubernetesError, ConnectionError):
 
 
 class NoSuchClusterError(KubernetesError, LookupError):
-    """There is no TFCluster of that name in that namespace."""
+    """The TFCluster does not exist in that namespace."""
 
 
 class NotPublishedError(KubernetesError):
@@ -105,7 +101,7 @@ class NotPublishedError(KubernetesError):
 class ArgumentError(TFClusterError):
     """A call of this package is given what it does not take; the message names the argument."""
 
-    # NB: inside a tf.function AutoGraph keeps the class of an error with just this constructor, and hides any other.
+    # Inside a tf.function AutoGraph keeps the class of an error with just this constructor, and hides any other.
     __init__ = Exception.__init__
 
 
@@ -126,15 +122,15 @@ class NoSuchTaskError(TFClusterError, ValueError):
 
 
 class TensorFlowNotFoundError(TFClusterError, ImportError):
-    """The call needs TensorFlow, and this Python has none."""
+    """The call needs TensorFlow, which is not installed."""
 
 
 class ProtobufNotFoundError(TFClusterError, ImportError):
-    """The call needs protobuf, and this Python has none, or one that is too old."""
+    """The call needs protobuf, which is not installed or too old."""
 
 
 class DeviceNameError(TFClusterError, ValueError):
-    """A text is no device name that TensorFlow can read.
+    """TensorFlow cannot read a text as a device name.
 
     Attributes:
         position: where in the text it is wrong, counted from 0.
@@ -146,7 +142,7 @@ class DeviceNameError(TFClusterError, ValueError):
 
 
 class DeviceFilterError(DeviceNameError):
-    """A text is no device filter that TensorFlow can read."""
+    """TensorFlow cannot read a text as a device filter."""
 
 
 class ConnectError(TFClusterError):
@@ -154,11 +150,35 @@ class ConnectError(TFClusterError):
 
 
 class CoordinatorNotInClusterError(ConnectError):
-    """The connecting process is no task of the ClusterSpec, so the other tasks could not reach it."""
+    """The connecting process is not a task of the ClusterSpec, so the other tasks could not reach it."""
 
 
 class AddressError(ConnectError, ValueError):
     """An address is not of the form "host:port"."""
+
+
+class Cause(Enum):
+    """Why a task could not be reached, and where to look."""
+
+    UNRESOLVED = "name does not resolve (is there a pod of that name, and does the cluster's DNS answer?)"
+    NO_POD = "no pod (its Service's name resolves and its own does not: look at `kubectl get pods` and their events)"
+    REFUSED = "connection refused (the pod is not ready: it is there and nothing listens; look at its log)"
+    TIMED_OUT = "timed out (nothing answers: is the pod running, does a NetworkPolicy drop it?)"
+    NOT_GRPC = "no gRPC answer (something accepts connections: a server that hangs, a proxy, or another program?)"
+    UNREACHABLE = "network error"
+
+
+@dataclass(frozen=True, slots=True)
+class MissingTask:
+    """A task that did not answer: its job, index and address, and the cause at the last attempt."""
+
+    job: str
+    index: int
+    address: str
+    cause: Cause
+
+    def __str__(self) -> str:
+        return f"/job:{self.job}/task:{self.index} at {self.address}: {self.cause.value}"
 
 
 class TasksUnreachableError(ConnectError, TimeoutError):
@@ -178,11 +198,11 @@ class ClusterChangedError(ConnectError):
 
 
 class SnapshotOutdatedError(ClusterChangedError):
-    """The cluster no longer has a task of the snapshot, so nobody needs to wait for the snapshot's tasks."""
+    """The cluster no longer has a task of the snapshot, so waiting for the snapshot's tasks is pointless."""
 
 
 class ConnectedTooLateError(ConnectError):
-    """Variables of this process were made before it got another job's name; connecting would break them."""
+    """Variables of this process were created before it got another job's name; connecting would break them."""
 
 
 class DeviceScopeError(ConnectError, ValueError):

@@ -1,33 +1,52 @@
-"""The cluster resolver of a TFCluster's pods.
-
-It decides where a resolver's view comes from, which task it speaks for, what a snapshot is, and what a watch yields;
-:mod:`tfcluster_resolver.answers` holds what TensorFlow is told.  It connects to nothing.
-"""
+"""The cluster resolver of a TFCluster's pods: where its view comes from, and what it answers TensorFlow."""
 
 from __future__ import annotations
 
 import copy
 import os
+from collections import defaultdict
+from dataclasses import dataclass
 from typing import Any, Self
 
-from tfcluster_resolver import _arguments, contract
-from tfcluster_resolver._tensorflow import registration
-from tfcluster_resolver.answers import ClusterAnswers
-from tfcluster_resolver.cluster import Membership, NewEpoch, difference, own_task
-from tfcluster_resolver.errors import ArgumentValueError, ViewError
+from tfcluster_resolver import _arguments, accelerators, contract
+from tfcluster_resolver._tensorflow import tensorflow_api
+from tfcluster_resolver.cluster import Membership, Task, own_task
+from tfcluster_resolver.cluster_spec import ClusterSpec
+from tfcluster_resolver.device_filters import read_filters
+from tfcluster_resolver.errors import ArgumentValueError, NoSuchTaskError, ViewError
 from tfcluster_resolver.views.file import ViewFile
 from tfcluster_resolver.views.frozen import FrozenView, view_of
 from tfcluster_resolver.views.kubernetes import KubernetesViews
-from tfcluster_resolver.views.source import ViewSource
-from tfcluster_resolver.views.watch import Watch
+from tfcluster_resolver.views.watch import ViewSource, Watch
 
 
-class TFClusterResolver(ClusterAnswers):
+@dataclass(frozen=True, slots=True)
+class NewEpoch:
+    """The changes of a new epoch of the cluster, for this task.
+
+    Attributes:
+        epoch: the new epoch.
+        added: the new tasks, by job and index; one whose address changed is in ``removed`` too.
+        removed: the removed tasks, with the own one if it is one of them: its ClusterSpec keeps it, because TensorFlow
+            needs it there.
+        filters_changed: whether the device filters of any task changed.
+        resolver: a snapshot of the resolver at this epoch.
+        leaving: the tasks that leave now, by job and index: they still run for their job's drainTimeoutSeconds.
+    """
+
+    epoch: int
+    added: tuple[Task, ...]
+    removed: tuple[Task, ...]
+    filters_changed: bool
+    resolver: TFClusterResolver
+    leaving: tuple[tuple[str, int], ...] = ()
+
+
+class TFClusterResolver:
     """The TFCluster that this pod is a task of, for TensorFlow.
 
     TensorFlow takes it as a ``tf.distribute.cluster_resolver.ClusterResolver``, and it works the same where TensorFlow
-    is not installed.  Where it is, :meth:`cluster_spec` and :meth:`device_filters` import it to give its own classes;
-    nothing else does.  Each call reads the mounted view (one ``stat`` while it is unchanged).  A strategy asks several
+    is not installed.  Each call reads the mounted view (one ``stat`` while it is unchanged).  A strategy asks several
     times while it is built, so give it a :meth:`snapshot`, which stays at one epoch::
 
         resolver = TFClusterResolver()
@@ -43,9 +62,9 @@ class TFClusterResolver(ClusterAnswers):
         source: where the view comes from instead; the environment is not looked at then.
 
     Raises:
-        ViewError: the view is missing, unreadable, malformed or too new.
+        ViewError: the view is missing, unreadable, malformed or too new; any method can raise it.
         TaskIdentityError: the pod's environment names its task incompletely.
-        ArgumentError: an argument is of another type, or a job of other tasks is given without an index.
+        ArgumentError: an argument is of another type, as in any method; or another job is given without an index.
     """
 
     def __init__(
@@ -66,8 +85,8 @@ class TFClusterResolver(ClusterAnswers):
         if self._own is not None and self._task_id is None:
             if self._task_type != self._own.job:
                 raise ArgumentValueError(
-                    f"half a task: task_type is {self._task_type!r}, no task_id is given, and this pod is {self._own}; "
-                    "give both or neither"
+                    f"task_type {self._task_type!r} was given without task_id, and this pod is {self._own}: give both "
+                    "or neither"
                 )
             self._task_id = self._own.index
         if source is None:
@@ -85,25 +104,12 @@ class TFClusterResolver(ClusterAnswers):
         rpc_layer: str = "grpc",
         device_filters: Any = None,
     ) -> Self:
-        """Make a resolver of a written cluster: for tests and laptops.  No file and no environment is looked at.
+        """Make a resolver of a written cluster, at epoch 0 forever, for tests and laptops; the environment is not used.
 
-        Its accelerators are those that this process sees, for the given task, and none for any other.
-
-        Args:
-            cluster: what ``tf.train.ClusterSpec`` takes, or a ClusterSpec of ours or TensorFlow's, or a ClusterDef.
-            task_type: the job of the task to speak for.
-            task_id: that task's index.
-            rpc_layer: TensorFlow's rpc layer.
-            device_filters: ClusterDeviceFilters of ours or TensorFlow's, or a mapping from job to a mapping from index
-                to a list of filters.
-
-        Returns:
-            A resolver at epoch 0 for ever.
-
-        Raises:
-            ArgumentTypeError: an argument is of another type, or holds one.
-            ArgumentValueError: a task index is no number of 0 or more.
-            DeviceNameError: TensorFlow could not read a filter.
+        ``cluster`` is what ``tf.train.ClusterSpec`` takes, or a ClusterSpec of ours or TensorFlow's, or a ClusterDef;
+        ``device_filters`` are ClusterDeviceFilters of ours or TensorFlow's, or a mapping from job to a mapping from
+        index to a list of filters (DeviceNameError if TensorFlow could not read one).  The
+        accelerators are those that this process sees, for the given task, and none for any other.
         """
         view = view_of(cluster, rpc_layer=rpc_layer, device_filters=device_filters)
         return cls(task_type, task_id, source=FrozenView(view))
@@ -116,21 +122,7 @@ class TFClusterResolver(ClusterAnswers):
         task_id: int | None = None,
         rpc_layer: str | None = None,
     ) -> Self:
-        """Make a resolver of one view file, such as a copy of a pod's.  The environment is not looked at.
-
-        Args:
-            path: the file; it is read at each call, also after the current directory changed.
-            task_type: the job of the task to speak for.
-            task_id: that task's index.
-            rpc_layer: TensorFlow's rpc layer; the file's by default.
-
-        Returns:
-            A resolver.
-
-        Raises:
-            ViewError: the file is missing, unreadable, malformed or too new.
-            ArgumentError: an argument is of another type.
-        """
+        """Make a resolver of a view file, such as a copy of a pod's; it is read at each call, and no environment."""
         return cls(task_type, task_id, rpc_layer, source=ViewFile.at(path))
 
     @classmethod
@@ -147,58 +139,40 @@ class TFClusterResolver(ClusterAnswers):
     ) -> Self:
         """Make a resolver of a TFCluster through the API server: for a notebook outside of its pods.
 
-        It needs the package ``kubernetes`` and the right to list ConfigMaps in the namespace; with the right to get
-        TFClusters it also tells a cluster that is not published yet from one that is not there.  It sees what a task
-        without device filters sees; a task that every view hides is not in it.  Each call asks the API server, so give
-        a strategy a :meth:`snapshot`.
+        It needs the package ``kubernetes`` and the permission to list ConfigMaps in the namespace; with the permission
+        to get TFClusters it also tells a cluster that is not published yet from one that does not exist.  It sees what
+        a task without device filters sees; a task that every view hides is not in it.  Each call asks the API server,
+        so give a strategy a :meth:`snapshot`.
 
         Args:
             name: the TFCluster's name.
             namespace: its namespace; by default the pod's own, or that of the kubeconfig's context.
-            task_type: the job of the task to speak for.
-            task_id: that task's index.
-            rpc_layer: TensorFlow's rpc layer; the TFCluster's by default.
+            task_type: as of the class, like ``task_id`` and ``rpc_layer``.
+            task_id: likewise.
+            rpc_layer: likewise.
             kubeconfig: a kubeconfig file; by default the pod's service account, else that of ``kubectl``.
             context: a context in it; its current one by default.
 
-        Returns:
-            A resolver.
-
         Raises:
-            KubernetesClientNotFoundError: the package is not installed.
-            KubernetesConfigurationError: there is no kubeconfig and no service account, or no such context.
-            KubernetesRightsError: the API server refuses the user.
-            KubernetesUnreachableError: it does not answer.
-            NoSuchClusterError: there is no such TFCluster.
-            NotPublishedError: its views are not published yet.
-            ArgumentError: an argument is of another type, or no name.
+            KubernetesError: the view cannot be read from the API server; a subclass says why.
         """
         source = KubernetesViews(name, namespace, kubeconfig=kubeconfig, context=context)
         return cls(task_type, task_id, rpc_layer, source=source)
 
     def snapshot(self) -> Self:
-        """Freeze what the resolver answers now.
-
-        Returns:
-            A resolver of the same class and task that gives the same epoch for ever.
-        """
+        """Return a resolver of the same class and task that stays at the epoch of now."""
         return self._frozen_at(self._source.view())
 
     def _frozen_at(self, view: contract.View) -> Self:
         frozen = copy.copy(self)
-        frozen._source = FrozenView(view, live=self._live())  # noqa: SLF001 - of the same class
+        frozen._source = FrozenView(view, live=self._live_again()._source)  # noqa: SLF001 - of the same class
         return frozen
 
-    def _live(self) -> ViewSource | None:
-        return self._source.live if isinstance(self._source, FrozenView) else self._source
-
-    def _is_snapshot(self) -> bool:
-        return isinstance(self._source, FrozenView)
-
     def _live_again(self) -> Self:
-        """Give this resolver as it follows its cluster, also where it is a snapshot."""
+        """Return this resolver as it follows its cluster, also if it is a snapshot."""
         live = copy.copy(self)
-        live._source = self._live() or self._source  # noqa: SLF001 - of the same class
+        if isinstance(self._source, FrozenView):
+            live._source = self._source.live or self._source  # noqa: SLF001 - of the same class
         return live
 
     def watch(self, timeout: float | None = None) -> Watch[NewEpoch]:
@@ -212,33 +186,157 @@ class TFClusterResolver(ClusterAnswers):
             for change in cluster.watch():
                 print(change.epoch, change.added, change.removed)
 
-        A lost accelerator is no epoch.  The descriptor of the watch is open while the iterator is in use; it may be
-        used in a thread, by one thread at a time, and in a process that was forked.
+        A lost accelerator is not an epoch.  The iterator has a descriptor open until its ``close()``; it can be used in
+        a thread, by one thread at a time, and in a process that was forked.
 
         Args:
-            timeout: end after so many seconds without a new epoch, counted again from each time that the next one is
-                asked for; 0 looks once, None never ends.
-
-        Returns:
-            An iterator over the new epochs, with a ``close()``; empty for :meth:`from_spec`, which never changes.
+            timeout: end after that many seconds without a new epoch, counted again for each epoch; 0 looks once, None
+                never ends.
 
         Raises:
-            ViewError: at once where the view cannot be read, and from the iterator where it could not for 5 seconds;
-                the iterator goes on when it is asked again.
-            ArgumentError: the timeout is no number.
+            ViewError: the iterator could not read the view for 5 seconds; it continues when it is asked again.
         """
         timeout = _arguments.seconds_or_none(timeout, "timeout")
-        live = self._live() or self._source
-
-        def read() -> Membership:
-            return Membership(view=live.view(), own=self._own)
-
-        return Watch(read, self.membership(), live.notice(), timeout, self._new_epoch)
+        live = self._live_again()
+        notice = live._source.notice()  # noqa: SLF001 - of the same class
+        return Watch(live.membership, self.membership(), notice, timeout, self._new_epoch)
 
     def _new_epoch(self, before: Membership, now: Membership) -> NewEpoch:
-        added, removed, filters_changed = difference(before, now)
-        resolver = self._frozen_at(now.view)
-        return NewEpoch(now.view.epoch, added, removed, filters_changed, resolver, leaving=now.leaving())
+        # The view's own tasks; the own one is put into each ClusterSpec, also when it is no longer declared.
+        old, new = (set(Membership(view=one.view, own=None).tasks()) for one in (before, now))
+        added, removed = tuple(sorted(new - old)), tuple(sorted(old - new))
+        changed = before.device_filters() != now.device_filters()
+        return NewEpoch(now.view.epoch, added, removed, changed, self._frozen_at(now.view), now.leaving())
+
+    @property
+    def task_type(self) -> str | None:
+        """The job of the task that this resolver speaks for; None if unknown."""
+        return self._task_type
+
+    @task_type.setter
+    def task_type(self, task_type: str | None) -> None:
+        self._task_type = _arguments.text_or_none(task_type, "task_type")
+
+    @property
+    def task_id(self) -> int | None:
+        """The index of the task that this resolver speaks for; None if unknown."""
+        return self._task_id
+
+    @task_id.setter
+    def task_id(self, task_id: int | None) -> None:
+        self._task_id = _arguments.index_or_none(task_id, "task_id")
+
+    @property
+    def rpc_layer(self) -> str:
+        """TensorFlow's rpc layer: what was set, else what the TFCluster says."""
+        return self.membership().view.rpc_layer if self._rpc_layer is None else self._rpc_layer
+
+    @rpc_layer.setter
+    def rpc_layer(self, rpc_layer: str | None) -> None:
+        self._rpc_layer = _arguments.text_or_none(rpc_layer, "rpc_layer")
+
+    @property
+    def environment(self) -> str:
+        """Always empty, as TensorFlow's resolvers have it outside of Google."""
+        return ""
+
+    @property
+    def leaving(self) -> bool:
+        """Whether this resolver's task is no longer declared, and has its drainTimeoutSeconds to finish."""
+        return self.membership().is_leaving(self.task_type, self.task_id)
+
+    @property
+    def epoch(self) -> int:
+        """The edit of the TFCluster that last changed this view's tasks or filters; it only grows."""
+        return self.membership().view.epoch
+
+    def own_task(self) -> Task | None:
+        """Return the task that this pod is, whatever task the resolver speaks for; None outside the cluster's pods."""
+        return self._own
+
+    def membership(self) -> Membership:
+        """Read the view as it is now: every answer of one epoch, as plain values."""
+        return Membership(view=self._source.view(), own=self._own)
+
+    def cluster_spec(self) -> Any:
+        """Return the tasks that this task sees, itself included, as a new ``tf.train.ClusterSpec``.
+
+        TensorFlow's strategies demand TensorFlow's own class, so this imports TensorFlow; if it is not installed, it
+        returns our :class:`ClusterSpec`.  ``membership().jobs()`` gives the same as plain values.
+        """
+        jobs = self.membership().jobs()
+        if not tensorflow_api.is_installed():
+            return ClusterSpec(jobs)
+        return tensorflow_api.load("cluster_spec()").train.ClusterSpec(jobs)
+
+    def master(self, task_type: str | None = None, task_id: int | None = None, rpc_layer: str | None = None) -> str:
+        """Return the URL of a task, such as "grpc://host:port".
+
+        It is never empty: TensorFlow's ``experimental_connect_to_cluster`` takes an empty one as "nothing to do".
+
+        Args:
+            task_type: the job; this resolver's own by default.
+            task_id: the index; in the own job this resolver's own by default.
+            rpc_layer: the scheme; this resolver's own by default, none at all if "".
+
+        Raises:
+            NoSuchTaskError: the view does not show that task, half of one is given, or none and the own one is unknown.
+        """
+        rpc_layer = _arguments.text_or_none(rpc_layer, "rpc_layer")
+        job, index = self._named(task_type, task_id)
+        membership = self.membership()
+        if job is None or index is None:
+            raise NoSuchTaskError("master() needs task_type and task_id: this process is not a task of the cluster")
+        layer = next(one for one in (rpc_layer, self._rpc_layer, membership.view.rpc_layer) if one is not None)
+        address = membership.address_of(job, index)
+        return f"{layer}://{address}" if layer else address
+
+    def num_accelerators(
+        self, task_type: str | None = None, task_id: int | None = None, config_proto: object = None
+    ) -> dict[str, int]:
+        """Count the accelerators of a task: the healthy ones that the device plugin granted it.
+
+        Of the task that this process is only those count that the process can use, so that no strategy plans for a
+        device that is not there; a warning names both numbers where they differ.  If its pod's limits name no device
+        that is known here, such as with a DRA claim, what the process can use counts.  The arguments and errors are
+        those of :meth:`master`; ``config_proto`` is not used, and TensorFlow's signature has it.
+
+        Returns:
+            Counts by TensorFlow's device type, such as {"GPU": 2}, zero for any other key; of all visible tasks
+            together where no task is given and the own one is unknown.
+        """
+        del config_proto
+        job, index = self._named(task_type, task_id)
+        membership = self.membership()
+        if not membership.view.name and (job, index) == (self._task_type, self._task_id):
+            return defaultdict(int, accelerators.visible_accelerators() or {})
+        if self._own is not None and (job, index) == self._own[:2]:
+            return accelerators.count_usable(membership, self._own)
+        return accelerators.count(membership, job, index)
+
+    def device_filters(self) -> Any:
+        """Return the view's device filters, declared up to maxReplicas, for TensorFlow's ``connect_to_cluster``.
+
+        They are a ``tf.config.experimental.ClusterDeviceFilters``, or our class of that name without TensorFlow; None
+        where the TFCluster declares none.  ``membership().device_filters()`` gives the same as plain values.
+        """
+        declared = self.membership().device_filters()
+        if not any(texts for tasks in declared.values() for texts in tasks.values()):
+            return None
+        if tensorflow_api.is_installed():
+            return tensorflow_api.device_filters(declared, "device_filters()")
+        return read_filters(declared)
+
+    def _named(self, task_type: str | None, task_id: int | None) -> tuple[str | None, int | None]:
+        """Return which task a call is about; a job alone is a task in the own job only."""
+        job, index = _arguments.text_or_none(task_type, "task_type"), _arguments.index_or_none(task_id, "task_id")
+        if index is None and job in (None, self._task_type):
+            index = self._task_id
+        if job is None:
+            job = self._task_type
+        if (job is None) != (index is None):
+            raise NoSuchTaskError(f"task_type {job!r} was given with task_id {index!r}: give both or neither")
+        return job, index
 
     def __repr__(self) -> str:
         try:
@@ -249,4 +347,4 @@ class TFClusterResolver(ClusterAnswers):
         return f"<{type(self).__name__} {cluster}, /job:{self._task_type}/task:{self._task_id}>"
 
 
-registration.register(TFClusterResolver)
+tensorflow_api.register(TFClusterResolver)

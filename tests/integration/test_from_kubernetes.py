@@ -204,7 +204,7 @@ def test_what_is_missing_is_named(world, ask, kubeconfig_with, monkeypatch):
     # Listing ConfigMaps is all that it takes; without the right to get TFClusters a missing one is told by halves.
     kubeconfig = kubeconfig_with("reader", ("", "configmaps", "list"))
     assert ask(kubeconfig=kubeconfig).cluster_spec().num_tasks("worker") == 2
-    with pytest.raises(NoSuchClusterError, match="there is no such TFCluster, or the operator has not published"):
+    with pytest.raises(NoSuchClusterError, match="the TFCluster does not exist, or the operator has not published"):
         ask("nobody", kubeconfig=kubeconfig)
     labels = {"tfcluster.dev/cluster": "c", "tfcluster.dev/job": "worker"}
     foreign = {"metadata": {"name": "foreign", "labels": labels}, "data": {"cluster.json": "no view"}}

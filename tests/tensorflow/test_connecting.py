@@ -10,7 +10,7 @@ import subprocess
 
 from loopback_cluster import DEADLINE, ROOT, LoopbackCluster
 
-from tfcluster_resolver.waiting.reachability import host_and_port
+from tfcluster_resolver.waiting.addresses import host_and_port
 
 CONNECT = """
 import json

@@ -118,7 +118,7 @@ except errors.TasksBusyError as error:
 """
     )
 
-    assert "did not finish the closure in hand. Nothing was changed" in refused[0]
+    assert "did not finish their closures. Nothing was changed" in refused[0]
     assert len(refused[1]) == 3
     written(tmp_path / "go")
     told = program.do(f"coordinator.join()\nresult = [tell([])['gain'], takes({third})]")

@@ -9,8 +9,7 @@ from typing import Any
 import tensorflow as tf
 from loopback_cluster import DEADLINE
 
-from tfcluster_resolver.elastic.engine import ElasticEngine
-from tfcluster_resolver.elastic.parts import Request
+from tfcluster_resolver.elastic.engine import ElasticEngine, Request
 from tfcluster_resolver.elastic.plan import Change
 
 
@@ -58,9 +57,9 @@ def test_change_that_is_asked_for_while_tensorflow_is_busy_is_made():
         engine.running.wake()
         assert running.updating.wait(DEADLINE)
 
-        wanted = engine.wanted_copy()
+        wanted = copy.deepcopy(engine.wanted)
         wanted.cluster.job.add(name="other")
-        request = Request(wanted, lambda: None, lambda _: [], lambda: Change(1), final=False)
+        request = Request(wanted, Change(1))
         engine.ask(request)
         running.go_on.set()
 
@@ -78,9 +77,9 @@ def test_change_that_was_made_is_never_taken_back():
     engine = ElasticEngine(running)
     assert engine.begin()
     try:
-        wanted = engine.wanted_copy()
+        wanted = copy.deepcopy(engine.wanted)
         wanted.cluster.job.add(name="other")
-        request = Request(wanted, lambda: None, lambda _: [], lambda: Change(1), final=False)
+        request = Request(wanted, Change(1))
         taken_back: list[bool] = []
 
         class Late(threading.Event):

@@ -41,7 +41,7 @@ DEVICES = [PS_0, PS_1, WORKER_1_GPU]
 )
 def test_parts_of_a_name(text, parts):
     assert device_names.parse(text) == parts
-    assert device_names.parse_filter(text) == parts
+    assert device_names.parse(text, DeviceFilterError) == parts
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_parts_of_a_name(text, parts):
 def test_unreadable_names_tell_where(text, position, expected):
     for read, kind, word in (
         (device_names.parse, DeviceNameError, "name"),
-        (device_names.parse_filter, DeviceFilterError, "filter"),
+        (lambda text: device_names.parse(text, DeviceFilterError), DeviceFilterError, "filter"),
         (device_names.parse_exact_filter, DeviceFilterError, "filter"),
     ):
         with pytest.raises(kind, match=f"device {word}") as refused:

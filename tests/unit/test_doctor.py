@@ -21,12 +21,10 @@ from local_kubernetes.ports import free_ports
 from tfcluster_resolver import contract
 from tfcluster_resolver.__main__ import main
 from tfcluster_resolver.cluster import Membership, Task
-from tfcluster_resolver.commands import checks, network_checks
-from tfcluster_resolver.commands.checks import Check, Verdict, free_memory
-from tfcluster_resolver.waiting.own_port import speaks_grpc
-from tfcluster_resolver.waiting.reachability import host_and_port
+from tfcluster_resolver.commands import doctor
+from tfcluster_resolver.commands.doctor import Check, free_memory
 
-OK, WARNING, FAILED, SKIPPED = Verdict.OK, Verdict.WARNING, Verdict.FAILED, Verdict.SKIPPED
+OK, WARNING, FAILED, SKIPPED = "ok", "warning", "failed", "skipped"
 VIEW = view_of({"worker": ("127.0.0.1:1", "127.0.0.1:2")}, epoch=4)
 WORKER = Task("worker", 1, "127.0.0.1:2")
 
@@ -36,9 +34,8 @@ def membership(view: contract.View = VIEW, own: Task | None = WORKER) -> Members
     return Membership(view=view, own=own)
 
 
-def at(address: str) -> Membership:
-    """Make the cluster as worker 1 sees it, whose address this is."""
-    return membership(own=Task("worker", 1, address))
+def at(address: str) -> Task:
+    return Task("worker", 1, address)
 
 
 @pytest.fixture
@@ -47,7 +44,7 @@ def listening() -> Iterator[Callable[..., str]]:
         yield lambda answer=b"": opened.enter_context(speaker(answer, closes=True))
 
 
-def expect(check: Check | None, verdict: Verdict, *words: str) -> None:
+def expect(check: Check | None, verdict: str, *words: str) -> None:
     """Compare a check with what it should find; what is wrong has a remedy, what is well has none."""
     assert check is not None
     assert (check.verdict, bool(check.remedy)) == (verdict, verdict in {WARNING, FAILED})
@@ -72,7 +69,7 @@ def test_second_copy_of_the_package_is_named(tmp_path, version, verdict, words):
     (tmp_path / "tfcluster_resolver").mkdir()
     if version is not None:
         (tmp_path / "tfcluster_resolver" / "__init__.py").write_text(f'__version__ = "{version}"\n')
-    check = checks.package([str(SOURCES.parent), str(tmp_path)])
+    check = doctor.package([str(SOURCES.parent), str(tmp_path)])
     expect(check, verdict, words.format(ours=tfcluster_resolver.__version__, sources=SOURCES, other=tmp_path))
 
 
@@ -92,13 +89,13 @@ def test_view_is_compared_with_the_task(tmp_path, jobs, own, verdict, words):
     """It has the task at its address; device filters may hide it, and an evaluator is in no view."""
     view = replace(VIEW, jobs=jobs)
     Kubelet(tmp_path).write(view)
-    expect(checks.view(membership(view, own), tmp_path / "cluster.json", str(tmp_path)), verdict, *words)
+    expect(doctor.view(membership(view, own), tmp_path / "cluster.json", str(tmp_path)), verdict, *words)
 
 
 def test_view_that_never_changes_is_a_warning(tmp_path):
     """A file without the kubelet's link beside it, as subPath mounts it, never changes."""
     (tmp_path / "cluster.json").write_text(contract.dump(VIEW))
-    expect(checks.view(membership(), tmp_path / "cluster.json", str(tmp_path)), WARNING, "subPath")
+    expect(doctor.view(membership(), tmp_path / "cluster.json", str(tmp_path)), WARNING, "subPath")
 
 
 # TF_CONFIG
@@ -122,16 +119,16 @@ def test_view_that_never_changes_is_a_warning(tmp_path):
 )
 def test_tf_config_is_compared_with_the_view(change, found):
     config = {"cluster": {"worker": ["127.0.0.1:1", "127.0.0.1:2"]}, "task": {"type": "worker", "index": 1}}
-    check = checks.tf_config(membership(), {"TF_CONFIG": json.dumps({**config, **change})})
+    check = doctor.tf_config(membership(), {"TF_CONFIG": json.dumps({**config, **change})})
     expect(check, OK if found.startswith("it says") else WARNING, found)
 
 
 def test_tf_config_that_is_not_json_is_a_warning():
     """It is not looked at where there is none, nor where the process is no task."""
     for text in ("", "{", "[]"):
-        expect(checks.tf_config(membership(), {"TF_CONFIG": text}), WARNING)
-    assert checks.tf_config(membership(), {}) is None
-    assert checks.tf_config(membership(own=None), {"TF_CONFIG": "{}"}) is None
+        expect(doctor.tf_config(membership(), {"TF_CONFIG": text}), WARNING)
+    assert doctor.tf_config(membership(), {}) is None
+    assert doctor.tf_config(membership(own=None), {"TF_CONFIG": "{}"}) is None
 
 
 # name and port
@@ -139,24 +136,23 @@ def test_tf_config_that_is_not_json_is_a_warning():
 
 def test_own_name_leads_here(monkeypatch):
     """A look-up that does not end is given up."""
-    expect(network_checks.own_name(at("localhost:2"), GUARD), OK, "127.0.0.1")
+    expect(doctor.own_name(at("localhost:2"), "c", GUARD), OK, "127.0.0.1")
     expect(
-        network_checks.own_name(at("no-such.invalid:2"), GUARD), FAILED, "no-such.invalid does not resolve", "Service c"
+        doctor.own_name(at("no-such.invalid:2"), "c", GUARD), FAILED, "no-such.invalid does not resolve", "Service c"
     )
     elsewhere = "192.0.2.1"  # an address for documentation: no machine has it
-    expect(network_checks.own_name(at(f"{elsewhere}:2"), GUARD), FAILED, f"{elsewhere}, which is not this pod")
-    monkeypatch.setattr(network_checks, "_LOOK_UP", 0.0)
+    expect(doctor.own_name(at(f"{elsewhere}:2"), "c", GUARD), FAILED, f"{elsewhere}, which is not this pod")
+    monkeypatch.setattr(doctor, "_LOOK_UP", 0.0)
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: threading.Event().wait())
-    expect(network_checks.own_name(at("slow:2"), 0.0), FAILED, "looking up slow takes over 0 s")
+    expect(doctor.own_name(at("slow:2"), "c", 0.0), FAILED, "looking up slow takes over 0 s")
 
 
 def test_own_port_is_free_or_taken_by_a_grpc_server(listening):
     """What listens and does not greet as gRPC does is another program, whatever it answers or does not."""
-    expect(network_checks.own_port(at(f"127.0.0.1:{free_ports(1)[0]}")), OK, "is free")
-    assert not speaks_grpc(*host_and_port(refusing_address()))
-    expect(network_checks.own_port(at(listening(SETTINGS))), OK, "is answered by a gRPC server")
+    expect(doctor.own_port(at(f"127.0.0.1:{free_ports(1)[0]}")), OK, "is free")
+    expect(doctor.own_port(at(listening(SETTINGS))), OK, "is answered by a gRPC server")
     for answer in (b"", b"SSH-2.0-OpenSSH_9.2\r\n", b"\0\0\0\4"):
-        expect(network_checks.own_port(at(listening(answer))), FAILED, "is taken by a program")
+        expect(doctor.own_port(at(listening(answer))), FAILED, "is taken by a program")
 
 
 def test_port_that_the_user_may_not_have_fails():
@@ -165,11 +161,11 @@ def test_port_that_the_user_may_not_have_fails():
 
     os.seteuid(65534)
     try:
-        check = network_checks.own_port(at("127.0.0.1:1"))
+        check = doctor.own_port(at("127.0.0.1:1"))
     finally:
         os.seteuid(0)
 
-    expect(check, FAILED, "this user may not listen on port 1")
+    expect(check, FAILED, "this user cannot listen on port 1")
 
 
 # peers
@@ -178,9 +174,9 @@ def test_port_that_the_user_may_not_have_fails():
 def test_peers_that_listen_are_well(listening):
     """All others that listen are one line; the own task is not asked, and a lone task has none."""
     view = replace(VIEW, jobs={"ps": (listening(),), "worker": (listening(), "w1:1")})
-    (check,) = network_checks.peers(membership(view), 0.0)
+    (check,) = doctor.peers(membership(view), 0.0)
     expect(check, OK, "2 of 2 other tasks accept connections")
-    (check,) = network_checks.peers(membership(replace(VIEW, jobs={})), 0.0)
+    (check,) = doctor.peers(membership(replace(VIEW, jobs={})), 0.0)
     expect(check, SKIPPED)
 
 
@@ -188,7 +184,7 @@ def test_each_missing_peer_is_named(listening):
     refusing = refusing_address()
     view = replace(VIEW, jobs={"ps": ("c-ps-0.no-such-host.invalid:1", refusing), "worker": (listening(), "w1:1")})
 
-    summary, *missing = network_checks.peers(membership(view), 0.0)
+    summary, *missing = doctor.peers(membership(view), 0.0)
 
     assert (summary.verdict, summary.message) == (FAILED, "1 of 3 other tasks accept connections")
     assert [one.name for one in missing] == ["peer /job:ps/task:0", "peer /job:ps/task:1"]
@@ -208,7 +204,7 @@ def test_each_missing_peer_is_named(listening):
         (2, 2, 1, (WARNING, "hides granted devices")),
         (2, 2, 0, (WARNING, "hides granted devices")),
         (0, 0, 3, (WARNING, "not granted")),
-        (1, 1, None, (SKIPPED, "cannot be told")),
+        (1, 1, None, (SKIPPED, "cannot be counted")),
     ],
 )
 def test_accelerators_are_compared(monkeypatch, requested, healthy, visible, found):
@@ -216,25 +212,25 @@ def test_accelerators_are_compared(monkeypatch, requested, healthy, visible, fou
     tasks = {1: {GPU: healthy}} if healthy != requested else {}
     held = {"worker": contract.JobAccelerators(limits={GPU: requested}, tasks=tasks)} if requested else {}
     shown = visible if visible is None else {"GPU": visible} if visible else {}
-    monkeypatch.setattr(checks, "visible_accelerators", lambda: shown)
-    expect(checks.accelerators(membership(replace(VIEW, accelerators=held))), *found)
+    monkeypatch.setattr(doctor, "visible_accelerators", lambda: shown)
+    expect(doctor.accelerators(membership(replace(VIEW, accelerators=held)), WORKER), *found)
 
 
 def test_tensorflow_that_is_missing_or_does_not_fit_the_memory_is_skipped(monkeypatch):
     """An import that could cost the training its memory is not made."""
-    expect(checks.tensorflow("/nowhere"), SKIPPED)
-    monkeypatch.setattr(checks.tensorflow_api, "is_installed", lambda: True)
-    monkeypatch.setattr(checks.tensorflow_api, "load", lambda _: pytest.fail("it was imported"))
-    monkeypatch.setattr(checks, "free_memory", lambda: 100 * 2**20)
-    expect(checks.tensorflow("/nowhere"), SKIPPED, "100 MiB of memory left")
+    expect(doctor.tensorflow("/nowhere"), SKIPPED)
+    monkeypatch.setattr(doctor.tensorflow_api, "is_installed", lambda: True)
+    monkeypatch.setattr(doctor.tensorflow_api, "load", lambda _: pytest.fail("it was imported"))
+    monkeypatch.setattr(doctor, "free_memory", lambda: 100 * 2**20)
+    expect(doctor.tensorflow("/nowhere"), SKIPPED, "100 MiB of memory left")
 
 
 def test_broken_tensorflow_fails(tmp_path, monkeypatch):
     (tmp_path / "tensorflow").mkdir()
     (tmp_path / "tensorflow" / "__init__.py").write_text("raise ImportError('libthing.so.1:\\n cannot open')")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(checks, "free_memory", lambda: None)
-    expect(checks.tensorflow("/nowhere"), FAILED, "ImportError: libthing.so.1: cannot open")
+    monkeypatch.setattr(doctor, "free_memory", lambda: None)
+    expect(doctor.tensorflow("/nowhere"), FAILED, "ImportError: libthing.so.1: cannot open")
 
 
 @pytest.mark.parametrize(
@@ -265,7 +261,7 @@ def in_pod(tmp_path, monkeypatch, listening) -> None:
     view = replace(VIEW, jobs={"chief": (listening(),), "worker": {1: f"127.0.0.1:{free_ports(1)[0]}"}})
     Kubelet(tmp_path).write(view)
     be_task(monkeypatch, "worker", 1, view.jobs["worker"][1], tmp_path)
-    monkeypatch.setattr(checks, "visible_accelerators", dict)
+    monkeypatch.setattr(doctor, "visible_accelerators", dict)
 
 
 @pytest.mark.usefixtures("in_pod")

@@ -11,8 +11,8 @@ from unit.resolver_world import GPU, be_task, publish, view_of
 from tfcluster_resolver import contract
 from tfcluster_resolver.__main__ import main
 from tfcluster_resolver.cluster import Membership, Task
-from tfcluster_resolver.commands import matrix, sight
-from tfcluster_resolver.commands.sight import Row, Sight
+from tfcluster_resolver.commands import matrix
+from tfcluster_resolver.commands.matrix import Row, Sight
 from tfcluster_resolver.contract import FilterRange
 
 VIEW = view_of(
@@ -27,7 +27,7 @@ CHIEF = Task("chief", 0, "c0:1")
 
 
 def rows(view: contract.View = VIEW, own: Task | None = CHIEF) -> list[Row]:
-    return sight.rows(Membership(view=view, own=own))
+    return matrix.rows(Membership(view=view, own=own))
 
 
 def filtered(*filters: str, **parts: object) -> contract.View:
@@ -55,9 +55,9 @@ def test_filter_may_show_some_devices_of_a_task():
 def test_view_of_a_task_without_filters_is_complete():
     """What filters hide from a task, its view does not hold; and outside of the pods that is not known."""
     filtered_task, hidden_task = Task("worker", 1, "w1:1"), Task("worker", 7, "w7:1")
-    assert sight.is_complete(Membership(view=VIEW, own=CHIEF))
+    assert matrix.is_complete(Membership(view=VIEW, own=CHIEF))
     for own in (filtered_task, hidden_task, Task("evaluator", 0, "e:1"), None):
-        assert not sight.is_complete(Membership(view=VIEW, own=own))
+        assert not matrix.is_complete(Membership(view=VIEW, own=own))
 
 
 @pytest.mark.parametrize("own", [Task("worker", 7, "w7:1"), Task("evaluator", 0, "e:1")])

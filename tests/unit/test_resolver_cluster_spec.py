@@ -21,7 +21,7 @@ MESSAGES = _protobuf.messages("a test")
 
 
 def definition(*jobs: tuple[str, dict[int, str]]):
-    return MESSAGES.ClusterDef(job=[MESSAGES.JobDef(name=name, tasks=tasks) for name, tasks in jobs])
+    return MESSAGES.ClusterDef(job=[{"name": name, "tasks": tasks} for name, tasks in jobs])
 
 
 def spelled(message) -> list[tuple[str, dict[int, str]]]:
@@ -74,7 +74,7 @@ TUPLES = [{("a", "b"): ["a:1"]}, {("a", "b"): 3}, {"w": [("a", "b")]}]
     [
         (None, TypeError, "not from NoneType"),
         ([("w", ["a:1"])], TypeError, "not from list"),
-        (MESSAGES.JobDef(), TypeError, "not from JobDef"),
+        (definition(("w", {})).job[0], TypeError, "not from JobDef"),
         (MESSAGES.ClusterDef, TypeError, "not from"),
         ({"w": "a:1"}, TypeError, "tasks of job 'w' must be"),
         ({"w": iter(["a:1"])}, TypeError, "tasks of job 'w' must be"),
@@ -84,7 +84,7 @@ TUPLES = [{("a", "b"): ["a:1"]}, {("a", "b"): 3}, {"w": [("a", "b")]}]
         *((cluster, TypeError, r"\('a', 'b'\)") for cluster in TUPLES),
         ({"w": {"x": "a:1"}}, ValueError, "'x'"),
         ({"w": {2**31: "a:1"}}, ValueError, "not between 0 and 2147483647"),
-        ({"w": {float("inf"): "a:1"}}, ValueError, "index inf of job 'w' is no whole number"),
+        ({"w": {float("inf"): "a:1"}}, ValueError, "index inf of job 'w' is not a whole number"),
         *(({"w": tasks}, ValueError, "of job 'w' is below 0") for tasks in [*NEGATIVE, {"-2": "a:1", 1: "b:2"}]),
         *((definition(("w", tasks)), ValueError, "of job 'w' is below 0") for tasks in NEGATIVE),
         ({"w": [b"\xff"]}, ValueError, "address .* is not UTF-8"),
@@ -116,7 +116,7 @@ def test_unknown_task_is_named():
     with pytest.raises(ValueError, match="job 'empty' has no tasks"):
         spec.job_tasks("empty")
     for ask in (spec.num_tasks, spec.job_tasks, lambda name: spec.task_address("w", name)):
-        with pytest.raises(ArgumentTypeError, match="names no job and no task"):
+        with pytest.raises(ArgumentTypeError, match="cannot name a job or a task"):
             ask([])
 
 

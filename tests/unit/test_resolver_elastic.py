@@ -277,17 +277,17 @@ def test_strangers_and_the_dead_at_the_door_are_not_counted(meeting):
 
 def test_leader_names_who_did_not_come(meeting, monkeypatch):
     """At its time-out, which here passes when worker 1 is there, the leader names who is missing, and the epoch."""
-    there, ahead, listen = meeting(3), [0.0], meetings._Reception.listen
+    there, ahead, listen = meeting(3), [0.0], meetings._Door.listen
 
-    def hear(reception: meetings._Reception) -> dict[socket.socket, str]:
-        heard = listen(reception)
+    def hear(door: meetings._Door, seconds: float) -> dict[socket.socket, str]:
+        heard = listen(door, seconds)
         if any(line.endswith("/job:worker/task:1") for line in heard.values()):
             ahead.append(1.1 * GUARD)
         return heard
 
     clock = SimpleNamespace(monotonic=lambda: time.monotonic() + ahead[-1], sleep=time.sleep)
     monkeypatch.setattr(meetings, "time", clock)
-    monkeypatch.setattr(meetings._Reception, "listen", hear)
+    monkeypatch.setattr(meetings._Door, "listen", hear)
     second = there.start(1, 3, 6, timeout=2 * GUARD)
 
     try:

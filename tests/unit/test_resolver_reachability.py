@@ -13,10 +13,10 @@ from support.waiting import GUARD, eventually
 from unit.refusing_address import refusing_address
 from unit.resolver_world import SETTINGS, listeners, python, speaker
 
-from tfcluster_resolver.errors import AddressError
-from tfcluster_resolver.waiting import name_lookups, wait_for_tasks
+from tfcluster_resolver.errors import AddressError, Cause, MissingTask
+from tfcluster_resolver.waiting import addresses, wait_for_tasks
+from tfcluster_resolver.waiting.addresses import host_and_port
 from tfcluster_resolver.waiting.probes import Probes
-from tfcluster_resolver.waiting.reachability import Cause, MissingTask, host_and_port
 
 
 @pytest.fixture
@@ -137,10 +137,10 @@ def test_forked_child_looks_names_up_again():
     """A child that was forked while names were looked up has threads of its own for them."""
     text = """
 import os, socket, threading
-from tfcluster_resolver.waiting import name_lookups, wait_for_tasks
+from tfcluster_resolver.waiting import addresses, wait_for_tasks
 real = socket.getaddrinfo
 socket.getaddrinfo = lambda *_, **__: threading.Event().wait()
-stuck = [name_lookups.begin(f"w{index}") for index in range(100)]
+stuck = [addresses.look_ups.begin(f"w{index}") for index in range(100)]
 if (child := os.fork()) == 0:
     socket.getaddrinfo = lambda _, *a, **o: real("127.0.0.1", *a, **o)
     print([one.cause.name for one in wait_for_tasks([("w", 0, "w0:1")], timeout=0)], flush=True)
@@ -170,7 +170,7 @@ def test_name_is_looked_up_once_for_all_its_tasks(slow_names, listening):
     """Tasks of one name, and waits at one time, share a look-up."""
     asked, go_on = slow_names
     port = listening.rpartition(":")[2]
-    first = name_lookups.begin("shared")
+    first = addresses.look_ups.begin("shared")
     with closing(Probes()) as probes:
         probes.want([("w", 0, f"shared:{port}"), ("ps", 0, f"shared:{port}"), ("w", 1, "shared:1")])
         probes.run(0.1)
@@ -180,23 +180,23 @@ def test_name_is_looked_up_once_for_all_its_tasks(slow_names, listening):
         assert [(one.job, one.index) for one in probes.missing()] == [("w", 1)]
     assert first.addresses == ((socket.AF_INET, ("127.0.0.1",)),)
     assert asked == ["shared"]
-    name_lookups.release(first)
+    addresses.look_ups.release(first)
 
 
 def test_look_up_that_is_not_waited_for_is_left_out(slow_names, monkeypatch):
     """A name whose asker has gone is not looked up any more, if it was not begun."""
     asked, go_on = slow_names
-    monkeypatch.setattr(name_lookups, "descriptors", lambda *_, **__: 1)
-    held = name_lookups.begin("held")
+    monkeypatch.setattr(addresses, "descriptors", lambda *_, **__: 1)
+    held = addresses.look_ups.begin("held")
     with closing(Probes()) as probes:
         probes.want([("w", 0, "dropped:1")])
         probes.run(0.01)
-    last = name_lookups.begin("last")
+    last = addresses.look_ups.begin("last")
     go_on.set()
     eventually(lambda: last.addresses is not None, what="the last look-up")
     assert asked == ["held", "last"]
     for one in (held, last):
-        name_lookups.release(one)
+        addresses.look_ups.release(one)
 
 
 def test_any_address_of_a_name_will_do(monkeypatch):
@@ -223,6 +223,7 @@ def test_task_that_starts_late_is_waited_for():
         late.listen()
         probes.run(GUARD)
         assert probes.missing() == ()
+        assert probes.reached() == {("worker", 0): late.getsockname()}
 
 
 def test_tasks_may_come_and_go_while_they_are_tried(black_hole, listening):

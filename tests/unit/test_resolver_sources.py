@@ -18,7 +18,7 @@ from tfcluster_resolver import ClusterSpec, TFClusterResolver, accelerators, con
 from tfcluster_resolver.device_filters import ClusterDeviceFilters
 from tfcluster_resolver.errors import ArgumentValueError, MalformedViewError, NoSuchTaskError, ViewNotFoundError
 from tfcluster_resolver.views.file import ViewFile
-from tfcluster_resolver.views.fullest import fullest
+from tfcluster_resolver.views.kubernetes import fullest
 from tfcluster_resolver.views.watch import PollingNotice
 
 VIEW = view_of({"worker": ("w0:1",), "chief": ("c0:1",)}, epoch=3, rpc_layer="grpc+x")
@@ -51,7 +51,7 @@ def test_written_spec_is_told_as_it_is(cluster):
 @pytest.mark.parametrize(
     ("cluster", "jobs"),
     [
-        (message(job=[SimpleNamespace(name="w", tasks={0: "a:1", 1: "b:1"})]), {"w": ["a:1", "b:1"]}),
+        (ClusterSpec({"w": ["a:1", "b:1"]}).as_cluster_def(), {"w": ["a:1", "b:1"]}),
         ({b"w": [b"a:1"]}, {"w": ["a:1"]}),
         ({"chief": ["c:1"], "evaluator": ["e:1"]}, {"chief": ["c:1"], "evaluator": ["e:1"]}),
     ],
@@ -321,7 +321,7 @@ def test_slow_thread_takes_nothing_back(mount, monkeypatch):
     stamp = Stamp(view_file._stamp())
     monkeypatch.setattr(view_file, "_stamp", lambda: stamp)
 
-    assert [view_file.read().view.epoch for _ in range(3)] == [2, 2, 2]
+    assert [view_file.read()[0].epoch for _ in range(3)] == [2, 2, 2]
 
 
 def test_reader_never_sees_a_torn_view(mount):
@@ -339,7 +339,7 @@ def test_reader_never_sees_a_torn_view(mount):
     writer.start()
     seen = [0]
     while seen[-1] < SWAPS - 1:
-        view = view_file.read().view
+        view = view_file.read()[0]
         assert view.jobs["worker"] == addresses[view.epoch]
         seen.append(view.epoch)
     writer.join()
@@ -354,9 +354,9 @@ def test_own_view_goes_before_the_shared_one(mount):
     seen = []
     for files in ({SHARED: text_of(1)}, {OWN: text_of(2), SHARED: text_of(1)}) * 2:
         mount.swap(files)
-        seen.append(view_file.read().view.epoch)
+        seen.append(view_file.read()[0].epoch)
     assert seen == [1, 2, 1, 2]
-    assert [ViewFile(mount.folder, index).read().view.epoch for index in (3, 4, None)] == [2, 1, 1]
+    assert [ViewFile(mount.folder, index).read()[0].epoch for index in (3, 4, None)] == [2, 1, 1]
 
 
 def test_unchanged_view_is_not_parsed_again(mount, monkeypatch):
@@ -377,7 +377,7 @@ def test_plain_folder_serves_too(tmp_path):
     view_file = ViewFile(tmp_path, 0)
     first = view_file.read()
     publish(tmp_path, text_of(2))
-    assert [first.view.epoch, view_file.read().view.epoch] == [1, 2]
+    assert [first[0].epoch, view_file.read()[0].epoch] == [1, 2]
 
 
 @pytest.mark.parametrize("prepare", [lambda _: None, lambda folder: (folder / "..data").symlink_to("gone")])
@@ -409,4 +409,4 @@ def test_malformed_view_is_named_and_the_next_good_one_read(mount, content):
     with pytest.raises(errors.MalformedViewError, match=r"cluster\.json is not a view"):
         view_file.read()
     mount.swap({SHARED: text_of(5)})
-    assert view_file.read().view.epoch == 5
+    assert view_file.read()[0].epoch == 5

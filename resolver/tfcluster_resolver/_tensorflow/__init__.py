@@ -1,1 +1,1 @@
-"""What is asked of TensorFlow: its public interface, and every private name of it that is touched."""
+"""The only package that uses TensorFlow: its public interface, and every private name that is touched."""

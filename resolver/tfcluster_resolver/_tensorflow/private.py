@@ -1,8 +1,7 @@
 """Every private name of TensorFlow that a resize in place needs, and TensorFlow's own update of its cluster.
 
-It decides which TensorFlow can be resized: a version that our tests run, whose private parts are those that we know.
-Any other is refused when this module is loaded, before anything is changed.  Loading it imports TensorFlow, so only
-what resizes loads it, and only when it is asked to.  The names are used here, in
+A TensorFlow that our tests do not run, or whose private parts are others, is rejected when this module is loaded,
+before anything is changed.  Loading it imports TensorFlow, so only what resizes loads it.  The names are used here, in
 :mod:`tfcluster_resolver._tensorflow.workers` and in :mod:`tfcluster_resolver._tensorflow.values`, and nowhere else.
 """
 
@@ -113,7 +112,7 @@ def _check() -> None:
     why = "; ".join(missing) or f"our tests run {', '.join(_VERSIONS)} alone"
     raise RestartNeededError(
         f"TensorFlow {version} cannot be resized in place ({why}). Nothing was changed. Save a checkpoint, end this "
-        "process and start it again: the servers of the other tasks need no restart"
+        "process and start it again: the servers of the other tasks keep running"
     )
 
 
@@ -125,30 +124,26 @@ _cancellation: Any = importlib.import_module(_CANCELLATION)
 _constants: Any = importlib.import_module(_CONSTANTS)
 _convert: Final[Any] = _constants.convert_to_eager_tensor
 
-#: TensorFlow crashes where its cluster is updated by two threads at once.
+#: TensorFlow crashes if two threads update its cluster at the same time.
 _updating: Final = threading.Lock()
-#: What cancels the functions that a thread calls.
+#: The manager that cancels the functions of a thread.
 _cancelling: Final = threading.local()
 #: The own task, in the threads whose constants stay there.
 _own: Final = threading.local()
 
 
 def server_def() -> Any:
-    """Give a copy of the cluster that this process's TensorFlow was given last; None where it has none."""
+    """Return a copy of the cluster that this process's TensorFlow was given last; None without one."""
     return copy.deepcopy(_context.get_server_def())
 
 
 def update(wanted: Any) -> None:
-    """Change TensorFlow's cluster and keep what lives on the tasks that stay.
-
-    It blocks as long as a task of it does not answer.
-    """
+    """Change TensorFlow's cluster and keep what lives on the tasks that stay; blocks while a task does not answer."""
     with _updating:
         _context.context().update_server_def(wanted)
 
 
 def has_coordinator() -> bool:
-    """Tell whether a ClusterCoordinator of this process lives."""
     return any(issubclass(type(one), coordinator_module.Cluster) for one in gc.get_objects())
 
 
@@ -158,11 +153,9 @@ def use_executor(executor: Any) -> None:
 
 
 def cancel_by_thread() -> None:
-    """Have what cancels one thread's functions cancel no other thread's.
-
-    TensorFlow keeps it in a global variable.  So a closure that fails, by which the others are cancelled, could cancel
-    the dataset that another thread makes for a worker that comes; that worker could never use it.
-    """
+    """Have what cancels one thread's functions cancel no other thread's."""
+    # TensorFlow keeps it in a global variable: a closure that fails, by which the others are cancelled, could cancel
+    # the dataset that another thread makes for a worker that comes; that worker could never use it.
     entered = _cancellation.CancellationManagerContext
     entered.__enter__ = lambda self: setattr(_cancelling, "manager", self._cancellation_manager)
     entered.__exit__ = lambda *_: setattr(_cancelling, "manager", None)
@@ -170,10 +163,8 @@ def cancel_by_thread() -> None:
 
 
 def keep_constants_here() -> None:
-    """Keep the constants that this thread makes for another task in this process; each goes there when it is used.
-
-    TensorFlow would send it at once and wait under Python's lock: one worker that hangs would hold up all threads.
-    """
+    """Keep the constants that this thread makes for another task in this process until they are used."""
+    # TensorFlow would send them at once and wait under Python's lock: one worker that hangs would hold up all threads.
     here = server_def()
     _own.task = f"/job:{here.job_name}/replica:0/task:{here.task_index}/"
     _constants.convert_to_eager_tensor = _convert_here
@@ -188,7 +179,6 @@ def _convert_here(value: Any, ctx: Any, dtype: Any = None) -> Any:
 
 
 def gpus(job: str, index: int) -> int:
-    """Count the GPUs of a task of TensorFlow's cluster."""
     task = f"/job:{job}/replica:0/task:{index}/"
     return sum(
         device.device_type == "GPU" and device.name.startswith(task)

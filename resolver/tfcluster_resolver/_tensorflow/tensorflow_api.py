@@ -1,38 +1,35 @@
-"""The one door to TensorFlow.
+"""The parts of TensorFlow that are used, and the registration of our resolver as one of TensorFlow's.
 
-Nothing here or above imports TensorFlow before a call needs it: the import takes seconds, and the package must work
-where there is none.  Everything that is not in TensorFlow's public API is used in this module only.
+Nothing here imports TensorFlow before a call needs it: the import takes seconds, and the package must work without it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
 import importlib.util
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any, Final
 
 from tfcluster_resolver.errors import TensorFlowNotFoundError
 
+_TENSORFLOW: Final = "tensorflow"
+
 
 def is_installed() -> bool:
-    """Tell whether this Python can import TensorFlow, without importing it."""
+    """Return whether this Python can import TensorFlow, without importing it."""
     spec = importlib.util.find_spec("tensorflow")
-    # NB: a folder of that name on the path is found too, as a namespace package, which has no origin.
+    # A folder of that name on the path is found too, as a namespace package, without an origin.
     return spec is not None and spec.origin is not None
 
 
 def load(purpose: str) -> Any:
-    """Import TensorFlow.
-
-    Returns:
-        The module ``tensorflow``.
-
-    Raises:
-        TensorFlowNotFoundError: it is not installed.
-    """
+    """Import TensorFlow, or raise TensorFlowNotFoundError."""
     if not is_installed():
         raise TensorFlowNotFoundError(
             f"{purpose} needs TensorFlow, which {sys.executable} cannot import: "
@@ -41,47 +38,28 @@ def load(purpose: str) -> Any:
     return importlib.import_module("tensorflow")
 
 
-def device_filters(declared: Mapping[str, Mapping[int, Sequence[str]]]) -> Any:
-    """Make TensorFlow's own device filters.
-
-    Returns:
-        A ``tf.config.experimental.ClusterDeviceFilters``, or None where no task has filters.
-
-    Raises:
-        TensorFlowNotFoundError: TensorFlow is not installed.
-    """
-    filters = load("device_filters()").config.experimental.ClusterDeviceFilters()
+def device_filters(declared: Mapping[str, Mapping[int, Sequence[str]]], purpose: str) -> Any:
+    filters = load(purpose).config.experimental.ClusterDeviceFilters()
     for job, tasks in declared.items():
         for index, texts in tasks.items():
             filters.set_device_filters(job, index, list(texts))
-    return filters if any(texts for tasks in declared.values() for texts in tasks.values()) else None
+    return filters
 
 
 def visible_gpus() -> int | None:
-    """Count the GPUs that TensorFlow can use in this process, without importing it.
-
-    Returns:
-        The count, which is 0 where its build or the program leaves it none; None where it is not imported yet.
-    """
+    """Count the GPUs that TensorFlow can use in this process; None where it is not imported yet."""
     config: Any = getattr(sys.modules.get("tensorflow"), "config", None)
     if not hasattr(config, "get_visible_devices"):  # not imported, or only half
         return None
     return len(config.get_visible_devices("GPU"))
 
 
-# What this process is connected to and holds there: TensorFlow has no public way to tell.
+# The connection of this process and what it holds there: TensorFlow lacks a public way to ask.
 
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """What this process's runtime is connected to.
-
-    Attributes:
-        spec: TensorFlow's ClusterSpec, without the job that TensorFlow adds for a process outside of it.
-        job: this process's job.
-        index: its task index.
-        filters: the device filters that TensorFlow was given, as its protobuf message.
-    """
+    """The connection of this process's runtime, as which task, and the message of the filters that it was given."""
 
     spec: Any
     job: str
@@ -90,15 +68,9 @@ class Connection:
 
 
 def connected_to(jobs: Collection[str] = ()) -> Connection | None:
-    """Tell what this process's runtime is connected to, by whichever call.
-
-    TensorFlow has no public way to ask; ``experimental_connect_to_cluster`` looks at the same place to decide between
-    an update, which keeps tensors and variables, and a reset, after which using an old one kills the process.
-
-    Args:
-        jobs: the jobs of the cluster that it is compared with.  TensorFlow adds the own job to what it is given, with
-            an address of its own; it is left out where these jobs do not have it.
-    """
+    """Return what this process's runtime is connected to, by whichever call."""
+    # TensorFlow adds the own job to what it is given, with an address of its own; it is left out where ``jobs``, with
+    # which this is compared, do not have it.
     server = importlib.import_module("tensorflow.python.eager.context").get_server_def()
     if server is None:
         return None
@@ -110,22 +82,18 @@ def connected_to(jobs: Collection[str] = ()) -> Connection | None:
 
 
 def is_running() -> bool:
-    """Tell whether this process's runtime has started, so that there can be tensors."""
+    """Return whether this process's runtime has started, so that tensors can exist."""
     return bool(importlib.import_module("tensorflow.python.eager.context").context()._initialized)  # noqa: SLF001 - no public way
 
 
 def held_elsewhere(job: str, *, variables_only: bool = False) -> list[str]:
-    """Name the tensors and variables of this process that live on tasks of other jobs.
-
-    Returns:
-        A text for each, such as "variable w:0 on /job:ps/replica:0/task:0/device:CPU:0".
-    """
+    """List this process's tensors and variables on other jobs, such as "variable w:0 on /job:ps/.../device:CPU:0"."""
     tensorflow = load("looking for tensors")
     tensor_kind = importlib.import_module("tensorflow.python.framework.ops").EagerTensor
     gc.collect()
     found = []
     for one in gc.get_objects():
-        kind = type(one)  # NB: not isinstance(), which asks lazy modules and proxies for their __class__
+        kind = type(one)  # not isinstance(), which asks lazy modules and proxies for their __class__
         is_variable = issubclass(kind, tensorflow.Variable)
         if not is_variable and not issubclass(kind, tensor_kind):
             continue
@@ -140,3 +108,54 @@ def held_elsewhere(job: str, *, variables_only: bool = False) -> list[str]:
 def current_device() -> str:
     """Name the device of the ``tf.device`` scope that this thread is in; empty outside of any."""
     return importlib.import_module("tensorflow.python.eager.context").context().device_name or ""
+
+
+def register(cls: type) -> None:
+    """Make a class a subclass of TensorFlow's ClusterResolver, now or when TensorFlow is imported."""
+    # TensorFlow's callers check isinstance() with that abstract base class, of which others can be registered as
+    # subclasses: at the end of TensorFlow's import, before the program can ask.
+    finder = _Finder(cls)
+    # First the finder, then the look: another thread may begin to import TensorFlow in between.
+    sys.meta_path.insert(0, finder)
+    if sys.modules.get(_TENSORFLOW) is not None:  # None bars an import
+        with contextlib.suppress(ImportError):
+            finder.imported(importlib.import_module(_TENSORFLOW))  # waits for the thread that imports it now
+
+
+class _Finder:
+    """Has the loader of TensorFlow report when TensorFlow is loaded."""
+
+    def __init__(self, cls: type) -> None:
+        self._cls = cls
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if name != _TENSORFLOW or self not in sys.meta_path:
+            return None
+        for other in sys.meta_path[sys.meta_path.index(self) + 1 :]:
+            spec = other.find_spec(name, path, target)
+            if spec is not None:
+                self._listen_to(spec.loader)
+                return spec
+        return None
+
+    def _listen_to(self, loader: Any) -> None:
+        """Put a method in front of the loader's own for one call: this loader is of this one import."""
+        execute = getattr(loader, "exec_module", None)
+        if execute is None:  # a folder without code
+            return
+
+        def execute_and_tell(module: ModuleType) -> None:
+            del loader.exec_module
+            execute(module)
+            self.imported(module)
+
+        loader.exec_module = execute_and_tell
+
+    def imported(self, tensorflow: Any) -> None:
+        """Register the class and stop listening, unless TensorFlow is not whole (yet)."""
+        resolvers: Any = getattr(getattr(tensorflow, "distribute", None), "cluster_resolver", None)
+        if hasattr(resolvers, "ClusterResolver"):
+            resolvers.ClusterResolver.register(self._cls)
+            sys.meta_path.remove(self)

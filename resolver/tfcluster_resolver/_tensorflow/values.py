@@ -1,8 +1,7 @@
 """The per-worker values of a ClusterCoordinator: datasets, iterators, tables and variables, one for each worker.
 
-It decides that a container of them has a value for every worker at any time, also for those that come later: built by
-the same function as the first worker's.  :mod:`tfcluster_resolver._tensorflow.private` checked the private names that
-it uses.
+A container of them has a value for every worker at any time, also for those that come later: built by the same function
+as the first worker's.  :mod:`tfcluster_resolver._tensorflow.private` checked the private names.
 """
 
 # ruff: noqa: SLF001 - TensorFlow's own parts are what it is about
@@ -28,7 +27,7 @@ _containers: Final[weakref.WeakSet[Any]] = weakref.WeakSet()
 
 
 def track(cluster: Any) -> None:
-    """Know the per-worker values of a cluster: those that are there, and those that will be made."""
+    """Follow the per-worker values of a cluster: those that exist, and those that will be made."""
     with changing:
         _clusters.add(cluster)
         original = _tf.PerWorkerValues.__init__
@@ -49,7 +48,7 @@ def track(cluster: Any) -> None:
 
 
 def _of(cluster: Any) -> tuple[dict[int, Any], list[Any]]:
-    """Give the values of a cluster's first worker, by identity and as they were made, and the containers of them."""
+    """Return the values of a cluster's first worker, by identity and as they were made, and their containers."""
     firsts = {id(value): value for ref in cluster.workers[0]._resource_remote_value_refs if (value := ref())}
     return firsts, [one for one in _containers if one._values and id(one._values[0]) in firsts]
 
@@ -73,7 +72,7 @@ def _complete(container: Any) -> None:
 
 
 def grow(cluster: Any, index: int) -> list[Any]:
-    """Add a worker's values to every container; they are returned in the order in which they must be built."""
+    """Add a worker's values to every container, and return them in the order in which they must be built."""
     firsts, mine = _of(cluster)
     wanted = {id(one._values[0]) for one in mine}
     made = {}
@@ -87,7 +86,7 @@ def grow(cluster: Any, index: int) -> list[Any]:
 
 
 def shrink(cluster: Any, count: int) -> list[Any]:
-    """Take the values of the workers from an index on out of every container; they are returned."""
+    """Take the values of the workers from an index on out of every container, and return them."""
     _, mine = _of(cluster)
     dropped = [one._values[count:] for one in mine]
     for one in mine:

@@ -1,7 +1,6 @@
 """A running ClusterCoordinator taken apart: its workers' threads, its per-worker values, its handling of lost workers.
 
-It decides nothing: it does to TensorFlow's objects what :mod:`tfcluster_resolver.elastic.engine` decides.  Its private
-names are those that :mod:`tfcluster_resolver._tensorflow.private` checked.
+Its private names are those that :mod:`tfcluster_resolver._tensorflow.private` checked.
 """
 
 # ruff: noqa: SLF001 - TensorFlow's own parts are what it is about
@@ -20,30 +19,64 @@ from tfcluster_resolver.errors import RestartNeededError
 
 _tf: Final[Any] = private.coordinator_module
 
-#: What becomes of a worker's thread: it goes on, begins anew with another process, or ends.
+#: The fate of a worker's thread: it continues, begins again with another process, or ends.
 GO_ON: Final = "go on"
 RECOVER: Final = "recover"
 END: Final = "end"
 
 
 def device_name(index: int) -> str:
-    """Name a worker as TensorFlow's coordinator does."""
     return f"/job:worker/replica:0/task:{index}"
 
 
+class Hold:
+    """Keeps a worker's thread between two closures until its fate is decided."""
+
+    def __init__(self) -> None:
+        self.held = threading.Event()
+        self.left = threading.Event()
+        self._decided = threading.Event()
+        self._fate = GO_ON
+        self._farewell: Callable[[], None] | None = None
+
+    def decide(self, fate: str, farewell: Callable[[], None] | None = None) -> None:
+        """Let the thread go: GO_ON, RECOVER or END; the first word counts."""
+        if not self._decided.is_set():
+            self._fate, self._farewell = fate, farewell
+            self._decided.set()
+
+    def wait(self) -> str:
+        """Wait, in the worker's thread, and return its fate."""
+        self.held.set()
+        self._decided.wait()
+        if self._farewell is not None:
+            with contextlib.suppress(Exception):
+                self._farewell()
+        self.left.set()
+        return self._fate
+
+    def act(self, worker: Any) -> None:
+        """Wait in the thread of a worker that lives, and do what its fate says, once."""
+        if self.left.is_set():
+            return
+        fate = self.wait()
+        if fate == END:
+            worker.stop()
+        elif fate == RECOVER:  # its process is another one: it builds again what it holds
+            worker._on_worker_recovery()
+
+
 class Engine(Protocol):
-    """Who is told of lost workers."""
+    """The handler of lost workers."""
 
     def lost(self, index: int, values: list[Any]) -> None:
-        """Learn that a worker failed, and what lived there: it is to be dropped after TensorFlow's cluster changed."""
+        """Note that a worker failed, and what lived there: it is to be dropped after TensorFlow's cluster changed."""
 
     def await_recovery(self, index: int) -> str:
-        """Wait until a worker that failed is back, or shall end; gives one of the fates."""
+        """Wait, in its thread, until a worker that failed is back, or is to end; returns one of the fates."""
 
 
 class _Order(_tf.ResourceClosure):  # type: ignore[misc]  # TensorFlow has no types
-    """Something for a worker's own thread to do before it takes another closure."""
-
     def __init__(self, act: Callable[[Any], None]) -> None:
         self._act = act
 
@@ -51,7 +84,7 @@ class _Order(_tf.ResourceClosure):  # type: ignore[misc]  # TensorFlow has no ty
         self._act(worker)
 
     def maybe_call_with_output_remote_value(self, method: Any) -> None:
-        """There is no output."""
+        pass
 
 
 class _Due(threading.Event):
@@ -67,16 +100,12 @@ class _Due(threading.Event):
             return bool(self._before.wait())
         return super().wait(timeout)
 
-    def end(self) -> None:
-        """Let TensorFlow's own thread end."""
+    def end_theirs(self) -> None:
         self._before.set()
 
 
 class _Handler(_tf.WorkerPreemptionHandler):  # type: ignore[misc]  # TensorFlow has no types
-    """TensorFlow's handler of lost workers, whose cluster is updated by an engine of ours.
-
-    An instance of TensorFlow's becomes one while closures run: whoever is in its methods finds what it has.
-    """
+    """TensorFlow's handler of lost workers, with our engine; one of TensorFlow's becomes one while closures run."""
 
     engine: Engine
 
@@ -118,15 +147,15 @@ class Running:
     """One ClusterCoordinator's cluster, while it runs."""
 
     def __init__(self, coordinator: Any) -> None:
-        # NB: no reference to the coordinator or its strategy: TensorFlow stops the cluster when they go.
+        # No reference to the coordinator or its strategy: TensorFlow stops the cluster when they go.
         self._strategy = weakref.ref(coordinator.strategy)
         self._cluster = coordinator._cluster
         self._handler = self._cluster.failure_handler
-        self._due: _Due | None = None
+        self._due: _Due
 
     @staticmethod
     def engine_of(coordinator: Any) -> Any:
-        """Give the engine that took a coordinator's cluster over; None if none did."""
+        """Return the engine that took a coordinator's cluster over; None if none did."""
         handler = coordinator._cluster.failure_handler
         if type(handler) not in {_Handler, _tf.WorkerPreemptionHandler}:
             raise RestartNeededError(
@@ -137,11 +166,7 @@ class Running:
         return handler.engine if type(handler) is _Handler else None
 
     def take_over(self, engine: Engine) -> bool:
-        """Have an engine handle lost workers; closures go on meanwhile.
-
-        Returns:
-            Whether it is done: TensorFlow cannot be interrupted while it waits for lost workers itself.
-        """
+        """Have an engine handle lost workers; False where TensorFlow waits for some: that cannot be interrupted."""
         handler = self._handler
         if not handler._cluster_update_lock.acquire(timeout=0.1):
             return False
@@ -161,33 +186,30 @@ class Running:
 
     @property
     def stopped(self) -> bool:
-        """Whether the coordinator is gone."""
+        """Whether the coordinator has ended."""
         return not self._handler._should_preemption_thread_run
 
     def close(self) -> None:
-        """Let TensorFlow's own thread end, if the coordinator is gone: else it would update the cluster."""
-        if self._due is not None and self.stopped:
-            self._due.end()
+        """Let TensorFlow's own thread end, if the coordinator has ended: else it would update the cluster."""
+        if self.stopped:
+            self._due.end_theirs()
 
     def wait(self, seconds: float) -> bool:
-        """Wait until a worker fails, or somebody calls :meth:`wake`; tells whether one of them happened."""
-        happened = self._due is not None and self._due.wait(seconds)
+        """Wait until a worker fails or :meth:`wake` is called; returns whether one of them happened."""
+        happened = self._due.wait(seconds)
         if happened and not self.stopped:
-            self._due.clear()  # type: ignore[union-attr]  # see the line above
+            self._due.clear()
         return happened
 
     def wake(self) -> None:
-        """End the wait."""
-        if self._due is not None:
-            self._due.set()
+        self._due.set()
 
     @property
     def server_def(self) -> Any:
-        """The cluster that TensorFlow has, as a ServerDef message of one's own."""
+        """A copy of the cluster that TensorFlow has, a ServerDef."""
         return copy.deepcopy(self._handler._server_def)
 
     def update(self, wanted: Any) -> None:
-        """Change TensorFlow's cluster; it blocks as long as a task of it does not answer."""
         private.update(wanted)
         self._handler._server_def = wanted
 
@@ -198,24 +220,19 @@ class Running:
             self._handler._worker_up_cond.notify_all()
 
     def is_worker_failure(self, error: Exception) -> bool:
-        """Tell whether an update failed because of a worker: it can be tried again."""
+        """Return whether an update failed because of a worker: it can be tried again."""
         try:
             self._handler._validate_preemption_failure(error)
         except Exception as other:  # noqa: BLE001 - it is the same error, or another
             return other is not error
         return True
 
-    @property
-    def workers(self) -> list[int]:
-        """The indices of the workers that have a thread."""
-        return [worker.worker_index for worker in self._cluster.workers]
-
     def order(self, index: int, act: Callable[[Any], None]) -> None:
         """Have a worker's own thread do something, before it takes another closure."""
         self._cluster.closure_queue.put(_Order(act), tag=index)
 
     def start(self, index: int) -> None:
-        """Start the thread of a worker that is new; it builds what it holds of per-worker values first."""
+        """Start the thread of a new worker; it builds its per-worker values first."""
         cluster, queue = self._cluster, self._cluster.closure_queue
         with values.changing:
             grown = values.grow(cluster, index)
@@ -231,11 +248,8 @@ class Running:
             cluster.workers.append(_tf.Worker(index, device_name(index), cluster))
 
     def drop(self, count: int) -> list[Any]:
-        """Forget the workers from an index on, whose threads have ended.
-
-        Returns:
-            What lived on them: TensorFlow may wait for the worker of it where the last reference goes.
-        """
+        """Forget the workers from an index on, whose threads have ended, and return what lived on them."""
+        # TensorFlow may wait for such a worker where the last reference goes.
         cluster, queue = self._cluster, self._cluster.closure_queue
         with values.changing:
             kept: list[Any] = [*cluster.workers[count:], *values.shrink(cluster, count)]
@@ -247,12 +261,12 @@ class Running:
 
     @property
     def gpus(self) -> int:
-        """How many GPUs of each worker the strategy was built for; 0 where it is gone."""
+        """How many GPUs of each worker the strategy was built for; 0 if it was dropped."""
         strategy = self._strategy()
         return 0 if strategy is None else int(strategy.extended._num_gpus_per_worker)
 
     def set_sizes(self, workers: int, ps: int) -> None:
-        """Tell the strategy how many there are; new variables go to all ps."""
+        """Set the strategy's sizes; new variables are placed on all ps."""
         strategy = self._strategy()
         for one in (self._cluster, *((strategy, strategy.extended) if strategy is not None else ())):
             one._num_workers, one._num_ps = workers, ps
@@ -261,21 +275,9 @@ class Running:
             counts[:] = [*counts[:ps], *[0] * (ps - len(counts))]
 
 
-def leave(worker: Any) -> None:
-    """End a worker's thread, from within."""
-    worker.stop()
-
-
-def recover(worker: Any) -> None:
-    """Have a worker's thread build again what it holds, from within: its process is another one."""
-    worker._on_worker_recovery()
-
-
 def _wait_for_no_other(worker: Any) -> None:
-    """Give a worker's thread its own executor for good, and have it make constants in this process.
-
-    Else the end of each closure waits for the executor that all threads share, and there something of a lost worker may
-    wait for gRPC: all workers would stand still.
-    """
+    """Give a worker's thread its own executor for good, and have it make constants in this process."""
+    # Else the end of each closure waits for the executor that all threads share, and there something of a lost worker
+    # may wait for gRPC: all workers would stand still.
     private.use_executor(worker.executor)
     private.keep_constants_here()

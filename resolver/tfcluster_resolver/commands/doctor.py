@@ -1,7 +1,6 @@
 """``doctor``: what a task needs, check by check, with a verdict and what to do.
 
-It decides the order of the checks and what is printed, for people or as JSON; what a check looks at is in ``checks``,
-and in ``network_checks`` where it asks the network.
+A check takes bounded time, and raises only AddressError, for an address that is not "host:port".
 """
 
 from __future__ import annotations
@@ -9,133 +8,329 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import socket
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
 
-from tfcluster_resolver import contract, errors
-from tfcluster_resolver.cluster import Membership, own_task
-from tfcluster_resolver.commands import checks, exit_codes, network_checks
-from tfcluster_resolver.commands.checks import Check, Verdict
-from tfcluster_resolver.commands.command import Command, add_json, add_timeout, say
-from tfcluster_resolver.views.file import ReadView, ViewFile
+from tfcluster_resolver import __version__, contract, copies, errors
+from tfcluster_resolver._arguments import first_of
+from tfcluster_resolver._tensorflow import tensorflow_api
+from tfcluster_resolver.accelerators import visible_accelerators
+from tfcluster_resolver.cluster import Membership, Task, device_counts, own_task
+from tfcluster_resolver.commands import command
+from tfcluster_resolver.resolver import TFClusterResolver
+from tfcluster_resolver.views.file import DATA, ViewFile
+from tfcluster_resolver.waiting import port_state, speaks_grpc, wait_for_tasks
+from tfcluster_resolver.waiting.addresses import addresses_of, host_and_port
 
-#: What the checks of a cluster are called, for the case that there is no view to check.
-_OF_A_VIEW: Final = ("view", "own name", "own port", "peers", "accelerators", "tensorflow")
-#: Seconds that the other tasks get to accept a connection.
-_TIMEOUT: Final = 5.0
-
-
-def diagnose(directory: str, *, timeout: float) -> list[Check]:
-    """Check what this task needs.
-
-    Returns:
-        The checks in the order in which they build on each other; a check that another's failure makes senseless is
-        skipped.
-    """
-    return list(_diagnose(directory, timeout))
+Verdict = Literal["ok", "warning", "failed", "skipped"]
 
 
-def failed(found: Sequence[Check]) -> bool:
-    """Tell whether a check failed."""
-    return any(check.verdict is Verdict.FAILED for check in found)
+@dataclass(frozen=True, slots=True)
+class Check:
+    """The result of a check, and what to do (empty if nothing is wrong)."""
+
+    name: str
+    verdict: Verdict
+    message: str
+    remedy: str = ""
 
 
-def as_json(found: Sequence[Check]) -> str:
-    """Spell checks for programs.
-
-    Returns:
-        A JSON object: ``verdict`` (the worst) and ``checks``, each with ``name``, ``verdict``, ``message`` and
-        ``remedy`` (empty where nothing is wrong).
-    """
-    document = {
-        "verdict": worst(found).value,
-        "checks": [
-            {"name": one.name, "verdict": one.verdict.value, "message": one.message, "remedy": one.remedy}
-            for one in found
-        ],
-    }
-    return json.dumps(document, indent=2)
+#: Bytes that importing TensorFlow takes, with a reserve: without them the import could cost the task its life.
+_TENSORFLOW_TAKES: Final = 800 * 2**20
+#: Seconds that a name's look-up gets at least: a live DNS server answers in milliseconds.
+_LOOK_UP: Final = 3.0
 
 
-def as_text(found: Sequence[Check]) -> str:
-    """Spell checks for people."""
-    width = max((len(check.name) for check in found), default=0)
-    return "\n".join(
-        f"{check.verdict.value:8} {check.name:{width}}  {check.message}" + (f". {check.remedy}" if check.remedy else "")
-        for check in found
+def package(search_path: Sequence[str]) -> Check:
+    """Compare the copy of this package that runs with the others on the search path."""
+    here = str(Path(__file__).parent.parent)
+    found = copies.copies(search_path)
+    others = [f"{one.version} in {Path(one.file).parent}" for one in found if str(Path(one.file).parent) != here]
+    message = f"tfcluster_resolver {__version__} in {here}"
+    best, mine = copies.newest(found), copies.order_of(__version__)
+    if best is not None and mine is not None and best.order > mine:
+        message += f" hides the newer {best.version} in {Path(best.file).parent}"
+        return Check("package", "warning", message, "Take the older one off PYTHONPATH, or out of the image")
+    return Check("package", "ok", message + (f"; not taken: {', '.join(others)}" if others else ""))
+
+
+def task(own: Task | None) -> Check:
+    if own is not None:
+        return Check("task", "ok", f"{own} at {own.address}")
+    remedy = "Run this in one of the TFCluster's pods to check that pod"
+    return Check("task", "warning", "this process is not a task of a TFCluster", remedy)
+
+
+def view(membership: Membership, path: Path, directory: str) -> Check:
+    """Check whether the view is this task's, and whether it will change when the cluster does."""
+    found, own = membership.view, membership.own
+    age = max(0, int(time.time() - path.stat().st_mtime))
+    message = f"{found.namespace}/{found.name}, epoch {found.epoch}, in {path}, written {age} s ago"
+    if own is not None:
+        known = found.jobs.get(own.job, ())
+        listed = dict(enumerate(known)) if isinstance(known, Sequence) else dict(known)
+        address = listed.get(own.index, own.address)
+        if address != own.address:
+            return Check(
+                "view",
+                "failed",
+                f"{message}: it has {own} at {address}, and this pod was created for {own.address}",
+                "The view or the environment is another cluster's: delete the pod, and the operator creates it again",
+            )
+        if isinstance(known, Sequence) and known and own.index >= len(known):
+            return Check(
+                "view",
+                "warning",
+                f"{message}: it ends at /job:{own.job}/task:{len(known) - 1}, before this task",
+                "The job was scaled down and this pod is about to go; otherwise look at the operator's log",
+            )
+    if not os.path.islink(os.path.join(directory, DATA)):  # noqa: PTH114, PTH118 - a path as it was given
+        message += ": it is not a mounted ConfigMap, so it never changes"
+        return Check("view", "warning", message, f"Mount the whole ConfigMap at {directory}, never with subPath")
+    return Check("view", "ok", message)
+
+
+def tf_config(membership: Membership, environ: Mapping[str, str]) -> Check | None:
+    """Compare the TF_CONFIG of the environment with the view; None if it is not set."""
+    text, own, name = environ.get(contract.ENV_TF_CONFIG), membership.own, contract.ENV_TF_CONFIG
+    if text is None or own is None:
+        return None
+    now = json.loads(contract.tf_config(membership.view, job=own.job, index=own.index, address=own.address))
+    try:
+        then = json.loads(text)
+    except ValueError as error:
+        return Check(name, "warning", f"it is not JSON: {error}", "Look at the env of this container in the pod")
+    named = then.get("task") if isinstance(then, dict) else None
+    lacks, more = _tasks_of(now) - _tasks_of(then), _tasks_of(then) - _tasks_of(now)
+    wrong = [
+        *([f"it is for {json.dumps(named)}, and this is {own}"] if named != now["task"] else ()),
+        *([f"it lacks {first_of(sorted(lacks), 3)}"] if lacks else ()),
+        *([f"it has {first_of(sorted(more), 3)}, which the view lacks"] if more else ()),
+    ]
+    if not wrong:
+        return Check(name, "ok", "it says what the view says")
+    return Check(
+        name,
+        "warning",
+        "; ".join(wrong),
+        "It was set when the pod was created: to follow a resize, restart the tasks or read the cluster through the "
+        "resolver",
     )
 
 
-def worst(found: Sequence[Check]) -> Verdict:
-    """Give the worst verdict; a skipped check does not count."""
-    verdicts = {check.verdict for check in found}
-    return next((one for one in (Verdict.FAILED, Verdict.WARNING) if one in verdicts), Verdict.OK)
+def own_name(own: Task, service: str, timeout: float) -> Check:
+    """Check whether the name that the others use for this task leads here."""
+    name = "own name"
+    host, _ = host_and_port(own.address)
+    timeout = max(timeout, _LOOK_UP)
+    addresses = addresses_of(host, timeout)
+    if not addresses:
+        slow = f"looking up {host} takes over {timeout:g} s"
+        remedy = f"Is there a headless Service {service}, and does the cluster's DNS answer?"
+        return Check(name, "failed", slow if addresses is None else f"{host} does not resolve", remedy)
+    foreign = [address for address in addresses if not _is_here(address)]
+    if foreign:
+        return Check(
+            name,
+            "failed",
+            f"{host} leads to {', '.join(foreign)}, which is not this pod",
+            "Another pod has the name, or a DNS cache is older than this pod: wait for its time to live, then look for "
+            "a second pod with this hostname and subdomain",
+        )
+    return Check(name, "ok", f"{host} is {', '.join(addresses)}, which is this pod")
 
 
-def _diagnose(directory: str, timeout: float) -> Iterator[Check]:
-    yield checks.package(sys.path)
+def own_port(own: Task) -> Check:
+    """Check whether this task's port is free, or a gRPC server's as TensorFlow's is."""
+    name = "own port"
+    _, port = host_and_port(own.address)
+    state = port_state(port)
+    if state == "forbidden":
+        remedy = "Set a port above 1023 in the TFCluster"
+        return Check(name, "failed", f"this user cannot listen on port {port}", remedy)
+    if state == "free":
+        return Check(name, "ok", f"port {port} is free: no server of this task runs yet")
+    if speaks_grpc(port):
+        return Check(name, "ok", f"port {port} is answered by a gRPC server, as TensorFlow's is")
+    message = f"port {port} is taken by a program that does not answer as TensorFlow's server does"
+    return Check(name, "failed", message, "Set another port in the TFCluster, or move that program")
+
+
+def peers(membership: Membership, timeout: float) -> Iterator[Check]:
+    """Check which other tasks accept a connection, and why not."""
+    own = membership.own
+    others = [each for each in membership.tasks() if own is None or each[:2] != own[:2]]
+    if not others:
+        yield Check("peers", "skipped", "this task does not see another one")
+        return
+    missing = wait_for_tasks(others, timeout=timeout)
+    message = f"{len(others) - len(missing)} of {len(others)} other tasks accept connections"
+    yield Check("peers", "failed" if missing else "ok", message)
+    for one in missing:
+        host, namespace = host_and_port(one.address)[0], membership.view.namespace
+        pod = host.partition(".")[0]
+        remedy = f"`kubectl -n {namespace} describe pod {pod}` and `kubectl -n {namespace} logs {pod}` tell more"
+        if ":" in host or pod.isdigit():  # `tfcluster local run` has IP addresses, not pods
+            remedy = "Look at the log of that task"
+        yield Check(f"peer /job:{one.job}/task:{one.index}", "failed", f"{one.address}: {one.cause.value}", remedy)
+
+
+def accelerators(membership: Membership, own: Task) -> Check:
+    """Compare what the device plugin granted with what this container shows."""
+    visible, name = visible_accelerators(), "accelerators"
+    if visible is None:
+        return Check(name, "skipped", "the devices of this container cannot be counted")
+    requested = device_counts(membership.view.accelerators.get(own.job, contract.JobAccelerators()).limits)
+    healthy = membership.device_counts(own.job, own.index)
+    message = f"requested {_spell(requested)}, healthy {_spell(healthy)}, visible {_spell(visible)}"
+    remedy = ""
+    if _lacks(healthy, requested):
+        remedy = "A granted device is unhealthy: look at the node's device plugin; deleting the pod gets another device"
+    elif _lacks(visible, healthy):
+        remedy = (
+            "Something hides granted devices: look at CUDA_VISIBLE_DEVICES, and whether this container has the limit"
+        )
+    elif _lacks(healthy, visible):
+        remedy = (
+            "The container shows devices that it was not granted: ask for them in its limits, or set "
+            "NVIDIA_VISIBLE_DEVICES=void"
+        )
+        remedy += "" if requested else ". Until then they count, as a DRA claim's or a shared GPU's would"
+    return Check(name, "warning" if remedy else "ok", message, remedy)
+
+
+def tensorflow(directory: str) -> Check:
+    """Check whether TensorFlow takes the resolver as one of its own."""
+    name = "tensorflow"
+    if not tensorflow_api.is_installed():
+        return Check(name, "skipped", "TensorFlow is not installed here")
+    free, takes = free_memory(), _TENSORFLOW_TAKES // 2**20
+    if free is not None and free // 2**20 < takes:
+        message = f"the container has {free // 2**20} MiB of memory left, and importing TensorFlow takes {takes}"
+        return Check(name, "skipped", message)
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    try:
+        loaded, resolver = tensorflow_api.load("the check"), TFClusterResolver(directory=directory)
+        wrong = "" if type(resolver.cluster_spec()) is loaded.train.ClusterSpec else "resolver's ClusterSpec"
+        if not isinstance(resolver, loaded.distribute.cluster_resolver.ClusterResolver):
+            wrong = "resolver as a ClusterResolver"
+    except Exception as error:  # noqa: BLE001 - a broken TensorFlow may raise anything
+        said = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+        return Check(name, "failed", f"TensorFlow cannot be used: {said}", "Install it again, or take another image")
+    if wrong:
+        message = f"TensorFlow {loaded.__version__} does not take the {wrong}"
+        return Check(name, "failed", message, "Use TensorFlow 2.6 or newer")
+    return Check(name, "ok", f"TensorFlow {loaded.__version__} takes the resolver as one of its own")
+
+
+def free_memory(cgroup: str | os.PathLike[str] = "/sys/fs/cgroup") -> int | None:
+    """Return the bytes left under the container's memory limit, the file cache counted as free; None without one."""
+    folder = Path(cgroup)
+    try:
+        limit = int((folder / "memory.max").read_text(encoding="ascii"))  # "max" is not a limit, and not a number
+        used = int((folder / "memory.current").read_text(encoding="ascii"))
+        words = (folder / "memory.stat").read_text(encoding="ascii").split()
+        return max(0, limit - used + int(dict(zip(words[::2], words[1::2], strict=False)).get("inactive_file", 0)))
+    except (OSError, ValueError):
+        return None
+
+
+def _tasks_of(config: Any) -> set[str]:
+    cluster = config.get("cluster") if isinstance(config, dict) else None
+    found = set()
+    for job, tasks in cluster.items() if isinstance(cluster, dict) else ():
+        listed = enumerate(tasks) if isinstance(tasks, list) else tasks.items() if isinstance(tasks, dict) else ()
+        found |= {f"/job:{job}/task:{index} at {address}" for index, address in listed}
+    return found
+
+
+def _lacks(there: Mapping[str, int], wanted: Mapping[str, int]) -> bool:
+    return any(there.get(device, 0) < count for device, count in wanted.items())
+
+
+def _spell(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {device}" for device, count in sorted(counts.items())) or "none"
+
+
+def _is_here(address: str) -> bool:
+    """Return whether an IP address is one of this machine's: only those can be bound."""
+    try:
+        with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM) as probe:
+            probe.bind((address, 0))
+    except OSError:
+        return False
+    return True
+
+
+#: The names of the checks of a cluster, to skip them without a view.
+_OF_A_VIEW: Final = ("view", "own name", "own port", "peers", "accelerators", "tensorflow")
+
+
+def diagnose(directory: str, timeout: float) -> Iterator[Check]:
+    """Check what this task needs; a check that another's failure makes senseless is skipped."""
+    yield package(sys.path)
     try:
         own = own_task(os.environ)
     except errors.TaskIdentityError as error:
-        yield Check("task", Verdict.FAILED, str(error), "Look at the env of this container in the pod")
-        yield from _skipped(_OF_A_VIEW, "it is not known which task this is")
+        yield Check("task", "failed", str(error), "Look at the env of this container in the pod")
+        yield from (Check(name, "skipped", "it is not known which task this is") for name in _OF_A_VIEW)
         return
-    yield checks.task(own)
+    yield task(own)
     try:
-        read = ViewFile(directory, own.index if own is not None else None).read()
+        read, path = ViewFile(directory, own.index if own is not None else None).read()
     except errors.ViewError as error:
-        yield Check(
-            "view",
-            Verdict.FAILED,
-            str(error),
-            f"Is the volume of {contract.DEFAULT_DIRECTORY} mounted in this container?",
-        )
-        yield from _skipped(_OF_A_VIEW[1:], "there is no view")
+        remedy = f"Is the volume of {contract.DEFAULT_DIRECTORY} mounted in this container?"
+        yield Check("view", "failed", str(error), remedy)
+        yield from (Check(name, "skipped", "the view is missing") for name in _OF_A_VIEW[1:])
         return
-    yield from _of_a_view(Membership(view=read.view, own=own), read, directory, timeout)
-
-
-def _of_a_view(membership: Membership, read: ReadView, directory: str, timeout: float) -> Iterator[Check]:
-    yield checks.view(membership, read.path, directory)
-    if (told := checks.tf_config(membership, os.environ)) is not None:
-        yield told
-    asked: tuple[tuple[str, Callable[[], Iterator[Check]]], ...] = (
-        ("own name", lambda: iter([network_checks.own_name(membership, timeout)])),
-        ("own port", lambda: iter([network_checks.own_port(membership)])),
-        ("peers", lambda: network_checks.peers(membership, timeout)),
-        ("accelerators", lambda: iter([checks.accelerators(membership)])),
-        ("tensorflow", lambda: iter([checks.tensorflow(directory)])),
-    )
-    for name, ask in asked:
+    membership = Membership(view=read, own=own)
+    yield view(membership, path, directory)
+    if (compared := tf_config(membership, os.environ)) is not None:
+        yield compared
+    asked: dict[str, Callable[[], Iterable[Check]]] = {"peers": lambda: peers(membership, timeout)}
+    if own is not None:
+        asked = {
+            "own name": lambda: [own_name(own, read.name, timeout)],
+            "own port": lambda: [own_port(own)],
+            **asked,
+            "accelerators": lambda: [accelerators(membership, own)],
+        }
+    asked["tensorflow"] = lambda: [tensorflow(directory)]
+    for name in _OF_A_VIEW[1:]:
         try:
-            yield from ask()
+            if name in asked:
+                yield from asked[name]()
+            else:
+                yield Check(name, "skipped", "this process is not a task of the cluster")
         except errors.AddressError as error:
-            yield Check(name, Verdict.FAILED, str(error), "The operator writes addresses: who else edits this?")
-
-
-def _skipped(names: Sequence[str], why: str) -> Iterator[Check]:
-    for name in names:
-        yield Check(name, Verdict.SKIPPED, why)
+            yield Check(name, "failed", str(error), "The operator writes addresses: who else edits this?")
 
 
 def _run(options: argparse.Namespace) -> int:
-    found = diagnose(options.directory, timeout=options.timeout)
-    say(as_json(found) if options.json else as_text(found))
-    return exit_codes.CHECK_FAILED if failed(found) else exit_codes.DONE
+    found = list(diagnose(options.directory, options.timeout))
+    verdicts = {check.verdict for check in found}
+    worst: Verdict = "failed" if "failed" in verdicts else "warning" if "warning" in verdicts else "ok"
+    if options.json:
+        command.say(json.dumps({"verdict": worst, "checks": [asdict(check) for check in found]}, indent=2))
+    else:
+        width = max(len(check.name) for check in found)
+        for check in found:
+            remedy = f". {check.remedy}" if check.remedy else ""
+            command.say(f"{check.verdict:8} {check.name:{width}}  {check.message}{remedy}")
+    return command.CHECK_FAILED if worst == "failed" else command.DONE
 
 
-def _add_options(parser: argparse.ArgumentParser) -> None:
-    add_json(parser)
-    add_timeout(parser, _TIMEOUT, "how long the other tasks may take to accept a connection")
-
-
-DOCTOR: Final = Command(
+DOCTOR: Final = command.Command(
     brief="check what a task needs, and say what to do",
     description="Check the package, the view, the own name and port, the other tasks, the accelerators and TensorFlow: "
     "one line each with a verdict (ok, warning, failed, skipped) and what to do.",
-    codes=(exit_codes.CHECK_FAILED,),
-    success="no check failed; there may be warnings",
-    add_options=_add_options,
+    codes=(command.CHECK_FAILED,),
+    success="no check failed; warnings are possible",
+    options=command.JSON | command.timeout(5.0, "how long the other tasks may take to accept a connection"),
     run=_run,
 )

@@ -1,7 +1,7 @@
 """Connecting to the cluster, bounded in time and with the view's device filters.
 
-It decides when TensorFlow may be asked to connect: when every task of the cluster as it then is answers, when the own
-port is free, and when no tensor of an earlier cluster can be left to crash the process.
+TensorFlow is asked when every task of the cluster as it then is answers, when the own port is free, and when no tensor
+of an earlier cluster can be left to crash the process.
 """
 
 from __future__ import annotations
@@ -12,20 +12,18 @@ from typing import Any, Final, Literal
 
 from tfcluster_resolver import _arguments, waiting
 from tfcluster_resolver._tensorflow import tensorflow_api
-from tfcluster_resolver.connect import in_place, reconnect
+from tfcluster_resolver.connect import reconnect
 from tfcluster_resolver.connect.target import Target, target_of
 from tfcluster_resolver.errors import ArgumentValueError, ConnectError, DeviceScopeError
 from tfcluster_resolver.resolver import TFClusterResolver
 from tfcluster_resolver.waiting import Wanted
 
-#: What ParameterServerStrategy sets before it connects.  TensorFlow reads them when it connects, which we do first:
+#: ParameterServerStrategy sets these before it connects.  TensorFlow reads them when it connects, which we do first:
 #: without them an operation's failure can surface in the next one, and the strategy blames the wrong worker.
 _PARAMETER_SERVER_SETTINGS: Final = {
     "TF_ENABLE_EAGER_CLIENT_STREAMING_ENQUEUE": "False",
     "TF_PS_DISABLE_ASYNC_EXECUTOR_GLOBALLY": "True",
 }
-
-
 #: Has ParameterServerStrategy learn of lost workers from a service; any text switches it on, "0" too.
 _COORDINATION_SERVICE: Final = "TF_PSS_ENABLE_COORDINATION_SERVICE"
 
@@ -46,11 +44,11 @@ def connect_to_cluster(  # noqa: PLR0917 - the signature of TensorFlow's functio
     It waits until every task of the ClusterSpec but the own one answers, and then really connects (TensorFlow alone
     does so at the first operation), with the view's device filters.  Call it once, in the coordinating task, before the
     first variable is made and before a ``tf.distribute.ParameterServerStrategy``; give both one
-    ``resolver.snapshot()``.  TensorFlow keeps the device filters of the first connection, so the TFCluster's hold in
-    place of the strategy's own, also where it declares none.
+    ``resolver.snapshot()``.  TensorFlow keeps the device filters of the first connection, so the TFCluster's
+    replace the strategy's own, even if it declares none.
 
-    With a TFClusterResolver that is no snapshot, the wait follows a resize: it connects to the tasks that there are in
-    the end.  A snapshot's tasks never change, so the wait for one ends when the cluster has scaled a task of it away.
+    With a TFClusterResolver that is not a snapshot, the wait follows a resize: it connects to the tasks that exist at
+    the end.  A snapshot's tasks never change, so the wait for one ends when the cluster scales a task of it away.
 
     A second call with an unchanged cluster repairs the connection to tasks that came back at the same address;
     variables stay.
@@ -73,18 +71,18 @@ def connect_to_cluster(  # noqa: PLR0917 - the signature of TensorFlow's functio
 
     Raises:
         TasksUnreachableError: some tasks did not answer in time; each is listed with its cause.
-        SnapshotOutdatedError: a task of the snapshot is gone, and some have not answered.
+        SnapshotOutdatedError: a task of the snapshot was scaled away, and some have not answered.
         PortTakenError: another program listens on this task's port, such as the ``serve`` of the same pod.
-        ServeError: this user may not listen on this task's port.
+        ServeError: this user cannot listen on this task's port.
         CoordinatorNotInClusterError: the resolver's task is not in the others' ClusterSpec (an evaluator never is).
         ClusterChangedError: the ClusterSpec or its device filters differ from those that this process is connected
             with, and an update or a reset was not asked for or is not possible.
         RestartNeededError: this TensorFlow's cluster cannot be updated in place.
-        ConnectedTooLateError: variables were made before, which the process's new job name would break.
+        ConnectedTooLateError: variables were created before, which the process's new job name would break.
         DeviceScopeError: it is called in a ``tf.device`` scope of another device than the master's CPU.
-        NoSuchTaskError: ``task_index`` is none of that job.
+        NoSuchTaskError: that job does not have the task ``task_index``.
         AddressError: an address is not "host:port".
-        ConnectError: TensorFlow refuses the cluster, such as the name of a job; or a resolver's master is not in it; or
+        ConnectError: TensorFlow rejects the cluster, such as the name of a job; or a resolver's master is not in it; or
             TF_PSS_ENABLE_COORDINATION_SERVICE is set.
         TensorFlowNotFoundError: TensorFlow is not installed.
         ViewError: the view is missing, unreadable, malformed or too new.
@@ -124,15 +122,15 @@ def connect_to_cluster(  # noqa: PLR0917 - the signature of TensorFlow's functio
     target = _await_tasks(cluster_spec_or_resolver, permitted, timeout=seconds)
     if target is None:  # TensorFlow's resolver says that its cluster is this process alone
         return
-    reconnect.permit(target, on_change=on_change)  # the wait may have been long
-    if on_change == "update" and in_place.update(target, seconds):
+    reconnect.permit(target, on_change=on_change)  # the wait can be long
+    if on_change == "update" and reconnect.update(target, seconds):
         reconnect.remember(target)
     else:
         _connect(target, tensorflow)
 
 
 def _await_tasks(cluster: Any, permitted: Callable[[], Target | None], *, timeout: float) -> Target | None:
-    """Wait for the tasks of a cluster as it is at each moment, and give what it is at the end."""
+    """Wait for the tasks of a cluster as it is at each moment, and return what it is at the end."""
     resolver = cluster if isinstance(cluster, TFClusterResolver) else None
     read = resolver.membership() if resolver is not None else None
     target = permitted()
@@ -147,7 +145,7 @@ def _await_tasks(cluster: Any, permitted: Callable[[], Target | None], *, timeou
         assert target is not None  # noqa: S101 - a TFClusterResolver always has one
         return Wanted(target.others(), target.name, waiting.gone_from(resolver) if resolver is not None else ())
 
-    waiting.wait_for(look, timeout=timeout, grpc=target.speaks_grpc)
+    waiting.wait_for(look, timeout=timeout, grpc=target.protocol in {None, "grpc"})
     return target
 
 
@@ -155,22 +153,25 @@ def _connect(target: Target, tensorflow: Any) -> None:
     if "ps" in target.spec.jobs:
         for name, value in _PARAMETER_SERVER_SETTINGS.items():
             os.environ.setdefault(name, value)
+    filters = None
+    if any(texts for tasks in target.filters.values() for texts in tasks.values()):
+        filters = tensorflow_api.device_filters(target.filters, "connect_to_cluster()")
     try:
-        # NB: TensorFlow would find the master by substring if it were given the resolver, so it gets the spec.
+        # TensorFlow would find the master by substring if it were given the resolver, so it gets the spec.
         tensorflow.config.experimental_connect_to_cluster(
             target.spec,
             job_name=target.job,
             task_index=target.index,
             protocol=target.protocol,
             make_master_device_default=False,
-            cluster_device_filters=tensorflow_api.device_filters(target.filters),
+            cluster_device_filters=filters,
         )
         reconnect.remember(target)
         tensorflow.config.list_logical_devices()
     except tensorflow.errors.OpError as error:
         raise ConnectError(
-            f"TensorFlow cannot connect /job:{target.job}/task:{target.index} to {target.name}, and this process must "
-            f"start again before it can connect to anything: {error.message}"
+            f"TensorFlow cannot connect {target} to {target.name}, and this process must start again before it can "
+            f"connect to anything: {error.message}"
         ) from error
     if target.master is not None and not tensorflow_api.current_device():
         tensorflow.device(_device(target.master)).__enter__()
@@ -181,7 +182,7 @@ def _device(task: tuple[str, int]) -> str:
 
 
 def _check_scope(target: Target, tensorflow: Any) -> None:
-    """Refuse another device scope before anything is connected; TensorFlow does so after."""
+    """Reject another device scope before anything is connected; TensorFlow does so after."""
     current = tensorflow_api.current_device()
     if target.master is None or not current:
         return

@@ -1,23 +1,30 @@
-"""Connecting a process that is connected already: a repair, a refusal, or a reset.
+"""Connecting a process that is connected already: whether a repair, an update or a reset is sound.
 
-It decides which of them is sound.  TensorFlow repairs the connection to an unchanged cluster and keeps everything.  To
-a changed one it makes a new connection, and then any use of what lives on an old task kills the process; and it never
-closes the server that a process opened on its own port, so a task of the ClusterSpec cannot open it a second time.
+TensorFlow repairs the connection to an unchanged cluster and keeps everything.  To a changed one it makes a new
+connection, and then any use of what lives on an old task kills the process; and it never closes the server that a
+process opened on its own port, so a task of the ClusterSpec cannot open it a second time.  An update keeps the
+connection, and everything that lives on the tasks that stay.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import threading
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
+from tfcluster_resolver._arguments import first_of
 from tfcluster_resolver._tensorflow import tensorflow_api
-from tfcluster_resolver.connect import in_place
-from tfcluster_resolver.connect.target import LOCALHOST, Target
+from tfcluster_resolver.connect.target import LOCALHOST, Target, tasks_in
 from tfcluster_resolver.device_filters import filters_in_message
-from tfcluster_resolver.errors import ClusterChangedError, ConnectedTooLateError
-from tfcluster_resolver.waiting import own_port
-
-_Filters = Mapping[str, Mapping[int, tuple[str, ...]]]
+from tfcluster_resolver.errors import (
+    ClusterChangedError,
+    ConnectedTooLateError,
+    PortTakenError,
+    ServeError,
+    TasksUnreachableError,
+)
+from tfcluster_resolver.waiting import port_state, speaks_grpc
+from tfcluster_resolver.waiting.addresses import host_and_port
 
 #: The filters that this process's TensorFlow was given first, by job and index: it keeps them to its end.
 _first_filters: Final[dict[tuple[str, int], tuple[str, ...]]] = {}
@@ -25,13 +32,10 @@ _first_filters: Final[dict[tuple[str, int], tuple[str, ...]]] = {}
 #: The clusters that this process was connected to here.
 _remembered: Final[set[str]] = set()
 
-#: How many of the things that are in the way of a reset are named.
-_NAMED: Final = 10
-
 _WAYS_TO_RESIZE: Final = f"""The ways to go on:
   1. change the cluster in place: with a ClusterCoordinator call resize() or follow(), without one pass
      on_change="update";
-  2. end this process and start it again, restoring a checkpoint: the other tasks' servers need no restart;
+  2. end this process and start it again, restoring a checkpoint: the other tasks' servers keep running;
   3. in a process outside of the ClusterSpec (job_name="chief" where it has no chief, as ParameterServerStrategy wants
      it, else {LOCALHOST!r}): save a checkpoint, drop every tensor, variable, function, strategy and coordinator of the
      old cluster, pass on_change="reset", and build them again;
@@ -39,18 +43,7 @@ _WAYS_TO_RESIZE: Final = f"""The ways to go on:
 
 
 def permit(target: Target, *, on_change: str) -> None:
-    """Let a process connect, if that is sound.
-
-    Args:
-        target: what it is to connect to.
-        on_change: "refuse", "reset" or "update": what to do where it is connected to another cluster.
-
-    Raises:
-        ClusterChangedError: it is connected to another cluster, and is not to be reset or cannot be.
-        ConnectedTooLateError: it has variables that its new job's name would break.
-        ServeError: it cannot listen on the port of its own task.
-        AddressError: the own address is not "host:port".
-    """
+    """Let a process connect, if that is sound; ``on_change`` says what to do if it is connected to another cluster."""
     connection = tensorflow_api.connected_to(target.spec.jobs)
     if connection is None:
         _permit_first(target)
@@ -60,7 +53,7 @@ def permit(target: Target, *, on_change: str) -> None:
     lost = _ignored(first, _flat(target.filters), whole=same and bool(_first_filters), repair=same)
     if lost:
         raise ClusterChangedError(
-            f"the device filters of {_listed(lost)} differ from those that this process connected with "
+            f"the device filters of {first_of(lost)} differ from those that this process connected with "
             "(a ParameterServerStrategy that is built first brings its own). TensorFlow keeps the first ones that it "
             f"gets, so the others would not hold.\n{_WAYS_TO_RESIZE.splitlines()[0]}\n"
             "  1. end this process and start it again, restoring a checkpoint; connect before a strategy is built;\n"
@@ -70,16 +63,48 @@ def permit(target: Target, *, on_change: str) -> None:
         return
     changed = (
         f"this process is connected to {connection.spec} as /job:{connection.job}/task:{connection.index}, and is now "
-        f"to connect to {target.spec} as /job:{target.job}/task:{target.index}"
+        f"to connect to {target.spec} as {target}"
     )
     if on_change == "update":
-        in_place.permit(target, connection, first, changed)
-        return
-    if on_change != "reset":
+        _permit_update(target, connection, first, changed)
+    elif on_change == "reset":
+        _permit_reset(target, connection, changed)
+    else:
         raise ClusterChangedError(
             f"{changed}. The next use of anything on the old tasks would crash it.\n{_WAYS_TO_RESIZE}"
         )
-    _permit_reset(target, connection, changed)
+
+
+def update(target: Target, timeout: float) -> bool:
+    """Change the cluster of this process, whose tasks answered a moment ago; returns whether anything had to change."""
+    connection = tensorflow_api.connected_to(target.spec.jobs)
+    if connection is None or connection.spec == target.spec:
+        return False
+    from tfcluster_resolver._tensorflow import private  # noqa: PLC0415 - loading it checks TensorFlow
+
+    wanted = private.server_def()
+    own = [job for job in wanted.cluster.job if job.name not in target.spec.jobs and job.name == wanted.job_name]
+    wanted.cluster.CopyFrom(target.spec.as_cluster_def())
+    wanted.cluster.job.extend(own)
+    raised: list[Exception] = []
+
+    def change() -> None:
+        try:
+            private.update(wanted)
+        except Exception as error:  # noqa: BLE001 - raised below
+            raised.append(error)
+
+    changing = threading.Thread(target=change, name="tfcluster-update", daemon=True)
+    changing.start()
+    changing.join(min(timeout, threading.TIMEOUT_MAX))
+    if changing.is_alive():
+        raise TasksUnreachableError(
+            f"TensorFlow did not change the cluster of this process within {timeout:g} s: it waits for a task that "
+            "no longer answers, and continues when that is back. Until then, use nothing on the new tasks"
+        )
+    if raised:
+        raise raised[0]
+    return True
 
 
 def remember(target: Target) -> None:
@@ -90,33 +115,62 @@ def remember(target: Target) -> None:
 
 
 def filtered_tasks(message: Any) -> set[tuple[str, int]]:
-    """Tell which tasks have device filters that hold, by job and index, whether they are there yet or not.
-
-    Args:
-        message: the filters that TensorFlow was given last, as its protobuf message; a strategy gives some that it does
-            not take where this process was connected before.
-    """
+    """Return the tasks whose device filters hold, by the filters that TensorFlow was given last."""
+    # A strategy gives some that TensorFlow does not take where this process was connected before.
     return set(_first_filters if _remembered else _flat(filters_in_message(message)))
 
 
 def _permit_first(target: Target) -> None:
-    """Refuse a task whose port is taken, and a new job's name to a process that has variables under the old one.
-
-    TensorFlow loses those variables; and where it cannot open the port, the process can never connect again.
-    """
+    """Reject a task whose port is taken, and a new job's name for a process that has variables under the old one."""
+    # TensorFlow loses those variables; and where it cannot open the port, the process can never connect again.
     if target.inside:
-        own_port.require_free(target.job, target.index, target.spec.task_address(target.job, target.index))
+        _, port = host_and_port(target.spec.task_address(target.job, target.index))
+        state = port_state(port)
+        listens = f"to connect as {target}, this process must listen on port {port}"
+        if state == "forbidden":
+            raise ServeError(f"{listens}, which this user cannot: choose a port above 1023 in the TFCluster")
+        if state == "taken":
+            server = speaks_grpc(port)
+            raise PortTakenError(
+                f"{listens}, where {'a task server' if server else 'another program'} listens already. A task either "
+                f"serves or connects: let the command of this pod be your program"
+                f"{' and not `python -m tfcluster_resolver serve`' if server else ''}; or connect from another process "
+                'with job_name="localhost", if no task has to reach it'
+            )
     early = tensorflow_api.held_elsewhere(target.job, variables_only=True) if tensorflow_api.is_running() else []
     if early:
         raise ConnectedTooLateError(
-            f"this process becomes /job:{target.job}/task:{target.index}, and has variables that it could not use any "
-            f"more: {_listed(early)}. Connect before the first variable is made"
+            f"this process becomes {target}, and has variables that it could no longer use: {first_of(early)}. Connect "
+            "before the first variable is created"
         )
 
 
-def _listed(texts: list[str]) -> str:
-    more = f" and {len(texts) - _NAMED} more" if len(texts) > _NAMED else ""
-    return ", ".join(texts[:_NAMED]) + more
+def _permit_update(
+    target: Target, connection: tensorflow_api.Connection, first: Collection[tuple[str, int]], changed: str
+) -> None:
+    """Let tasks come, and tasks leave or move if nothing of this process lives there; ``first`` have filters."""
+    from tfcluster_resolver._tensorflow import private  # noqa: PLC0415 - loading it checks TensorFlow
+
+    before, after = ({task[:2]: task.address for task in tasks_in(spec)} for spec in (connection.spec, target.spec))
+    own = (target.job, target.index)
+    if (connection.job, connection.index) != own or before.get(own) != after.get(own):
+        raise ClusterChangedError(f"{changed}. A process cannot become another task: start it again")
+    if private.has_coordinator():
+        raise ClusterChangedError(f"{changed}. It has a ClusterCoordinator: call resize() or follow() with it instead")
+    late = after.keys() - before.keys() - set(first)
+    bare = [f"/job:{job}/task:{index}" for job, index in sorted(late) if target.filters.get(job, {}).get(index)]
+    if bare:
+        raise ClusterChangedError(
+            f"{changed}. The device filters of {first_of(bare)} would not hold: TensorFlow keeps those that it got "
+            "when this process connected. Connect with a view that declares maxReplicas"
+        )
+    gone = [f" on /job:{task[0]}/replica:0/task:{task[1]}/" for task, at in before.items() if after.get(task) != at]
+    held = [text for text in tensorflow_api.held_elsewhere(target.job) if any(task in text for task in gone)]
+    if held:
+        raise ClusterChangedError(
+            f"{changed}. Everything on the tasks that leave would be lost: {first_of(held)}. Drop it, or save it in a "
+            "checkpoint and start this process again"
+        )
 
 
 def _permit_reset(target: Target, connection: tensorflow_api.Connection, changed: str) -> None:
@@ -128,14 +182,14 @@ def _permit_reset(target: Target, connection: tensorflow_api.Connection, changed
         )
     if connection.job != target.job:
         raise ClusterChangedError(
-            f"{changed}. It cannot be reset, because its own variables live on {before}, which would be gone.\n"
+            f"{changed}. It cannot be reset, because its own variables live on {before}, which would disappear.\n"
             f"{_WAYS_TO_RESIZE}"
         )
     held = tensorflow_api.held_elsewhere(target.job)
     if held:
         raise ClusterChangedError(
             f"{changed}. It cannot be reset while it holds what lives on the old tasks, because the next use would "
-            f"kill it: {_listed(held)}. Drop them, and every tf.function, strategy and "
+            f"kill it: {first_of(held)}. Drop them, and every tf.function, strategy and "
             "ClusterCoordinator that has them, and call this again"
         )
 
@@ -147,18 +201,13 @@ def _ignored(
     whole: bool,
     repair: bool,
 ) -> list[str]:
-    """Name the tasks whose wanted filters TensorFlow would not use.
-
-    Args:
-        first: what it has.
-        wanted: what it is to be given.
-        whole: whether a task that has filters and is to have none counts too.
-        repair: whether the ClusterSpec is the same; then filters of a task that had none are not used either.
-    """
+    """Name the tasks whose wanted filters TensorFlow would not use, because it has the first ones."""
+    # With ``whole`` a task that is to lose its filters counts too.  In a repair, of the same ClusterSpec, filters of a
+    # task without filters are not used either.
     tasks = {*wanted, *first} if whole else set(wanted)
     differing = [task for task in tasks if first.get(task, ()) != wanted.get(task, ()) and (repair or task in first)]
     return [f"/job:{job}/task:{index}" for job, index in sorted(differing)]
 
 
-def _flat(filters: _Filters) -> dict[tuple[str, int], tuple[str, ...]]:
+def _flat(filters: Mapping[str, Mapping[int, tuple[str, ...]]]) -> dict[tuple[str, int], tuple[str, ...]]:
     return {(job, index): tuple(texts) for job, tasks in filters.items() for index, texts in tasks.items() if texts}

@@ -1,7 +1,6 @@
-"""What a process connects to: the cluster, its own task there, the filters, the default device.
+"""The target of a connection: the cluster, its own task there, the filters, the default device.
 
-It decides these from whatever the caller hands over, with TensorFlow's defaults for TensorFlow's arguments; it connects
-to nothing.
+All of it comes from what the caller hands over, with TensorFlow's defaults for TensorFlow's arguments.
 """
 
 from __future__ import annotations
@@ -12,8 +11,9 @@ from typing import Any
 
 from tfcluster_resolver import _arguments
 from tfcluster_resolver._tensorflow import tensorflow_api
-from tfcluster_resolver.cluster import EVALUATOR, Task
+from tfcluster_resolver.cluster import Task
 from tfcluster_resolver.cluster_spec import ClusterSpec
+from tfcluster_resolver.contract import EVALUATOR
 from tfcluster_resolver.device_filters import filters_by_task
 from tfcluster_resolver.errors import ArgumentTypeError, ConnectError, CoordinatorNotInClusterError, NoSuchTaskError
 from tfcluster_resolver.resolver import TFClusterResolver
@@ -24,30 +24,20 @@ LOCALHOST = "localhost"
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A cluster to connect to.
-
-    Attributes:
-        spec: TensorFlow's ClusterSpec.
-        job: this process's job; it may be outside of the spec.
-        index: its task index there.
-        protocol: TensorFlow's protocol; None for its default.
-        filters: the device filters of each job's tasks.
-        master: job and index of the task whose CPU becomes the default device; None for none.
-        name: what error messages call the cluster.
-    """
+    """A cluster of TensorFlow's to connect to, and as which task, which can be outside of the spec."""
 
     spec: Any
     job: str
     index: int
     protocol: str | None
     filters: Mapping[str, Mapping[int, tuple[str, ...]]]
+    #: The task whose CPU becomes the default device.
     master: tuple[str, int] | None
+    #: The cluster's name in error messages.
     name: str
 
-    @property
-    def speaks_grpc(self) -> bool:
-        """Whether the cluster's tasks answer as plain gRPC servers do."""
-        return self.protocol in {None, "grpc"}
+    def __str__(self) -> str:
+        return f"/job:{self.job}/task:{self.index}"
 
     @property
     def inside(self) -> bool:
@@ -55,38 +45,17 @@ class Target:
         return self.job in self.spec.jobs and self.index in self.spec.task_indices(self.job)
 
     def others(self) -> list[Task]:
-        """List every other task."""
-        return [
-            Task(job, index, self.spec.task_address(job, index))
-            for job in self.spec.jobs
-            for index in self.spec.task_indices(job)
-            if (job, index) != (self.job, self.index)
-        ]
+        return [task for task in tasks_in(self.spec) if task[:2] != (self.job, self.index)]
+
+
+def tasks_in(spec: Any) -> list[Task]:
+    return [Task(job, index, spec.task_address(job, index)) for job in spec.jobs for index in spec.task_indices(job)]
 
 
 def target_of(
     cluster: Any, *, job: str | None, index: int | None, protocol: str | None, filters: Any, master: bool
 ) -> Target | None:
-    """Work out what to connect to.
-
-    Args:
-        cluster: a TFClusterResolver, any ClusterResolver of TensorFlow's, or a ClusterSpec of TensorFlow's or ours.
-        job: this process's job; by default the TFClusterResolver's own, else "localhost".
-        index: its task index; by default the TFClusterResolver's own, else 0.
-        protocol: TensorFlow's protocol; by default the TFClusterResolver's rpc layer.
-        filters: the device filters, in any form; by default the TFClusterResolver's.
-        master: whether a resolver's master becomes the default device.
-
-    Returns:
-        The target; None where a resolver of TensorFlow's says that there is nothing to connect to.
-
-    Raises:
-        CoordinatorNotInClusterError: the TFClusterResolver's task is not in its ClusterSpec.
-        NoSuchTaskError: an index is given that the job does not have.
-        ConnectError: the master of TensorFlow's resolver is not in its ClusterSpec.
-        ArgumentError: ``cluster`` is none of these, ``filters`` are none, or another argument is of another type.
-        ViewError: the view is missing, unreadable, malformed or too new.
-    """
+    """Work out what to connect to; None if a resolver of TensorFlow's has nothing to connect to."""
     job = _arguments.text_or_none(job, "job_name")
     index = _arguments.index_or_none(index, "task_index")
     protocol = _arguments.text_or_none(protocol, "protocol")
@@ -113,8 +82,8 @@ def target_of(
         target = Target(spec, job or LOCALHOST, index or 0, protocol, filters_by_task(filters), master_task, name)
     if not target.inside and (target.job in target.spec.jobs or target.index != 0):
         raise NoSuchTaskError(
-            f"this process cannot be /job:{target.job}/task:{target.index} of {target.name}: a process outside of the "
-            "ClusterSpec is task 0 of a job that the ClusterSpec does not have"
+            f"this process cannot be {target} of {target.name}: a process outside of the ClusterSpec is task 0 of a "
+            "job that the ClusterSpec does not have"
         )
     return target
 
@@ -128,11 +97,11 @@ def _of_ours(
     own_index = index if index is not None else now.task_id if own_job == now.task_type else 0
     if own_job is None or own_index is None:
         raise CoordinatorNotInClusterError(
-            "this process is no task of the cluster: run it in one of the TFCluster's pods, or give the resolver "
-            "the task_type and task_id of a task whose address leads here, or, where no task needs to reach it, pass "
+            "this process is not a task of the cluster: run it in one of the TFCluster's pods, or give the resolver "
+            "the task_type and task_id of a task whose address leads here, or, if no task needs to reach it, pass "
             f"job_name={LOCALHOST!r}"
         )
-    # NB: an evaluator is in its own ClusterSpec and in no other.
+    # An evaluator is in its own ClusterSpec and in no other.
     seen = own_job in (view.jobs if own_job == EVALUATOR else spec.jobs)
     if job is None and (not seen or own_index not in spec.task_indices(own_job)):
         raise CoordinatorNotInClusterError(
@@ -140,27 +109,19 @@ def _of_ours(
             f"it: let a job such as chief connect (an evaluator never does), or pass job_name={LOCALHOST!r}"
         )
     declared = now.membership().device_filters() if filters is None else filters_by_task(filters)
-    return Target(
-        spec,
-        own_job,
-        own_index,
-        protocol or now.rpc_layer or None,
-        declared,
-        _master_of(now, spec) if master else None,
-        name,
-    )
+    master_task = _master_of(now, spec) if master else None
+    return Target(spec, own_job, own_index, protocol or now.rpc_layer or None, declared, master_task, name)
 
 
 def _master_of(now: TFClusterResolver, spec: Any) -> tuple[str, int] | None:
-    """Find the resolver's master; nobody's is no default device."""
+    """Find the resolver's master; without a task there is no default device."""
     try:
         url = now.master()
     except NoSuchTaskError:
         return None
     own = (now.task_type, now.task_id)
-    found = _tasks_at(url, spec)
-    # NB: two tasks of one address are no cluster that works, but the own one of them is meant.
-    return next((task for task in found if task == own), None) or _task_at(url, spec)
+    # A cluster with two tasks at one address does not work, but the own one of them is meant.
+    return next((task for task in _tasks_at(url, spec) if task == own), None) or _task_at(url, spec)
 
 
 def _task_at(url: str, spec: Any) -> tuple[str, int]:
@@ -171,11 +132,6 @@ def _task_at(url: str, spec: Any) -> tuple[str, int]:
 
 
 def _tasks_at(url: str, spec: Any) -> list[tuple[str, int]]:
-    """Find the tasks at exactly this address: TensorFlow takes any of which one is a part of the other."""
+    """Find the tasks at exactly this address: TensorFlow matches parts of addresses, too."""
     address = url.rpartition("://")[2]
-    return [
-        (job, index)
-        for job in spec.jobs
-        for index in spec.task_indices(job)
-        if spec.task_address(job, index).rpartition("://")[2] == address
-    ]
+    return [(job, index) for job, index, there in tasks_in(spec) if there.rpartition("://")[2] == address]

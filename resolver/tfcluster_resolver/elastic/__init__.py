@@ -1,33 +1,51 @@
-"""Changing the size of a cluster under a running program.
+"""Changing the size of a cluster under a running program: once, or at each new epoch, in the background.
 
-It decides who may change it when: one call at a time.  Which changes can be followed is decided in
-:mod:`tfcluster_resolver.elastic.plan`, and in which order one is made in :mod:`tfcluster_resolver.elastic.change`.
+Which changes can be followed is decided in :mod:`tfcluster_resolver.elastic.plan`, and the order of its steps in
+:mod:`tfcluster_resolver.elastic.change`, which imports TensorFlow and checks it.
 """
 
 from __future__ import annotations
 
-import importlib
+import contextlib
+import logging
+import threading
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, Self
 
-from tfcluster_resolver._arguments import seconds
+from tfcluster_resolver import contract
+from tfcluster_resolver._arguments import seconds, seconds_or_none
 from tfcluster_resolver._tensorflow import tensorflow_api
-from tfcluster_resolver.elastic.following import LONGEST, Following, follow
 from tfcluster_resolver.elastic.plan import Change, Refusal
-from tfcluster_resolver.errors import ArgumentTypeError, TasksBusyError
+from tfcluster_resolver.errors import ArgumentTypeError, RestartNeededError, TasksBusyError
 from tfcluster_resolver.resolver import TFClusterResolver
 
+if TYPE_CHECKING:
+    from tfcluster_resolver.elastic.engine import ElasticEngine
+
 __all__ = ["Change", "Following", "Refusal", "follow", "resize"]
+
+_log: Final = logging.getLogger(__name__)
+
+#: Seconds between two looks at the view, and at tasks that do not listen yet.
+_LOOK: Final = 1.0
+_LOOK_AT_LATE: Final = 0.25
+#: Seconds that one change may take before the next one is looked at; it is tried again.
+_TRY: Final = 30.0
+#: Seconds that the end of following waits for a change that is being made.
+_END: Final = 5.0
+#: Seconds that Python can wait for at most, and some to spare.
+_LONGEST: Final = threading.TIMEOUT_MAX / 2
 
 
 def resize(coordinator: Any, resolver: TFClusterResolver, *, timeout: float = 300.0) -> Change:
     """Make a running ClusterCoordinator use the tasks that its cluster has now.
 
     Variables, traced functions, queued closures and the iterators of the workers that stay are kept.  New workers take
-    closures as soon as they listen; per-worker datasets, tables and variables are made on them too.  A worker that goes
-    finishes the closure in hand first.  New variables are placed on new ps, too; a ps that holds variables stays.
+    closures as soon as they listen; per-worker datasets, tables and variables are created on them too.  A worker that
+    leaves finishes its closure first.  New variables are placed on new ps, too; a ps that holds variables stays.
 
-    It may be called from any thread, while closures are queued or run; a second call waits for the first.  The first
+    It can be called from any thread, while closures are queued or run; a second call waits for the first.  The first
     call has the coordinator handle lost workers our way: one that comes back takes closures again without waiting for
     the others.
 
@@ -37,30 +55,193 @@ def resize(coordinator: Any, resolver: TFClusterResolver, *, timeout: float = 30
         timeout: how long to wait for tasks that come to listen and for workers that go to finish, in seconds.
 
     Returns:
-        What was changed, and what was refused and why.
+        The changes that were made, and those that were not, with the reason.
 
     Raises:
         TasksUnreachableError: tasks did not answer in time.  Its text says whether anything was changed.
         TasksBusyError: a worker did not finish its closure in time, or another resize did not end; nothing was changed.
         RestartNeededError: only a restart of the coordinator can follow the change, or this TensorFlow cannot be
             resized; nothing was changed.
-        ArgumentError: an argument is of another type, or the timeout is below 0 or no number.
+        ArgumentError: an argument is of another type, or the timeout is below 0 or not a number.
         TensorFlowNotFoundError: TensorFlow is not installed.
         ViewError: the view is missing, unreadable, malformed or too new.
     """
-    timeout = min(seconds(timeout, "timeout"), LONGEST)
+    timeout = min(seconds(timeout, "timeout"), _LONGEST)
     deadline = time.monotonic() + timeout
-    if not isinstance(resolver, TFClusterResolver):
-        raise ArgumentTypeError(f"resize() takes a TFClusterResolver, not {type(resolver).__name__}")
-    tensorflow_api.load("resize()")
-    # NB: loading it checks TensorFlow.
-    change = importlib.import_module("tfcluster_resolver.elastic.change")
-    engine = change.engine_of(coordinator, deadline)
+    engine = _engine_of("resize()", coordinator, resolver, deadline)
     if not engine.resizing.acquire(timeout=timeout):
         raise TasksBusyError(f"another resize did not end within {timeout:g} s. This one changed nothing: try again")
     try:
+        from tfcluster_resolver.elastic.change import follow_once  # noqa: PLC0415 - it imports TensorFlow
+
         with engine.sockets.watched():
-            made: Change = change.follow_once(engine, resolver, deadline, wait=True)[0]
-            return made
+            return follow_once(engine, resolver, deadline, wait=True)[0]
     finally:
         engine.resizing.release()
+
+
+def _engine_of(what: str, coordinator: Any, resolver: TFClusterResolver, deadline: float) -> ElasticEngine:
+    if not isinstance(resolver, TFClusterResolver):
+        raise ArgumentTypeError(f"{what} takes a TFClusterResolver, not {type(resolver).__name__}")
+    tensorflow_api.load(what)
+    from tfcluster_resolver.elastic.change import engine_of  # noqa: PLC0415 - it imports TensorFlow
+
+    return engine_of(coordinator, deadline)
+
+
+def follow(
+    coordinator: Any,
+    resolver: TFClusterResolver,
+    *,
+    timeout: float = 300.0,
+    on_change: Callable[[Change], None] | None = None,
+) -> Following:
+    """Keep a running ClusterCoordinator in step with its cluster, in the background.
+
+    Every new epoch is followed as :func:`tfcluster_resolver.resize` would, but no task waits for another one: each new
+    worker takes closures as soon as it and those below it listen.  A worker whose pod is replaced takes closures again
+    as soon as the new one listens, also where its machine failed silently; the others continue in the meantime.  It
+    says what it does to the logger ``tfcluster_resolver``::
+
+        with follow(coordinator, resolver):
+            train()
+
+    Args:
+        coordinator: a ``tf.distribute.coordinator.ClusterCoordinator``; it can run closures already.
+        resolver: the cluster; that of a snapshot is followed from now on, too.
+        timeout: how long to wait for TensorFlow where it is connecting to lost workers itself, in seconds.
+        on_change: called with each change, in the thread that follows.
+
+    Returns:
+        What follows; leaving its ``with`` block ends it.
+
+    Raises:
+        ArgumentError, RestartNeededError, TasksUnreachableError, TensorFlowNotFoundError: see
+            :func:`tfcluster_resolver.resize`; later ones are in ``error`` and in the log.
+    """
+    deadline = time.monotonic() + min(seconds(timeout, "timeout"), _LONGEST)
+    return Following(_engine_of("follow()", coordinator, resolver, deadline), resolver, on_change)
+
+
+class Following:
+    """A thread that keeps a running program in step with its cluster; :func:`follow` makes it.
+
+    Attributes:
+        epoch: the epoch that the program is in step with; -1 before the first.
+        change: what was changed last; None while nothing was.
+        error: why it is not in step with the newest epoch at the moment; None where it is.
+    """
+
+    def __init__(
+        self, engine: ElasticEngine, resolver: TFClusterResolver, on_change: Callable[[Change], None] | None
+    ) -> None:
+        self.epoch = -1
+        self.change: Change | None = None
+        self.error: Exception | None = None
+        self._engine, self._resolver, self._on_change = engine, resolver, on_change
+        self._source = resolver._live_again()._source  # noqa: SLF001 - of this package
+        self._done: Any = None
+        self._refused: tuple[Refusal, ...] = ()
+        self._ended = threading.Event()
+        self._news = threading.Condition()
+        self._thread = threading.Thread(target=self._run, name="tfcluster-follow", daemon=True)
+        self._thread.start()
+
+    def wait_for_epoch(self, epoch: int, timeout: float | None = None) -> bool:
+        """Wait until the program is in step with an epoch, or a newer one.
+
+        Args:
+            epoch: the epoch.
+            timeout: how long to wait, in seconds; None for as long as it takes.
+
+        Returns:
+            Whether it is; False after the timeout, or where following has ended.
+        """
+        longest = seconds_or_none(timeout, "timeout")
+        with self._news:
+            self._news.wait_for(
+                lambda: self.epoch >= epoch or self._ended.is_set(), None if longest is None else min(longest, _LONGEST)
+            )
+            return self.epoch >= epoch
+
+    def close(self) -> None:
+        """End following.  The program continues with the tasks that it has, and lost workers come back as before.
+
+        A change that is under way may still be finished some seconds later.
+        """
+        self._ended.set()
+        with self._news:
+            self._news.notify_all()
+        if threading.current_thread() is not self._thread:
+            self._thread.join(_END)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def _run(self) -> None:
+        notice = self._source.notice()
+        with contextlib.ExitStack() as opened:
+            opened.enter_context(self._engine.sockets.watched())
+            if notice is not None:
+                opened.enter_context(notice)
+            while not self._ended.is_set() and not self._engine.running.stopped:
+                pause = _LOOK if self._in_step() else _LOOK_AT_LATE
+                if notice is None or pause < _LOOK:
+                    self._ended.wait(pause)
+                else:
+                    notice.wait(pause)
+
+    def _in_step(self) -> bool:
+        """Follow what the cluster is now; returns whether nothing is left to do for it."""
+        from tfcluster_resolver.elastic.change import follow_once  # noqa: PLC0415 - it imports TensorFlow
+
+        mark: Any = None
+        try:
+            if _mark(self._source.view()) == self._done:
+                return True
+            with self._engine.resizing:
+                # Read again, because a resize that this waited for can have followed a newer view.
+                view = self._source.view()
+                mark = _mark(view)
+                now = self._resolver._frozen_at(view)  # noqa: SLF001 - of this package
+                change, late = follow_once(self._engine, now, time.monotonic() + _TRY, wait=False)
+        except Exception as error:  # noqa: BLE001 - the program continues, and it is told
+            if str(error) != str(self.error):
+                _log.warning("the program does not follow its cluster at the moment: %s", error)
+            self.error = error
+            if isinstance(error, RestartNeededError):
+                self._done = mark
+            return False
+        self.error = None
+        self._report(change)
+        if late:
+            return False
+        self._done = mark
+        with self._news:
+            self.epoch = change.epoch
+            self._news.notify_all()
+        return True
+
+    def _report(self, change: Change) -> None:
+        news = change.refused != self._refused
+        self._refused = change.refused
+        if change:
+            self.change = change
+            parts = {"added": change.added, "removed": change.removed, "replaced": change.replaced}
+            words = ", ".join(f"{word} {', '.join(map(str, tasks))}" for word, tasks in parts.items() if tasks)
+            _log.info("the program follows epoch %d: %s", change.epoch, words)
+        for refusal in change.refused if news else ():
+            _log.warning("the program does not follow a part of epoch %d: %s", change.epoch, refusal)
+        if self._on_change is not None and (change or news):
+            try:
+                self._on_change(change)
+            except Exception:  # noqa: BLE001 - the caller's own
+                _log.exception("on_change failed for epoch %d; the program continues", change.epoch)
+
+
+def _mark(view: contract.View) -> Any:
+    """Return what differs between two views that are followed differently."""
+    return view.uid, view.epoch, view.incarnations

@@ -1,59 +1,44 @@
-"""Making one change of a running program's cluster.
+"""One change of a running program's cluster, step by step.
 
-It decides in which order a change is made: whoever comes must listen, whoever goes finishes the closure in hand, and
-only then TensorFlow's cluster changes.  Until then everything can be left as it was, and no lock is held that the
-program needs.  Loading it imports TensorFlow.
+Tasks that come must listen, workers that leave finish their closure, and only then TensorFlow's cluster changes.
+Until then everything can be left as it was, and no lock is held that the program needs.  Loading it imports TensorFlow.
 """
 
 from __future__ import annotations
 
+import copy
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from tfcluster_resolver import contract
 from tfcluster_resolver._tensorflow import private, tensorflow_api
-from tfcluster_resolver._tensorflow.workers import END, RECOVER, Running, device_name
+from tfcluster_resolver._tensorflow.workers import END, RECOVER, Hold, Running, device_name
 from tfcluster_resolver.cluster import Task
 from tfcluster_resolver.connect import reconnect
 from tfcluster_resolver.elastic import plan
-from tfcluster_resolver.elastic.engine import ElasticEngine
-from tfcluster_resolver.elastic.parts import Hold, Request, tasks_of
+from tfcluster_resolver.elastic.engine import ElasticEngine, Request, tasks_of
 from tfcluster_resolver.elastic.plan import Change
 from tfcluster_resolver.errors import ArgumentTypeError, RestartNeededError, TasksBusyError, TasksUnreachableError
+from tfcluster_resolver.resolver import TFClusterResolver
 from tfcluster_resolver.waiting import wait_for_tasks
-from tfcluster_resolver.waiting.reachability import host_and_port
-
-if TYPE_CHECKING:
-    from tfcluster_resolver.resolver import TFClusterResolver
+from tfcluster_resolver.waiting.addresses import host_and_port
 
 #: Seconds between two looks at tasks that are waited for, and between two questions to workers that are busy.
 _LOOK: Final = 0.1
 _ASK: Final = 1.0
-#: Seconds that a busy worker may be silent before its connections are closed: it is not waited for.
+#: Seconds that a busy worker can be silent before its connections are closed: it is not waited for.
 _SILENT: Final = 5.0
-#: Seconds that leaving workers get to note that they are let go of.
+#: Seconds that leaving workers get to note their release.
 _FAREWELL: Final = 1.0
-
 
 #: Held while one engine takes over.
 _taking_over: Final = threading.Lock()
 
 
 def engine_of(coordinator: Any, deadline: float) -> ElasticEngine:
-    """Give the engine of a coordinator; the first call takes the handling of lost workers over.
-
-    Args:
-        coordinator: the ClusterCoordinator.
-        deadline: when to stop waiting for TensorFlow, by the monotonic clock.
-
-    Returns:
-        The engine.
-
-    Raises:
-        ArgumentTypeError, RestartNeededError, TasksUnreachableError: see :func:`tfcluster_resolver.elastic.resize`.
-    """
+    """Return the engine of a coordinator; the first call takes the handling of lost workers over."""
     tensorflow = tensorflow_api.load("resize()")
     if isinstance(coordinator, tensorflow.distribute.MultiWorkerMirroredStrategy):
         raise RestartNeededError(
@@ -75,7 +60,7 @@ def engine_of(coordinator: Any, deadline: float) -> ElasticEngine:
             raise _unreachable(
                 "TensorFlow connects to lost workers at the moment and cannot be interrupted. Nothing was changed: try "
                 "again when they listen",
-                _silent(engine, tasks_of(engine.wanted)),
+                engine.silent(tasks_of(engine.wanted)),
             )
         time.sleep(_LOOK)
 
@@ -83,34 +68,25 @@ def engine_of(coordinator: Any, deadline: float) -> ElasticEngine:
 def follow_once(
     engine: ElasticEngine, resolver: TFClusterResolver, deadline: float, *, wait: bool
 ) -> tuple[Change, tuple[Task, ...]]:
-    """Follow what the cluster is now; the caller holds ``engine.resizing``.
-
-    Args:
-        engine: the coordinator's.
-        resolver: the cluster.
-        deadline: when to give up, by the monotonic clock.
-        wait: whether to wait for tasks that come to listen, or to leave them for later.
-
-    Returns:
-        What was changed, also by an earlier call that did not wait for its end, and the tasks that were left for later.
-    """
+    """Follow what the cluster is now, until a deadline by the monotonic clock; the caller holds ``engine.resizing``."""
+    # It returns what was changed, also by an earlier call that did not wait for its end, and the tasks that were left
+    # for later: without ``wait`` those that come and do not listen yet.
     _await_unfinished(engine, deadline)
-    now = resolver.snapshot()
-    membership = now.membership()
-    pods = _incarnations(membership.view)
-    wanted = {
-        job: dict(tasks) if isinstance(tasks, dict) else dict(enumerate(tasks))
-        for job, tasks in membership.jobs().items()
-    }
+    membership = resolver.membership()
+    view = membership.view
+    pods = {(job, index): pod for job, of_job in view.incarnations.items() for index, pod in of_job.items()}
+    wanted: dict[str, dict[int, str]] = {job: {} for job in membership.jobs()}
+    for task in membership.tasks():
+        wanted[task.job][task.index] = task.address
     known = _known(engine)
-    change = plan.plan(known, wanted, pods, membership.view.epoch)
+    change = plan.plan(known, wanted, pods, view.epoch)
     late: tuple[Task, ...] = ()
     if not wait:
         coming = _addresses((*change.added, *change.replaced))
         ready = engine.answering(coming)
-        for task, address in _addresses(change.replaced).items():
-            if task not in ready and known.jobs[task[0]][task[1]] == address:
-                engine.leave(task, pods[task])
+        for job, index, address in change.replaced:
+            if (job, index) not in ready and known.jobs[job][index] == address:
+                engine.leave((job, index), pods[job, index])
         part = plan.only(change, {Task(*task, coming[task]) for task in ready})
         late = tuple(task for task in (*change.added, *change.replaced) if task not in (*part.added, *part.replaced))
         change = part
@@ -122,30 +98,22 @@ def follow_once(
 
 
 def _await_unfinished(engine: ElasticEngine, deadline: float) -> None:
-    """Wait for a change that an earlier call did not wait for; whoever changes the cluster next tells of it."""
-    request = engine.unfinished
-    if request is None:
+    """Wait for a change that an earlier call did not wait for; the next one reports it."""
+    unfinished = engine.unfinished
+    if unfinished is None:
         return
-    if not request.done.wait(max(0.0, deadline - time.monotonic())):
+    if not unfinished.done.wait(max(0.0, deadline - time.monotonic())):
         raise _unreachable(
             "TensorFlow is still making the change before, and makes it when they answer. Nothing more was changed: "
             "call resize() again to wait for it",
-            _silent(engine, tasks_of(request.wanted)),
+            engine.silent(tasks_of(unfinished.wanted)),
         )
-    made = request.outcome()
-    engine.unfinished, engine.untold = None, plan.joined(engine.untold, made) if engine.untold else made
+    engine.unfinished, made = None, unfinished.change
+    engine.untold = plan.joined(engine.untold, made) if engine.untold else made
 
 
-class _Resize:
-    """One change of a running program.
-
-    Args:
-        engine: the coordinator's.
-        known: the program as it is.
-        change: what to do.
-        pods: which pod each task is now, as far as that is known.
-        deadline: when to give up, by the monotonic clock.
-    """
+class _Resize(Request):
+    """One change of a running program; ``pods`` are those of the tasks now, as far as they are known."""
 
     def __init__(
         self,
@@ -155,98 +123,91 @@ class _Resize:
         pods: Mapping[tuple[str, int], str],
         deadline: float,
     ) -> None:
-        self._engine, self._known, self._change, self._pods, self._deadline = engine, known, change, pods, deadline
         self._jobs = plan.changed(known.jobs, change)
+        wanted = copy.deepcopy(engine.wanted)
+        for job in wanted.cluster.job:
+            if job.name in plan.ELASTIC:
+                job.tasks.clear()
+                job.tasks.update(self._jobs[job.name])
         self._gone = [task.index for task in change.removed if task.job == "worker"]
+        super().__init__(wanted, change, final=bool(self._gone))
+        self._engine, self._known, self._pods, self._deadline = engine, known, pods, deadline
         self._replaced = [task.index for task in change.replaced if task.job == "worker"]
-        #: Those that are another pod behind the same address: nobody finishes what the old one had in hand.
+        #: Those that are another pod behind the same address: the old one never finishes its closure.
         self._lost = [index for index in self._replaced if known.jobs["worker"][index] == self._jobs["worker"][index]]
         self._holds: dict[int, Hold] = {}
 
     def make(self) -> Change:
-        """Make the change; gives it as it turned out."""
         engine = self._engine
         try:
             for index in self._lost:
                 engine.forget(("worker", index))
             self._holds |= engine.hold(self._lost)
-            coming = _addresses((*self._change.added, *self._change.replaced))
+            coming = _addresses((*self.change.added, *self.change.replaced))
             self._await_answers(coming | {("ps", index): address for index, address in self._jobs["ps"].items()})
             self._holds |= engine.hold({*self._gone, *self._replaced} - {*self._lost})
             self._await_holds()
         except BaseException:
             engine.release(self._holds)
             raise
-        self._update()
-        return self._outcome()
+        self._await_update()
+        return self.change
 
     def _await_answers(self, tasks: Mapping[tuple[str, int], str]) -> None:
-        while silent := _silent(self._engine, tasks):
-            tasks = silent
+        while tasks := self._engine.silent(tasks):
             if time.monotonic() > self._deadline:
-                raise _unreachable("Nothing was changed: try again when they listen", silent)
+                raise _unreachable("Nothing was changed: try again when they listen", tasks)
             time.sleep(_LOOK)
 
     def _await_holds(self) -> None:
-        engine, jobs = self._engine, tasks_of(self._engine.wanted)
+        engine, tasks = self._engine, tasks_of(self._engine.wanted)
         heard = dict.fromkeys(self._holds, time.monotonic())
         asked = time.monotonic()
         while busy := [index for index, hold in self._holds.items() if not hold.held.wait(_LOOK / len(self._holds))]:
             now = time.monotonic()
             if now > self._deadline:
                 raise TasksBusyError(
-                    f"{', '.join(f'/job:worker/task:{index}' for index in busy)} did not finish the closure in hand. "
+                    f"{', '.join(f'/job:worker/task:{index}' for index in busy)} did not finish their closures. "
                     "Nothing was changed: try again, with a longer timeout than a closure takes"
                 )
             if now - asked < _ASK:
                 continue
             asked = now
-            answered = engine.answering({("worker", index): jobs["worker", index] for index in busy})
+            answered = engine.answering({("worker", index): tasks["worker", index] for index in busy})
             for index in busy:
-                engine.remind(index, self._holds[index])
+                # Once more: TensorFlow forgets what a worker was asked where it fails at that moment.
+                engine.running.order(index, self._holds[index].act)
                 if ("worker", index) in answered:
                     heard[index] = now
-                elif now - heard[index] > _SILENT:  # it is gone, and its closure is done by another one
+                elif now - heard[index] > _SILENT:  # it was lost, and another one runs its closure
                     with engine.cut_off({("worker", index)}):
                         pass
 
-    def _update(self) -> None:
+    def _await_update(self) -> None:
         engine = self._engine
-        wanted = engine.wanted_copy()
-        for job in wanted.cluster.job:
-            if job.name in plan.ELASTIC:
-                job.tasks.clear()
-                job.tasks.update(self._jobs[job.name])
-        request = Request(wanted, self._let_go, self._take_on, self._outcome, final=bool(self._gone))
-        engine.ask(request)
-        engine.unfinished = request
+        engine.ask(self)
+        engine.unfinished = self
         try:
-            request.done.wait(max(0.0, self._deadline - time.monotonic()))
+            self.done.wait(max(0.0, self._deadline - time.monotonic()))
         finally:
-            withdrawn = engine.withdraw(request)
+            withdrawn = engine.withdraw(self)
             if withdrawn:
                 engine.unfinished = None
                 engine.release(self._holds)
-        if request.done.is_set():
+        if self.done.is_set():
             engine.unfinished = None
             return
-        said = f" TensorFlow said: {request.error}." if request.error else ""
+        said = f" TensorFlow said: {self.error}." if self.error else ""
         now = (
             "Nothing was changed: try again"
             if withdrawn
-            else "It goes on when they answer, and the change is made then: call resize() again to wait for it"
+            else "It continues when they answer, and then the cluster changes: call resize() again to wait for it"
         )
         raise _unreachable(
-            f"TensorFlow did not change its cluster in time.{said} {now}", _silent(engine, tasks_of(wanted))
+            f"TensorFlow did not change its cluster in time.{said} {now}", engine.silent(tasks_of(self.wanted))
         )
 
-    def _outcome(self) -> Change:
-        """Note which pods the tasks are now, and give the change as it turned out."""
-        done = _addresses((*self._change.added, *self._change.replaced))
-        self._engine.incarnations |= {task: pod for task, pod in self._pods.items() if task in done}
-        return self._change
-
-    def _let_go(self) -> None:
+    def before(self) -> None:
         """End the threads of the workers that go; in the engine's thread."""
         leaving = {index: self._holds[index] for index in self._gone}
         for index, hold in leaving.items():
@@ -256,10 +217,10 @@ class _Resize:
         for hold in leaving.values():
             hold.left.wait(max(0.0, end - time.monotonic()))
 
-    def _take_on(self, down: Collection[int]) -> list[Any]:
+    def after(self, down: Collection[int]) -> list[Any]:
         """Let the workers that came take closures; in the engine's thread."""
         engine, running = self._engine, self._engine.running
-        coming = sorted(task for task in self._change.added if task.job == "worker")
+        coming = sorted(task for task in self.change.added if task.job == "worker")
         odd = [task for task in coming if task.index not in down and private.gpus("worker", task.index) != running.gpus]
         out = [task for task in coming if odd and task >= odd[0]]
         count = len(self._jobs["worker"])
@@ -272,7 +233,9 @@ class _Resize:
         if out:
             engine.leave_out([task.index for task in out])
             reason = f"it, or one below it, has another number of GPUs than the {running.gpus} of the strategy"
-            self._change = plan.without(self._change, out, reason)
+            self.change = plan.without(self.change, out, reason)
+        done = _addresses((*self.change.added, *self.change.replaced))
+        engine.incarnations |= {task: pod for task, pod in self._pods.items() if task in done}
         return kept
 
 
@@ -300,11 +263,6 @@ def _addresses(tasks: Sequence[Task]) -> dict[tuple[str, int], str]:
     return {(task.job, task.index): task.address for task in tasks}
 
 
-def _silent(engine: ElasticEngine, tasks: Mapping[tuple[str, int], str]) -> dict[tuple[str, int], str]:
-    answered = engine.answering(tasks)
-    return {task: address for task, address in tasks.items() if task not in answered}
-
-
 def _unreachable(text: str, silent: Mapping[tuple[str, int], str]) -> TasksUnreachableError:
     tasks = [(job, index, address) for (job, index), address in sorted(silent.items())]
     missing = wait_for_tasks(tasks, timeout=0, grpc=True)
@@ -313,18 +271,14 @@ def _unreachable(text: str, silent: Mapping[tuple[str, int], str]) -> TasksUnrea
 
 
 def _farewell(index: int, address: str) -> Callable[[], None]:
-    """Note on a worker that the coordinator has let go of it: its server may end."""
+    """Note on a worker that the coordinator has released it: its server can end."""
 
     def write() -> None:
         tensorflow = tensorflow_api.load("resize()")
-        # NB: on the worker's device these would be made under Python's lock: all threads would wait for one that hangs.
+        # On the worker's device these would be created under Python's lock: all threads would wait for one that hangs.
         with tensorflow.device("CPU:0"):
             name, content = map(tensorflow.constant, (contract.released_file(host_and_port(address)[1]), ""))
         with tensorflow.device(f"{device_name(index)}/device:CPU:0"):
             tensorflow.io.write_file(name, content)
 
     return write
-
-
-def _incarnations(view: contract.View) -> dict[tuple[str, int], str]:
-    return {(job, index): pod for job, tasks in view.incarnations.items() for index, pod in tasks.items()}

@@ -1,8 +1,8 @@
-"""What gRPC does not do for TensorFlow's connections, done to this process's sockets from outside.
+"""Limits for TensorFlow's connections that gRPC does not set, through this process's sockets.
 
-It decides three things.  An attempt to connect may take two seconds: gRPC gives it twenty, and TensorFlow leaves that
-so.  A peer that acknowledges nothing for ten seconds is gone: gRPC would wait for its answer for ever.  And connections
-to a task that is known to be gone are closed, so that whoever waits for its answer goes on.
+An attempt to connect can take two seconds: gRPC gives it twenty.  A peer that acknowledges nothing for ten seconds is
+lost: gRPC would wait for its answer forever.  And connections to a task that is known to be lost are closed, so that
+callers that wait for its answer continue.
 
 It reads ``/proc`` and so works on Linux; elsewhere it finds no sockets and does nothing.
 """
@@ -15,81 +15,22 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
-from typing import Final, TypeVar
-
-from tfcluster_resolver.waiting.reachability import GRPC_GREETING, host_and_port
+from typing import Final
 
 #: An IP address and a port.
 Peer = tuple[str, int]
-_T = TypeVar("_T")
 
-#: Seconds that an attempt to connect may take, after which a peer that is silent is gone, and between two looks.
+#: Seconds for an attempt to connect, until a silent peer counts as lost, and between two looks.
 _CONNECTING: Final = 2.0
 _SILENT: Final = 10.0
 _EVERY: Final = 0.25
-#: Questions at one time: a thread each, mostly waiting.
-_PARALLEL: Final = 32
 
 _ESTABLISHED: Final = "01"
 _SYN_SENT: Final = "02"
 _TCP_SYN_SENT: Final = 2
 _IPV4_BYTES: Final = 4
-_SETTINGS: Final = b"\4"
-
-
-def answers(addresses: Mapping[_T, str], *, seconds: float) -> dict[_T, Peer]:
-    """Ask tasks for a sign of life: the greeting of a gRPC server.
-
-    That a port accepts connections says little: the kernel accepts them for a process that hangs, too.
-
-    Args:
-        addresses: "host:port" of each task.
-        seconds: how long a task has to answer.
-
-    Returns:
-        Those that answered, each with the peer that its address led to.
-    """
-    found: dict[_T, Peer] = {}
-    waiting = list(addresses.items())
-
-    def ask() -> None:
-        while waiting:
-            with contextlib.suppress(IndexError):
-                task, address = waiting.pop()
-                peer = _greet(address, seconds)
-                if peer is not None:
-                    found[task] = peer
-
-    # NB: no pool: its threads would keep the interpreter from ending.
-    threads = [
-        threading.Thread(target=ask, name="tfcluster-probe", daemon=True) for _ in range(min(_PARALLEL, len(waiting)))
-    ]
-    for thread in threads:
-        thread.start()
-    # NB: looking up a name cannot be interrupted, so a thread may outlive its time; it is not waited for.
-    rounds = -(-len(addresses) // _PARALLEL)
-    end = time.monotonic() + 2 * seconds * rounds
-    for thread in threads:
-        thread.join(max(0.0, end - time.monotonic()))
-    return dict(found)
-
-
-def _greet(address: str, seconds: float) -> Peer | None:
-    try:
-        with socket.create_connection(host_and_port(address), timeout=seconds) as connection:
-            connection.sendall(GRPC_GREETING)
-            header = b""
-            while len(header) < len(_SETTINGS) + 3:
-                part = connection.recv(64)
-                if not part:
-                    return None
-                header += part
-            peer: Peer = connection.getpeername()[:2]
-    except (OSError, UnicodeError):
-        return None
-    return peer if header[3:4] == _SETTINGS else None
 
 
 class Sockets:
@@ -105,14 +46,9 @@ class Sockets:
         self._watching = False
 
     def meet(self, peers: Iterable[Peer]) -> None:
-        """Learn who the tasks are; connections to others are left alone."""
+        """Add peers; connections to others are left alone."""
         with self._lock:
             self._peers.update(peers)
-
-    def cut(self, peers: Collection[Peer]) -> None:
-        """Close every connection to these peers, once."""
-        with self.cut_off(peers):
-            pass
 
     @contextlib.contextmanager
     def cut_off(self, peers: Collection[Peer]) -> Iterator[None]:
@@ -133,7 +69,7 @@ class Sockets:
         """Look after the connections until the block ends, in a thread of its own."""
         with self._lock:
             self._watchers += 1
-            # NB: the thread of an earlier block may not have noticed that block's end yet; then it goes on.
+            # The thread of an earlier block can have missed that block's end; then it continues.
             begins, self._watching = not self._watching, True
         if begins:
             threading.Thread(target=self._watch, name="tfcluster-connections", daemon=True).start()
@@ -168,7 +104,7 @@ class Sockets:
 
 
 def _sockets() -> Iterator[tuple[str, str, Peer]]:
-    """Give inode, state and peer of the TCP sockets in this network namespace that are connected or try to be."""
+    """Yield inode, state and peer of the TCP sockets in this network namespace that are connected or try to be."""
     for name in ("tcp", "tcp6"):
         try:
             lines = Path(f"/proc/self/net/{name}").read_text(encoding="ascii").splitlines()[1:]
@@ -197,7 +133,7 @@ def _own(inodes: Collection[str], act: Callable[[socket.socket], object]) -> Non
             target = str(link.readlink())
             if not target.startswith("socket:[") or target[8:-1] not in inodes:
                 continue
-            # NB: the copy is the same socket, whatever becomes of the number meanwhile.
+            # The copy is the same socket, whatever becomes of the number.
             with socket.socket(fileno=os.dup(int(link.name))) as copy:
                 if str(link.with_name(str(copy.fileno())).readlink()) == target:
                     act(copy)

@@ -1,11 +1,11 @@
 """The thread that changes TensorFlow's cluster for one ClusterCoordinator, and what becomes of lost workers.
 
-It decides when TensorFlow may be asked.  Never while a task of the new cluster does not answer: TensorFlow would wait
-for it, for ever where its pod is gone.  So a worker that is down is left out until it answers again, and nothing is
-done while a ps is down: TensorFlow reports that to the program itself.  One thread does all of it, because TensorFlow
-crashes where two change its cluster at once; the closures of the other workers go on meanwhile.
+TensorFlow is never asked while a task of the new cluster does not answer: it would wait for it, forever if its pod
+was deleted.  So a worker that is down is left out until it answers again, and nothing is done while a ps is down:
+TensorFlow reports that to the program itself.  One thread does all of it, because TensorFlow crashes if two change
+its cluster at the same time; the closures of the other workers continue in the meantime.
 
-A worker's thread is *held* between two closures before its worker goes or is replaced, so no closure is lost.  What
+A worker's thread is *held* between two closures before its worker leaves or is replaced, so no closure is lost.  What
 lived on a lost worker is dropped only after TensorFlow's cluster has changed: TensorFlow would wait for the worker.
 """
 
@@ -21,40 +21,77 @@ import weakref
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
-from tfcluster_resolver._tensorflow.workers import GO_ON, RECOVER, Running
-from tfcluster_resolver.elastic.connections import Peer, Sockets, answers
-from tfcluster_resolver.elastic.parts import Hold, Request, tasks_of, without
-from tfcluster_resolver.elastic.parts import TaskKey as Task
+from tfcluster_resolver._tensorflow.workers import GO_ON, RECOVER, Hold, Running
+from tfcluster_resolver.elastic.connections import Peer, Sockets
 from tfcluster_resolver.elastic.plan import Change
+from tfcluster_resolver.waiting.probes import Probes
 
 _log: Final = logging.getLogger(__name__)
 
-#: Seconds that a task has to answer, and between two looks at those that do not.
-ATTEMPT: Final = 1.0
+#: Seconds that the engine's thread has to end.
+_END: Final = 2.0
+#: Seconds between two looks at tasks that do not answer.
 _LOOK_AGAIN: Final = 0.25
 #: Seconds after which TensorFlow's work on its cluster, a matter of milliseconds, is looked into.
 _PATIENCE: Final = 2.0
 #: Seconds between two looks where nothing is known to be wrong.
 _IDLE: Final = 5.0
 
+#: Job and index of a task.
+Task = tuple[str, int]
+
+
+class Request:
+    """A change that the thread is to make; a final one can no longer be taken back once ``before`` was called."""
+
+    def __init__(self, wanted: Any, change: Change, *, final: bool = False) -> None:
+        self.wanted, self.change, self.final = wanted, change, final
+        self.previous: Any = None
+        self.begun = self.updating = False
+        self.error: Exception | None = None
+        self.done = threading.Event()
+
+    def before(self) -> None:
+        """TensorFlow is about to be asked."""
+
+    def after(self, down: Collection[int]) -> list[Any]:  # noqa: ARG002 - what a change may need
+        """TensorFlow's cluster has changed, without the workers that are down; returns what had to live until then."""
+        return []
+
+
+def tasks_of(server_def: Any) -> dict[Task, str]:
+    """Return the addresses of a cluster's tasks but the own one's."""
+    return {
+        (job.name, index): address
+        for job in server_def.cluster.job
+        for index, address in job.tasks.items()
+        if job.name != server_def.job_name
+    }
+
+
+def without(server_def: Any, workers: Collection[int]) -> Any:
+    """Copy a cluster, without some of its workers."""
+    new = copy.deepcopy(server_def)
+    for job in new.cluster.job:
+        if job.name == "worker":
+            for index in workers:
+                job.tasks.pop(index, None)
+    return new
+
 
 class ElasticEngine:
-    """Takes over the handling of lost workers of one coordinator.
-
-    Attributes:
-        resizing: held by whoever changes the cluster's size.
-        incarnations: which pod each task is, as far as it is known.
-        sockets: the connections to the cluster's tasks.
-        unfinished: the change that somebody stopped waiting for; TensorFlow may have made it meanwhile.
-        untold: changes that were made meanwhile, and that nobody was told of.
-    """
+    """Takes over the handling of lost workers of one coordinator."""
 
     def __init__(self, running: Running) -> None:
         self.running = running
+        #: Held while the cluster's size is changed.
         self.resizing = threading.Lock()
+        #: Which pod each task is, as far as it is known.
         self.incarnations: dict[Task, str] = {}
         self.sockets = Sockets()
+        #: The change that a caller stopped waiting for; TensorFlow can have made it since.
         self.unfinished: Request | None = None
+        #: Changes since then that were not returned to a caller.
         self.untold: Change | None = None
         self.wanted = running.server_def
         self._state = threading.Condition()
@@ -70,24 +107,22 @@ class ElasticEngine:
         self._thread = threading.Thread(target=self._run, name="tfcluster-elastic", daemon=True)
 
     def begin(self) -> bool:
-        """Take over and start the thread; tells whether TensorFlow let go of it."""
+        """Take over and start the thread; returns whether TensorFlow allowed it."""
         if not self.running.take_over(self):
             return False
         self._thread.start()
-        # NB: a thread inside of TensorFlow crashes an interpreter that ends.
+        # A thread inside of TensorFlow crashes an interpreter that ends.
         atexit.register(_stop, weakref.ref(self))
         return True
 
-    # What TensorFlow's threads tell.
+    # For TensorFlow's threads.
 
     def lost(self, index: int, values: list[Any]) -> None:
-        """Learn that a worker failed."""
         with self._state:
             self._failed.add(index)
             self._kept += values
 
     def await_recovery(self, index: int) -> str:
-        """Wait until a worker that failed is back, in its thread."""
         while True:
             with self._state:
                 self._state.wait_for(
@@ -100,10 +135,10 @@ class ElasticEngine:
             if fate != GO_ON:
                 return fate
 
-    # What resize asks for.
+    # For who changes the cluster's size.
 
     def hold(self, indices: Collection[int]) -> dict[int, Hold]:
-        """Begin to hold the threads of some workers."""
+        """Begin to hold the threads of some workers between two closures."""
         holds = {index: Hold() for index in indices}
         with self._state:
             self._holds |= holds
@@ -113,12 +148,7 @@ class ElasticEngine:
         self.running.recovered()  # wakes those that wait for another worker
         return holds
 
-    def remind(self, index: int, hold: Hold) -> None:
-        """Ask once more: TensorFlow forgets what a worker was asked where it fails at that moment."""
-        self.running.order(index, hold.act)
-
     def release(self, holds: Mapping[int, Hold], fate: str = GO_ON) -> None:
-        """Let the threads go."""
         with self._state:
             for index, hold in holds.items():
                 if self._holds.get(index) is hold:
@@ -126,19 +156,14 @@ class ElasticEngine:
         for hold in holds.values():
             hold.decide(fate)
 
-    def wanted_copy(self) -> Any:
-        """Give the cluster as it should be, as a ServerDef message of one's own."""
-        return copy.deepcopy(self.wanted)
-
     def ask(self, request: Request) -> None:
-        """Have the thread make a change; one at a time."""
         with self._state:
             self._request, request.previous = request, self.wanted
             self.wanted = request.wanted
         self.running.wake()
 
     def withdraw(self, request: Request) -> bool:
-        """Take a change back; tells whether that was still possible."""
+        """Take a change back; returns whether that was still possible."""
         with self._state:
             if request.done.is_set() or request.updating or (request.begun and request.final):
                 return False
@@ -152,17 +177,18 @@ class ElasticEngine:
         with self._state:
             self._dirty = True
             peers = self._peers.pop(address, set()) if address else set()
-        self.sockets.cut(peers)
+        with self.sockets.cut_off(peers):
+            pass
 
     def leave(self, task: Task, pod: str) -> None:
-        """Let go of the pod that a task was, once; nobody waits for the new one."""
+        """Drop the pod that a task was, once, without waiting for the new one."""
         if self._left.get(task) != pod:
             self._left[task] = pod
             self.forget(task)
             self.running.wake()
 
     def leave_out(self, workers: Collection[int]) -> None:
-        """Have TensorFlow's cluster go on without some workers that came just now."""
+        """Take some workers out of TensorFlow's cluster that came just now."""
         with self._state:
             self.wanted, self._dirty = without(self.wanted, workers), True
 
@@ -173,17 +199,25 @@ class ElasticEngine:
             return self.sockets.cut_off({peer for task in tasks for peer in self._peers.get(there.get(task, ""), ())})
 
     def answering(self, tasks: Mapping[Task, str]) -> set[Task]:
-        """Tell which of some tasks answer."""
-        found = answers(tasks, seconds=ATTEMPT)
+        """Return those of some tasks that answer within a second."""
+        with contextlib.closing(Probes(grpc=True)) as probes:
+            probes.want([(*task, address) for task, address in tasks.items()])
+            probes.look_once()
+            found = probes.reached()
         with self._state:
             for task, peer in found.items():
                 self._peers.setdefault(tasks[task], set()).add(peer)
         self.sockets.meet(found.values())
         return set(found)
 
+    def silent(self, tasks: Mapping[Task, str]) -> dict[Task, str]:
+        """Return those of some tasks that do not answer within a second."""
+        answered = self.answering(tasks)
+        return {task: address for task, address in tasks.items() if task not in answered}
+
     @property
     def down(self) -> set[int]:
-        """The workers that TensorFlow's cluster does not have at the moment, or that failed."""
+        """The workers that failed, or that TensorFlow's cluster does not have at the moment."""
         with self._state:
             return self._failed | self._out
 
@@ -193,7 +227,7 @@ class ElasticEngine:
         self.answering(tasks_of(self.wanted))  # learn their peers while they are well
         while not self._over():
             if self.running.wait(_LOOK_AGAIN if self._unsettled() else _IDLE):
-                # NB: whoever failed waits inside of TensorFlow first; from here on it waits for its own worker, or is
+                # A failed worker waits inside of TensorFlow first; from here on it waits for its own worker, or is
                 # held.  One whose closure began before the take-over tries once more, and comes here by that.
                 self.running.recovered()
             if not self._over() and self._unsettled():
@@ -208,7 +242,7 @@ class ElasticEngine:
         """End the thread, unless it is inside of TensorFlow."""
         self._ending = True
         self.running.wake()
-        self._thread.join(2 * ATTEMPT)
+        self._thread.join(_END)
 
     def _over(self) -> bool:
         return self._ending or self.running.stopped
@@ -226,9 +260,10 @@ class ElasticEngine:
         tasks = tasks_of(wanted)
         if not asked and not self.answering({task: tasks[task] for task in lost & tasks.keys()}):
             return
-        down = tasks.keys() - self.answering(tasks)
+        down = self.silent(tasks).keys()
         if any(job != "worker" for job, _ in down):
             return
+        workers_down = {index for _, index in down}
         with self._state:
             if request is not self._request:
                 return
@@ -239,22 +274,19 @@ class ElasticEngine:
             request.before()
         before = tasks_of(self.running.server_def)
         leaving = {task: address for task, address in before.items() if tasks.get(task) != address}
-        silent = leaving.keys() - self.answering(leaving)  # TensorFlow would wait for their last word
+        gone = down | self.silent(leaving).keys()  # TensorFlow would wait for their last word
+        answering = {task: tasks[task] for task in tasks.keys() - down}
         began = time.monotonic()
         try:
-            with (
-                self.sockets.watched(),
-                self.cut_off(down | silent),
-                self._guarded({task: tasks[task] for task in tasks.keys() - down}),
-            ):
-                self.running.update(without(wanted, {index for _, index in down}))
+            with self.sockets.watched(), self.cut_off(gone), self._guarded(answering):
+                self.running.update(without(wanted, workers_down))
             _log.debug("TensorFlow's cluster is updated in %.2f s, without %s", time.monotonic() - began, sorted(down))
         except Exception as error:  # noqa: BLE001 - whatever TensorFlow raises
             self._not_settled(request, error, kept)
             return
-        kept += request.after({index for _, index in down}) if request is not None else []
+        kept += request.after(workers_down) if request is not None else []
         with self._state:
-            self._out = {index for _, index in down}
+            self._out = workers_down
             self._failed = (self._failed - failed) & {index for job, index in tasks if job == "worker"}
             if self._request is request:  # or another one came while TensorFlow was busy: it is made next
                 self._request = None
@@ -262,17 +294,16 @@ class ElasticEngine:
         self.running.recovered()
         del kept
         if request is not None:
-            request.done.set()  # NB: it counts as being made until then, or it could still be taken back
+            request.done.set()  # it counts as being made until then, or it could still be taken back
 
     @contextlib.contextmanager
     def _guarded(self, tasks: Mapping[Task, str]) -> Iterator[None]:
-        """Have TensorFlow give up on workers that hang while it changes its cluster: all closures wait meanwhile."""
+        """Have TensorFlow give up on workers that hang while it changes its cluster: all closures wait for that."""
         over = threading.Event()
 
         def guard() -> None:
             while not over.wait(_PATIENCE):
-                silent = tasks.keys() - self.answering(tasks)
-                with self.cut_off({task for task in silent if task[0] == "worker"}):
+                with self.cut_off({task for task in self.silent(tasks) if task[0] == "worker"}):
                     over.wait(_LOOK_AGAIN)
 
         threading.Thread(target=guard, name="tfcluster-guard", daemon=True).start()
@@ -288,7 +319,7 @@ class ElasticEngine:
             self._dirty = again
             if request is not None:
                 request.error, request.updating = error, False
-        if not again:  # a ps is gone: the program is told, as TensorFlow does
+        if not again:  # a ps was lost: the program gets the error, as from TensorFlow
             self.running.recovered(error)
 
 

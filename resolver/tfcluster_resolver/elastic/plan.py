@@ -1,16 +1,16 @@
-"""What a running program can follow of a change of its cluster.  Pure: no TensorFlow, no sockets, no clock.
+"""The changes of its cluster that a running program can follow.  Pure: no TensorFlow, no sockets, no clock.
 
-It decides which tasks come, go and are replaced, and which changes are refused, each with its reason.  A worker can do
-all of these, from the top of its job, because ParameterServerStrategy counts from 0 without a gap.  A ps that holds
-variables stays: they would be lost.
+Workers come, go and are replaced from the top of their job, because ParameterServerStrategy counts from 0 without a
+gap.  A ps that holds variables stays: they would be lost.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
+from tfcluster_resolver._arguments import first_of
 from tfcluster_resolver.cluster import Task
 from tfcluster_resolver.errors import RestartNeededError
 
@@ -19,7 +19,6 @@ Jobs = Mapping[str, Mapping[int, str]]
 
 #: The jobs whose size can change.
 ELASTIC: Final = ("worker", "ps")
-_NAMED: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +34,12 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a resize did.
+    """The result of a resize.
 
     Attributes:
         epoch: the epoch of the cluster that was followed.
-        added: the tasks that came.
-        removed: the tasks that went.
+        added: the new tasks.
+        removed: the removed tasks.
         replaced: the tasks that are another pod now, or have another address.
         refused: the changes that are not followed, each with its reason.
     """
@@ -57,68 +56,52 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What the running program is.
+    """The cluster as the running program uses it."""
 
-    Attributes:
-        jobs: the tasks that it uses, without the own job.
-        own: the own job.
-        own_address: the own task's address.
-        incarnations: which pod each task is, by job and index, as far as that is known.
-        filtered: job and index of the tasks whose device filters TensorFlow has; later ones would not hold.
-        held: names what lives on a ps, by its index.
-    """
-
+    #: The tasks that it uses, without the own job.
     jobs: Jobs
     own: str
     own_address: str
     incarnations: Mapping[tuple[str, int], str] = field(default_factory=dict)
+    #: The tasks whose device filters TensorFlow has; later ones would not hold.
     filtered: Collection[tuple[str, int]] = ()
+    #: Names what lives on a ps, by its index.
     held: Callable[[int], Sequence[str]] = lambda _: ()
 
 
 def plan(known: Known, wanted: Jobs, incarnations: Mapping[tuple[str, int], str], epoch: int) -> Change:
-    """Decide what of a cluster the running program follows.
-
-    Args:
-        known: what the running program is.
-        wanted: the cluster as it should be.
-        incarnations: which pod each task is now, as far as that is known.
-        epoch: the epoch of ``wanted``.
-
-    Returns:
-        The change to make.
-
-    Raises:
-        RestartNeededError: jobs came or went, or the own address changed.
-    """
+    """Decide what of the cluster ``wanted`` the running program follows; incarnations are the pods of the tasks."""
     _check_jobs(known, wanted)
     added: list[Task] = []
     removed: list[Task] = []
     replaced: list[Task] = []
     refused: list[Refusal] = []
+    new_pods = {task for task, pod in incarnations.items() if known.incarnations.get(task, pod) != pod}
     for job in ELASTIC:
         before, now = known.jobs.get(job, {}), wanted.get(job, {})
-        held = known.held if job == "ps" else _nothing
-        count = _dense(now)
+        count = next(index for index in range(len(now) + 1) if index not in now)  # up to the first gap
         refused += [
             Refusal(Task(job, index, now[index]), f"index {count} is missing, and the strategy counts without a gap")
             for index in sorted(now)
             if index > count
         ]
-        came, late = _coming(job, before, now, count, known.filtered)
-        added += came
-        refused += late
+        came, bare = _coming(job, before, now, count, known.filtered)
+        held = known.held if job == "ps" else lambda _: ()
         went, staying = _going(job, before, count, held)
+        others = [
+            Task(job, index, now[index])
+            for index in sorted(before.keys() & now.keys())
+            if before[index] != now[index] or (job, index) in new_pods
+        ]
+        lost = {task: names for task in others if (names := held(task.index))}
+        added += came
         removed += went
-        refused += staying
-        others = {
-            index
-            for index in before.keys() & now.keys()
-            if before[index] != now[index] or _is_another(known.incarnations, incarnations, (job, index))
-        }
-        changed, lost = _replacing(job, now, sorted(others), held)
-        replaced += changed
-        refused += lost
+        replaced += [task for task in others if task not in lost]
+        refused += [*bare, *staying]
+        refused += [
+            Refusal(task, f"it is another pod or address now, and {first_of(names)} lived there: restore a checkpoint")
+            for task, names in lost.items()
+        ]
     return Change(epoch, tuple(added), tuple(removed), tuple(replaced), tuple(refused))
 
 
@@ -130,29 +113,26 @@ def only(change: Change, ready: Collection[Task]) -> Change:
         missing = next((at for at, task in enumerate(coming) if task not in ready), len(coming))
         added += coming[:missing]
     replaced = tuple(task for task in change.replaced if task in ready)
-    return Change(change.epoch, tuple(added), change.removed, replaced, change.refused)
+    return replace(change, added=tuple(added), replaced=replaced)
 
 
 def without(change: Change, tasks: Collection[Task], reason: str) -> Change:
-    """Refuse tasks that were to come."""
     added = tuple(task for task in change.added if task not in tasks)
-    refused = (*change.refused, *(Refusal(task, reason) for task in tasks))
-    return Change(change.epoch, added, change.removed, change.replaced, refused)
+    return replace(change, added=added, refused=(*change.refused, *(Refusal(task, reason) for task in tasks)))
 
 
 def joined(earlier: Change, later: Change) -> Change:
-    """Give two changes, of which the later one was planned when the earlier one was made, as one."""
-    return Change(
-        later.epoch,
-        earlier.added + later.added,
-        earlier.removed + later.removed,
-        earlier.replaced + later.replaced,
-        later.refused,
+    """Add up two changes, the later one planned after the earlier one."""
+    return replace(
+        later,
+        added=earlier.added + later.added,
+        removed=earlier.removed + later.removed,
+        replaced=earlier.replaced + later.replaced,
     )
 
 
 def changed(jobs: Jobs, change: Change) -> dict[str, dict[int, str]]:
-    """Give the tasks that the program uses after a change."""
+    """Return the tasks that the program uses after a change."""
     after = {job: dict(tasks) for job, tasks in jobs.items()}
     for task in change.removed:
         del after[task.job][task.index]
@@ -175,15 +155,6 @@ def _check_jobs(known: Known, wanted: Jobs) -> None:
             f"the address of this process was {known.own_address} and is now {', '.join(own.values())}, where the "
             "other tasks do not reach it. Nothing was changed: restart the coordinator"
         )
-
-
-def _nothing(_: int) -> Sequence[str]:
-    return ()
-
-
-def _dense(tasks: Mapping[int, str]) -> int:
-    """Count the tasks from 0 up to the first gap."""
-    return next(index for index in range(len(tasks) + 1) if index not in tasks)
 
 
 def _coming(
@@ -211,36 +182,9 @@ def _going(
     top = max(holding, default=-1)
     for task in gone:
         if task.index in holding:
-            refused.append(Refusal(task, f"it holds {_listed(holding[task.index])}, which would be lost"))
+            refused.append(Refusal(task, f"it holds {first_of(holding[task.index])}, which would be lost"))
         elif task.index < top:
             refused.append(
                 Refusal(task, f"/job:{job}/task:{top} above it stays, and the strategy counts without a gap")
             )
     return [task for task in gone if task.index > top], refused
-
-
-def _is_another(
-    before: Mapping[tuple[str, int], str], now: Mapping[tuple[str, int], str], task: tuple[str, int]
-) -> bool:
-    return task in before and task in now and before[task] != now[task]
-
-
-def _replacing(
-    job: str, now: Mapping[int, str], others: Sequence[int], held: Callable[[int], Sequence[str]]
-) -> tuple[list[Task], list[Refusal]]:
-    changed: list[Task] = []
-    refused: list[Refusal] = []
-    for index in others:
-        task = Task(job, index, now[index])
-        names = held(index)
-        if names:
-            reason = f"it is another pod or address now, and {_listed(names)} lived there: restore a checkpoint"
-            refused.append(Refusal(task, reason))
-        else:
-            changed.append(task)
-    return changed, refused
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more

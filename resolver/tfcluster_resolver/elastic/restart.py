@@ -1,10 +1,8 @@
 """A program of equal workers starts again, in its pod, when the cluster has another size.
 
-MultiWorkerMirroredStrategy fixes its workers when it is made, and nothing can be added to it afterwards.  So the
-program starts again, and this module makes that short.  It decides when the workers leave together (at the same call of
-:meth:`RestartOnResize.check`, which they agree on by an all-reduce, and not before new workers are there), what each
-does before (save, and wait until all have saved), and how it comes back: the process becomes a new one of the same
-program, and no pod is replaced.
+MultiWorkerMirroredStrategy fixes its workers in its constructor.  So the program starts again, and this module makes
+that short: the workers leave together, at a call of :meth:`RestartOnResize.check` that they agree on by an all-reduce;
+and each process becomes a new one of the same program, so that no pod is replaced.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ from typing import Any, NoReturn
 
 from tfcluster_resolver import _arguments
 from tfcluster_resolver._tensorflow import tensorflow_api
-from tfcluster_resolver.cluster import EVALUATOR
+from tfcluster_resolver.contract import EVALUATOR
 from tfcluster_resolver.elastic.meeting import declared, meet, own_in
 from tfcluster_resolver.errors import ArgumentTypeError, CoordinatorNotInClusterError, ViewError
 from tfcluster_resolver.resolver import TFClusterResolver
@@ -43,8 +41,8 @@ class RestartOnResize:
         resolver: whose cluster and task, the pod's by default; that of a snapshot is followed from now on, too.
 
     Raises:
-        CoordinatorNotInClusterError: the resolver speaks for no task, or for an evaluator, which trains with nobody.
-        ArgumentTypeError: it is no TFClusterResolver.
+        CoordinatorNotInClusterError: the resolver speaks for no task, or for an evaluator, which trains alone.
+        ArgumentTypeError: ``resolver`` is not a TFClusterResolver.
         ViewError: the view cannot be used.
     """
 
@@ -77,7 +75,7 @@ class RestartOnResize:
             TasksUnreachableError: some tasks did not come in time.
             PortTakenError: something else listens on the task's own port.
             AddressError: an address is not "host:port".
-            ArgumentError: the time-out is below 0 or no number.
+            ArgumentError: the time-out is below 0 or not a number.
             ViewError: the view cannot be used.
         """
         self._cluster = meet(self._resolver, timeout=_arguments.seconds(timeout, "timeout"))
@@ -88,33 +86,34 @@ class RestartOnResize:
     def check(self, strategy: Any, save: Callable[[], object] | None = None) -> None:
         """Restart if any worker sees a new epoch; all workers call this at the same point between two steps.
 
-        It costs an all-reduce of one number, so call it every so many steps, and more often than :meth:`meet` waits.
+        It costs an all-reduce of one number, so call it every 100 steps, say, and more often than :meth:`meet` waits.
         When a task is no longer declared, or all that came have called :meth:`meet`, it saves, waits until all have
         saved, and does not return: the program begins again, without ``finally`` blocks and atexit handlers, and
-        :meth:`meet` brings the workers together.  While a new worker's pod waits for a node or its image, training goes
-        on as it was.  A worker that is scaled away ends with 0.
+        :meth:`meet` brings the workers together.  While a new worker's pod waits for a node or its image, training
+        continues as it was.  A worker that is scaled away ends with 0.
 
         Args:
-            strategy: the ``tf.distribute.MultiWorkerMirroredStrategy`` that was made with :meth:`meet`'s resolver.
+            strategy: the ``tf.distribute.MultiWorkerMirroredStrategy`` that was built with :meth:`meet`'s resolver.
             save: saves what the next start restores; all workers call it, as saving distributed variables needs it.
 
         Raises:
             TensorFlowNotFoundError: TensorFlow is not installed.
-            ArgumentTypeError: the strategy is none of TensorFlow's.
+            ArgumentTypeError: the strategy is not one of TensorFlow's.
         """
         if not self._any(strategy, yes=self._is_changed()):
             return
         if save is not None:
             save()
-        # NB: nobody may go while another worker still writes.
+        # No worker may end while another one still writes.
         self._any(strategy, yes=False)
         with contextlib.suppress(ViewError):  # where it is unreadable for a moment, the next start looks again
             if own_in(declared(self._resolver.snapshot()), self._resolver) is None:
                 _end()
-        self._start_again()
+        _flush()
+        os.chdir(self._folder)
+        os.execv(sys.executable, sys.orig_argv)  # noqa: S606 - the program itself, by the words that it was started with
 
     def _is_changed(self) -> bool:
-        """Tell whether other tasks are to train than those that do."""
         then = declared(self._cluster)
         try:
             now = declared(self._resolver.snapshot())
@@ -123,29 +122,24 @@ class RestartOnResize:
         if not set(then) <= set(now):
             return True
         came = [task for task in now if task not in then]
-        # NB: one looks for all: a pod that has no node yet would keep each check of each worker waiting.
+        # One looks for all: a pod that has no node yet would keep each check of each worker waiting.
         leads = then[:1] == [own_in(then, self._resolver)]
         return bool(came) and leads and not wait_for_tasks(came, timeout=0)
 
     def _any(self, strategy: Any, *, yes: bool) -> bool:
-        """Tell in every worker whether any of them says yes; all wait here for each other."""
+        """Return in every worker whether any of them has ``yes``; all wait here for each other."""
         tensorflow = tensorflow_api.load("RestartOnResize.check()")
         if not isinstance(strategy, tensorflow.distribute.Strategy):
             raise ArgumentTypeError(f"check() takes the strategy first, not {type(strategy).__name__}")
         if self._sum is None:
 
             def of_replica(number: Any) -> Any:
-                # NB: identity: an argument of a function has no device, and an all-reduce asks for it.
+                # Identity, because an argument of a function has no device, and an all-reduce asks for it.
                 return tensorflow.distribute.get_replica_context().all_reduce("SUM", tensorflow.identity(number))
 
             self._sum = tensorflow.function(lambda number: strategy.run(of_replica, args=(number,)))
         summed = strategy.experimental_local_results(self._sum(tensorflow.constant(float(yes))))
         return float(summed[0]) > 0
-
-    def _start_again(self) -> NoReturn:
-        _flush()
-        os.chdir(self._folder)
-        os.execv(sys.executable, sys.orig_argv)  # noqa: S606 - the program itself, by the words that it was started with
 
 
 def _end() -> NoReturn:

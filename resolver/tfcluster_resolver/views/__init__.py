@@ -1,1 +1,1 @@
-"""Where a view comes from: a mounted file, the API server, or what the caller gives."""
+"""Sources of views: a mounted file, the API server, or what the caller gives."""

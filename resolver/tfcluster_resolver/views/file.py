@@ -2,15 +2,12 @@
 
 The kubelet writes a ConfigMap's files into a new folder and then swaps the symlink ``..data`` to it, so a reader that
 follows the link for each file can see half of the old and half of the new.  Here the link is resolved once, both files
-are looked for behind it, and a folder that vanishes meanwhile means that a newer one is there: look again.
-
-It must not interpret the view: :mod:`tfcluster_resolver.contract` says what one is.
+are looked for behind it, and a folder that vanishes in the meantime means that a newer one is there: look again.
 """
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
@@ -19,7 +16,7 @@ from tfcluster_resolver.errors import MalformedViewError, UnsupportedViewError, 
 from tfcluster_resolver.views.watch import FolderNotice
 
 #: The symlink that the kubelet swaps (pkg/volume/util/atomic_writer.go).
-_DATA: Final = "..data"
+DATA: Final = "..data"
 
 #: Bytes; a ConfigMap holds a quarter of them.
 _LARGEST: Final = 4 * 2**20
@@ -28,76 +25,41 @@ _LARGEST: Final = 4 * 2**20
 _Stamp = tuple[int, int, int, int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class ReadView:
-    """A view and the file that it came from."""
-
-    path: Path
-    view: contract.View
-
-
 class ViewFile:
-    """The view in a mounted folder, parsed again only after it changed.
+    """The view in a mounted folder, parsed again only after it changed; a task's own file goes before the job's."""
 
-    Args:
-        directory: where the ConfigMap of the task's job is mounted.
-        index: the own task's index; its ``task-<index>.json`` goes before ``cluster.json``.  None outside a pod.
-
-    Raises:
-        ArgumentError: the directory is no path.
-    """
-
-    def __init__(self, directory: str | os.PathLike[str], index: int | None) -> None:
-        own = () if index is None else (contract.task_view_file(index),)
-        self._look_for(_arguments.path(directory, "directory"), (*own, contract.VIEW_FILE))
+    def __init__(self, directory: str | os.PathLike[str], index: int | None, shared: str = contract.VIEW_FILE) -> None:
+        self._directory = _arguments.path(directory, "directory")
+        self._names = (shared,) if index is None else (contract.task_view_file(index), shared)
+        self._stamped = tuple(os.path.join(self._directory, name) for name in (DATA, *self._names))  # noqa: PTH118 - text
+        self._last: tuple[_Stamp, tuple[contract.View, Path]] | None = None
 
     @classmethod
     def at(cls, path: str | os.PathLike[str]) -> Self:
-        """Read one file, whatever its name.
-
-        Raises:
-            ArgumentError: it is no path.
-        """
+        """Read one file, whatever its name."""
         folder, name = os.path.split(_arguments.path(path, "path"))
-        one = cls.__new__(cls)
-        one._look_for(folder, (name,))  # noqa: SLF001 - of the same class
-        return one
-
-    def _look_for(self, directory: str, names: tuple[str, ...]) -> None:
-        self._directory = directory
-        self._names = names
-        self._stamped = tuple(os.path.join(directory, name) for name in (_DATA, *names))  # noqa: PTH118 - text
-        self._last: tuple[_Stamp, ReadView] | None = None
+        return cls(folder, None, name)
 
     def view(self) -> contract.View:
-        """Give the view alone; see :meth:`read`."""
-        return self.read().view
+        return self.read()[0]
 
     def notice(self) -> FolderNotice:
-        """Give what tells that the view may have changed."""
         return FolderNotice(self._directory)
 
-    def read(self) -> ReadView:
-        """Read the view as it is now; one ``stat`` where it has not changed.
-
-        Raises:
-            ViewNotFoundError: nothing is mounted there, or there is no view in it.
-            ViewUnreadableError: the operating system refuses.
-            MalformedViewError: the file is not a view.
-            UnsupportedViewError: a newer operator wrote it.
-        """
+    def read(self) -> tuple[contract.View, Path]:
+        """Read the view as it is now, and return the file as well; one ``stat`` where it has not changed."""
         try:
             # The stamp is older than the text that is read after it: a swap between the two costs one more reading
             # at the next call, and never hides a change.
             stamp = self._stamp()
-            # NB: one look at what threads share, and one change of it.
+            # One look at what threads share, and one change of it.
             last = self._last
             if last is None or last[0] != stamp:
                 path, content = self._content()
-                last = self._last = (stamp, ReadView(path=path, view=_parse(path, content)))
+                last = self._last = (stamp, (parse(content, str(path)), path))
+        except ViewNotFoundError:
+            raise
         except FileNotFoundError as error:
-            if isinstance(error, ViewNotFoundError):
-                raise
             raise self._not_found() from error
         except OSError as error:
             raise ViewUnreadableError(
@@ -116,7 +78,7 @@ class ViewFile:
                 except FileNotFoundError:
                     continue
                 return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size
-            # NB: a folder swapped away between the lookup of its name and its stat is no missing view.
+            # A folder swapped away between the lookup of its name and its stat is not a missing view.
             link = self._link()
             if link in ("", looked_behind):
                 raise self._not_found()
@@ -133,7 +95,7 @@ class ViewFile:
                 except FileNotFoundError:
                     continue
             looked_behind, link = link, self._link()
-            # NB: the folder was swapped away while we looked; each further round needs a further swap.
+            # The folder was swapped away while we looked; each further round needs a further swap.
             if link == looked_behind:
                 raise self._not_found()
 
@@ -155,14 +117,15 @@ class ViewFile:
         )
 
 
-def _parse(path: Path, content: bytes) -> contract.View:
+def parse(content: str | bytes, where: str) -> contract.View:
+    """Read the text of a view, or raise a ViewError that says where it was."""
     if len(content) > _LARGEST:
-        raise MalformedViewError(f"{path} is not a view: it has more than the {_LARGEST} bytes that a view may have")
+        raise MalformedViewError(f"{where} is not a view: it has more than the {_LARGEST} bytes that a view can have")
     try:
         return contract.load(content)
     except contract.UnsupportedVersionError as error:
-        raise UnsupportedViewError(f"{path}: {error}") from error
+        raise UnsupportedViewError(f"{where}: {error}") from error
     except contract.ContractError as error:
         raise MalformedViewError(
-            f"{path} is not a view: {error}. The operator writes this file, so look who else edits its ConfigMap"
+            f"{where} is not a view: {error}. The operator writes it, so look who else edits its ConfigMap"
         ) from error

@@ -1,7 +1,6 @@
 """The view of a TFCluster from outside its pods, through the API server.
 
-It decides which ConfigMaps are a cluster's views, and what each refusal of the API server means to the user.  The
-official client is imported only here, and only when it is used.
+The official client is imported only here, and only when it is used.
 """
 
 from __future__ import annotations
@@ -10,24 +9,12 @@ import importlib
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from tfcluster_resolver import _arguments, contract
-from tfcluster_resolver.errors import (
-    ArgumentValueError,
-    KubernetesClientNotFoundError,
-    KubernetesConfigurationError,
-    KubernetesError,
-    KubernetesRightsError,
-    KubernetesUnreachableError,
-    MalformedViewError,
-    NoSuchClusterError,
-    NotPublishedError,
-    UnsupportedViewError,
-    ViewError,
-)
-from tfcluster_resolver.views.fullest import fullest
+from tfcluster_resolver import _arguments, contract, errors
+from tfcluster_resolver.views.file import parse
 from tfcluster_resolver.views.watch import PollingNotice
 
 _GROUP: Final = "tfcluster.dev"
@@ -37,26 +24,14 @@ _PLURAL: Final = "tfclusters"
 _REQUEST_TIMEOUT: Final = (5.0, 15.0)
 #: Seconds between two looks of a watch.
 _POLL: Final = 1.0
-#: What the API server allows as a name.
+#: The API server allows these names.
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
-#: Where a pod finds the namespace that it is in.
+#: A pod finds its namespace here.
 _OWN_NAMESPACE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
 class KubernetesViews:
-    """The views of one TFCluster, read at each call.
-
-    Args:
-        name: the TFCluster's name.
-        namespace: its namespace; by default the pod's own, or that of the kubeconfig's context.
-        kubeconfig: a kubeconfig file; by default the pod's service account, else ``KUBECONFIG`` or ``~/.kube/config``.
-        context: a context of the kubeconfig; its current one by default.
-
-    Raises:
-        KubernetesClientNotFoundError: the package ``kubernetes`` is not installed.
-        KubernetesConfigurationError: there is no usable configuration.
-        ArgumentError: an argument is of another type, or no name that Kubernetes allows.
-    """
+    """The views of one TFCluster, read at each call; the arguments are those of ``from_kubernetes``."""
 
     _api: Any
 
@@ -71,16 +46,6 @@ class KubernetesViews:
         self._namespace = given or default
 
     def view(self) -> contract.View:
-        """Read the cluster's views and merge them to the fullest one.
-
-        Raises:
-            NoSuchClusterError: there is no such TFCluster.
-            NotPublishedError: the operator has not published its views yet.
-            KubernetesRightsError: the API server refuses this user.
-            KubernetesUnreachableError: it does not answer.
-            MalformedViewError: a view is none.
-            UnsupportedViewError: a newer operator wrote it.
-        """
         client = _client()
         if self._api is None:
             self._api, _ = self._connect()
@@ -92,12 +57,12 @@ class KubernetesViews:
             f"list ConfigMaps in namespace {self._namespace}",
         )
         try:
-            # A cluster that was deleted and made again under its name has other views; the old ones are collected soon.
-            ours = sorted((one for one in found.items if self._is_ours(one)), key=_age)
-            uid = _owner(ours[-1]).uid if ours else None
-            views = [view for one in ours if _owner(one).uid == uid for view in self._views_in(one)]
+            # A cluster that was deleted and created again under its name has other views; the old ones go soon.
+            by_age = sorted(found.items, key=lambda one: one.metadata.creation_timestamp)
+            ours = [(owner.uid, one) for one in by_age if (owner := self._owner(one)) is not None]
+            views = [view for uid, one in ours if uid == ours[-1][0] for view in self._views_in(one)]
         except (AttributeError, TypeError, ValueError) as error:
-            if isinstance(error, ViewError):
+            if isinstance(error, errors.ViewError):
                 raise
             raise self._misunderstood(error) from error
         if not views:
@@ -105,27 +70,20 @@ class KubernetesViews:
         return fullest(views)
 
     def notice(self) -> PollingNotice:
-        """Look once a second: a notebook needs no more, and the API server no less rest."""
+        """Look once a second: that is enough for a notebook, and easy for the API server."""
         return PollingNotice(_POLL)
 
-    def _is_ours(self, config_map: Any) -> bool:
-        owner = _owner(config_map)
-        return owner is not None and (owner.kind, owner.name) == ("TFCluster", self._name)
+    def _owner(self, config_map: Any) -> Any:
+        owners = config_map.metadata.owner_references or []
+        one = next((one for one in owners if one.controller and one.api_version.startswith(f"{_GROUP}/")), None)
+        return one if one is not None and (one.kind, one.name) == ("TFCluster", self._name) else None
 
     def _views_in(self, config_map: Any) -> Iterable[contract.View]:
         for file, text in sorted((config_map.data or {}).items()):
-            where = f"{file} of ConfigMap {self._namespace}/{config_map.metadata.name}"
-            try:
-                yield contract.load(text)
-            except contract.UnsupportedVersionError as error:
-                raise UnsupportedViewError(f"{where}: {error}") from error
-            except contract.ContractError as error:
-                raise MalformedViewError(
-                    f"{where} is not a view: {error}. The operator writes it, so look who else edits that ConfigMap"
-                ) from error
+            yield parse(text, f"{file} of ConfigMap {self._namespace}/{config_map.metadata.name}")
 
-    def _no_views(self) -> KubernetesError:
-        """Find out why there are no views: that takes the right to get the TFCluster, and without it both are named."""
+    def _no_views(self) -> errors.KubernetesError:
+        """Find out why views are missing; without the permission to get the TFCluster both causes are named."""
         client = _client()
         what = f"TFCluster {self._namespace}/{self._name}"
         try:
@@ -135,14 +93,14 @@ class KubernetesViews:
                 ),
                 f"get {what}",
             )
-        except NoSuchClusterError as error:
+        except errors.NoSuchClusterError as error:
             return error
-        except KubernetesRightsError:
-            return NoSuchClusterError(
-                f"no views of {what}: either there is no such TFCluster, or the operator has not published it yet; "
-                "this user may not get TFClusters, so which of the two it is cannot be told"
+        except errors.KubernetesRightsError:
+            return errors.NoSuchClusterError(
+                f"no views of {what}: either the TFCluster does not exist, or the operator has not published it yet; "
+                "this user is not allowed to get TFClusters, so the cause is unknown"
             )
-        return NotPublishedError(
+        return errors.NotPublishedError(
             f"{what} exists and its views are not published yet: see its conditions with "
             f"`kubectl -n {self._namespace} describe tfcluster {self._name}`, and whether the operator runs"
         )
@@ -150,51 +108,54 @@ class KubernetesViews:
     def _ask(self, request: Callable[[], Any], what: str) -> Any:
         try:
             return request()
-        except _exceptions().ApiException as error:
+        except importlib.import_module("kubernetes.client.exceptions").ApiException as error:
             raise self._refused(error, what) from error
         except (OSError, importlib.import_module("urllib3").exceptions.HTTPError) as error:
-            raise KubernetesUnreachableError(
+            raise errors.KubernetesUnreachableError(
                 f"cannot {what}: the API server {self._api.configuration.host} does not answer ({error}); "
                 "is this the right kubeconfig and context, and is the network up?"
             ) from error
         except Exception as error:  # the client raises whatever its reading of an odd answer meets
             raise self._misunderstood(error) from error
 
-    def _misunderstood(self, error: Exception) -> KubernetesUnreachableError:
-        return KubernetesUnreachableError(
+    def _misunderstood(self, error: Exception) -> errors.KubernetesUnreachableError:
+        return errors.KubernetesUnreachableError(
             f"{self._api.configuration.host} answers what no API server of Kubernetes does ({type(error).__name__}: "
-            f"{str(error)[:200]}): is it one, and is nothing between that changes its answers?"
+            f"{str(error)[:200]}): is it one, or does a proxy change its answers?"
         )
 
-    def _refused(self, error: Any, what: str) -> KubernetesError:
+    def _refused(self, error: Any, what: str) -> errors.KubernetesError:
         if error.status in (401, 403):
-            return KubernetesRightsError(
-                f"may not {what}: {error.status} {error.reason}. This needs the verb list on configmaps in that "
-                "namespace; `kubectl auth can-i list configmaps` tells whether a user has it"
+            return errors.KubernetesRightsError(
+                f"cannot {what}: {error.status} {error.reason}. This needs the verb list on configmaps in that "
+                "namespace; `kubectl auth can-i list configmaps` says whether a user has it"
             )
         if error.status == 404:
-            return NoSuchClusterError(
-                f"cannot {what}: there is none. `kubectl get tfclusters -A` lists those that there are"
+            return errors.NoSuchClusterError(
+                f"cannot {what}: it does not exist. `kubectl get tfclusters -A` lists those that there are"
             )
-        return KubernetesUnreachableError(f"cannot {what}: the API server answers {error.status} {error.reason}")
+        return errors.KubernetesUnreachableError(f"cannot {what}: the API server answers {error.status} {error.reason}")
 
     def _connect(self) -> tuple[Any, str]:
-        """Make a client, and tell the namespace that goes with its configuration."""
+        """Make a client, and return the namespace that belongs to its configuration."""
         client, config = _client(), importlib.import_module("kubernetes.config")
         configuration = client.Configuration()
         try:
-            if self._kubeconfig is None and self._context is None and _in_cluster():
+            in_cluster = os.environ.get("KUBERNETES_SERVICE_HOST") and _OWN_NAMESPACE.exists()
+            if self._kubeconfig is None and self._context is None and in_cluster:
                 config.load_incluster_config(client_configuration=configuration)
                 namespace = _OWN_NAMESPACE.read_text(encoding="utf-8").strip()
             else:
                 config.load_kube_config(self._kubeconfig, self._context, client_configuration=configuration)
-                namespace = _namespace_of(config, self._kubeconfig, self._context)
-        except Exception as error:  # the client has no class of its own for a malformed kubeconfig
-            raise KubernetesConfigurationError(
+                contexts, current = config.list_kube_config_contexts(self._kubeconfig)
+                named = [one for one in contexts if self._context is not None and one["name"] == self._context]
+                namespace = str((named or [current])[0]["context"].get("namespace") or "default")
+        except Exception as error:  # the client lacks a class of its own for a malformed kubeconfig
+            raise errors.KubernetesConfigurationError(
                 f"no usable configuration of a Kubernetes client: {error}. Pass kubeconfig= and context=, set "
                 "KUBECONFIG, or run in a pod with a service account"
             ) from error
-        configuration.retries = 0  # an unreachable server is told at once; whoever asks may ask again
+        configuration.retries = 0  # an unreachable server is an error immediately; the caller can ask again
         return client.ApiClient(configuration), namespace
 
     def __getstate__(self) -> dict[str, Any]:
@@ -206,43 +167,61 @@ class KubernetesViews:
         self._api = None  # made at the next call: a snapshot is of use where no API server is, too
 
 
-def _owner(config_map: Any) -> Any:
-    owners = config_map.metadata.owner_references or []
-    return next((one for one in owners if one.controller and one.api_version.startswith(f"{_GROUP}/")), None)
-
-
-def _age(config_map: Any) -> Any:
-    return config_map.metadata.creation_timestamp
-
-
-def _in_cluster() -> bool:
-    return bool(os.environ.get("KUBERNETES_SERVICE_HOST")) and _OWN_NAMESPACE.exists()
-
-
-def _namespace_of(config: Any, kubeconfig: str | None, context: str | None) -> str:
-    contexts, current = config.list_kube_config_contexts(kubeconfig)
-    chosen = current if context is None else next(one for one in contexts if one["name"] == context)
-    return str(chosen["context"].get("namespace") or "default")
-
-
 def _client() -> Any:
     try:
         return importlib.import_module("kubernetes.client")
     except ModuleNotFoundError as error:
-        raise KubernetesClientNotFoundError(
+        raise errors.KubernetesClientNotFoundError(
             "from_kubernetes() needs the official Kubernetes client: `pip install kubernetes`. In a TFCluster's pod it "
             "is not needed: TFClusterResolver() reads the mounted view"
         ) from error
 
 
 def _name(value: Any, argument: str) -> str:
-    """Take a name as Kubernetes has them: nothing else may become a part of a path or of a label selector."""
+    """Check for a name of Kubernetes: it becomes a part of a path or of a label selector."""
     if not _NAME.fullmatch(text := _arguments.text(value, argument)):
-        raise ArgumentValueError(
+        raise errors.ArgumentValueError(
             f"{argument} must be a name of Kubernetes (small letters, digits, - and .), not {text[:100]!r}"
         )
     return text
 
 
-def _exceptions() -> Any:
-    return importlib.import_module("kubernetes.client.exceptions")
+def fullest(views: Iterable[contract.View]) -> contract.View:
+    """Merge the views of a cluster's tasks to what a task without device filters sees, at the newest epoch."""
+    # A view has a job as a list only if it shows all of its tasks, so the newest list is the whole job.  A job that no
+    # view shows whole is the union of what the views show of it.
+    by_age = sorted(views, key=lambda view: view.epoch)
+    newest = by_age[-1]
+    jobs: dict[str, Any] = {}
+    filters: dict[str, Any] = {}
+    accelerators: dict[str, contract.JobAccelerators] = {}
+    for job in sorted({job for view in by_age for job in view.jobs}):
+        showing = [view for view in by_age if job in view.jobs]
+        whole = [view for view in showing if not isinstance(view.jobs[job], Mapping)][-1:]
+        parts = [part for view in showing if isinstance(part := view.jobs[job], Mapping)]
+        union = {index: address for part in parts for index, address in part.items()}
+        jobs[job] = whole[0].jobs[job] if whole else dict(sorted(union.items()))
+        if ranges := _filters_in(whole or showing, job):
+            filters[job] = ranges
+    for view in by_age:
+        accelerators.update(view.accelerators)
+    # Only the chief's view has the pods.
+    incarnations = next((view.incarnations for view in reversed(by_age) if view.incarnations), {})
+    return replace(
+        newest,
+        jobs=jobs,
+        device_filters=filters,
+        accelerators=accelerators,
+        isolation="",
+        incarnations=incarnations,
+    )
+
+
+def _filters_in(views: Iterable[contract.View], job: str) -> tuple[contract.FilterRange, ...]:
+    by_task: dict[int, tuple[str, ...]] = {}
+    for one in (one for view in views for one in view.device_filters.get(job, ())):
+        by_task.update(dict.fromkeys(range(one.start, one.stop), one.filters))
+        if len(by_task) > contract.MOST_RANGED:
+            limit = contract.MOST_RANGED
+            raise errors.MalformedViewError(f"the views have filters of over {limit} tasks of job {job!r}")
+    return tuple(contract.FilterRange(index, index + 1, texts) for index, texts in sorted(by_task.items()))

@@ -1,7 +1,7 @@
-"""Attempts to reach many tasks at once.
+"""Attempts to reach many tasks together: when a task counts as reached, and how long and how often each is tried.
 
-It decides when a task counts as reached, and how long and how often each is tried.  One thread keeps many connections
-under way and waits for none of them, so no task that is silent hides another one, and nothing outlives its time.
+One thread keeps many connections under way and waits for none of them, so no task that is silent hides another one, and
+nothing outlives its time.
 """
 
 from __future__ import annotations
@@ -17,18 +17,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from tfcluster_resolver.waiting import name_lookups
-from tfcluster_resolver.waiting.name_lookups import LookUp
-from tfcluster_resolver.waiting.reachability import (
-    GRPC_GREETING,
-    Cause,
-    MissingTask,
-    descriptors,
-    host_and_port,
-    is_grpc,
-)
+from tfcluster_resolver.errors import Cause, MissingTask
+from tfcluster_resolver.waiting.addresses import Address, LookUp, descriptors, host_and_port, look_ups, numeric
 
-#: Connections under way at one time, where the process may have as many descriptors.
+#: How HTTP/2, and so gRPC, begins (RFC 9113, 3.4), with the settings that must follow: none.
+_GREETING: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
+#: A gRPC server answers with a frame of settings: bytes of its header, and its kind.
+_FRAME_HEADER: Final = 9
+_SETTINGS: Final = 4
+
+#: Connections under way at one time, if the process can have that many descriptors.
 _AT_ONCE: Final = 2048
 #: Seconds that an attempt may take; a live pod answers in milliseconds.
 _ATTEMPT: Final = 3.0
@@ -41,7 +39,8 @@ _LONGEST_PAUSE: Final = 1.0
 _LOOK_ONCE: Final = 1.0
 #: Seconds between two looks at names that are being looked up.
 _NAMES: Final = 0.01
-#: What socket(2) says where there are no more descriptors or buffers.
+_CAUSES: Final = {errno.ECONNREFUSED: Cause.REFUSED, errno.ETIMEDOUT: Cause.TIMED_OUT}
+#: The errors of socket(2) when descriptors or buffers are used up.
 _EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 #: Pauses that end before the connections are looked at again.
 _BATCH: Final = 500
@@ -57,17 +56,15 @@ class _Peer:
     #: How many attempts have ended, and why the last one failed.
     attempts: int = 0
     cause: Cause | None = None
+    #: The IP address and port that answered.
+    reached: tuple[str, int] | None = None
     #: When the attempt under way began, and its connections, one for each IP address, with what they have received.
     began: float = 0.0
     connections: dict[socket.socket, bytes] = field(default_factory=dict)
 
 
 class Probes:
-    """Attempts to reach tasks, repeated until each has answered.
-
-    Args:
-        grpc: whether a task must answer as a gRPC server does; else it is enough that it accepts a connection.
-    """
+    """Attempts to reach tasks, repeated until each has answered; with ``grpc`` as a gRPC server does."""
 
     def __init__(self, *, grpc: bool = False) -> None:
         self._grpc = grpc
@@ -80,25 +77,20 @@ class Probes:
         #: side, in the order in which these attempts began.
         self._pausing: list[tuple[float, int, _Peer]] = []
         self._naming: dict[_Peer, LookUp] = {}
-        self._queue: deque[tuple[_Peer, tuple[name_lookups.Address, ...]]] = deque()
+        self._queue: deque[tuple[_Peer, tuple[Address, ...]]] = deque()
         self._trying: dict[_Peer, None] = {}
         self._names_due = 0.0
         self._open = 0
         self._at_once = descriptors(_AT_ONCE, part=2)
-        # NB: this kind holds no descriptor of its own, so it works where the process has none left.
+        # This kind works without a descriptor of its own, so also if the process cannot open another one.
         self._selector = getattr(selectors, "PollSelector", selectors.SelectSelector)()
 
     def close(self) -> None:
-        """Close every connection."""
         self.want(())
         self._selector.close()
 
     def want(self, tasks: Sequence[tuple[str, int, str]]) -> None:
-        """Say which tasks are to answer from now on; those that did already are not asked again.
-
-        Raises:
-            AddressError: an address is not "host:port".
-        """
+        """Set the tasks that are to answer from now on; those that did already are not asked again."""
         if tasks == self._tasks:
             return
         parts = {address: host_and_port(address) for _, _, address in tasks}
@@ -113,22 +105,29 @@ class Probes:
                 self._pause(peer, 0.0)
 
     def missing(self) -> tuple[MissingTask, ...]:
-        """List the wanted tasks that have not answered, with the cause of each, in the order of the tasks."""
+        """List the tasks that have not answered, with the cause of each, in the order of the tasks."""
         return tuple(
-            MissingTask(job, index, address, self._cause(peer))
+            MissingTask(
+                job, index, address, peer.cause or (Cause.UNRESOLVED if peer in self._naming else _silence(peer))
+            )
             for job, index, address in self._tasks
             if (peer := self._peers[address]) in self._silent
         )
 
-    def _cause(self, peer: _Peer) -> Cause:
-        return peer.cause or (Cause.UNRESOLVED if peer in self._naming else _silence(peer))
+    def reached(self) -> dict[tuple[str, int], tuple[str, int]]:
+        """Return the tasks that have answered, by job and index, each with the IP address and port that did."""
+        return {
+            (job, index): peer.reached
+            for job, index, address in self._tasks
+            if (peer := self._peers[address]).reached is not None
+        }
 
     def look_once(self) -> None:
         """Try each task once, for about a second."""
         self._probe(self._untried, _LOOK_ONCE + _TURN * (len(self._untried) // self._at_once))
 
     def run(self, seconds: float) -> None:
-        """Probe until every task has answered, at most so many seconds."""
+        """Probe until every task has answered, for some seconds at most."""
         self._probe(self._silent, seconds)
 
     def _probe(self, left: set[_Peer], seconds: float) -> None:
@@ -167,16 +166,16 @@ class Probes:
             peer = heapq.heappop(self._pausing)[2]
             if not peer.wanted:
                 continue
-            if numeric := name_lookups.numeric(peer.host):
-                self._queue.append((peer, numeric))
+            if found := numeric(peer.host):
+                self._queue.append((peer, found))
             else:
-                self._naming[peer] = name_lookups.begin(peer.host)
+                self._naming[peer] = look_ups.begin(peer.host)
 
     def _take_names(self) -> None:
-        """Go on with each name that has been looked up."""
+        """Continue with each name that has been looked up."""
         for peer, name in [pair for pair in self._naming.items() if pair[1].addresses is not None]:
             del self._naming[peer]
-            name_lookups.release(name)
+            look_ups.release(name)
             service = peer.host.partition(".")[2]
             if name.host != peer.host:
                 self._fail(peer, Cause.NO_POD if name.addresses else Cause.UNRESOLVED)
@@ -184,7 +183,7 @@ class Probes:
                 self._queue.append((peer, name.addresses))
             elif "." in service:
                 # The name of the headless Service resolves while any pod of the cluster has an address.
-                self._naming[peer] = name_lookups.begin(service)
+                self._naming[peer] = look_ups.begin(service)
             else:
                 self._fail(peer, Cause.UNRESOLVED)
 
@@ -195,7 +194,7 @@ class Probes:
         while self._trying and self._turn_ends(peer := next(iter(self._trying))) <= now:
             self._fail(peer, _silence(peer))
 
-    def _connect(self, peer: _Peer, addresses: tuple[name_lookups.Address, ...]) -> None:
+    def _connect(self, peer: _Peer, addresses: tuple[Address, ...]) -> None:
         if not peer.wanted:
             return
         peer.began = time.monotonic()
@@ -220,10 +219,9 @@ class Probes:
             self._queue.appendleft((peer, addresses))
             self._at_once = self._open
         elif not peer.connections:
-            self._fail(peer, Cause.of_error(error))
+            self._fail(peer, _CAUSES.get(error, Cause.UNREACHABLE))
 
     def _hear(self, peer: _Peer, one: Any) -> None:
-        """Take what the other side of a connection has done."""
         if one not in peer.connections:  # it was closed by an event of the same round
             return
         try:
@@ -241,23 +239,25 @@ class Probes:
         """Do the next step of a connection; give the cause if it failed."""
         if self._selector.get_key(one).events == selectors.EVENT_WRITE:
             error = one.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-            # NB: a port that nobody listens on can be given to the very socket that tries it, which then meets itself.
+            # A port that nobody listens on can be given to the very socket that tries it, which then meets itself.
             if error or one.getsockname() == one.getpeername():
-                return Cause.of_error(error or errno.ECONNREFUSED)
+                return _CAUSES.get(error or errno.ECONNREFUSED, Cause.UNREACHABLE)
             if not self._grpc:
-                self._answered(peer)
+                self._answered(peer, one)
                 return None
-            one.send(GRPC_GREETING)
+            one.send(_GREETING)
             self._selector.modify(one, selectors.EVENT_READ, peer)
             return None
         part = one.recv(1024)
-        peer.connections[one] += part
-        greets = is_grpc(peer.connections[one])
-        if greets:
-            self._answered(peer)
-        return Cause.NOT_GRPC if greets is False or not part else None
+        answer = peer.connections[one] = peer.connections[one] + part
+        if len(answer) >= _FRAME_HEADER and answer[3] == _SETTINGS:
+            self._answered(peer, one)
+            return None
+        return Cause.NOT_GRPC if len(answer) >= _FRAME_HEADER or not part else None
 
-    def _answered(self, peer: _Peer) -> None:
+    def _answered(self, peer: _Peer, one: socket.socket) -> None:
+        with contextlib.suppress(OSError):  # it answered, and is gone
+            peer.reached = one.getpeername()[:2]
         self._end_attempt(peer)
         self._silent.discard(peer)
 
@@ -285,7 +285,7 @@ class Probes:
         self._silent.discard(peer)
         self._end_attempt(peer)
         if (name := self._naming.pop(peer, None)) is not None:
-            name_lookups.release(name)
+            look_ups.release(name)
 
 
 def _silence(peer: _Peer) -> Cause:

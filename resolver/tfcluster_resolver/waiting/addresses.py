@@ -1,8 +1,8 @@
-"""Looking up names without being held up by them.
+"""Addresses of tasks, and looking up their names without being held up by that.
 
 The operating system's look-up cannot be interrupted, and lasts as long as a DNS server is silent.  So it runs in daemon
-threads, which nobody waits for, not even the interpreter's end.  It decides how many there are; whoever asks for a name
-that is being looked up shares the answer.
+threads, so that not even the interpreter's end waits for them; their number is bounded, and all callers that ask for
+a name share the answer.
 """
 
 from __future__ import annotations
@@ -11,42 +11,68 @@ import contextlib
 import os
 import socket
 import threading
+import time
 from collections import deque
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tfcluster_resolver.waiting.reachability import descriptors
+from tfcluster_resolver.errors import AddressError
 
 #: Look-ups at one time in this process; a thread each, for as long as there is something to look up.
 _THREADS: Final = 64
+#: Descriptors where the limit is not known.
+_UNKNOWN_LIMIT: Final = 128
 
 #: A family, and a socket address without its port.
 Address = tuple[int, tuple[Any, ...]]
 
 
+def host_and_port(address: str) -> tuple[str, int]:
+    """Take an address apart, or raise AddressError."""
+    host, colon, port = address.rpartition(":")
+    if not (host and colon and port.isascii() and port.isdigit() and len(port) < 6 and int(port) < 65536):
+        raise AddressError(f"{address!r} is not an address of the form host:port, as TensorFlow wants it")
+    if "/" in host:
+        raise AddressError(f"{address!r} has a scheme or a path; TensorFlow's addresses are host:port alone")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def descriptors(most: int, *, part: int) -> int:
+    """Return how many descriptors can be used together, so that the program keeps some."""
+    try:
+        import resource  # noqa: PLC0415 - Windows has no such module, and no such limit
+
+        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        used = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - the names alone
+    except (ImportError, OSError):
+        return _UNKNOWN_LIMIT
+    return most if limit == resource.RLIM_INFINITY else max(1, min(most, (limit - used) // part))
+
+
 @dataclass(slots=True, eq=False)
 class LookUp:
-    """A name that is being looked up, or was.
-
-    Attributes:
-        host: the name.
-        addresses: where it leads, None while that is not known yet; empty if it leads nowhere.
-        askers: how many still want to know.
-    """
+    """A name that is being looked up, or was; ``addresses`` is None until then, and empty if it leads nowhere."""
 
     host: str
     addresses: tuple[Address, ...] | None = None
+    #: How many still want to know.
     askers: int = 0
 
 
 class _LookUps:
     def __init__(self) -> None:
+        self._reset()
+        if hasattr(os, "register_at_fork"):  # the threads are missing in a forked child
+            os.register_at_fork(after_in_child=self._reset)
+
+    def _reset(self) -> None:
         self._lock = threading.Lock()
         self._unfinished: dict[str, LookUp] = {}
         self._queue: deque[LookUp] = deque()
         self._threads = 0
 
     def begin(self, host: str) -> LookUp:
+        """Begin to look a name up, or share in a look-up that is under way; hand it to :meth:`release` in any case."""
         with self._lock:
             one = self._unfinished.get(host)
             if one is None:
@@ -61,10 +87,11 @@ class _LookUps:
         self._threads += 1
         try:
             threading.Thread(target=self._work, name="tfcluster-names", daemon=True).start()
-        except RuntimeError:  # no more threads for this process: the next to ask tries again
+        except RuntimeError:  # the process cannot start more threads: the next caller tries again
             self._threads -= 1
 
     def release(self, one: LookUp) -> None:
+        """End an asker's interest; the look-up is left out if it has not begun and was the only one."""
         with self._lock:
             one.askers -= 1
 
@@ -86,25 +113,21 @@ class _LookUps:
             return None
 
 
-_look_ups = _LookUps()
+look_ups: Final = _LookUps()
 
 
-def begin(host: str) -> LookUp:
-    """Begin to look a name up, or share in a look-up that is under way.
-
-    Returns:
-        The look-up.  Its ``addresses`` are there when it is done; hand it to :func:`release` in any case.
-    """
-    return _look_ups.begin(host)
-
-
-def release(one: LookUp) -> None:
-    """Tell that an asker is done with a look-up; it is left out if nobody else asks and it has not begun."""
-    _look_ups.release(one)
+def addresses_of(host: str, timeout: float) -> list[str] | None:
+    """Look a name up; None if that takes longer than ``timeout`` seconds."""
+    one = look_ups.begin(host)
+    until = time.monotonic() + timeout
+    while one.addresses is None and time.monotonic() < until:
+        time.sleep(0.01)
+    look_ups.release(one)
+    return None if one.addresses is None else sorted({address[0] for _, address in one.addresses})
 
 
 def numeric(host: str) -> tuple[Address, ...]:
-    """Read an IP address, which takes no look-up; empty for a name."""
+    """Read an IP address, without a look-up; empty for a name."""
     for family, rest in ((socket.AF_INET, ()), (socket.AF_INET6, (0, 0))):
         with contextlib.suppress(OSError, ValueError):
             socket.inet_pton(family, host)
@@ -117,14 +140,5 @@ def _resolve(host: str) -> tuple[Address, ...]:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, ValueError):  # a text that cannot be a name is a ValueError
         return ()
-    # NB: the port is the second part of the addresses of IPv4 and IPv6.
+    # The port is the second part of the addresses of IPv4 and IPv6.
     return tuple({(family, (address[0], *address[2:])): None for family, _, _, _, address in found})
-
-
-def _forget() -> None:
-    global _look_ups  # noqa: PLW0603 - a forked child has none of the threads
-    _look_ups = _LookUps()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)

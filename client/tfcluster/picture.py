@@ -103,7 +103,7 @@ def picture_of(
         name=metadata["name"],
         namespace=metadata.get("namespace", ""),
         standing=standing_of(body),
-        ready=str(status.get("ready") or ""),
+        ready=_share(status),
         epoch=int(status.get("epoch") or 0),
         generation=int(metadata.get("generation") or 0),
         isolation=str(status.get("isolation") or "None"),
@@ -134,14 +134,19 @@ def _counted(spec: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[JobPic
     return tuple(_job(name, told.get(name) or {}, ()) for name in sorted({*told, *(declared or {})}))
 
 
+def _share(status: Mapping[str, Any]) -> str:
+    """Spell how many tasks are ready, of how many; "" where nothing is reported."""
+    return f"{status.get('readyTasks') or 0}/{status['tasks']}" if "tasks" in status else ""
+
+
 def _job(name: str, told: Mapping[str, Any], tasks: tuple[TaskPicture, ...], desired: int | None = None) -> JobPicture:
     return JobPicture(
         name=name,
-        desired=int(told.get("desired") or 0) if desired is None else desired,
+        desired=int(told.get("replicas") or 0) if desired is None else desired,
         ready=sum(one.state == "Ready" for one in tasks) if tasks else int(told.get("ready") or 0),
         completed=sum(one.state == "Completed" for one in tasks) if tasks else int(told.get("succeeded") or 0),
         restarts=int(told.get("restarts") or 0),
-        replaced=int(told.get("replaced") or 0),
+        replaced=int(told.get("disruptions") or 0),
         tasks=tasks,
     )
 

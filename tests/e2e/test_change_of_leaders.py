@@ -86,7 +86,7 @@ def test_rollout_outlives_a_crash_of_the_leader(
 
     tell_figure(f"nobody led for {away:.1f} s after a crash")
     assert gone == old
-    assert running.status("c")["jobs"]["worker"]["replaced"] == 0
+    assert running.status("c")["jobs"]["worker"]["disruptions"] == 0
     operator_release.await_available()
 
 
@@ -100,5 +100,5 @@ def test_rollout_outlives_a_restart_of_the_operators(
 
     tell_figure(f"another operator led {away:.1f} s after the restart was asked for, the start of new pods included")
     assert gone == old
-    assert running.status("c")["jobs"]["worker"]["replaced"] == 0
+    assert running.status("c")["jobs"]["worker"]["disruptions"] == 0
     operator_release.await_available()

@@ -40,7 +40,7 @@ def test_task_that_uses_too_much_memory_is_named_and_restarted(world):
     last = status["lastRestart"]
     assert (last["task"], last["reason"], last["exitCode"]) == ("worker-0", "OOMKilled", 137)
     assert (status["restarts"], status["jobs"]["worker"]["restarts"]) == (1, 1)
-    assert status["jobs"]["worker"]["replaced"] == 0
+    assert status["jobs"]["worker"]["disruptions"] == 0
 
 
 def test_chief_that_ends_well_ends_the_cluster(world, kubectl):

@@ -77,7 +77,7 @@ def test_resumed_training_goes_on_from_its_checkpoint(training, kubectl):
     assert waited.returncode == 0, waited.stderr
     eventually(training.pods, lambda pods: not pods, what="no pod is left")
     resting = training.await_status("digits", lambda s: "startTime" not in s, what="the start time is forgotten")
-    assert (resting["restarts"], resting["ready"]) == (0, "0/3")
+    assert (resting["restarts"], resting["readyTasks"]) == (0, 0)
 
     suspend(training, kubectl, wanted=False)
     log = await_passes(training, made + 1)

@@ -140,7 +140,9 @@ def test_evicted_pods_are_replaced_and_count_no_failure(world):
     for pod in ("c-worker-0", "c-ps-0"):
         world.await_replaced(pod, uids[pod])
     status = world.await_status(
-        "c", lambda s: (s["jobs"]["worker"]["replaced"], s["jobs"]["ps"]["replaced"]) == (1, 1), what="both are counted"
+        "c",
+        lambda s: (s["jobs"]["worker"]["disruptions"], s["jobs"]["ps"]["disruptions"]) == (1, 1),
+        what="both are counted",
     )
     evicted = {
         e["involvedObject"]["name"] for e in world.objects.list(EVENTS, world.namespace) if e["reason"] == "Evicted"

@@ -52,8 +52,8 @@ def test_ready_means_that_every_pod_is(running):
     status = running.status("c")
 
     assert {name: is_pod_ready(pod) for name, pod in running.pods().items()} == dict.fromkeys(TASKS, True)
-    assert (status["ready"], status["epoch"], status["accelerators"]) == ("4/4", 1, "")
-    assert {job: (s["desired"], s["created"], s["ready"]) for job, s in status["jobs"].items()} == {
+    assert (status["readyTasks"], status["epoch"], status["accelerators"]) == (4, 1, 0)
+    assert {job: (s["replicas"], s["created"], s["ready"]) for job, s in status["jobs"].items()} == {
         "chief": (1, 1, 1),
         "worker": (2, 2, 2),
         "ps": (1, 1, 1),

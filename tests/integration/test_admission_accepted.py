@@ -242,7 +242,7 @@ def test_defaults_of_our_fields(objects: Objects, namespace: str) -> None:
 
 def test_new_cluster_is_not_observed_yet(objects: Objects, namespace: str) -> None:
     """A cluster that no operator has looked at says so: observedGeneration is 0, and metadata.generation 1."""
-    objects.create(TFCLUSTERS, namespace, worker().build() | {"status": {"observedGeneration": 1, "ready": "1/1"}})
+    objects.create(TFCLUSTERS, namespace, worker().build() | {"status": {"observedGeneration": 1, "readyTasks": 1}})
     stored = objects.get(TFCLUSTERS, namespace, "mnist") or {}
     assert stored["status"] == {"observedGeneration": 0}
     assert stored["metadata"]["generation"] == 1

@@ -43,7 +43,7 @@ def test_status_and_doctor_see_what_is_wrong_and_the_report_keeps_secrets(tfclus
     world.launch("c", {"ps": {"template": template}, "worker": {"replicas": 3, "template": template}})
     world.await_settled("c")
     kubelet.run("c-ps-0", "c-worker-0", "c-worker-1")
-    world.await_status("c", lambda s: s["ready"] == "3/4", what="3 of 4 tasks are ready")
+    world.await_status("c", lambda s: (s["readyTasks"], s["tasks"]) == (3, 4), what="3 of 4 tasks are ready")
 
     status = json.loads(tfcluster("status", "c", "-o", "json").stdout)
     assert (status["state"], status["ready"], status["reason"]) == ("NotReady", "3/4", "TasksNotReady")

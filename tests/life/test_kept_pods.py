@@ -52,7 +52,7 @@ def test_failed_pod_is_kept_and_the_next_one_takes_its_place(world, kubelet):
     assert (after["metadata"]["labels"], failed["metadata"]["labels"]) == (labels, {**labels, KEPT: "true"})
     status = world.await_status("c", lambda s: s["jobs"]["worker"]["ready"] == 2, what="two are ready")
     told = status["jobs"]["worker"]
-    assert (told["created"], told["failed"], told["restarts"], told["replaced"]) == (2, 0, 1, 0)
+    assert (told["created"], told["failed"], told["restarts"], told["disruptions"]) == (2, 0, 1, 0)
     last = status["lastRestart"]
     assert (last["task"], last["pod"], last["exitCode"]) == ("worker-1", "c-worker-1", 3)
     assert "c-worker-1" in world.await_event("c", "FailedPodKept")["message"]

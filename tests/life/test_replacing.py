@@ -17,7 +17,7 @@ def running(world, kubelet) -> World:
     world.launch("c", {"worker": {"replicas": 2}})
     world.await_settled("c")
     kubelet.run(*task_names("c", worker=2))
-    world.await_status("c", lambda s: s["ready"] == "2/2", what="both workers are ready")
+    world.await_status("c", lambda s: (s["readyTasks"], s["tasks"]) == (2, 2), what="both workers are ready")
     return world
 
 
@@ -60,8 +60,8 @@ def test_replacing_an_evicted_pod_counts_no_failure(running, kubelet):
     kubelet.evict("c-worker-1")
     await_replacement(running, "c-worker-1", old)
 
-    status = running.await_status("c", lambda s: s["jobs"]["worker"]["replaced"], what="the replacement is counted")
-    assert (status["jobs"]["worker"]["replaced"], status["restarts"]) == (1, 0)
+    status = running.await_status("c", lambda s: s["jobs"]["worker"]["disruptions"], what="the replacement is counted")
+    assert (status["jobs"]["worker"]["disruptions"], status["restarts"]) == (1, 0)
 
 
 def test_replacing_leaves_a_succeeded_pod(running, kubelet, operator):

@@ -13,7 +13,7 @@ from support.world import task_names
 pytestmark = pytest.mark.usefixtures("operator")
 
 GPU = pod_template(resources={"limits": {"nvidia.com/gpu": "2"}})
-EMPTY = {"ready": 0, "succeeded": 0, "failed": 0, "restarts": 0, "replaced": 0, "accelerators": {}}
+EMPTY = {"ready": 0, "succeeded": 0, "failed": 0, "restarts": 0, "disruptions": 0, "accelerators": {}}
 
 
 def selector(job: str) -> str:
@@ -26,12 +26,13 @@ def test_status_counts_of_pending_pods(world):
     status = world.await_settled("c")["status"]
 
     assert status["jobs"] == {
-        "chief": {"desired": 1, "created": 1, **EMPTY, "selector": selector("chief")},
-        "worker": {"desired": 3, "created": 3, **EMPTY, "selector": selector("worker")},
+        "chief": {"replicas": 1, "created": 1, **EMPTY, "selector": selector("chief")},
+        "worker": {"replicas": 3, "created": 3, **EMPTY, "selector": selector("worker")},
     }
     assert (status["restarts"], "lastRestart" in status, "completionTime" in status) == (0, False, False)
     assert datetime.fromisoformat(status["startTime"])
-    assert (status["ready"], status["epoch"], status["accelerators"], status["observedGeneration"]) == ("0/4", 1, "", 1)
+    counts = status["tasks"], status["readyTasks"], status["accelerators"]
+    assert (*counts, status["epoch"], status["observedGeneration"]) == (4, 0, 0, 1, 1)
 
 
 def test_status_ready_counts_tasks(world, kubelet):
@@ -40,7 +41,7 @@ def test_status_ready_counts_tasks(world, kubelet):
     world.await_settled("c")
     kubelet.run("c-chief-0", "c-worker-0", "c-worker-2")
 
-    status = world.await_status("c", lambda s: s["ready"] == "3/4", what="3 of 4 tasks are ready")
+    status = world.await_status("c", lambda s: (s["readyTasks"], s["tasks"]) == (3, 4), what="3 of 4 tasks are ready")
 
     assert {job: found["ready"] for job, found in status["jobs"].items()} == {"chief": 1, "worker": 2}
     assert world.condition("c", "Ready")["status"] == "False"
@@ -72,7 +73,7 @@ def test_status_running_is_not_succeeded(world, kubelet):
     world.launch("c", {"worker": {"replicas": 2}})
     world.await_settled("c")
     kubelet.run(*task_names("c", worker=2))
-    world.await_status("c", lambda s: s["ready"] == "2/2", what="both run")
+    world.await_status("c", lambda s: (s["readyTasks"], s["tasks"]) == (2, 2), what="both run")
 
     kubelet.succeed("c-worker-0")
     status = world.await_status("c", lambda s: s["jobs"]["worker"]["succeeded"] == 1, what="one has succeeded")
@@ -96,7 +97,7 @@ def test_status_message_names_what_is_missing(world, kubelet):
     world.await_settled("c")
     kubelet.run("c-worker-0")
 
-    world.await_status("c", lambda s: s["ready"] == "1/2", what="one is ready")
+    world.await_status("c", lambda s: (s["readyTasks"], s["tasks"]) == (1, 2), what="one is ready")
 
     assert "worker-1" in world.condition("c", "Ready")["message"]
 
@@ -159,12 +160,12 @@ def test_status_edited_by_hand_is_put_right(world, kubelet):
     world.launch("c", {"worker": {"replicas": 2}})
     world.await_settled("c")
     world.objects.patch(
-        TFCLUSTERS, world.namespace, "c", {"status": {"ready": "9/9", "accelerators": "7 x"}}, subresource="status"
+        TFCLUSTERS, world.namespace, "c", {"status": {"readyTasks": 9, "accelerators": 7}}, subresource="status"
     )
 
     kubelet.run("c-worker-0")
 
-    world.await_status("c", lambda s: (s["ready"], s["accelerators"]) == ("1/2", ""), what="the status is true again")
+    world.await_status("c", lambda s: (s["readyTasks"], s["accelerators"]) == (1, 0), what="the status is true again")
 
 
 def test_status_accelerators_are_the_healthy_ones_that_pods_hold(world, kubelet):
@@ -175,7 +176,7 @@ def test_status_accelerators_are_the_healthy_ones_that_pods_hold(world, kubelet)
     kubelet.run("c-worker-0", devices={"nvidia.com/gpu": [("GPU-0", "Healthy"), ("GPU-1", "Healthy")]})
     kubelet.run("c-worker-1", devices={"nvidia.com/gpu": [("GPU-2", "Healthy"), ("GPU-3", "Unhealthy")]})
 
-    status = world.await_status("c", lambda s: s["accelerators"] == "3 nvidia.com/gpu", what="three GPUs are counted")
+    status = world.await_status("c", lambda s: s["accelerators"] == 3, what="three GPUs are counted")
 
     assert {job: found["accelerators"] for job, found in status["jobs"].items()} == {
         "worker": {"nvidia.com/gpu": 3},
@@ -189,9 +190,7 @@ def test_status_accelerators_fall_back_to_the_limit(world, kubelet):
     world.await_settled("c")
     kubelet.run("c-worker-0")
 
-    world.await_status(
-        "c", lambda s: s["accelerators"] == "2 nvidia.com/gpu", what="the limit of one running pod is counted"
-    )
+    world.await_status("c", lambda s: s["accelerators"] == 2, what="the limit of one running pod is counted")
 
 
 def test_status_scale_subresource_reads_worker(world):

@@ -102,7 +102,7 @@ def test_restart_tells_what_killed_the_task(world, kubelet):
         last = await_restarts(world, name, 1)["lastRestart"]
         assert (last["task"], last["reason"], last["exitCode"]) == ("worker-0", cause, exit_code)
         assert message in last["message"]
-        assert last["time"]
+        assert last["finishedAt"]
 
 
 @pytest.mark.usefixtures("operator")
@@ -135,7 +135,7 @@ def test_restart_policies_by_exit_code(world, kubelet):
         name = names[case]
         if wanted in {"restarted", "again"}:
             world.await_replaced(f"{name}-ps-0", old[case])
-            count = "restarts" if wanted == "restarted" else "replaced"
+            count = "restarts" if wanted == "restarted" else "disruptions"
             found = world.await_status(name, lambda s, c=count: s["jobs"]["ps"][c] == 1, what=f"{name}: one {count}")
             assert found["restarts"] == (wanted == "restarted"), name
             assert world.condition(name, "Failed")["status"] == "False", name
@@ -169,7 +169,7 @@ def test_disruption_is_never_a_failure(world, kubelet):
         name = policy.lower()
         for index in (0, 1, 2):
             world.await_replaced(f"{name}-worker-{index}", old[policy][f"{name}-worker-{index}"])
-        status = world.await_status(name, lambda s: s["jobs"]["worker"]["replaced"] == 3, what=f"{name}: 3 replaced")
+        status = world.await_status(name, lambda s: s["jobs"]["worker"]["disruptions"] == 3, what=f"{name}: 3 replaced")
         assert (status["restarts"], status["jobs"]["worker"]["restarts"]) == (0, 0)
         assert world.condition(name, "Failed")["reason"] == "NotFinished"
         assert world.uid(f"{name}-worker-3") == old[policy][f"{name}-worker-3"]
@@ -193,7 +193,7 @@ def test_restart_of_a_scope_happens_once_for_five_failures(world, kubelet, opera
 
     status = world.status("c")
     assert (status["restarts"], status["jobs"]["worker"]["restarts"], status["jobs"]["ps"]["restarts"]) == (1, 1, 0)
-    assert (status["epoch"], status["jobs"]["worker"]["replaced"]) == (epoch, 0)
+    assert (status["epoch"], status["jobs"]["worker"]["disruptions"]) == (epoch, 0)
     assert {n: u for n, u in uids_of(world, "c").items() if n not in in_scope} == {
         n: u for n, u in uids.items() if n not in in_scope
     }
@@ -246,7 +246,7 @@ def test_completed_task_stays_complete_without_its_pod(world, kubelet, operator)
     assert uids_of(world, "c") == {n: u for n, u in uids.items() if n in {"c-chief-0", "c-worker-2"}}
     status = world.await_condition("c", "Ready", status="True")
     assert "2 finished" in status["message"]
-    assert world.status("c")["jobs"]["worker"]["replaced"] == 0
+    assert world.status("c")["jobs"]["worker"]["disruptions"] == 0
 
 
 @pytest.mark.usefixtures("operator")
@@ -285,7 +285,7 @@ def test_restart_waits_for_the_kubelets_last_word(world, kubelet):
 
     world.await_event("c", "PodFailed")
     status = world.status("c")
-    assert (status["restarts"], status["jobs"]["worker"]["replaced"]) == (1, 0)
+    assert (status["restarts"], status["jobs"]["worker"]["disruptions"]) == (1, 0)
     assert status["internal"]["jobs"]["worker"]["failing"]["0"]["inRow"] == 1
 
 
@@ -305,7 +305,7 @@ def test_restart_keeps_its_pause_though_the_pod_is_gone(world, kubelet):
     assert "out of disk" in told
     world.await_pods_of("c", task_names("c", worker=2))
     status = world.await_status("c", lambda s: s["jobs"]["worker"]["created"] == 2, what="it is made anew")
-    assert (status["restarts"], status["jobs"]["worker"]["replaced"]) == (1, 0)
+    assert (status["restarts"], status["jobs"]["worker"]["disruptions"]) == (1, 0)
     assert status["internal"]["jobs"]["worker"]["failing"]["0"]["inRow"] == 3
 
 

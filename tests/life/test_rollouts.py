@@ -72,7 +72,7 @@ def test_recreate_replaces_the_changed_jobs_pods_together(world, kubelet):
     assert images(world, "c") == {n: NEW if "worker" in n else IMAGE for n in uids}
     assert {n: u for n, u in uids_of(world, "c").items() if "ps" in n} == {n: u for n, u in uids.items() if "ps" in n}
     status = world.status("c")
-    assert (status["restarts"], status["jobs"]["worker"]["replaced"], status["epoch"]) == (0, 0, 1)
+    assert (status["restarts"], status["jobs"]["worker"]["disruptions"], status["epoch"]) == (0, 0, 1)
     assert "containers[tensorflow].image changed" in world.await_event("c", "TemplateChanged")["message"]
 
 

@@ -112,7 +112,7 @@ def test_scale_down_tells_survivors_before_pods_go(world, kubelet, audit):
     """The smaller view is written, then every survivor is touched, and only then is the first pod deleted."""
     launch(world, {"chief": {}, "worker": {"replicas": 5}})
     kubelet.run(*task_names("c", chief=1, worker=5))
-    world.await_status("c", lambda s: s["ready"] == "6/6", what="all are ready")
+    world.await_status("c", lambda s: (s["readyTasks"], s["tasks"]) == (6, 6), what="all are ready")
     position = audit.position()
 
     world.scale("c", replicas=2)

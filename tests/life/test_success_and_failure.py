@@ -269,7 +269,7 @@ def test_evaluator_looks_on(world, kubelet):
     kubelet.run(*task_names("c", chief=1, worker=2))
 
     world.await_condition("c", "Ready", status="True")
-    assert world.status("c")["ready"] == "3/3"
+    assert (world.status("c")["readyTasks"], world.status("c")["tasks"]) == (3, 3)
     assert sorted(world.view("c", "worker")["jobs"]) == ["chief", "worker"]
     assert sorted(world.view("c", "evaluator")["jobs"]) == ["chief", "worker"]
     kubelet.fail("c-evaluator-0")

@@ -28,7 +28,7 @@ def test_suspended_at_creation_nothing_starts(world, audit):
     await_another_pass(world, "c")
 
     status = world.status("c")
-    assert ("startTime" in status, status["restarts"], status["ready"]) == (False, 0, "0/2")
+    assert ("startTime" in status, status["restarts"], status["readyTasks"]) == (False, 0, 0)
     assert {c["type"]: c["status"] for c in status["conditions"]} == {
         "Ready": "False",
         "Suspended": "True",

@@ -58,7 +58,7 @@ def test_stuck_pod_is_told_and_freed_where_the_user_says_so(world, kubelet, audi
     for name in ("waits", "forces", "held"):
         status = world.status(name)
         assert (status["restarts"], world.condition(name, "Failed")["status"]) == (0, "False")
-    world.await_status("forces", lambda s: s["jobs"]["worker"]["replaced"] == 1, what="one replacement is counted")
+    world.await_status("forces", lambda s: s["jobs"]["worker"]["disruptions"] == 1, what="one replacement is counted")
 
     idle = audit.await_quiet(OPERATOR_USER, namespace=world.namespace)
     await_another_pass(world, "waits")
@@ -131,6 +131,6 @@ def test_drained_pods_are_replaced_one_for_one(world, kubelet):
 
     assert {n: (p["spec"]["hostname"], p["spec"]["subdomain"]) for n, p in world.pods_of("c").items()} == addresses
     status = world.await_status(
-        "c", lambda s: sum(job["replaced"] for job in s["jobs"].values()) == 4, what="four replacements are counted"
+        "c", lambda s: sum(job["disruptions"] for job in s["jobs"].values()) == 4, what="four replacements are counted"
     )
     assert (status["restarts"], status["epoch"]) == (0, 1)

@@ -28,7 +28,7 @@ _METADATA: Final = frozenset(
 #: Times: they depend on when a fault struck and on jitter. Whether they are there is compared.
 _TIMES: Final = frozenset(
     {
-        *("startTime", "completionTime", "time", "restartTime", "retryTime", "lastTransitionTime"),
+        *("startTime", "completionTime", "finishedAt", "restartTime", "retryTime", "lastTransitionTime"),
         *("waitingSince", "tfcluster.dev/surplus-since"),
     }
 )
@@ -66,7 +66,7 @@ def without_reports(found: dict[str, Any], *, replaced: bool = False) -> dict[st
     The former reports what others took away: actors in plans do so. The latter is forgotten ten minutes later, and some
     plans take as long. Undisturbed runs compare both.
     """
-    left_out = set() if replaced else {"replaced"}
+    left_out = set() if replaced else {"disruptions"}
     kept = dict(found)
     for name in [one for one in found if one.startswith("tfclusters/")]:
         status = found[name]["status"]

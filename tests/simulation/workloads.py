@@ -776,7 +776,7 @@ def _is_replaced(pod: str, *, counted: int) -> Until:
         told = (current(world) or {}).get("jobs", {}).get(job, {})
         return (
             ready(world)
-            and told.get("replaced", 0) >= counted
+            and told.get("disruptions", 0) >= counted
             and any(
                 one["metadata"]["name"] == f"{CLUSTER}-{pod}"
                 and one["status"].get("phase") == "Running"
@@ -789,7 +789,7 @@ def _is_replaced(pod: str, *, counted: int) -> Until:
 
 
 def _counts_as_lost(job: str, count: int) -> Until:
-    return lambda world: (current(world) or {}).get("jobs", {}).get(job, {}).get("replaced") == count
+    return lambda world: (current(world) or {}).get("jobs", {}).get(job, {}).get("disruptions") == count
 
 
 def _has_succeeded(workers: int) -> Until:

@@ -108,7 +108,7 @@ class Queue(InMemoryWorld):
     def condition(self, kind: str, *more: Finding) -> tuple[str, str, str]:
         planned, roster = self.plan(self.cluster), self.roster(self.cluster)
         status = status_of(roster, self.ledger, planned.views, (*planned.findings, *more), self.now)
-        self.desired = {name: job["desired"] for name, job in status["jobs"].items()}
+        self.desired = {name: job["replicas"] for name, job in status["jobs"].items()}
         return next((c["status"], c["reason"], c["message"]) for c in status["conditions"] if c["type"] == kind)
 
     def epoch(self) -> int:

@@ -97,7 +97,7 @@ def test_apply_creates_and_waits_and_says_what_changed(client_world, file):
     assert client_world.cluster("digits") is None
     shown = client_world.ok("apply", "-f", str(file), "--wait", "ready", "--timeout", f"{GUARD:g}s")
     assert shown.stdout == "configmap/script created\ntfcluster/digits created\n"
-    assert client_world.status("digits")["ready"] == "2/2"
+    assert (client_world.status("digits")["readyTasks"], client_world.status("digits")["tasks"]) == (2, 2)
     file.write_text(CLUSTER.replace("replicas: 2", "replicas: 1") + SCRIPT)
     changed = client_world.cli("apply", "-f", str(file)).stdout
     assert changed == "configmap/script unchanged\ntfcluster/digits configured\n"

@@ -108,7 +108,7 @@ def test_scale_says_what_will_happen_and_waits_and_a_dry_run_changes_nothing(cli
     shown = client_world.ok("scale", "digits", "3", *WAIT)
     assert shown.stdout == "digits scaled\n"
     assert "New: worker-1 and worker-2;" in shown.stderr
-    assert client_world.status("digits")["ready"] == "3/3"
+    assert (client_world.status("digits")["readyTasks"], client_world.status("digits")["tasks"]) == (3, 3)
     # A user who may not read autoscalers gets no warning of them.
     client_world.refuse("no", "horizontalpodautoscalers")
     client_world.ok("scale", "digits", "2")
@@ -122,7 +122,7 @@ def test_suspend_resume_and_delete_wait_for_the_pods(client_world):
     assert "digits: To be deleted: 2 pods" in shown.stderr
     assert client_world.uids() == {}
     assert "complete ones too" in client_world.cli("resume", "digits", *WAIT).stderr
-    assert client_world.status("digits")["ready"] == "2/2"
+    assert (client_world.status("digits")["readyTasks"], client_world.status("digits")["tasks"]) == (2, 2)
     assert client_world.ok("delete", "digits", "digits", "--yes", *WAIT).stdout == "digits deleted\n"
     assert (client_world.cluster("digits"), client_world.uids()) == (None, {})
     assert client_world.cli("delete", "digits", "--yes").exit_code == 1
@@ -201,7 +201,7 @@ def test_restart_replaces_the_pods_of_a_task_or_of_a_job_alone(client_world):
     shown, replaced = replaced_by(client_world, "worker-1")
     assert (shown.stdout, replaced) == ("digits restarted\n", {"digits-worker-1"})
     assert "worker-1: pod digits-worker-1 is deleted" in shown.stderr
-    client_world.await_that(lambda: client_world.status("digits")["jobs"]["worker"]["replaced"] == 1)
+    client_world.await_that(lambda: client_world.status("digits")["jobs"]["worker"]["disruptions"] == 1)
     _, replaced = replaced_by(client_world, "worker")
     assert replaced == {"digits-worker-0", "digits-worker-1"}
     assert client_world.status("digits")["restarts"] == 0

@@ -202,4 +202,7 @@ def test_a_live_object_can_be_read(client_world):
         client.apply(TFCluster("digits", image="example.test/train:1", workers=2))
         again = TFCluster.from_manifest(client.get("digits")).with_changes(name="letters")
         client.apply(again)
-        assert client.wait("letters", timeout=GUARD)["status"]["ready"] == "2/2"
+        assert (
+            client.wait("letters", timeout=GUARD)["status"]["readyTasks"],
+            client.wait("letters", timeout=GUARD)["status"]["tasks"],
+        ) == (2, 2)

@@ -80,10 +80,16 @@ def test_wait_is_for_the_tasks_and_believes_no_report_from_before_an_edit(client
     client_world.declare("digits", worker={"replicas": 2, "maxReplicas": 4})
     told = []
     with client_world.client() as client:
-        assert client.wait("digits", timeout=GUARD, tell=told.append)["status"]["ready"] == "2/2"
+        assert (
+            client.wait("digits", timeout=GUARD, tell=told.append)["status"]["readyTasks"],
+            client.wait("digits", timeout=GUARD, tell=told.append)["status"]["tasks"],
+        ) == (2, 2)
         assert told
         client.scale("digits", 3)
-        assert client.wait("digits", timeout=GUARD)["status"]["ready"] == "3/3"
+        assert (
+            client.wait("digits", timeout=GUARD)["status"]["readyTasks"],
+            client.wait("digits", timeout=GUARD)["status"]["tasks"],
+        ) == (3, 3)
         assert client.wait("digits", "resized", timeout=GUARD)["status"]["jobs"]["worker"]["ready"] == 3
 
 

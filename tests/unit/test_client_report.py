@@ -131,7 +131,7 @@ def test_a_report_has_what_helps(client_world):
 def test_of_many_pods_the_ones_that_are_not_well_are_kept(client_world, monkeypatch):
     client_world.keep_unready("mnist-worker-3")
     client_world.declare("mnist", worker=5)
-    client_world.await_that(lambda: client_world.status("mnist").get("ready") == "4/5")
+    client_world.await_that(lambda: client_world.status("mnist").get("readyTasks") == 4)
     monkeypatch.setattr(reports, "MOST_PODS", 2)
     monkeypatch.setattr(reports, "MOST_LOGS", 1)
     files = unpacked(reported(client_world))

@@ -137,7 +137,7 @@ def test_a_task_beyond_its_gang_names_the_gang():
 
 
 def test_a_spec_that_cannot_be_read_is_counted_by_the_status_alone():
-    body = cluster({"worker": {}}, status={"jobs": {"worker": {"desired": 3, "ready": 2}}})
+    body = cluster({"worker": {}}, status={"jobs": {"worker": {"replicas": 3, "ready": 2}}})
     body["spec"]["jobs"]["worker"]["replicas"] = "three"
     shown = picture_of(body, [pod(0)], None, now=NOW)
     assert [(job.name, job.ready, job.desired, job.tasks) for job in shown.jobs] == [("worker", 2, 3, ())]
@@ -221,7 +221,7 @@ def test_ages_are_short():
 
 
 def test_changes_name_the_cluster_and_the_tasks_that_changed():
-    told = {"conditions": [READY], "status": {"ready": "2/2"}}
+    told = {"conditions": [READY], "status": {"tasks": 2, "readyTasks": 2}}
     before = picture(pod(0), pod(1), **told)
     after = picture(pod(0), pod(1, **ended(3)), now=NOW + 60, **told)
     assert len(list(changes(None, before))) == 3
@@ -241,7 +241,7 @@ def test_words_that_alternate_are_no_change():
 def test_status_draws_a_cluster(client_world, monkeypatch):
     client_world.keep_unready("mnist-worker-1")
     client_world.declare("mnist", {"backoffLimit": 3}, ps=1, worker=2)
-    client_world.await_that(lambda: client_world.status("mnist").get("ready") == "2/3")
+    client_world.await_that(lambda: client_world.status("mnist").get("readyTasks") == 2)
     output = client_world.ok("status", "mnist").output
     assert "\x1b" not in output
     text = [" ".join(line.split()) for line in output.splitlines()]

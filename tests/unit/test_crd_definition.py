@@ -109,7 +109,7 @@ def test_every_printer_column_but_age_has_a_description_and_conditions_merge_by_
 ) -> None:
     (version,) = definition["spec"]["versions"]
     columns = {column["name"]: column.get("description", "") for column in version["additionalPrinterColumns"]}
-    assert list(columns) == ["Ready", "Reason", "Restarts", "Age", "Accelerators", "Queue", "Waiting", "Epoch"]
+    assert list(columns) == ["Tasks", "Ready", "Reason", "Restarts", "Age", "Accelerators", "Queue", "Waiting", "Epoch"]
     assert [name for name, description in columns.items() if not description] == ["Age"]
     conditions = dict(walk(version["schema"]["openAPIV3Schema"]))["status.conditions"]
     assert (conditions["x-kubernetes-list-type"], conditions["x-kubernetes-list-map-keys"]) == ("map", ["type"])

@@ -54,7 +54,7 @@ def test_ledger_is_read_as_it_was_written(known):
 
 def test_what_never_happened_is_not_written():
     assert ledger.cluster_fields(Ledger()) == {"restarts": 0}
-    assert ledger.job_fields(JobRecord()) == {"restarts": 0, "replaced": 0}
+    assert ledger.job_fields(JobRecord()) == {"restarts": 0, "disruptions": 0}
     assert ledger.internal_fields(Ledger(jobs={"worker": JobRecord(restarts=3)})) == {"jobs": {}}
 
 
@@ -111,7 +111,7 @@ FAILED, STARTED = replace(BEFORE, verdict=Verdict("Failed", "R", "M")), replace(
         (BEFORE, {"counted": frozenset({"a", "b"})}, BEFORE),
         (BEFORE, {"counted": frozenset({"b"})}, BEFORE),
         (BEFORE, {"incarnation": 2}, BEFORE),
-        (BEFORE, {"replaced": 9}, BEFORE),
+        (BEFORE, {"disruptions": 9}, BEFORE),
         (replace(BEFORE, restarts=2), {}, BEFORE),
         (FAILED, {}, BEFORE),
         (BEFORE, {}, Ledger()),

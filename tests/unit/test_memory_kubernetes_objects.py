@@ -158,13 +158,13 @@ def test_memory_kubernetes_a_put_replaces_the_whole(kube):
 
 def test_memory_kubernetes_status_and_spec_are_written_apart(kube):
     """Through /status only the status changes, through the object everything but it."""
-    kube.create("tfclusters", "default", {**cluster(), "status": {"ready": "9/9"}})
-    both = {"spec": {"suspend": True}, "status": {"ready": "1/2"}}
+    kube.create("tfclusters", "default", {**cluster(), "status": {"readyTasks": 9}})
+    both = {"spec": {"suspend": True}, "status": {"readyTasks": 1}}
     assert "status" not in kube.get("tfclusters", "default", "c")
     through_status = kube.patch("tfclusters", "default", "c", both, "status")
-    assert (through_status["status"], "suspend" in through_status["spec"]) == ({"ready": "1/2"}, False)
-    through_object = kube.patch("tfclusters", "default", "c", {"spec": {"suspend": True}, "status": {"ready": "2/2"}})
-    assert (through_object["status"], through_object["spec"]["suspend"]) == ({"ready": "1/2"}, True)
+    assert (through_status["status"], "suspend" in through_status["spec"]) == ({"readyTasks": 1}, False)
+    through_object = kube.patch("tfclusters", "default", "c", {"spec": {"suspend": True}, "status": {"readyTasks": 2}})
+    assert (through_object["status"], through_object["spec"]["suspend"]) == ({"readyTasks": 1}, True)
 
 
 def test_memory_kubernetes_generation_counts_what_is_wanted(kube):

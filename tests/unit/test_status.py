@@ -42,8 +42,8 @@ def test_a_running_cluster_is_ready():
     cluster, world = running({"chief": 1, "worker": 2}, generation=4)
 
     def job(name: str, count: int) -> dict[str, Any]:
-        none = dict.fromkeys(("succeeded", "failed", "restarts", "replaced"), 0)
-        some = dict.fromkeys(("desired", "created", "ready"), count)
+        none = dict.fromkeys(("succeeded", "failed", "restarts", "disruptions"), 0)
+        some = dict.fromkeys(("replicas", "created", "ready"), count)
         return {**none, **some, "accelerators": {}, "selector": f"tfcluster.dev/cluster=demo,tfcluster.dev/job={name}"}
 
     says = [
@@ -61,8 +61,9 @@ def test_a_running_cluster_is_ready():
     assert report(cluster, world) == {
         "observedGeneration": 4,
         "epoch": 4,
-        "ready": "3/3",
-        "accelerators": "",
+        "tasks": 3,
+        "readyTasks": 3,
+        "accelerators": 0,
         "restarts": 0,
         "startTime": "2027-01-15T08:00:00.000Z",
         "jobs": {"chief": job("chief", 1), "worker": job("worker", 2)},
@@ -89,7 +90,7 @@ def test_only_pods_of_ours_that_stay_count(happens, counts):
     happens(world)
     found = report(cluster, world)["jobs"]["worker"]
     assert tuple(found[key] for key in ("created", "ready", "succeeded", "failed")) == counts
-    assert found["desired"] == 2
+    assert found["replicas"] == 2
 
 
 def test_finished_tasks_count_as_done():
@@ -97,7 +98,7 @@ def test_finished_tasks_count_as_done():
     world.pod_ends("demo-worker-0", "Succeeded")
     status = report(cluster, world)
     assert condition(status, "Ready") == ("True", "AllTasksReady", "1 of 2 ready, 1 finished")
-    assert status["ready"] == "1/2"
+    assert (status["readyTasks"], status["tasks"]) == (1, 2)
 
 
 def test_waiting_tasks_are_named_the_telling_ones_first():
@@ -178,7 +179,8 @@ def test_a_suspended_cluster_is_not_ready_and_says_why():
     assert condition(status, "Ready") == ("False", "Suspended", "suspended by spec.suspend: no pods")
     assert condition(status, "Suspended") == ("True", "Suspended", "spec.suspend is true")
     assert condition(status, "MembershipPublished")[0] == "True"
-    assert (status["ready"], status["jobs"]["worker"]["desired"], status["jobs"]["worker"]["created"]) == ("0/2", 2, 0)
+    counts = status["tasks"], status["readyTasks"], status["jobs"]["worker"]["replicas"]
+    assert (*counts, status["jobs"]["worker"]["created"]) == (2, 0, 2, 0)
 
 
 TOLD_OLD = does("edit", "Pod", WORKER, {"metadata": {"annotations": {naming.ANNOTATION_VIEW: "old"}}})
@@ -209,7 +211,7 @@ def test_running_pods_hold_their_limits_where_the_server_does_not_tell():
     cluster = make_cluster({"chief": 1, "worker": {"replicas": 2, "template": GPU_TEMPLATE}})
     status = report(cluster, settled(cluster))
     assert status["jobs"]["worker"]["accelerators"] == {"nvidia.com/gpu": 4, "rdma/hca": 2}
-    assert (status["jobs"]["chief"]["accelerators"], status["accelerators"]) == ({}, "4 nvidia.com/gpu")
+    assert (status["jobs"]["chief"]["accelerators"], status["accelerators"]) == ({}, 4)
 
 
 def test_healthy_devices_count_and_sick_ones_do_not():
@@ -218,14 +220,14 @@ def test_healthy_devices_count_and_sick_ones_do_not():
     world.pod_holds("demo-worker-1", "example.com/other", "Healthy")
     status = report(cluster, world)
     assert status["jobs"]["worker"]["accelerators"] == {"nvidia.com/gpu": 3, "rdma/hca": 2}
-    assert status["accelerators"] == "3 nvidia.com/gpu"
+    assert status["accelerators"] == 3
 
 
 @pytest.mark.parametrize("phase", ["Pending", "Succeeded", "Failed"])
 def test_a_pod_that_does_not_run_holds_nothing(phase):
     cluster, world = running({"worker": {"template": GPU_TEMPLATE}})
     world.edit("Pod", "demo-worker-0", {"status": {"phase": phase}})
-    assert report(cluster, world)["accelerators"] == ""
+    assert report(cluster, world)["accelerators"] == 0
 
 
 # --- times
@@ -275,8 +277,8 @@ def test_an_invalid_spec_keeps_what_was_reported_and_says_why():
     after = invalid_status(before, generation=5, problems=["first", "second"], now=LATER)
     assert condition(after, "Ready") == ("False", "InvalidSpec", "first; second")
     assert after["observedGeneration"] == 5
-    assert {key: before[key] for key in ("epoch", "ready", "accelerators", "internal", "jobs")} == {
-        key: after[key] for key in ("epoch", "ready", "accelerators", "internal", "jobs")
+    assert {key: before[key] for key in ("epoch", "readyTasks", "accelerators", "internal", "jobs")} == {
+        key: after[key] for key in ("epoch", "readyTasks", "accelerators", "internal", "jobs")
     }
     assert condition(after, "Stalled") == ("True", "InvalidSpec", "first; second")
     kept = [[one for one in of["conditions"] if one["type"] not in {"Ready", "Stalled"}] for of in (before, after)]

@@ -187,7 +187,7 @@ def read(status: Mapping[str, Any]) -> Ledger:
             reason=last.get("reason", ""),
             exit_code=last.get("exitCode"),
             message=last.get("message", ""),
-            time=_seconds(last.get("time")),
+            time=_seconds(last.get("finishedAt")),
             pod=last.get("pod", ""),
         )
         if last
@@ -219,7 +219,7 @@ def _jobs(status: Mapping[str, Any]) -> dict[str, JobRecord]:
 def _job(told: Mapping[str, Any], internal: Mapping[str, Any]) -> JobRecord:
     return JobRecord(
         restarts=int(told.get("restarts") or 0),
-        replaced=int(told.get("replaced") or 0),
+        replaced=int(told.get("disruptions") or 0),
         incarnation=int(internal.get("incarnation") or 0),
         in_row=int(internal.get("restartsInRow") or 0),
         restart_at=_seconds(internal.get("restartTime")),
@@ -254,14 +254,14 @@ def cluster_fields(ledger: Ledger) -> dict[str, Any]:
             **({"exitCode": last.exit_code} if last.exit_code is not None else {}),
             **({"message": last.message} if last.message else {}),
             **({"pod": last.pod} if last.pod else {}),
-            "time": timestamp(last.time),
+            "finishedAt": timestamp(last.time),
         }
     return fields
 
 
 def job_fields(record: JobRecord) -> dict[str, Any]:
     """Spell what users may read of one job's life for the status."""
-    return {"restarts": record.restarts, "replaced": record.replaced}
+    return {"restarts": record.restarts, "disruptions": record.replaced}
 
 
 def internal_fields(ledger: Ledger) -> dict[str, Any]:

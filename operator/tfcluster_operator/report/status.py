@@ -75,7 +75,7 @@ def status_in_turns(
     jobs = {job.name: _job_status(roster, job, ledger) for job in cluster.jobs}
     yield
     gating = [jobs[job.name] for job in conditions.gating_jobs(cluster)]
-    counts = conditions.Counts(*(sum(status[name] for status in gating) for name in ("desired", "ready", "succeeded")))
+    counts = conditions.Counts(*(sum(status[name] for status in gating) for name in ("replicas", "ready", "succeeded")))
     published = conditions.published(roster, ledger, wanted)
     yield
     ready = conditions.ready(roster, ledger, findings, counts)
@@ -92,7 +92,8 @@ def status_in_turns(
     return {
         "observedGeneration": cluster.generation,
         "epoch": _epoch(cluster, wanted),
-        "ready": f"{counts.ready}/{counts.desired}",
+        "tasks": counts.desired,
+        "readyTasks": counts.ready,
         "accelerators": _accelerators(jobs),
         # NB: of a cluster without isolation nothing is told, so that an upgrade writes nothing.
         **_isolation(roster),
@@ -189,7 +190,7 @@ def _job_status(roster: Roster, job: Job, ledger: Ledger) -> dict[str, Any]:
                     held[resource] = held.get(resource, 0) + count
     return {
         # NB: what its queue has not granted yet is wanted all the same.
-        "desired": next(one.replicas for one in roster.declared.jobs if one.name == job.name),
+        "replicas": next(one.replicas for one in roster.declared.jobs if one.name == job.name),
         "created": created,
         "ready": ready,
         "succeeded": len(record.completed),
@@ -200,11 +201,7 @@ def _job_status(roster: Roster, job: Job, ledger: Ledger) -> dict[str, Any]:
     }
 
 
-def _accelerators(jobs: Mapping[str, Mapping[str, Any]]) -> str:
-    """Say in short which healthy devices the cluster's pods hold, such as "4 nvidia.com/gpu"."""
-    total: dict[str, int] = {}
-    for job in jobs.values():
-        for resource, count in job["accelerators"].items():
-            if contract.device_type(resource) is not None:
-                total[resource] = total.get(resource, 0) + count
-    return ", ".join(f"{total[resource]} {resource}" for resource in sorted(total))
+def _accelerators(jobs: Mapping[str, Mapping[str, Any]]) -> int:
+    """Count the healthy accelerators that the cluster's pods hold."""
+    held = [of for job in jobs.values() for of in job["accelerators"].items()]
+    return sum(count for resource, count in held if contract.device_type(resource) is not None)
